@@ -1,0 +1,1 @@
+"""Generated from proto/judged/internal by proto/generate.py. Do not edit."""

@@ -1,0 +1,1 @@
+"""The judge daemon: install it with `pip install "judged[server]"`, run it with `judged-server`."""

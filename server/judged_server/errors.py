@@ -1,0 +1,97 @@
+"""The server's one exception tree.
+
+    JudgedError                     reason, message, metadata
+      InvalidField                  a request breaks a rule; names the field
+        LimitExceeded               ... a size limit
+      UnknownJudge                  no such judge
+      ModelNotInstalled             the judge needs a model that is not here
+      ModelDamaged                  a model file is missing, cut or changed (stops the start)
+      Overloaded                    the work queue is full; carries a delay
+      DeadlineExceeded              time ran out in the middle of the work
+
+Owns what went wrong in domain words. Which gRPC status each becomes is the table in `rpc.errors`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+
+class JudgedError(Exception):
+    """A failure whose message may be shown to callers. `reason` is a name of ErrorReason."""
+
+    reason = "INTERNAL"
+
+    def __init__(self, message: str, metadata: Mapping[str, str] | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.metadata: dict[str, str] = dict(metadata or {})
+
+
+class InvalidField(JudgedError):
+    """A field of a request breaks a rule. The message never quotes a judged text."""
+
+    reason = "INVALID_FIELD"
+
+    def __init__(self, field: str, rule: str, metadata: Mapping[str, str] | None = None) -> None:
+        super().__init__(f"{field}: {rule}", {"field": field, **(metadata or {})})
+        self.field = field
+        self.rule = rule
+
+
+class LimitExceeded(InvalidField):
+    """A request is larger than a limit."""
+
+    reason = "LIMIT_EXCEEDED"
+
+    def __init__(self, field: str, what: str, limit: int, actual: int) -> None:
+        rule = f"{actual} {what}, the limit is {limit}"
+        super().__init__(field, rule, {"limit": str(limit), "actual": str(actual)})
+
+
+class UnknownJudge(JudgedError):
+    """No judge has this name."""
+
+    reason = "UNKNOWN_JUDGE"
+
+    def __init__(self, kind: str, known: tuple[str, ...]) -> None:
+        super().__init__(
+            f"no judge is called {kind[:80]!r}; this server has {', '.join(known)}",
+            {"judge": kind[:80]},
+        )
+        self.kind = kind
+
+
+class ModelNotInstalled(JudgedError):
+    """The judge needs a model that is not on this server."""
+
+    reason = "MODEL_NOT_INSTALLED"
+
+    def __init__(self, model: str, what_to_do: str) -> None:
+        super().__init__(f"model {model[:80]!r} is not installed; {what_to_do}", {"model": model[:80]})
+
+
+class ModelDamaged(JudgedError):
+    """A model file is missing, truncated or changed."""
+
+    reason = "INTERNAL"
+
+    def __init__(self, file: str, problem: str, what_to_do: str) -> None:
+        super().__init__(f"model file {file}: {problem}; {what_to_do}")
+        self.file = file
+
+
+class Overloaded(JudgedError):
+    """The server has more work than it can take; send the call again after the delay."""
+
+    reason = "OVERLOADED"
+
+    def __init__(self, message: str, retry_after_s: float) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
+
+
+class DeadlineExceeded(JudgedError):
+    """Time ran out in the middle of the work."""
+
+    reason = "DEADLINE_EXCEEDED"

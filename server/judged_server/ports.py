@@ -1,0 +1,164 @@
+"""The Protocols between layers: what the engine asks of a judge and a judge of an embedder.
+
+Owns the shapes of collaboration only; implementations live in the layers and are put together
+in `app`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from judged_server.domain import (
+    ByteArray,
+    Float32Array,
+    JudgeIdentity,
+    JudgeSpec,
+    ParameterScalar,
+    QueryGroup,
+    ScoreColumns,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One parameter of a judge: its default gives its type, `minimum`/`maximum`/`choices` its rule."""
+
+    name: str
+    default: ParameterScalar
+    description: str
+    minimum: float | None = None
+    maximum: float | None = None
+    choices: tuple[str, ...] = ()
+
+    @property
+    def rule(self) -> str:
+        """The rule in words, for error messages and GetServerInfo."""
+        if self.choices:
+            return "one of " + ", ".join(self.choices)
+        if isinstance(self.default, bool):
+            return "true or false"
+        kind = {int: "a whole number", float: "a number", str: "a name"}[type(self.default)]
+        if self.minimum is not None and self.maximum is not None:
+            return f"{kind} from {self.minimum:g} to {self.maximum:g}"
+        if self.minimum is not None:
+            return f"{kind}, at least {self.minimum:g}"
+        return kind
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """A named variant of a judge with its own defaults."""
+
+    name: str
+    description: str
+    min_score: float
+    parameters: tuple[Parameter, ...] = ()
+
+
+class Judge(Protocol):
+    """A judge with its parameters settled."""
+
+    @property
+    def identity(self) -> JudgeIdentity:
+        """Which judge this is."""
+        ...
+
+
+class LexicalJudge(Judge, Protocol):
+    """A judge that is a pure function of the texts; the engine calls it in short slices."""
+
+    def score(self, groups: Sequence[QueryGroup]) -> ScoreColumns:
+        """Return one score for each context. Runs on any thread and keeps no state between calls."""
+        ...
+
+
+class AsyncJudge(Judge, Protocol):
+    """A judge that waits for something: a model, a provider."""
+
+    async def score_async(self, groups: Sequence[QueryGroup]) -> ScoreColumns:
+        """Return one score for each context. Cancelling it drops the work that has not begun."""
+        ...
+
+
+class JudgeKind(Protocol):
+    """A kind of judge: says what may be asked of it and builds judges.
+
+    `build` receives a spec whose profile and parameters have been checked against `profiles`
+    and filled with their defaults.
+    """
+
+    @property
+    def kind(self) -> str:
+        """The name requests use."""
+        ...
+
+    @property
+    def profiles(self) -> tuple[Profile, ...]:
+        """The profiles, the default first. A judge without variants has one, named ""."""
+        ...
+
+    @property
+    def accepts_embeddings(self) -> bool:
+        """Whether groups may carry the caller's vectors in place of texts."""
+        ...
+
+    def build(self, spec: JudgeSpec) -> LexicalJudge | AsyncJudge:
+        """Return the judge. Raises `errors.ModelNotInstalled` when it can't run here."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ModelCard:
+    """What an embedding model is: all of it enters the scoring key of a semantic judge."""
+
+    name: str
+    dimensions: int
+    max_tokens: int
+    model_sha256: str
+    tokenizer_sha256: str
+    pooling: str
+    normalize: bool
+    precision: str
+    execution_provider: str
+
+
+@dataclass(frozen=True, slots=True)
+class Embedded:
+    """Vectors of distinct texts.
+
+    `vectors` is float32 (rows, dimensions), unit length or zero. Text i owns the rows
+    `row_offsets[i]:row_offsets[i + 1]`: one, or one a window. `flags` is uint8 of Flag, one a
+    text. `faults` maps a text's index to (reason, message) when it has no vector.
+    """
+
+    vectors: Float32Array
+    row_offsets: Sequence[int]
+    flags: ByteArray
+    faults: Mapping[int, tuple[str, str]]
+
+
+class Embedder(Protocol):
+    """An embedding model that is loaded and ready."""
+
+    @property
+    def card(self) -> ModelCard:
+        """Which model this is."""
+        ...
+
+    async def embed(self, texts: Sequence[str], long_text: str) -> Embedded:
+        """Return the vectors of distinct texts; `long_text` is truncate, reject or window_max."""
+        ...
+
+
+class Embedders(Protocol):
+    """The embedding models of this server."""
+
+    def get(self, name: str) -> Embedder:
+        """Return a model by name, "" for the default. Raises `errors.ModelNotInstalled`."""
+        ...
+
+    def cards(self) -> tuple[ModelCard, ...]:
+        """The models that are ready, the default first."""
+        ...
