@@ -63,7 +63,7 @@ class CallerEmbeddings:
 
 @dataclass(frozen=True, slots=True)
 class QueryGroup:
-    """One query with expected and retrieved texts: the cross product of contexts, retrieved-major."""
+    """One query with expected and retrieved texts: all pairs are contexts, retrieved-major."""
 
     query_id: str
     query: str

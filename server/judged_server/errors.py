@@ -1,13 +1,17 @@
 """The server's one exception tree.
 
-    JudgedError                     reason, message, metadata
-      InvalidField                  a request breaks a rule; names the field
-        LimitExceeded               ... a size limit
-      UnknownJudge                  no such judge
-      ModelNotInstalled             the judge needs a model that is not here
-      ModelDamaged                  a model file is missing, cut or changed (stops the start)
-      Overloaded                    the work queue is full; carries a delay
-      DeadlineExceeded              time ran out in the middle of the work
+    JudgedError                 reason, message, metadata
+      InvalidField              a request breaks a rule; names the field
+        LimitExceeded           ... a size limit
+      MalformedMessage          the bytes are not the request's message
+      UnknownJudge              no such judge
+      ModelNotInstalled         the judge needs a model that is not here
+      ModelDamaged              a model file is missing, cut or changed (stops the start)
+      DeadlineExceeded          time ran out in the middle of the work
+      Retryable                 worth sending again after retry_after_s
+        Overloaded              ... the work queue is full
+        Draining                ... the server is shutting down
+      InternalFault             a bug; carries a reference into the log and nothing else
 
 Owns what went wrong in domain words. Which gRPC status each becomes is the table in `rpc.errors`.
 """
@@ -15,12 +19,13 @@ Owns what went wrong in domain words. Which gRPC status each becomes is the tabl
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import ClassVar
 
 
 class JudgedError(Exception):
     """A failure whose message may be shown to callers. `reason` is a name of ErrorReason."""
 
-    reason = "INTERNAL"
+    reason: ClassVar[str]
 
     def __init__(self, message: str, metadata: Mapping[str, str] | None = None) -> None:
         super().__init__(message)
@@ -49,6 +54,12 @@ class LimitExceeded(InvalidField):
         super().__init__(field, rule, {"limit": str(limit), "actual": str(actual)})
 
 
+class MalformedMessage(JudgedError):
+    """The bytes are not the request's message, or a string in it is not UTF-8."""
+
+    reason = "MALFORMED_MESSAGE"
+
+
 class UnknownJudge(JudgedError):
     """No judge has this name."""
 
@@ -68,30 +79,51 @@ class ModelNotInstalled(JudgedError):
     reason = "MODEL_NOT_INSTALLED"
 
     def __init__(self, model: str, what_to_do: str) -> None:
-        super().__init__(f"model {model[:80]!r} is not installed; {what_to_do}", {"model": model[:80]})
+        super().__init__(
+            f"model {model[:80]!r} is not installed; {what_to_do}", {"model": model[:80]}
+        )
 
 
 class ModelDamaged(JudgedError):
     """A model file is missing, truncated or changed."""
 
-    reason = "INTERNAL"
+    reason = "MODEL_DAMAGED"
 
     def __init__(self, file: str, problem: str, what_to_do: str) -> None:
         super().__init__(f"model file {file}: {problem}; {what_to_do}")
         self.file = file
 
 
-class Overloaded(JudgedError):
-    """The server has more work than it can take; send the call again after the delay."""
+class DeadlineExceeded(JudgedError):
+    """Time ran out in the middle of the work."""
 
-    reason = "OVERLOADED"
+    reason = "DEADLINE_EXCEEDED"
+
+
+class Retryable(JudgedError):
+    """A failure that may pass: send the call again after `retry_after_s` seconds."""
 
     def __init__(self, message: str, retry_after_s: float) -> None:
         super().__init__(message)
         self.retry_after_s = retry_after_s
 
 
-class DeadlineExceeded(JudgedError):
-    """Time ran out in the middle of the work."""
+class Overloaded(Retryable):
+    """The server has more work than it can take."""
 
-    reason = "DEADLINE_EXCEEDED"
+    reason = "OVERLOADED"
+
+
+class Draining(Retryable):
+    """The server is shutting down; another replica may answer."""
+
+    reason = "DRAINING"
+
+
+class InternalFault(JudgedError):
+    """A bug. The message names a reference that stands in the server's log, and nothing else."""
+
+    reason = "INTERNAL"
+
+    def __init__(self, ref: str) -> None:
+        super().__init__(f"internal error, reference {ref}", {"ref": ref})

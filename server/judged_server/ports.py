@@ -23,7 +23,7 @@ from judged_server.domain import (
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One parameter of a judge: its default gives its type, `minimum`/`maximum`/`choices` its rule."""
+    """One parameter of a judge: its default gives the type, the other fields the rule."""
 
     name: str
     default: ParameterScalar
@@ -70,7 +70,7 @@ class LexicalJudge(Judge, Protocol):
     """A judge that is a pure function of the texts; the engine calls it in short slices."""
 
     def score(self, groups: Sequence[QueryGroup]) -> ScoreColumns:
-        """Return one score for each context. Runs on any thread and keeps no state between calls."""
+        """Return one score for each context. Runs on any thread; keeps no state between calls."""
         ...
 
 
@@ -160,5 +160,5 @@ class Embedders(Protocol):
         ...
 
     def cards(self) -> tuple[ModelCard, ...]:
-        """The models that are ready, the default first."""
+        """Return the models that are ready, the default first."""
         ...

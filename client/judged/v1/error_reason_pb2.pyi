@@ -86,6 +86,11 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """ERROR_REASON_EMBEDDING_FAILED (a verdict's INTERNAL): the model failed on
     this text or gave a vector that is not finite.
     """
+    ERROR_REASON_MODEL_DAMAGED: _ErrorReason.ValueType  # 13
+    """ERROR_REASON_MODEL_DAMAGED (FAILED_PRECONDITION): a file of the model was
+    cut or changed after it was installed; the message says what to run.
+        {"reason": "MODEL_DAMAGED", "domain": "judged", "metadata": {}}
+    """
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     """ErrorReason lists every google.rpc.ErrorInfo.reason in the domain "judged".
@@ -155,5 +160,10 @@ longer than the model's window and the judge was told to reject it.
 ERROR_REASON_EMBEDDING_FAILED: ErrorReason.ValueType  # 12
 """ERROR_REASON_EMBEDDING_FAILED (a verdict's INTERNAL): the model failed on
 this text or gave a vector that is not finite.
+"""
+ERROR_REASON_MODEL_DAMAGED: ErrorReason.ValueType  # 13
+"""ERROR_REASON_MODEL_DAMAGED (FAILED_PRECONDITION): a file of the model was
+cut or changed after it was installed; the message says what to run.
+    {"reason": "MODEL_DAMAGED", "domain": "judged", "metadata": {}}
 """
 Global___ErrorReason: _TypeAlias = ErrorReason  # noqa: Y015

@@ -678,13 +678,11 @@ class MetricResult(_message.Message):
     n: _builtins.int
     """n is the number of queries in the mean."""
     lower_bound: _builtins.float
-    """lower_bound is the mean if every missing verdict were "not relevant"; set
-    only when verdicts are missing.
+    """lower_bound is a floor of the mean over all queries, however the missing
+    verdicts would have turned out; set only when some could change a value.
     """
     upper_bound: _builtins.float
-    """upper_bound is the mean if every missing verdict were "relevant"; set only
-    when verdicts are missing.
-    """
+    """upper_bound is the ceiling that belongs to lower_bound."""
     signature: _builtins.str
     """signature says how the number was made, for example
     "ndcg@10|gain:linear|matching:greedy_first|v1".
@@ -777,6 +775,7 @@ class MetricCounts(_message.Message):
     DUPLICATES_FIELD_NUMBER: _builtins.int
     RETRIEVED_FIELD_NUMBER: _builtins.int
     VERDICTS_FIELD_NUMBER: _builtins.int
+    SKIPPED_UNSETTLED_FIELD_NUMBER: _builtins.int
     queries: _builtins.int
     """queries is the number of queries given."""
     evaluated: _builtins.int
@@ -791,6 +790,10 @@ class MetricCounts(_message.Message):
     """duplicates is the number of repeated documents that were dropped."""
     retrieved: _builtins.int
     """retrieved is the number of retrieved documents that were ranked."""
+    skipped_unsettled: _builtins.int
+    """skipped_unsettled is the number of queries left out of the means because
+    verdicts that are missing could change their values; the bounds cover them.
+    """
     @_builtins.property
     def verdicts(self) -> Global___VerdictCounts:
         """verdicts sums up the verdicts behind the rankings; unset for qrels and gains."""
@@ -806,10 +809,11 @@ class MetricCounts(_message.Message):
         duplicates: _builtins.int = ...,
         retrieved: _builtins.int = ...,
         verdicts: Global___VerdictCounts | None = ...,
+        skipped_unsettled: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["verdicts", b"verdicts"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["duplicates", b"duplicates", "evaluated", b"evaluated", "queries", b"queries", "retrieved", b"retrieved", "skipped_missing", b"skipped_missing", "skipped_no_gold", b"skipped_no_gold", "skipped_unjudged", b"skipped_unjudged", "verdicts", b"verdicts"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["duplicates", b"duplicates", "evaluated", b"evaluated", "queries", b"queries", "retrieved", b"retrieved", "skipped_missing", b"skipped_missing", "skipped_no_gold", b"skipped_no_gold", "skipped_unjudged", b"skipped_unjudged", "skipped_unsettled", b"skipped_unsettled", "verdicts", b"verdicts"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

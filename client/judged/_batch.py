@@ -1,0 +1,76 @@
+"""One judge() call of any size: its chunks, what came of each, and the whole.
+
+Owns what both clients decide alike while the chunks come in. Sending them is the clients' part;
+the arithmetic of cutting is in `_chunks`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from judged import errors
+from judged._chunks import Assembly, Piece, cut, original_path
+from judged._messages import read_identity, read_verdicts, write_group
+from judged._status import may_retry
+from judged.types import QueryGroup, Verdicts
+from judged.v1 import judge_service_pb2 as pb
+from judged.v1 import types_pb2
+
+Progress = Callable[[int, int], object]
+
+
+def write_chunk(chunk: Sequence[Piece], spec: types_pb2.JudgeSpec | None) -> pb.BatchJudgeRequest:
+    """Return the request that asks for the verdicts of a chunk."""
+    groups = [write_group(piece.part(), f"groups[{piece.index}]") for piece in chunk]
+    return pb.BatchJudgeRequest(groups=groups, judge=spec)
+
+
+class Batch:
+    """The groups of a call and the verdicts so far."""
+
+    def __init__(self, groups: Sequence[QueryGroup], progress: Progress | None) -> None:
+        if not groups:
+            error = errors.InvalidArgument(
+                "groups: must hold at least one group",
+                code="INVALID_ARGUMENT",
+                reason="INVALID_FIELD",
+            )
+            error.field = "groups"
+            raise error
+        self._groups = groups
+        self._assembly = Assembly(groups)
+        self._progress = progress
+        self._total = sum(group.n_expected * group.n_retrieved for group in groups)
+        self._done = 0
+        self._failure: errors.JudgedError | None = None
+
+    def chunks(self) -> Iterator[list[Piece]]:
+        """Yield the chunks to send, in order."""
+        return cut(self._groups)
+
+    def answered(self, chunk: Sequence[Piece], reply: pb.BatchJudgeResponse) -> None:
+        """Take in the answer of a chunk."""
+        identity = read_identity(reply.judge)
+        self._assembly.add(chunk, read_verdicts(reply.verdicts, identity))
+        self._tell(chunk)
+
+    def failed(self, chunk: Sequence[Piece], error: errors.JudgedError) -> None:
+        """Note the failure of a chunk; raise it when it means that the whole call is wrong."""
+        if isinstance(error, errors.InvalidArgument):
+            raise original_path(chunk, error) from None
+        if not isinstance(error, errors.Retryable | errors.DeadlineExceeded | errors.InternalError):
+            raise error
+        self._failure = self._failure or error
+        self._assembly.fail(chunk, error, retryable=may_retry(error))
+        self._tell(chunk)
+
+    def verdicts(self) -> Verdicts:
+        """Return the verdicts of all contexts; raise the first failure if nothing was answered."""
+        if self._assembly.answered or self._failure is None:
+            return self._assembly.verdicts()
+        raise self._failure
+
+    def _tell(self, chunk: Sequence[Piece]) -> None:
+        self._done += sum(piece.n_contexts for piece in chunk)
+        if self._progress is not None:
+            self._progress(self._done, self._total)

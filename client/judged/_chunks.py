@@ -1,0 +1,257 @@
+"""Cuts a batch of any size into chunks a server takes, and puts the answers together again.
+
+Owns the arithmetic: which rectangle of which group a chunk holds, where its verdicts belong, and
+which original field an error in a chunk means. Sends nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+
+from judged import errors
+from judged.types import (
+    Context,
+    JudgeIdentity,
+    QueryGroup,
+    Source,
+    Status,
+    VerdictError,
+    Verdicts,
+)
+
+CHUNK_CHARACTERS = 1 << 20
+CHUNK_CONTEXTS = 1 << 12
+CHUNK_GROUPS = 1 << 10
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A rectangle of one group: retrieved[r0:r1] by expected[e0:e1]."""
+
+    index: int
+    group: QueryGroup
+    r0: int
+    r1: int
+    e0: int
+    e1: int
+
+    @property
+    def n_contexts(self) -> int:
+        """The number of verdicts the piece has."""
+        return (self.r1 - self.r0) * (self.e1 - self.e0)
+
+    def part(self) -> QueryGroup:
+        """Return the group to send."""
+        group = self.group
+        if (self.r0, self.r1) == (0, group.n_retrieved) and (self.e0, self.e1) == (
+            0,
+            group.n_expected,
+        ):
+            return group
+        vectors = group.embeddings
+        if vectors is not None:
+            row = 4 * vectors.dimensions
+            vectors = replace(
+                vectors,
+                expected=vectors.expected[self.e0 * row : self.e1 * row],
+                retrieved=vectors.retrieved[self.r0 * row : self.r1 * row],
+            )
+        return replace(
+            group,
+            expected=group.expected[self.e0 : self.e1],
+            retrieved=group.retrieved[self.r0 : self.r1],
+            document_ids=(),
+            embeddings=vectors,
+        )
+
+
+def fold(items: Iterable[QueryGroup] | Iterable[Context]) -> list[QueryGroup]:
+    """Return groups as they are, and contexts folded into groups in the same order.
+
+    Consecutive contexts of one query that form a cross product, retrieved-major, become one group:
+    its texts then travel once.
+    """
+    groups: list[QueryGroup] = []
+    contexts: list[Context] = []
+    for item in items:
+        if isinstance(item, Context):
+            contexts.append(item)
+        else:
+            groups.append(item)
+    if groups and contexts:
+        raise TypeError("judge() takes groups or contexts, not both in one call")
+    return groups or list(_fold_contexts(contexts))
+
+
+def _fold_contexts(contexts: Iterable[Context]) -> Iterator[QueryGroup]:
+    query, expected, retrieved = "", [""], [""]
+    started = False
+    for (next_query, next_retrieved), run in groupby(
+        contexts, key=lambda context: (context.query, context.retrieved_text)
+    ):
+        next_expected = [context.expected_text for context in run]
+        if started and query == next_query and expected == next_expected:
+            retrieved.append(next_retrieved)
+            continue
+        if started:
+            yield QueryGroup(query, expected, retrieved)
+        query, expected, retrieved, started = next_query, next_expected, [next_retrieved], True
+    if started:
+        yield QueryGroup(query, expected, retrieved)
+
+
+def cut(groups: Sequence[QueryGroup]) -> Iterator[list[Piece]]:
+    """Yield chunks of pieces in order, each within the sizes above where single texts allow."""
+    chunk: list[Piece] = []
+    characters = contexts = 0
+    for index, group in enumerate(groups):
+        for piece, cost in _pieces(index, group):
+            full = (
+                characters + cost > CHUNK_CHARACTERS
+                or contexts + piece.n_contexts > CHUNK_CONTEXTS
+                or len(chunk) >= CHUNK_GROUPS
+            )
+            if chunk and full:
+                yield chunk
+                chunk, characters, contexts = [], 0, 0
+            chunk.append(piece)
+            characters += cost
+            contexts += piece.n_contexts
+    if chunk:
+        yield chunk
+
+
+def _pieces(index: int, group: QueryGroup) -> Iterator[tuple[Piece, int]]:
+    n_expected, n_retrieved = group.n_expected, group.n_retrieved
+    whole = Piece(index, group, 0, n_retrieved, 0, n_expected)
+    cost = len(group.query) + sum(map(len, group.expected)) + sum(map(len, group.retrieved))
+    vectors = group.embeddings
+    if vectors is not None:
+        cost += len(vectors.expected) + len(vectors.retrieved)
+    if not whole.n_contexts or (cost <= CHUNK_CHARACTERS and whole.n_contexts <= CHUNK_CONTEXTS):
+        yield whole, cost
+        return
+    row = 4 * vectors.dimensions if vectors is not None else 0
+    weigh_expected = [len(text) + row for text in group.expected] or [row] * n_expected
+    weigh_retrieved = [len(text) + row for text in group.retrieved] or [row] * n_retrieved
+    # Half of a chunk for either side; expected texts are few, so they are rarely cut at all.
+    for e0, e1, expected_cost in _spans(weigh_expected, CHUNK_CHARACTERS // 2, CHUNK_CONTEXTS):
+        most_rows = max(1, CHUNK_CONTEXTS // (e1 - e0))
+        left = max(1, CHUNK_CHARACTERS - expected_cost - len(group.query))
+        for r0, r1, retrieved_cost in _spans(weigh_retrieved, left, most_rows):
+            yield (
+                Piece(index, group, r0, r1, e0, e1),
+                len(group.query) + expected_cost + retrieved_cost,
+            )
+
+
+def _spans(weights: Sequence[int], limit: int, most: int) -> Iterator[tuple[int, int, int]]:
+    start = cost = 0
+    for index, weight in enumerate(weights):
+        if index > start and (cost + weight > limit or index - start >= most):
+            yield start, index, cost
+            start, cost = index, 0
+        cost += weight
+    yield start, len(weights), cost
+
+
+class Assembly:
+    """Collects the verdicts of chunks, in any order, into those of the whole batch."""
+
+    def __init__(self, groups: Sequence[QueryGroup]) -> None:
+        offsets = [0]
+        for group in groups:
+            offsets.append(offsets[-1] + group.n_expected * group.n_retrieved)
+        total = offsets[-1]
+        self._groups = groups
+        self._offsets = offsets
+        self._relevant = [False] * total
+        self._score = [0.0] * total
+        self._status = [int(Status.OK)] * total
+        self._source = [int(Source.COMPUTED)] * total
+        self._flags = [0] * total
+        self._errors: dict[int, VerdictError] = {}
+        self._judge: JudgeIdentity | None = None
+
+    def _rows(self, chunk: Sequence[Piece]) -> Iterator[tuple[int, int, int]]:
+        """Yield (place in the chunk, place in the batch, length) of each run of verdicts."""
+        place = 0
+        for piece in chunk:
+            base, width = self._offsets[piece.index], piece.group.n_expected
+            if piece.e1 - piece.e0 == width:
+                yield place, base + piece.r0 * width, piece.n_contexts
+                place += piece.n_contexts
+                continue
+            for r in range(piece.r0, piece.r1):
+                yield place, base + r * width + piece.e0, piece.e1 - piece.e0
+                place += piece.e1 - piece.e0
+
+    def add(self, chunk: Sequence[Piece], verdicts: Verdicts) -> None:
+        """Take in the verdicts of a chunk. Raises InternalError when their number is wrong."""
+        asked = sum(piece.n_contexts for piece in chunk)
+        if len(verdicts) != asked:
+            raise errors.InternalError(f"the server sent {len(verdicts)} verdicts for {asked}")
+        self._judge = verdicts.judge
+        for source, target, length in self._rows(chunk):
+            here, there = slice(target, target + length), slice(source, source + length)
+            self._relevant[here] = verdicts.relevant[there]
+            self._score[here] = verdicts.score[there]
+            self._status[here] = verdicts.status[there]
+            self._source[here] = verdicts.source[there]
+            self._flags[here] = verdicts.flags[there]
+            if verdicts.errors:
+                for index in range(source, source + length):
+                    if index in verdicts.errors:
+                        self._errors[target + index - source] = verdicts.errors[index]
+
+    def fail(self, chunk: Sequence[Piece], error: errors.JudgedError, *, retryable: bool) -> None:
+        """Give every context of a chunk the error that befell the chunk."""
+        reason = VerdictError(0, error.reason or error.code, error.message, retryable)
+        for _, target, length in self._rows(chunk):
+            for index in range(target, target + length):
+                self._status[index] = int(Status.ERROR)
+                self._errors[index] = reason
+
+    @property
+    def answered(self) -> bool:
+        """Whether any chunk was."""
+        return self._judge is not None
+
+    def verdicts(self) -> Verdicts:
+        """Return the verdicts of the batch. Raises InternalError when no chunk was answered."""
+        if self._judge is None:
+            raise errors.InternalError("no chunk of the batch was answered")
+        return Verdicts(
+            self._relevant,
+            self._score,
+            self._status,
+            self._source,
+            self._flags,
+            self._offsets,
+            self._errors,
+            self._judge,
+        )
+
+
+_PATH = re.compile(r"groups\[(\d+)\](?:\.(expected|retrieved)\[(\d+)\])?")
+
+
+def original_path(chunk: Sequence[Piece], error: errors.InvalidArgument) -> errors.InvalidArgument:
+    """Make an error about a chunk speak of the batch: groups[0] of the fourth chunk is another."""
+
+    def rename(match: re.Match[str]) -> str:
+        piece = chunk[int(match[1])]
+        path = f"groups[{piece.index}]"
+        if match[2]:
+            start = piece.e0 if match[2] == "expected" else piece.r0
+            path += f".{match[2]}[{start + int(match[3])}]"
+        return path
+
+    error.field = _PATH.sub(rename, error.field)
+    error.message = _PATH.sub(rename, error.message)
+    error.metadata = {key: _PATH.sub(rename, text) for key, text in error.metadata.items()}
+    error.args = (error.message,)
+    return error

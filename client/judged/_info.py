@@ -1,0 +1,139 @@
+"""What a server says of itself: its types, and how they are read from the reply."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from judged._messages import read_value
+from judged.types import Matching, Scalar
+from judged.v1 import judge_service_pb2 as pb
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How large a request may be, and how long it may take in seconds."""
+
+    max_contexts: int
+    max_text_bytes: int
+    max_groups: int
+    max_embedding_dimensions: int
+    max_message_bytes: int
+    default_deadline_s: float
+    max_unary_deadline_s: float
+    max_stream_deadline_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class ParameterInfo:
+    """One parameter of a judge."""
+
+    name: str
+    default: Scalar | None
+    rule: str
+    description: str
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeInfo:
+    """One judge under one profile. `unavailable` says why it can't run there, "" when it can."""
+
+    kind: str
+    profile: str
+    description: str
+    default_min_score: float
+    parameters: Sequence[ParameterInfo]
+    signature: str
+    unavailable: str
+
+
+@dataclass(frozen=True, slots=True)
+class ModelInfo:
+    """One embedding model."""
+
+    name: str
+    dimensions: int
+    max_tokens: int
+    model_sha256: str
+    tokenizer_sha256: str
+    precision: str
+    execution_provider: str
+    is_default: bool
+
+
+@dataclass(frozen=True, slots=True)
+class MetricInfo:
+    """One metric."""
+
+    name: str
+    description: str
+    reference: str
+    matching: Sequence[Matching]
+
+
+@dataclass(frozen=True, slots=True)
+class ServerInfo:
+    """A server's version, limits and everything it offers."""
+
+    version: str
+    limits: Limits
+    default_judge: str
+    judges: Sequence[JudgeInfo]
+    models: Sequence[ModelInfo]
+    metrics: Sequence[MetricInfo]
+
+
+def read_info(message: pb.GetServerInfoResponse) -> ServerInfo:
+    """Return what a server says of itself."""
+    limits = message.limits
+    return ServerInfo(
+        version=message.version,
+        limits=Limits(
+            limits.max_contexts,
+            limits.max_text_bytes,
+            limits.max_groups,
+            limits.max_embedding_dimensions,
+            limits.max_message_bytes,
+            limits.default_deadline.ToNanoseconds() / 1e9,
+            limits.max_unary_deadline.ToNanoseconds() / 1e9,
+            limits.max_stream_deadline.ToNanoseconds() / 1e9,
+        ),
+        default_judge=message.default_judge,
+        judges=[
+            JudgeInfo(
+                judge.kind,
+                judge.profile,
+                judge.description,
+                judge.default_min_score,
+                [
+                    ParameterInfo(p.name, read_value(p.default_value), p.rule, p.description)
+                    for p in judge.parameters
+                ],
+                judge.signature,
+                judge.unavailable,
+            )
+            for judge in message.judges
+        ],
+        models=[
+            ModelInfo(
+                model.name,
+                model.dimensions,
+                model.max_tokens,
+                model.model_sha256,
+                model.tokenizer_sha256,
+                model.precision,
+                model.execution_provider,
+                model.is_default,
+            )
+            for model in message.models
+        ],
+        metrics=[
+            MetricInfo(
+                metric.name,
+                metric.description,
+                metric.reference,
+                [Matching(mode) for mode in metric.matching_modes],
+            )
+            for metric in message.metrics
+        ],
+    )

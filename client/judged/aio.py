@@ -1,0 +1,216 @@
+"""The asynchronous client: `client.Client`'s names in the same order, on asyncio.
+
+Owns sending and waiting, no more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from dataclasses import replace
+from types import TracebackType
+from typing import Self, TypeVar, cast
+
+import grpc
+
+from judged import _channel, errors
+from judged._batch import Batch, write_chunk
+from judged._call import CHUNKS_IN_FLIGHT, Attempts, Deadline, RetryBudget
+from judged._chunks import Piece, fold
+from judged._info import ServerInfo, read_info
+from judged._messages import (
+    read_chunk,
+    read_evaluation,
+    read_identity,
+    read_table,
+    write_evaluate,
+    write_judge,
+    write_metrics,
+    write_stream,
+)
+from judged._split import merge, split, values_of
+from judged._status import Failure, to_error
+from judged.types import (
+    Context,
+    Evaluation,
+    Judge,
+    JudgedChunk,
+    MetricOptions,
+    MetricTable,
+    QueryGroup,
+    Relevance,
+    Verdicts,
+)
+from judged.v1 import judge_service_pb2 as pb
+from judged.v1 import types_pb2
+from judged.v1.judge_service_pb2_grpc import JudgeServiceStub
+
+Reply = TypeVar("Reply")
+_InFlight = tuple[list[Piece], "asyncio.Task[pb.BatchJudgeResponse]"]
+
+
+class AsyncClient:
+    """A connection to one judge daemon, for one event loop; close it when done."""
+
+    def __init__(
+        self, target: str | None = None, *, channel: grpc.aio.Channel | None = None
+    ) -> None:
+        """Connect to `target` ("HOST:PORT", "unix:PATH"), else JUDGED_TARGET, else the default.
+
+        `channel` takes the place of a connection of our own, for TLS or tests; it is not closed.
+        """
+        self.target = _channel.resolve(target)
+        self._owned = channel is None
+        self._channel = channel or grpc.aio.insecure_channel(self.target, options=_channel.OPTIONS)
+        self._stub = JudgeServiceStub(self._channel)
+        self._budget = RetryBudget()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close the connection."""
+        if self._owned:
+            await self._channel.close()
+
+    async def judge(
+        self,
+        items: Iterable[QueryGroup] | Iterable[Context],
+        judge: Judge | str | None = None,
+        *,
+        timeout: float = 600.0,  # noqa: ASYNC109 - sent to the server as the call's deadline
+        progress: Callable[[int, int], object] | None = None,
+    ) -> Verdicts:
+        """Return one verdict for each context, in order; see Client.judge."""
+        batch = Batch(fold(items), progress)
+        spec = write_judge(judge)
+        deadline = Deadline(timeout)
+        in_flight: deque[_InFlight] = deque()
+        try:
+            for chunk in batch.chunks():
+                task = asyncio.create_task(self._send_chunk(chunk, spec, deadline))
+                in_flight.append((chunk, task))
+                if len(in_flight) >= CHUNKS_IN_FLIGHT:
+                    await self._take(batch, in_flight.popleft())
+            while in_flight:
+                await self._take(batch, in_flight.popleft())
+        finally:
+            for _, task in in_flight:
+                task.cancel()
+            await asyncio.gather(*(task for _, task in in_flight), return_exceptions=True)
+        return batch.verdicts()
+
+    async def _take(self, batch: Batch, sent: _InFlight) -> None:
+        chunk, task = sent
+        try:
+            reply = await task
+        except errors.JudgedError as error:
+            batch.failed(chunk, error)
+        else:
+            batch.answered(chunk, reply)
+        finally:
+            task.cancel()
+
+    async def judge_stream(
+        self,
+        chunks: Iterable[Sequence[QueryGroup]],
+        judge: Judge | str | None = None,
+        *,
+        timeout: float = 3600.0,  # noqa: ASYNC109 - sent to the server as the call's deadline
+    ) -> AsyncIterator[JudgedChunk]:
+        """Yield every chunk's verdicts as they finish; see Client.judge_stream."""
+        attempts = Attempts(Deadline(timeout), self._budget)
+        replies = self._stub.StreamJudge(
+            write_stream(chunks, judge), timeout=attempts.timeout(), metadata=attempts.metadata
+        )
+        try:
+            identity = None
+            async for reply in replies:
+                if identity is None:
+                    identity = read_identity(reply.started.judge)
+                else:
+                    yield read_chunk(reply.chunk, identity)
+        except grpc.aio.AioRpcError as failure:
+            raise to_error(cast("Failure", failure), self.target) from None
+        finally:
+            replies.cancel()
+
+    async def evaluate(
+        self,
+        groups: Iterable[QueryGroup],
+        metrics: Sequence[str],
+        judge: Judge | str | None = None,
+        options: MetricOptions = MetricOptions(),  # noqa: B008 - frozen
+        *,
+        include_verdicts: bool = False,
+        timeout: float = 600.0,  # noqa: ASYNC109 - sent to the server as the call's deadline
+    ) -> Evaluation:
+        """Return metrics of groups that the server judges on the way; see Client.evaluate."""
+        request = write_evaluate(groups, metrics, judge, options, include_verdicts=include_verdicts)
+        return read_evaluation(await self._call(self._stub.Evaluate, request, Deadline(timeout)))
+
+    async def compute_metrics(
+        self,
+        metrics: Sequence[str],
+        relevance: Relevance,
+        options: MetricOptions = MetricOptions(),  # noqa: B008 - frozen
+        *,
+        timeout: float = 120.0,  # noqa: ASYNC109 - sent to the server as the call's deadline
+    ) -> MetricTable:
+        """Return metrics of rankings whose relevance is known; see Client.compute_metrics."""
+        deadline = Deadline(timeout)
+
+        async def table(part: Relevance, asked: MetricOptions) -> MetricTable:
+            request = write_metrics(metrics, part, asked)
+            reply = await self._call(self._stub.ComputeMetrics, request, deadline)
+            return read_table(reply.table)
+
+        parts = split(relevance)
+        if len(parts) == 1:
+            return await table(relevance, options)
+        with_values = replace(options, per_query=True)
+        tables = [await table(part, with_values) for part in parts]
+        return merge(await table(values_of(tables), with_values), tables, options)
+
+    async def server_info(
+        self,
+        *,
+        timeout: float = 10.0,  # noqa: ASYNC109 - sent to the server as the call's deadline
+    ) -> ServerInfo:
+        """Return the server's version, limits, judges, models and metrics."""
+        request = pb.GetServerInfoRequest()
+        return read_info(await self._call(self._stub.GetServerInfo, request, Deadline(timeout)))
+
+    async def _send_chunk(
+        self, chunk: list[Piece], spec: types_pb2.JudgeSpec | None, deadline: Deadline
+    ) -> pb.BatchJudgeResponse:
+        return await self._call(self._stub.BatchJudge, write_chunk(chunk, spec), deadline)
+
+    async def _call(
+        self,
+        method: Callable[..., Awaitable[Reply]],
+        request: object,
+        deadline: Deadline,
+    ) -> Reply:
+        """Return the reply of the first try that is answered. The one retry loop of this client."""
+        attempts = Attempts(deadline, self._budget)
+        while True:
+            try:
+                reply = await method(
+                    request, timeout=attempts.timeout(), metadata=attempts.metadata
+                )
+            except grpc.aio.AioRpcError as failure:
+                error = to_error(cast("Failure", failure), self.target)
+                await asyncio.sleep(attempts.wait_after(error))
+            else:
+                self._budget.answered()
+                return reply

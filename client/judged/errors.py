@@ -1,0 +1,88 @@
+"""What a call can raise: one tree, one class for each thing a caller may want to do about it.
+
+    JudgedError                 code, reason, message, metadata, request_id
+      InvalidArgument           the request breaks a rule; `field` names it
+      NotFound                  no such judge
+      FailedPrecondition        the server lacks something; the message says what to run
+      PermissionRefused         the server does not know or does not let you
+      Retryable                 worth sending again
+        Overloaded              ... the server is busy; `retry_after` seconds
+        Unavailable             ... the server can't be reached, is starting or draining
+      DeadlineExceeded          time ran out
+      Cancelled                 the call was cancelled
+      InternalError             a fault of the server; its log knows `metadata["ref"]`
+
+Owns the classes; `_status` decides which one a gRPC status becomes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+
+class JudgedError(Exception):
+    """A call failed.
+
+    `code` is the gRPC status name, `reason` a name of ErrorReason ("" when the server gave none),
+    `metadata` the variable parts of the message, `request_id` what to look for in the server's log.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: str = "",
+        reason: str = "",
+        metadata: Mapping[str, str] | None = None,
+        request_id: str = "",
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.code = code
+        self.reason = reason
+        self.metadata = dict(metadata or {})
+        self.request_id = request_id
+
+
+class InvalidArgument(JudgedError):
+    """The request breaks a rule. `field` is the path of the field, "" when it is unknown."""
+
+    field: str = ""
+
+
+class NotFound(JudgedError):
+    """The request names something the server does not have."""
+
+
+class FailedPrecondition(JudgedError):
+    """The server can't do this as it is set up. The message says what to run."""
+
+
+class PermissionRefused(JudgedError):
+    """The server does not know who calls, or does not let them."""
+
+
+class Retryable(JudgedError):
+    """A failure that may pass. `retry_after` is the server's wish in seconds, None without one."""
+
+    retry_after: float | None = None
+
+
+class Overloaded(Retryable):
+    """The server is busy."""
+
+
+class Unavailable(Retryable):
+    """The server can't be reached, is starting or draining."""
+
+
+class DeadlineExceeded(JudgedError):
+    """Time ran out before the answer came."""
+
+
+class Cancelled(JudgedError):
+    """The call was cancelled."""
+
+
+class InternalError(JudgedError):
+    """A fault of the server, or an answer that makes no sense."""

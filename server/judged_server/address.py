@@ -1,0 +1,69 @@
+"""Where the server listens: parsing, and who can reach it.
+
+Owns the rules about addresses; binding is up to `app`.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+
+
+class AddressError(Exception):
+    """The address can't be used. The message says what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """A TCP address or a Unix socket."""
+
+    host: str = ""
+    port: int = 0
+    path: Path | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> Address:
+        """Return the address written as HOST:PORT, [IPV6]:PORT or unix:PATH."""
+        if text.startswith("unix:"):
+            path = text.removeprefix("unix:")
+            if not path:
+                raise AddressError("listen: unix: needs a path, for example unix:/run/judged.sock")
+            return cls(path=Path(path).absolute())
+        host, colon, port = text.rpartition(":")
+        if not colon or not port.isdecimal() or int(port) > 65535:
+            raise AddressError(f"listen: {text!r} is neither HOST:PORT nor unix:PATH")
+        return cls(host=host.removeprefix("[").removesuffix("]") or "127.0.0.1", port=int(port))
+
+    def __str__(self) -> str:
+        """Return the address as gRPC and `--target` take it."""
+        if self.path is not None:
+            return f"unix:{self.path}"
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    @property
+    def is_local(self) -> bool:
+        """Whether only this machine can reach it."""
+        if self.path is not None:
+            return True
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return self.host == "localhost"
+
+    def refuse_live_socket(self) -> None:
+        """Raise AddressError when another process listens on this Unix socket.
+
+        gRPC unlinks a socket file that it finds, whether or not somebody listens on it, and would
+        silently take over from a running server.
+        """
+        if self.path is None or not self.path.exists():
+            return
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+            probe.settimeout(1)
+            try:
+                probe.connect(str(self.path))
+            except OSError:
+                return
+        raise AddressError(f"another server listens on unix:{self.path}; stop it or pick a path")

@@ -1,0 +1,189 @@
+"""Puts the server together, runs it and takes it down.
+
+Owns the wiring, the start order (models, then port, then health, then the port file) and the
+drain. Leaves the command line to `__main__` and every behaviour to the layers below.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import tempfile
+from contextlib import suppress
+from importlib.metadata import version
+from pathlib import Path
+
+import grpc
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from judged.v1 import judge_service_pb2
+from judged.v1.judge_service_pb2_grpc import add_JudgeServiceServicer_to_server
+
+from judged_server import errors
+from judged_server.address import Address, AddressError
+from judged_server.embedding.registry import StoredEmbedders
+from judged_server.embedding.store import DEFAULT_MODEL, ModelStore, default_root
+from judged_server.engine.admission import Admission
+from judged_server.engine.catalog import JudgeCatalog
+from judged_server.engine.engine import Engine
+from judged_server.engine.slices import SliceRunner
+from judged_server.judges.exact import ExactKind
+from judged_server.judges.semantic import SemanticKind
+from judged_server.judges.token_overlap import TokenOverlapKind
+from judged_server.rpc.guard import Deadlines, Guard, GuardedRegistrar
+from judged_server.rpc.info_codec import ServerFacts
+from judged_server.rpc.limits import RequestLimits
+from judged_server.rpc.service import JudgeService
+from judged_server.settings import Settings
+from judged_server.telemetry import logger
+
+SERVICE = judge_service_pb2.DESCRIPTOR.services_by_name["JudgeService"].full_name
+
+_log = logger("server")
+
+
+class App:
+    """One server process, from start to drain."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._embedders = StoredEmbedders(
+            ModelStore(settings.models_dir or default_root(os.environ)),
+            settings.model or DEFAULT_MODEL,
+            settings.embedding_threads,
+        )
+        self._slices = SliceRunner()
+        self._health = health.aio.HealthServicer()
+        self._server: grpc.aio.Server | None = None
+        self.address = Address.parse(settings.listen)
+
+    async def start(self) -> None:
+        """Load the model, bind, report healthy. Raises AddressError or errors.JudgedError."""
+        settings = self._settings
+        if not self.address.is_local and not settings.insecure:
+            raise AddressError(
+                f"{self.address} can be reached from other machines and this server has neither "
+                "TLS nor tokens; listen on 127.0.0.1 or unix:PATH, or say --insecure"
+            )
+        self.address.refuse_live_socket()
+        await self._load_model()
+        server = self._build_server()
+        self.address = self._bind(server)
+        await server.start()
+        self._server = server
+        for service in ("", SERVICE):
+            await self._health.set(service, health_pb2.HealthCheckResponse.SERVING)
+        if settings.port_file is not None:
+            write_whole(settings.port_file, f"{self.address}\n")
+        _log.info("ready", address=str(self.address), version=version("judged"), pid=os.getpid())
+
+    async def run(self) -> None:
+        """Serve until SIGTERM or SIGINT, then drain; a second signal cuts the drain short."""
+        await self.start()
+        loop = asyncio.get_running_loop()
+        asked: asyncio.Queue[str] = asyncio.Queue()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, asked.put_nowait, number.name)
+        _log.info("draining", signal=await asked.get(), grace_s=self._settings.grace_s)
+        drain = asyncio.create_task(self.stop(self._settings.grace_s))
+        again = asyncio.create_task(asked.get())
+        await asyncio.wait({drain, again}, return_when=asyncio.FIRST_COMPLETED)
+        if not drain.done():
+            _log.warning("drain cut short")
+            await self.stop(0)
+        again.cancel()
+        await drain
+        _log.info("stopped")
+
+    async def stop(self, grace_s: float) -> None:
+        """Report NOT_SERVING, let calls finish for `grace_s` seconds, free everything."""
+        await self._health.enter_graceful_shutdown()
+        if self._server is not None:
+            await self._server.stop(grace_s)
+        await asyncio.to_thread(self._slices.close)
+        await asyncio.to_thread(self._embedders.close)
+        if self._settings.port_file is not None:
+            self._settings.port_file.unlink(missing_ok=True)
+        if self.address.path is not None:
+            self.address.path.unlink(missing_ok=True)
+
+    async def _load_model(self) -> None:
+        try:
+            await asyncio.to_thread(self._embedders.load_default)
+        except errors.ModelNotInstalled as error:
+            if self._settings.model is not None:
+                raise
+            _log.warning("semantic judge unavailable", reason=error.message)
+
+    def _build_server(self) -> grpc.aio.Server:
+        settings = self._settings
+        limits = RequestLimits(
+            max_contexts=settings.max_contexts,
+            max_text_bytes=settings.max_text_bytes,
+            max_groups=settings.max_groups,
+            max_embedding_dimensions=settings.max_embedding_dimensions,
+            max_message_bytes=settings.max_message_bytes,
+        )
+        deadlines = Deadlines(
+            settings.default_deadline_s,
+            settings.max_unary_deadline_s,
+            settings.max_stream_deadline_s,
+        )
+        kinds = (TokenOverlapKind(), ExactKind(), SemanticKind(self._embedders))
+        engine = Engine(JudgeCatalog(kinds, settings.default_judge), self._slices)
+        service = JudgeService(
+            engine,
+            self._embedders,
+            Admission(settings.max_pending_bytes),
+            ServerFacts(version("judged"), limits, deadlines),
+            settings.max_chunks_in_flight,
+        )
+        server = grpc.aio.server(
+            options=(
+                ("grpc.so_reuseport", 0),
+                ("grpc.max_receive_message_length", settings.max_message_bytes),
+                ("grpc.max_send_message_length", -1),
+                ("grpc.max_concurrent_streams", 256),
+            )
+        )
+        guard = Guard(deadlines)
+        add_JudgeServiceServicer_to_server(service, GuardedRegistrar(server, guard))
+        # Health and reflection watch for as long as their callers like: no limit of ours.
+        unlimited = GuardedRegistrar(server, guard, limited=False)
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, unlimited)
+        if settings.reflection:
+            # Imported here: reflection is off by default and its import costs start-up time.
+            from grpc_reflection.v1alpha import reflection  # noqa: PLC0415
+
+            names = (SERVICE, health.SERVICE_NAME, reflection.SERVICE_NAME)
+            reflection.enable_server_reflection(names, server)
+        return server
+
+    def _bind(self, server: grpc.aio.Server) -> Address:
+        address = self.address
+        # Readable and writable by owner and group only, from the moment the socket exists.
+        mask = os.umask(0o117) if address.path is not None else None
+        try:
+            port = server.add_insecure_port(str(address))
+        except RuntimeError:
+            raise AddressError(
+                f"can't listen on {address}; is another server there, or is the path not writable?"
+            ) from None
+        finally:
+            if mask is not None:
+                os.umask(mask)
+        return address if address.path is not None else Address(address.host, port)
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a file so that a reader sees all of it or nothing."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, scratch = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "w") as file:
+            file.write(text)
+        Path(scratch).replace(path)
+    except BaseException:
+        with suppress(OSError):
+            Path(scratch).unlink()
+        raise

@@ -1,0 +1,160 @@
+"""The judges on offer: from what a request asks for to a judge whose every parameter is settled.
+
+Owns the default judge, the check of profiles and parameters, and the reuse of built judges.
+Leaves what a judge does to `judges`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from judged_server import errors
+from judged_server.domain import JudgeIdentity, JudgeSpec, ParameterScalar
+from judged_server.ports import AsyncJudge, JudgeKind, LexicalJudge, Parameter, Profile
+
+_MAX_BUILT = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """A judge that is ready, and what groups may bring to it."""
+
+    judge: LexicalJudge | AsyncJudge
+    accepts_embeddings: bool
+
+    @property
+    def identity(self) -> JudgeIdentity:
+        """Which judge it is."""
+        return self.judge.identity
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """One kind under one profile, as GetServerInfo lists it.
+
+    `signature` is that of the judge with its defaults; where it can't run, `unavailable` says why.
+    """
+
+    kind: str
+    profile: Profile
+    signature: str
+    unavailable: str
+
+
+class JudgeCatalog:
+    """The kinds of judges by name. Raises errors for specs that ask for what is not there."""
+
+    def __init__(self, kinds: Sequence[JudgeKind], default: str) -> None:
+        self._kinds = {kind.kind: kind for kind in kinds}
+        if default not in self._kinds:
+            raise errors.UnknownJudge(default, tuple(self._kinds))
+        self.default = default
+        self._built: OrderedDict[object, Chosen] = OrderedDict()
+
+    def choose(self, spec: JudgeSpec, field: str = "judge") -> Chosen:
+        """Return the judge for a spec; `field` is where the spec stands in the request.
+
+        Raises UnknownJudge, InvalidField, ModelNotInstalled.
+        """
+        key = (
+            spec.kind,
+            spec.profile,
+            spec.min_score,
+            tuple(sorted((name, type(v), v) for name, v in spec.parameters.items()))
+            if spec.parameters
+            else (),
+        )
+        chosen = self._built.get(key)
+        if chosen is None:
+            chosen = self._build(spec, field)
+            self._built[key] = chosen
+            if len(self._built) > _MAX_BUILT:
+                self._built.popitem(last=False)
+        return chosen
+
+    def offers(self) -> list[Offer]:
+        """Return every kind under every profile, the defaults first."""
+        return [
+            self._offer(kind, profile) for kind in self._kinds.values() for profile in kind.profiles
+        ]
+
+    def _offer(self, kind: JudgeKind, profile: Profile) -> Offer:
+        try:
+            chosen = self.choose(JudgeSpec(kind.kind, profile.name))
+        except errors.JudgedError as error:
+            return Offer(kind.kind, profile, "", error.message)
+        return Offer(kind.kind, profile, chosen.identity.signature, "")
+
+    def _build(self, spec: JudgeSpec, field: str) -> Chosen:
+        if not spec.kind and (spec.profile or spec.parameters):
+            what = "profile" if spec.profile else "parameters"
+            raise errors.InvalidField(
+                f"{field}.kind", f"must be set when {what} is, else it is unclear whose they are"
+            )
+        kind = self._kinds.get(spec.kind or self.default)
+        if kind is None:
+            raise errors.UnknownJudge(spec.kind, tuple(self._kinds))
+        profile = _profile(kind, spec.profile, field)
+        min_score = profile.min_score if spec.min_score is None else spec.min_score
+        if not 0 <= min_score <= 1:
+            raise errors.InvalidField(f"{field}.min_score", "must be a number from 0 to 1")
+        settled = JudgeSpec(
+            kind=kind.kind,
+            profile=profile.name,
+            min_score=float(min_score),
+            parameters=_settle(profile, spec.parameters, f"{field}.parameters"),
+        )
+        return Chosen(kind.build(settled), kind.accepts_embeddings)
+
+
+def _profile(kind: JudgeKind, name: str, field: str) -> Profile:
+    if not name:
+        return kind.profiles[0]
+    for profile in kind.profiles:
+        if profile.name == name:
+            return profile
+    known = ", ".join(profile.name for profile in kind.profiles if profile.name)
+    rule = f"judge {kind.kind} has " + (f"the profiles {known}" if known else "no profiles")
+    raise errors.InvalidField(f"{field}.profile", rule)
+
+
+def _settle(
+    profile: Profile, given: Mapping[str, ParameterScalar], field: str
+) -> dict[str, ParameterScalar]:
+    known = {parameter.name: parameter for parameter in profile.parameters}
+    for name in given:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            names = ", ".join(known) or "none"
+            hint = f"; did you mean {near[0]}?" if near else ""
+            raise errors.InvalidField(
+                f'{field}["{name[:80]}"]', f"no such parameter; this judge has {names}{hint}"
+            )
+    return {
+        name: _checked(parameter, given[name], f'{field}["{name}"]')
+        if name in given
+        else parameter.default
+        for name, parameter in known.items()
+    }
+
+
+def _checked(parameter: Parameter, value: ParameterScalar, field: str) -> ParameterScalar:
+    wanted = type(parameter.default)
+    if wanted is float and type(value) is int:
+        value = float(value)
+    fits = type(value) is wanted
+    if fits and isinstance(value, int | float) and not isinstance(value, bool):
+        fits = (
+            math.isfinite(value)
+            and (parameter.minimum is None or value >= parameter.minimum)
+            and (parameter.maximum is None or value <= parameter.maximum)
+        )
+    if fits and parameter.choices:
+        fits = value in parameter.choices
+    if not fits:
+        raise errors.InvalidField(field, f"must be {parameter.rule}")
+    return value

@@ -1,0 +1,60 @@
+"""The way of a batch: choose the judge, run it in slices, apply the bar.
+
+Owns the order of these steps and the check that a judge kept its side of the contract. Leaves
+admission to the caller at the edge, metrics to `evaluation`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import cast
+
+import numpy as np
+
+from judged_server import errors
+from judged_server.domain import IntArray, JudgeSpec, QueryGroup, ScoreColumns, Verdicts
+from judged_server.engine.catalog import Chosen, JudgeCatalog
+from judged_server.engine.slices import SliceRunner
+from judged_server.ports import AsyncJudge, LexicalJudge
+
+
+class Engine:
+    """Judges groups. One instance serves all calls of a process."""
+
+    def __init__(self, catalog: JudgeCatalog, slices: SliceRunner) -> None:
+        self.catalog = catalog
+        self._slices = slices
+
+    def choose(self, spec: JudgeSpec, field: str = "judge") -> Chosen:
+        """Return the judge for a spec. Raises as JudgeCatalog.choose does."""
+        return self.catalog.choose(spec, field)
+
+    async def judge(
+        self, chosen: Chosen, groups: Sequence[QueryGroup], field: str = "groups"
+    ) -> Verdicts:
+        """Return one verdict for each context of the groups, in order.
+
+        Raises InvalidField when a group brings embeddings that the judge has no use for.
+        """
+        if not chosen.accepts_embeddings:
+            for index, group in enumerate(groups):
+                if group.embeddings is not None:
+                    raise errors.InvalidField(
+                        f"{field}[{index}].embeddings",
+                        f"judge {chosen.identity.kind} takes texts only; use semantic",
+                    )
+        offsets: IntArray = np.zeros(len(groups) + 1, np.int64)
+        np.cumsum([group.n_contexts for group in groups], out=offsets[1:])
+        columns = await self._score(chosen.judge, groups)
+        if len(columns.scores) != offsets[-1]:
+            raise RuntimeError(
+                f"{chosen.identity.kind} returned {len(columns.scores)} scores for {offsets[-1]}"
+            )
+        return Verdicts.decide(columns, offsets, chosen.identity.min_score)
+
+    async def _score(
+        self, judge: LexicalJudge | AsyncJudge, groups: Sequence[QueryGroup]
+    ) -> ScoreColumns:
+        if hasattr(judge, "score_async"):
+            return await cast("AsyncJudge", judge).score_async(groups)
+        return await self._slices.run(judge, groups)

@@ -1,0 +1,125 @@
+"""Cuts work into slices that are short, and runs them where they disturb nobody.
+
+Owns the cost estimate and the worker thread. A deadline or a cancel can't stop a running thread,
+so a slice is small enough (well under 20 ms) that the wait between two slices is where both take
+effect; and since a call hands in one slice at a time, calls in work take turns.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import numpy as np
+
+from judged_server.domain import ByteArray, Flag, QueryGroup, ScoreColumns, Status, VerdictFault
+from judged_server.ports import LexicalJudge
+
+CONTEXT_COST = 40
+"""What one context costs beside its texts, in characters of text."""
+SLICE_COST = 600_000
+"""Characters of text (plus contexts) in a slice: 6 to 12 ms of the slowest lexical judge."""
+INLINE_COST = 100_000
+"""Up to this the event loop does the work itself: a hand-over to a thread would cost more."""
+
+
+def group_cost(group: QueryGroup) -> int:
+    """Return the work of judging a group, in characters of text."""
+    texts = sum(map(len, group.expected)) + sum(map(len, group.retrieved)) + len(group.query)
+    return texts + CONTEXT_COST * (1 + group.n_contexts)
+
+
+def cut_slices(groups: Sequence[QueryGroup], limit: int = SLICE_COST) -> Iterator[list[QueryGroup]]:
+    """Yield the groups in order, in lists of at most `limit` cost.
+
+    A group above the limit is cut along `retrieved`; a single retrieved text is never cut.
+    """
+    pending: list[QueryGroup] = []
+    pending_cost = 0
+    for group in groups:
+        for part in _cut_group(group, limit):
+            cost = group_cost(part)
+            if pending and pending_cost + cost > limit:
+                yield pending
+                pending, pending_cost = [], 0
+            pending.append(part)
+            pending_cost += cost
+    if pending:
+        yield pending
+
+
+def _cut_group(group: QueryGroup, limit: int) -> Iterator[QueryGroup]:
+    if len(group.retrieved) <= 1 or group_cost(group) <= limit:
+        yield group
+        return
+    fixed = sum(map(len, group.expected)) + len(group.query)
+    per_text = CONTEXT_COST * len(group.expected)
+    start, cost = 0, fixed
+    for rank, text in enumerate(group.retrieved):
+        more = len(text) + per_text
+        if rank > start and cost + more > limit:
+            yield replace(group, retrieved=group.retrieved[start:rank], document_ids=())
+            start, cost = rank, fixed
+        cost += more
+    yield replace(group, retrieved=group.retrieved[start:], document_ids=())
+
+
+def join_columns(parts: Sequence[ScoreColumns]) -> ScoreColumns:
+    """Return the columns of consecutive slices as one."""
+    if len(parts) == 1:
+        return parts[0]
+    if not parts:
+        return ScoreColumns(np.empty(0))
+    statuses: ByteArray | None = None
+    flags: ByteArray | None = None
+    faults: list[VerdictFault] = []
+    if any(part.statuses is not None for part in parts):
+        statuses = np.concatenate(
+            [
+                np.full(len(part.scores), Status.OK, np.uint8)
+                if part.statuses is None
+                else part.statuses
+                for part in parts
+            ]
+        )
+    if any(part.flags is not None for part in parts):
+        flags = np.concatenate(
+            [
+                np.full(len(part.scores), Flag.NONE, np.uint8) if part.flags is None else part.flags
+                for part in parts
+            ]
+        )
+    start = 0
+    for part in parts:
+        faults += [replace(fault, index=fault.index + start) for fault in part.faults]
+        start += len(part.scores)
+    return ScoreColumns(
+        np.concatenate([part.scores for part in parts]), statuses, flags, tuple(faults)
+    )
+
+
+class SliceRunner:
+    """Runs lexical judges: small work in place, large work slice by slice in one worker thread.
+
+    One thread, because the judges hold the interpreter lock: a second would add switches only.
+    """
+
+    def __init__(self) -> None:
+        self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="judged-slices")
+
+    async def run(self, judge: LexicalJudge, groups: Sequence[QueryGroup]) -> ScoreColumns:
+        """Return the scores of all groups. A cancel takes effect after the slice in work."""
+        if sum(map(group_cost, groups)) <= INLINE_COST:
+            return judge.score(groups)
+        loop = asyncio.get_running_loop()
+        parts = [
+            await loop.run_in_executor(self._worker, judge.score, part)
+            for part in cut_slices(groups)
+        ]
+        return join_columns(parts)
+
+    def close(self) -> None:
+        """Finish the slice in work and stop the thread."""
+        self._worker.shutdown(wait=True, cancel_futures=True)

@@ -1,0 +1,90 @@
+"""THE table from domain errors to gRPC statuses, and the status details that go with them.
+
+Owns every status this service raises itself; what gRPC's core raises (oversize messages, say)
+carries no details. Domain errors are defined in `judged_server.errors`.
+"""
+
+from __future__ import annotations
+
+import math
+import secrets
+from dataclasses import dataclass
+
+import grpc
+from google.protobuf.any_pb2 import Any
+from google.protobuf.message import Message
+from judged.internal.v1 import status_pb2
+
+from judged_server import errors
+from judged_server.telemetry import logger
+
+DOMAIN = "judged"
+STATUS_TRAILER = "grpc-status-details-bin"
+PUSHBACK_TRAILER = "grpc-retry-pushback-ms"
+
+TABLE: dict[type[errors.JudgedError], grpc.StatusCode] = {
+    errors.InvalidField: grpc.StatusCode.INVALID_ARGUMENT,
+    errors.LimitExceeded: grpc.StatusCode.INVALID_ARGUMENT,
+    errors.MalformedMessage: grpc.StatusCode.INVALID_ARGUMENT,
+    errors.UnknownJudge: grpc.StatusCode.NOT_FOUND,
+    errors.ModelNotInstalled: grpc.StatusCode.FAILED_PRECONDITION,
+    errors.ModelDamaged: grpc.StatusCode.FAILED_PRECONDITION,
+    errors.DeadlineExceeded: grpc.StatusCode.DEADLINE_EXCEEDED,
+    errors.Overloaded: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    errors.Draining: grpc.StatusCode.UNAVAILABLE,
+    errors.InternalFault: grpc.StatusCode.INTERNAL,
+}
+
+_log = logger("fault")
+
+
+@dataclass(frozen=True, slots=True)
+class WireError:
+    """A failure as gRPC sends it: code, message, and trailing metadata with the details."""
+
+    code: grpc.StatusCode
+    message: str
+    trailers: tuple[tuple[str, str | bytes], ...]
+
+
+def code_of(error: errors.JudgedError) -> grpc.StatusCode:
+    """Return the status code of a domain error; a class the table lacks is a bug, INTERNAL."""
+    return TABLE.get(type(error), grpc.StatusCode.INTERNAL)
+
+
+def internal_fault(error: BaseException) -> errors.InternalFault:
+    """Log a bug under a new reference and return the error that names the reference."""
+    ref = secrets.token_hex(8)
+    _log.error("bug", ref=ref, exc_info=error)
+    return errors.InternalFault(ref)
+
+
+def to_wire(error: errors.JudgedError) -> WireError:
+    """Return the status, the details and the trailers of a domain error."""
+    code = code_of(error)
+    details: list[Message] = [
+        status_pb2.ErrorInfo(reason=error.reason, domain=DOMAIN, metadata=error.metadata)
+    ]
+    trailers: list[tuple[str, str | bytes]] = []
+    if isinstance(error, errors.InvalidField):
+        violation = status_pb2.BadRequest.FieldViolation(field=error.field, description=error.rule)
+        details.append(status_pb2.BadRequest(field_violations=[violation]))
+    elif isinstance(error, errors.UnknownJudge):
+        details.append(
+            status_pb2.ResourceInfo(
+                resource_type="judge", resource_name=error.kind[:80], description=error.message
+            )
+        )
+    elif isinstance(error, errors.Retryable):
+        retry = status_pb2.RetryInfo()
+        retry.retry_delay.FromNanoseconds(int(error.retry_after_s * 1e9))
+        details.append(retry)
+        trailers.append((PUSHBACK_TRAILER, str(math.ceil(error.retry_after_s * 1000))))
+    status = status_pb2.Status(code=code.value[0], message=error.message)
+    for detail in details:
+        name = type(detail).DESCRIPTOR.name
+        status.details.append(
+            Any(type_url=f"type.googleapis.com/google.rpc.{name}", value=detail.SerializeToString())
+        )
+    trailers.append((STATUS_TRAILER, status.SerializeToString()))
+    return WireError(code, error.message, tuple(trailers))

@@ -1,0 +1,218 @@
+"""What surrounds every call: request id, deadline, access log line, and one guard.
+
+Owns how a call begins and ends, whatever happens in between. It wraps the handlers once, at
+registration, rather than standing in a chain of interceptors that is walked anew for every call.
+Leaves the meaning of domain errors to `rpc.errors`.
+
+What the guard is for (each was seen with plain grpc.aio handlers): an uncaught exception sends its
+text to the caller; a CancelledError that nobody asked for leaves the caller hanging until its own
+deadline; bytes that do not parse fail as UNKNOWN before any handler runs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import grpc
+from google.protobuf.message import DecodeError
+
+from judged_server import errors
+from judged_server.rpc.errors import WireError, internal_fault, to_wire
+from judged_server.telemetry import logger
+
+REQUEST_ID = "x-request-id"
+_PLAIN_ID = re.compile(r"[\x21-\x7e]{1,128}")
+
+Context = grpc.aio.ServicerContext[Any, Any]
+UnaryHandler = Callable[[Any, Context], Awaitable[Any]]
+StreamHandler = Callable[[Any, Context], AsyncIterator[Any]]
+
+_log = logger("call")
+
+
+@dataclass(frozen=True, slots=True)
+class Deadlines:
+    """Seconds a call may take: when it sets no deadline, and at most."""
+
+    default_s: float
+    max_unary_s: float
+    max_stream_s: float
+
+    def imposed(self, context: Context, maximum: float) -> float | None:
+        """Return the seconds to enforce here; None when gRPC enforces the caller's own."""
+        asked = context.time_remaining()
+        if asked is None:
+            return self.default_s
+        return maximum if asked > maximum else None
+
+
+class _Unparsable:
+    """Stands for a request whose bytes did not parse."""
+
+
+_UNPARSABLE = _Unparsable()
+
+
+def _lenient(deserialize: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
+    def parse(raw: bytes) -> Any:  # noqa: ANN401 - any request message
+        try:
+            return deserialize(raw)
+        except (DecodeError, UnicodeDecodeError, ValueError):
+            return _UNPARSABLE
+
+    return parse
+
+
+def _parsed(request: Any) -> Any:  # noqa: ANN401 - any request message
+    if request is _UNPARSABLE:
+        raise errors.MalformedMessage(
+            "the bytes are not this call's request message, or a string in it is not UTF-8"
+        )
+    return request
+
+
+async def _each_parsed(requests: AsyncIterator[Any]) -> AsyncIterator[Any]:
+    async for request in requests:
+        yield _parsed(request)
+
+
+def _request_id(context: Context) -> str:
+    for key, value in context.invocation_metadata() or ():
+        if key == REQUEST_ID and isinstance(value, str) and _PLAIN_ID.fullmatch(value):
+            return value
+    return str(uuid.uuid4())
+
+
+def _failure(error: BaseException) -> WireError:
+    """Return what the caller is told; re-raise what is not a failure of the call."""
+    if isinstance(error, errors.JudgedError):
+        return to_wire(error)
+    if isinstance(error, asyncio.CancelledError):
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise error
+        # Nobody cancelled this call: a cancelled child leaked. Swallowing it here is what keeps
+        # the caller from waiting for a reply that never comes.
+    elif isinstance(error, grpc.aio.AbortError | KeyboardInterrupt | SystemExit):
+        raise error
+    return to_wire(internal_fault(error))
+
+
+class Guard:
+    """Wraps method handlers. One instance serves a whole server."""
+
+    def __init__(self, deadlines: Deadlines) -> None:
+        self._deadlines = deadlines
+
+    def unary(self, method: str, inner: UnaryHandler, *, limited: bool = True) -> UnaryHandler:
+        """Return a handler that keeps the promises of this module around `inner`."""
+
+        async def body(request: Any, context: Context) -> Any:  # noqa: ANN401 - any message
+            limit = self._deadlines.imposed(context, self._deadlines.max_unary_s)
+            if limit is None or not limited:
+                return await inner(_parsed(request), context)
+            async with _Expiring(limit):
+                return await inner(_parsed(request), context)
+
+        return self._around(method, body)
+
+    def stream(self, method: str, inner: StreamHandler, *, limited: bool = True) -> UnaryHandler:
+        """Return the same for a handler that yields replies."""
+
+        async def body(request: Any, context: Context) -> None:  # noqa: ANN401 - any message
+            limit = self._deadlines.imposed(context, self._deadlines.max_stream_s)
+            checked = _each_parsed(request) if hasattr(request, "__aiter__") else _parsed(request)
+            async with _Expiring(limit if limited else None):
+                async for reply in inner(checked, context):
+                    await context.write(reply)
+
+        return self._around(method, body)
+
+    def _around(self, method: str, body: UnaryHandler) -> UnaryHandler:
+        async def call(request: Any, context: Context) -> Any:  # noqa: ANN401 - any message
+            started = time.perf_counter()
+            request_id = _request_id(context)
+            code = "CANCELLED"
+            context.set_trailing_metadata(((REQUEST_ID, request_id),))
+            try:
+                reply = await body(request, context)
+            except BaseException as error:  # noqa: BLE001 - the guard is the last line
+                wire = _failure(error)
+                code = wire.code.name
+                trailers = (*wire.trailers, (REQUEST_ID, request_id))
+                await context.abort(wire.code, wire.message, trailers)
+            else:
+                code = "OK"
+                return reply
+            finally:
+                ms = round((time.perf_counter() - started) * 1e3, 3)
+                _log.info("call", method=method, code=code, ms=ms, request_id=request_id)
+
+        return call
+
+
+class _Expiring:
+    """asyncio.timeout whose expiry is a DeadlineExceeded."""
+
+    def __init__(self, limit: float | None) -> None:
+        self._limit = limit
+        self._timeout = asyncio.timeout(limit)
+
+    async def __aenter__(self) -> None:
+        await self._timeout.__aenter__()
+
+    async def __aexit__(self, *exc: object) -> None:
+        try:
+            await self._timeout.__aexit__(*exc)
+        except TimeoutError:
+            raise errors.DeadlineExceeded(
+                f"the call was stopped after {self._limit:g} s; set a deadline, send less, "
+                "or stream it"
+            ) from None
+
+
+class GuardedRegistrar:
+    """Stands in for a server where generated code registers handlers, and wraps each of them."""
+
+    def __init__(self, server: grpc.aio.Server, guard: Guard, *, limited: bool = True) -> None:
+        self._server = server
+        self._guard = guard
+        self._limited = limited
+
+    def add_generic_rpc_handlers(self, handlers: object) -> None:
+        """Ignore the unwrapped handlers; the next call brings the same ones by name."""
+
+    def add_registered_method_handlers(
+        self, service: str, handlers: Mapping[str, grpc.RpcMethodHandler[Any, Any]]
+    ) -> None:
+        """Register every handler of a service, wrapped."""
+        wrapped = {
+            name: self._wrap(f"/{service}/{name}", handler) for name, handler in handlers.items()
+        }
+        generic = grpc.method_handlers_generic_handler(service, wrapped)
+        self._server.add_generic_rpc_handlers((generic,))
+
+    def _wrap(
+        self, method: str, handler: grpc.RpcMethodHandler[Any, Any]
+    ) -> grpc.RpcMethodHandler[Any, Any]:
+        make: Any
+        call: UnaryHandler
+        if handler.unary_unary is not None:
+            make = grpc.unary_unary_rpc_method_handler
+            call = self._guard.unary(method, handler.unary_unary, limited=self._limited)
+        elif handler.unary_stream is not None:
+            make = grpc.unary_stream_rpc_method_handler
+            call = self._guard.stream(method, handler.unary_stream, limited=self._limited)
+        else:
+            make = grpc.stream_stream_rpc_method_handler
+            call = self._guard.stream(method, handler.stream_stream, limited=self._limited)
+        wrapped: grpc.RpcMethodHandler[Any, Any] = make(
+            call, _lenient(handler.request_deserializer), handler.response_serializer
+        )
+        return wrapped

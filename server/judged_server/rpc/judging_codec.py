@@ -1,0 +1,235 @@
+"""Between the judging messages and the domain: groups and specs in, verdict columns and back.
+
+Owns the validation of groups, specs and columns, each failure naming the field's path. Leaves the
+meaning of parameters to `engine.catalog` and metrics to `metrics_codec`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from judged.v1 import types_pb2
+
+from judged_server import errors
+from judged_server.domain import (
+    BoolArray,
+    CallerEmbeddings,
+    Flag,
+    Float32Array,
+    IntArray,
+    JudgeIdentity,
+    JudgeSpec,
+    ParameterScalar,
+    QueryGroup,
+    ScoreColumns,
+    Source,
+    Status,
+    VerdictFault,
+    Verdicts,
+)
+from judged_server.rpc.limits import RequestLimits
+
+
+def read_groups(
+    messages: Sequence[types_pb2.QueryGroup], limits: RequestLimits, field: str = "groups"
+) -> list[QueryGroup]:
+    """Return the groups of a request. Raises InvalidField and LimitExceeded with paths."""
+    limits.check_groups(len(messages), field)
+    groups = [
+        _read_group(message, limits, f"{field}[{index}]") for index, message in enumerate(messages)
+    ]
+    limits.check_contexts(sum(group.n_contexts for group in groups), field)
+    return groups
+
+
+def refuse_relevant_ids(groups: Sequence[QueryGroup], field: str = "groups") -> None:
+    """Refuse groups that ask to be matched by id, in calls that only judge."""
+    for index, group in enumerate(groups):
+        if group.relevant_document_ids:
+            raise errors.InvalidField(
+                f"{field}[{index}].relevant_document_ids", "only Evaluate matches by document id"
+            )
+
+
+def _read_group(message: types_pb2.QueryGroup, limits: RequestLimits, path: str) -> QueryGroup:
+    expected, retrieved = list(message.expected), list(message.retrieved)
+    document_ids, relevant = list(message.document_ids), list(message.relevant_document_ids)
+    limits.check_text(message.query, f"{path}.query")
+    limits.check_text(message.query_id, f"{path}.query_id")
+    limits.check_texts(expected, f"{path}.expected")
+    limits.check_texts(retrieved, f"{path}.retrieved")
+    limits.check_texts(document_ids, f"{path}.document_ids")
+    limits.check_texts(relevant, f"{path}.relevant_document_ids")
+    embeddings = None
+    if message.HasField("embeddings"):
+        embeddings = _read_embeddings(
+            message.embeddings, limits, f"{path}.embeddings", (len(expected), len(retrieved))
+        )
+    group = QueryGroup(
+        message.query_id, message.query, expected, retrieved, document_ids, relevant, embeddings
+    )
+    if document_ids and len(document_ids) != group.n_retrieved:
+        raise errors.InvalidField(
+            f"{path}.document_ids",
+            f"{len(document_ids)} ids for {group.n_retrieved} retrieved; give one each or none",
+        )
+    if relevant and group.n_expected:
+        raise errors.InvalidField(
+            f"{path}.expected", "must be empty when relevant_document_ids is set"
+        )
+    return group
+
+
+def _read_embeddings(
+    message: types_pb2.GroupEmbeddings, limits: RequestLimits, path: str, texts: tuple[int, int]
+) -> CallerEmbeddings:
+    dimensions = message.dimensions
+    if dimensions == 0:
+        raise errors.InvalidField(f"{path}.dimensions", "must be at least 1")
+    if dimensions > limits.max_embedding_dimensions:
+        raise errors.LimitExceeded(
+            f"{path}.dimensions", "dimensions", limits.max_embedding_dimensions, dimensions
+        )
+    return CallerEmbeddings(
+        _read_matrix(message.expected, dimensions, f"{path}.expected", texts[0]),
+        _read_matrix(message.retrieved, dimensions, f"{path}.retrieved", texts[1]),
+    )
+
+
+def _read_matrix(raw: bytes, dimensions: int, field: str, texts: int) -> Float32Array:
+    if len(raw) % (4 * dimensions):
+        raise errors.InvalidField(
+            field, f"{len(raw)} bytes are not whole rows of {dimensions} float32 values"
+        )
+    matrix = np.frombuffer(raw, dtype="<f4").reshape(-1, dimensions)
+    if texts and len(matrix) != texts:
+        raise errors.InvalidField(field, f"{len(matrix)} rows for {texts} texts")
+    if not np.isfinite(matrix).all():
+        raise errors.InvalidField(field, "holds a value that is not finite")
+    return matrix
+
+
+def read_spec(message: types_pb2.JudgeSpec, field: str = "judge") -> JudgeSpec:
+    """Return the judge a request asks for. Raises InvalidField for values without a kind."""
+    parameters: dict[str, ParameterScalar] = {}
+    for name, value in message.parameters.items():
+        which = value.WhichOneof("kind")
+        if which is None:
+            raise errors.InvalidField(
+                f'{field}.parameters["{name[:80]}"]', "has no value; set one of its kinds"
+            )
+        parameters[name] = getattr(value, which)
+    min_score = message.min_score if message.HasField("min_score") else None
+    return JudgeSpec(message.kind, message.profile, min_score, parameters)
+
+
+def write_identity(identity: JudgeIdentity) -> types_pb2.JudgeIdentity:
+    """Return the message of a judge's identity."""
+    return types_pb2.JudgeIdentity(
+        kind=identity.kind,
+        profile=identity.profile,
+        min_score=identity.min_score,
+        signature=identity.signature,
+        scoring_key=identity.scoring_key,
+        fingerprint=identity.fingerprint,
+    )
+
+
+def write_verdicts(verdicts: Verdicts) -> types_pb2.VerdictColumns:
+    """Return the columns of verdicts; columns that say the same of all are left empty."""
+    columns = verdicts.columns
+    message = types_pb2.VerdictColumns(
+        relevant=verdicts.relevant.tolist(),
+        score=columns.scores.tolist(),
+        group_offsets=verdicts.offsets.tolist(),
+    )
+    if columns.statuses is not None and (columns.statuses != Status.OK).any():
+        message.status.extend(columns.statuses.tolist())
+    if verdicts.sources is not None and (verdicts.sources != Source.COMPUTED).any():
+        message.source.extend(verdicts.sources.tolist())
+    if columns.flags is not None and columns.flags.any():
+        message.flags.extend(columns.flags.tolist())
+    for fault in columns.faults:
+        message.errors.append(write_fault(fault))
+    return message
+
+
+def write_fault(fault: VerdictFault) -> types_pb2.VerdictError:
+    """Return the message of one missing verdict's reason."""
+    return types_pb2.VerdictError(
+        index=fault.index,
+        code=fault.code,
+        reason=fault.reason,
+        message=fault.message,
+        retryable=fault.retryable,
+    )
+
+
+def write_counts(verdicts: Verdicts) -> types_pb2.VerdictCounts:
+    """Return how many verdicts have each status."""
+    columns = verdicts.columns
+    total = len(columns.scores)
+    message = types_pb2.VerdictCounts(ok=total, relevant=int(np.count_nonzero(verdicts.relevant)))
+    if columns.statuses is not None:
+        tally = np.bincount(columns.statuses, minlength=len(Status) + 1)
+        message.ok = int(tally[Status.OK])
+        message.error = int(tally[Status.ERROR])
+        message.abstained = int(tally[Status.ABSTAINED])
+        message.not_assessable = int(tally[Status.NOT_ASSESSABLE])
+    if columns.flags is not None:
+        message.flagged_no_tokens = int(np.count_nonzero(columns.flags & Flag.NO_TOKENS))
+        message.flagged_truncated = int(np.count_nonzero(columns.flags & Flag.TRUNCATED))
+    return message
+
+
+def read_verdicts(message: types_pb2.VerdictColumns, sizes: IntArray, field: str) -> Verdicts:
+    """Return verdicts that a caller sends back, for groups of `sizes` contexts.
+
+    Decisions are taken as they are: the threshold was applied when they were made. Raises
+    InvalidField when a column is of another length or holds a value no reply has.
+    """
+    total = int(sizes.sum())
+    relevant = np.array(message.relevant, dtype=np.bool_)
+    scores = np.array(message.score, dtype=np.float64)
+    statuses = np.array(message.status, dtype=np.int64)
+    flags = np.array(message.flags, dtype=np.int64)
+    sources = np.array(message.source, dtype=np.int64)
+    for name, column, optional in (
+        ("relevant", relevant, False),
+        ("score", scores, True),
+        ("status", statuses, True),
+        ("source", sources, True),
+        ("flags", flags, True),
+    ):
+        if len(column) != total and (len(column) or not optional):
+            raise errors.InvalidField(
+                f"{field}.{name}", f"{len(column)} values for {total} contexts"
+            )
+    _check_all((scores >= 0) & (scores <= 1), f"{field}.score", "from 0 to 1")
+    _check_all(
+        (statuses >= min(Status)) & (statuses <= max(Status)),
+        f"{field}.status",
+        "a status",
+    )
+    _check_all((sources >= min(Source)) & (sources <= max(Source)), f"{field}.source", "a source")
+    _check_all((flags & ~sum(Flag)) == 0, f"{field}.flags", "a sum of known flags")
+    offsets = np.zeros(len(sizes) + 1, np.int64)
+    np.cumsum(sizes, out=offsets[1:])
+    if len(message.group_offsets) and not np.array_equal(message.group_offsets, offsets):
+        raise errors.InvalidField(
+            f"{field}.group_offsets", "disagree with the sizes of the rankings"
+        )
+    if len(statuses) and (relevant & (statuses != Status.OK)).any():
+        raise errors.InvalidField(f"{field}.relevant", "true where the status is not OK")
+    columns = ScoreColumns(
+        scores if len(scores) else relevant.astype(np.float64),
+        statuses.astype(np.uint8) if len(statuses) else None,
+        flags.astype(np.uint8) if len(flags) else None,
+    )
+    return Verdicts(relevant, columns, offsets)
+
+
+def _check_all(good: BoolArray, field: str, rule: str) -> None:
+    if not good.all():
+        raise errors.InvalidField(f"{field}[{int(np.argmin(good))}]", f"must be {rule}")

@@ -1,0 +1,48 @@
+"""The sizes a request must keep, and the checks that say which field breaks which.
+
+Owns the limits and their messages. Which messages are checked is up to the codecs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from judged_server import errors
+
+
+@dataclass(frozen=True, slots=True)
+class RequestLimits:
+    """Sizes that GetServerInfo tells and the codecs enforce."""
+
+    max_contexts: int
+    max_text_bytes: int
+    max_groups: int
+    max_embedding_dimensions: int
+    max_message_bytes: int
+
+    def check_texts(self, texts: Sequence[str], field: str) -> None:
+        """Refuse a text above max_text_bytes of UTF-8; `field` is the path of the list."""
+        # A character takes at most four bytes, so short texts need no encoding to be cleared.
+        if texts and max(map(len, texts)) * 4 > self.max_text_bytes:
+            for index, text in enumerate(texts):
+                self.check_text(text, f"{field}[{index}]")
+
+    def check_text(self, text: str, field: str) -> None:
+        """Refuse one text above max_text_bytes of UTF-8."""
+        if len(text) * 4 > self.max_text_bytes:
+            size = len(text.encode())
+            if size > self.max_text_bytes:
+                raise errors.LimitExceeded(field, "bytes of UTF-8", self.max_text_bytes, size)
+
+    def check_groups(self, count: int, field: str) -> None:
+        """Refuse more groups than one message may hold, and none at all."""
+        if count == 0:
+            raise errors.InvalidField(field, "must hold at least one group")
+        if count > self.max_groups:
+            raise errors.LimitExceeded(field, "groups", self.max_groups, count)
+
+    def check_contexts(self, count: int, field: str) -> None:
+        """Refuse more contexts than one request may ask for."""
+        if count > self.max_contexts:
+            raise errors.LimitExceeded(field, "contexts", self.max_contexts, count)

@@ -1,0 +1,145 @@
+"""StreamJudge: chunks in, answers out as they finish, a bounded number in work.
+
+Owns the life of one stream: its start, its chunk ids, its window both ways, its progress. A chunk
+that can't be judged gets its own error; only a fault of the stream itself ends it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+from judged.v1 import judge_service_pb2 as pb
+from judged.v1 import types_pb2
+
+from judged_server import errors
+from judged_server.engine.admission import Admission
+from judged_server.engine.catalog import Chosen
+from judged_server.engine.engine import Engine
+from judged_server.rpc.errors import code_of, internal_fault
+from judged_server.rpc.judging_codec import (
+    read_groups,
+    read_spec,
+    refuse_relevant_ids,
+    write_identity,
+    write_verdicts,
+)
+from judged_server.rpc.limits import RequestLimits
+
+
+async def judge_stream(
+    engine: Engine,
+    admission: Admission,
+    limits: RequestLimits,
+    window: int,
+    requests: AsyncIterator[pb.StreamJudgeRequest],
+) -> AsyncIterator[pb.StreamJudgeResponse]:
+    """Yield the answer to the start, then to each chunk when it is done.
+
+    At most `window` chunks are read and not yet answered: reading stops until one answer has been
+    taken, so neither a fast sender nor a slow reader makes the server hold more than that.
+    """
+    first = await anext(requests, None)
+    if first is None or first.WhichOneof("message") != "start":
+        raise errors.InvalidField("message", "the first message of a stream must be a start")
+    chosen = engine.choose(read_spec(first.start.judge, "start.judge"), "start.judge")
+    started = pb.StreamJudgeStarted(
+        judge=write_identity(chosen.identity), max_chunks_in_flight=window
+    )
+    yield pb.StreamJudgeResponse(started=started)
+    slots = asyncio.Semaphore(window)
+    answers: asyncio.Queue[pb.JudgedChunk | None] = asyncio.Queue(window + 1)
+    stream = _Stream(engine, admission, limits, chosen, slots, answers)
+    reader = asyncio.create_task(stream.read(requests))
+    try:
+        while (answer := await answers.get()) is not None:
+            yield pb.StreamJudgeResponse(chunk=answer)
+            slots.release()
+        await reader
+    finally:
+        reader.cancel()
+        await asyncio.gather(reader, return_exceptions=True)
+
+
+class _Stream:
+    """The reading side of one stream."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        admission: Admission,
+        limits: RequestLimits,
+        chosen: Chosen,
+        slots: asyncio.Semaphore,
+        answers: asyncio.Queue[pb.JudgedChunk | None],
+    ) -> None:
+        self._engine = engine
+        self._admission = admission
+        self._limits = limits
+        self._chosen = chosen
+        self._slots = slots
+        self._answers = answers
+        self._received = 0
+        self._done = 0
+        self._seen: set[int] = set()
+
+    async def read(self, requests: AsyncIterator[pb.StreamJudgeRequest]) -> None:
+        """Start a task for every chunk until the caller has sent the last; then say so.
+
+        A failure ends the tasks, tells the answering side that nothing more comes, and is raised.
+        """
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                while True:
+                    await self._slots.acquire()
+                    request = await anext(requests, None)
+                    if request is None:
+                        break
+                    if request.WhichOneof("message") != "chunk":
+                        raise errors.InvalidField(
+                            "message", "every message after the start must be a chunk"
+                        )
+                    chunk_id = request.chunk.chunk_id
+                    if chunk_id in self._seen:
+                        raise errors.InvalidField(
+                            "chunk.chunk_id", f"{chunk_id} was sent before on this stream"
+                        )
+                    self._seen.add(chunk_id)
+                    # Chunks without a context are legal, so chunks have a bound of their own.
+                    self._limits.check_contexts(len(self._seen), "chunk")
+                    tasks.create_task(self._answer(request.chunk))
+        except BaseExceptionGroup as group:
+            raise group.exceptions[0] from None
+        finally:
+            # The queue has a place for this beside one for each slot, so it never blocks.
+            self._answers.put_nowait(None)
+
+    async def _answer(self, chunk: pb.JudgeChunk) -> None:
+        answer = pb.JudgedChunk(chunk_id=chunk.chunk_id)
+        try:
+            with self._admission.admit(chunk.ByteSize()):
+                groups = read_groups(chunk.groups, self._limits, "chunk.groups")
+                refuse_relevant_ids(groups, "chunk.groups")
+                contexts = sum(group.n_contexts for group in groups)
+                # A stream as a whole keeps the limit of a request.
+                self._limits.check_contexts(self._received + contexts, "chunk.groups")
+                self._received += contexts
+                verdicts = await self._engine.judge(self._chosen, groups, "chunk.groups")
+                answer.verdicts.CopyFrom(write_verdicts(verdicts))
+                self._done += contexts
+        except errors.JudgedError as error:
+            answer.error.CopyFrom(_chunk_error(error))
+        except Exception as error:  # noqa: BLE001 - one chunk's bug must not end the others
+            answer.error.CopyFrom(_chunk_error(internal_fault(error)))
+        answer.progress.contexts_received = self._received
+        answer.progress.contexts_done = self._done
+        self._answers.put_nowait(answer)
+
+
+def _chunk_error(error: errors.JudgedError) -> types_pb2.VerdictError:
+    return types_pb2.VerdictError(
+        code=code_of(error).value[0],
+        reason=error.reason,
+        message=error.message,
+        retryable=isinstance(error, errors.Retryable),
+    )

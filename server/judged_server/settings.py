@@ -1,0 +1,97 @@
+"""Settings of the server: flag > environment (JUDGED_*) > TOML file > default.
+
+Owns names, units, defaults and ranges. Every field is also a flag: `max_text_bytes` is
+`--max-text-bytes` and `JUDGED_MAX_TEXT_BYTES`. What the settings lead to is up to `app`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import ClassVar, Literal
+
+from pydantic import Field, ValidationError
+from pydantic_settings import (
+    BaseSettings,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    TomlConfigSettingsSource,
+)
+
+
+class SettingsError(Exception):
+    """A setting is unknown, unreadable or out of range. The message names it and the source."""
+
+
+class Settings(BaseSettings):
+    """Everything an operator can set. Defaults are safe on a laptop."""
+
+    model_config = SettingsConfigDict(env_prefix="JUDGED_", extra="forbid", frozen=True)
+    toml_path: ClassVar[Path | None] = None
+
+    listen: str = Field("127.0.0.1:8470", description="HOST:PORT (port 0 picks one) or unix:PATH")
+    port_file: Path | None = Field(None, description="written with the address once ready")
+    insecure: bool = Field(False, description="allow an address that other machines can reach")
+    reflection: bool = Field(False, description="offer gRPC server reflection")
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        "info", description="lowest level that is logged; calls are logged at info"
+    )
+    default_judge: str = Field("token_overlap", description="judge of requests that name none")
+    models_dir: Path | None = Field(None, description="model folder; default: the user's cache")
+    model: str | None = Field(
+        None, description="embedding model that must be there; default: minilm-l6-v2 if installed"
+    )
+    embedding_threads: int = Field(0, ge=0, le=256, description="threads per model, 0 = the cores")
+    grace_s: float = Field(25, ge=0, le=3600, description="seconds calls may finish after SIGTERM")
+    default_deadline_s: float = Field(30, gt=0, description="for calls that set no deadline")
+    max_unary_deadline_s: float = Field(600, gt=0, description="longest a unary call may take")
+    max_stream_deadline_s: float = Field(3600, gt=0, description="longest a stream may take")
+    max_contexts: int = Field(1_000_000, ge=1, description="contexts in one request or stream")
+    max_text_bytes: int = Field(1 << 20, ge=1, description="UTF-8 bytes in one text")
+    max_groups: int = Field(10_000, ge=1, description="groups in one message")
+    max_embedding_dimensions: int = Field(4096, ge=1, description="of vectors callers send")
+    max_message_bytes: int = Field(
+        16 << 20, ge=1 << 16, le=(1 << 31) - 1, description="bytes in one received message"
+    )
+    max_pending_bytes: int = Field(
+        256 << 20, ge=1 << 20, description="request bytes in work before calls are turned away"
+    )
+    max_chunks_in_flight: int = Field(8, ge=1, le=256, description="chunks one stream works on")
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - fixed by the base class
+        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - fixed by the base class
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Return the sources, the strongest first."""
+        if cls.toml_path is None:
+            return (init_settings, env_settings)
+        toml = TomlConfigSettingsSource(settings_cls, toml_file=cls.toml_path)
+        return (init_settings, env_settings, toml)
+
+
+def load(flags: Mapping[str, str], toml: Path | None = None) -> Settings:
+    """Return the settings from flags, the environment and a TOML file. Raises SettingsError."""
+    if toml is None and (named := os.environ.get("JUDGED_CONFIG")):
+        toml = Path(named)
+    if toml is not None and not toml.is_file():
+        raise SettingsError(f"settings file {toml} does not exist")
+    # pydantic-settings fixes the file per class, so the file gets a class of its own.
+    chosen = type("Settings", (Settings,), {"toml_path": toml, "__module__": __name__})
+    try:
+        settings: Settings = chosen(**flags)
+    except ValidationError as error:
+        problems = "; ".join(
+            f"{'.'.join(str(part) for part in item['loc'])}: {item['msg']}"
+            for item in error.errors()
+        )
+        where = f" (flags, JUDGED_* or {toml})" if toml else " (flags or JUDGED_*)"
+        raise SettingsError(f"bad setting{where}: {problems}") from None
+    except (ValueError, OSError) as error:
+        raise SettingsError(f"settings file {toml}: {error}") from None
+    return settings
