@@ -39,6 +39,6 @@ def configure(level: str) -> None:
 
 
 def logger(name: str) -> Logger:
-    """Return a logger whose lines carry `name` as "logger"."""
-    bound: Logger = structlog.get_logger(logger=name)
+    """Return a logger whose lines carry `name` as "part"."""
+    bound: Logger = structlog.get_logger(part=name)
     return bound

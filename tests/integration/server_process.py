@@ -1,0 +1,75 @@
+"""Starts real judged-server processes for tests and takes them down again."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+START_S = 30.0
+
+
+@dataclass(frozen=True)
+class ServerProcess:
+    """A server that is ready."""
+
+    process: subprocess.Popen[bytes]
+    address: str
+    log: Path
+
+    def log_text(self) -> str:
+        """Return everything the server has logged so far."""
+        return self.log.read_text()
+
+
+@contextmanager
+def running_server(
+    *flags: str, listen: str = "127.0.0.1:0", env: dict[str, str] | None = None
+) -> Iterator[ServerProcess]:
+    """Yield a server on a port of its own; stop it with SIGTERM at the end."""
+    with TemporaryDirectory() as folder:
+        port_file, log = Path(folder, "port"), Path(folder, "log")
+        with log.open("wb") as stderr:
+            process = start(
+                ["--listen", listen, "--port-file", str(port_file), *flags], stderr=stderr, env=env
+            )
+            try:
+                address = wait_for_port_file(process, port_file, log)
+                yield ServerProcess(process, address, log)
+            finally:
+                if process.poll() is None:
+                    process.send_signal(signal.SIGTERM)
+                    try:
+                        process.wait(40)
+                    except subprocess.TimeoutExpired:
+                        process.kill()
+                        process.wait()
+
+
+def start(
+    flags: Sequence[str], *, stderr: object = None, env: dict[str, str] | None = None
+) -> subprocess.Popen[bytes]:
+    """Return a server process that was just started."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "judged_server", *flags],
+        stderr=stderr,  # type: ignore[call-overload]
+        env={**os.environ, **(env or {})},
+    )
+
+
+def wait_for_port_file(process: subprocess.Popen[bytes], port_file: Path, log: Path) -> str:
+    """Return the address of a server once it is ready; fail with its log if it never is."""
+    ends = time.monotonic() + START_S
+    while not port_file.exists():
+        if process.poll() is not None or time.monotonic() > ends:
+            process.kill()
+            raise AssertionError(f"the server did not start:\n{log.read_text()}")
+        time.sleep(0.02)
+    return port_file.read_text().strip()
