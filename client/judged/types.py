@@ -217,7 +217,7 @@ class Verdicts(Sequence[Verdict]):
         """The share of verdicts that exist; None when there are none at all."""
         return self.n_ok / len(self) if len(self) else None
 
-    def count(self, flag: Flag) -> int:  # type: ignore[override]  # counts a flag, not a value
+    def count(self, flag: Flag) -> int:
         """Return the number of verdicts that carry a flag."""
         return sum(1 for flags in self.flags if flags & flag)
 

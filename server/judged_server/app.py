@@ -13,6 +13,7 @@ import tempfile
 from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
@@ -147,7 +148,8 @@ class App:
             )
         )
         guard = Guard(deadlines)
-        add_JudgeServiceServicer_to_server(service, GuardedRegistrar(server, guard))
+        guarded: Any = GuardedRegistrar(server, guard)
+        add_JudgeServiceServicer_to_server(service, guarded)
         # Health and reflection watch for as long as their callers like: no limit of ours.
         unlimited = GuardedRegistrar(server, guard, limited=False)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, unlimited)

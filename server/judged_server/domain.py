@@ -86,6 +86,8 @@ class QueryGroup:
     @property
     def n_contexts(self) -> int:
         """The number of verdicts the group has."""
+        if self.embeddings is None:
+            return len(self.expected) * len(self.retrieved)
         return self.n_expected * self.n_retrieved
 
 
@@ -176,16 +178,16 @@ class ScoreColumns:
 class Verdicts:
     """Scores with the bar applied, as a reply carries them.
 
-    `offsets` is int64 of length groups + 1; `sources` is None when all were computed.
+    `offsets` has a place more than there are groups; `sources` is None when all were computed.
     """
 
     relevant: BoolArray
     columns: ScoreColumns
-    offsets: IntArray
+    offsets: Sequence[int]
     sources: ByteArray | None = None
 
     @classmethod
-    def decide(cls, columns: ScoreColumns, offsets: IntArray, min_score: float) -> Verdicts:
+    def decide(cls, columns: ScoreColumns, offsets: Sequence[int], min_score: float) -> Verdicts:
         """Return the verdicts of `columns` under a bar; only OK scores can be relevant."""
         relevant = columns.scores + TIE_TOLERANCE >= min_score
         if columns.statuses is not None:

@@ -28,7 +28,6 @@ def configure(level: str) -> None:
             logging.getLevelNamesMapping()[level.upper()]
         ),
         processors=[
-            structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.format_exc_info,

@@ -7,12 +7,11 @@ admission to the caller at the edge, metrics to `evaluation`.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import cast
 
-import numpy as np
-
 from judged_server import errors
-from judged_server.domain import IntArray, JudgeSpec, QueryGroup, ScoreColumns, Verdicts
+from judged_server.domain import JudgeSpec, QueryGroup, ScoreColumns, Verdicts
 from judged_server.engine.catalog import Chosen, JudgeCatalog
 from judged_server.engine.slices import SliceRunner
 from judged_server.ports import AsyncJudge, LexicalJudge
@@ -43,8 +42,7 @@ class Engine:
                         f"{field}[{index}].embeddings",
                         f"judge {chosen.identity.kind} takes texts only; use semantic",
                     )
-        offsets: IntArray = np.zeros(len(groups) + 1, np.int64)
-        np.cumsum([group.n_contexts for group in groups], out=offsets[1:])
+        offsets = list(accumulate([group.n_contexts for group in groups], initial=0))
         columns = await self._score(chosen.judge, groups)
         if len(columns.scores) != offsets[-1]:
             raise RuntimeError(

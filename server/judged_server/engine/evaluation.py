@@ -102,7 +102,7 @@ def _results(
     relevant_parts: list[BoolArray] = []
     missing_parts: list[BoolArray] = []
     for index, group in enumerate(groups):
-        part = slice(int(verdicts.offsets[index]), int(verdicts.offsets[index + 1]))
+        part = slice(verdicts.offsets[index], verdicts.offsets[index + 1])
         if by_id[index]:
             ids = _ids(group)
             targets = list(dict.fromkeys(group.relevant_document_ids))

@@ -13,10 +13,11 @@ from __future__ import annotations
 
 import asyncio
 import re
+import secrets
 import time
-import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from types import TracebackType
 from typing import Any
 
 import grpc
@@ -86,7 +87,7 @@ def _request_id(context: Context) -> str:
     for key, value in context.invocation_metadata() or ():
         if key == REQUEST_ID and isinstance(value, str) and _PLAIN_ID.fullmatch(value):
             return value
-    return str(uuid.uuid4())
+    return secrets.token_hex(16)
 
 
 def _failure(error: BaseException) -> WireError:
@@ -167,9 +168,14 @@ class _Expiring:
     async def __aenter__(self) -> None:
         await self._timeout.__aenter__()
 
-    async def __aexit__(self, *exc: object) -> None:
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         try:
-            await self._timeout.__aexit__(*exc)
+            await self._timeout.__aexit__(kind, error, trace)
         except TimeoutError:
             raise errors.DeadlineExceeded(
                 f"the call was stopped after {self._limit:g} s; set a deadline, send less, "
@@ -188,9 +194,7 @@ class GuardedRegistrar:
     def add_generic_rpc_handlers(self, handlers: object) -> None:
         """Ignore the unwrapped handlers; the next call brings the same ones by name."""
 
-    def add_registered_method_handlers(
-        self, service: str, handlers: Mapping[str, grpc.RpcMethodHandler[Any, Any]]
-    ) -> None:
+    def add_registered_method_handlers(self, service: str, handlers: Mapping[str, Any]) -> None:
         """Register every handler of a service, wrapped."""
         wrapped = {
             name: self._wrap(f"/{service}/{name}", handler) for name, handler in handlers.items()
@@ -198,11 +202,8 @@ class GuardedRegistrar:
         generic = grpc.method_handlers_generic_handler(service, wrapped)
         self._server.add_generic_rpc_handlers((generic,))
 
-    def _wrap(
-        self, method: str, handler: grpc.RpcMethodHandler[Any, Any]
-    ) -> grpc.RpcMethodHandler[Any, Any]:
-        make: Any
-        call: UnaryHandler
+    def _wrap(self, method: str, handler: Any) -> Any:  # noqa: ANN401 - grpc's named tuple
+        make: Callable[..., Any]
         if handler.unary_unary is not None:
             make = grpc.unary_unary_rpc_method_handler
             call = self._guard.unary(method, handler.unary_unary, limited=self._limited)
@@ -212,7 +213,4 @@ class GuardedRegistrar:
         else:
             make = grpc.stream_stream_rpc_method_handler
             call = self._guard.stream(method, handler.stream_stream, limited=self._limited)
-        wrapped: grpc.RpcMethodHandler[Any, Any] = make(
-            call, _lenient(handler.request_deserializer), handler.response_serializer
-        )
-        return wrapped
+        return make(call, _lenient(handler.request_deserializer), handler.response_serializer)

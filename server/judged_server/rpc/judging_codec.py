@@ -36,10 +36,8 @@ def read_groups(
 ) -> list[QueryGroup]:
     """Return the groups of a request. Raises InvalidField and LimitExceeded with paths."""
     limits.check_groups(len(messages), field)
-    groups = [
-        _read_group(message, limits, f"{field}[{index}]") for index, message in enumerate(messages)
-    ]
-    limits.check_contexts(sum(group.n_contexts for group in groups), field)
+    groups = [_read_group(message, limits, field, i) for i, message in enumerate(messages)]
+    limits.check_contexts(sum([group.n_contexts for group in groups]), field)
     return groups
 
 
@@ -52,23 +50,29 @@ def refuse_relevant_ids(groups: Sequence[QueryGroup], field: str = "groups") -> 
             )
 
 
-def _read_group(message: types_pb2.QueryGroup, limits: RequestLimits, path: str) -> QueryGroup:
+def _read_group(
+    message: types_pb2.QueryGroup, limits: RequestLimits, field: str, index: int
+) -> QueryGroup:
+    query_id, query = message.query_id, message.query
     expected, retrieved = list(message.expected), list(message.retrieved)
     document_ids, relevant = list(message.document_ids), list(message.relevant_document_ids)
-    limits.check_text(message.query, f"{path}.query")
-    limits.check_text(message.query_id, f"{path}.query_id")
-    limits.check_texts(expected, f"{path}.expected")
-    limits.check_texts(retrieved, f"{path}.retrieved")
-    limits.check_texts(document_ids, f"{path}.document_ids")
-    limits.check_texts(relevant, f"{path}.relevant_document_ids")
+    # Small requests spend much of their time here, so paths are only written out for a group in
+    # which something may be wrong.
+    path = f"{field}[{index}]"
+    longest = max(map(len, (query, query_id, *expected, *retrieved, *document_ids, *relevant)))
+    if longest > limits.surely_fits:
+        limits.check_text(query, f"{path}.query")
+        limits.check_text(query_id, f"{path}.query_id")
+        limits.check_texts(expected, f"{path}.expected")
+        limits.check_texts(retrieved, f"{path}.retrieved")
+        limits.check_texts(document_ids, f"{path}.document_ids")
+        limits.check_texts(relevant, f"{path}.relevant_document_ids")
     embeddings = None
     if message.HasField("embeddings"):
         embeddings = _read_embeddings(
             message.embeddings, limits, f"{path}.embeddings", (len(expected), len(retrieved))
         )
-    group = QueryGroup(
-        message.query_id, message.query, expected, retrieved, document_ids, relevant, embeddings
-    )
+    group = QueryGroup(query_id, query, expected, retrieved, document_ids, relevant, embeddings)
     if document_ids and len(document_ids) != group.n_retrieved:
         raise errors.InvalidField(
             f"{path}.document_ids",
@@ -142,7 +146,7 @@ def write_verdicts(verdicts: Verdicts) -> types_pb2.VerdictColumns:
     message = types_pb2.VerdictColumns(
         relevant=verdicts.relevant.tolist(),
         score=columns.scores.tolist(),
-        group_offsets=verdicts.offsets.tolist(),
+        group_offsets=verdicts.offsets,
     )
     if columns.statuses is not None and (columns.statuses != Status.OK).any():
         message.status.extend(columns.statuses.tolist())
@@ -214,9 +218,8 @@ def read_verdicts(message: types_pb2.VerdictColumns, sizes: IntArray, field: str
     )
     _check_all((sources >= min(Source)) & (sources <= max(Source)), f"{field}.source", "a source")
     _check_all((flags & ~sum(Flag)) == 0, f"{field}.flags", "a sum of known flags")
-    offsets = np.zeros(len(sizes) + 1, np.int64)
-    np.cumsum(sizes, out=offsets[1:])
-    if len(message.group_offsets) and not np.array_equal(message.group_offsets, offsets):
+    offsets = [0, *np.cumsum(sizes).tolist()]
+    if message.group_offsets and list(message.group_offsets) != offsets:
         raise errors.InvalidField(
             f"{field}.group_offsets", "disagree with the sizes of the rankings"
         )

@@ -21,16 +21,19 @@ class RequestLimits:
     max_embedding_dimensions: int
     max_message_bytes: int
 
+    @property
+    def surely_fits(self) -> int:
+        """The characters a text may have to be within max_text_bytes without being encoded."""
+        return self.max_text_bytes // 4  # a character takes at most four bytes
+
     def check_texts(self, texts: Sequence[str], field: str) -> None:
         """Refuse a text above max_text_bytes of UTF-8; `field` is the path of the list."""
-        # A character takes at most four bytes, so short texts need no encoding to be cleared.
-        if texts and max(map(len, texts)) * 4 > self.max_text_bytes:
-            for index, text in enumerate(texts):
-                self.check_text(text, f"{field}[{index}]")
+        for index, text in enumerate(texts):
+            self.check_text(text, f"{field}[{index}]")
 
     def check_text(self, text: str, field: str) -> None:
         """Refuse one text above max_text_bytes of UTF-8."""
-        if len(text) * 4 > self.max_text_bytes:
+        if len(text) > self.surely_fits:
             size = len(text.encode())
             if size > self.max_text_bytes:
                 raise errors.LimitExceeded(field, "bytes of UTF-8", self.max_text_bytes, size)

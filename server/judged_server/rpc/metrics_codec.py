@@ -34,12 +34,12 @@ def read_options(message: types_pb2.MetricOptions, field: str = "options") -> Me
     """Return the options of a request. Raises InvalidField for enum values nobody knows."""
     matching, no_gold = MatchingMode.GREEDY_FIRST, NoGoldPolicy.SKIP
     if message.HasField("matching"):
-        if message.matching not in MatchingMode.__members__.values():
+        if int(message.matching) not in set(MatchingMode):
             names = ", ".join(MatchingMode.__members__)
             raise errors.InvalidField(f"{field}.matching", f"must be unset or one of {names}")
         matching = MatchingMode(message.matching)
     if message.HasField("no_gold"):
-        if message.no_gold not in NoGoldPolicy.__members__.values():
+        if int(message.no_gold) not in set(NoGoldPolicy):
             names = ", ".join(NoGoldPolicy.__members__)
             raise errors.InvalidField(f"{field}.no_gold", f"must be unset or one of {names}")
         no_gold = NoGoldPolicy(message.no_gold)

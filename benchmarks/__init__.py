@@ -1,0 +1,1 @@
+"""One file a question. Each prints what it measured and ends with one line of JSON."""

@@ -1,0 +1,97 @@
+"""What every benchmark shares: machine facts, CPU seconds of a process, the closing line.
+
+Owns how figures are taken and printed. What is compared with what is up to each benchmark.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+ORACLES = ROOT / ".venv" / "oracles"
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A server process that is ready."""
+
+    address: str
+    pid: int
+
+    def cpu_seconds(self) -> float:
+        """Return the user and system CPU seconds of the process so far, to 10 ms."""
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / _TICKS
+
+
+@contextmanager
+def serving(module: str, *flags: str) -> Iterator[Server]:
+    """Run `python -m module --listen ... --port-file ...` and yield it once it is ready."""
+    with tempfile.TemporaryDirectory() as folder:
+        port_file = Path(folder, "port")
+        command = [sys.executable, "-m", module, "--listen", "127.0.0.1:0"]
+        with Path(folder, "log").open("wb") as log:
+            process = subprocess.Popen(
+                [*command, "--port-file", str(port_file), *flags], stderr=log, cwd=ROOT
+            )
+        try:
+            ends = time.monotonic() + 60
+            while not port_file.exists():
+                if process.poll() is not None or time.monotonic() > ends:
+                    raise SystemExit(f"{module}: {Path(folder, 'log').read_text()}")
+                time.sleep(0.02)
+            yield Server(port_file.read_text().strip(), process.pid)
+        finally:
+            process.send_signal(signal.SIGTERM)
+            try:
+                process.wait(30)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+def machine() -> dict[str, object]:
+    """Return what a reader needs to know of the machine."""
+    model = "unknown"
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.exists():
+        names = [line for line in cpuinfo.read_text().splitlines() if "model name" in line]
+        model = names[0].partition(":")[2].strip() if names else model
+    return {
+        "cpu": model,
+        "cores": len(os.sched_getaffinity(0)),
+        "python": platform.python_version(),
+        "grpcio": version("grpcio"),
+        "protobuf": version("protobuf"),
+        "numpy": version("numpy"),
+    }
+
+
+def ratios(above: Sequence[float], below: Sequence[float]) -> list[float]:
+    """Return the ratio of each pair taken in one round: a noisy spell then meets both sides."""
+    return [a / b for a, b in zip(above, below, strict=True)]
+
+
+def closing_line(benchmark: str, samples: Mapping[str, Sequence[float]]) -> str:
+    """Return the JSON line: the median of each figure, and its smallest and largest sample."""
+    figures = {name: round(statistics.median(values), 4) for name, values in samples.items()}
+    spread = {
+        name: [round(min(values), 4), round(max(values), 4)] for name, values in samples.items()
+    }
+    return json.dumps(
+        {"benchmark": benchmark, "machine": machine(), "figures": figures, "spread": spread}
+    )

@@ -1,0 +1,32 @@
+"""Evaluation of retrievers: datasets and results from files, metrics over any number of queries.
+
+    from judged import Client
+    from judged.evaluation import Dataset, Evaluator, Results
+
+    dataset, results = Dataset.from_json("dataset.json"), Results.from_jsonl("results.jsonl")
+    with Client() as client:
+        found = Evaluator(client).evaluate(dataset.to_groups(results), ["ndcg@10"], "token_overlap")
+
+Needs no more than the base install.
+"""
+
+from judged.evaluation.dataset import Dataset, Document, MissingText, Query
+from judged.evaluation.evaluator import Evaluator
+from judged.evaluation.files import FileError
+from judged.evaluation.results import Results, Retrieved
+from judged.evaluation.retriever import Retriever
+from judged.evaluation.trec import TrecQrels, TrecRun
+
+__all__ = [
+    "Dataset",
+    "Document",
+    "Evaluator",
+    "FileError",
+    "MissingText",
+    "Query",
+    "Results",
+    "Retrieved",
+    "Retriever",
+    "TrecQrels",
+    "TrecRun",
+]

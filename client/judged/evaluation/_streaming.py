@@ -1,0 +1,157 @@
+"""Judges groups of any number over streams, and resumes a stream that breaks.
+
+Owns which chunks are still without an answer. The arithmetic of chunks is in `_chunks`, the
+decision whether to try again in `_call`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from judged import errors
+from judged._call import Attempts, Deadline, RetryBudget
+from judged._chunks import Assembly, Piece, cut, original_path
+from judged._status import may_retry
+from judged.client import Client
+from judged.evaluation._distinct import invalid
+from judged.types import Judge, QueryGroup, VerdictError, Verdicts
+
+Progress = Callable[[int, int], object]
+Chunk = Sequence[Piece]
+
+_INVALID_ARGUMENT = 3
+_WAIT_FOR_CHUNK_S = 0.5
+"""A chunk that was turned away says that it may be sent again, but not when."""
+
+
+class StreamedJudging:
+    """One judging of groups: what was sent, what was answered, what to send again."""
+
+    def __init__(
+        self,
+        client: Client,
+        judge: Judge | str | None,
+        groups: Sequence[QueryGroup],
+        deadline: Deadline,
+        progress: Progress | None,
+    ) -> None:
+        self._client = client
+        self._judge = judge
+        self._assembly = Assembly(groups)
+        self._chunks: list[Chunk] = [chunk for chunk in map(_judged, cut(groups)) if chunk]
+        self._deadline = deadline
+        self._budget = RetryBudget()
+        self._progress = progress
+        self._done = 0
+        self._total = sum(map(_size, self._chunks))
+
+    def run(self, max_contexts: int) -> Verdicts | None:
+        """Return the verdicts; None when no group is to be judged.
+
+        No stream carries more than `max_contexts`. Contexts whose chunk failed for good have the
+        status ERROR. Raises when the request is wrong, or when nothing at all was answered.
+        """
+        failure: errors.JudgedError | None = None
+        for chunks in _streams(self._chunks, max_contexts):
+            failure = self._until_answered(chunks) or failure
+        if failure is not None and not self._assembly.answered:
+            raise failure
+        return self._assembly.verdicts() if self._chunks else None
+
+    def _until_answered(self, chunks: Sequence[Chunk]) -> errors.JudgedError | None:
+        """Send chunks until all are answered; return the failure that left some without one."""
+        attempts = Attempts(self._deadline, self._budget)
+        waiting = chunks
+        while True:
+            left, failure = self._send(waiting)
+            if failure is None:
+                return None
+            if len(left) < len(waiting):
+                attempts = Attempts(self._deadline, self._budget)  # it goes on, so count anew
+            waiting = left
+            try:
+                wait = attempts.wait_after(failure)
+            except errors.JudgedError:
+                for chunk in waiting:
+                    self._fail(chunk, failure)
+                return failure
+            time.sleep(wait)
+
+    def _send(self, chunks: Sequence[Chunk]) -> tuple[list[Chunk], errors.JudgedError | None]:
+        """Send chunks on one stream. Return those to send again, and why; or no reason."""
+        left = dict(enumerate(chunks))
+        failure: errors.JudgedError | None = None
+        try:
+            answers = self._client.judge_stream(
+                map(_groups, chunks), self._judge, timeout=self._deadline.left()
+            )
+            for answer in answers:
+                chunk = chunks[answer.chunk_id]
+                if answer.verdicts is not None:
+                    self._assembly.add(chunk, answer.verdicts)
+                    self._budget.answered()
+                    self._tell(chunk)
+                elif (error := _as_error(chunk, answer.error)) and may_retry(error):
+                    failure = error
+                    continue
+                else:
+                    self._fail(chunk, error)
+                del left[answer.chunk_id]
+        except (errors.Retryable, errors.DeadlineExceeded, errors.InternalError) as error:
+            failure = error
+        if left and failure is None:
+            failure = errors.InternalError(f"the stream ended with {len(left)} chunks unanswered")
+        return list(left.values()), failure
+
+    def _fail(self, chunk: Chunk, error: errors.JudgedError) -> None:
+        self._assembly.fail(chunk, error, retryable=may_retry(error))
+        self._tell(chunk)
+
+    def _tell(self, chunk: Chunk) -> None:
+        self._done += _size(chunk)
+        if self._progress is not None:
+            self._progress(self._done, self._total)
+
+
+def _judged(chunk: Chunk) -> Chunk:
+    """Return a chunk without the groups that are matched by id; they have nothing to judge."""
+    return [piece for piece in chunk if not piece.group.relevant_document_ids]
+
+
+def _size(chunk: Chunk) -> int:
+    return sum(piece.n_contexts for piece in chunk)
+
+
+def _groups(chunk: Chunk) -> list[QueryGroup]:
+    return [piece.part() for piece in chunk]
+
+
+def _streams(chunks: Iterable[Chunk], max_contexts: int) -> Iterator[list[Chunk]]:
+    """Yield the chunks of one stream after the other."""
+    stream: list[Chunk] = []
+    contexts = 0
+    for chunk in chunks:
+        if stream and contexts + _size(chunk) > max_contexts:
+            yield stream
+            stream, contexts = [], 0
+        stream.append(chunk)
+        contexts += _size(chunk)
+    if stream:
+        yield stream
+
+
+def _as_error(chunk: Chunk, answer: VerdictError | None) -> errors.JudgedError:
+    """Return the error of a chunk that was not judged; raise it when the request is to blame."""
+    if answer is None:
+        return errors.InternalError("the server sent neither verdicts nor an error for a chunk")
+    if answer.code == _INVALID_ARGUMENT:
+        field, _, rule = answer.message.removeprefix("chunk.").partition(": ")
+        error = invalid(field, rule)
+        error.reason = answer.reason or error.reason
+        raise original_path(chunk, error)
+    if answer.retryable:
+        busy = errors.Overloaded(answer.message, code="RESOURCE_EXHAUSTED", reason=answer.reason)
+        busy.retry_after = _WAIT_FOR_CHUNK_S
+        return busy
+    return errors.InternalError(answer.message, code="INTERNAL", reason=answer.reason)

@@ -1,0 +1,203 @@
+"""Reads lines and JSON from files, and says where a file is wrong.
+
+Owns what all readers share: plain or gzipped, UTF-8, JSON without surprises, and the one error,
+which names file and line. What the lines mean is up to `dataset`, `results` and `trec`.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO, NoReturn
+
+_GZIP_MAGIC = b"\x1f\x8b"
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+
+class FileError(Exception):
+    """A file can't be read or breaks its format.
+
+    `line` counts from 1; None when the file as a whole is meant.
+    """
+
+    def __init__(self, name: str, line: int | None, problem: str) -> None:
+        place = name if line is None else f"{name}:{line}"
+        super().__init__(f"{place}: {problem}")
+        self.name = name
+        self.line = line
+        self.problem = problem
+
+
+@contextmanager
+def open_file(path: Path | str) -> Iterator[BinaryIO | gzip.GzipFile]:
+    """Open a file, gzipped or not, for reading. Raises FileError, also for faults while reading."""
+    name = str(path)
+    try:
+        with Path(path).open("rb") as file:
+            packed = file.peek(2)[:2] == _GZIP_MAGIC
+            yield gzip.GzipFile(fileobj=file) if packed else file
+    except FileNotFoundError:
+        raise FileError(name, None, "there is no such file") from None
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise FileError(name, None, f"is not a whole gzip file: {error}") from None
+    except OSError as error:
+        raise FileError(name, None, f"can't be read: {error.strerror or error}") from None
+
+
+def read_bytes(path: Path | str) -> bytes:
+    """Return all that a file holds. Raises FileError."""
+    with open_file(path) as file:
+        return file.read().removeprefix(_BYTE_ORDER_MARK)
+
+
+def read_lines(path: Path | str) -> Iterator[tuple[int, bytes]]:
+    """Yield (line number, line) of every line that is not blank. Raises FileError."""
+    with open_file(path) as file:
+        yield from number_lines(file)
+
+
+def number_lines(file: BinaryIO | gzip.GzipFile) -> Iterator[tuple[int, bytes]]:
+    """Yield (line number, line) of every line of an open file that is not blank."""
+    for number, line in enumerate(file, 1):
+        text = line.removeprefix(_BYTE_ORDER_MARK) if number == 1 else line
+        if text.strip():
+            yield number, text
+
+
+def parse_json(raw: bytes, name: str, line: int | None) -> object:
+    """Return the value of a JSON text.
+
+    Raises FileError, also for what Python would let pass: NaN and infinities, and escapes of half
+    a character, which no UTF-8 can carry.
+    """
+    try:
+        value: object = json.loads(decode(raw, name, line), parse_constant=_refuse_constant)
+    except json.JSONDecodeError as error:
+        inner = f"line {error.lineno} " if line is None else ""
+        raise FileError(
+            name, line, f"is not JSON: {error.msg} at {inner}column {error.colno}"
+        ) from None
+    except (ValueError, RecursionError) as error:
+        raise FileError(name, line, f"is not JSON: {error}") from None
+    if rb"\u" in raw:
+        _refuse_half_characters(value, name, line)
+    return value
+
+
+def decode(raw: bytes, name: str, line: int | None) -> str:
+    """Return the text of UTF-8 bytes. Raises FileError."""
+    try:
+        return raw.decode()
+    except UnicodeDecodeError as error:
+        raise FileError(name, line, f"is not UTF-8: {error.reason} at byte {error.start}") from None
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no JSON number")
+
+
+def _refuse_half_characters(value: object, name: str, line: int | None) -> None:
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        problem = "holds half of a surrogate pair (\\ud800 to \\udfff), which UTF-8 can't carry"
+        raise FileError(name, line, problem) from None
+
+
+class Record:
+    """One JSON object of a file, whose fields are read with checks. `what` names it in errors."""
+
+    def __init__(self, value: object, name: str, line: int | None, what: str) -> None:
+        self._name = name
+        self._line = line
+        self._what = what
+        if not isinstance(value, Mapping):
+            raise self.error("must be an object, with braces")
+        self.fields: Mapping[str, object] = value
+
+    def error(self, problem: str) -> FileError:
+        """Return the error that says what is wrong with this object."""
+        return FileError(self._name, self._line, f"{self._what} {problem}".lstrip())
+
+    def get(self, *names: str) -> object:
+        """Return the first of the fields that is there and not null, else None."""
+        return next(
+            (self.fields[name] for name in names if self.fields.get(name) is not None), None
+        )
+
+    def text(self, *names: str) -> str:
+        """Return a field that must be there and be text."""
+        value = self.get(*names)
+        if value is None:
+            raise self.error(f"has no {names[0]!r}")
+        if not isinstance(value, str):
+            raise self.error(f"has {names[0]!r} that is not text but {_kind(value)}")
+        return value
+
+    def optional_text(self, name: str) -> str | None:
+        """Return a field that must be text when it is there."""
+        return None if self.get(name) is None else self.text(name)
+
+    def optional_identifier(self, *names: str) -> str | None:
+        """Return an id that is text or a whole number, as text; None without one."""
+        value = self.get(*names)
+        return None if value is None else self._identifier(value, names[0])
+
+    def identifier(self, *names: str) -> str:
+        """Return an id that must be there and not be empty."""
+        value = self.optional_identifier(*names)
+        if not value:
+            raise self.error(f"has no {names[0]!r}")
+        return value
+
+    def identifiers(self, *names: str) -> list[str]:
+        """Return a list of ids; an empty one when it is not there."""
+        return [self._identifier(value, names[0]) for value in self.items(*names)]
+
+    def texts(self, *names: str) -> list[str]:
+        """Return a list of texts; an empty one when it is not there."""
+        values = self.items(*names)
+        for value in values:
+            if not isinstance(value, str):
+                raise self.error(f"has {names[0]!r} that holds {_kind(value)} instead of text")
+        return [str(value) for value in values]
+
+    def items(self, *names: str) -> Sequence[object]:
+        """Return a list; an empty one when it is not there."""
+        values = self.get(*names)
+        if values is None:
+            return ()
+        if not isinstance(values, list):
+            raise self.error(f"has {names[0]!r} that is not a list but {_kind(values)}")
+        return values
+
+    def optional_number(self, name: str) -> float | None:
+        """Return a number; None without one."""
+        value = self.get(name)
+        if value is None:
+            return None
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise self.error(f"has {name!r} that is not a number but {_kind(value)}")
+        try:
+            number = float(value)
+        except OverflowError:
+            number = float("inf")
+        if abs(number) == float("inf"):
+            raise self.error(f"has {name!r} that is too large for a number")
+        return number
+
+    def _identifier(self, value: object, name: str) -> str:
+        if isinstance(value, bool) or not isinstance(value, str | int):
+            raise self.error(f"has {name!r} that is neither text nor a whole number")
+        return str(value)
+
+
+def _kind(value: object) -> str:
+    """Return what JSON calls a value."""
+    names: dict[type, str] = {bool: "true or false", int: "a number", float: "a number"}
+    names |= {str: "text", list: "a list", dict: "an object", type(None): "null"}
+    return names[type(value)]

@@ -1,0 +1,84 @@
+"""What a retriever returned: one result, and the results of many queries from a file.
+
+Owns the format of results files, a line a query:
+{"query_id": "q1", "results": [{"doc_id": "d7", "score": 12.5, "text": "..."}]}. Joining them with
+what was expected is up to `dataset`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+from judged.evaluation.files import Record, parse_json, read_lines
+
+
+@dataclass(frozen=True, slots=True)
+class Retrieved:
+    """One retrieved document. Without an id it is known by its rank, without a text by its id."""
+
+    doc_id: str | None = None
+    score: float | None = None
+    text: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Results(Mapping[str, Sequence[Retrieved]]):
+    """The results of queries by query id, best rank first.
+
+    `out_of_order` are the queries whose scores do not fall with rank. The given order is the
+    ranking all the same; scores are only looked at to find such queries.
+    """
+
+    by_query: Mapping[str, Sequence[Retrieved]]
+    out_of_order: Sequence[str] = ()
+
+    def __getitem__(self, query_id: str) -> Sequence[Retrieved]:
+        return self.by_query[query_id]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.by_query)
+
+    def __len__(self) -> int:
+        return len(self.by_query)
+
+    @classmethod
+    def of(cls, by_query: Mapping[str, Sequence[Retrieved]]) -> Results:
+        """Return results that were retrieved in this process."""
+        return cls(by_query, [q for q, ranked in by_query.items() if not _falls(ranked)])
+
+    @classmethod
+    def from_jsonl(cls, path: Path | str) -> Results:
+        """Return the results of a file. Raises FileError."""
+        name = str(path)
+        by_query: dict[str, Sequence[Retrieved]] = {}
+        line_of: dict[str, int] = {}
+        for number, raw in read_lines(path):
+            line = Record(parse_json(raw, name, number), name, number, "")
+            query_id = line.identifier("query_id", "id")
+            if query_id in line_of:
+                raise line.error(f"query {query_id!r} was on line {line_of[query_id]} already")
+            if line.get("results") is None:
+                raise line.error('has no "results"; write [] for a query that found nothing')
+            line_of[query_id] = number
+            by_query[query_id] = [
+                _read(Record(value, name, number, f"results[{rank}]"))
+                for rank, value in enumerate(line.items("results"))
+            ]
+        return cls.of(by_query)
+
+
+def _read(record: Record) -> Retrieved:
+    return Retrieved(
+        record.optional_identifier("doc_id", "id"),
+        record.optional_number("score"),
+        record.optional_text("text"),
+    )
+
+
+def _falls(ranked: Sequence[Retrieved]) -> bool:
+    """Say whether the scores never rise with rank, as far as there are any."""
+    scores = [result.score for result in ranked if result.score is not None]
+    return all(earlier >= later for earlier, later in pairwise(scores))

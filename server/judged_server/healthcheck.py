@@ -1,0 +1,56 @@
+"""Asks a running server whether it is healthy, for container health checks.
+
+    python -m judged_server.healthcheck [ADDRESS]
+
+Exits 0 when the server answers SERVING, else says why and exits 1. Without ADDRESS it asks the
+server that these settings start: the address in the port file, else the one to listen on. Owns
+nothing else; who is healthy when is up to `app`.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import grpc
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from judged_server.settings import Settings, SettingsError, load
+
+TIMEOUT_S = 2.0
+
+
+def own_address(settings: Settings) -> str:
+    """Return where the server of these settings is: a port file knows better than a setting."""
+    if settings.port_file is not None and settings.port_file.is_file():
+        return settings.port_file.read_text().strip()
+    return settings.listen
+
+
+def problem(address: str) -> str:
+    """Return why the server at `address` is not healthy, "" when it is."""
+    with grpc.insecure_channel(address) as channel:
+        try:
+            reply = health_pb2_grpc.HealthStub(channel).Check(
+                health_pb2.HealthCheckRequest(), timeout=TIMEOUT_S
+            )
+        except grpc.RpcError as error:
+            return f"{address}: {error.code().name}: {error.details()}"
+    if reply.status == health_pb2.HealthCheckResponse.SERVING:
+        return ""
+    name = health_pb2.HealthCheckResponse.ServingStatus.Name(reply.status)
+    return f"{address} answers {name}"
+
+
+def main(argv: list[str]) -> int:
+    """Ask; return the exit status."""
+    try:
+        why = problem(argv[0] if argv else own_address(load({})))
+    except (SettingsError, OSError) as error:
+        why = str(error)
+    if why:
+        print(f"unhealthy: {why}", file=sys.stderr)  # noqa: T201 - what a health check is for
+    return 1 if why else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
