@@ -7,6 +7,7 @@ meaning of parameters to `engine.catalog` and metrics to `metrics_codec`.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 
 import numpy as np
 from judged.v1 import types_pb2
@@ -17,7 +18,6 @@ from judged_server.domain import (
     CallerEmbeddings,
     Flag,
     Float32Array,
-    IntArray,
     JudgeIdentity,
     JudgeSpec,
     ParameterScalar,
@@ -187,13 +187,14 @@ def write_counts(verdicts: Verdicts) -> types_pb2.VerdictCounts:
     return message
 
 
-def read_verdicts(message: types_pb2.VerdictColumns, sizes: IntArray, field: str) -> Verdicts:
+def read_verdicts(message: types_pb2.VerdictColumns, sizes: Sequence[int], field: str) -> Verdicts:
     """Return verdicts that a caller sends back, for groups of `sizes` contexts.
 
     Decisions are taken as they are: the threshold was applied when they were made. Raises
     InvalidField when a column is of another length or holds a value no reply has.
     """
-    total = int(sizes.sum())
+    offsets = list(accumulate(sizes, initial=0))
+    total = offsets[-1]
     relevant = np.array(message.relevant, dtype=np.bool_)
     scores = np.array(message.score, dtype=np.float64)
     statuses = np.array(message.status, dtype=np.int64)
@@ -218,7 +219,6 @@ def read_verdicts(message: types_pb2.VerdictColumns, sizes: IntArray, field: str
     )
     _check_all((sources >= min(Source)) & (sources <= max(Source)), f"{field}.source", "a source")
     _check_all((flags & ~sum(Flag)) == 0, f"{field}.flags", "a sum of known flags")
-    offsets = [0, *np.cumsum(sizes).tolist()]
     if message.group_offsets and list(message.group_offsets) != offsets:
         raise errors.InvalidField(
             f"{field}.group_offsets", "disagree with the sizes of the rankings"

@@ -109,9 +109,10 @@ def _judged(
 ) -> types_pb2.MetricTable:
     rankings = message.rankings
     query_ids = _query_ids(rankings, "judged.rankings")
+    sizes = [ranking.retrieved * ranking.expected for ranking in rankings]
+    verdicts = read_verdicts(message.verdicts, sizes, "judged.verdicts")
     n_retrieved: IntArray = np.array([ranking.retrieved for ranking in rankings], np.int64)
     n_expected: IntArray = np.array([ranking.expected for ranking in rankings], np.int64)
-    verdicts = read_verdicts(message.verdicts, n_retrieved * n_expected, "judged.verdicts")
     statuses = verdicts.columns.statuses
     missing = None if statuses is None else statuses != Status.OK
     results = JudgedResults(verdicts.relevant, n_retrieved, n_expected, missing)
@@ -126,6 +127,8 @@ def _trec(
     *,
     per_query: bool,
 ) -> types_pb2.MetricTable:
+    if not message.qrels:
+        raise errors.InvalidField("trec.qrels", "must hold at least one topic")
     qrels = [Topic(topic.query_id, topic.document_ids, topic.grades) for topic in message.qrels]
     run = [Topic(topic.query_id, topic.document_ids, topic.scores) for topic in message.run]
     table = compute_trec(measures, qrels, run, options)
