@@ -40,6 +40,9 @@ from judged_server.telemetry import logger
 
 SERVICE = judge_service_pb2.DESCRIPTOR.services_by_name["JudgeService"].full_name
 
+_LAST_WORDS_S = 0.2
+"""Time for the last replies to leave once nothing is in work any more."""
+
 _log = logger("server")
 
 
@@ -54,6 +57,12 @@ class App:
             settings.embedding_threads,
         )
         self._slices = SliceRunner()
+        self._deadlines = Deadlines(
+            settings.default_deadline_s,
+            settings.max_unary_deadline_s,
+            settings.max_stream_deadline_s,
+        )
+        self._guard = Guard(self._deadlines)
         self._health = health.aio.HealthServicer()
         self._server: grpc.aio.Server | None = None
         self.address = Address.parse(settings.listen)
@@ -100,7 +109,13 @@ class App:
         """Report NOT_SERVING, let calls finish for `grace_s` seconds, free everything."""
         await self._health.enter_graceful_shutdown()
         if self._server is not None:
-            await self._server.stop(grace_s)
+            closing = asyncio.create_task(self._server.stop(grace_s))
+            idle = asyncio.create_task(self._guard.wait_idle())
+            await asyncio.wait({closing, idle}, return_when=asyncio.FIRST_COMPLETED)
+            idle.cancel()
+            # Only those who watch our health are left, and they would watch for ever.
+            await self._server.stop(_LAST_WORDS_S)
+            await closing
         await asyncio.to_thread(self._slices.close)
         await asyncio.to_thread(self._embedders.close)
         if self._settings.port_file is not None:
@@ -125,18 +140,13 @@ class App:
             max_embedding_dimensions=settings.max_embedding_dimensions,
             max_message_bytes=settings.max_message_bytes,
         )
-        deadlines = Deadlines(
-            settings.default_deadline_s,
-            settings.max_unary_deadline_s,
-            settings.max_stream_deadline_s,
-        )
         kinds = (TokenOverlapKind(), ExactKind(), SemanticKind(self._embedders))
         engine = Engine(JudgeCatalog(kinds, settings.default_judge), self._slices)
         service = JudgeService(
             engine,
             self._embedders,
             Admission(settings.max_pending_bytes),
-            ServerFacts(version("judged"), limits, deadlines),
+            ServerFacts(version("judged"), limits, self._deadlines),
             settings.max_chunks_in_flight,
         )
         server = grpc.aio.server(
@@ -147,7 +157,7 @@ class App:
                 ("grpc.max_concurrent_streams", 256),
             )
         )
-        guard = Guard(deadlines)
+        guard = self._guard
         guarded: Any = GuardedRegistrar(server, guard)
         add_JudgeServiceServicer_to_server(service, guarded)
         # Health and reflection watch for as long as their callers like: no limit of ours.

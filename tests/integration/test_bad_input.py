@@ -101,7 +101,7 @@ def case(field: str, path: str, request: Callable[[], object], code: str = "INVA
 
 
 CASES = [
-    case("BatchJudgeRequest.groups", "groups", lambda: pb.BatchJudgeRequest()),
+    case("BatchJudgeRequest.groups", "groups", pb.BatchJudgeRequest),
     case("BatchJudgeRequest.groups", "groups", lambda: batch(*[t.QueryGroup()] * 10_001)),
     case(
         "BatchJudgeRequest.groups",
@@ -243,7 +243,7 @@ CASES = [
     ),
     case("ComputeMetricsRequest.metrics", "metrics[0]", lambda: compute(metrics=[""])),
     case("ComputeMetricsRequest.options", "options.no_gold", lambda: trec(no_gold=7)),
-    case("ComputeMetricsRequest.relevance", "relevance", lambda: compute()),
+    case("ComputeMetricsRequest.relevance", "relevance", compute),
     case(
         "ComputeMetricsRequest.judged",
         "judged.rankings",
@@ -347,7 +347,7 @@ CASES = [
         "trec.run[0].scores[0]",
         lambda: trec(run=[pb.TopicRun(query_id="1", document_ids=["a"], scores=[1e39])]),
     ),
-    case("GainRankings.rankings", "gains.rankings", lambda: gains()),
+    case("GainRankings.rankings", "gains.rankings", gains),
     case("GainRanking.query_id", "gains.rankings[1].query_id", lambda: gains(gain(), gain())),
     case("GainRanking.gains", "gains.rankings[0].gains[1]", lambda: gains(gain(gains=[1.0, NAN]))),
     case(

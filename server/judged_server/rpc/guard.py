@@ -32,7 +32,7 @@ _PLAIN_ID = re.compile(r"[\x21-\x7e]{1,128}")
 
 Context = grpc.aio.ServicerContext[Any, Any]
 UnaryHandler = Callable[[Any, Context], Awaitable[Any]]
-StreamHandler = Callable[[Any, Context], AsyncIterator[Any]]
+StreamHandler = Callable[[Any, Context], AsyncIterator[Any] | Awaitable[None]]
 
 _log = logger("call")
 
@@ -110,6 +110,13 @@ class Guard:
 
     def __init__(self, deadlines: Deadlines) -> None:
         self._deadlines = deadlines
+        self._in_work = 0
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    async def wait_idle(self) -> None:
+        """Return when no call with a limit is in work; watchers of health do not count."""
+        await self._idle.wait()
 
     def unary(self, method: str, inner: UnaryHandler, *, limited: bool = True) -> UnaryHandler:
         """Return a handler that keeps the promises of this module around `inner`."""
@@ -121,25 +128,32 @@ class Guard:
             async with _Expiring(limit):
                 return await inner(_parsed(request), context)
 
-        return self._around(method, body)
+        return self._around(method, body, counted=limited)
 
     def stream(self, method: str, inner: StreamHandler, *, limited: bool = True) -> UnaryHandler:
-        """Return the same for a handler that yields replies."""
+        """Return the same for a handler that yields replies, or writes them by itself."""
 
         async def body(request: Any, context: Context) -> None:  # noqa: ANN401 - any message
             limit = self._deadlines.imposed(context, self._deadlines.max_stream_s)
             checked = _each_parsed(request) if hasattr(request, "__aiter__") else _parsed(request)
             async with _Expiring(limit if limited else None):
-                async for reply in inner(checked, context):
+                replies = inner(checked, context)
+                if isinstance(replies, Awaitable):  # a handler that writes by itself
+                    await replies
+                    return
+                async for reply in replies:
                     await context.write(reply)
 
-        return self._around(method, body)
+        return self._around(method, body, counted=limited)
 
-    def _around(self, method: str, body: UnaryHandler) -> UnaryHandler:
+    def _around(self, method: str, body: UnaryHandler, *, counted: bool) -> UnaryHandler:
         async def call(request: Any, context: Context) -> Any:  # noqa: ANN401 - any message
             started = time.perf_counter()
             request_id = _request_id(context)
             code = "CANCELLED"
+            if counted:
+                self._in_work += 1
+                self._idle.clear()
             context.set_trailing_metadata(((REQUEST_ID, request_id),))
             try:
                 reply = await body(request, context)
@@ -152,6 +166,10 @@ class Guard:
                 code = "OK"
                 return reply
             finally:
+                if counted:
+                    self._in_work -= 1
+                    if not self._in_work:
+                        self._idle.set()
                 ms = round((time.perf_counter() - started) * 1e3, 3)
                 _log.info("call", method=method, code=code, ms=ms, request_id=request_id)
 

@@ -1,8 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from judged import DeadlineExceeded, InvalidArgument, Overloaded, Unavailable
-from judged import _call
+from judged import DeadlineExceeded, InvalidArgument, Overloaded, Unavailable, _call
 from judged._call import MAX_TRIES, Attempts, Deadline, RetryBudget
 
 

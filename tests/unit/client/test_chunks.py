@@ -3,8 +3,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from judged import Context, Embeddings, InvalidArgument, QueryGroup, Status
-from judged import _chunks
+from judged import Context, Embeddings, InvalidArgument, QueryGroup, Status, _chunks
 from judged._chunks import Assembly, Piece, cut, fold, original_path
 from judged.types import JudgeIdentity, VerdictError, Verdicts
 
@@ -33,7 +32,11 @@ def answer(chunk: list[Piece]) -> Verdicts:
 texts = st.lists(st.integers(0, 60).map(lambda n: "x" * n), max_size=9)
 
 
-@given(st.lists(st.tuples(texts, texts), min_size=1, max_size=6), st.integers(1, 120), st.integers(1, 12))
+@given(
+    st.lists(st.tuples(texts, texts), min_size=1, max_size=6),
+    st.integers(1, 120),
+    st.integers(1, 12),
+)
 def test_any_cut_is_put_together_in_order(sides, characters, contexts):
     groups = [QueryGroup("q", expected, retrieved) for expected, retrieved in sides]
     with pytest.MonkeyPatch.context() as patch:

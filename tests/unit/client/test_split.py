@@ -1,12 +1,10 @@
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from judged import GainRanking, GainRankings, JudgedRankings, TrecRankings
-from judged import _split
+from judged import GainRanking, GainRankings, JudgedRankings, TrecRankings, _split
 from judged._split import split
-
-import pytest
 
 ids = st.text("abc", min_size=1, max_size=3)
 topics = st.dictionaries(ids, st.dictionaries(ids, st.integers(0, 3), max_size=5), max_size=8)

@@ -1,0 +1,45 @@
+"""The health check of the container image, against a real server."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.integration.server_process import ServerProcess
+
+
+def healthcheck(*arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "judged_server.healthcheck", *arguments],
+        capture_output=True,
+        text=True,
+        env=settings,
+        timeout=30,
+        check=False,
+    )
+
+
+class TestHealthcheck:
+    def test_passes_when_the_server_at_the_address_serves(self, server: ServerProcess) -> None:
+        assert healthcheck(server.address).returncode == 0
+
+    def test_finds_the_server_by_its_port_file(self, server: ServerProcess, tmp_path: Path) -> None:
+        port_file = tmp_path / "address"
+        port_file.write_text(f"{server.address}\n")
+        # Port 1 is nobody's: the port file goes before the setting.
+        done = healthcheck(JUDGED_PORT_FILE=str(port_file), JUDGED_LISTEN="127.0.0.1:1")
+        assert done.returncode == 0
+
+    @pytest.mark.parametrize("address", ["127.0.0.1:1", "unix:/nowhere/judged.sock"])
+    def test_fails_and_says_why_when_nobody_listens(self, address: str) -> None:
+        done = healthcheck(JUDGED_LISTEN=address)
+        assert done.returncode == 1
+        assert f"unhealthy: {address}: UNAVAILABLE" in done.stderr
+
+    def test_fails_on_settings_that_are_wrong(self) -> None:
+        done = healthcheck(JUDGED_GRACE_S="soon")
+        assert done.returncode == 1
+        assert "grace_s" in done.stderr

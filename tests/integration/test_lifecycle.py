@@ -1,0 +1,193 @@
+from __future__ import annotations
+
+import os
+import signal
+import stat
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import grpc
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from judged import Client, QueryGroup, Unavailable
+
+from tests.integration.server_process import ServerProcess, running_server, start
+
+SERVING = health_pb2.HealthCheckResponse.SERVING
+
+
+def refused(*flags: str, env: dict[str, str] | None = None) -> str:
+    """Return what a server says that must not start; check that it exits with 2."""
+    done = subprocess.run(
+        [sys.executable, "-m", "judged_server", *flags],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={**os.environ, **(env or {})},
+        check=False,
+    )
+    assert done.returncode == 2, done.stderr
+    assert "Traceback" not in done.stderr
+    return done.stderr
+
+
+class TestStart:
+    def test_a_second_server_on_the_same_port_does_not_start(self, server: ServerProcess):
+        assert "is another server there" in refused("--listen", server.address)
+
+    def test_a_second_server_on_the_same_socket_does_not_start(self, tmp_path: Path):
+        listen = f"unix:{tmp_path}/judged.sock"
+        with running_server(listen=listen) as first:
+            assert "another server listens" in refused("--listen", listen)
+            with Client(first.address) as client:
+                assert client.server_info().default_judge == "token_overlap"
+
+    def test_a_socket_file_of_a_dead_server_is_taken_over(self, tmp_path: Path):
+        listen = f"unix:{tmp_path}/judged.sock"
+        with running_server(listen=listen) as first:
+            first.process.kill()
+            first.process.wait()
+            with running_server(listen=listen) as second, Client(second.address) as client:
+                assert client.server_info().version
+
+    def test_a_socket_is_for_owner_and_group_only(self, tmp_path: Path):
+        path = tmp_path / "judged.sock"
+        with running_server(listen=f"unix:{path}"):
+            assert stat.S_IMODE(path.stat().st_mode) == 0o660
+        assert not path.exists()
+
+    def test_an_address_others_can_reach_needs_insecure(self):
+        assert "--insecure" in refused("--listen", "0.0.0.0:0")
+
+    @pytest.mark.parametrize(
+        ("flags", "words"),
+        [
+            (("--listen", "nowhere"), "HOST:PORT"),
+            (("--max-groups", "0"), "max_groups"),
+            (("--grace-s", "soon"), "grace_s"),
+            (("--config", "/nonexistent.toml"), "/nonexistent.toml"),
+            (("--default-judge", "nobody"), "nobody"),
+            (("--model", "nobody", "--listen", "127.0.0.1:0"), "judged-server models"),
+        ],
+    )
+    def test_a_bad_setting_is_named(self, flags: tuple[str, ...], words: str):
+        assert words in refused(*flags)
+
+    def test_settings_come_from_flag_then_environment_then_file(self, tmp_path: Path):
+        config = tmp_path / "judged.toml"
+        config.write_text("max_groups = 5\nmax_contexts = 50\nmax_text_bytes = 500\n")
+        env = {"JUDGED_MAX_CONTEXTS": "60", "JUDGED_MAX_TEXT_BYTES": "600"}
+        flags = ("--config", str(config), "--max-text-bytes", "700")
+        with running_server(*flags, env=env) as ready, Client(ready.address) as client:
+            limits = client.server_info().limits
+        assert (limits.max_groups, limits.max_contexts, limits.max_text_bytes) == (5, 60, 700)
+
+    def test_an_unknown_key_in_the_file_is_refused(self, tmp_path: Path):
+        config = tmp_path / "judged.toml"
+        config.write_text("max_grupps = 5\n")
+        assert "max_grupps" in refused("--config", str(config))
+        config.write_text("max_groups = \n")
+        assert str(config) in refused("--config", str(config))
+
+    def test_without_its_model_the_server_runs_and_says_so(self, tmp_path: Path):
+        with (
+            running_server("--models-dir", str(tmp_path)) as ready,
+            Client(ready.address) as client,
+        ):
+            semantic = [j for j in client.server_info().judges if j.kind == "semantic"]
+            assert "judged-server models install" in semantic[0].unavailable
+            with pytest.raises(Exception, match="judged-server models install") as caught:
+                client.judge([QueryGroup("q", ["a"], ["a"])], "semantic")
+            assert caught.value.reason == "MODEL_NOT_INSTALLED"
+            assert client.judge([QueryGroup("q", ["a"], ["a"])])[0].relevant
+
+
+class TestHealthAndReflection:
+    @pytest.mark.parametrize("service", ["", "judged.v1.JudgeService"])
+    def test_health_is_answered_per_service(self, server_address: str, service: str):
+        with grpc.insecure_channel(server_address) as channel:
+            stub = health_pb2_grpc.HealthStub(channel)
+            reply = stub.Check(health_pb2.HealthCheckRequest(service=service), timeout=10)
+        assert reply.status == SERVING
+
+    def test_the_health_of_an_unknown_service_is_not_found(self, server_address: str):
+        with grpc.insecure_channel(server_address) as channel:
+            stub = health_pb2_grpc.HealthStub(channel)
+            with pytest.raises(grpc.RpcError) as caught:
+                stub.Check(health_pb2.HealthCheckRequest(service="nobody"), timeout=10)
+        assert caught.value.code() is grpc.StatusCode.NOT_FOUND
+
+    def test_reflection_is_off_unless_asked_for(self, server_address: str):
+        with pytest.raises(grpc.RpcError) as caught:
+            list_services(server_address)
+        assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED
+        with running_server("--reflection") as ready:
+            assert "judged.v1.JudgeService" in list_services(ready.address)
+
+
+def list_services(address: str) -> list[str]:
+    from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+
+    request = reflection_pb2.ServerReflectionRequest(list_services="")
+    with grpc.insecure_channel(address) as channel:
+        stub = reflection_pb2_grpc.ServerReflectionStub(channel)
+        reply = next(stub.ServerReflectionInfo(iter([request]), timeout=10))
+    return [service.name for service in reply.list_services_response.service]
+
+
+class TestDrain:
+    def test_sigterm_lets_calls_finish_and_exits_with_0(self):
+        with running_server() as ready, Client(ready.address) as client:
+            working, done = threading.Event(), []
+
+            def work() -> None:
+                group = QueryGroup("q", [f"{i} apples" for i in range(20)], ["word " * 9000] * 40)
+                working.set()
+                done.append(client.judge([group] * 8))
+
+            thread = threading.Thread(target=work)
+            thread.start()
+            working.wait()
+            watch = health_watch(ready.address)
+            assert next(watch).status == SERVING
+            ready.process.send_signal(signal.SIGTERM)
+            assert next(watch).status == health_pb2.HealthCheckResponse.NOT_SERVING
+            thread.join(60)
+            assert ready.process.wait(60) == 0
+            # What was in work is answered; chunks not yet sent are refused, never lost in silence.
+            assert len(done[0]) == 8 * 20 * 40
+            with pytest.raises(Unavailable, match="is judged-server running"):
+                client.judge([QueryGroup("q", ["a"], ["a"])], timeout=0.5)
+            assert '"event":"stopped"' in ready.log_text()
+
+    def test_an_idle_server_stops_at_once(self, tmp_path: Path):
+        port_file = tmp_path / "port"
+        with running_server("--grace-s", "600") as ready:
+            ready.process.send_signal(signal.SIGTERM)
+            assert ready.process.wait(20) == 0
+        assert not port_file.exists()
+
+
+def health_watch(address: str):
+    channel = grpc.insecure_channel(address)
+    stub = health_pb2_grpc.HealthStub(channel)
+    return stub.Watch(health_pb2.HealthCheckRequest(), timeout=60)
+
+
+def test_the_port_file_holds_the_address_and_goes_with_the_server(tmp_path: Path):
+    port_file = tmp_path / "run" / "port"
+    process = start(["--listen", "127.0.0.1:0", "--port-file", str(port_file)])
+    try:
+        from tests.integration.server_process import wait_for_port_file
+
+        log = tmp_path / "log"
+        log.touch()
+        address = wait_for_port_file(process, port_file, log)
+        with Client(address) as client:
+            assert client.server_info().version
+    finally:
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0
+    assert not port_file.exists()
