@@ -36,6 +36,8 @@ from judged.v1 import types_pb2
 
 def write_group(group: QueryGroup, path: str = "groups[0]") -> types_pb2.QueryGroup:
     """Return the message of a group. Raises InvalidArgument for text that UTF-8 can't hold."""
+    if isinstance(group.expected, str) or isinstance(group.retrieved, str):
+        raise _bad_group(group, path, TypeError())  # protobuf would take it letter by letter
     try:
         message = types_pb2.QueryGroup(
             query_id=group.query_id,

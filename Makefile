@@ -1,0 +1,67 @@
+# Everything runs in .venv, which each target makes when it is missing.
+PYTHON ?= python3
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+LISTEN ?= 127.0.0.1:8470
+BENCHMARKS := lexical wire
+
+.PHONY: setup demo test test-wheel lint proto format bench serve image-steps clean
+
+setup: .venv/.ready
+
+.venv/.ready: pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "judged needs Python 3.11 or newer; try make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(PIP) install --editable '.[dev]'
+	rm -rf .venv/oracles
+	$(PIP) install --no-deps --target .venv/oracles/evret-0.0.1 evret==0.0.1
+	$(PIP) install --no-deps --target .venv/oracles/evret-0.0.3 evret==0.0.3
+	$(BIN)/judged-server models install
+	touch $@
+
+demo: setup
+	$(BIN)/python -m benchmarks.demo
+
+test: setup
+	$(BIN)/python -m pytest
+
+# The client's tests in an environment that has the bare wheel and the test tools, nothing else.
+test-wheel: setup
+	rm -rf .venv/wheel
+	$(BIN)/python -m build --wheel --outdir .venv/wheel/dist . > /dev/null
+	$(PYTHON) -m venv .venv/wheel/env
+	.venv/wheel/env/bin/python -m pip --disable-pip-version-check --quiet install .venv/wheel/dist/*.whl
+	.venv/wheel/env/bin/python tests/bare_wheel.py
+	.venv/wheel/env/bin/python -m pip --disable-pip-version-check --quiet install \
+	  hypothesis pytest pytest-asyncio pytest-randomly pytest-timeout
+	.venv/wheel/env/bin/python -m pytest tests/unit/client --ignore tests/unit/client/cli
+	$(BIN)/python tests/bare_wheel.py .venv/wheel/env/bin/python
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/buf lint proto
+	$(BIN)/buf format --diff --exit-code proto
+	$(BIN)/python proto/breaking.py
+	$(BIN)/python proto/generate.py --check
+	$(BIN)/hadolint Dockerfile
+
+format: setup
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+	$(BIN)/buf format --write proto
+
+proto: setup
+	$(BIN)/python proto/generate.py
+
+bench: setup
+	@for name in $(BENCHMARKS); do $(BIN)/python -m benchmarks.$$name || exit 1; done
+
+serve: setup
+	$(BIN)/judged-server --listen $(LISTEN)
+
+clean:
+	rm -rf .venv out dist

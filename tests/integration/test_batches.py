@@ -1,0 +1,249 @@
+"""judge() through a real server: any size, in order, and what happens when things fail."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator
+from typing import Any
+
+import grpc
+import pytest
+from judged import (
+    AsyncClient,
+    Client,
+    Context,
+    Embeddings,
+    Flag,
+    InvalidArgument,
+    Judge,
+    Overloaded,
+    QueryGroup,
+    Status,
+    Unavailable,
+)
+from judged.v1 import judge_service_pb2 as pb
+from judged.v1 import types_pb2 as t
+from judged.v1.judge_service_pb2_grpc import (
+    JudgeServiceServicer,
+    add_JudgeServiceServicer_to_server,
+)
+from judged_server import errors
+from judged_server.rpc.errors import to_wire
+
+from tests.conformance.prose import build_groups
+
+
+def groups(seed: int, queries: int) -> list[QueryGroup]:
+    return [QueryGroup(g.query, g.expected, g.retrieved) for g in build_groups(seed, queries)]
+
+
+class TestLargeBatches:
+    def test_thirty_thousand_contexts_in_one_call(self, client: Client):
+        work = groups(5, 1000)
+        seen = []
+        verdicts = client.judge(
+            work, "exact", progress=lambda done, total: seen.append((done, total))
+        )
+        wanted = [e == r for g in work for r in g.retrieved for e in g.expected]
+        assert list(verdicts.relevant) == wanted
+        assert len(wanted) == 30_000
+        assert verdicts.coverage == 1.0
+        assert seen[-1] == (30_000, 30_000)
+        assert [done for done, _ in seen] == sorted(done for done, _ in seen)
+
+    def test_thirty_thousand_contexts_one_by_one(self, client: Client):
+        rng = random.Random(1)
+        contexts = [Context("q", rng.choice("ab"), rng.choice("ab")) for _ in range(30_000)]
+        verdicts = client.judge(contexts, "exact")
+        assert list(verdicts.relevant) == [c.expected_text == c.retrieved_text for c in contexts]
+
+    def test_one_group_above_every_message_limit(self, client: Client):
+        texts = [f"{i} " + "x" * 1_000_000 for i in range(24)]
+        verdicts = client.judge([QueryGroup("q", texts, texts)], "exact")
+        assert list(verdicts.relevant) == [a == b for b in range(24) for a in range(24)]
+
+    async def test_the_asynchronous_client_says_the_same(self, client: Client, server_address: str):
+        work = groups(6, 60)
+        async with AsyncClient(server_address) as other:
+            ours, theirs = client.judge(work), await other.judge(work)
+            assert list(ours) == list(theirs)
+            chunks = [work[:3], work[3:5]]
+            streamed = [chunk async for chunk in other.judge_stream(chunks)]
+            assert {c.chunk_id: c.verdicts.score for c in streamed} == {
+                c.chunk_id: c.verdicts.score for c in client.judge_stream(chunks)
+            }
+            named = [
+                QueryGroup(g.query, g.expected, g.retrieved, str(i)) for i, g in enumerate(work)
+            ]
+            assert client.evaluate(named, ["ap"]) == await other.evaluate(named, ["ap"])
+            assert client.server_info() == await other.server_info()
+
+    def test_verdicts_do_not_depend_on_how_a_batch_is_cut(self, client: Client):
+        work = groups(7, 12)
+        whole = client.judge(work)
+        alone = [verdict for group in work for verdict in client.judge([group])]
+        assert list(whole) == alone
+
+
+class TestBadItems:
+    def test_the_path_of_a_bad_text_is_that_of_the_batch(self, client: Client):
+        work = groups(5, 300)
+        work[250] = QueryGroup("q", ["e"], ["fine", "x" * ((1 << 20) + 1)])
+        with pytest.raises(InvalidArgument) as caught:
+            client.judge(work)
+        assert caught.value.field == "groups[250].retrieved[1]"
+
+    def test_a_lone_surrogate_is_named_before_anything_is_sent(self, client: Client):
+        with pytest.raises(InvalidArgument, match="lone surrogate") as caught:
+            client.judge([QueryGroup("q", ["fine"], ["fine", "bad \ud800"])])
+        assert caught.value.field == "groups[0].retrieved[1]"
+
+    def test_a_text_in_place_of_a_list_is_named(self, client: Client):
+        with pytest.raises(InvalidArgument, match="list of texts"):
+            client.judge([QueryGroup("q", "one text", ["r"])])  # type: ignore[arg-type]
+
+    def test_no_groups_at_all(self, client: Client):
+        with pytest.raises(InvalidArgument, match="at least one group"):
+            client.judge([])
+
+    def test_a_text_that_semantic_must_reject_is_that_verdicts_error(self, client: Client):
+        judge = Judge("semantic", parameters={"long_text": "reject"})
+        long = "word " * 2000
+        verdicts = client.judge([QueryGroup("q", ["short text"], ["short text", long])], judge)
+        assert [v.status for v in verdicts] == [Status.OK, Status.ERROR]
+        assert verdicts[1].error is not None
+        assert verdicts[1].error.reason == "TEXT_TOO_LONG"
+        assert verdicts[0].relevant
+        flagged = client.judge([QueryGroup("q", ["short text"], [long])], "semantic")
+        assert flagged[0].flags == Flag.TRUNCATED
+
+    def test_text_without_tokens_is_flagged(self, client: Client):
+        verdicts = client.judge([QueryGroup("q", ["日本語"], ["abc", "日本語"])])
+        assert verdicts.count(Flag.NO_TOKENS) == 2
+
+
+class TestEmbeddings:
+    def test_a_callers_vectors_take_the_place_of_texts(self, client: Client):
+        vectors = Embeddings.from_rows([[1.0, 0.0]], [[2.0, 0.0], [0.0, 1.0], [-1.0, 0.0], [0, 0]])
+        verdicts = client.judge([QueryGroup(embeddings=vectors)], "semantic")
+        assert list(verdicts.score) == [1.0, 0.0, 0.0, 0.0]
+
+    def test_vectors_of_unequal_length_are_refused(self):
+        with pytest.raises(ValueError, match="same number"):
+            Embeddings.from_rows([[1.0]], [[1.0, 2.0]])
+
+
+class Faulty(JudgeServiceServicer):
+    """Answers by script: an error to raise, or None for an honest answer."""
+
+    def __init__(self, script: list[errors.JudgedError | None]) -> None:
+        self.script = script
+        self.calls = 0
+        self.request_ids: list[str] = []
+
+    async def BatchJudge(self, request: Any, context: Any) -> Any:
+        self.calls += 1
+        self.request_ids.append(dict(context.invocation_metadata())["x-request-id"])
+        fault = self.script.pop(0) if self.script else None
+        if fault is not None:
+            wire = to_wire(fault)
+            await context.abort(wire.code, wire.message, wire.trailers)
+        total = sum(len(g.expected) * len(g.retrieved) for g in request.groups)
+        return pb.BatchJudgeResponse(
+            verdicts=t.VerdictColumns(relevant=[True] * total, score=[1.0] * total)
+        )
+
+
+@pytest.fixture
+async def faulty() -> AsyncIterator[tuple[Faulty, str]]:
+    server = grpc.aio.server()
+    service = Faulty([])
+    add_JudgeServiceServicer_to_server(service, server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    yield service, f"127.0.0.1:{port}"
+    await server.stop(0)
+
+
+def busy() -> errors.Overloaded:
+    return errors.Overloaded("busy", 0.01)
+
+
+async def judge(address: str, asynchronous: bool, size: int = 1) -> Any:
+    """Judge `size` groups of one chunk each, with either client."""
+    work = [QueryGroup("q", ["e"], ["r" * (1 << 20)])] * size
+    if asynchronous:
+        async with AsyncClient(address) as client:
+            return await client.judge(work, timeout=30)
+
+    def blocking() -> Any:
+        with Client(address) as client:
+            return client.judge(work, timeout=30)
+
+    return await asyncio.to_thread(blocking)
+
+
+@pytest.mark.parametrize("asynchronous", [False, True], ids=["Client", "AsyncClient"])
+class TestRetries:
+    async def test_a_busy_server_is_asked_again_under_the_same_id(self, faulty, asynchronous):
+        service, address = faulty
+        service.script = [busy(), errors.Draining("bye", 0.01), None]
+        assert (await judge(address, asynchronous))[0].relevant
+        assert service.calls == 3
+        assert len(set(service.request_ids)) == 1
+
+    async def test_what_would_fail_again_is_asked_once(self, faulty, asynchronous):
+        service, address = faulty
+        service.script = [errors.InvalidField("groups[0].query", "no")]
+        with pytest.raises(InvalidArgument):
+            await judge(address, asynchronous)
+        assert service.calls == 1
+
+    async def test_retries_are_bounded(self, faulty, asynchronous):
+        service, address = faulty
+        service.script = [busy() for _ in range(50)]
+        with pytest.raises(Overloaded):
+            await judge(address, asynchronous)
+        assert service.calls == 6
+
+    async def test_a_failed_chunk_is_its_own_status_and_the_rest_goes_on(
+        self, faulty, asynchronous
+    ):
+        service, address = faulty
+        service.script = [None, errors.InternalFault("abc"), None]
+        verdicts = await judge(address, asynchronous, size=3)
+        statuses = [v.status for v in verdicts]
+        assert sorted(statuses) == [Status.OK, Status.OK, Status.ERROR]
+        error = verdicts[statuses.index(Status.ERROR)].error
+        assert error.reason == "INTERNAL"
+
+    async def test_an_unreachable_server_is_said_to_be(self, asynchronous, unused_tcp_port_factory):
+        address = f"127.0.0.1:{unused_tcp_port_factory()}"
+        with pytest.raises(Unavailable, match="is judged-server running"):
+            await judge(address, asynchronous)
+
+
+def test_health_is_answered_while_the_server_embeds(server_address: str):
+    """Health checks answer within 100 ms beside a batch that keeps the model busy."""
+    import threading
+    import time
+
+    from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+    work = [
+        QueryGroup("q", [f"{i} " + "the cat sat on the mat " * 30], [f"{i} x"]) for i in range(400)
+    ]
+    with Client(server_address) as client, grpc.insecure_channel(server_address) as channel:
+        stub = health_pb2_grpc.HealthStub(channel)
+        stub.Check(health_pb2.HealthCheckRequest(), timeout=10)
+        thread = threading.Thread(target=lambda: client.judge(work, "semantic"))
+        thread.start()
+        took = []
+        while thread.is_alive():
+            started = time.perf_counter()
+            stub.Check(health_pb2.HealthCheckRequest(), timeout=10)
+            took.append(time.perf_counter() - started)
+            thread.join(0.02)
+    assert len(took) > 20
+    assert sorted(took)[len(took) // 2] < 0.1

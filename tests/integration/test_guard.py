@@ -1,0 +1,158 @@
+"""The guard around calls, with handlers that misbehave in a real server of this process."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import grpc
+import pytest
+from judged._status import to_error
+from judged.v1 import judge_service_pb2 as pb
+from judged.v1.judge_service_pb2_grpc import (
+    JudgeServiceServicer,
+    JudgeServiceStub,
+    add_JudgeServiceServicer_to_server,
+)
+from judged_server import errors, telemetry
+from judged_server.rpc.guard import Deadlines, Guard, GuardedRegistrar
+
+CANARY = "sk-canary-in-an-exception"
+
+
+class Misbehaving(JudgeServiceServicer):
+    """Each call fails in one of the ways that the guard is for."""
+
+    def __init__(self) -> None:
+        self.cancelled = asyncio.Event()
+        self.entered = asyncio.Event()
+
+    async def BatchJudge(self, request: Any, context: Any) -> Any:
+        raise ValueError(CANARY)
+
+    async def Evaluate(self, request: Any, context: Any) -> Any:
+        child = asyncio.create_task(asyncio.sleep(60))
+        child.cancel()
+        await child
+
+    async def ComputeMetrics(self, request: Any, context: Any) -> Any:
+        self.entered.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.cancelled.set()
+
+    async def GetServerInfo(self, request: Any, context: Any) -> Any:
+        raise errors.Overloaded("busy", 0.7)
+
+    async def StreamJudge(self, requests: Any, context: Any) -> AsyncIterator[Any]:
+        yield pb.StreamJudgeResponse()
+        raise KeyError(CANARY)
+
+
+@pytest.fixture
+async def service() -> AsyncIterator[tuple[Misbehaving, JudgeServiceStub, Guard]]:
+    telemetry.configure("info")
+    server = grpc.aio.server()
+    guard = Guard(Deadlines(default_s=0.2, max_unary_s=0.3, max_stream_s=5))
+    misbehaving = Misbehaving()
+    registrar: Any = GuardedRegistrar(server, guard)
+    add_JudgeServiceServicer_to_server(misbehaving, registrar)
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+        yield misbehaving, JudgeServiceStub(channel), guard
+    await server.stop(0)
+
+
+async def failure(call: Any) -> Any:
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await call
+    return to_error(caught.value, "here")
+
+
+async def test_an_exceptions_text_never_reaches_the_caller(service, capfdbinary):
+    _, stub, _ = service
+    error = await failure(stub.BatchJudge(pb.BatchJudgeRequest()))
+    assert (error.code, error.reason) == ("INTERNAL", "INTERNAL")
+    assert CANARY not in error.message
+    assert error.metadata["ref"] in error.message
+
+
+async def test_a_stream_that_fails_ends_as_internal(service):
+    _, stub, _ = service
+    replies = stub.StreamJudge(iter([pb.StreamJudgeRequest()]))
+    assert await replies.read()
+
+    async def rest() -> None:
+        while await replies.read() is not grpc.aio.EOF:
+            pass
+
+    error = await failure(rest())
+    assert error.code == "INTERNAL"
+    assert CANARY not in error.message
+
+
+async def test_a_stray_cancelled_error_does_not_leave_the_caller_hanging(service):
+    _, stub, _ = service
+    error = await failure(stub.Evaluate(pb.EvaluateRequest(), timeout=60))
+    assert error.code == "INTERNAL"
+
+
+async def test_a_call_without_a_deadline_gets_one(service):
+    misbehaving, stub, _ = service
+    error = await failure(stub.ComputeMetrics(pb.ComputeMetricsRequest()))
+    assert (error.code, error.reason) == ("DEADLINE_EXCEEDED", "DEADLINE_EXCEEDED")
+    assert misbehaving.cancelled.is_set()
+
+
+async def test_a_deadline_above_the_maximum_is_cut(service):
+    _, stub, _ = service
+    error = await failure(stub.ComputeMetrics(pb.ComputeMetricsRequest(), timeout=600))
+    assert error.reason == "DEADLINE_EXCEEDED"
+
+
+async def test_a_callers_cancel_reaches_the_handler(service):
+    misbehaving, stub, guard = service
+    call = stub.ComputeMetrics(pb.ComputeMetricsRequest(), timeout=0.25)
+    await misbehaving.entered.wait()
+    call.cancel()
+    await asyncio.wait_for(misbehaving.cancelled.wait(), 10)
+    await asyncio.wait_for(guard.wait_idle(), 10)
+
+
+async def test_a_busy_server_says_when_to_come_back(service):
+    _, stub, _ = service
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await stub.GetServerInfo(pb.GetServerInfoRequest())
+    error = to_error(caught.value, "here")
+    assert (error.code, error.reason, error.retry_after) == (
+        "RESOURCE_EXHAUSTED",
+        "OVERLOADED",
+        0.7,
+    )
+    assert dict(caught.value.trailing_metadata())["grpc-retry-pushback-ms"] == "700"
+
+
+@pytest.mark.parametrize(
+    ("sent", "kept"), [("my-id-42", True), ("x" * 129, False), ("has space", False)]
+)
+async def test_a_request_id_is_echoed_when_it_is_plain(service, sent: str, kept: bool):
+    _, stub, _ = service
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await stub.GetServerInfo(pb.GetServerInfoRequest(), metadata=(("x-request-id", sent),))
+    echoed = dict(caught.value.trailing_metadata())["x-request-id"]
+    assert (echoed == sent) is kept
+    assert echoed
+
+
+def test_the_access_log_has_a_line_a_call_and_no_text(server, client):
+    from judged import QueryGroup
+
+    client.judge([QueryGroup("secret-query", ["secret-text"], ["secret-text"])])
+    lines = [json.loads(line) for line in server.log_text().splitlines()]
+    calls = [line for line in lines if line["event"] == "call"]
+    assert {"method", "code", "ms", "request_id", "timestamp"} <= set(calls[-1])
+    assert "secret" not in server.log_text()
