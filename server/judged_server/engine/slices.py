@@ -54,7 +54,7 @@ def _cut_group(group: QueryGroup, limit: int) -> Iterator[QueryGroup]:
     if len(group.retrieved) <= 1 or group_cost(group) <= limit:
         yield group
         return
-    fixed = sum(map(len, group.expected)) + len(group.query)
+    fixed = sum(map(len, group.expected)) + len(group.query) + CONTEXT_COST
     per_text = CONTEXT_COST * len(group.expected)
     start, cost = 0, fixed
     for rank, text in enumerate(group.retrieved):
