@@ -676,13 +676,19 @@ class MetricResult(_message.Message):
     mean: _builtins.float
     """mean over the n queries; unset when n is 0."""
     n: _builtins.int
-    """n is the number of queries in the mean."""
+    """n is the number of queries in the mean: those whose value no missing
+    verdict can change.
+    """
     lower_bound: _builtins.float
-    """lower_bound is a floor of the mean over all queries, however the missing
-    verdicts would have turned out; set only when some could change a value.
+    """lower_bound is the mean over all queries, those with missing verdicts
+    included, if every missing verdict had gone against the system. It is set
+    only when verdicts are missing. Under GREEDY_FIRST one more match can cost
+    another, so there it is sure only for queries that miss a single verdict.
     """
     upper_bound: _builtins.float
-    """upper_bound is the ceiling that belongs to lower_bound."""
+    """upper_bound is the mean over all queries that no outcome of the missing
+    verdicts exceeds; set as lower_bound is.
+    """
     signature: _builtins.str
     """signature says how the number was made, for example
     "ndcg@10|gain:linear|matching:greedy_first|v1".

@@ -129,8 +129,8 @@ def _trec(
 ) -> types_pb2.MetricTable:
     if not message.qrels:
         raise errors.InvalidField("trec.qrels", "must hold at least one topic")
-    qrels = [Topic(topic.query_id, topic.document_ids, topic.grades) for topic in message.qrels]
-    run = [Topic(topic.query_id, topic.document_ids, topic.scores) for topic in message.run]
+    qrels = [Topic(t.query_id, list(t.document_ids), list(t.grades)) for t in message.qrels]
+    run = [Topic(t.query_id, list(t.document_ids), list(t.scores)) for t in message.run]
     table = compute_trec(measures, qrels, run, options)
     query_ids = [topic.query_id for topic in qrels]
     return write_table(table, query_ids, per_query=per_query, verdicts=None)

@@ -1,0 +1,48 @@
+"""Relevance in, metrics out: pure functions over arrays, without clock, chance or input/output.
+
+The way down: `names` reads what was asked for; `matching` (verdicts), `trec` (qrels and a run) and
+`gains` make `rankings`; `ranking_metrics` holds the formulas; `compute` puts the table together.
+The names below are what other layers use.
+"""
+
+from judged_server.metrics.compute import (
+    MetricColumn,
+    MetricCounts,
+    MetricTable,
+    check_modes,
+    check_unique,
+    compute_gains,
+    compute_judged,
+    compute_trec,
+    merge_values,
+)
+from judged_server.metrics.declaration import Metric
+from judged_server.metrics.duplicates import distinct_results
+from judged_server.metrics.matching import JudgedResults, match_ids
+from judged_server.metrics.names import Measure, parse_metrics
+from judged_server.metrics.options import MatchingMode, MetricOptions, NoGoldPolicy
+from judged_server.metrics.registry import METRICS
+from judged_server.metrics.trec import Topic
+
+__all__ = [
+    "METRICS",
+    "JudgedResults",
+    "MatchingMode",
+    "Measure",
+    "Metric",
+    "MetricColumn",
+    "MetricCounts",
+    "MetricOptions",
+    "MetricTable",
+    "NoGoldPolicy",
+    "Topic",
+    "check_modes",
+    "check_unique",
+    "compute_gains",
+    "compute_judged",
+    "compute_trec",
+    "distinct_results",
+    "match_ids",
+    "merge_values",
+    "parse_metrics",
+]

@@ -1,0 +1,17 @@
+"""The one list of all metrics.
+
+Owns only the list: a new family of metrics is one more tuple below.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from judged_server.metrics.declaration import Metric
+from judged_server.metrics.ranking_metrics import RANKING_METRICS
+
+METRICS: Mapping[str, Metric] = MappingProxyType(
+    {metric.name: metric for metric in RANKING_METRICS}
+)
+"""Every metric by the name requests use."""

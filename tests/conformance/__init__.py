@@ -1,0 +1,1 @@
+"""Comparisons with published libraries that define what the results should be."""

@@ -1,0 +1,201 @@
+"""Tables of metrics: which queries count, means, bounds, counts, signatures, merging."""
+
+import numpy as np
+import pytest
+from judged_server.errors import InvalidField
+from judged_server.metrics import (
+    JudgedResults,
+    MatchingMode,
+    MetricOptions,
+    NoGoldPolicy,
+    Topic,
+    check_modes,
+    check_unique,
+    compute_gains,
+    compute_judged,
+    compute_trec,
+    merge_values,
+    parse_metrics,
+)
+
+SOME = parse_metrics(["recall", "precision@2", "mrr"])
+
+
+def judged(relevant, n_retrieved, n_expected, missing=None, duplicates=0):
+    return JudgedResults(
+        np.array(relevant, np.bool_),
+        np.array(n_retrieved, np.int64),
+        np.array(n_expected, np.int64),
+        None if missing is None else np.array(missing, np.bool_),
+        duplicates,
+    )
+
+
+# A full hit, nothing expected, nothing retrieved, half of it found.
+MIXED = judged([1, 0, 1, 0, 0], [1, 2, 0, 2], [1, 0, 3, 2], duplicates=7)
+
+
+@pytest.mark.parametrize(
+    ("policy", "rows", "recall", "skipped"),
+    [
+        (NoGoldPolicy.SKIP, [0, 2, 3], [1.0, 0.0, 0.5], 1),
+        (NoGoldPolicy.ZERO, [0, 1, 2, 3], [1.0, 0.0, 0.0, 0.5], 0),
+    ],
+)
+def test_queries_without_gold(policy, rows, recall, skipped):
+    table = compute_judged(SOME, MIXED, MetricOptions(no_gold=policy))
+    assert table.rows.tolist() == rows
+    assert table.columns[0].values.tolist() == recall
+    assert table.columns[0].mean == sum(recall) / len(recall)
+    assert table.columns[0].n == table.counts.evaluated == len(rows)
+    assert table.counts.queries == 4
+    assert table.counts.skipped_no_gold == skipped
+    assert table.counts.duplicates == 7
+    assert table.counts.retrieved == (3 if policy is NoGoldPolicy.SKIP else 5)
+
+
+def test_queries_without_gold_can_be_an_error():
+    options = MetricOptions(no_gold=NoGoldPolicy.ERROR)
+    with pytest.raises(InvalidField) as caught:
+        compute_judged(SOME, MIXED, options, field="judged.rankings[{}].expected")
+    assert caught.value.field == "judged.rankings[1].expected"
+    with pytest.raises(InvalidField) as caught:
+        compute_gains(SOME, [[1], [0]], [[1], []], options)
+    assert caught.value.field == "gains.rankings[1].relevant_gains"
+    compute_judged(SOME, judged([1], [1], [1]), options)
+
+
+def test_a_table_of_nothing_has_no_mean():
+    table = compute_judged(SOME, judged([], [2], [0]), MetricOptions())
+    assert [column.mean for column in table.columns] == [None, None, None]
+    assert table.counts.skipped_no_gold == 1
+    assert compute_judged(SOME, judged([], [], []), MetricOptions()).counts.queries == 0
+
+
+def test_metrics_that_need_pairs_are_refused_under_any():
+    measures = parse_metrics(["recall", "ndcg@10"])
+    with pytest.raises(InvalidField) as caught:
+        compute_judged(measures, MIXED, MetricOptions(matching=MatchingMode.ANY))
+    assert caught.value.field == "metrics[1]"
+    assert "GREEDY_FIRST, MAXIMUM" in caught.value.rule
+    with pytest.raises(InvalidField) as caught:
+        check_modes(parse_metrics(["ap"]), MatchingMode.ANY, "m")
+    assert caught.value.field == "m[0]"
+
+
+def test_any_counts_both_sides_on_their_own():
+    # Three results on one of two expected texts.
+    results = judged([1, 0, 1, 0, 1, 0], [3], [2])
+    names = ["precision", "recall", "f1", "hit_rate", "mrr"]
+    table = compute_judged(parse_metrics(names), results, MetricOptions(matching=MatchingMode.ANY))
+    assert [column.mean for column in table.columns] == pytest.approx([1, 0.5, 2 / 3, 1, 1])
+    assert table.columns[0].signature == "precision|matching:any|no_gold:skip|v1"
+
+
+def test_a_missing_verdict_is_never_a_wrong_one():
+    # One query is complete and half right; the other hangs on its one missing verdict.
+    results = judged([1, 0, 0], [2, 1], [1, 1], missing=[0, 0, 1])
+    table = compute_judged(parse_metrics(["precision", "mrr"]), results, MetricOptions())
+    precision, mrr = table.columns
+    assert table.rows.tolist() == [0]
+    assert (precision.mean, precision.lower, precision.upper) == (0.5, 0.25, 0.75)
+    assert (mrr.mean, mrr.lower, mrr.upper) == (1.0, 0.5, 1.0)
+    assert (table.counts.evaluated, table.counts.skipped_unsettled) == (1, 1)
+
+
+def test_bounds_without_any_settled_query():
+    table = compute_judged(SOME, judged([0], [1], [1], missing=[1]), MetricOptions())
+    recall = table.columns[0]
+    assert (recall.mean, recall.lower, recall.upper, recall.n) == (None, 0.0, 1.0, 0)
+
+
+def test_bounds_meet_when_the_missing_verdicts_do_not_matter():
+    # The only expected text is taken by the first result.
+    results = judged([1, 0], [2], [1], missing=[0, 1])
+    recall = compute_judged(SOME, results, MetricOptions()).columns[0]
+    assert (recall.mean, recall.lower, recall.upper) == (1.0, 1.0, 1.0)
+
+
+def test_no_bounds_without_missing_verdicts():
+    for missing in (None, [0]):
+        column = compute_judged(SOME, judged([1], [1], [1], missing), MetricOptions()).columns[0]
+        assert (column.lower, column.upper) == (None, None)
+
+
+def test_the_bounds_of_greedy_take_in_what_a_new_match_can_cost():
+    results = judged([0, 1, 1, 0], [2], [2], missing=[1, 0, 0, 0])
+    recall = compute_judged(SOME, results, MetricOptions()).columns[0]
+    assert (recall.mean, recall.lower, recall.upper) == (None, 0.5, 1.0)
+
+
+def test_trec_counts_and_signatures():
+    qrels = [Topic("a", ["x"], [1]), Topic("b", ["x"], [1]), Topic("c", ["x"], [0])]
+    run = [Topic("a", ["x", "x"]), Topic("c", ["x"]), Topic("z", ["x"])]
+    measures = parse_metrics(["ndcg@10", "ap(divisor=min)@5"])
+    table = compute_trec(measures, qrels, run, MetricOptions(no_gold=NoGoldPolicy.ERROR))
+    assert table.columns[0].values.tolist() == [1.0, 0.0]
+    assert table.columns[0].signature == "ndcg@10|gain:linear|source:trec|v1"
+    assert table.columns[1].signature == "ap@5|divisor:min|source:trec|v1"
+    counts = table.counts
+    assert (counts.queries, counts.evaluated, counts.skipped_missing) == (4, 2, 1)
+    assert (counts.skipped_unjudged, counts.duplicates, counts.retrieved) == (1, 1, 2)
+    complete = compute_trec(measures, qrels, run, MetricOptions(complete=True))
+    assert complete.columns[0].mean == pytest.approx(1 / 3)
+    assert complete.columns[0].signature == "ndcg@10|gain:linear|source:trec|complete:true|v1"
+    with pytest.raises(InvalidField) as caught:
+        compute_trec(measures, qrels, run, MetricOptions(strict_duplicates=True), field="t")
+    assert caught.value.field == "t.run[0].document_ids[1]"
+
+
+def test_gains_skip_queries_with_nothing_to_find():
+    table = compute_gains(SOME, [[0, 1], [0]], [[1, 1], []], MetricOptions())
+    assert table.rows.tolist() == [0]
+    assert table.columns[0].mean == 0.5
+    assert table.counts.skipped_no_gold == 1
+    assert table.counts.retrieved == 2
+    assert table.columns[0].signature == "recall|source:gains|no_gold:skip|v1"
+
+
+def test_split_and_merged_means_equal_the_whole_to_the_last_bit():
+    rng = np.random.default_rng(8)
+    gains = [row.tolist() for row in (rng.random((999, 7)) < 0.3) * 1.0]
+    measures = parse_metrics(["ndcg@5", "ap", "f1@3"])
+    relevant = [[1.0] * 9] * len(gains)
+    whole = compute_gains(measures, gains, relevant, MetricOptions())
+    parts = [
+        compute_gains(measures, gains[i::4], relevant[i::4], MetricOptions()) for i in range(4)
+    ]
+    columns = [
+        np.concatenate([part.columns[j].values for part in parts]).tolist() for j in range(3)
+    ]
+    merged = merge_values(measures, columns, len(gains))
+    assert [c.mean for c in merged.columns] == [c.mean for c in whole.columns]
+    assert merged.columns[0].signature == "ndcg@5|gain:linear|source:values|v1"
+    assert merged.counts.evaluated == 999
+
+
+@pytest.mark.parametrize(
+    ("columns", "path"),
+    [
+        ([[1.0]], "values.columns"),
+        ([[1.0], [1.0], [1.0, 0.0]], "values.columns[2].values"),
+        ([[1.0], [float("nan")], [1.0]], "values.columns[1].values[0]"),
+        ([[1.0], [1.0], [float("-inf")]], "values.columns[2].values[0]"),
+    ],
+)
+def test_refused_values_are_named(columns, path):
+    with pytest.raises(InvalidField) as caught:
+        merge_values(SOME, columns, 1)
+    assert caught.value.field == path
+
+
+def test_merging_nothing():
+    assert merge_values(SOME, [[], [], []], 0).columns[0].mean is None
+
+
+def test_query_ids_are_unique():
+    check_unique(["a", "b"], "groups[{}].query_id")
+    with pytest.raises(InvalidField) as caught:
+        check_unique(["a", "b", "a"], "groups[{}].query_id")
+    assert caught.value.field == "groups[2].query_id"
+    assert "groups[0].query_id" in caught.value.rule

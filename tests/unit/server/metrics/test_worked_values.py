@@ -1,0 +1,73 @@
+"""Values worked out by hand that any correct build must reproduce."""
+
+import numpy as np
+import pytest
+from judged_server.metrics import (
+    JudgedResults,
+    MatchingMode,
+    MetricOptions,
+    compute_gains,
+    compute_judged,
+    distinct_results,
+    match_ids,
+    parse_metrics,
+)
+
+
+def by_id(retrieved, relevant, names):
+    """The metrics of one query whose documents are matched by id."""
+    results = JudgedResults(
+        match_ids(retrieved, relevant), np.array([len(retrieved)]), np.array([len(relevant)])
+    )
+    table = compute_judged(parse_metrics(names), results, MetricOptions())
+    return {column.name: column.mean for column in table.columns}
+
+
+def by_relevance(relevance, n_relevant, names):
+    table = compute_gains(parse_metrics(names), [relevance], [[1] * n_relevant], MetricOptions())
+    return {column.name: column.mean for column in table.columns}
+
+
+def test_two_results_of_which_one_matches():
+    results = JudgedResults(np.array([True, False, False, False]), np.array([2]), np.array([2]))
+    names = ["recall@2", "precision@2", "hit_rate@2", "mrr@2", "ndcg@2", "ap@2"]
+    for mode in (MatchingMode.GREEDY_FIRST, MatchingMode.MAXIMUM):
+        table = compute_judged(parse_metrics(names), results, MetricOptions(matching=mode))
+        means = [column.mean for column in table.columns]
+        assert means == pytest.approx([0.5, 0.5, 1, 1, 0.613147, 0.5], abs=1e-6)
+
+
+def test_four_documents_against_three():
+    names = ["recall@4", "precision@4", "ndcg@4", "ap@4"]
+    assert by_id(["d1", "d5", "d2", "d9"], ["d1", "d2", "d3"], names) == pytest.approx(
+        {"recall@4": 2 / 3, "precision@4": 0.5, "ndcg@4": 0.703918, "ap@4": 0.555556}, abs=1e-6
+    )
+
+
+def test_five_ranks_with_three_relevant():
+    assert by_relevance([1, 0, 1, 1, 0], 3, ["ndcg@5", "ap@5"]) == pytest.approx(
+        {"ndcg@5": 0.906025, "ap@5": 0.805556}, abs=1e-6
+    )
+
+
+@pytest.mark.parametrize(
+    ("k", "precision", "recall", "f1"), [(3, 0.6667, 0.6667, 0.6667), (10, 0.2, 0.6667, 0.307692)]
+)
+def test_precision_recall_and_f1_at_a_k_within_and_beyond_the_ranking(k, precision, recall, f1):
+    names = [f"precision@{k}", f"recall@{k}", f"f1@{k}"]
+    means = by_id(["a", "b", "c", "d"], ["a", "c", "z"], names)
+    assert list(means.values()) == pytest.approx([precision, recall, f1], abs=5e-5)
+
+
+@pytest.mark.parametrize("mode", [MatchingMode.GREEDY_FIRST, MatchingMode.MAXIMUM])
+def test_a_repeated_document_never_counts_twice(mode):
+    retrieved, relevant = ["a", "a", "b", "x"], ["a", "b", "c"]
+    kept = distinct_results(retrieved, None, field="document_ids", strict=False)
+    assert kept == [0, 2, 3]
+    undropped = by_id(retrieved, relevant, ["ndcg@4"])["ndcg@4"]
+    dropped = by_id([retrieved[i] for i in kept], relevant, ["ndcg@4"])["ndcg@4"]
+    assert undropped < dropped < 1.0
+    assert dropped == pytest.approx((1 + 0.63092975) / (1 + 0.63092975 + 0.5), abs=1e-7)
+    results = JudgedResults(match_ids(retrieved, relevant), np.array([4]), np.array([3]))
+    table = compute_judged(parse_metrics(["ndcg@4"]), results, MetricOptions(matching=mode))
+    assert table.columns[0].mean == undropped
