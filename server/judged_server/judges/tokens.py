@@ -1,0 +1,164 @@
+"""The tokens of many texts as arrays: one 64-bit key a token.
+
+Owns how a run of word bytes becomes a key. A token of up to eight bytes is its own key; a longer
+one is hashed under secrets drawn when the process starts, so that nobody can prepare two tokens
+that share a key (by chance it happens to one pair in 2**64). Leaves to `text_form` which bytes
+make a token, and to `token_join` what is done with equal keys.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from judged_server.domain import BoolArray, IntArray
+
+KeyArray = NDArray[np.uint64]
+
+WORD = 8
+"""Bytes in one machine word."""
+
+HUGE = 64
+"""Tokens longer than this are hashed one by one: they are rare, and as long as a text may be."""
+
+BLOCK_BYTES = 1 << 19
+"""Texts are cut into tokens this many bytes at a time: the arrays of a block stay in the cache."""
+
+_LOW_BYTES = np.array([(1 << (8 * n)) - 1 for n in range(WORD + 1)], np.uint64)
+_LETTER_BITS = np.uint64(0x4040404040404040)  # set in a-z (0x61..0x7a), clear in 0-9 (0x30..0x39)
+_MULTIPLIER, _FINAL_MULTIPLIER = (np.uint64(secrets.randbits(64) | 1) for _ in range(2))
+_FOLD = np.uint64(32)
+_HUGE_SECRET = secrets.token_bytes(32)
+
+
+@dataclass(frozen=True, slots=True)
+class TokenTable:
+    """The tokens of a list of texts, text after text, in the order they are written.
+
+    `keys` (uint64), `starts` and `lengths` (int64, bytes of `raw`) and `numeric` (bool: ASCII
+    digits only) have one entry a token; text i owns the entries `first[i]:first[i + 1]`. `raw` has
+    the bytes of all texts, with zeros between the tokens.
+    """
+
+    raw: bytes
+    keys: KeyArray
+    starts: IntArray
+    lengths: IntArray
+    numeric: BoolArray
+    first: IntArray
+
+    @classmethod
+    def of(cls, texts: Sequence[str], codec: str, alphabet: bytes) -> TokenTable:
+        """Return the tokens of `texts`.
+
+        `alphabet` maps each byte of the encoded texts to the byte that stands for it in a token, or
+        to zero where it separates tokens; line feeds must separate.
+        """
+        sizes = [
+            len(text) if text.isascii() else len(text.encode(codec, "replace")) for text in texts
+        ]
+        blocks = [_tokens(texts[i:j], sizes[i:j], codec, alphabet) for i, j in _blocks(sizes)]
+        if len(blocks) == 1:
+            return blocks[0]
+        shifts = accumulate((len(block.raw) for block in blocks[:-1]), initial=0)
+        counts = [block.counts for block in blocks]
+        return cls(
+            b"".join(block.raw for block in blocks),
+            np.concatenate([block.keys for block in blocks]),
+            np.concatenate(
+                [block.starts + shift for block, shift in zip(blocks, shifts, strict=True)]
+            ),
+            np.concatenate([block.lengths for block in blocks]),
+            np.concatenate([block.numeric for block in blocks]),
+            np.concatenate(([0], np.cumsum(np.concatenate(counts)))),
+        )
+
+    @property
+    def counts(self) -> IntArray:
+        """How many tokens each text has, repeated ones included: int64, one a text."""
+        return np.diff(self.first)
+
+    def of_texts(self, texts: IntArray) -> tuple[IntArray, IntArray]:
+        """Return how many tokens each of `texts` has, and where they all stand, text after text."""
+        starts = self.first[texts]
+        counts = self.first[texts + 1] - starts
+        return counts, ranges(starts, counts)
+
+    def words(self, at: IntArray) -> list[bytes]:
+        """Return tokens as they are written, lowered."""
+        starts = self.starts[at]
+        ends = starts + self.lengths[at]
+        raw = self.raw
+        return [raw[i:j] for i, j in zip(starts.tolist(), ends.tolist(), strict=True)]
+
+    def joints(self, left: IntArray, right: IntArray) -> KeyArray:
+        """Return the last two bytes of each left token with the first two of its right one.
+
+        Of a token of one byte the other is arbitrary.
+        """
+        pairs = np.ndarray((len(self.raw) - 1,), "<u2", self.raw, strides=(1,))
+        tails = pairs[self.starts[left] + self.lengths[left] - 2].astype(np.uint64)
+        heads = pairs[self.starts[right]].astype(np.uint64)
+        joints: KeyArray = (tails << np.uint64(16)) | heads
+        return joints
+
+
+def ranges(starts: IntArray, counts: IntArray) -> IntArray:
+    """Return `counts[i]` consecutive numbers from `starts[i]`, for each i, one after another."""
+    ends = np.cumsum(counts)
+    return np.arange(int(ends[-1]) if len(ends) else 0) + np.repeat(starts - ends + counts, counts)
+
+
+def _blocks(sizes: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Cut the list where a block is full; without texts there is one empty block."""
+    cuts = np.flatnonzero(np.diff(np.cumsum(sizes) // BLOCK_BYTES)) + 1 if sizes else ()
+    return pairwise((0, *cuts, len(sizes)))
+
+
+def _tokens(texts: Sequence[str], sizes: Sequence[int], codec: str, alphabet: bytes) -> TokenTable:
+    # The zeros behind the last text let every token be read in whole words.
+    raw = "\n".join((*texts, "\0" * WORD)).encode(codec, "replace").translate(alphabet)
+    inside = np.frombuffer(raw, np.uint8) != 0
+    edges = np.flatnonzero(inside[1:] != inside[:-1]) + 1
+    if inside[0]:
+        edges = np.concatenate(([0], edges))
+    starts = edges[0::2]
+    lengths = edges[1::2] - starts
+    keys, numeric = _keys(raw, starts, lengths)
+    text_ends = np.cumsum(np.array(sizes, np.int64) + 1)
+    first = np.searchsorted(starts, np.concatenate(([0], text_ends)))
+    return TokenTable(raw, keys, starts, lengths, numeric, first)
+
+
+def _keys(raw: bytes, starts: IntArray, lengths: IntArray) -> tuple[KeyArray, BoolArray]:
+    """Return the key of each token, and whether it is made of digits."""
+    # Overlapping words: entry i is the word that begins at byte i.
+    words = np.ndarray((len(raw) - WORD + 1,), "<u8", raw, strides=(1,))
+    keys = words[starts] & _LOW_BYTES[np.minimum(lengths, WORD)]
+    numeric = (keys & _LETTER_BITS) == 0
+    huge = lengths > HUGE
+    for token in np.flatnonzero(huge).tolist():
+        text = raw[starts[token] : starts[token] + lengths[token]]
+        digest = hashlib.blake2b(text, digest_size=WORD, key=_HUGE_SECRET).digest()
+        keys[token] = int.from_bytes(digest, "little")
+        numeric[token] = text.isdigit()
+    # The other long tokens take in one more word a round, until none has bytes left.
+    tokens = np.flatnonzero((lengths > WORD) & ~huge)
+    at, left, hashed = starts[tokens], lengths[tokens], keys[tokens]
+    while tokens.size:
+        at, left = at + WORD, left - WORD
+        word = words[at] & _LOW_BYTES[np.minimum(left, WORD)]
+        hashed = hashed * _MULTIPLIER
+        hashed = ((hashed ^ (hashed >> _FOLD)) + word) * _FINAL_MULTIPLIER
+        hashed ^= hashed >> _FOLD
+        keys[tokens] = hashed
+        numeric[tokens] &= (word & _LETTER_BITS) == 0
+        more = left > WORD
+        tokens, at, left, hashed = tokens[more], at[more], left[more], hashed[more]
+    return keys, numeric
