@@ -163,14 +163,37 @@ def read_chunk(message: pb.JudgedChunk, judge: JudgeIdentity) -> JudgedChunk:
     )
 
 
-def write_stream(
-    chunks: Iterable[Sequence[QueryGroup]], judge: Judge | str | None
-) -> Iterator[pb.StreamJudgeRequest]:
-    """Yield the messages of a stream: its start, then its chunks under ids from 0."""
-    yield pb.StreamJudgeRequest(start=pb.StreamJudgeStart(judge=write_judge(judge)))
-    for chunk_id, groups in enumerate(chunks):
-        messages = [write_group(g, f"groups[{i}]") for i, g in enumerate(groups)]
-        yield pb.StreamJudgeRequest(chunk=pb.JudgeChunk(chunk_id=chunk_id, groups=messages))
+class StreamMessages:
+    """The messages of a stream: its start, then its chunks under ids from 0.
+
+    gRPC reads them on a thread of its own and hides what goes wrong there, so a failure ends the
+    messages and waits in `failure` for the client to raise it.
+    """
+
+    def __init__(self, chunks: Iterable[Sequence[QueryGroup]], judge: Judge | str | None) -> None:
+        self._messages = self._write(chunks, judge)
+        self.failure: Exception | None = None
+
+    def __iter__(self) -> Iterator[pb.StreamJudgeRequest]:
+        return self
+
+    def __next__(self) -> pb.StreamJudgeRequest:
+        try:
+            return next(self._messages)
+        except StopIteration:
+            raise
+        except Exception as failure:
+            self.failure = failure
+            raise StopIteration from failure
+
+    @staticmethod
+    def _write(
+        chunks: Iterable[Sequence[QueryGroup]], judge: Judge | str | None
+    ) -> Iterator[pb.StreamJudgeRequest]:
+        yield pb.StreamJudgeRequest(start=pb.StreamJudgeStart(judge=write_judge(judge)))
+        for chunk_id, groups in enumerate(chunks):
+            messages = [write_group(g, f"groups[{i}]") for i, g in enumerate(groups)]
+            yield pb.StreamJudgeRequest(chunk=pb.JudgeChunk(chunk_id=chunk_id, groups=messages))
 
 
 def write_evaluate(

@@ -20,6 +20,7 @@ from judged._call import CHUNKS_IN_FLIGHT, Attempts, Deadline, RetryBudget
 from judged._chunks import Piece, fold
 from judged._info import ServerInfo, read_info
 from judged._messages import (
+    StreamMessages,
     read_chunk,
     read_evaluation,
     read_identity,
@@ -27,7 +28,6 @@ from judged._messages import (
     write_evaluate,
     write_judge,
     write_metrics,
-    write_stream,
 )
 from judged._split import merge, split, values_of
 from judged._status import Failure, to_error
@@ -129,8 +129,9 @@ class AsyncClient:
     ) -> AsyncIterator[JudgedChunk]:
         """Yield every chunk's verdicts as they finish; see Client.judge_stream."""
         attempts = Attempts(Deadline(timeout), self._budget)
+        messages = StreamMessages(chunks, judge)
         replies = self._stub.StreamJudge(
-            write_stream(chunks, judge), timeout=attempts.timeout(), metadata=attempts.metadata
+            messages, timeout=attempts.timeout(), metadata=attempts.metadata
         )
         try:
             identity = None
@@ -139,6 +140,8 @@ class AsyncClient:
                     identity = read_identity(reply.started.judge)
                 else:
                     yield read_chunk(reply.chunk, identity)
+            if messages.failure is not None:
+                raise messages.failure
         except grpc.aio.AioRpcError as failure:
             raise to_error(cast("Failure", failure), self.target) from None
         finally:

@@ -21,6 +21,7 @@ from judged._call import CHUNKS_IN_FLIGHT, Attempts, Deadline, RetryBudget
 from judged._chunks import Piece, fold
 from judged._info import ServerInfo, read_info
 from judged._messages import (
+    StreamMessages,
     read_chunk,
     read_evaluation,
     read_identity,
@@ -28,7 +29,6 @@ from judged._messages import (
     write_evaluate,
     write_judge,
     write_metrics,
-    write_stream,
 )
 from judged._split import merge, split, values_of
 from judged._status import Failure, to_error
@@ -130,13 +130,16 @@ class Client:
         Nothing is retried: to resume, send the chunks again that had no answer.
         """
         attempts = Attempts(Deadline(timeout), self._budget)
+        messages = StreamMessages(chunks, judge)
         replies = self._stub.StreamJudge(
-            write_stream(chunks, judge), timeout=attempts.timeout(), metadata=attempts.metadata
+            messages, timeout=attempts.timeout(), metadata=attempts.metadata
         )
         try:
             identity = read_identity(next(replies).started.judge)
             for reply in replies:
                 yield read_chunk(reply.chunk, identity)
+            if messages.failure is not None:
+                raise messages.failure
         except grpc.RpcError as failure:
             raise to_error(cast("Failure", failure), self.target) from None
         finally:

@@ -99,6 +99,21 @@ class TestBadItems:
             client.judge([QueryGroup("q", ["fine"], ["fine", "bad \ud800"])])
         assert caught.value.field == "groups[0].retrieved[1]"
 
+    def test_a_chunk_that_can_not_be_sent_is_named_after_the_answers_before_it(
+        self, client: Client
+    ):
+        chunks = [[QueryGroup("q", ["a"], ["a"])], [QueryGroup("q", ["a"], ["bad \ud800"])]]
+        answers = client.judge_stream(chunks, "exact")
+        assert next(answers).chunk_id == 0
+        with pytest.raises(InvalidArgument, match="lone surrogate"):
+            next(answers)
+
+    async def test_the_asynchronous_stream_names_it_too(self, server_address: str):
+        async with AsyncClient(server_address) as other:
+            with pytest.raises(ZeroDivisionError):
+                async for _ in other.judge_stream([] for _ in (1 / 0,)):
+                    pass
+
     def test_a_text_in_place_of_a_list_is_named(self, client: Client):
         with pytest.raises(InvalidArgument, match="list of texts"):
             client.judge([QueryGroup("q", "one text", ["r"])])  # type: ignore[arg-type]

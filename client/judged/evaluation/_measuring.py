@@ -10,8 +10,8 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 
+from judged.evaluation._counts import count_verdicts
 from judged.types import (
-    Flag,
     JudgedRanking,
     JudgedRankings,
     MetricCounts,
@@ -20,7 +20,6 @@ from judged.types import (
     MetricTable,
     QueryGroup,
     Status,
-    VerdictCounts,
     Verdicts,
 )
 
@@ -61,23 +60,6 @@ def measure(
     tables = [compute(part.rankings_message(), asked) for part in parts]
     table = tables[0] if len(tables) == 1 else _merge(tables, options)
     return replace(table, counts=replace(table.counts, verdicts=count_verdicts(verdicts)))
-
-
-def count_verdicts(verdicts: Verdicts | None) -> VerdictCounts:
-    """Return how many verdicts have each status, and remarks worth knowing."""
-    if verdicts is None:
-        return VerdictCounts()
-    # A list counts an integer a thousand times faster than it counts members of an IntEnum.
-    statuses = list(verdicts.status)
-    return VerdictCounts(
-        ok=statuses.count(int(Status.OK)),
-        error=statuses.count(int(Status.ERROR)),
-        abstained=statuses.count(int(Status.ABSTAINED)),
-        not_assessable=statuses.count(int(Status.NOT_ASSESSABLE)),
-        relevant=list(verdicts.relevant).count(True),
-        flagged_no_tokens=verdicts.count(Flag.NO_TOKENS),
-        flagged_truncated=verdicts.count(Flag.TRUNCATED),
-    )
 
 
 def _parts(

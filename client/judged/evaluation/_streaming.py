@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from judged import errors
 from judged._call import Attempts, Deadline, RetryBudget
 from judged._chunks import Assembly, Piece, cut, original_path
+from judged._messages import write_group
 from judged._status import may_retry
 from judged.client import Client
 from judged.evaluation._distinct import invalid
@@ -99,6 +100,9 @@ class StreamedJudging:
                     self._fail(chunk, error)
                 del left[answer.chunk_id]
         except (errors.Retryable, errors.DeadlineExceeded, errors.InternalError) as error:
+            # gRPC reports a group that can't be written as a fault of the stream.
+            for chunk in left.values():
+                _write(chunk)
             failure = error
         if left and failure is None:
             failure = errors.InternalError(f"the stream ended with {len(left)} chunks unanswered")
@@ -125,6 +129,12 @@ def _size(chunk: Chunk) -> int:
 
 def _groups(chunk: Chunk) -> list[QueryGroup]:
     return [piece.part() for piece in chunk]
+
+
+def _write(chunk: Chunk) -> None:
+    """Raise InvalidArgument when a group of the chunk can't be written as a message."""
+    for piece in chunk:
+        write_group(piece.group, f"groups[{piece.index}]")
 
 
 def _streams(chunks: Iterable[Chunk], max_contexts: int) -> Iterator[list[Chunk]]:

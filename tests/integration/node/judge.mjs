@@ -17,13 +17,16 @@ if (protoFolder === undefined) {
   process.exit(2);
 }
 
+// keepCase: names as in the .proto. longs: 64-bit counts as numbers, exact up to 2^53.
+const READING = { keepCase: true, longs: Number, enums: String, defaults: true };
+
 const definition = protoLoader.loadSync(
   ["judged/v1/judge_service.proto", "judged/internal/v1/status.proto"],
-  // keepCase: names as in the .proto. longs: 64-bit counts as numbers, exact up to 2^53.
-  { includeDirs: [protoFolder], keepCase: true, longs: Number, enums: String, defaults: true },
+  { ...READING, includeDirs: [protoFolder] },
 );
+const healthDefinition = protoLoader.loadSync(health.protoPath, READING);
 const { JudgeService } = grpc.loadPackageDefinition(definition).judged.v1;
-const { Health } = grpc.loadPackageDefinition(protoLoader.loadSync(health.protoPath)).grpc.health.v1;
+const { Health } = grpc.loadPackageDefinition(healthDefinition).grpc.health.v1;
 
 const credentials = grpc.credentials.createInsecure();
 const judged = new JudgeService(address, credentials);
@@ -78,9 +81,9 @@ async function serverInfo() {
   };
 }
 
-/** Two groups: with a query that shares a word with the texts, and with one that does not. */
+/** Two groups: with a query that shares words with the texts, and with one that does not. */
 async function batchJudge() {
-  const groups = ["how does rag work", "what is it"].map((query) => ({
+  const groups = ["how does retrieval help rag", "what is it"].map((query) => ({
     query,
     expected: EXPECTED,
     retrieved: RETRIEVED,

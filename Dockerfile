@@ -1,0 +1,42 @@
+# The judge daemon with its default embedding model, listening on a Unix socket.
+#
+#     docker build -t judged .
+#     docker run --read-only --cap-drop ALL --stop-timeout 30 -v judged-run:/run/judged judged
+#
+# A process that shares the volume, and the group 10001, then calls unix:/run/judged/judged.sock.
+# For release builds pin the base: --build-arg BASE=python:3.11-slim@sha256:...
+ARG BASE=python:3.11-slim
+
+FROM ${BASE} AS builder
+WORKDIR /src
+COPY pyproject.toml README.md LICENSE ./
+COPY deploy/image-steps.sh deploy/
+COPY client/ client/
+COPY server/ server/
+RUN deploy/image-steps.sh install /src /opt/judged \
+    && deploy/image-steps.sh models /opt/judged \
+    && deploy/image-steps.sh strip /opt/judged
+
+FROM ${BASE}
+LABEL org.opencontainers.image.title="judged" \
+      org.opencontainers.image.description="A judge daemon for retrieval results" \
+      org.opencontainers.image.licenses="Apache-2.0"
+# Docker gives a new volume the owner and the mode that its folder has here. Nothing is installed
+# from here on, so the base's own installers go.
+RUN install -d -m 0750 -o 10001 -g 10001 /run/judged \
+    && python -m pip uninstall --quiet --yes --root-user-action=ignore wheel setuptools pip
+COPY --from=builder /opt/judged /opt/judged
+# JUDGED_* are settings: a flag behind the image's name overrides them. Naming the model makes the
+# server refuse to start without it. ONNX Runtime's own builds report their use to its makers unless
+# told not to.
+ENV PATH=/opt/judged/venv/bin:$PATH \
+    JUDGED_LISTEN=unix:/run/judged/judged.sock \
+    JUDGED_PORT_FILE=/run/judged/address \
+    JUDGED_MODELS_DIR=/opt/judged/models \
+    JUDGED_MODEL=all-minilm-l6-v2 \
+    ORT_DISABLE_TELEMETRY=1
+USER 10001:10001
+VOLUME ["/run/judged"]
+HEALTHCHECK --interval=15s --timeout=5s --start-period=15s --retries=3 \
+    CMD ["python", "-m", "judged_server.healthcheck"]
+ENTRYPOINT ["judged-server"]

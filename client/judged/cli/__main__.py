@@ -1,0 +1,28 @@
+"""The entry point of `judged`.
+
+Owns nothing but the check that the extra is installed: the base install has this module, and
+whoever calls it there should read what to install instead of a traceback.
+"""
+
+import sys
+
+NEEDED = frozenset({"rich", "typer"})
+
+
+def main() -> None:
+    """Run the command line and exit."""
+    try:
+        # Imported here, since the base install lacks what it needs.
+        from judged.cli.app import run  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        if error.name not in NEEDED:
+            raise
+        sys.stderr.write(
+            "judged: the command line is not installed; run: pip install 'judged[cli]'\n"
+        )
+        sys.exit(2)
+    sys.exit(run(sys.argv[1:]))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,59 @@
+"""The commands put together, and what a run of one ends with.
+
+Owns exit codes: 0 fine; 1 fell short (`--strict` and a warning); 2 configuration, set-up or
+infrastructure, with one line on standard error. What a command does is in its own module.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Sequence
+from types import FrameType
+from typing import NoReturn
+
+import typer
+
+from judged.cli import evaluate, judge, judges, metrics
+from judged.cli.problems import Problem, explain
+from judged.errors import JudgedError
+from judged.evaluation import FileError, MissingText
+
+app = typer.Typer(
+    name="judged",
+    help="Judge retrieval results and measure them.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+app.command("judge")(judge.command)
+app.command("evaluate")(evaluate.command)
+app.command("metrics")(metrics.command)
+app.command("judges")(judges.command)
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run a command; return the exit status."""
+    # A private server must not outlive the command, so these signals unwind instead of killing.
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _leave)
+    try:
+        app(args=list(arguments), prog_name="judged")
+    except SystemExit as left:
+        return left.code if isinstance(left.code, int) else 0
+    except JudgedError as error:
+        return _fail(explain(error))
+    except (Problem, FileError, MissingText) as error:
+        return _fail(str(error))
+    return 0
+
+
+def _fail(message: str) -> int:
+    # One line, whatever a library put into its message.
+    sys.stderr.write(f"judged: {' '.join(message.split())}\n")
+    return 2
+
+
+def _leave(number: int, _: FrameType | None) -> NoReturn:
+    raise SystemExit(128 + number)

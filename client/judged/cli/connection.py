@@ -1,0 +1,53 @@
+"""The server that a command talks to: the one named, else a private one.
+
+Owns the choice and the first call, which shows at once whether anybody answers.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+
+from judged import Client, DeadlineExceeded, NotFound, ServerInfo
+from judged.cli.local_server import private_server
+from judged.cli.problems import Problem, explained
+
+_FIRST_ANSWER_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """A client, and what its server says of itself."""
+
+    client: Client
+    info: ServerInfo
+
+
+@contextmanager
+def connect(target: str | None) -> Iterator[Connection]:
+    """Connect to `target`, else to JUDGED_TARGET, else to a server started for this command."""
+    named = target or os.environ.get("JUDGED_TARGET")
+    with ExitStack() as stack:
+        address = named or stack.enter_context(private_server())
+        client = stack.enter_context(Client(address))
+        yield Connection(client, _ask(client))
+
+
+def _ask(client: Client) -> ServerInfo:
+    try:
+        with explained():
+            return client.server_info(timeout=_FIRST_ANSWER_S)
+    except Problem as problem:
+        if isinstance(problem.__cause__, DeadlineExceeded):
+            raise Problem(
+                f"no answer from {client.target} within {_FIRST_ANSWER_S:g} s; is judged-server "
+                "running there, without TLS?"
+            ) from None
+        if isinstance(problem.__cause__, NotFound):
+            raise Problem(
+                f"{client.target} answers, but not as judged-server does; check --target and "
+                "JUDGED_TARGET"
+            ) from None
+        raise

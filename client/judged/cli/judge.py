@@ -1,0 +1,153 @@
+"""`judged judge`: a verdict for every line of a file.
+
+Owns the format of the lines, in and out. The judging is `Client.judge`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Annotated, Any
+
+import typer
+
+from judged import Context, Flag, QueryGroup, Source, Status, Verdict, Verdicts
+from judged._chunks import fold
+from judged.cli import options
+from judged.cli.connection import connect
+from judged.cli.output import STDOUT, Output, check_writable, open_output, progress_bar
+from judged.cli.parameters import read_judge
+from judged.cli.problems import Place, explained
+from judged.cli.tables import describe_verdicts, verdict_warnings
+from judged.evaluation._counts import count_verdicts
+from judged.evaluation.files import FileError, Record, number_lines, parse_json, read_lines
+
+_TEXTS = ("query", "expected_text", "retrieved_text")
+_ANSWERS = ("status", "relevant", "score", "source", "flags", "error")
+_GROUP_PATH = re.compile(r"groups\[(\d+)\]\.(query|expected|retrieved)(?:\[(\d+)\])?")
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line of the input: its number, all its fields, and the context they make."""
+
+    number: int
+    fields: dict[str, Any]
+    context: Context
+
+
+def command(
+    contexts: Annotated[
+        str,
+        typer.Argument(
+            metavar="CONTEXTS.jsonl",
+            help="Lines of {query, expected_text, retrieved_text}; - reads standard input.",
+        ),
+    ],
+    judge: options.JudgeKind = None,
+    profile: options.Profile = None,
+    min_score: options.MinScore = None,
+    param: options.Parameters = None,
+    output: Annotated[
+        str, typer.Option(metavar="FILE|-", help="Where the judged lines go.")
+    ] = STDOUT,
+    target: options.Target = None,
+    json_to: options.Json = None,
+    timeout: options.Timeout = 3600.0,
+    strict: options.Strict = False,
+) -> None:
+    """Judge every line of a file and print it with its verdict."""
+    out = Output(json_to, strict=strict)
+    check_writable(output, "--output")
+    lines = read_contexts(contexts)
+    groups = fold(line.context for line in lines)
+    with (
+        connect(target) as server,
+        explained(place=places(contexts, lines, groups)),
+        progress_bar("judging", len(lines)) as progress,
+    ):
+        spec = read_judge(server.info, judge, profile, min_score, param or [])
+        verdicts = server.client.judge(groups, spec, timeout=timeout, progress=progress)
+    judged = [judged_line(line, verdict) for line, verdict in zip(lines, verdicts, strict=True)]
+    if output != STDOUT or not out.takes_stdout:
+        with open_output(output, "--output") as file:
+            for fields in judged:
+                file.write(json.dumps(fields, ensure_ascii=False) + "\n")
+    _remark(out, lines, verdicts)
+    out.write_json(
+        {
+            "verdicts": judged,
+            "counts": asdict(count_verdicts(verdicts)),
+            "signature": verdicts.judge.signature,
+            "warnings": out.warnings,
+        }
+    )
+    out.finish()
+
+
+def read_contexts(path: str) -> list[Line]:
+    """Return the lines of a file, or of standard input for "-". Raises FileError."""
+    name = "standard input" if path == STDOUT else path
+    raw_lines = number_lines(sys.stdin.buffer) if path == STDOUT else read_lines(path)
+    lines = []
+    for number, raw in raw_lines:
+        record = Record(parse_json(raw, name, number), name, number, "")
+        context = Context(*(record.text(field) for field in _TEXTS))
+        lines.append(Line(number, dict(record.fields), context))
+    if not lines:
+        raise FileError(
+            name, None, f"holds nothing to judge; write lines of {{{', '.join(_TEXTS)}}}"
+        )
+    return lines
+
+
+def judged_line(line: Line, verdict: Verdict) -> dict[str, Any]:
+    """Return a line with its verdict; a field of the input that has an answer's name gives way."""
+    fields = {name: value for name, value in line.fields.items() if name not in _ANSWERS}
+    fields["status"] = Status(verdict.status).name
+    fields["relevant"] = verdict.relevant
+    fields["score"] = verdict.score
+    fields["source"] = Source(verdict.source).name
+    if verdict.flags:
+        fields["flags"] = [flag.name for flag in Flag if flag & verdict.flags]
+    if verdict.error is not None:
+        fields["error"] = {"reason": verdict.error.reason, "message": verdict.error.message}
+    return fields
+
+
+def places(name: str, lines: Sequence[Line], groups: Sequence[QueryGroup]) -> Place:
+    """Return what turns the path of a field into the line of the file that it came from."""
+    starts = [0]
+    for group in groups:
+        starts.append(starts[-1] + group.n_expected * group.n_retrieved)
+
+    def place(field: str) -> str | None:
+        match = _GROUP_PATH.match(field)
+        if match is None:
+            return None
+        group, side, index = int(match[1]), match[2], int(match[3] or 0)
+        offset = index * groups[group].n_expected if side == "retrieved" else index
+        text = side if side == "query" else f"{side}_text"
+        return f"{name}:{lines[starts[group] + offset].number}: {text!r}"
+
+    return place
+
+
+def _remark(out: Output, lines: Sequence[Line], verdicts: Verdicts) -> None:
+    """Say how it went: one line, and a warning for everything that needs one."""
+    counts = count_verdicts(verdicts)
+    out.note(f"{describe_verdicts(counts)}; {verdicts.judge.signature}")
+    for warning in verdict_warnings(counts):
+        out.warn(warning)
+    replaced = list(_replaced(lines))
+    if replaced:
+        out.warn(f"the input has fields that the verdict replaced: {', '.join(replaced)}")
+
+
+def _replaced(lines: Sequence[Line]) -> Iterator[str]:
+    for name in _ANSWERS:
+        if any(name in line.fields for line in lines):
+            yield name

@@ -1,0 +1,91 @@
+"""A server of one's own, for as long as a command runs.
+
+Owns its process from start to end. It runs as a process because the client never imports the
+server; it need only be installed in the same environment.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+
+from judged.cli.problems import Problem
+
+START_S = 60.0
+STOP_S = 5.0
+_POLL_S = 0.02
+_LONGEST_SOCKET_PATH = 100
+"""The kernel takes about this many bytes; with a deep temporary folder a port is used instead."""
+
+
+@contextmanager
+def private_server() -> Iterator[str]:
+    """Start a server, yield its address, stop it. Raises Problem when it does not start."""
+    if find_spec("judged_server") is None:
+        raise Problem(
+            "there is no server to ask; name one with --target ADDR or JUDGED_TARGET, or run: "
+            "pip install 'judged[server]'"
+        )
+    with tempfile.TemporaryDirectory(prefix="judged-", ignore_cleanup_errors=True) as name:
+        folder = Path(name)
+        with (folder / "stderr").open("wb") as log:
+            server = _start(folder, log.fileno())
+        try:
+            yield _address(server, folder)
+        finally:
+            _stop(server)
+
+
+def _start(folder: Path, log: int) -> subprocess.Popen[bytes]:
+    socket = folder / "judged.sock"
+    fits = len(os.fsencode(socket)) <= _LONGEST_SOCKET_PATH
+    command = [
+        *(sys.executable, "-m", "judged_server"),
+        *("--listen", f"unix:{socket}" if fits else "127.0.0.1:0"),
+        *("--port-file", str(folder / "address")),
+        *("--log-level", "warning"),
+        *("--grace-s", "1"),
+    ]
+    # A session of its own, so that Ctrl-C reaches the command alone, which then stops the server.
+    return subprocess.Popen(  # noqa: S603 - our own module, no shell
+        command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+    )
+
+
+def _address(server: subprocess.Popen[bytes], folder: Path) -> str:
+    """Return the address the server writes down once it is ready."""
+    port_file = folder / "address"
+    gives_up = time.monotonic() + START_S
+    while not port_file.exists():
+        status = server.poll()
+        if status is not None:
+            raise Problem(f"the private server ended with status {status}: {_last_words(folder)}")
+        if time.monotonic() > gives_up:
+            raise Problem(
+                f"the private server was not ready within {START_S:g} s; start one with "
+                f"judged-server and name it with --target: {_last_words(folder)}"
+            )
+        time.sleep(_POLL_S)
+    return port_file.read_text().strip()
+
+
+def _last_words(folder: Path) -> str:
+    """Return the last line the server wrote."""
+    lines = (folder / "stderr").read_text(errors="replace").strip().splitlines()
+    return lines[-1] if lines else "it said nothing"
+
+
+def _stop(server: subprocess.Popen[bytes]) -> None:
+    server.terminate()
+    try:
+        server.wait(STOP_S)
+    except subprocess.TimeoutExpired:
+        server.kill()
+        server.wait()

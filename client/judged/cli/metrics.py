@@ -1,0 +1,87 @@
+"""`judged metrics`: a TREC run measured by TREC judgements.
+
+Owns the steps from two files to a table. Ranking and joining are the server's, as trec_eval does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from judged import MetricCounts, MetricOptions, TrecRankings
+from judged.cli import options
+from judged.cli.connection import connect
+from judged.cli.output import Output
+from judged.cli.problems import Problem, explained
+from judged.cli.tables import (
+    count_warnings,
+    describe_counts,
+    document,
+    means_table,
+    per_query_table,
+    plural,
+)
+from judged.evaluation import TrecQrels, TrecRun
+
+
+def command(
+    qrels: Annotated[
+        Path, typer.Option(metavar="FILE", help="Judgements: topic 0 document grade.")
+    ],
+    run: Annotated[Path, typer.Option(metavar="FILE", help="topic Q0 document rank score tag.")],
+    metric: options.Metrics,
+    per_query: options.PerQuery = False,
+    complete: Annotated[
+        bool,
+        typer.Option("--complete", help="Topics that the run lacks count as 0 (trec_eval -c)."),
+    ] = False,
+    target: options.Target = None,
+    json_to: options.Json = None,
+    strict: options.Strict = False,
+) -> None:
+    """Measure a TREC run; no judge is asked."""
+    out = Output(json_to, strict=strict)
+    judged, retrieved = TrecQrels.from_file(qrels), TrecRun.from_file(run)
+    check_join(judged, retrieved, complete=complete)
+    with connect(target) as server, explained(metric):
+        table = server.client.compute_metrics(
+            metric,
+            TrecRankings(judged.grades, retrieved.scores),
+            MetricOptions(complete=complete, per_query=True),
+        )
+    # A mapping holds each document once, so the server never saw the repeated lines.
+    counts = replace(table.counts, duplicates=table.counts.duplicates + retrieved.duplicates)
+    table = replace(table, counts=counts)
+    for warning in [*_topic_warnings(counts), *count_warnings(counts)]:
+        out.warn(warning)
+    if per_query:
+        out.show(per_query_table(table), "")
+    out.show(means_table(table), "", describe_counts(counts))
+    out.write_json(document(table, None, out.warnings))
+    out.finish()
+
+
+def check_join(judged: TrecQrels, retrieved: TrecRun, *, complete: bool) -> None:
+    """Raise Problem when the two files have no topic in common, so that there is no mean."""
+    if complete or not judged.grades.keys().isdisjoint(retrieved.scores):
+        return
+    raise Problem(
+        f"qrels and run have no topic in common: {next(iter(judged.grades))!r} is one of the "
+        f"qrels, {next(iter(retrieved.scores))!r} one of the run; check that they belong together"
+    )
+
+
+def _topic_warnings(counts: MetricCounts) -> list[str]:
+    warnings = []
+    if counts.skipped_missing:
+        topics = plural(counts.skipped_missing, "topic", "topics")
+        warnings.append(
+            f"{topics} of the qrels left out: not in the run; --complete counts them as 0"
+        )
+    if counts.skipped_unjudged:
+        topics = plural(counts.skipped_unjudged, "topic", "topics")
+        warnings.append(f"{topics} of the run left out: nothing of it is judged")
+    return warnings

@@ -1,0 +1,132 @@
+"""Where results and remarks go: results to standard output, everything else to standard error.
+
+Owns JSON documents, warnings, progress bars and the look of tables. What stands in them is up to
+the commands and `tables`.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TextIO
+
+import typer
+from rich import box
+from rich.console import Console, RenderableType
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from judged.cli.problems import Problem
+
+Report = Callable[[int, int], object]
+"""Called with what is done and what there is in all."""
+
+STDOUT = "-"
+_WIDE = 1000
+"""Characters a line may have where there is no terminal."""
+
+
+class Output:
+    """One command's output. `json_to` is the value of `--json`."""
+
+    def __init__(self, json_to: str | None, *, strict: bool = False) -> None:
+        self._json_to = json_to
+        self._strict = strict
+        self.warnings: list[str] = []
+        if json_to is not None:
+            check_writable(json_to, "--json")
+
+    @property
+    def takes_stdout(self) -> bool:
+        """Whether the JSON document takes the place of the usual output."""
+        return self._json_to == STDOUT
+
+    def note(self, message: str) -> None:
+        """Say something on standard error."""
+        sys.stderr.write(f"judged: {message}\n")
+
+    def warn(self, message: str) -> None:
+        """Say on standard error what may be wrong with the result; `--strict` makes it count."""
+        self.warnings.append(message)
+        self.note(f"warning: {message}")
+
+    def write_json(self, document: object) -> None:
+        """Write the JSON document, if one was asked for."""
+        if self._json_to is not None:
+            with open_output(self._json_to, "--json") as file:
+                json.dump(document, file, ensure_ascii=False, indent=2, allow_nan=False)
+                file.write("\n")
+
+    def show(self, *parts: RenderableType) -> None:
+        """Print tables and lines on standard output, unless the JSON document goes there."""
+        if self.takes_stdout:
+            return
+        # Ids and texts of the user are printed as they are: no markup, no emoji, no colouring.
+        console = Console(markup=False, emoji=False, highlight=False)
+        if console.is_terminal:
+            console.print(*parts, sep="\n", soft_wrap=True)
+            return
+        # A file or a pipe has no width to keep to, and no use for blanks at the ends of lines.
+        console.width = _WIDE
+        with console.capture() as capture:
+            console.print(*parts, sep="\n", soft_wrap=True)
+        for line in capture.get().splitlines():
+            sys.stdout.write(line.rstrip() + "\n")
+
+    def finish(self) -> None:
+        """End the command: with 1 when it is strict and there was a warning."""
+        if self._strict and self.warnings:
+            raise typer.Exit(1)
+
+
+def new_table(first: str, *others: str) -> Table:
+    """Return an empty table: its first column holds names, the others numbers or short words."""
+    view = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    view.add_column(first, overflow="fold")
+    for name in others:
+        view.add_column(name, justify="right", no_wrap=True)
+    return view
+
+
+@contextmanager
+def progress_bar(title: str, total: int) -> Iterator[Report | None]:
+    """Yield what to call with (done, total); None when nobody watches standard error."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task(title, total=total)
+        yield lambda done, in_all: progress.update(task, completed=done, total=in_all)
+
+
+def check_writable(target: str, flag: str) -> None:
+    """Raise Problem when an output can't be written, before the work that it is to hold."""
+    if target == STDOUT:
+        return
+    path = Path(target)
+    if path.is_dir():
+        raise Problem(f"{flag} {target}: is a folder; name a file in it")
+    if not path.absolute().parent.is_dir():
+        raise Problem(f"{flag} {target}: there is no folder {path.parent}; create it first")
+
+
+@contextmanager
+def open_output(target: str, flag: str) -> Iterator[TextIO]:
+    """Open a file for writing, or standard output for "-". Raises Problem."""
+    if target == STDOUT:
+        yield sys.stdout
+        return
+    try:
+        with Path(target).open("w", encoding="utf-8") as file:
+            yield file
+    except OSError as error:
+        raise Problem(f"{flag} {target}: can't be written: {error.strerror or error}") from None

@@ -1,0 +1,117 @@
+"""Metrics for people and for programs: one table, one JSON document, the warnings both deserve.
+
+Owns the shape that `evaluate` and `metrics` share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any
+
+from rich.table import Table
+
+from judged import MetricCounts, MetricTable, VerdictCounts
+from judged.cli.output import new_table
+
+
+def document(table: MetricTable, signature: str | None, warnings: list[str]) -> dict[str, Any]:
+    """Return the JSON document of a table. The table must have per-query values."""
+    return {
+        "metrics": {
+            metric.name: {
+                "mean": metric.mean,
+                "n": metric.n,
+                "lower_bound": metric.lower_bound,
+                "upper_bound": metric.upper_bound,
+                "signature": metric.signature,
+            }
+            for metric in table.metrics
+        },
+        "per_query": {
+            query_id: {metric.name: metric.per_query[row] for metric in table.metrics}
+            for row, query_id in enumerate(table.query_ids)
+        },
+        "counts": asdict(table.counts),
+        "signature": signature,
+        "warnings": warnings,
+    }
+
+
+def means_table(table: MetricTable) -> Table:
+    """Return the means, with bounds where verdicts are missing."""
+    bounded = any(metric.lower_bound is not None for metric in table.metrics)
+    view = new_table("metric", "mean", "n", *(("lower", "upper") if bounded else ()))
+    for metric in table.metrics:
+        row = [metric.name, _number(metric.mean), str(metric.n)]
+        if bounded:
+            row += [_number(metric.lower_bound), _number(metric.upper_bound)]
+        view.add_row(*row)
+    return view
+
+
+def per_query_table(table: MetricTable) -> Table:
+    """Return the value of every query for every metric."""
+    view = new_table("query", *(metric.name for metric in table.metrics))
+    for row, query_id in enumerate(table.query_ids):
+        view.add_row(query_id, *(_number(metric.per_query[row]) for metric in table.metrics))
+    return view
+
+
+def describe_counts(counts: MetricCounts) -> str:
+    """Return what went into the means, as a line."""
+    return f"{counts.evaluated} of {counts.queries} queries, {counts.retrieved} results"
+
+
+def describe_verdicts(counts: VerdictCounts) -> str:
+    """Return how many verdicts there are, as a line."""
+    coverage = f"{counts.ok / counts.total:.4g}" if counts.total else "none"
+    return f"{counts.total} verdicts, {counts.relevant} relevant, coverage {coverage}"
+
+
+def count_warnings(counts: MetricCounts) -> Iterator[str]:
+    """Yield what the reader of a table should know about the queries in it."""
+    if counts.skipped_no_gold:
+        queries = plural(counts.skipped_no_gold, "query", "queries")
+        yield f"{queries} left out: nothing to be found"
+    if counts.skipped_unsettled:
+        queries = plural(counts.skipped_unsettled, "query", "queries")
+        yield (
+            f"{queries} left out of the means: missing verdicts could change their values; the "
+            "bounds cover them"
+        )
+    if counts.duplicates:
+        what = plural(counts.duplicates, "repeated result", "repeated results")
+        yield f"{what} dropped; the first of each is kept"
+
+
+def verdict_warnings(counts: VerdictCounts) -> Iterator[str]:
+    """Yield what the reader of verdicts should know about them."""
+    missing = counts.total - counts.ok
+    if missing:
+        kinds = {
+            "failed": counts.error,
+            "abstained": counts.abstained,
+            "not assessable": counts.not_assessable,
+        }
+        listed = ", ".join(f"{n} {kind}" for kind, n in kinds.items() if n)
+        yield f"{missing} of {counts.total} verdicts are missing: {listed}"
+    if counts.flagged_no_tokens:
+        yield (
+            f"{counts.flagged_no_tokens} of {counts.total} verdicts are about a text whose letters "
+            "this profile can't read; token_overlap with --profile unicode can"
+        )
+    if counts.flagged_truncated:
+        yield (
+            f"{counts.flagged_truncated} of {counts.total} verdicts are about a text longer than "
+            "the model's window; only its beginning was judged"
+        )
+
+
+def plural(n: int, one: str, many: str) -> str:
+    """Return a number with its noun."""
+    return f"{n} {one if n == 1 else many}"
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.4f}"

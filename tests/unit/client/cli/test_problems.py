@@ -1,0 +1,54 @@
+"""Errors of the server in words of the command line."""
+
+import pytest
+from judged import DeadlineExceeded, InternalError, InvalidArgument, NotFound, Unavailable
+from judged.cli.problems import Problem, explain, explained
+
+
+def invalid(field, rule="rule"):
+    error = InvalidArgument(f"{field}: {rule}")
+    error.field = field
+    return error
+
+
+class TestExplain:
+    @pytest.mark.parametrize(
+        ("field", "flag"),
+        [
+            ("judge.kind", "--judge"),
+            ("judge.profile", "--profile"),
+            ("start.judge.profile", "--profile"),
+            ("judge.min_score", "--min-score"),
+            ('judge.parameters["min_tokens"]', "--param min_tokens"),
+            ("options.matching", "--matching"),
+            ("metrics[1]", "--metric ap@x"),
+        ],
+    )
+    def test_names_the_flag_of_a_field(self, field, flag):
+        assert explain(invalid(field), ["ndcg", "ap@x"]) == f"{flag}: rule"
+
+    def test_asks_where_a_field_comes_from(self):
+        where = {"groups[0].query": "f.jsonl:7"}.get
+        assert explain(invalid("groups[0].query"), place=where) == "f.jsonl:7: rule"
+
+    @pytest.mark.parametrize("field", ["groups[0].query", "metrics[7]", ""])
+    def test_keeps_paths_it_does_not_know(self, field):
+        assert explain(invalid(field), place=lambda path: None) == f"{field}: rule"
+
+    def test_says_what_helps(self):
+        unknown = NotFound("no judge is called 'x'", reason="UNKNOWN_JUDGE")
+        assert explain(unknown) == "--judge: no judge is called 'x'"
+        assert "--timeout" in explain(DeadlineExceeded("no answer within 3 s"))
+        assert explain(Unavailable("can't reach x")) == "can't reach x"
+        assert "request id 77" in explain(InternalError("internal error", request_id="77"))
+
+
+class TestExplained:
+    def test_turns_errors_of_calls_into_problems(self):
+        with pytest.raises(Problem, match="--metric ap: rule") as caught, explained(["ap"]):
+            raise invalid("metrics[0]")
+        assert isinstance(caught.value.__cause__, InvalidArgument)
+
+    def test_leaves_other_errors_alone(self):
+        with pytest.raises(KeyError), explained():
+            raise KeyError

@@ -1,0 +1,125 @@
+"""The table and the JSON document of metrics."""
+
+import io
+
+from judged import MetricCounts, MetricResult, MetricTable, VerdictCounts
+from judged.cli.tables import (
+    count_warnings,
+    describe_counts,
+    describe_verdicts,
+    document,
+    means_table,
+    per_query_table,
+    verdict_warnings,
+)
+from rich.console import Console
+
+SETTLED = MetricTable(
+    [
+        MetricResult("ndcg@10", 0.25, 2, None, None, "ndcg@10|v1", [0.0, 0.5]),
+        MetricResult("ap", 1.0, 2, None, None, "ap|v1", [1.0, 1.0]),
+    ],
+    ["q1", "[bold]q2"],
+    MetricCounts(queries=3, evaluated=2, skipped_no_gold=1, retrieved=20),
+)
+
+
+def text_of(table):
+    console = Console(file=io.StringIO(), width=100, markup=False)
+    console.print(table)
+    return [line.split() for line in console.file.getvalue().splitlines() if line.strip("─ ")]
+
+
+class TestDocument:
+    def test_has_the_shape_that_programs_read(self):
+        assert document(SETTLED, "judge|v1", ["careful"]) == {
+            "metrics": {
+                "ndcg@10": {
+                    "mean": 0.25,
+                    "n": 2,
+                    "lower_bound": None,
+                    "upper_bound": None,
+                    "signature": "ndcg@10|v1",
+                },
+                "ap": {
+                    "mean": 1.0,
+                    "n": 2,
+                    "lower_bound": None,
+                    "upper_bound": None,
+                    "signature": "ap|v1",
+                },
+            },
+            "per_query": {
+                "q1": {"ndcg@10": 0.0, "ap": 1.0},
+                "[bold]q2": {"ndcg@10": 0.5, "ap": 1.0},
+            },
+            "counts": {
+                "queries": 3,
+                "evaluated": 2,
+                "skipped_no_gold": 1,
+                "skipped_missing": 0,
+                "skipped_unjudged": 0,
+                "skipped_unsettled": 0,
+                "duplicates": 0,
+                "retrieved": 20,
+                "verdicts": None,
+            },
+            "signature": "judge|v1",
+            "warnings": ["careful"],
+        }
+
+
+class TestMeansTable:
+    def test_has_no_bounds_where_every_verdict_exists(self):
+        assert text_of(means_table(SETTLED)) == [
+            ["metric", "mean", "n"],
+            ["ndcg@10", "0.2500", "2"],
+            ["ap", "1.0000", "2"],
+        ]
+
+    def test_shows_bounds_and_means_that_do_not_exist(self):
+        table = MetricTable([MetricResult("ap", None, 0, 0.0, 1.0, "", [])], [], MetricCounts())
+        assert text_of(means_table(table)) == [
+            ["metric", "mean", "n", "lower", "upper"],
+            ["ap", "-", "0", "0.0000", "1.0000"],
+        ]
+
+
+class TestPerQueryTable:
+    def test_prints_ids_as_they_are(self):
+        assert text_of(per_query_table(SETTLED)) == [
+            ["query", "ndcg@10", "ap"],
+            ["q1", "0.0000", "1.0000"],
+            ["[bold]q2", "0.5000", "1.0000"],
+        ]
+
+
+class TestLines:
+    def test_describe_what_went_in(self):
+        assert describe_counts(SETTLED.counts) == "2 of 3 queries, 20 results"
+        assert describe_verdicts(VerdictCounts(ok=3, error=1, relevant=2)) == (
+            "4 verdicts, 2 relevant, coverage 0.75"
+        )
+        assert describe_verdicts(VerdictCounts()) == "0 verdicts, 0 relevant, coverage none"
+
+
+class TestWarnings:
+    def test_are_none_where_all_is_well(self):
+        assert list(count_warnings(MetricCounts(queries=3, evaluated=3))) == []
+        assert list(verdict_warnings(VerdictCounts(ok=3, relevant=1))) == []
+
+    def test_tell_what_was_left_out(self):
+        counts = MetricCounts(skipped_no_gold=1, skipped_unsettled=2, duplicates=3)
+        first, second, third = count_warnings(counts)
+        assert first.startswith("1 query left out: nothing to be found")
+        assert second.startswith("2 queries left out of the means: missing verdicts")
+        assert third.startswith("3 repeated results dropped")
+
+    def test_tell_what_is_wrong_with_verdicts(self):
+        counts = VerdictCounts(
+            ok=5, error=2, not_assessable=1, flagged_no_tokens=4, flagged_truncated=3
+        )
+        first, second, third = verdict_warnings(counts)
+        assert first == "3 of 8 verdicts are missing: 2 failed, 1 not assessable"
+        assert "--profile unicode" in second
+        assert third.startswith("3 of 8 verdicts are about a text longer than the model's window")
