@@ -3,9 +3,9 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 LISTEN ?= 127.0.0.1:8470
-BENCHMARKS := lexical wire
+BENCHMARKS := lexical wire wire_shape
 
-.PHONY: setup demo test test-wheel lint proto format bench serve image-steps clean
+.PHONY: setup demo test test-wheel lint proto format bench serve check-image clean
 
 setup: .venv/.ready
 
@@ -62,6 +62,10 @@ bench: setup
 
 serve: setup
 	$(BIN)/judged-server --listen $(LISTEN)
+
+# The steps of the Dockerfile, without a container engine; see deploy/check-image.sh.
+check-image:
+	PYTHON=$(PYTHON) deploy/check-image.sh
 
 clean:
 	rm -rf .venv out dist

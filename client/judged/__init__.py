@@ -12,7 +12,6 @@ from judged._info import JudgeInfo, Limits, MetricInfo, ModelInfo, ParameterInfo
 from judged.aio import AsyncClient
 from judged.client import Client
 from judged.errors import (
-    Cancelled,
     DeadlineExceeded,
     FailedPrecondition,
     InternalError,
@@ -55,7 +54,6 @@ from judged.types import (
 
 __all__ = [
     "AsyncClient",
-    "Cancelled",
     "Client",
     "Context",
     "DeadlineExceeded",

@@ -44,13 +44,10 @@ class Piece:
         return (self.r1 - self.r0) * (self.e1 - self.e0)
 
     def part(self) -> QueryGroup:
-        """Return the group to send."""
+        """Return the group to send: what the verdicts depend on and no more."""
         group = self.group
-        if (self.r0, self.r1) == (0, group.n_retrieved) and (self.e0, self.e1) == (
-            0,
-            group.n_expected,
-        ):
-            return group
+        if not self.n_contexts:  # it keeps its place and needs no texts
+            return QueryGroup(relevant_document_ids=group.relevant_document_ids)
         vectors = group.embeddings
         if vectors is not None:
             row = 4 * vectors.dimensions
@@ -59,11 +56,11 @@ class Piece:
                 expected=vectors.expected[self.e0 * row : self.e1 * row],
                 retrieved=vectors.retrieved[self.r0 * row : self.r1 * row],
             )
-        return replace(
-            group,
+        return QueryGroup(
+            query=group.query,
             expected=group.expected[self.e0 : self.e1],
             retrieved=group.retrieved[self.r0 : self.r1],
-            document_ids=(),
+            relevant_document_ids=group.relevant_document_ids,
             embeddings=vectors,
         )
 
@@ -131,7 +128,10 @@ def _pieces(index: int, group: QueryGroup) -> Iterator[tuple[Piece, int]]:
     vectors = group.embeddings
     if vectors is not None:
         cost += len(vectors.expected) + len(vectors.retrieved)
-    if not whole.n_contexts or (cost <= CHUNK_CHARACTERS and whole.n_contexts <= CHUNK_CONTEXTS):
+    if not whole.n_contexts:
+        yield whole, 0
+        return
+    if cost <= CHUNK_CHARACTERS and whole.n_contexts <= CHUNK_CONTEXTS:
         yield whole, cost
         return
     row = 4 * vectors.dimensions if vectors is not None else 0

@@ -29,7 +29,8 @@ _CLASSES: dict[grpc.StatusCode, type[errors.JudgedError]] = {
     _Code.RESOURCE_EXHAUSTED: errors.Overloaded,
     _Code.UNAVAILABLE: errors.Unavailable,
     _Code.DEADLINE_EXCEEDED: errors.DeadlineExceeded,
-    _Code.CANCELLED: errors.Cancelled,
+    # Our own cancels never get here: this is a server dropping calls at the end of its drain.
+    _Code.CANCELLED: errors.Unavailable,
 }
 
 
@@ -55,7 +56,9 @@ def to_error(failure: Failure, target: str) -> errors.JudgedError:
     trailers = dict(failure.trailing_metadata() or ())
     info, bad_request, retry_after = _details(trailers.get(_DETAILS))
     message = failure.details() or code.name
-    if code is _Code.UNAVAILABLE and not info.reason:
+    if code is _Code.CANCELLED:
+        message = f"{target} dropped the call; it may be shutting down"
+    elif code is _Code.UNAVAILABLE and not info.reason:
         message = f"can't reach {target}: {message}; is judged-server running there, without TLS?"
     kind = _CLASSES.get(code, errors.InternalError)
     error = kind(

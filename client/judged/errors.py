@@ -9,7 +9,6 @@
         Overloaded              ... the server is busy; `retry_after` seconds
         Unavailable             ... the server can't be reached, is starting or draining
       DeadlineExceeded          time ran out
-      Cancelled                 the call was cancelled
       InternalError             a fault of the server; its log knows `metadata["ref"]`
 
 Owns the classes; `_status` decides which one a gRPC status becomes.
@@ -78,10 +77,6 @@ class Unavailable(Retryable):
 
 class DeadlineExceeded(JudgedError):
     """Time ran out before the answer came."""
-
-
-class Cancelled(JudgedError):
-    """The call was cancelled."""
 
 
 class InternalError(JudgedError):

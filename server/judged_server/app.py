@@ -64,6 +64,7 @@ class App:
             settings.max_stream_deadline_s,
         )
         self._guard = Guard(self._deadlines)
+        self._hurry = asyncio.Event()
         self._health = health.aio.HealthServicer()
         self._server: grpc.aio.Server | None = None
         self.address = Address.parse(settings.listen)
@@ -93,33 +94,39 @@ class App:
 
     async def run(self) -> None:
         """Serve until SIGTERM or SIGINT, then drain; a second signal cuts the drain short."""
-        await self.start()
-        loop = asyncio.get_running_loop()
+        # Before anything else: a signal that comes while the model loads must not be lost.
         asked: asyncio.Queue[str] = asyncio.Queue()
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, asked.put_nowait, number.name)
+            asyncio.get_running_loop().add_signal_handler(number, asked.put_nowait, number.name)
+        await self.start()
         _log.info("draining", signal=await asked.get(), grace_s=self._settings.grace_s)
         drain = asyncio.create_task(self.stop(self._settings.grace_s))
         again = asyncio.create_task(asked.get())
         await asyncio.wait({drain, again}, return_when=asyncio.FIRST_COMPLETED)
         if not drain.done():
             _log.warning("drain cut short")
-            await self.stop(0)
+            self._hurry.set()
         again.cancel()
         await drain
         _log.info("stopped")
 
     async def stop(self, grace_s: float) -> None:
-        """Report NOT_SERVING, let calls finish for `grace_s` seconds, free everything."""
+        """Report NOT_SERVING, turn new calls away, let those in work finish, free everything.
+
+        What is still in work after `grace_s` seconds is cancelled.
+        """
         await self._health.enter_graceful_shutdown()
+        self._guard.drain()
+        waits = {
+            asyncio.create_task(self._guard.wait_idle()),
+            asyncio.create_task(self._hurry.wait()),
+        }
+        await asyncio.wait(waits, timeout=grace_s, return_when=asyncio.FIRST_COMPLETED)
+        for wait in waits:
+            wait.cancel()
         if self._server is not None:
-            closing = asyncio.create_task(self._server.stop(grace_s))
-            idle = asyncio.create_task(self._guard.wait_idle())
-            await asyncio.wait({closing, idle}, return_when=asyncio.FIRST_COMPLETED)
-            idle.cancel()
-            # Only those who watch our health are left, and they would watch for ever.
+            # Those who watch our health are left, and they would watch for ever.
             await self._server.stop(_LAST_WORDS_S)
-            await closing
         await asyncio.to_thread(self._slices.close)
         await asyncio.to_thread(self._embedders.close)
         if self._settings.port_file is not None:

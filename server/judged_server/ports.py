@@ -65,6 +65,11 @@ class Judge(Protocol):
         """Which judge this is."""
         ...
 
+    @property
+    def wants_embeddings(self) -> bool:
+        """Whether groups must bring the caller's vectors; otherwise they must not."""
+        ...
+
 
 class LexicalJudge(Judge, Protocol):
     """A judge that is a pure function of the texts; the engine calls it in short slices."""
@@ -100,8 +105,8 @@ class JudgeKind(Protocol):
         ...
 
     @property
-    def accepts_embeddings(self) -> bool:
-        """Whether groups may carry the caller's vectors in place of texts."""
+    def for_embeddings(self) -> Mapping[str, ParameterScalar] | None:
+        """The parameters of a judge that wants the caller's vectors; None when there is none."""
         ...
 
     def build(self, spec: JudgeSpec) -> LexicalJudge | AsyncJudge:
@@ -160,5 +165,5 @@ class Embedders(Protocol):
         ...
 
     def cards(self) -> tuple[ModelCard, ...]:
-        """Return the models that are ready, the default first."""
+        """Return the models on offer, the default first; some may load on their first use."""
         ...

@@ -40,7 +40,8 @@ class Settings(BaseSettings):
     default_judge: str = Field("token_overlap", description="judge of requests that name none")
     models_dir: Path | None = Field(None, description="model folder; default: the user's cache")
     model: str | None = Field(
-        None, description="embedding model that must be there; default: minilm-l6-v2 if installed"
+        None,
+        description="embedding model that must be there; default: all-minilm-l6-v2 if installed",
     )
     embedding_threads: int = Field(0, ge=0, le=256, description="threads per model, 0 = the cores")
     grace_s: float = Field(25, ge=0, le=3600, description="seconds calls may finish after SIGTERM")

@@ -139,7 +139,11 @@ CASES = [
         "QueryGroup.embeddings",
         "groups[0].embeddings",
         lambda: batch(
-            t.QueryGroup(embeddings=t.GroupEmbeddings(dimensions=2, expected=TWO_FLOATS)),
+            t.QueryGroup(
+                embeddings=t.GroupEmbeddings(
+                    dimensions=2, expected=TWO_FLOATS, retrieved=TWO_FLOATS
+                )
+            ),
             kind="exact",
         ),
     ),

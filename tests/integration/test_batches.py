@@ -143,6 +143,20 @@ class TestEmbeddings:
         vectors = Embeddings.from_rows([[1.0, 0.0]], [[2.0, 0.0], [0.0, 1.0], [-1.0, 0.0], [0, 0]])
         verdicts = client.judge([QueryGroup(embeddings=vectors)], "semantic")
         assert list(verdicts.score) == [1.0, 0.0, 0.0, 0.0]
+        # They were not made by the server's model, and the signature does not say so.
+        assert verdicts.judge.signature == "semantic|model:caller|min_score:0.75|v1"
+
+    def test_vectors_and_texts_do_not_mix_in_a_call(self, client: Client):
+        vectors = Embeddings.from_rows([[1.0]], [[1.0]])
+        groups = [QueryGroup(embeddings=vectors), QueryGroup("q", ["a"], ["a"])]
+        with pytest.raises(InvalidArgument, match="your vectors in every group") as caught:
+            client.judge(groups, "semantic")
+        assert caught.value.field == "groups[1].embeddings"
+        named = Judge("semantic", parameters={"model": "all-minilm-l6-v2"})
+        with pytest.raises(InvalidArgument, match="takes texts only"):
+            client.judge(groups[:1], named)
+        with pytest.raises(InvalidArgument, match="takes texts only"):
+            client.judge(groups[:1])
 
     def test_vectors_of_unequal_length_are_refused(self):
         with pytest.raises(ValueError, match="same number"):

@@ -6,6 +6,8 @@ import stat
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import grpc
@@ -16,6 +18,7 @@ from judged import Client, QueryGroup, Unavailable
 from tests.integration.server_process import ServerProcess, running_server, start
 
 SERVING = health_pb2.HealthCheckResponse.SERVING
+NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
 
 
 def refused(*flags: str, env: dict[str, str] | None = None) -> str:
@@ -139,28 +142,59 @@ def list_services(address: str) -> list[str]:
 
 class TestDrain:
     def test_sigterm_lets_calls_finish_and_exits_with_0(self):
-        with running_server() as ready, Client(ready.address) as client:
-            working, done = threading.Event(), []
+        with running_server() as ready, Client(ready.address) as client, watched(ready) as health:
+            assert next(health).status == SERVING
+            drained = threading.Event()
 
-            def work() -> None:
-                group = QueryGroup("q", [f"{i} apples" for i in range(20)], ["word " * 9000] * 40)
-                working.set()
-                done.append(client.judge([group] * 8))
+            def chunks() -> Iterator[list[QueryGroup]]:
+                yield [QueryGroup("q", ["a"], ["a"])]
+                assert drained.wait(60)
+                yield [QueryGroup("q", ["b"], ["b"])]
 
-            thread = threading.Thread(target=work)
-            thread.start()
-            working.wait()
-            watch = health_watch(ready.address)
-            assert next(watch).status == SERVING
+            answers = client.judge_stream(chunks(), "exact")
+            assert next(answers).chunk_id == 0
             ready.process.send_signal(signal.SIGTERM)
-            assert next(watch).status == health_pb2.HealthCheckResponse.NOT_SERVING
-            thread.join(60)
-            assert ready.process.wait(60) == 0
-            # What was in work is answered; chunks not yet sent are refused, never lost in silence.
-            assert len(done[0]) == 8 * 20 * 40
-            with pytest.raises(Unavailable, match="is judged-server running"):
+            assert next(health).status == NOT_SERVING
+            with pytest.raises(Unavailable) as caught:
                 client.judge([QueryGroup("q", ["a"], ["a"])], timeout=0.5)
+            assert (caught.value.reason, caught.value.retry_after) == ("DRAINING", 1.0)
+            drained.set()
+            assert [list(answer.verdicts.relevant) for answer in answers] == [[True]]
+            assert ready.process.wait(60) == 0
             assert '"event":"stopped"' in ready.log_text()
+
+    def test_a_large_batch_loses_nothing_in_silence(self):
+        with running_server() as ready, Client(ready.address) as client:
+            group = QueryGroup("q", [f"{i} apples" for i in range(20)], ["word " * 9000] * 40)
+
+            def stop_soon(done: int, total: int) -> None:
+                ready.process.send_signal(signal.SIGTERM)
+
+            verdicts = client.judge([group] * 8, timeout=20, progress=stop_soon)
+            assert len(verdicts) == 8 * 20 * 40
+            assert {v.error.reason for v in verdicts if v.error} <= {"DRAINING", "UNAVAILABLE"}
+            assert verdicts[0].relevant is False
+            assert ready.process.wait(60) == 0
+
+    def test_a_second_signal_does_not_wait_for_calls(self):
+        with running_server("--grace-s", "600") as ready, Client(ready.address) as client:
+            closed = threading.Event()
+
+            def chunks() -> Iterator[list[QueryGroup]]:
+                yield [QueryGroup("q", ["a"], ["a"])]
+                closed.wait(60)
+
+            with watched(ready) as health:
+                answers = client.judge_stream(chunks(), "exact")
+                next(answers)
+                next(health)
+                ready.process.send_signal(signal.SIGTERM)
+                assert next(health).status == NOT_SERVING
+                ready.process.send_signal(signal.SIGTERM)
+                assert ready.process.wait(30) == 0
+                closed.set()
+                with pytest.raises(Unavailable):
+                    next(answers)
 
     def test_an_idle_server_stops_at_once(self, tmp_path: Path):
         port_file = tmp_path / "port"
@@ -170,10 +204,12 @@ class TestDrain:
         assert not port_file.exists()
 
 
-def health_watch(address: str):
-    channel = grpc.insecure_channel(address)
-    stub = health_pb2_grpc.HealthStub(channel)
-    return stub.Watch(health_pb2.HealthCheckRequest(), timeout=60)
+@contextmanager
+def watched(server: ServerProcess) -> Iterator[Iterator[health_pb2.HealthCheckResponse]]:
+    """Yield the health of a server as it changes."""
+    with grpc.insecure_channel(server.address) as channel:
+        stub = health_pb2_grpc.HealthStub(channel)
+        yield stub.Watch(health_pb2.HealthCheckRequest(), timeout=60)
 
 
 def test_the_port_file_holds_the_address_and_goes_with_the_server(tmp_path: Path):

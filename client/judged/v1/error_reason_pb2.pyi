@@ -50,7 +50,7 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """ERROR_REASON_MODEL_NOT_INSTALLED (FAILED_PRECONDITION): the judge needs a
     model that this server does not have; the message says what to run.
         {"reason": "MODEL_NOT_INSTALLED", "domain": "judged",
-         "metadata": {"model": "minilm-l6-v2"}}
+         "metadata": {"model": "all-minilm-l6-v2"}}
     """
     ERROR_REASON_DEADLINE_EXCEEDED: _ErrorReason.ValueType  # 6
     """ERROR_REASON_DEADLINE_EXCEEDED (DEADLINE_EXCEEDED): time ran out while the
@@ -64,7 +64,7 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """
     ERROR_REASON_STARTING: _ErrorReason.ValueType  # 8
     """ERROR_REASON_STARTING (UNAVAILABLE, with RetryInfo): the server is not
-    ready yet.
+    ready yet. Not sent so far: the port opens when the server is ready.
         {"reason": "STARTING", "domain": "judged", "metadata": {}}
     """
     ERROR_REASON_DRAINING: _ErrorReason.ValueType  # 9
@@ -125,7 +125,7 @@ ERROR_REASON_MODEL_NOT_INSTALLED: ErrorReason.ValueType  # 5
 """ERROR_REASON_MODEL_NOT_INSTALLED (FAILED_PRECONDITION): the judge needs a
 model that this server does not have; the message says what to run.
     {"reason": "MODEL_NOT_INSTALLED", "domain": "judged",
-     "metadata": {"model": "minilm-l6-v2"}}
+     "metadata": {"model": "all-minilm-l6-v2"}}
 """
 ERROR_REASON_DEADLINE_EXCEEDED: ErrorReason.ValueType  # 6
 """ERROR_REASON_DEADLINE_EXCEEDED (DEADLINE_EXCEEDED): time ran out while the
@@ -139,7 +139,7 @@ work queue is full; send it again after the delay.
 """
 ERROR_REASON_STARTING: ErrorReason.ValueType  # 8
 """ERROR_REASON_STARTING (UNAVAILABLE, with RetryInfo): the server is not
-ready yet.
+ready yet. Not sent so far: the port opens when the server is ready.
     {"reason": "STARTING", "domain": "judged", "metadata": {}}
 """
 ERROR_REASON_DRAINING: ErrorReason.ValueType  # 9

@@ -10,26 +10,16 @@ import difflib
 import math
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from judged_server import errors
-from judged_server.domain import JudgeIdentity, JudgeSpec, ParameterScalar
+from judged_server.domain import JudgeSpec, ParameterScalar
 from judged_server.ports import AsyncJudge, JudgeKind, LexicalJudge, Parameter, Profile
 
 _MAX_BUILT = 256
 
 
-@dataclass(frozen=True, slots=True)
-class Chosen:
-    """A judge that is ready, and what groups may bring to it."""
-
-    judge: LexicalJudge | AsyncJudge
-    accepts_embeddings: bool
-
-    @property
-    def identity(self) -> JudgeIdentity:
-        """Which judge it is."""
-        return self.judge.identity
+AnyJudge = LexicalJudge | AsyncJudge
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,13 +43,19 @@ class JudgeCatalog:
         if default not in self._kinds:
             raise errors.UnknownJudge(default, tuple(self._kinds))
         self.default = default
-        self._built: OrderedDict[object, Chosen] = OrderedDict()
+        self._built: OrderedDict[object, AnyJudge] = OrderedDict()
 
-    def choose(self, spec: JudgeSpec, field: str = "judge") -> Chosen:
+    def choose(
+        self, spec: JudgeSpec, field: str = "judge", *, embeddings: bool = False
+    ) -> AnyJudge:
         """Return the judge for a spec; `field` is where the spec stands in the request.
 
-        Raises UnknownJudge, InvalidField, ModelNotInstalled.
+        With `embeddings`, the groups bring the caller's vectors: parameters that the spec leaves
+        open are then those of the judge that wants them. Raises UnknownJudge, InvalidField,
+        ModelNotInstalled.
         """
+        if embeddings:
+            spec = self._for_embeddings(spec)
         key = (
             spec.kind,
             spec.profile,
@@ -68,13 +64,13 @@ class JudgeCatalog:
             if spec.parameters
             else (),
         )
-        chosen = self._built.get(key)
-        if chosen is None:
-            chosen = self._build(spec, field)
-            self._built[key] = chosen
+        judge = self._built.get(key)
+        if judge is None:
+            judge = self._build(spec, field)
+            self._built[key] = judge
             if len(self._built) > _MAX_BUILT:
                 self._built.popitem(last=False)
-        return chosen
+        return judge
 
     def offers(self) -> list[Offer]:
         """Return every kind under every profile, the defaults first."""
@@ -82,14 +78,20 @@ class JudgeCatalog:
             self._offer(kind, profile) for kind in self._kinds.values() for profile in kind.profiles
         ]
 
+    def _for_embeddings(self, spec: JudgeSpec) -> JudgeSpec:
+        kind = self._kinds.get(spec.kind or self.default)
+        if kind is None or kind.for_embeddings is None:
+            return spec
+        return replace(spec, kind=kind.kind, parameters={**kind.for_embeddings, **spec.parameters})
+
     def _offer(self, kind: JudgeKind, profile: Profile) -> Offer:
         try:
-            chosen = self.choose(JudgeSpec(kind.kind, profile.name))
+            judge = self.choose(JudgeSpec(kind.kind, profile.name))
         except errors.JudgedError as error:
             return Offer(kind.kind, profile, "", error.message)
-        return Offer(kind.kind, profile, chosen.identity.signature, "")
+        return Offer(kind.kind, profile, judge.identity.signature, "")
 
-    def _build(self, spec: JudgeSpec, field: str) -> Chosen:
+    def _build(self, spec: JudgeSpec, field: str) -> AnyJudge:
         if not spec.kind and (spec.profile or spec.parameters):
             what = "profile" if spec.profile else "parameters"
             raise errors.InvalidField(
@@ -108,7 +110,7 @@ class JudgeCatalog:
             min_score=float(min_score),
             parameters=_settle(profile, spec.parameters, f"{field}.parameters"),
         )
-        return Chosen(kind.build(settled), kind.accepts_embeddings)
+        return kind.build(settled)
 
 
 def _profile(kind: JudgeKind, name: str, field: str) -> Profile:

@@ -12,9 +12,9 @@ from typing import cast
 
 from judged_server import errors
 from judged_server.domain import JudgeSpec, QueryGroup, ScoreColumns, Verdicts
-from judged_server.engine.catalog import Chosen, JudgeCatalog
+from judged_server.engine.catalog import AnyJudge, JudgeCatalog
 from judged_server.engine.slices import SliceRunner
-from judged_server.ports import AsyncJudge, LexicalJudge
+from judged_server.ports import AsyncJudge
 
 
 class Engine:
@@ -24,35 +24,36 @@ class Engine:
         self.catalog = catalog
         self._slices = slices
 
-    def choose(self, spec: JudgeSpec, field: str = "judge") -> Chosen:
-        """Return the judge for a spec. Raises as JudgeCatalog.choose does."""
-        return self.catalog.choose(spec, field)
+    def choose(
+        self, spec: JudgeSpec, groups: Sequence[QueryGroup] = (), field: str = "judge"
+    ) -> AnyJudge:
+        """Return the judge for a spec and for what the groups bring; raises as the catalog does."""
+        embeddings = any(group.embeddings is not None for group in groups)
+        return self.catalog.choose(spec, field, embeddings=embeddings)
 
     async def judge(
-        self, chosen: Chosen, groups: Sequence[QueryGroup], field: str = "groups"
+        self, judge: AnyJudge, groups: Sequence[QueryGroup], field: str = "groups"
     ) -> Verdicts:
         """Return one verdict for each context of the groups, in order.
 
-        Raises InvalidField when a group brings embeddings that the judge has no use for.
+        Raises InvalidField when a group brings embeddings to a judge of texts, or the reverse.
         """
-        if not chosen.accepts_embeddings:
-            for index, group in enumerate(groups):
-                if group.embeddings is not None:
-                    raise errors.InvalidField(
-                        f"{field}[{index}].embeddings",
-                        f"judge {chosen.identity.kind} takes texts only; use semantic",
-                    )
+        identity = judge.identity
+        for index, group in enumerate(groups):
+            if (group.embeddings is not None) != judge.wants_embeddings and group.n_contexts:
+                wants = "your vectors in every group" if judge.wants_embeddings else "texts only"
+                raise errors.InvalidField(
+                    f"{field}[{index}].embeddings", f"{identity.signature} takes {wants}"
+                )
         offsets = list(accumulate([group.n_contexts for group in groups], initial=0))
-        columns = await self._score(chosen.judge, groups)
+        columns = await self._score(judge, groups)
         if len(columns.scores) != offsets[-1]:
             raise RuntimeError(
-                f"{chosen.identity.kind} returned {len(columns.scores)} scores for {offsets[-1]}"
+                f"{identity.kind} returned {len(columns.scores)} scores for {offsets[-1]}"
             )
-        return Verdicts.decide(columns, offsets, chosen.identity.min_score)
+        return Verdicts.decide(columns, offsets, identity.min_score)
 
-    async def _score(
-        self, judge: LexicalJudge | AsyncJudge, groups: Sequence[QueryGroup]
-    ) -> ScoreColumns:
+    async def _score(self, judge: AnyJudge, groups: Sequence[QueryGroup]) -> ScoreColumns:
         if hasattr(judge, "score_async"):
             return await cast("AsyncJudge", judge).score_async(groups)
         return await self._slices.run(judge, groups)

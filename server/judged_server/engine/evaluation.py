@@ -57,7 +57,7 @@ async def evaluate(
         if not group.query_id:
             raise errors.InvalidField(f"groups[{index}].query_id", "must be set")
     check_unique([group.query_id for group in groups], "groups[{}].query_id")
-    chosen = engine.choose(spec)
+    judge = engine.choose(spec, groups)
     distinct = [
         _without_duplicates(group, index, strict=options.strict_duplicates)
         for index, group in enumerate(groups)
@@ -65,11 +65,11 @@ async def evaluate(
     by_id = [bool(group.relevant_document_ids) for group in distinct]
     # A group matched by id has no expected texts, so it takes its place without any verdict and
     # the offsets stay those of the request.
-    verdicts = await engine.judge(chosen, distinct)
+    verdicts = await engine.judge(judge, distinct)
     results = _results(distinct, by_id, verdicts)
     dropped = sum(a.n_retrieved - b.n_retrieved for a, b in zip(groups, distinct, strict=True))
     table = compute_judged(measures, replace(results, duplicates=dropped), options)
-    return Evaluation(table, verdicts, None if all(by_id) else chosen.identity)
+    return Evaluation(table, verdicts, None if all(by_id) else judge.identity)
 
 
 def _without_duplicates(group: QueryGroup, index: int, *, strict: bool) -> QueryGroup:

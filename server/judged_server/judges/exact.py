@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -27,6 +28,8 @@ class ExactJudge:
     """Scores 1 where the two texts of a context are equal, 0 elsewhere."""
 
     identity: JudgeIdentity
+
+    wants_embeddings: ClassVar[bool] = False
 
     def score(self, groups: Sequence[QueryGroup]) -> ScoreColumns:
         """Return one score a context, 0 or 1; nothing is flagged."""
@@ -54,7 +57,7 @@ class ExactKind:
 
     kind = "exact"
     profiles: tuple[Profile, ...] = (VERBATIM, NORMALIZED)
-    accepts_embeddings = False
+    for_embeddings = None
 
     def build(self, spec: JudgeSpec) -> ExactJudge:
         """Return the judge of a spec whose profile is set."""

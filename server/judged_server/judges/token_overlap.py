@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -60,6 +61,8 @@ class RatioJudge:
     query_boost: bool
     form: TextForm
 
+    wants_embeddings: ClassVar[bool] = False
+
     def score(self, groups: Sequence[QueryGroup]) -> ScoreColumns:
         """Return one score a context, in [0, 1], and NO_TOKENS flags if there are any."""
         texts = Texts(groups, self.form)
@@ -85,7 +88,7 @@ class TokenOverlapKind:
 
     kind = "token_overlap"
     profiles: tuple[Profile, ...] = (CLASSIC, WEIGHTED, ANY_LANGUAGE)
-    accepts_embeddings = False
+    for_embeddings = None
 
     def build(self, spec: JudgeSpec) -> RatioJudge | WeightedOverlapJudge:
         """Return the judge of a spec whose profile and parameters are set."""

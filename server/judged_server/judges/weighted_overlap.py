@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -48,6 +49,8 @@ class WeightedOverlapJudge:
     identity: JudgeIdentity
     min_tokens: int
     query_boost: bool
+
+    wants_embeddings: ClassVar[bool] = False
 
     def score(self, groups: Sequence[QueryGroup]) -> ScoreColumns:
         """Return one score a context, in [0, 1], and NO_TOKENS flags if there are any."""

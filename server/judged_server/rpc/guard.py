@@ -34,6 +34,9 @@ Context = grpc.aio.ServicerContext[Any, Any]
 UnaryHandler = Callable[[Any, Context], Awaitable[Any]]
 StreamHandler = Callable[[Any, Context], AsyncIterator[Any] | Awaitable[None]]
 
+_DRAINING = "the server is shutting down; another replica may answer"
+_DRAINED_AFTER_S = 1.0
+
 _log = logger("call")
 
 
@@ -113,6 +116,11 @@ class Guard:
         self._in_work = 0
         self._idle = asyncio.Event()
         self._idle.set()
+        self._draining = False
+
+    def drain(self) -> None:
+        """Turn away every call with a limit from now on; those in work go on."""
+        self._draining = True
 
     async def wait_idle(self) -> None:
         """Return when no call with a limit is in work; watchers of health do not count."""
@@ -123,6 +131,8 @@ class Guard:
 
         async def body(request: Any, context: Context) -> Any:  # noqa: ANN401 - any message
             limit = self._deadlines.imposed(context, self._deadlines.max_unary_s)
+            if self._draining and limited:
+                raise errors.Draining(_DRAINING, _DRAINED_AFTER_S)
             if limit is None or not limited:
                 return await inner(_parsed(request), context)
             async with _Expiring(limit):
@@ -135,6 +145,8 @@ class Guard:
 
         async def body(request: Any, context: Context) -> None:  # noqa: ANN401 - any message
             limit = self._deadlines.imposed(context, self._deadlines.max_stream_s)
+            if self._draining and limited:
+                raise errors.Draining(_DRAINING, _DRAINED_AFTER_S)
             checked = _each_parsed(request) if hasattr(request, "__aiter__") else _parsed(request)
             async with _Expiring(limit if limited else None):
                 replies = inner(checked, context)

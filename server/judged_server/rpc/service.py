@@ -75,14 +75,15 @@ class JudgeService(JudgeServiceServicer):
         """Judge the groups of one request."""
         size = request.ByteSize()
         with self._admission.admit(size):
-            chosen = self._engine.choose(read_spec(request.judge))
+            spec = read_spec(request.judge)
             groups = await _run(
                 size > LARGE_GROUPS_BYTES, read_groups, request.groups, self._facts.limits
             )
             refuse_relevant_ids(groups)
-            verdicts = await self._engine.judge(chosen, groups)
+            judge = self._engine.choose(spec, groups)
+            verdicts = await self._engine.judge(judge, groups)
             large = len(verdicts.relevant) > LARGE_VERDICTS
-            return await _run(large, _write_batch, verdicts, chosen.identity)
+            return await _run(large, _write_batch, verdicts, judge.identity)
 
     def StreamJudge(
         self,
@@ -128,7 +129,8 @@ class JudgeService(JudgeServiceServicer):
     ) -> pb.GetServerInfoResponse:
         """Tell what the server is and offers."""
         catalog = self._engine.catalog
-        return write_info(self._facts, catalog.default, catalog.offers(), self._embedders.cards())
+        cards = await asyncio.to_thread(self._embedders.cards)
+        return write_info(self._facts, catalog.default, catalog.offers(), cards)
 
 
 def _write_batch(verdicts: Verdicts, identity: JudgeIdentity) -> pb.BatchJudgeResponse:

@@ -14,7 +14,7 @@ from judged.v1 import types_pb2
 
 from judged_server import errors
 from judged_server.engine.admission import Admission
-from judged_server.engine.catalog import Chosen
+from judged_server.engine.catalog import AnyJudge
 from judged_server.engine.engine import Engine
 from judged_server.rpc.errors import code_of, internal_fault
 from judged_server.rpc.judging_codec import (
@@ -42,14 +42,14 @@ async def judge_stream(
     first = await anext(requests, None)
     if first is None or first.WhichOneof("message") != "start":
         raise errors.InvalidField("message", "the first message of a stream must be a start")
-    chosen = engine.choose(read_spec(first.start.judge, "start.judge"), "start.judge")
+    judge = engine.choose(read_spec(first.start.judge, "start.judge"), field="start.judge")
     started = pb.StreamJudgeStarted(
-        judge=write_identity(chosen.identity), max_chunks_in_flight=window
+        judge=write_identity(judge.identity), max_chunks_in_flight=window
     )
     yield pb.StreamJudgeResponse(started=started)
     slots = asyncio.Semaphore(window)
     answers: asyncio.Queue[pb.JudgedChunk | None] = asyncio.Queue(window + 1)
-    stream = _Stream(engine, admission, limits, chosen, slots, answers)
+    stream = _Stream(engine, admission, limits, judge, slots, answers)
     reader = asyncio.create_task(stream.read(requests))
     try:
         while (answer := await answers.get()) is not None:
@@ -69,14 +69,14 @@ class _Stream:
         engine: Engine,
         admission: Admission,
         limits: RequestLimits,
-        chosen: Chosen,
+        judge: AnyJudge,
         slots: asyncio.Semaphore,
         answers: asyncio.Queue[pb.JudgedChunk | None],
     ) -> None:
         self._engine = engine
         self._admission = admission
         self._limits = limits
-        self._chosen = chosen
+        self._judge = judge
         self._slots = slots
         self._answers = answers
         self._received = 0
@@ -124,7 +124,7 @@ class _Stream:
                 # A stream as a whole keeps the limit of a request.
                 self._limits.check_contexts(self._received + contexts, "chunk.groups")
                 self._received += contexts
-                verdicts = await self._engine.judge(self._chosen, groups, "chunk.groups")
+                verdicts = await self._engine.judge(self._judge, groups, "chunk.groups")
                 answer.verdicts.CopyFrom(write_verdicts(verdicts))
                 self._done += contexts
         except errors.JudgedError as error:

@@ -76,6 +76,12 @@ def test_expected_texts_too_large_for_one_message_are_cut_as_well():
         assert sum(map(len, texts)) <= 2 << 20
 
 
+def test_a_group_without_contexts_keeps_its_place_and_sends_no_texts():
+    groups = [QueryGroup("q", ["e" * (1 << 20)] * 40, []), QueryGroup("q", ["e"], ["r"])]
+    (chunk,) = cut(groups)
+    assert [piece.part() for piece in chunk] == [QueryGroup(), QueryGroup("q", ["e"], ["r"])]
+
+
 def test_vectors_are_cut_with_their_texts():
     vectors = Embeddings.from_rows([[1.0, 0.0]], [[float(i), 1.0] for i in range(20_000)])
     group = QueryGroup(embeddings=vectors)

@@ -6,7 +6,7 @@ import judged
 from judged import AsyncClient, Client
 
 PUBLIC = """
-AsyncClient Cancelled Client Context DeadlineExceeded Embeddings Evaluation FailedPrecondition Flag
+AsyncClient Client Context DeadlineExceeded Embeddings Evaluation FailedPrecondition Flag
 GainRanking GainRankings InternalError InvalidArgument Judge JudgeIdentity JudgeInfo JudgedChunk
 JudgedError JudgedRanking JudgedRankings Limits Matching MetricCounts MetricInfo MetricOptions
 MetricResult MetricTable ModelInfo NoGold NotFound Overloaded ParameterInfo PerQueryValues

@@ -16,7 +16,7 @@ from tests.unit.server.judges.reference import (
 
 def test_identity() -> None:
     kind = ExactKind()
-    assert (kind.kind, kind.accepts_embeddings) == ("exact", False)
+    assert (kind.kind, kind.for_embeddings) == ("exact", None)
     assert [(p.name, p.min_score, p.parameters) for p in kind.profiles] == [
         ("verbatim", 0.5, ()),
         ("normalized", 0.5, ()),

@@ -22,7 +22,7 @@ RETRIEVED = "rag is a technique that combines retrieval with generation"
 
 def test_kind() -> None:
     kind = TokenOverlapKind()
-    assert (kind.kind, kind.accepts_embeddings) == ("token_overlap", False)
+    assert (kind.kind, kind.for_embeddings) == ("token_overlap", None)
     found = {
         p.name: (p.min_score, {q.name: (q.default, q.minimum) for q in p.parameters})
         for p in kind.profiles

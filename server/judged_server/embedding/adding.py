@@ -1,0 +1,73 @@
+"""Taking a foreign model into the store: read, copy, inspect, try.
+
+Owns the order of these steps and the manifest that comes of them. Imported only when a model is
+added, since it needs onnx.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from judged_server.embedding.folder import ModelFolder
+from judged_server.embedding.inspection import (
+    external_files,
+    read_graph,
+    refuse_neighbour_effects,
+    weight_precision,
+)
+from judged_server.embedding.loading import probe
+from judged_server.embedding.manifest import (
+    GRAPH_FILE,
+    MANIFEST_FILE,
+    TOKENIZER_FILE,
+    Manifest,
+    StoredFile,
+)
+from judged_server.embedding.session import EncoderSession, UnusableGraphError
+from judged_server.embedding.sources import ModelSourceError
+from judged_server.embedding.tokenizer import WindowTokenizer
+
+
+def stage_folder(name: str, folder: Path, staging: Path) -> Manifest:
+    """Return the manifest of a model copied into `staging`. Raises ModelSourceError."""
+    source = ModelFolder.read(folder)
+    graph = read_graph(source.graph)
+    weights = external_files(graph, source.graph.parent)
+    reserved = {GRAPH_FILE, TOKENIZER_FILE, MANIFEST_FILE}
+    if reserved & set(weights):
+        raise ModelSourceError(f"{source.graph} keeps weights in {sorted(reserved & set(weights))}")
+    refuse_neighbour_effects(graph)
+    precision = weight_precision(graph)
+    shutil.copyfile(source.graph, staging / GRAPH_FILE)
+    shutil.copyfile(source.tokenizer, staging / TOKENIZER_FILE)
+    for path in weights:
+        (staging / path).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(source.graph.parent / path, staging / path)
+    return Manifest(
+        name=name,
+        dimensions=_try(source, staging),
+        max_tokens=source.max_tokens,
+        pooling=source.pooling,
+        normalize=source.normalize,
+        precision=precision,
+        source=f"folder {folder.name}",
+        licence="",
+        files=tuple(
+            StoredFile.of(staging, path) for path in (GRAPH_FILE, TOKENIZER_FILE, *weights)
+        ),
+    )
+
+
+def _try(source: ModelFolder, staging: Path) -> int:
+    """Return the dimensions of the copy after a run with short texts and a run at full length."""
+    try:
+        tokenizer = WindowTokenizer((staging / TOKENIZER_FILE).read_bytes(), source.max_tokens)
+    except ValueError as error:
+        raise ModelSourceError(f"{source.tokenizer}: {error}") from error
+    try:
+        session = EncoderSession(str(staging / GRAPH_FILE), source.pooling)
+        probe(session, tokenizer)
+        return probe(session, tokenizer, full_window=True)
+    except UnusableGraphError as error:
+        raise ModelSourceError(f"{source.graph}: {error}") from error

@@ -1,0 +1,207 @@
+"""Texts to windows of token ids, with the special tokens of the model around each.
+
+Owns truncation, windows and the cutting of long texts before they are tokenised. Leaves batching
+and padding to `batches`: a tokenizer.json's own truncation and padding are turned off.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import logging
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from tokenizers import Tokenizer
+
+from judged_server.domain import Flag
+from judged_server.embedding.policy import (
+    EMBEDDING_FAILED,
+    REJECT,
+    TEXT_TOO_LONG,
+    TRUNCATE,
+    WINDOW_MAX,
+)
+
+TokenIds = NDArray[np.int64]
+
+PIECE_CHARS = 16_384
+"""Longer texts are tokenised in pieces of this length, where that provably changes nothing. A
+million characters of punctuation in one go take 300 MB."""
+
+_MARK = r"[!-/:-@\\^-`{-~]"
+_IDEOGRAPH = r"[\u4e00-\u9fff]"
+_CUT = re.compile(rf"[ \t\n\r]|{_MARK}(?={_MARK})|{_IDEOGRAPH}(?={_IDEOGRAPH})")
+"""Where a BERT tokenizer may be cut: after white space, between two ASCII punctuation marks
+(without brackets, which special tokens hold) and between two ideographs. All are boundaries of
+words, and no normalisation of Unicode joins or reorders across them."""
+
+_PROBE = "a"
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class TokenizedText:
+    """One text's windows, special tokens included: one, or several under `window_max`.
+
+    A text with a `fault` (reason, message) has none.
+    """
+
+    windows: tuple[TokenIds, ...]
+    flag: Flag = Flag.NONE
+    fault: tuple[str, str] | None = None
+
+
+class WindowTokenizer:
+    """A model's tokenizer with its window. Safe to call from several threads."""
+
+    def __init__(self, raw: bytes, max_tokens: int) -> None:
+        """Read a tokenizer.json. Raises ValueError when it is none, or the window too small."""
+        try:
+            self._tokenizer = Tokenizer.from_buffer(raw)
+        except Exception as error:
+            raise ValueError("it is not a tokenizer this version of tokenizers reads") from error
+        settings = json.loads(raw)
+        self.pad_id = int((settings.get("padding") or {}).get("pad_id", 0))
+        self._tokenizer.no_truncation()
+        self._tokenizer.no_padding()
+        self._can_cut = _is_bert(settings)
+        self._before, self._after = self._special_tokens()
+        self.max_tokens = max_tokens
+        self.capacity = max_tokens - len(self._before) - len(self._after)
+        if self.capacity < 1:
+            raise ValueError(f"a window of {max_tokens} tokens leaves no room for text")
+        self.overlap = self.capacity // 8
+        """How many tokens of text two neighbouring windows share, so that a sentence on a border
+        stands whole in one of them."""
+
+    def encode(self, texts: Sequence[str], long_text: str) -> list[TokenizedText]:
+        """Return the windows of each text; `long_text` is one of policy.LONG_TEXT_POLICIES.
+
+        A text that the tokenizer fails on gets a fault, its neighbours are not touched.
+        """
+        short = [i for i, text in enumerate(texts) if len(text) <= PIECE_CHARS]
+        token_ids = dict(zip(short, self._encode_batch([texts[i] for i in short]), strict=True))
+        wanted = None if long_text == WINDOW_MAX else self.capacity + 1
+        return [
+            self._to_windows(
+                token_ids[i] if i in token_ids else self._encode_long(text, wanted), long_text
+            )
+            for i, text in enumerate(texts)
+        ]
+
+    def _to_windows(self, token_ids: TokenIds | None, long_text: str) -> TokenizedText:
+        if token_ids is None:
+            return TokenizedText((), fault=(EMBEDDING_FAILED, "the tokenizer failed on this text"))
+        if len(token_ids) <= self.capacity:
+            return TokenizedText((self._wrap(token_ids),))
+        if long_text == TRUNCATE:
+            return TokenizedText((self._wrap(token_ids[: self.capacity]),), Flag.TRUNCATED)
+        if long_text == REJECT:
+            message = (
+                f"the text has more than {self.max_tokens} tokens, the model's window, and "
+                "long_text is reject; shorten it, or set long_text to truncate or window_max"
+            )
+            return TokenizedText((), fault=(TEXT_TOO_LONG, message))
+        step = self.capacity - self.overlap
+        starts = range(0, len(token_ids) - self.overlap, step)
+        windows = (self._wrap(token_ids[start : start + self.capacity]) for start in starts)
+        return TokenizedText(tuple(windows), Flag.WINDOWED)
+
+    def _wrap(self, token_ids: TokenIds) -> TokenIds:
+        return np.concatenate((self._before, token_ids, self._after))
+
+    def _encode_batch(self, texts: list[str]) -> list[TokenIds | None]:
+        try:
+            encodings = self._tokenizer.encode_batch_fast(texts, add_special_tokens=False)
+            return [np.array(encoding.ids, np.int64) for encoding in encodings]
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException:  # noqa: BLE001 - a panic in Rust is no Exception
+            logger.warning("a batch of %d texts could not be tokenised as a whole", len(texts))
+        return [self._encode_one(text) for text in texts]
+
+    def _encode_one(self, text: str) -> TokenIds | None:
+        try:
+            encoding = self._tokenizer.encode_batch_fast([text], add_special_tokens=False)[0]
+            return np.array(encoding.ids, np.int64)
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:  # noqa: BLE001 - a panic in Rust is no Exception
+            logger.warning("a text could not be tokenised: %s", type(error).__name__)
+        return None
+
+    def _encode_long(self, text: str, wanted: int | None) -> TokenIds | None:
+        """Return a text's ids; once `wanted` of them are found the rest may be left out."""
+        parts: list[TokenIds] = []
+        found = 0
+        for piece in _pieces(text) if self._can_cut else (text,):
+            part = self._encode_one(piece)
+            if part is None:
+                return None
+            parts.append(part)
+            found += len(part)
+            if wanted is not None and found >= wanted:
+                break
+        return np.concatenate(parts)
+
+    def _special_tokens(self) -> tuple[TokenIds, TokenIds]:
+        """Return what the model wants before and after the tokens of a single text."""
+        bare = self._tokenizer.encode(_PROBE, add_special_tokens=False).ids
+        whole = self._tokenizer.encode(_PROBE, add_special_tokens=True).ids
+        for start in range(len(whole) - len(bare) + 1):
+            if bare and whole[start : start + len(bare)] == bare:
+                after = whole[start + len(bare) :]
+                return np.array(whole[:start], np.int64), np.array(after, np.int64)
+        raise ValueError("its special tokens can't be told from the tokens of a text")
+
+
+def _pieces(text: str) -> Iterator[str]:
+    """Yield a text in pieces of about PIECE_CHARS; a stretch without a place to cut stays whole."""
+    start = 0
+    while start < len(text):
+        cut = _CUT.search(text, start + PIECE_CHARS)
+        end = cut.end() if cut else len(text)
+        yield text[start:end]
+        start = end
+
+
+def _is_bert(settings: dict[str, Any]) -> bool:
+    """Return whether words are told apart as in BERT, so that cutting between them is exact."""
+
+    def kind(part: str) -> object:
+        value = settings.get(part)
+        return value.get("type") if isinstance(value, dict) else None
+
+    parts = (kind("normalizer"), kind("pre_tokenizer"), kind("model"))
+    if parts != ("BertNormalizer", "BertPreTokenizer", "WordPiece"):
+        return False
+    if not settings["normalizer"].get("handle_chinese_chars"):
+        return False
+    added = settings.get("added_tokens") or []
+    return not any(
+        token.get("lstrip")
+        or token.get("rstrip")
+        or token.get("single_word")
+        or _CUT.search(token["content"])
+        for token in added
+    )
+
+
+def text_slices(texts: Sequence[str], max_chars: int) -> list[range]:
+    """Return runs of neighbouring texts of at most `max_chars` together, or of one long text."""
+    ends = list(itertools.accumulate(len(text) + 1 for text in texts))
+    slices: list[range] = []
+    start, base = 0, 0
+    for i, end in enumerate(ends):
+        if i > start and end - base > max_chars:
+            slices.append(range(start, i))
+            start, base = i, ends[i - 1]
+    if texts:
+        slices.append(range(start, len(texts)))
+    return slices

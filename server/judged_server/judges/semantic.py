@@ -1,0 +1,285 @@
+"""The semantic judge: the cosine of two texts' embeddings. The query is not used.
+
+Owns which texts are embedded, and what a text without a vector means for its contexts. Leaves
+models to an embedder behind `ports`, and the arithmetic to `embedding.cosine`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from judged_server.domain import (
+    ByteArray,
+    FloatArray,
+    IntArray,
+    JudgeIdentity,
+    JudgeSpec,
+    ParameterScalar,
+    QueryGroup,
+    ScoreColumns,
+    Status,
+    VerdictFault,
+)
+from judged_server.embedding.cosine import Side, cosine_matrix
+from judged_server.embedding.manifest import CALLER
+from judged_server.embedding.off_loop import off_loop_if
+from judged_server.embedding.policy import (
+    EMBEDDING_FAILED,
+    LONG_TEXT_POLICIES,
+    TEXT_TOO_LONG,
+    TRUNCATE,
+)
+from judged_server.ports import Embedded, Embedder, Embedders, ModelCard, Parameter, Profile
+
+VERSION = 1
+MIN_SCORE = 0.75
+
+SLICE_COST = 1 << 24
+"""Multiplications between two looks at whether the caller is still there: about 10 ms."""
+INLINE_COST = 1 << 19
+"""Below this, about 1 ms, scoring costs less than handing it to a thread."""
+
+_GROUP_COST = 1 << 16
+_TEXT_COST = 1 << 9
+_CODES = {TEXT_TOO_LONG: 3, EMBEDDING_FAILED: 13}
+"""gRPC's INVALID_ARGUMENT and INTERNAL."""
+
+
+class SemanticKind:
+    """Builds semantic judges over the embedding models of this server."""
+
+    def __init__(self, embedders: Embedders) -> None:
+        self._embedders = embedders
+
+    @property
+    def kind(self) -> str:
+        """The name requests use."""
+        return "semantic"
+
+    @property
+    def profiles(self) -> tuple[Profile, ...]:
+        """One profile; its parameters are the model and what happens to long texts."""
+        model = Parameter(
+            "model",
+            "",
+            f'The embedding model; empty for the server\'s default, "{CALLER}" for vectors that '
+            "every group brings itself.",
+        )
+        long_text = Parameter(
+            "long_text",
+            TRUNCATE,
+            "A text longer than the model's window is truncated and flagged, rejected, or cut "
+            "into windows of which the best cosine counts.",
+            choices=LONG_TEXT_POLICIES,
+        )
+        description = "Cosine of the two texts' embeddings; the query is not used."
+        return (Profile("", description, MIN_SCORE, (model, long_text)),)
+
+    @property
+    def for_embeddings(self) -> dict[str, ParameterScalar]:
+        """The parameters of a judge that compares the vectors its callers send."""
+        return {"model": CALLER}
+
+    def build(self, spec: JudgeSpec) -> SemanticJudge:
+        """Return the judge. Raises ModelNotInstalled when its model is not on this server."""
+        model = str(spec.parameters.get("model", ""))
+        min_score = MIN_SCORE if spec.min_score is None else spec.min_score
+        if model == CALLER:
+            # Of vectors that are made elsewhere nothing is known here, and nothing is claimed.
+            parts = [("model", CALLER)]
+            return SemanticJudge(
+                None, TRUNCATE, JudgeIdentity.build(self.kind, "", min_score, parts, VERSION)
+            )
+        embedder = self._embedders.get(model)
+        long_text = str(spec.parameters.get("long_text", TRUNCATE))
+        return SemanticJudge(embedder, long_text, _identify(embedder.card, long_text, min_score))
+
+
+class SemanticJudge:
+    """Scores groups by cosine; implements ports.AsyncJudge."""
+
+    def __init__(self, embedder: Embedder | None, long_text: str, identity: JudgeIdentity) -> None:
+        """Take an embedder for texts, or none for vectors that callers send."""
+        self._embedder = embedder
+        self._long_text = long_text
+        self._identity = identity
+
+    @property
+    def identity(self) -> JudgeIdentity:
+        """Which judge this is."""
+        return self._identity
+
+    @property
+    def wants_embeddings(self) -> bool:
+        """Whether it compares the callers' vectors."""
+        return self._embedder is None
+
+    async def score_async(self, groups: Sequence[QueryGroup]) -> ScoreColumns:
+        """Return one score for each context; each distinct text is embedded once.
+
+        Cancelling it drops what has not begun: batches of texts, slices of groups.
+        """
+        cost = sum(_TEXT_COST * (group.n_expected + group.n_retrieved) for group in groups)
+        numbers = await off_loop_if(cost > INLINE_COST, _number_texts, groups)
+        embedded = _NOTHING
+        dimensions = 1
+        if self._embedder is not None:
+            dimensions = max(self._embedder.card.dimensions, 1)
+            if numbers:
+                embedded = await self._embedder.embed(list(numbers), self._long_text)
+        texts = _Texts(numbers, embedded)
+        parts: list[_GroupScores] = []
+        for part, cost in _slices(groups, dimensions):
+            parts += await off_loop_if(cost > INLINE_COST, _score_groups, part, texts)
+        return _join(parts)
+
+
+@dataclass(frozen=True, slots=True)
+class _GroupScores:
+    """One group's cells, retrieved-major: scores, and where there are any, flags and faults."""
+
+    scores: FloatArray
+    flags: ByteArray | None = None
+    faults: tuple[tuple[int, str, str], ...] = ()
+
+
+class _Texts:
+    """Distinct texts with their vectors, looked up by text."""
+
+    def __init__(self, numbers: dict[str, int], embedded: Embedded) -> None:
+        self.flags = embedded.flags
+        self.faults = embedded.faults
+        self._numbers = numbers
+        self._offsets = np.asarray(embedded.row_offsets, np.int64)
+        self._vectors = embedded.vectors
+        if not len(self._vectors):
+            self._vectors = np.zeros((1, self._vectors.shape[1]), np.float32)
+
+    def ids(self, texts: Sequence[str]) -> IntArray:
+        """Return the numbers of texts."""
+        return np.array([self._numbers[text] for text in texts], np.int64)
+
+    def side(self, ids: IntArray) -> Side:
+        """Return the vectors of texts by number; a text without any borrows another's row."""
+        starts = np.minimum(self._offsets[ids], len(self._vectors) - 1)
+        counts = np.maximum(self._offsets[ids + 1] - self._offsets[ids], 1)
+        if counts.max() == 1:
+            return Side(self._vectors[starts])
+        ends = np.cumsum(counts)
+        first = ends - counts
+        rows = np.repeat(starts - first, counts) + np.arange(ends[-1])
+        return Side(self._vectors[rows], first)
+
+
+_NOTHING = Embedded(np.zeros((0, 1), np.float32), (0,), np.zeros(0, np.uint8), {})
+
+
+def _identify(card: ModelCard, long_text: str, min_score: float) -> JudgeIdentity:
+    return JudgeIdentity.build(
+        kind="semantic",
+        profile="",
+        min_score=min_score,
+        parts=[
+            ("model", card.name),
+            ("sha", card.model_sha256[:8]),
+            ("max_tokens", str(card.max_tokens)),
+            ("long_text", long_text),
+            ("precision", card.precision),
+            ("provider", card.execution_provider),
+        ],
+        version=VERSION,
+        secret_parts=[
+            ("model_sha256", card.model_sha256),
+            ("tokenizer_sha256", card.tokenizer_sha256),
+            ("pooling", card.pooling),
+            ("normalize", str(card.normalize)),
+        ],
+    )
+
+
+def _number_texts(groups: Sequence[QueryGroup]) -> dict[str, int]:
+    """Return the distinct texts that need a vector, numbered as they come."""
+    numbers: dict[str, int] = {}
+    for group in groups:
+        if group.embeddings is None and group.n_contexts:
+            for text in (*group.expected, *group.retrieved):
+                numbers.setdefault(text, len(numbers))
+    return numbers
+
+
+def _slices(
+    groups: Sequence[QueryGroup], dimensions: int
+) -> Iterator[tuple[Sequence[QueryGroup], int]]:
+    """Yield neighbouring groups that together cost about a slice, or one larger group."""
+    start, cost = 0, 0
+    for end, group in enumerate(groups, 1):
+        width = dimensions if group.embeddings is None else group.embeddings.expected.shape[1]
+        cost += _GROUP_COST + group.n_contexts * width
+        if cost >= SLICE_COST or end == len(groups):
+            yield groups[start:end], cost
+            start, cost = end, 0
+
+
+def _score_groups(groups: Sequence[QueryGroup], texts: _Texts) -> list[_GroupScores]:
+    return [_score_group(group, texts) for group in groups]
+
+
+def _score_group(group: QueryGroup, texts: _Texts) -> _GroupScores:
+    if not group.n_contexts:
+        return _GroupScores(np.zeros(0))
+    if group.embeddings is not None:
+        sides = Side(group.embeddings.retrieved), Side(group.embeddings.expected)
+        return _without_gaps(cosine_matrix(*sides).ravel(), None, {})
+    retrieved, expected = texts.ids(group.retrieved), texts.ids(group.expected)
+    scores = cosine_matrix(texts.side(retrieved), texts.side(expected)).ravel()
+    flags = (texts.flags[retrieved][:, None] | texts.flags[expected]).ravel()
+    cells = np.arange(len(scores)).reshape(len(retrieved), len(expected))
+    faults = _spread(texts, "expected", expected, cells.T)
+    faults |= _spread(texts, "retrieved", retrieved, cells)
+    return _without_gaps(scores, flags if flags.any() else None, faults)
+
+
+def _spread(texts: _Texts, side: str, ids: IntArray, cells: IntArray) -> dict[int, tuple[str, str]]:
+    """Return the faults of one side's texts by context; row i of `cells` is text i's contexts."""
+    faults: dict[int, tuple[str, str]] = {}
+    if texts.faults:
+        for i, number in enumerate(ids.tolist()):
+            if number in texts.faults:
+                reason, message = texts.faults[number]
+                faults |= dict.fromkeys(cells[i].tolist(), (reason, f"{side} text: {message}"))
+    return faults
+
+
+def _without_gaps(
+    scores: FloatArray, flags: ByteArray | None, faults: dict[int, tuple[str, str]]
+) -> _GroupScores:
+    """Return scores with 0 where there is a fault; a score that is not finite is one."""
+    for cell in np.flatnonzero(~np.isfinite(scores)).tolist():
+        faults.setdefault(cell, (EMBEDDING_FAILED, "the cosine is not finite"))
+    scores[list(faults)] = 0.0
+    listed = tuple((cell, *faults[cell]) for cell in sorted(faults))
+    return _GroupScores(scores, flags, listed)
+
+
+def _join(parts: Sequence[_GroupScores]) -> ScoreColumns:
+    offsets = np.cumsum([0, *(len(part.scores) for part in parts)])
+    scores = np.concatenate([np.zeros(0), *(part.scores for part in parts)])
+    flags = None
+    if any(part.flags is not None for part in parts):
+        flags = np.zeros(len(scores), np.uint8)
+        for start, part in zip(offsets, parts, strict=False):
+            if part.flags is not None:
+                flags[start : start + len(part.flags)] = part.flags
+    faults = tuple(
+        VerdictFault(int(start) + cell, _CODES.get(reason, 13), reason, message)
+        for start, part in zip(offsets, parts, strict=False)
+        for cell, reason, message in part.faults
+    )
+    statuses = None
+    if faults:
+        statuses = np.full(len(scores), Status.OK, np.uint8)
+        statuses[[fault.index for fault in faults]] = Status.ERROR
+    return ScoreColumns(scores, statuses, flags, faults)

@@ -1,0 +1,202 @@
+"""What every embedder promises, asked of a tiny model and of the real default one.
+
+The heart of it: a text's vector depends on the text alone, never on its neighbours.
+"""
+
+import asyncio
+import os
+
+import numpy as np
+import pytest
+from judged_server.domain import Flag
+from judged_server.embedding import engine
+from judged_server.embedding.loading import load_embedder
+from judged_server.embedding.policy import LONG_TEXT_POLICIES, TEXT_TOO_LONG
+from judged_server.embedding.store import DEFAULT_MODEL, ModelStore, default_root
+from judged_server.errors import ModelNotInstalled
+
+from tests.fakes import tiny_model
+
+TOLERANCE = 1e-4
+"""On each element and on each cosine, at fp32."""
+
+TEXTS = [
+    "",
+    " ",
+    "a",
+    "The cat sits on the mat.",
+    "A cat is sitting on a mat.",
+    "Vector databases store embeddings; retrieval finds them again.",
+    "nul\0inside",
+    "\u202eright to left\u202c",
+    "zero\u200bwidth\u200djoiner\ufeff",
+    "naïve café déjà vu",
+    "e\u0301 and é",
+    "中文没有空格",
+    "Привет, как дела?",
+    "😀🚀",
+    "x" * 101,
+    "!?" * 30,
+    "[CLS] [SEP] [PAD] [MASK]",
+    "word " * 40,
+    "the quick brown fox jumps over the lazy dog " * 40,
+]
+
+
+@pytest.fixture(scope="module", params=["tiny-mean", "tiny-cls", DEFAULT_MODEL])
+def embedder(request, tmp_path_factory):
+    if request.param == DEFAULT_MODEL:
+        try:
+            files = ModelStore(default_root(os.environ)).load(DEFAULT_MODEL)
+        except ModelNotInstalled as error:
+            pytest.fail(f"{error.message} (`make setup` does it)")
+    else:
+        root = tmp_path_factory.mktemp(request.param)
+        files = tiny_model.stored_files(root, pooling=request.param.removeprefix("tiny-"))
+    loaded = load_embedder(files, threads=2)
+    yield loaded
+    loaded.close()
+
+
+@pytest.fixture(scope="module")
+def alone(embedder):
+    """The vector of each text, embedded by itself."""
+
+    async def embed():
+        return [(await embedder.embed([text], "truncate")).vectors[0] for text in TEXTS]
+
+    return np.stack(asyncio.run(embed()))
+
+
+def _differ(vectors, others):
+    """The largest difference of an element, and of a cosine with any text."""
+    cosines = np.abs(vectors @ vectors.T - others @ others.T)
+    return max(float(np.abs(vectors - others).max()), float(cosines.max()))
+
+
+class TestInvariance:
+    async def test_a_text_has_the_same_vector_in_any_batch(self, embedder, alone):
+        together = await embedder.embed(TEXTS, "truncate")
+        assert _differ(together.vectors, alone) <= TOLERANCE
+
+    @pytest.mark.parametrize("budget", [1, 64, 512, 100_000])
+    async def test_and_with_any_padding(self, embedder, alone, monkeypatch, budget):
+        monkeypatch.setattr(engine, "BATCH_TOKENS", budget)
+        together = await embedder.embed(TEXTS, "truncate")
+        assert _differ(together.vectors, alone) <= TOLERANCE
+
+    @pytest.mark.parametrize("seed", range(3))
+    async def test_and_in_any_order_and_company(self, embedder, alone, seed):
+        rng = np.random.default_rng(seed)
+        company = [f"company {rng.integers(10**9)} " * int(rng.integers(1, 9)) for _ in range(30)]
+        texts = [*TEXTS, *company]
+        order = rng.permutation(len(texts))
+        shuffled = (await embedder.embed([texts[i] for i in order], "truncate")).vectors
+        back = np.empty_like(shuffled)
+        back[order] = shuffled
+        assert _differ(back[: len(TEXTS)], alone) <= TOLERANCE
+
+    async def test_the_same_call_gives_the_same_bits(self, embedder):
+        first, second = [await embedder.embed(TEXTS, "truncate") for _ in range(2)]
+        np.testing.assert_array_equal(first.vectors, second.vectors)
+
+    async def test_calls_side_by_side_get_what_they_get_alone(self, embedder, alone):
+        calls = [embedder.embed(TEXTS[start::4], "truncate") for start in range(4)]
+        for start, embedded in enumerate(await asyncio.gather(*calls)):
+            assert _differ(embedded.vectors, alone[start::4]) <= TOLERANCE
+
+
+class TestShape:
+    @pytest.mark.parametrize("long_text", LONG_TEXT_POLICIES)
+    async def test_texts_own_neighbouring_rows_and_every_row_is_finite(self, embedder, long_text):
+        embedded = await embedder.embed(TEXTS, long_text)
+        offsets = list(embedded.row_offsets)
+        assert offsets[0] == 0
+        assert offsets == sorted(offsets)
+        assert len(offsets) == len(TEXTS) + 1
+        assert embedded.vectors.shape == (offsets[-1], embedder.card.dimensions)
+        assert embedded.vectors.dtype == np.float32
+        assert embedded.flags.dtype == np.uint8
+        assert embedded.flags.shape == (len(TEXTS),)
+        lengths = np.linalg.norm(embedded.vectors, axis=1)
+        np.testing.assert_allclose(lengths, 1, atol=1e-6)
+
+    async def test_no_texts_are_fine(self, embedder):
+        embedded = await embedder.embed([], "truncate")
+        assert embedded.vectors.shape == (0, embedder.card.dimensions)
+
+    async def test_different_texts_differ(self, embedder):
+        vectors = (await embedder.embed(["a cat", "quantum computers"], "truncate")).vectors
+        assert float(vectors[0] @ vectors[1]) < 0.99
+
+
+class TestLongTexts:
+    LONG = "the quick brown fox jumps over the lazy dog " * 200
+
+    async def test_truncation_keeps_the_start_and_says_so(self, embedder):
+        embedded = await embedder.embed(["a", self.LONG, self.LONG + "tail"], "truncate")
+        assert embedded.flags.tolist() == [Flag.NONE, Flag.TRUNCATED, Flag.TRUNCATED]
+        assert np.abs(embedded.vectors[1] - embedded.vectors[2]).max() <= TOLERANCE
+
+    async def test_rejection_is_the_fault_of_the_long_text_alone(self, embedder):
+        embedded = await embedder.embed(["a", self.LONG, "b"], "reject")
+        assert {i: reason for i, (reason, _) in embedded.faults.items()} == {1: TEXT_TOO_LONG}
+        assert not embedded.flags.any()
+        alone = await embedder.embed(["a", "b"], "reject")
+        rows = [embedded.row_offsets[0], embedded.row_offsets[2]]
+        assert np.abs(embedded.vectors[rows] - alone.vectors).max() <= TOLERANCE
+
+    async def test_the_first_window_is_the_truncated_text(self, embedder):
+        truncated = await embedder.embed([self.LONG], "truncate")
+        windows = await embedder.embed([self.LONG, "a"], "window_max")
+        assert windows.flags.tolist() == [Flag.WINDOWED, Flag.NONE]
+        assert windows.row_offsets[1] > 1
+        assert np.abs(windows.vectors[0] - truncated.vectors[0]).max() <= TOLERANCE
+
+    @pytest.mark.parametrize("unit", ["x", "!", "a ", "中", "\0", "\u200b"])
+    async def test_a_mebibyte_of_anything_is_taken(self, embedder, unit):
+        text = unit * ((1 << 20) // len(unit.encode()))
+        embedded = await embedder.embed([text], "truncate")
+        assert not embedded.faults
+        assert np.isfinite(embedded.vectors).all()
+
+
+class TestDefaultModel:
+    """Figures of sentence-transformers 6.2.0 on torch 2.13.0 for the same weights."""
+
+    TEXTS = (
+        "The cat sits on the mat.",
+        "A cat is sitting on a mat.",
+        "Quantum computers use qubits.",
+        "Vector databases store embeddings.",
+        "rag combines retrieval with generation for better accuracy",
+        "rag is a technique that combines retrieval with generation",
+        "naïve café déjà vu",
+        "",
+        "Le chat est assis sur le tapis.",
+    )
+    COSINES = (
+        (0, 1, 0.971757),
+        (0, 2, -0.020788),
+        (2, 3, 0.079278),
+        (3, 4, 0.240708),
+        (4, 5, 0.887702),
+        (5, 6, 0.141906),
+        (6, 7, 0.225304),
+        (0, 8, 0.010400),
+        (7, 8, 0.110434),
+        (3, 6, 0.154814),
+    )
+    FIRST_ELEMENTS = (
+        (0, (0.134177, -0.032901, -0.024804)),
+        (7, (-0.118838, 0.048299, -0.002548)),
+    )
+
+    async def test_vectors_are_those_of_sentence_transformers(self, embedder):
+        if embedder.card.name != DEFAULT_MODEL:
+            return
+        vectors = (await embedder.embed(self.TEXTS, "truncate")).vectors
+        for i, j, cosine in self.COSINES:
+            assert float(vectors[i] @ vectors[j]) == pytest.approx(cosine, abs=TOLERANCE)
+        for i, elements in self.FIRST_ELEMENTS:
+            np.testing.assert_allclose(vectors[i, :3], elements, atol=1e-5)

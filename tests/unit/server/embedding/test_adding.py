@@ -1,0 +1,148 @@
+"""Adding a foreign model: tried before it is stored, refused with the file and the reason."""
+
+import numpy as np
+import onnx
+import pytest
+from judged_server.embedding.sources import ModelSourceError
+from judged_server.embedding.store import ModelStore
+from onnx import helper, numpy_helper
+
+from tests.fakes import tiny_model
+from tests.fakes.tiny_model import write_folder, write_json
+
+
+@pytest.fixture
+def models(tmp_path) -> ModelStore:
+    return ModelStore(tmp_path / "models")
+
+
+def _edited(change) -> bytes:
+    model = onnx.load_from_string(tiny_model.graph())
+    change(model)
+    return model.SerializeToString()
+
+
+def _with_token_types(model):
+    model.graph.input.append(
+        helper.make_tensor_value_info("token_type_ids", onnx.TensorProto.INT64, ["b", "s"])
+    )
+
+
+def _opset(number):
+    def change(model):
+        model.opset_import[0].version = number
+
+    return change
+
+
+def _rename_input(model):
+    model.graph.input[1].name = "mask"
+    for node in model.graph.node:
+        for i, name in enumerate(node.input):
+            if name == "attention_mask":
+                node.input[i] = "mask"
+
+
+def _nan_weights(model):
+    for tensor in model.graph.initializer:
+        if tensor.name == "embeddings.LayerNorm.bias":
+            value = np.full(tiny_model.HIDDEN, np.nan, np.float32)
+            tensor.CopyFrom(numpy_helper.from_array(value, tensor.name))
+
+
+def _quantise(model):
+    model.graph.node.append(helper.make_node("DynamicQuantizeLinear", ["one"], ["q", "s", "z"]))
+
+
+def test_a_folder_becomes_a_stored_model(models, tmp_path):
+    manifest = tiny_model.add_to(models, tmp_path, "my-model")
+    assert models.verify("my-model") == manifest
+    assert (manifest.dimensions, manifest.max_tokens) == (tiny_model.HIDDEN, tiny_model.WINDOW)
+    assert (manifest.pooling, manifest.normalize, manifest.precision) == ("mean", True, "fp32")
+
+
+def test_a_graph_with_token_types_is_understood(models, tmp_path):
+    tiny_model.add_to(models, tmp_path, onnx=_edited(_with_token_types))
+
+
+def test_weights_beside_the_graph_come_along(models, tmp_path):
+    folder = write_folder(tmp_path / "source")
+    model = onnx.load_from_string(tiny_model.graph())
+    graph = folder / "onnx" / "model.onnx"
+    onnx.save(model, graph, save_as_external_data=True, location="weights.bin", size_threshold=512)
+    manifest = models.add("big", folder)
+    assert [file.path for file in manifest.files] == [
+        "model.onnx",
+        "tokenizer.json",
+        "weights.bin",
+    ]
+    models.verify("big")
+    (models.root / "big" / "weights.bin").write_bytes(b"")
+    with pytest.raises(Exception, match=r"weights\.bin"):
+        models.verify("big")
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (_opset(9999), "can't load it"),
+        (_rename_input, "its inputs are input_ids, mask"),
+        (_nan_weights, "no usable vectors"),
+        (_quantise, "quantises activations"),
+    ],
+)
+def test_an_unusable_graph_is_refused_and_nothing_is_stored(models, tmp_path, change, words):
+    with pytest.raises(ModelSourceError, match=words):
+        tiny_model.add_to(models, tmp_path, onnx=_edited(change))
+    assert models.list() == ()
+    assert list(models.root.iterdir()) == []
+
+
+def test_a_window_longer_than_the_positions_is_refused(models, tmp_path):
+    with pytest.raises(ModelSourceError, match="a first run fails"):
+        tiny_model.add_to(models, tmp_path, window=tiny_model.POSITIONS + 1)
+
+
+def test_a_window_without_room_for_text_is_refused(models, tmp_path):
+    with pytest.raises(ModelSourceError, match="no room for text"):
+        tiny_model.add_to(models, tmp_path, window=2)
+
+
+def test_a_broken_tokenizer_is_refused(models, tmp_path):
+    folder = write_folder(tmp_path / "source")
+    write_json(folder / "tokenizer.json", {"version": "1.0"})
+    with pytest.raises(ModelSourceError, match="not a tokenizer"):
+        models.add("broken", folder)
+
+
+def test_external_weights_that_lead_out_are_refused(models, tmp_path):
+    folder = write_folder(tmp_path / "source")
+    model = onnx.load_from_string(tiny_model.graph())
+    onnx.save(
+        model,
+        folder / "onnx" / "model.onnx",
+        save_as_external_data=True,
+        location="w.bin",
+        size_threshold=512,
+    )
+    (folder / "onnx" / "w.bin").rename(folder / "w.bin")
+    model = onnx.load(folder / "onnx" / "model.onnx", load_external_data=False)
+    for tensor in model.graph.initializer:
+        for entry in tensor.external_data:
+            if entry.key == "location":
+                entry.value = "../w.bin"
+    (folder / "onnx" / "model.onnx").write_bytes(model.SerializeToString())
+    with pytest.raises(ModelSourceError, match="outside its own folder"):
+        models.add("escape", folder)
+
+
+@pytest.mark.parametrize("name", ["", "..", "A model", "a/b", "-a", "caller"])
+def test_a_name_that_could_be_a_path_is_refused(models, tmp_path, name):
+    with pytest.raises(ModelSourceError, match="can't be a name"):
+        models.add(name, write_folder(tmp_path / "source"))
+
+
+def test_a_taken_name_is_refused(models, tmp_path):
+    tiny_model.add_to(models, tmp_path)
+    with pytest.raises(ModelSourceError, match="there already"):
+        tiny_model.add_to(models, tmp_path)

@@ -1,0 +1,287 @@
+"""The semantic judge: cosines in order, texts embedded once, faults kept to their contexts."""
+
+import asyncio
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+from judged_server.domain import CallerEmbeddings, Flag, JudgeSpec, QueryGroup, Status
+from judged_server.errors import ModelNotInstalled
+from judged_server.judges import semantic
+from judged_server.judges.semantic import SemanticKind
+from judged_server.ports import Embedded, ModelCard
+
+CARD = ModelCard("fake", 2, 8, "a" * 64, "b" * 64, "mean", True, "fp32", "CPUExecutionProvider")
+
+
+class FakeEmbedder:
+    """Embeds "30" as the unit vector at 30 degrees; "zero", "nan", "fault", "30|90" as they say."""
+
+    def __init__(self, card=CARD):
+        self.card = card
+        self.calls = []
+        self.cancelled = False
+
+    async def embed(self, texts, long_text):
+        self.calls.append((list(texts), long_text))
+        rows, offsets, flags, faults = [], [0], [], {}
+        for number, text in enumerate(texts):
+            flag = Flag.NONE
+            if text == "fault":
+                faults[number] = ("TEXT_TOO_LONG", "the text is too long")
+            elif text == "broken":
+                faults[number] = ("EMBEDDING_FAILED", "the model failed")
+                rows.append((0.0, 0.0))
+            else:
+                parts = text.removesuffix("+").split("|")
+                rows += [self._vector(part) for part in parts]
+                flag |= Flag.WINDOWED if len(parts) > 1 else Flag.NONE
+                flag |= Flag.TRUNCATED if text.endswith("+") else Flag.NONE
+            flags.append(flag)
+            offsets.append(len(rows))
+        vectors = np.array(rows, np.float32).reshape(-1, 2)
+        return Embedded(vectors, offsets, np.array(flags, np.uint8), faults)
+
+    def _vector(self, text):
+        special = {"zero": (0.0, 0.0), "nan": (math.nan, math.nan)}
+        if text in special:
+            return special[text]
+        return math.cos(math.radians(float(text))), math.sin(math.radians(float(text)))
+
+
+class FakeEmbedders:
+    def __init__(self, *embedders):
+        self._embedders = {embedder.card.name: embedder for embedder in embedders}
+
+    def get(self, name):
+        try:
+            return self._embedders[name or "fake"]
+        except KeyError:
+            raise ModelNotInstalled(name, "run something") from None
+
+    def cards(self):
+        return tuple(embedder.card for embedder in self._embedders.values())
+
+
+@pytest.fixture
+def embedder():
+    return FakeEmbedder()
+
+
+@pytest.fixture
+def judge(embedder):
+    return _build(embedder)
+
+
+def _build(embedder, min_score=None, **parameters):
+    return SemanticKind(FakeEmbedders(embedder)).build(
+        JudgeSpec("semantic", "", min_score, parameters)
+    )
+
+
+def _group(expected, retrieved, **options):
+    return QueryGroup("q", "query", expected, retrieved, **options)
+
+
+def _vectors(expected, retrieved):
+    embeddings = CallerEmbeddings(np.array(expected, "f4"), np.array(retrieved, "f4"))
+    return _group([], [], embeddings=embeddings)
+
+
+def _cos(*degrees):
+    return [math.cos(math.radians(angle)) for angle in degrees]
+
+
+class TestScores:
+    async def test_cells_are_retrieved_major_and_groups_in_order(self, judge):
+        groups = [_group(["0", "30"], ["0", "60", "90"]), _group(["10"], ["20"])]
+        columns = await judge.score_async(groups)
+        expected = _cos(0, 30, 60, 30, 90, 60, 10)
+        np.testing.assert_allclose(columns.scores, expected, atol=1e-6)
+        assert columns.scores.dtype == np.float64
+        assert (columns.statuses, columns.flags, columns.faults) == (None, None, ())
+
+    async def test_each_distinct_text_is_embedded_once_in_one_call(self, judge, embedder):
+        await judge.score_async([_group(["0", "30"], ["0", "0"]), _group(["30"], ["60"])])
+        assert embedder.calls == [(["0", "30", "60"], "truncate")]
+
+    async def test_a_text_scores_exactly_1_with_itself(self, judge):
+        texts = [str(angle) for angle in range(200)]
+        columns = await judge.score_async([_group([text], [text]) for text in texts])
+        assert (columns.scores == 1.0).all()
+
+    async def test_negative_cosines_are_0(self, judge):
+        columns = await judge.score_async([_group(["0"], ["120", "180"])])
+        assert columns.scores.tolist() == [0.0, 0.0]
+
+    async def test_a_zero_vector_scores_0(self, judge):
+        columns = await judge.score_async([_group(["zero", "0"], ["zero"])])
+        assert columns.scores.tolist() == [0.0, 0.0]
+        assert columns.statuses is None
+
+    async def test_the_query_is_not_used(self, judge, embedder):
+        await judge.score_async([_group(["0"], ["30"])])
+        assert "query" not in embedder.calls[0][0]
+
+    async def test_the_best_pair_of_windows_counts(self, embedder):
+        judge = _build(embedder, long_text="window_max")
+        columns = await judge.score_async([_group(["0|60", "90"], ["50|10", "90|45"])])
+        np.testing.assert_allclose(columns.scores, _cos(10, 40, 15, 0), atol=1e-6)
+        assert columns.flags.tolist() == [Flag.WINDOWED] * 4
+        assert embedder.calls[0][1] == "window_max"
+
+    async def test_a_flag_of_either_text_is_the_contexts(self, judge):
+        groups = [_group(["0"], ["0"]), _group(["0", "30+"], ["60", "90+"])]
+        columns = await judge.score_async(groups)
+        assert columns.flags.tolist() == [0, 0, *[Flag.TRUNCATED] * 3]
+
+    async def test_groups_without_a_side_have_no_verdicts_and_no_work(self, judge, embedder):
+        groups = [_group([], ["0"]), _group(["0"], []), _group([], [])]
+        columns = await judge.score_async(groups)
+        assert columns.scores.shape == (0,)
+        assert embedder.calls == []
+        assert (await judge.score_async([])).scores.shape == (0,)
+
+
+class TestCallerEmbeddings:
+    async def test_they_take_the_same_road_without_the_model(self, judge, embedder):
+        columns = await judge.score_async([_vectors([[1, 0], [3, 3]], [[0, 5], [2, 0], [-1, 0]])])
+        expected = [0, math.sqrt(0.5), 1, math.sqrt(0.5), 0, 0]
+        np.testing.assert_allclose(columns.scores, expected, atol=1e-7)
+        assert embedder.calls == []
+
+    async def test_groups_of_both_sorts_mix(self, judge):
+        groups = [_group(["0"], ["60"]), _vectors([[1, 0, 0]], [[1, 0, 0]]), _group(["0"], ["0"])]
+        columns = await judge.score_async(groups)
+        np.testing.assert_allclose(columns.scores, [0.5, 1, 1], atol=1e-6)
+
+    async def test_the_largest_and_smallest_floats_are_vectors_too(self, judge):
+        largest, smallest = float(np.finfo("f4").max), float(np.finfo("f4").smallest_subnormal)
+        groups = [_vectors([[largest, largest], [0, 0]], [[smallest, smallest], [largest, 0]])]
+        columns = await judge.score_async(groups)
+        np.testing.assert_allclose(columns.scores, [1, 0, math.sqrt(0.5), 0], atol=1e-7)
+
+    async def test_a_vector_scores_1_with_itself(self, judge):
+        rows = np.random.default_rng(1).normal(size=(50, 700))
+        columns = await judge.score_async([_vectors(rows, rows)])
+        assert (np.diag(columns.scores.reshape(50, 50)) == 1.0).all()
+
+
+class TestFaults:
+    async def test_a_texts_fault_is_that_of_its_contexts_alone(self, judge):
+        groups = [_group(["0"], ["60"]), _group(["0", "fault"], ["broken", "60"])]
+        columns = await judge.score_async(groups)
+        assert columns.statuses.tolist() == [
+            Status.OK,
+            Status.ERROR,
+            Status.ERROR,
+            Status.OK,
+            Status.ERROR,
+        ]
+        np.testing.assert_allclose(columns.scores, [0.5, 0, 0, 0.5, 0], atol=1e-6)
+        found = [(fault.index, fault.code, fault.reason) for fault in columns.faults]
+        assert found == [
+            (1, 13, "EMBEDDING_FAILED"),
+            (2, 13, "EMBEDDING_FAILED"),
+            (4, 3, "TEXT_TOO_LONG"),
+        ]
+        assert columns.faults[0].message == "retrieved text: the model failed"
+        assert columns.faults[2].message == "expected text: the text is too long"
+
+    @pytest.mark.parametrize("text", ["fault", "broken"])
+    async def test_faults_alone_are_answered_too(self, judge, text):
+        columns = await judge.score_async([_group([text], [text, text])])
+        assert columns.statuses.tolist() == [Status.ERROR] * 2
+        assert [fault.index for fault in columns.faults] == [0, 1]
+
+    async def test_nan_is_an_error_and_never_compared(self, judge):
+        columns = await judge.score_async([_group(["0", "nan"], ["0"])])
+        assert columns.statuses.tolist() == [Status.OK, Status.ERROR]
+        assert columns.scores.tolist() == [1.0, 0.0]
+        assert columns.faults[0].reason == "EMBEDDING_FAILED"
+
+    async def test_good_contexts_score_the_same_beside_bad_ones(self, judge):
+        alone = await judge.score_async([_group(["0", "17"], ["33"])])
+        beside = await judge.score_async([_group(["0", "fault", "17"], ["33", "nan", "broken"])])
+        np.testing.assert_allclose(beside.scores[[0, 2]], alone.scores, atol=1e-14)
+
+
+class TestSlices:
+    async def test_slices_and_threads_change_nothing(self, judge, monkeypatch):
+        groups = [_group([str(i), "0"], ["60", str(i + 1), "fault"]) for i in range(30)]
+        groups.insert(5, _vectors([[1, 0]], [[0, 1], [1, 1]]))
+        whole = await judge.score_async(groups)
+        monkeypatch.setattr(semantic, "SLICE_COST", 1)
+        monkeypatch.setattr(semantic, "INLINE_COST", 0)
+        sliced = await judge.score_async(groups)
+        np.testing.assert_array_equal(sliced.scores, whole.scores)
+        np.testing.assert_array_equal(sliced.statuses, whole.statuses)
+        assert sliced.faults == whole.faults
+
+    async def test_cancelling_stops_between_slices(self, judge, monkeypatch):
+        monkeypatch.setattr(semantic, "SLICE_COST", 1)
+        scored = []
+
+        async def one_slice(heavy, work, *args):
+            if work is semantic._score_groups:
+                scored.append(args)
+                if len(scored) == 3:
+                    call.cancel()
+                await asyncio.sleep(0)
+            return work(*args)
+
+        monkeypatch.setattr(semantic, "off_loop_if", one_slice)
+        groups = [_group([str(i)], ["0"]) for i in range(20)]
+        call = asyncio.create_task(judge.score_async(groups))
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        assert len(scored) == 3
+
+
+class TestIdentity:
+    def test_the_signature_says_which_model_and_how(self, judge):
+        assert judge.identity.signature == (
+            "semantic|model:fake|sha:aaaaaaaa|max_tokens:8|long_text:truncate|precision:fp32"
+            "|provider:CPUExecutionProvider|min_score:0.75|v1"
+        )
+
+    @pytest.mark.parametrize(
+        "change",
+        [
+            {"model_sha256": "a" * 63 + "b"},
+            {"tokenizer_sha256": "c" * 64},
+            {"pooling": "cls"},
+            {"normalize": False},
+            {"precision": "fp16"},
+            {"max_tokens": 9},
+            {"execution_provider": "CUDAExecutionProvider"},
+        ],
+    )
+    def test_all_that_can_change_a_score_enters_the_key(self, judge, change):
+        other = _build(FakeEmbedder(dataclasses.replace(CARD, **change)))
+        assert other.identity.scoring_key != judge.identity.scoring_key
+
+    def test_the_policy_enters_the_key_and_the_bar_does_not(self, embedder, judge):
+        rejecting = _build(embedder, long_text="reject")
+        assert rejecting.identity.scoring_key != judge.identity.scoring_key
+        lower = _build(embedder, min_score=0.5)
+        assert lower.identity.scoring_key == judge.identity.scoring_key
+        assert lower.identity.fingerprint != judge.identity.fingerprint
+
+    def test_the_default_model_by_name_is_the_same_judge(self, embedder, judge):
+        assert _build(embedder, model="fake").identity == judge.identity
+
+
+class TestKind:
+    def test_it_says_what_may_be_asked_of_it(self):
+        kind = SemanticKind(FakeEmbedders())
+        (profile,) = kind.profiles
+        assert (kind.kind, kind.for_embeddings) == ("semantic", {"model": "caller"})
+        assert (profile.name, profile.min_score) == ("", 0.75)
+        rules = {parameter.name: parameter.rule for parameter in profile.parameters}
+        assert rules == {"model": "a name", "long_text": "one of truncate, reject, window_max"}
+
+    def test_a_model_that_is_not_there_is_said_at_once(self, embedder):
+        with pytest.raises(ModelNotInstalled):
+            _build(embedder, model="other")
