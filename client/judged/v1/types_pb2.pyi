@@ -244,8 +244,9 @@ class QueryGroup(_message.Message):
 
     @_builtins.property
     def embeddings(self) -> Global___GroupEmbeddings:
-        """embeddings replaces the texts for the semantic judge: it then embeds
-        nothing. Other judges refuse it.
+        """embeddings replaces the texts for the semantic judge, which then embeds
+        nothing; every group of the call must bring them. In a stream the judge's
+        parameter "model" must be "caller". Other judges refuse it.
         """
 
     def __init__(
