@@ -4,9 +4,9 @@ Three questions, each against a null server of the same contract on the same sta
 
 contexts_over_null      30,000 contexts in one judge() call of the Python client, `exact` judge:
                         contexts a second of ours over those of the null server.
-requests_over_null_64   requests of 64 contexts, 16 in flight from one process that sends ready
-                        bytes and reads none, so that the server is what limits: requests a second
-                        of ours over those of the null server.
+requests_over_null_64   requests of 64 contexts (2 groups of 16 by 2) by the asynchronous Python
+                        client, 16 in flight, `exact` judge: requests a second of ours over those
+                        of the null server.
 grouped_over_naive      30,000 contexts as groups over the same ones as a group each, through the
                         client to our server: contexts a second of the first over the second.
 
@@ -17,15 +17,12 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Awaitable, Callable
 
-import grpc
 import uvloop
-from judged import Client, Context, QueryGroup
-from judged._channel import OPTIONS
-from judged.v1 import judge_service_pb2 as pb
-from judged.v1 import types_pb2
+from judged import AsyncClient, Client, Context, QueryGroup
 
-from benchmarks.harness import Server, closing_line, ratios, serving
+from benchmarks.harness import closing_line, ratios, serving
 from tests.conformance.prose import build_groups
 
 SEED = 20
@@ -49,46 +46,33 @@ def naive_seconds(client: Client, contexts: list[Context]) -> float:
     return time.perf_counter() - started
 
 
-def small_request(groups: list[QueryGroup]) -> bytes:
-    """Return a ready request of 64 contexts: four groups of 8 by 2."""
-    return pb.BatchJudgeRequest(
-        groups=[
-            types_pb2.QueryGroup(query=g.query, expected=g.expected[:2], retrieved=g.retrieved[:8])
-            for g in groups[:4]
-        ],
-        judge=types_pb2.JudgeSpec(kind="exact"),
-    ).SerializeToString()
+async def many(send: Callable[[], Awaitable[object]]) -> float:
+    """Return the wall seconds of REQUESTS sends, IN_FLIGHT at once."""
+    await send()
+    left = iter(range(REQUESTS))
+
+    async def worker() -> None:
+        for _ in left:
+            await send()
+
+    started = time.perf_counter()
+    await asyncio.gather(*(worker() for _ in range(IN_FLIGHT)))
+    return time.perf_counter() - started
 
 
-async def requests_seconds(address: str, request: bytes) -> float:
-    """Return the wall seconds of REQUESTS small requests, IN_FLIGHT at once."""
-    async with grpc.aio.insecure_channel(address, options=OPTIONS) as channel:
-        call = channel.unary_unary("/judged.v1.JudgeService/BatchJudge")
-        await call(request, timeout=30)
-        left = iter(range(REQUESTS))
-
-        async def worker() -> None:
-            for _ in left:
-                await call(request, timeout=30)
-
-        started = time.perf_counter()
-        await asyncio.gather(*(worker() for _ in range(IN_FLIGHT)))
-        return time.perf_counter() - started
-
-
-def small_seconds(server: Server, request: bytes) -> float:
-    """Return requests_seconds, run on a loop of its own."""
-    return uvloop.run(requests_seconds(server.address, request))
+async def client_seconds(address: str, groups: list[QueryGroup]) -> float:
+    """Return the wall seconds of small requests by the asynchronous client."""
+    async with AsyncClient(address) as client:
+        return await many(lambda: client.judge(groups, "exact", timeout=30))
 
 
 def main() -> None:
     """Measure and print."""
     groups = [QueryGroup(g.query, g.expected, g.retrieved) for g in build_groups(SEED)]
     contexts = [Context(g.query, e, r) for g in groups for r in g.retrieved for e in g.expected]
-    request = small_request(groups)
-    rows: dict[str, list[float]] = {
-        name: [] for name in ("ours", "null", "naive", "ours_64", "null_64")
-    }
+    small = [QueryGroup(g.query, g.expected[:2], (g.retrieved * 2)[:16]) for g in groups[:2]]
+    names = ("ours", "null", "naive", "ours_64", "null_64")
+    rows: dict[str, list[float]] = {name: [] for name in names}
     with (
         serving("judged_server") as real,
         serving("benchmarks.null_server") as null,
@@ -100,14 +84,14 @@ def main() -> None:
                 "ours": batch_seconds(our_client, groups),
                 "null": batch_seconds(null_client, groups),
                 "naive": naive_seconds(our_client, contexts),
-                "ours_64": small_seconds(real, request),
-                "null_64": small_seconds(null, request),
+                "ours_64": uvloop.run(client_seconds(real.address, small)),
+                "null_64": uvloop.run(client_seconds(null.address, small)),
             }
             if round_number:  # the first round warms up
                 for name, seconds in row.items():
                     rows[name].append(seconds)
     for name, seconds in rows.items():
-        print(f"{name:>8}: {min(seconds):.3f} to {max(seconds):.3f} s")
+        print(f"{name:>10}: {min(seconds):.3f} to {max(seconds):.3f} s")
     print(
         closing_line(
             "wire",

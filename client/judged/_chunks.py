@@ -23,7 +23,7 @@ from judged.types import (
 )
 
 CHUNK_CHARACTERS = 1 << 20
-CHUNK_CONTEXTS = 1 << 12
+CHUNK_CONTEXTS = 1 << 10
 CHUNK_GROUPS = 1 << 10
 
 

@@ -7,9 +7,6 @@ answer late. A request is always admitted when the house is empty.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 from judged_server import errors
 
 _RETRY_AFTER_S = 0.25
@@ -27,16 +24,32 @@ class Admission:
         """The bytes of all requests in work."""
         return self._pending
 
-    @contextmanager
-    def admit(self, size: int) -> Iterator[None]:
-        """Hold `size` bytes for the length of a call. Raises Overloaded when they don't fit."""
+    def admit(self, size: int) -> Admitted:
+        """Hold `size` bytes for the length of a `with`. Raises Overloaded when they don't fit."""
         if self._pending and self._pending + size > self._limit:
             raise errors.Overloaded(
                 f"the server has {self._pending} of {self._limit} request bytes in work",
                 _RETRY_AFTER_S,
             )
         self._pending += size
-        try:
-            yield
-        finally:
-            self._pending -= size
+        return Admitted(self, size)
+
+    def release(self, size: int) -> None:
+        """Give `size` bytes back."""
+        self._pending -= size
+
+
+class Admitted:
+    """Bytes that are held until the end of a `with`."""
+
+    __slots__ = ("_admission", "_size")
+
+    def __init__(self, admission: Admission, size: int) -> None:
+        self._admission = admission
+        self._size = size
+
+    def __enter__(self) -> None:
+        """Do nothing: the bytes are held already."""
+
+    def __exit__(self, *_: object) -> None:
+        self._admission.release(self._size)

@@ -20,10 +20,8 @@ from judged_server.ports import LexicalJudge
 CONTEXT_COST = 40
 """What one context costs beside its texts, in characters of text."""
 SLICE_COST = 400_000
-"""Characters of text (plus contexts) in a slice: about 10 ms of a lexical judge, by measurement;
+"""Characters of text (plus contexts) in a slice: 5 to 9 ms of a lexical judge, by measurement;
 larger ones fall out of a core's cache."""
-INLINE_COST = 100_000
-"""Up to this the event loop does the work itself: a hand-over to a thread would cost more."""
 
 
 def group_cost(group: QueryGroup) -> int:
@@ -102,9 +100,10 @@ def join_columns(parts: Sequence[ScoreColumns]) -> ScoreColumns:
 
 
 class SliceRunner:
-    """Runs lexical judges: small work in place, large work slice by slice in one worker thread.
+    """Runs lexical judges: a single slice in place, more of them one by one in a worker thread.
 
-    One thread, because the judges hold the interpreter lock: a second would add switches only.
+    In place, because a hand-over to a thread costs 15 % of a slice. One thread, because the judges
+    hold the interpreter lock: a second would add switches only.
     """
 
     def __init__(self) -> None:
@@ -112,7 +111,7 @@ class SliceRunner:
 
     async def run(self, judge: LexicalJudge, groups: Sequence[QueryGroup]) -> ScoreColumns:
         """Return the scores of all groups. A cancel takes effect after the slice in work."""
-        if sum(map(group_cost, groups)) <= INLINE_COST:
+        if sum(map(group_cost, groups)) <= SLICE_COST:
             return judge.score(groups)
         loop = asyncio.get_running_loop()
         parts = [

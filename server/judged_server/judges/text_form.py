@@ -17,22 +17,24 @@ from judged_server.judges.tokens import TokenTable
 class TextForm:
     """How one profile reads texts.
 
-    A token is a run of bytes that `alphabet` does not map to zero, in the text encoded by `codec`;
-    texts beyond ASCII go through `prepare` first. Two texts are the same when `normalise` makes
+    A token is a run of bytes that `alphabet` does not map to zero, in the text's UTF-8; texts
+    beyond ASCII go through `prepare` first. Two texts are the same when `normalise` makes
     them equal. One contains the other when neither `extent` is empty and one is a substring of the
     other.
     """
 
     prepare: Callable[[str], str]
-    codec: str
     alphabet: bytes
     normalise: Callable[[str], str]
     extent: Callable[[str], str]
 
     def tokens(self, texts: Sequence[str]) -> TokenTable:
         """Return the tokens of `texts`."""
-        prepared = [text if text.isascii() else self.prepare(text) for text in texts]
-        return TokenTable.of(prepared, self.codec, self.alphabet)
+        return TokenTable.of([self.encode(text) for text in texts], self.alphabet)
+
+    def encode(self, text: str) -> bytes:
+        """Return the UTF-8 in which the tokens of `text` are looked for."""
+        return (text if text.isascii() else self.prepare(text)).encode("utf-8", "replace")
 
 
 def alphabet(*, keep_high_bytes: bool) -> bytes:
@@ -59,8 +61,14 @@ def normalise(text: str) -> str:
     return " ".join(lowered.split())
 
 
-# Two characters outside ASCII have an ASCII letter in their lower case: the Kelvin sign (k) and the
-# capital I with a dot (i and a combining dot). So texts are lowered before they are encoded, where
-# all other characters outside ASCII become question marks; the alphabet lowers ASCII itself.
-PUBLISHED = TextForm(str.lower, "ascii", alphabet(keep_high_bytes=False), normalise, normalise)
+def spell_out(text: str) -> str:
+    """Return the text with the two characters lowered whose lower case has an ASCII letter in it.
+
+    They are the Kelvin sign (k) and the capital I with a dot (i and a combining dot). No other
+    lowering beyond ASCII makes or breaks a token, and the alphabet lowers ASCII itself.
+    """
+    return text.replace("\u212a", "k").replace("\u0130", "i\u0307")
+
+
+PUBLISHED = TextForm(spell_out, alphabet(keep_high_bytes=False), normalise, normalise)
 """The form of the profiles `classic` and `weighted`."""

@@ -54,16 +54,14 @@ class TokenTable:
     first: IntArray
 
     @classmethod
-    def of(cls, texts: Sequence[str], codec: str, alphabet: bytes) -> TokenTable:
-        """Return the tokens of `texts`.
+    def of(cls, texts: Sequence[bytes], alphabet: bytes) -> TokenTable:
+        """Return the tokens of encoded texts.
 
-        `alphabet` maps each byte of the encoded texts to the byte that stands for it in a token, or
-        to zero where it separates tokens; line feeds must separate.
+        `alphabet` maps each byte of a text to the byte that stands for it in a token, or to zero
+        where it separates tokens; line feeds must separate.
         """
-        sizes = [
-            len(text) if text.isascii() else len(text.encode(codec, "replace")) for text in texts
-        ]
-        blocks = [_tokens(texts[i:j], sizes[i:j], codec, alphabet) for i, j in _blocks(sizes)]
+        sizes = [len(text) for text in texts]
+        blocks = [_tokens(texts[i:j], sizes[i:j], alphabet) for i, j in _blocks(sizes)]
         if len(blocks) == 1:
             return blocks[0]
         shifts = accumulate((len(block.raw) for block in blocks[:-1]), initial=0)
@@ -121,9 +119,9 @@ def _blocks(sizes: Sequence[int]) -> Iterator[tuple[int, int]]:
     return pairwise((0, *cuts, len(sizes)))
 
 
-def _tokens(texts: Sequence[str], sizes: Sequence[int], codec: str, alphabet: bytes) -> TokenTable:
+def _tokens(texts: Sequence[bytes], sizes: Sequence[int], alphabet: bytes) -> TokenTable:
     # The zeros behind the last text let every token be read in whole words.
-    raw = "\n".join((*texts, "\0" * WORD)).encode(codec, "replace").translate(alphabet)
+    raw = b"\n".join((*texts, b"\0" * WORD)).translate(alphabet)
     inside = np.frombuffer(raw, np.uint8) != 0
     edges = np.flatnonzero(inside[1:] != inside[:-1]) + 1
     if inside[0]:

@@ -21,8 +21,6 @@ _UNSPACED = (
 )
 _UNSPACED_RUN = re.compile(f"[{_UNSPACED}]+")
 _ZERO_WIDTH_SPACE = "\u200b"
-_CODEC = "utf-8"
-_ALPHABET = alphabet(keep_high_bytes=True)
 
 
 class _WordCharacters(dict[int, int | str | None]):
@@ -70,9 +68,8 @@ def extent(text: str) -> str:
 
     In this form a substring is a run of whole tokens.
     """
-    raw = (text if text.isascii() else prepare(text)).encode(_CODEC, "replace")
-    tokens = raw.translate(_ALPHABET).replace(b"\0", b" ").split()
-    return f" {b' '.join(tokens).decode(_CODEC)} " if tokens else ""
+    tokens = UNICODE.encode(text).translate(UNICODE.alphabet).replace(b"\0", b" ").split()
+    return f" {b' '.join(tokens).decode()} " if tokens else ""
 
 
 def _pairs(run: re.Match[str]) -> str:
@@ -83,5 +80,5 @@ def _pairs(run: re.Match[str]) -> str:
     return f" {' '.join(pairs)} "
 
 
-UNICODE = TextForm(prepare, _CODEC, _ALPHABET, normalise, extent)
+UNICODE = TextForm(prepare, alphabet(keep_high_bytes=True), normalise, extent)
 """The form of the profile `unicode`."""

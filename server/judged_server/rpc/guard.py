@@ -12,6 +12,7 @@ deadline; bytes that do not parse fail as UNKNOWN before any handler runs.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import re
 import secrets
 import time
@@ -25,9 +26,10 @@ from google.protobuf.message import DecodeError
 
 from judged_server import errors
 from judged_server.rpc.errors import WireError, internal_fault, to_wire
-from judged_server.telemetry import logger
+from judged_server.telemetry import access
 
 REQUEST_ID = "x-request-id"
+_PROCESS, _NUMBERS = secrets.token_hex(12), itertools.count(1)
 _PLAIN_ID = re.compile(r"[\x21-\x7e]{1,128}")
 
 Context = grpc.aio.ServicerContext[Any, Any]
@@ -36,8 +38,6 @@ StreamHandler = Callable[[Any, Context], AsyncIterator[Any] | Awaitable[None]]
 
 _DRAINING = "the server is shutting down; another replica may answer"
 _DRAINED_AFTER_S = 1.0
-
-_log = logger("call")
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ def _request_id(context: Context) -> str:
     for key, value in context.invocation_metadata() or ():
         if key == REQUEST_ID and isinstance(value, str) and _PLAIN_ID.fullmatch(value):
             return value
-    return secrets.token_hex(16)
+    return f"{_PROCESS}-{next(_NUMBERS):x}"
 
 
 def _failure(error: BaseException) -> WireError:
@@ -128,12 +128,12 @@ class Guard:
 
     def unary(self, method: str, inner: UnaryHandler, *, limited: bool = True) -> UnaryHandler:
         """Return a handler that keeps the promises of this module around `inner`."""
+        maximum = self._deadlines.max_unary_s
 
         async def body(request: Any, context: Context) -> Any:  # noqa: ANN401 - any message
-            limit = self._deadlines.imposed(context, self._deadlines.max_unary_s)
             if self._draining and limited:
                 raise errors.Draining(_DRAINING, _DRAINED_AFTER_S)
-            if limit is None or not limited:
+            if not limited or (limit := self._deadlines.imposed(context, maximum)) is None:
                 return await inner(_parsed(request), context)
             async with _Expiring(limit):
                 return await inner(_parsed(request), context)
@@ -182,8 +182,7 @@ class Guard:
                     self._in_work -= 1
                     if not self._in_work:
                         self._idle.set()
-                ms = round((time.perf_counter() - started) * 1e3, 3)
-                _log.info("call", method=method, code=code, ms=ms, request_id=request_id)
+                access.call(method, code, time.perf_counter() - started, request_id)
 
         return call
 

@@ -7,6 +7,7 @@ meaning of parameters to `engine.catalog` and metrics to `metrics_codec`.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import accumulate
 
 import numpy as np
@@ -55,10 +56,13 @@ def _read_group(
 ) -> QueryGroup:
     query_id, query = message.query_id, message.query
     expected, retrieved = list(message.expected), list(message.retrieved)
-    document_ids, relevant = list(message.document_ids), list(message.relevant_document_ids)
-    # Small requests spend much of their time here, so paths are only written out for a group in
-    # which something may be wrong.
+    document_ids: Sequence[str] = message.document_ids
+    document_ids = list(document_ids) if document_ids else ()
+    relevant: Sequence[str] = message.relevant_document_ids
+    relevant = list(relevant) if relevant else ()
     path = f"{field}[{index}]"
+    # Small requests spend much of their time here, so paths of texts are only written out for a
+    # group in which something may be wrong.
     longest = max(map(len, (query, query_id, *expected, *retrieved, *document_ids, *relevant)))
     if longest > limits.surely_fits:
         limits.check_text(query, f"{path}.query")
@@ -128,8 +132,9 @@ def read_spec(message: types_pb2.JudgeSpec, field: str = "judge") -> JudgeSpec:
     return JudgeSpec(message.kind, message.profile, min_score, parameters)
 
 
+@lru_cache(maxsize=256)
 def write_identity(identity: JudgeIdentity) -> types_pb2.JudgeIdentity:
-    """Return the message of a judge's identity."""
+    """Return the message of a judge's identity; it is shared, so it must not be changed."""
     return types_pb2.JudgeIdentity(
         kind=identity.kind,
         profile=identity.profile,

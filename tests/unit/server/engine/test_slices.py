@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from judged_server.domain import JudgeIdentity, QueryGroup, ScoreColumns, Status, VerdictFault
 from judged_server.engine.slices import (
-    INLINE_COST,
+    SLICE_COST,
     SliceRunner,
     cut_slices,
     group_cost,
@@ -60,7 +60,7 @@ async def test_small_work_is_done_in_place_and_large_work_in_the_thread():
     assert first[0] == threading.current_thread().name
     assert {name for name, _ in others} == {"judged-slices_0"}
     assert len(others) > 5
-    assert group_cost(large) > INLINE_COST
+    assert group_cost(large) > SLICE_COST
 
 
 async def test_a_judges_exception_reaches_the_caller():
