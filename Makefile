@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 LISTEN ?= 127.0.0.1:8470
-BENCHMARKS := lexical wire wire_shape
+BENCHMARKS := lexical wire wire_shape readiness
 
 .PHONY: setup demo test test-wheel lint proto format bench serve check-image clean
 
