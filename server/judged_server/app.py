@@ -108,6 +108,10 @@ class App:
             self._hurry.set()
         again.cancel()
         await drain
+        # All is done; an impatient signal must not turn the exit status into a failure.
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().remove_signal_handler(number)
+            signal.signal(number, signal.SIG_IGN)
         _log.info("stopped")
 
     async def stop(self, grace_s: float) -> None:

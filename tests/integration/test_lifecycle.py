@@ -172,7 +172,8 @@ class TestDrain:
 
             verdicts = client.judge([group] * 8, timeout=20, progress=stop_soon)
             assert len(verdicts) == 8 * 20 * 40
-            assert {v.error.reason for v in verdicts if v.error} <= {"DRAINING", "UNAVAILABLE"}
+            reasons = {v.error.reason for v in verdicts if v.error}
+            assert reasons <= {"DRAINING", "UNAVAILABLE", "CANCELLED"}
             assert verdicts[0].relevant is False
             assert ready.process.wait(60) == 0
 
