@@ -41,6 +41,7 @@ from judged_server.telemetry import logger
 
 SERVICE = judge_service_pb2.DESCRIPTOR.services_by_name["JudgeService"].full_name
 
+_STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _LAST_WORDS_S = 0.2
 """Time for the last replies to leave once nothing is in work any more."""
 
@@ -94,10 +95,16 @@ class App:
 
     async def run(self) -> None:
         """Serve until SIGTERM or SIGINT, then drain; a second signal cuts the drain short."""
-        # Before anything else: a signal that comes while the model loads must not be lost.
+        loop = asyncio.get_running_loop()
         asked: asyncio.Queue[str] = asyncio.Queue()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            asyncio.get_running_loop().add_signal_handler(number, asked.put_nowait, number.name)
+
+        def ask(number: int, _: object) -> None:
+            loop.call_soon_threadsafe(asked.put_nowait, signal.Signals(number).name)
+
+        # Before anything else: a signal that comes while the model loads must not be lost. And not
+        # by the loop, which on its end would let the next signal kill the process.
+        for number in _STOP_SIGNALS:
+            signal.signal(number, ask)
         await self.start()
         _log.info("draining", signal=await asked.get(), grace_s=self._settings.grace_s)
         drain = asyncio.create_task(self.stop(self._settings.grace_s))
@@ -109,8 +116,7 @@ class App:
         again.cancel()
         await drain
         # All is done; an impatient signal must not turn the exit status into a failure.
-        for number in (signal.SIGTERM, signal.SIGINT):
-            asyncio.get_running_loop().remove_signal_handler(number)
+        for number in _STOP_SIGNALS:
             signal.signal(number, signal.SIG_IGN)
         _log.info("stopped")
 
