@@ -26,12 +26,13 @@ def build_parser() -> argparse.ArgumentParser:
     """Return the parser: one flag for each setting, and the models commands."""
     parser = argparse.ArgumentParser(
         prog="judged-server",
+        usage="judged-server [--setting X ...] [models ACTION ...]",
         description="Judge over gRPC. Settings: flag > JUDGED_* > --config file > default.",
     )
     parser.add_argument("--config", type=Path, metavar="FILE", help="TOML file with settings")
     for name, field in Settings.model_fields.items():
         flag = "--" + name.replace("_", "-")
-        default = "" if field.default is None else f" (default {field.default})"
+        default = f" (default {field.default})" if field.default not in {None, False} else ""
         text = f"{field.description}{default}".replace("%", "%%")
         if field.annotation is bool:
             parser.add_argument(flag, action="store_const", const="true", dest=name, help=text)

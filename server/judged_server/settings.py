@@ -45,9 +45,11 @@ class Settings(BaseSettings):
     )
     embedding_threads: int = Field(0, ge=0, le=256, description="threads per model, 0 = the cores")
     grace_s: float = Field(25, ge=0, le=3600, description="seconds calls may finish after SIGTERM")
-    default_deadline_s: float = Field(30, gt=0, description="for calls that set no deadline")
-    max_unary_deadline_s: float = Field(600, gt=0, description="longest a unary call may take")
-    max_stream_deadline_s: float = Field(3600, gt=0, description="longest a stream may take")
+    default_deadline_s: float = Field(
+        30, gt=0, description="seconds for calls that set no deadline"
+    )
+    max_unary_deadline_s: float = Field(600, gt=0, description="seconds a unary call may take")
+    max_stream_deadline_s: float = Field(3600, gt=0, description="seconds a stream may take")
     max_contexts: int = Field(1_000_000, ge=1, description="contexts in one request or stream")
     max_text_bytes: int = Field(1 << 20, ge=1, description="UTF-8 bytes in one text")
     max_groups: int = Field(10_000, ge=1, description="groups in one message")
