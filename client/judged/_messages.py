@@ -192,7 +192,8 @@ class StreamMessages:
     ) -> Iterator[pb.StreamJudgeRequest]:
         yield pb.StreamJudgeRequest(start=pb.StreamJudgeStart(judge=write_judge(judge)))
         for chunk_id, groups in enumerate(chunks):
-            messages = [write_group(g, f"groups[{i}]") for i, g in enumerate(groups)]
+            path = f"chunks[{chunk_id}].groups"
+            messages = [write_group(g, f"{path}[{i}]") for i, g in enumerate(groups)]
             yield pb.StreamJudgeRequest(chunk=pb.JudgeChunk(chunk_id=chunk_id, groups=messages))
 
 

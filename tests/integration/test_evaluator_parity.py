@@ -167,3 +167,12 @@ def test_a_retriever(client: Client) -> None:
     dataset = Dataset([Query("q0", "rag", ["rag combines retrieval with generation"])])
     found = Evaluator(client).evaluate_retriever(Shelf(), dataset, ["mrr", "recall@1"], 2, "exact")
     assert [metric.mean for metric in found.table.metrics] == [0.5, 0.0]
+
+
+def test_a_text_that_can_not_be_sent_is_named_by_its_place(client: Client, monkeypatch):
+    monkeypatch.setattr(judged._chunks, "CHUNK_CONTEXTS", 2)
+    groups = [QueryGroup("q", ["a"], ["b", "c"], str(i)) for i in range(5)]
+    groups[3] = QueryGroup("q", ["a"], ["b", "half \ud800"], "3")
+    with pytest.raises(InvalidArgument, match="lone surrogate") as caught:
+        Evaluator(client).evaluate(groups, ["ap"])
+    assert caught.value.field == "groups[3].retrieved[1]"

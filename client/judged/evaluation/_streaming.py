@@ -6,13 +6,13 @@ decision whether to try again in `_call`.
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from judged import errors
 from judged._call import Attempts, Deadline, RetryBudget
 from judged._chunks import Assembly, Piece, cut, original_path
-from judged._messages import write_group
 from judged._status import may_retry
 from judged.client import Client
 from judged.evaluation._distinct import invalid
@@ -21,6 +21,7 @@ from judged.types import Judge, QueryGroup, VerdictError, Verdicts
 Progress = Callable[[int, int], object]
 Chunk = Sequence[Piece]
 
+_CHUNK = re.compile(r"chunks\[(\d+)\]\.")
 _INVALID_ARGUMENT = 3
 _WAIT_FOR_CHUNK_S = 0.5
 """A chunk that was turned away says that it may be sent again, but not when."""
@@ -99,10 +100,9 @@ class StreamedJudging:
                 else:
                     self._fail(chunk, error)
                 del left[answer.chunk_id]
+        except errors.InvalidArgument as error:
+            raise _of_batch(chunks, error) from None
         except (errors.Retryable, errors.DeadlineExceeded, errors.InternalError) as error:
-            # gRPC reports a group that can't be written as a fault of the stream.
-            for chunk in left.values():
-                _write(chunk)
             failure = error
         if left and failure is None:
             failure = errors.InternalError(f"the stream ended with {len(left)} chunks unanswered")
@@ -131,10 +131,15 @@ def _groups(chunk: Chunk) -> list[QueryGroup]:
     return [piece.part() for piece in chunk]
 
 
-def _write(chunk: Chunk) -> None:
-    """Raise InvalidArgument when a group of the chunk can't be written as a message."""
-    for piece in chunk:
-        write_group(piece.group, f"groups[{piece.index}]")
+def _of_batch(chunks: Sequence[Chunk], error: errors.InvalidArgument) -> errors.InvalidArgument:
+    """Make an error about a group that can't be sent speak of the batch."""
+    sent = _CHUNK.match(error.field)
+    if sent is None:
+        return error
+    error.field = error.field.removeprefix(sent[0])
+    error.message = error.message.removeprefix(sent[0])
+    error.metadata = {key: text.removeprefix(sent[0]) for key, text in error.metadata.items()}
+    return original_path(chunks[int(sent[1])], error)
 
 
 def _streams(chunks: Iterable[Chunk], max_contexts: int) -> Iterator[list[Chunk]]:

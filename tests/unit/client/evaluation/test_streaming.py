@@ -170,11 +170,14 @@ class TestStreamedJudging:
         assert caught.value.message == "groups[2].retrieved[1]: too long"
         assert caught.value.reason == "LIMIT_EXCEEDED"
 
-    def test_names_a_text_that_can_not_be_sent(self):
-        broken = [QueryGroup("q", ["a"], ["b", "\ud800"], "q")]
-        error = InternalError("Exception iterating requests!", code="UNKNOWN")
-        with pytest.raises(InvalidArgument, match=r"^groups\[0\]\.retrieved\[1\]: holds a lone"):
-            judge(FakeClient(breaks(error)), broken)
+    def test_names_a_text_that_can_not_be_sent_by_its_place_in_the_batch(self):
+        groups = [QueryGroup("q", ["a"], ["b", "c"], str(i)) for i in range(3)]
+        field = "chunks[1].groups[0].retrieved[1]"
+        error = InvalidArgument(f"{field}: holds a lone surrogate", metadata={"field": field})
+        error.field = field
+        with pytest.raises(InvalidArgument, match=r"^groups\[1\]\.retrieved\[1\]: ") as caught:
+            judge(FakeClient(breaks(error)), groups)
+        assert caught.value.field == caught.value.metadata["field"] == "groups[1].retrieved[1]"
 
     def test_notices_a_stream_that_ends_early(self):
         with pytest.raises(InternalError, match="4 chunks unanswered"):
