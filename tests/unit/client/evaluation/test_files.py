@@ -76,7 +76,7 @@ class TestParseJson:
 
     def test_names_the_line_inside_a_whole_document(self):
         with pytest.raises(FileError, match=r"^f\.json: is not JSON: .* at line 2 column 1$"):
-            parse_json(b"[1,\n]", "f.json", None)
+            parse_json(b"[1\n2]", "f.json", None)
 
     def test_reads_whole_pairs_of_surrogates(self):
         assert parse_json(b'"\\ud83d\\ude00"', "f", 1) == "\U0001f600"
