@@ -31,6 +31,9 @@ WHOLE = {
     "mrr": "recip_rank",
     "ap": "map",
     "ndcg": "ndcg",
+    "r_precision": "Rprec",
+    "bpref": "bpref",
+    "infap": "infAP",
 }
 THEIRS = {f"{ours}@{k}": f"{theirs}_{k}" for ours, theirs in AT_K.items() for k in CUTOFFS} | WHOLE
 REQUESTED = {f"{theirs}.{','.join(map(str, CUTOFFS))}" for theirs in AT_K.values()} | set(
@@ -135,6 +138,9 @@ def test_means_equal_those_of_ir_measures(case):
         "precision@5": ir_measures.P @ 5,
         "recall@20": ir_measures.R @ 20,
         "hit_rate@3": ir_measures.Success @ 3,
+        "r_precision": ir_measures.Rprec,
+        "bpref": ir_measures.Bpref,
+        "infap": ir_measures.infAP,
     }
     # ir_measures reports topics that the run lacks as 0, as trec_eval -c does.
     _, table = ours(case, pairs, complete=True)
@@ -157,7 +163,7 @@ def test_exponential_gains_equal_linear_ones_of_the_transformed_grades():
 
 def test_gains_by_rank_equal_the_run_they_come_from():
     case = CASES[2]
-    names = ["ndcg@10", "ap", "recall@5", "f1@3"]
+    names = ["ndcg@10", "ap", "recall@5", "f1@3", "r_precision", "err(max_grade=3)", "rbp@20"]
     values, _ = ours(case, names)
     topics = list(values["ap"])
     gains, relevant = [], []

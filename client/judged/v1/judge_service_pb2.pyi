@@ -1028,7 +1028,9 @@ class MetricInfo(_message.Message):
     """reference the definition comes from."""
     @_builtins.property
     def matching_modes(self) -> _containers.RepeatedScalarFieldContainer[_types_pb2.MatchingMode.ValueType]:
-        """matching_modes it is defined for."""
+        """matching_modes it is defined for; none when it needs judgements (qrels) or
+        gains, and verdicts are INVALID_ARGUMENT.
+        """
 
     def __init__(
         self,

@@ -144,8 +144,8 @@ class _MatchingModeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Matching
     MATCHING_MODE_MAXIMUM: _MatchingMode.ValueType  # 2
     """MATCHING_MODE_MAXIMUM: a maximum bipartite matching."""
     MATCHING_MODE_ANY: _MatchingMode.ValueType  # 3
-    """MATCHING_MODE_ANY: no pairing. Defined for precision, recall, f1, hit_rate
-    and mrr; the other metrics are INVALID_ARGUMENT.
+    """MATCHING_MODE_ANY: no pairing. Defined for precision, recall, f1, hit_rate,
+    mrr and hybrid_log_rank; the other metrics are INVALID_ARGUMENT.
     """
 
 class MatchingMode(_MatchingMode, metaclass=_MatchingModeEnumTypeWrapper):
@@ -160,8 +160,8 @@ expected text it matches that is still free.
 MATCHING_MODE_MAXIMUM: MatchingMode.ValueType  # 2
 """MATCHING_MODE_MAXIMUM: a maximum bipartite matching."""
 MATCHING_MODE_ANY: MatchingMode.ValueType  # 3
-"""MATCHING_MODE_ANY: no pairing. Defined for precision, recall, f1, hit_rate
-and mrr; the other metrics are INVALID_ARGUMENT.
+"""MATCHING_MODE_ANY: no pairing. Defined for precision, recall, f1, hit_rate,
+mrr and hybrid_log_rank; the other metrics are INVALID_ARGUMENT.
 """
 Global___MatchingMode: _TypeAlias = MatchingMode  # noqa: Y015
 

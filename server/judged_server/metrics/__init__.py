@@ -1,14 +1,11 @@
 """Relevance in, metrics out: pure functions over arrays, without clock, chance or input/output.
 
 The way down: `names` reads what was asked for; `matching` (verdicts), `trec` (qrels and a run) and
-`gains` make `rankings`; `ranking_metrics` holds the formulas; `compute` puts the table together.
-The names below are what other layers use.
+`gains` make `rankings`; `ranking_metrics`, `weighted_metrics` and `pooled_metrics` hold the
+formulas; `compute` puts the table together. The names below are what other layers use.
 """
 
 from judged_server.metrics.compute import (
-    MetricColumn,
-    MetricCounts,
-    MetricTable,
     check_modes,
     check_unique,
     compute_gains,
@@ -22,6 +19,7 @@ from judged_server.metrics.matching import JudgedResults, match_ids
 from judged_server.metrics.names import Measure, parse_metrics
 from judged_server.metrics.options import MatchingMode, MetricOptions, NoGoldPolicy
 from judged_server.metrics.registry import METRICS
+from judged_server.metrics.table import MetricColumn, MetricCounts, MetricTable
 from judged_server.metrics.trec import Topic
 
 __all__ = [

@@ -2,14 +2,13 @@
 
 The four ways in are `compute_judged` (verdicts), `compute_trec` (qrels and a run), `compute_gains`
 and `merge_values` (values of earlier calls). Owns which queries count and how they are averaged.
-Leaves formulas to `ranking_metrics` and the making of rankings to `matching`, `trec`, `gains`.
+Leaves formulas to the families of metrics, the making of rankings to `matching`, `trec`, `gains`.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -21,63 +20,10 @@ from judged_server.metrics.missing import unsettled
 from judged_server.metrics.names import Measure
 from judged_server.metrics.options import MatchingMode, MetricOptions, NoGoldPolicy
 from judged_server.metrics.rankings import Rankings
+from judged_server.metrics.table import MetricColumn, MetricCounts, MetricTable
 from judged_server.metrics.trec import Topic, rank_run
 
 Settings = Sequence[tuple[str, str]]
-
-
-@dataclass(frozen=True, slots=True)
-class MetricColumn:
-    """One metric over all rows of a table.
-
-    `values` is float64[rows], finite and in [0, 1]. `mean` is None when there are no rows.
-    `lower` and `upper` enclose the mean over all queries with gold, those left out for missing
-    verdicts included; they are None when no verdict is missing.
-    """
-
-    name: str
-    values: FloatArray
-    mean: float | None
-    signature: str
-    lower: float | None = None
-    upper: float | None = None
-
-    @property
-    def n(self) -> int:
-        """The number of queries in the mean."""
-        return len(self.values)
-
-
-@dataclass(frozen=True, slots=True)
-class MetricCounts:
-    """What went into the means and what did not: queries, but for the last two.
-
-    `queries` is the sum of `evaluated` and all that was skipped. `skipped_unsettled` counts
-    queries whose hits hang on missing verdicts. `duplicates` counts documents that were dropped,
-    `retrieved` those ranked in the evaluated queries.
-    """
-
-    queries: int
-    evaluated: int
-    skipped_no_gold: int = 0
-    skipped_missing: int = 0
-    skipped_unjudged: int = 0
-    skipped_unsettled: int = 0
-    duplicates: int = 0
-    retrieved: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class MetricTable:
-    """All metrics of one request, in the order asked for.
-
-    `rows` is int64: which of the queries given (groups, topics of the qrels, rankings) each entry
-    of the columns' `values` belongs to, ascending.
-    """
-
-    columns: tuple[MetricColumn, ...]
-    rows: IntArray
-    counts: MetricCounts
 
 
 def check_modes(
@@ -87,10 +33,10 @@ def check_modes(
     for i, measure in enumerate(measures):
         if mode not in measure.metric.modes:
             defined = ", ".join(allowed.name for allowed in measure.metric.modes)
-            raise InvalidField(
-                f"{metrics_field}[{i}]",
-                f"{measure.metric.name} is not defined for matching {mode.name}; use {defined}",
-            )
+            rule = f"is not defined for matching {mode.name}; use {defined}"
+            if not defined:
+                rule = "is not defined for verdicts; it needs qrels or gains"
+            raise InvalidField(f"{metrics_field}[{i}]", f"{measure.metric.name} {rule}")
 
 
 def check_unique(query_ids: Sequence[str], field: str) -> None:

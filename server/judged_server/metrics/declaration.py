@@ -1,7 +1,8 @@
 """What a metric is: a name, parameters with their rules, a definition, and a pure function.
 
 Owns the form of a declaration. Leaves the declarations themselves to the families
-(`ranking_metrics`), their list to `registry`, and names as requests write them to `names`.
+(`ranking_metrics`, `weighted_metrics`, `pooled_metrics`), their list to `registry`, and names as
+requests write them to `names`.
 """
 
 from __future__ import annotations
@@ -84,8 +85,9 @@ class Metric:
 
     `function` takes rankings of n queries, a value for every parameter, and the cutoff k (None:
     the whole ranking), and returns float64[n], finite and in [0, 1]: 0 where nothing was
-    retrieved and where there is nothing to find. `version` goes up when a change of the
-    function changes numbers.
+    retrieved and where there is nothing to find, but for `judged` and `rbp_residual`, which say
+    how sure other metrics are. `modes` are the matching modes that define it; none, if verdicts
+    do not. `version` goes up when a change of the function changes numbers.
     """
 
     name: str

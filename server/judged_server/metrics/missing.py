@@ -6,7 +6,7 @@ which results hit, and between what extremes could a metric lie. Leaves complete
 
 MAXIMUM and ANY are monotone: one more match never loses a hit within any top k. All missing
 verdicts set to "no match", then all to "match", therefore enclose every completion, for every
-metric that grows when hits are added or move up, as all of ours do.
+metric that never falls when hits are added or move up, as all do that verdicts define.
 
 GREEDY_FIRST is not monotone: a new match can make a result take the one expected text that a
 later result needed. Nothing exceeds its upper extreme all the same: no matching has more hits in

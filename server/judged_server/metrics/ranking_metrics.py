@@ -1,6 +1,6 @@
-"""Precision, recall, F1, hit rate, MRR, AP and nDCG: the formulas and their declarations.
+"""Precision, recall, F1, hit rate, MRR, AP, nDCG, R-precision: formulas and declarations.
 
-To add a ranking metric, write its function here and put its declaration in RANKING_METRICS. Owns
+To add a metric, write its function in the file of its family and put its declaration there. Owns
 formulas only: rankings arrive ready made (`rankings`), and means are taken in `compute`.
 
 Every function takes (rankings of n queries, parameters, cutoff k or None) and returns float64[n]
@@ -13,7 +13,7 @@ import numpy as np
 
 from judged_server.domain import FloatArray, IntArray
 from judged_server.metrics.declaration import PAIRED_MODES, Choice, Metric, Parameters
-from judged_server.metrics.rankings import Rankings
+from judged_server.metrics.rankings import Rankings, ratio
 
 _TREC_EVAL = "trec_eval 9.0 (https://github.com/usnistgov/trec_eval)"
 _LARGE_LINEAR_GAIN = 1e100
@@ -23,18 +23,18 @@ _LARGE_EXPONENT = 500.0
 def _precision(rankings: Rankings, _parameters: Parameters, k: int | None) -> FloatArray:
     """Hits in the top k / k, also when fewer were retrieved; without k, hits / retrieved."""
     hits = rankings.hits.count(k)
-    return hits / float(k) if k is not None else _ratio(hits, rankings.n_retrieved)
+    return hits / float(k) if k is not None else ratio(hits, rankings.n_retrieved)
 
 
 def _recall(rankings: Rankings, _parameters: Parameters, k: int | None) -> FloatArray:
     """Relevant items found in the top k / relevant items."""
-    return _ratio(rankings.found(k), rankings.n_relevant)
+    return ratio(rankings.found(k), rankings.n_relevant)
 
 
 def _f1(rankings: Rankings, parameters: Parameters, k: int | None) -> FloatArray:
     """2PR / (P + R) of the two above, 0 when both are 0."""
     precision, recall = _precision(rankings, parameters, k), _recall(rankings, parameters, k)
-    return _ratio(2.0 * precision * recall, precision + recall)
+    return ratio(2.0 * precision * recall, precision + recall)
 
 
 def _hit_rate(rankings: Rankings, _parameters: Parameters, k: int | None) -> FloatArray:
@@ -54,7 +54,14 @@ def _ap(rankings: Rankings, parameters: Parameters, k: int | None) -> FloatArray
     possible = rankings.n_relevant
     if k is not None and parameters["divisor"] == "min":
         possible = np.minimum(possible, k)
-    return _ratio(hits.total(hits.ordinal / hits.rank, k), possible)
+    return ratio(hits.total(hits.ordinal / hits.rank, k), possible)
+
+
+def _r_precision(rankings: Rankings, _parameters: Parameters, k: int | None) -> FloatArray:
+    """Hits in the top R / R, where R is the number of relevant items."""
+    hits = rankings.hits
+    in_top = (hits.rank <= rankings.n_relevant[hits.query]).astype(np.float64)
+    return ratio(hits.total(in_top, k), rankings.n_relevant)
 
 
 def _ndcg(rankings: Rankings, parameters: Parameters, k: int | None) -> FloatArray:
@@ -65,7 +72,7 @@ def _ndcg(rankings: Rankings, parameters: Parameters, k: int | None) -> FloatArr
     dcg = hits.total(transform(hits.gain, rankings.top_gain, hits.query) / hits.discount, k)
     best = ideal.total(transform(ideal.gain, rankings.top_gain, ideal.query) / ideal.discount, k)
     # The ratio is at most 1 but for rounding. np.minimum hands NaN on, so it can't hide one.
-    ndcg: FloatArray = np.minimum(_ratio(dcg, best), 1.0)
+    ndcg: FloatArray = np.minimum(ratio(dcg, best), 1.0)
     return ndcg
 
 
@@ -87,12 +94,6 @@ def _exponential_gains(gains: FloatArray, top: FloatArray, query: IntArray) -> F
         return plain
     shift = np.maximum(top - _LARGE_EXPONENT, 0.0)[query]
     return np.where(shift == 0.0, plain, np.exp2(gains - shift) - np.exp2(-shift))
-
-
-def _ratio(numerator: FloatArray | IntArray, denominator: FloatArray | IntArray) -> FloatArray:
-    """Return numerator / denominator, 0 where the denominator is 0."""
-    zeros = np.zeros(len(numerator))
-    return np.divide(numerator, denominator, out=zeros, where=denominator != 0)
 
 
 RANKING_METRICS = (
@@ -154,6 +155,13 @@ RANKING_METRICS = (
                 description="The grade itself, or 2^grade - 1.",
             ),
         ),
+        modes=PAIRED_MODES,
+    ),
+    Metric(
+        name="r_precision",
+        description="Hits in the top R divided by R, the number of relevant items.",
+        reference=f"{_TREC_EVAL}: Rprec",
+        function=_r_precision,
         modes=PAIRED_MODES,
     ),
 )

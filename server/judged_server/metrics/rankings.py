@@ -1,7 +1,7 @@
 """Ragged rankings of many queries, as flat arrays: the one input of every ranking metric.
 
 Owns the layout and the quantities that several metrics share. Leaves how rankings come about to
-`matching`, `trec` and `gains`, and the formulas to `ranking_metrics`.
+`matching`, `trec` and `gains`, and the formulas to the families of metrics.
 
 Most measures are sums over relevant documents alone, and those are few. So nothing here walks
 over all documents of all queries but the one scan that finds the relevant ones; the rest works
@@ -62,6 +62,20 @@ class Hits:
         return np.bincount(query, weights, self.n_queries).astype(np.float64, copy=False)
 
 
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """What judges looked at, where not everything retrieved was judged.
+
+    judged         bool[documents]: the retrieved documents that somebody judged relevant or not.
+    unsampled      bool[documents]: those that were to be judged and never were; never `judged`.
+    n_nonrelevant  int64[n]: how many documents were judged not relevant, retrieved or not.
+    """
+
+    judged: BoolArray
+    unsampled: BoolArray
+    n_nonrelevant: IntArray
+
+
 @dataclass(frozen=True)
 class Rankings:
     """What was retrieved for n queries, and what there was to find.
@@ -74,6 +88,8 @@ class Rankings:
     found_ranks   int64[ideal_offsets[-1]]: the best rank, from 1, that found each relevant item, 0
                   where none did. None when every hit finds exactly one item, which holds unless
                   the matching mode is ANY.
+    known_pool    which documents were judged; None when all of those retrieved were, and no others
+                  but the relevant ones.
 
     Where `found_ranks` is None a query's hits, sorted by gain, must nowhere exceed its ideal
     gains, so that recall and ndcg stay in [0, 1]; whoever builds rankings sees to it.
@@ -84,6 +100,7 @@ class Rankings:
     ideal_offsets: IntArray
     ideal_gains: FloatArray
     found_ranks: IntArray | None = None
+    known_pool: Pool | None = None
 
     @property
     def n_queries(self) -> int:
@@ -118,6 +135,14 @@ class Rankings:
         top[some] = self.ideal_gains[self.ideal_offsets[:-1][some]]
         return top
 
+    @cached_property
+    def pool(self) -> Pool:
+        """Which documents were judged."""
+        if self.known_pool is not None:
+            return self.known_pool
+        everything = np.ones(len(self.gains), np.bool_)
+        return Pool(everything, ~everything, self.n_retrieved - self.hits.count(None))
+
     def found(self, k: int | None) -> IntArray:
         """Return int64[n]: how many relevant items ranks 1 to k found (None: any rank)."""
         if self.found_ranks is None:
@@ -132,8 +157,11 @@ class Rankings:
         offsets, kept = take_groups(self.offsets, rows)
         ideal_offsets, ideal_kept = take_groups(self.ideal_offsets, rows)
         found = None if self.found_ranks is None else self.found_ranks[ideal_kept]
+        pool = self.known_pool
+        if pool is not None:
+            pool = Pool(pool.judged[kept], pool.unsampled[kept], pool.n_nonrelevant[rows])
         return Rankings(
-            offsets, self.gains[kept], ideal_offsets, self.ideal_gains[ideal_kept], found
+            offsets, self.gains[kept], ideal_offsets, self.ideal_gains[ideal_kept], found, pool
         )
 
 
@@ -142,6 +170,12 @@ def offsets_of(lengths: IntArray) -> IntArray:
     offsets = np.zeros(len(lengths) + 1, np.int64)
     np.cumsum(lengths, out=offsets[1:])
     return offsets
+
+
+def ratio(numerator: FloatArray | IntArray, denominator: FloatArray | IntArray) -> FloatArray:
+    """Return numerator / denominator, 0 where the denominator is 0."""
+    zeros = np.zeros(len(numerator))
+    return np.divide(numerator, denominator, out=zeros, where=denominator != 0)
 
 
 def flatten(ragged: Sequence[Sequence[float]]) -> tuple[IntArray, FloatArray]:

@@ -1,8 +1,8 @@
 """From qrels and a run to rankings, as trec_eval ranks and joins them.
 
 Owns trec_eval's rules: scores compare in single precision, the larger first; ties go to the
-larger document id, bytewise; unjudged documents gain nothing; grades below 0 count as 0. Leaves
-the numbers made from the rankings to `compute`.
+larger document id, bytewise; unjudged documents gain nothing; grades below 0 count as 0, and such
+documents as pooled but not judged. Leaves the numbers made from the rankings to `compute`.
 
 Most of the time goes into the ids, since each has to be hashed: one dict for each topic of the
 run finds its repeats and places its judged documents, and everything after that is flat. Ids are
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from judged_server.domain import Float32Array, FloatArray, IntArray
 from judged_server.errors import InvalidField
 from judged_server.metrics.duplicates import distinct_results
-from judged_server.metrics.rankings import Rankings, descending, flatten, offsets_of
+from judged_server.metrics.rankings import Pool, Rankings, descending, flatten, offsets_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,16 +167,23 @@ def _rank(
     topic_of_grade = np.repeat(np.arange(len(topics)), np.diff(judged_offsets))
     places = np.array(judged_places, np.int64)
     relevant = grades > 0
-    found = relevant & (places >= 0)
-    gains = np.zeros(int(offsets[-1]))
-    gains[offsets[topic_of_grade[found]] + places[found]] = grades[found]
-    order = _ranking_order(topics, scores[: len(gains)], offsets)
+    found = places >= 0
+    found_grades = np.full(int(offsets[-1]), np.nan)
+    found_grades[offsets[topic_of_grade[found]] + places[found]] = grades[found]
+    order = _ranking_order(topics, scores[: len(found_grades)], offsets)
+    if order is not None:
+        found_grades = found_grades[order]
     ideal_offsets = offsets_of(np.bincount(topic_of_grade[relevant], minlength=len(topics)))
     return Rankings(
         offsets=offsets,
-        gains=gains if order is None else gains[order],
+        gains=np.where(found_grades > 0, found_grades, 0.0),
         ideal_offsets=ideal_offsets,
         ideal_gains=descending(ideal_offsets, grades[relevant]),
+        known_pool=Pool(
+            judged=found_grades >= 0,  # NaN, of documents nobody judged, is neither
+            unsampled=found_grades < 0,
+            n_nonrelevant=np.bincount(topic_of_grade[grades == 0], minlength=len(topics)),
+        ),
     )
 
 

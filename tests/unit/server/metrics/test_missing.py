@@ -12,7 +12,10 @@ from judged_server.metrics.names import parse_measure
 from judged_server.metrics.options import MatchingMode
 
 PAIRED = ["precision@2", "recall", "f1@3", "hit_rate@1", "mrr", "ap", "ap(divisor=min)@2", "ndcg@3"]
+PAIRED += ["r_precision", "context_precision", "hybrid_log_rank", "hybrid_log_rank@2"]
+PAIRED += ["err", "err(max_grade=3)@3", "rbp", "rbp(p=0.3)@2", "rbp_residual"]
 UNPAIRED = ["precision@2", "recall", "recall@1", "f1@3", "hit_rate@1", "mrr"]
+UNPAIRED += ["hybrid_log_rank", "hybrid_log_rank(gamma=0,alpha=0.2)@3"]
 
 
 @st.composite

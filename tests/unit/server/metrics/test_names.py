@@ -40,6 +40,10 @@ WITH_TOY = {**METRICS, "toy": TOY}
         ("ndcg(gain=exponential)@10", "ndcg(gain=exponential)@10"),
         ("ap(divisor=min)@3", "ap(divisor=min)@3"),
         ("ap(divisor=relevant)", "ap"),
+        ("rbp(p=0.5)@10", "rbp(p=0.5)@10"),
+        ("rbp(p=0.80)@10", "rbp@10"),
+        ("err(max_grade=4)", "err(max_grade=4)"),
+        ("hybrid_log_rank(alpha=0.3,gamma=1.0)", "hybrid_log_rank(alpha=0.3)"),
         ("toy(p=0.5)@10", "toy(p=0.5)@10"),
         ("toy(kind=fancy,p=1.0)", "toy(p=1,kind=fancy)"),
         ("toy(p=0.80)", "toy"),
@@ -68,7 +72,14 @@ def test_names_make_the_round_trip(p, scale, kind, k):
 @given(st.sampled_from(sorted(METRICS)), st.data(), st.none() | st.integers(1, MAX_CUTOFF))
 def test_every_metric_makes_the_round_trip(name, data, k):
     metric = METRICS[name]
-    values = {p.name: data.draw(st.sampled_from(p.choices)) for p in metric.parameters}
+    values = {
+        p.name: data.draw(
+            st.sampled_from(p.choices)
+            if isinstance(p, Choice)
+            else st.floats(p.minimum, p.maximum).map(lambda value: value + 0.0)
+        )
+        for p in metric.parameters
+    }
     measure = Measure(metric, values, k)
     assert parse_measure(str(measure)) == measure
 

@@ -14,7 +14,19 @@ NAMES = [
     *("precision", "recall", "f1", "hit_rate", "mrr", "ap", "ndcg", "ndcg(gain=exponential)"),
     *("precision@3", "recall@3", "f1@3", "hit_rate@3", "mrr@3", "ap@3", "ap(divisor=min)@3"),
     *("ndcg@3", "ndcg(gain=exponential)@3", "ndcg@100", "precision@100", "ap@1"),
+    *("r_precision", "r_precision@3"),
 ]
+"""The metrics of this family."""
+
+ZERO_OF_NOTHING = [
+    *NAMES,
+    *("context_precision", "context_precision@3", "hybrid_log_rank", "hybrid_log_rank@3"),
+    *("hybrid_log_rank(gamma=0,alpha=0.3)", "err", "err(max_grade=3)@3", "rbp", "rbp(p=0.5)@3"),
+    *("bpref", "bpref@3", "infap", "infap@3"),
+]
+"""Those of every family, but for the two that say how sure others are."""
+
+EVERY = [*ZERO_OF_NOTHING, "rbp_residual", "rbp_residual@3", "judged", "judged@3"]
 
 
 @st.composite
@@ -52,6 +64,8 @@ def scalar(name, gains, relevant):
     if measure.metric.name == "ap":
         divisor = min(k, found) if parameters["divisor"] == "min" else found
         return sum(nth / rank for nth, rank in enumerate(ranks, 1)) / divisor if divisor else 0.0
+    if measure.metric.name == "r_precision":
+        return sum(rank <= found for rank in ranks) / found if found else 0.0
     exponential = parameters["gain"] == "exponential"
 
     def dcg(ordered):
@@ -71,13 +85,13 @@ def test_values_follow_the_definition(some, name):
     assert values.tolist() == pytest.approx([scalar(name, *query) for query in some], abs=1e-12)
 
 
-@given(st.lists(queries(), max_size=6), st.sampled_from(NAMES))
+@given(st.lists(queries(), max_size=6), st.sampled_from(EVERY))
 def test_values_stay_between_zero_and_one(some, name):
     values = parse_measure(name).values(ranked(some))
     assert np.all((values >= 0) & (values <= 1))
 
 
-@given(st.lists(queries(), min_size=1, max_size=6), st.sampled_from(NAMES), st.randoms())
+@given(st.lists(queries(), min_size=1, max_size=6), st.sampled_from(EVERY), st.randoms())
 def test_queries_do_not_touch_each_other(some, name, random):
     measure = parse_measure(name)
     order = list(range(len(some)))
@@ -91,23 +105,29 @@ def test_queries_do_not_touch_each_other(some, name, random):
 @given(st.lists(queries(), max_size=4))
 def test_recall_and_hits_grow_with_k(some):
     rankings = ranked(some)
-    for name in ("recall", "hit_rate", "mrr", "ap"):
+    for name in ("recall", "hit_rate", "mrr", "ap", "r_precision", "err", "rbp"):
         values = [parse_measure(f"{name}@{k}").values(rankings) for k in range(1, 12)]
         assert np.all(np.diff(values, axis=0) >= 0)
         assert values[-1].tolist() == parse_measure(name).values(rankings).tolist()
 
 
+UNTOUCHED_BY_THE_END = [
+    *("recall", "hit_rate", "mrr", "ap", "ndcg", "ndcg(gain=exponential)", "r_precision"),
+    *("err", "rbp", "infap"),
+]
+
+
 @given(st.lists(queries(), max_size=4), st.integers(1, 5))
-def test_worthless_results_at_the_end_change_only_precision(some, extra):
+def test_worthless_results_at_the_end_change_little(some, extra):
     longer = [(gains + [0] * extra, relevant) for gains, relevant in some]
-    for name in ("recall", "hit_rate", "mrr", "ap", "ndcg", "ndcg(gain=exponential)"):
+    for name in UNTOUCHED_BY_THE_END:
         measure = parse_measure(name)
         assert measure.values(ranked(longer)).tolist() == measure.values(ranked(some)).tolist()
     precision = parse_measure("precision")
     assert np.all(precision.values(ranked(longer)) <= precision.values(ranked(some)))
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", ZERO_OF_NOTHING)
 def test_nothing_retrieved_and_nothing_to_find_are_zero(name):
     rankings = ranked([([], [1, 2]), ([], []), ([0, 0], []), ([1], [1])])
     values = parse_measure(name).values(rankings).tolist()
@@ -115,7 +135,7 @@ def test_nothing_retrieved_and_nothing_to_find_are_zero(name):
     assert values[3] > 0
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", EVERY)
 def test_no_queries_give_no_values(name):
     assert parse_measure(name).values(ranked([])).shape == (0,)
 

@@ -1,12 +1,16 @@
 """The layout of ragged rankings."""
 
+from dataclasses import replace
+
 import numpy as np
 from judged_server.metrics.rankings import (
+    Pool,
     Rankings,
     descending,
     flatten,
     offsets_of,
     positions_in_groups,
+    ratio,
 )
 
 RANKINGS = Rankings(
@@ -41,6 +45,27 @@ def test_take_chooses_and_orders():
     assert taken.gains.tolist() == [1.0, 0.0, 0.0, 2.0, 1.0]
     assert taken.ideal_gains.tolist() == [1.0, 3.0, 2.0, 1.0]
     assert RANKINGS.take(np.array([], np.int64)).n_queries == 0
+
+
+def test_without_a_pool_everything_retrieved_was_judged():
+    pool = RANKINGS.pool
+    assert pool.judged.tolist() == [True] * 5
+    assert pool.unsampled.tolist() == [False] * 5
+    assert pool.n_nonrelevant.tolist() == [1, 0, 1]
+    assert RANKINGS.take(np.array([2])).known_pool is None
+
+
+def test_take_takes_the_pool_along():
+    judged = np.array([True, True, True, True, False])
+    pool = Pool(judged, ~judged, np.array([5, 6, 7]))
+    taken = replace(RANKINGS, known_pool=pool).take(np.array([2, 1])).pool
+    assert taken.judged.tolist() == [True, False]
+    assert taken.unsampled.tolist() == [False, True]
+    assert taken.n_nonrelevant.tolist() == [7, 6]
+
+
+def test_a_ratio_to_nothing_is_zero():
+    assert ratio(np.array([1, 0, 3]), np.array([2, 0, 0])).tolist() == [0.5, 0.0, 0.0]
 
 
 def test_ragged_helpers():

@@ -4,11 +4,16 @@ import pytest
 from judged_server.metrics import METRICS, MatchingMode
 from judged_server.metrics.declaration import Choice, Number
 
-PAIRED_ONLY = {"ap", "ndcg"}
+EVERY_MODE = {"precision", "recall", "f1", "hit_rate", "mrr", "hybrid_log_rank"}
+NO_MODE = {"bpref", "judged", "infap"}
 
 
 def test_the_metrics_on_offer():
-    assert list(METRICS) == ["precision", "recall", "f1", "hit_rate", "mrr", "ap", "ndcg"]
+    assert list(METRICS) == [
+        *("precision", "recall", "f1", "hit_rate", "mrr", "ap", "ndcg", "r_precision"),
+        *("context_precision", "hybrid_log_rank", "err", "rbp", "rbp_residual"),
+        *("bpref", "judged", "infap"),
+    ]
 
 
 @pytest.mark.parametrize("name", METRICS)
@@ -17,7 +22,9 @@ def test_a_declaration_is_complete(name):
     assert metric.name == name
     assert metric.description.endswith(".")
     assert metric.reference
-    assert (MatchingMode.ANY in metric.modes) == (name not in PAIRED_ONLY)
+    assert (MatchingMode.ANY in metric.modes) == (name in EVERY_MODE)
+    assert (MatchingMode.GREEDY_FIRST in metric.modes) == (name not in NO_MODE)
+    assert (MatchingMode.MAXIMUM in metric.modes) == (name not in NO_MODE)
     for parameter in metric.parameters:
         assert parameter.description.endswith(".")
         assert parameter.read(parameter.write(parameter.default)) == parameter.default

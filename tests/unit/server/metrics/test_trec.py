@@ -79,6 +79,15 @@ def test_negative_grades_count_as_zero_and_unjudged_documents_too():
     assert only_negative.rankings.n_relevant.tolist() == [0]
 
 
+def test_the_pool_tells_judged_unsampled_and_unjudged_documents_apart():
+    qrels = [Topic("q", ["a", "b", "c", "d", "e"], [0, 2, -1, 0, -1]), Topic("r", ["a"], [1])]
+    run = [Topic("q", ["u", "c", "b", "a"], [1.0, 3.0, 2.0, 4.0]), Topic("r", ["b"])]
+    pool = rank_run(qrels, run).rankings.pool
+    assert pool.judged.tolist() == [True, False, True, False, False]
+    assert pool.unsampled.tolist() == [False, True, False, False, False]
+    assert pool.n_nonrelevant.tolist() == [2, 0]
+
+
 def test_topics_that_do_not_meet_are_skipped_and_counted():
     qrels = [Topic("q1", ["a"], [1]), Topic("q2", ["a"], [1]), Topic("q3", ["a"], [0])]
     run = [Topic("q9", ["a"]), Topic("q3", ["a"]), Topic("q1", ["b", "a"])]

@@ -71,3 +71,28 @@ def test_a_repeated_document_never_counts_twice(mode):
     results = JudgedResults(match_ids(retrieved, relevant), np.array([4]), np.array([3]))
     table = compute_judged(parse_metrics(["ndcg@4"]), results, MetricOptions(matching=mode))
     assert table.columns[0].mean == undropped
+
+
+def test_context_precision_of_graded_relevance():
+    table = compute_gains(
+        parse_metrics(["context_precision", "context_precision@2"]),
+        [[1, 0.5, 0]],
+        [[1, 0.5]],
+        MetricOptions(),
+    )
+    assert [c.mean for c in table.columns] == pytest.approx([0.681818, 1.25 / 1.5], abs=1e-6)
+
+
+@pytest.mark.parametrize("mode", MatchingMode)
+@pytest.mark.parametrize(
+    ("retrieved", "relevant", "expected"),
+    [("abcd", "acz", 0.5345864582732369), ("ab", "ab", 0.75), ("a", "a", 1.0)],
+)
+def test_hybrid_log_rank_is_the_same_in_every_mode_where_ids_match(
+    mode, retrieved, relevant, expected
+):
+    results = JudgedResults(
+        match_ids(retrieved, relevant), np.array([len(retrieved)]), np.array([len(relevant)])
+    )
+    table = compute_judged(parse_metrics(["hybrid_log_rank"]), results, MetricOptions(mode))
+    assert table.columns[0].mean == pytest.approx(expected, abs=1e-15)
