@@ -20,7 +20,6 @@ import numpy as np
 from judged_server.domain import Float32Array, IntArray
 from judged_server.embedding.backlog import Backlog
 from judged_server.embedding.batches import cut_batches, pad
-from judged_server.embedding.off_loop import off_loop_if
 from judged_server.embedding.policy import EMBEDDING_FAILED, LONG_TEXT_POLICIES, WINDOW_MAX
 from judged_server.embedding.pooling import finite_rows
 from judged_server.embedding.tokenizer import (
@@ -29,6 +28,7 @@ from judged_server.embedding.tokenizer import (
     WindowTokenizer,
     text_slices,
 )
+from judged_server.off_loop import off_loop_if
 from judged_server.ports import Embedded, ModelCard
 
 BATCH_TOKENS = 512

@@ -33,6 +33,12 @@ from judged_server.metrics import (
     distinct_results,
     match_ids,
 )
+from judged_server.off_loop import off_loop_if
+
+LARGE_GROUPS = 200
+"""More groups than this are prepared and measured off the event loop,"""
+LARGE_VERDICTS = 20_000
+"""and so are more verdicts than this: about 2 ms."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,18 +64,26 @@ async def evaluate(
             raise errors.InvalidField(f"groups[{index}].query_id", "must be set")
     check_unique([group.query_id for group in groups], "groups[{}].query_id")
     judge = engine.choose(spec, groups)
-    distinct = [
-        _without_duplicates(group, index, strict=options.strict_duplicates)
-        for index, group in enumerate(groups)
-    ]
+    distinct = await off_loop_if(
+        len(groups) > LARGE_GROUPS, _distinct, groups, strict=options.strict_duplicates
+    )
     by_id = [bool(group.relevant_document_ids) for group in distinct]
     # A group matched by id has no expected texts, so it takes its place without any verdict and
     # the offsets stay those of the request.
     verdicts = await engine.judge(judge, distinct)
-    results = _results(distinct, by_id, verdicts)
     dropped = sum(a.n_retrieved - b.n_retrieved for a, b in zip(groups, distinct, strict=True))
-    table = compute_judged(measures, replace(results, duplicates=dropped), options)
+
+    def measure() -> MetricTable:
+        results = _results(distinct, by_id, verdicts)
+        return compute_judged(measures, replace(results, duplicates=dropped), options)
+
+    large = len(groups) > LARGE_GROUPS or len(verdicts.relevant) > LARGE_VERDICTS
+    table = await off_loop_if(large, measure)
     return Evaluation(table, verdicts, None if all(by_id) else judge.identity)
+
+
+def _distinct(groups: Sequence[QueryGroup], *, strict: bool) -> list[QueryGroup]:
+    return [_without_duplicates(group, i, strict=strict) for i, group in enumerate(groups)]
 
 
 def _without_duplicates(group: QueryGroup, index: int, *, strict: bool) -> QueryGroup:

@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from itertools import accumulate
 
 import numpy as np
 
@@ -65,6 +66,11 @@ def _cut_group(group: QueryGroup, limit: int) -> Iterator[QueryGroup]:
     yield replace(group, retrieved=group.retrieved[start:], document_ids=())
 
 
+def _is_one_slice(groups: Sequence[QueryGroup]) -> bool:
+    """Say whether all the groups fit into one slice, without looking at more than that takes."""
+    return all(cost <= SLICE_COST for cost in accumulate(map(group_cost, groups)))
+
+
 def join_columns(parts: Sequence[ScoreColumns]) -> ScoreColumns:
     """Return the columns of consecutive slices as one."""
     if len(parts) == 1:
@@ -111,7 +117,7 @@ class SliceRunner:
 
     async def run(self, judge: LexicalJudge, groups: Sequence[QueryGroup]) -> ScoreColumns:
         """Return the scores of all groups. A cancel takes effect after the slice in work."""
-        if sum(map(group_cost, groups)) <= SLICE_COST:
+        if _is_one_slice(groups):
             return judge.score(groups)
         loop = asyncio.get_running_loop()
         parts = [

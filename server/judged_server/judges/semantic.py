@@ -25,13 +25,13 @@ from judged_server.domain import (
 )
 from judged_server.embedding.cosine import Side, cosine_matrix
 from judged_server.embedding.manifest import CALLER
-from judged_server.embedding.off_loop import off_loop_if
 from judged_server.embedding.policy import (
     EMBEDDING_FAILED,
     LONG_TEXT_POLICIES,
     TEXT_TOO_LONG,
     TRUNCATE,
 )
+from judged_server.off_loop import off_loop_if
 from judged_server.ports import Embedded, Embedder, Embedders, ModelCard, Parameter, Profile
 
 VERSION = 1

@@ -7,8 +7,8 @@ a message means is in the codecs, the work is in `engine` and `metrics`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
-from typing import Any, ParamSpec, TypeVar
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
 
 import grpc
 from judged.v1 import judge_service_pb2 as pb
@@ -19,10 +19,11 @@ from judged_server.engine.admission import Admission
 from judged_server.engine.engine import Engine
 from judged_server.engine.evaluation import Evaluation, evaluate
 from judged_server.metrics import parse_metrics
+from judged_server.off_loop import off_loop_if
 from judged_server.ports import Embedders
 from judged_server.rpc.info_codec import ServerFacts, write_info
+from judged_server.rpc.intake import take_groups
 from judged_server.rpc.judging_codec import (
-    read_groups,
     read_spec,
     refuse_relevant_ids,
     write_counts,
@@ -36,20 +37,8 @@ Context = grpc.aio.ServicerContext[Any, Any]
 
 LARGE_METRICS_BYTES = 1 << 16
 """A ComputeMetrics request above this is worked off the event loop."""
-LARGE_GROUPS_BYTES = 2 << 20
-"""Groups above this are read off the event loop."""
 LARGE_VERDICTS = 50_000
 """Verdicts above this number are written off the event loop."""
-
-P = ParamSpec("P")
-T = TypeVar("T")
-
-
-async def _run(large: bool, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Return work(...): in place when it is short, in a thread when it would hold up the loop."""
-    if large:
-        return await asyncio.to_thread(work, *args, **kwargs)
-    return work(*args, **kwargs)
 
 
 class JudgeService(JudgeServiceServicer):
@@ -76,14 +65,12 @@ class JudgeService(JudgeServiceServicer):
         size = request.ByteSize()
         with self._admission.admit(size):
             spec = read_spec(request.judge)
-            groups = await _run(
-                size > LARGE_GROUPS_BYTES, read_groups, request.groups, self._facts.limits
-            )
+            groups = await take_groups(request.groups, size, self._facts.limits, "groups")
             refuse_relevant_ids(groups)
             judge = self._engine.choose(spec, groups)
             verdicts = await self._engine.judge(judge, groups)
             large = len(verdicts.relevant) > LARGE_VERDICTS
-            return await _run(large, _write_batch, verdicts, judge.identity)
+            return await off_loop_if(large, _write_batch, verdicts, judge.identity)
 
     def StreamJudge(
         self,
@@ -102,12 +89,10 @@ class JudgeService(JudgeServiceServicer):
             measures = parse_metrics(request.metrics)
             options = read_options(request.options)
             spec = read_spec(request.judge)
-            groups = await _run(
-                size > LARGE_GROUPS_BYTES, read_groups, request.groups, self._facts.limits
-            )
+            groups = await take_groups(request.groups, size, self._facts.limits, "groups")
             done = await evaluate(self._engine, spec, groups, measures, options)
             large = len(done.verdicts.relevant) > LARGE_VERDICTS
-            return await _run(large, _write_evaluation, request, groups, done)
+            return await off_loop_if(large, _write_evaluation, request, groups, done)
 
     async def ComputeMetrics(
         self,
@@ -119,7 +104,9 @@ class JudgeService(JudgeServiceServicer):
         with self._admission.admit(size):
             measures = parse_metrics(request.metrics)
             options = read_options(request.options)
-            table = await _run(size > LARGE_METRICS_BYTES, compute, request, measures, options)
+            table = await off_loop_if(
+                size > LARGE_METRICS_BYTES, compute, request, measures, options
+            )
             return pb.ComputeMetricsResponse(table=table)
 
     async def GetServerInfo(

@@ -17,8 +17,8 @@ from judged_server.engine.admission import Admission
 from judged_server.engine.catalog import AnyJudge
 from judged_server.engine.engine import Engine
 from judged_server.rpc.errors import code_of, internal_fault
+from judged_server.rpc.intake import take_groups
 from judged_server.rpc.judging_codec import (
-    read_groups,
     read_spec,
     refuse_relevant_ids,
     write_identity,
@@ -117,8 +117,9 @@ class _Stream:
     async def _answer(self, chunk: pb.JudgeChunk) -> None:
         answer = pb.JudgedChunk(chunk_id=chunk.chunk_id)
         try:
-            with self._admission.admit(chunk.ByteSize()):
-                groups = read_groups(chunk.groups, self._limits, "chunk.groups")
+            size = chunk.ByteSize()
+            with self._admission.admit(size):
+                groups = await take_groups(chunk.groups, size, self._limits, "chunk.groups")
                 refuse_relevant_ids(groups, "chunk.groups")
                 contexts = sum(group.n_contexts for group in groups)
                 # A stream as a whole keeps the limit of a request.

@@ -1,6 +1,6 @@
 """Keeping the event loop free of work that would hold it up.
 
-Owns one function, shared by the engine and the semantic judge.
+Owns one function. What counts as heavy is up to those who call it.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 import threading
 
 import pytest
-from judged_server.embedding.off_loop import off_loop_if
+from judged_server.off_loop import off_loop_if
 
 
 @pytest.mark.parametrize("heavy", [True, False])
