@@ -17,8 +17,8 @@ def main() -> None:
     """Serve rounds until standard input ends."""
     folder, seed = sys.argv[1], int(sys.argv[2])
     sys.path.insert(0, folder)
-    from evret.judges.base import JudgmentContext  # noqa: PLC0415
-    from evret.judges.token_overlap import TokenOverlapJudge  # noqa: PLC0415
+    from evret.judges.base import JudgmentContext  # noqa: PLC0415 - of that folder
+    from evret.judges.token_overlap import TokenOverlapJudge  # noqa: PLC0415 - of that folder
 
     contexts = [
         JudgmentContext(query=group.query, expected_text=expected, retrieved_text=retrieved)

@@ -25,10 +25,10 @@ from judged.v1.judge_service_pb2_grpc import (
 class NullService(JudgeServiceServicer):
     """Constant verdicts."""
 
-    async def BatchJudge(  # noqa: N802
+    async def BatchJudge(  # noqa: N802 - the contract's name
         self,
         request: pb.BatchJudgeRequest,
-        context: grpc.aio.ServicerContext[Any, Any],  # noqa: ARG002
+        context: grpc.aio.ServicerContext[Any, Any],  # noqa: ARG002 - the contract's argument
     ) -> pb.BatchJudgeResponse:
         """Answer "not relevant" to every context."""
         total = sum(len(group.expected) * len(group.retrieved) for group in request.groups)

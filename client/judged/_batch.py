@@ -30,13 +30,7 @@ class Batch:
 
     def __init__(self, groups: Sequence[QueryGroup], progress: Progress | None) -> None:
         if not groups:
-            error = errors.InvalidArgument(
-                "groups: must hold at least one group",
-                code="INVALID_ARGUMENT",
-                reason="INVALID_FIELD",
-            )
-            error.field = "groups"
-            raise error
+            raise errors.InvalidArgument.of_field("groups", "must hold at least one group")
         self._groups = groups
         self._assembly = Assembly(groups)
         self._progress = progress

@@ -62,30 +62,23 @@ def _bad_group(group: QueryGroup, path: str, problem: Exception) -> errors.Inval
     for name in ("expected", "retrieved", "document_ids", "relevant_document_ids"):
         values = getattr(group, name)
         if isinstance(values, str):
-            return _invalid(f"{path}.{name}", "must be a list of texts, not one text")
+            return errors.InvalidArgument.of_field(
+                f"{path}.{name}", "must be a list of texts, not one text"
+            )
         texts += [(f"{name}[{index}]", value) for index, value in enumerate(values)]
     for name, text in texts:
         if not isinstance(text, str):
-            return _invalid(f"{path}.{name}", f"must be text, not {type(text).__name__}")
+            return errors.InvalidArgument.of_field(
+                f"{path}.{name}", f"must be text, not {type(text).__name__}"
+            )
         try:
             text.encode()
         except UnicodeEncodeError as error:
-            return _invalid(
+            return errors.InvalidArgument.of_field(
                 f"{path}.{name}",
                 f"holds a lone surrogate at character {error.start}, which UTF-8 can't carry",
             )
-    return _invalid(path, str(problem))
-
-
-def _invalid(field: str, rule: str) -> errors.InvalidArgument:
-    error = errors.InvalidArgument(
-        f"{field}: {rule}",
-        code="INVALID_ARGUMENT",
-        reason="INVALID_FIELD",
-        metadata={"field": field},
-    )
-    error.field = field
-    return error
+    return errors.InvalidArgument.of_field(path, str(problem))
 
 
 def write_judge(judge: Judge | str | None) -> types_pb2.JudgeSpec | None:
@@ -218,8 +211,8 @@ def write_evaluate(
 def write_options(options: MetricOptions) -> types_pb2.MetricOptions:
     """Return the message of metric options."""
     return types_pb2.MetricOptions(
-        matching=None if options.matching is None else int(options.matching),  # type: ignore[arg-type]
-        no_gold=None if options.no_gold is None else int(options.no_gold),  # type: ignore[arg-type]
+        matching=None if options.matching is None else int(options.matching),  # type: ignore[arg-type]  # ours has the same numbers
+        no_gold=None if options.no_gold is None else int(options.no_gold),  # type: ignore[arg-type]  # ours has the same numbers
         strict_duplicates=options.strict_duplicates,
         complete=options.complete,
         per_query=options.per_query,
@@ -238,7 +231,7 @@ def write_metrics(
         )
         columns = request.judged.verdicts
         columns.relevant.extend(relevance.relevant)
-        columns.status.extend(relevance.status)  # type: ignore[arg-type]
+        columns.status.extend(relevance.status)  # type: ignore[arg-type]  # ours has the same numbers
         columns.flags.extend(relevance.flags)
     elif isinstance(relevance, TrecRankings):
         request.trec.CopyFrom(_write_trec(relevance))

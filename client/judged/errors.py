@@ -48,6 +48,15 @@ class InvalidArgument(JudgedError):
 
     field: str = ""
 
+    @classmethod
+    def of_field(cls, field: str, rule: str, reason: str = "INVALID_FIELD") -> InvalidArgument:
+        """Return the error of a field that breaks a rule, as the server words it."""
+        error = cls(
+            f"{field}: {rule}", code="INVALID_ARGUMENT", reason=reason, metadata={"field": field}
+        )
+        error.field = field
+        return error
+
 
 class NotFound(JudgedError):
     """The request names something the server does not have."""

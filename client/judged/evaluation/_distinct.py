@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from judged import errors
+from judged.errors import InvalidArgument
 from judged.types import QueryGroup
 
 
@@ -20,15 +20,17 @@ def distinct_groups(groups: Sequence[QueryGroup], *, strict: bool) -> list[Query
     another text is another piece of a document, and stays.
     """
     if not groups:
-        raise invalid("groups", "must hold at least one group")
+        raise InvalidArgument.of_field("groups", "must hold at least one group")
     places: dict[str, int] = {}
     for index, group in enumerate(groups):
         path = f"groups[{index}]"
         if not group.query_id:
-            raise invalid(f"{path}.query_id", "must be set")
+            raise InvalidArgument.of_field(f"{path}.query_id", "must be set")
         first = places.setdefault(group.query_id, index)
         if first != index:
-            raise invalid(f"{path}.query_id", f"is that of groups[{first}].query_id again")
+            raise InvalidArgument.of_field(
+                f"{path}.query_id", f"is that of groups[{first}].query_id again"
+            )
         _check_group(group, path)
     return [_without_repeats(group, index, strict) for index, group in enumerate(groups)]
 
@@ -36,14 +38,16 @@ def distinct_groups(groups: Sequence[QueryGroup], *, strict: bool) -> list[Query
 def _check_group(group: QueryGroup, path: str) -> None:
     for name in ("expected", "retrieved", "document_ids", "relevant_document_ids"):
         if isinstance(getattr(group, name), str):
-            raise invalid(f"{path}.{name}", "must be a list of texts, not one text")
+            raise InvalidArgument.of_field(
+                f"{path}.{name}", "must be a list of texts, not one text"
+            )
     n_ids = len(group.document_ids)
     if n_ids and n_ids != group.n_retrieved:
         rule = f"{n_ids} ids for {group.n_retrieved} retrieved; give one each or none"
-        raise invalid(f"{path}.document_ids", rule)
+        raise InvalidArgument.of_field(f"{path}.document_ids", rule)
     if group.relevant_document_ids and group.n_expected:
         rule = "must be empty when relevant_document_ids is set"
-        raise invalid(f"{path}.expected", rule)
+        raise InvalidArgument.of_field(f"{path}.expected", rule)
 
 
 def _without_repeats(group: QueryGroup, index: int, strict: bool) -> QueryGroup:
@@ -57,7 +61,7 @@ def _without_repeats(group: QueryGroup, index: int, strict: bool) -> QueryGroup:
         if strict and first != place:
             same = "id and text" if texts else "id"
             path = f"groups[{index}].document_ids[{place}]"
-            raise invalid(path, f"has the {same} of entry {first}")
+            raise InvalidArgument.of_field(path, f"has the {same} of entry {first}")
     kept = list(first_places.values())
     if len(kept) == len(keys):
         return group
@@ -72,15 +76,3 @@ def _without_repeats(group: QueryGroup, index: int, strict: bool) -> QueryGroup:
         document_ids=[ids[place] for place in kept],
         embeddings=vectors,
     )
-
-
-def invalid(field: str, rule: str) -> errors.InvalidArgument:
-    """Return the error of a field that breaks a rule."""
-    error = errors.InvalidArgument(
-        f"{field}: {rule}",
-        code="INVALID_ARGUMENT",
-        reason="INVALID_FIELD",
-        metadata={"field": field},
-    )
-    error.field = field
-    return error

@@ -15,7 +15,6 @@ from judged._call import Attempts, Deadline, RetryBudget
 from judged._chunks import Assembly, Piece, cut, original_path
 from judged._status import may_retry
 from judged.client import Client
-from judged.evaluation._distinct import invalid
 from judged.types import Judge, QueryGroup, VerdictError, Verdicts
 
 Progress = Callable[[int, int], object]
@@ -162,8 +161,7 @@ def _as_error(chunk: Chunk, answer: VerdictError | None) -> errors.JudgedError:
         return errors.InternalError("the server sent neither verdicts nor an error for a chunk")
     if answer.code == _INVALID_ARGUMENT:
         field, _, rule = answer.message.removeprefix("chunk.").partition(": ")
-        error = invalid(field, rule)
-        error.reason = answer.reason or error.reason
+        error = errors.InvalidArgument.of_field(field, rule, answer.reason)
         raise original_path(chunk, error)
     if answer.retryable:
         busy = errors.Overloaded(answer.message, code="RESOURCE_EXHAUSTED", reason=answer.reason)

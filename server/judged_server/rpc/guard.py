@@ -16,7 +16,8 @@ import itertools
 import re
 import secrets
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import aclosing
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
@@ -34,7 +35,7 @@ _PLAIN_ID = re.compile(r"[\x21-\x7e]{1,128}")
 
 Context = grpc.aio.ServicerContext[Any, Any]
 UnaryHandler = Callable[[Any, Context], Awaitable[Any]]
-StreamHandler = Callable[[Any, Context], AsyncIterator[Any] | Awaitable[None]]
+StreamHandler = Callable[[Any, Context], AsyncGenerator[Any, None] | Awaitable[None]]
 
 _DRAINING = "the server is shutting down; another replica may answer"
 _DRAINED_AFTER_S = 1.0
@@ -153,8 +154,10 @@ class Guard:
                 if isinstance(replies, Awaitable):  # a handler that writes by itself
                     await replies
                     return
-                async for reply in replies:
-                    await context.write(reply)
+                # Closed here and now, so that what it started never outlives the call.
+                async with aclosing(replies):
+                    async for reply in replies:
+                        await context.write(reply)
 
         return self._around(method, body, counted=limited)
 
