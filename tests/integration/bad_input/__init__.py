@@ -1,0 +1,1 @@
+"""Cases of bad requests, a module for each part of the contract."""

@@ -1,0 +1,199 @@
+"""Bad requests to BatchJudge and Evaluate."""
+
+from __future__ import annotations
+
+from judged.v1 import judge_service_pb2 as pb
+from judged.v1 import types_pb2 as t
+
+from tests.integration.bad_input.case import LONG, NAN, NAN_FLOATS, TWO_FLOATS, case
+
+
+def group(**changes: object) -> t.QueryGroup:
+    return t.QueryGroup(
+        **{"query_id": "1", "query": "q", "expected": ["a"], "retrieved": ["a", "b"], **changes}
+    )
+
+
+def batch(*groups: t.QueryGroup, **judge: object) -> pb.BatchJudgeRequest:
+    return pb.BatchJudgeRequest(groups=groups or [group()], judge=t.JudgeSpec(**judge))
+
+
+def parameter(name: str, kind: str = "token_overlap", **value: object) -> pb.BatchJudgeRequest:
+    return batch(kind=kind, parameters={name: t.ParameterValue(**value)})
+
+
+def vectors(**changes: object) -> pb.BatchJudgeRequest:
+    given = {"dimensions": 2, "expected": TWO_FLOATS, "retrieved": TWO_FLOATS, **changes}
+    return batch(
+        group(expected=["a"], retrieved=["a"], embeddings=t.GroupEmbeddings(**given)),
+        kind="semantic",
+    )
+
+
+def evaluate(
+    *groups: t.QueryGroup, options: object = None, **changes: object
+) -> pb.EvaluateRequest:
+    return pb.EvaluateRequest(
+        **{"groups": groups or [group()], "metrics": ["ndcg@10"], "options": options, **changes}
+    )
+
+
+CASES = [
+    case("BatchJudgeRequest.groups", "groups", pb.BatchJudgeRequest),
+    case("BatchJudgeRequest.groups", "groups", lambda: batch(*[t.QueryGroup()] * 10_001)),
+    case(
+        "BatchJudgeRequest.groups",
+        "groups",
+        lambda: batch(*[group(expected=["e"] * 1001, retrieved=["r"] * 1000)]),
+    ),
+    case("BatchJudgeRequest.judge", "judge.kind", lambda: batch(profile="classic")),
+    case("QueryGroup.query_id", "groups[1].query_id", lambda: batch(group(), group(query_id=LONG))),
+    case("QueryGroup.query_id", "groups[0].query_id", lambda: evaluate(group(query_id=""))),
+    case("QueryGroup.query_id", "groups[1].query_id", lambda: evaluate(group(), group())),
+    case("QueryGroup.query", "groups[0].query", lambda: batch(group(query=LONG))),
+    case("QueryGroup.expected", "groups[0].expected[1]", lambda: batch(group(expected=["", LONG]))),
+    case("QueryGroup.retrieved", "groups[0].retrieved[0]", lambda: batch(group(retrieved=[LONG]))),
+    case(
+        "QueryGroup.document_ids",
+        "groups[0].document_ids",
+        lambda: batch(group(document_ids=["x"])),
+    ),
+    case(
+        "QueryGroup.document_ids",
+        "groups[0].document_ids[1]",
+        lambda: batch(group(document_ids=["x", LONG])),
+    ),
+    case(
+        "QueryGroup.relevant_document_ids",
+        "groups[0].relevant_document_ids",
+        lambda: batch(group(expected=[], relevant_document_ids=["x"])),
+    ),
+    case(
+        "QueryGroup.relevant_document_ids",
+        "groups[0].expected",
+        lambda: evaluate(group(relevant_document_ids=["x"])),
+    ),
+    case(
+        "QueryGroup.embeddings",
+        "groups[0].embeddings",
+        lambda: batch(
+            t.QueryGroup(
+                embeddings=t.GroupEmbeddings(
+                    dimensions=2, expected=TWO_FLOATS, retrieved=TWO_FLOATS
+                )
+            ),
+            kind="exact",
+        ),
+    ),
+    case(
+        "GroupEmbeddings.dimensions",
+        "groups[0].embeddings.dimensions",
+        lambda: vectors(dimensions=0),
+    ),
+    case(
+        "GroupEmbeddings.dimensions",
+        "groups[0].embeddings.dimensions",
+        lambda: vectors(dimensions=4097),
+    ),
+    case(
+        "GroupEmbeddings.expected",
+        "groups[0].embeddings.expected",
+        lambda: vectors(expected=b"xyz"),
+    ),
+    case(
+        "GroupEmbeddings.expected",
+        "groups[0].embeddings.expected",
+        lambda: vectors(expected=NAN_FLOATS),
+    ),
+    case(
+        "GroupEmbeddings.retrieved",
+        "groups[0].embeddings.retrieved",
+        lambda: vectors(retrieved=TWO_FLOATS * 2),
+    ),
+    case("JudgeSpec.kind", "", lambda: batch(kind="token_overlab"), "NOT_FOUND"),
+    case("JudgeSpec.profile", "judge.profile", lambda: batch(kind="exact", profile="loose")),
+    case("JudgeSpec.min_score", "judge.min_score", lambda: batch(min_score=NAN)),
+    case("JudgeSpec.min_score", "judge.min_score", lambda: batch(min_score=float("inf"))),
+    case("JudgeSpec.min_score", "judge.min_score", lambda: batch(min_score=1.0001)),
+    case("JudgeSpec.min_score", "judge.min_score", lambda: batch(min_score=-0.1)),
+    case("JudgeSpec.parameters", 'judge.parameters["x"]', lambda: parameter("x", int_value=1)),
+    case("JudgeSpec.parameters", 'judge.parameters["min_tokens"]', lambda: parameter("min_tokens")),
+    case(
+        "ParameterValue.bool_value",
+        'judge.parameters["min_tokens"]',
+        lambda: parameter("min_tokens", bool_value=True),
+    ),
+    case(
+        "ParameterValue.int_value",
+        'judge.parameters["min_tokens"]',
+        lambda: parameter("min_tokens", int_value=0),
+    ),
+    case(
+        "ParameterValue.double_value",
+        'judge.parameters["min_tokens"]',
+        lambda: parameter("min_tokens", double_value=NAN),
+    ),
+    case(
+        "ParameterValue.string_value",
+        'judge.parameters["long_text"]',
+        lambda: parameter("long_text", "semantic", string_value="squeeze"),
+    ),
+    case("EvaluateRequest.groups", "groups", lambda: evaluate(groups=[])),
+    case(
+        "EvaluateRequest.judge", "judge.min_score", lambda: evaluate(judge=t.JudgeSpec(min_score=2))
+    ),
+    case("EvaluateRequest.metrics", "metrics", lambda: evaluate(metrics=[])),
+    case("EvaluateRequest.metrics", "metrics[1]", lambda: evaluate(metrics=["ap", "ndgc@10"])),
+    case("EvaluateRequest.metrics", "metrics[0]", lambda: evaluate(metrics=["ap@0"])),
+    case("EvaluateRequest.metrics", "metrics[1]", lambda: evaluate(metrics=["ap", "ap"])),
+    case(
+        "EvaluateRequest.options",
+        "options.matching",
+        lambda: evaluate(options=t.MetricOptions(matching=9)),
+    ),
+    case(
+        "MetricOptions.matching",
+        "options.matching",
+        lambda: evaluate(options=t.MetricOptions(matching=0)),
+    ),
+    case(
+        "MetricOptions.matching",
+        "metrics[0]",
+        lambda: evaluate(options=t.MetricOptions(matching=t.MATCHING_MODE_ANY), metrics=["ap"]),
+    ),
+    case(
+        "MetricOptions.no_gold",
+        "options.no_gold",
+        lambda: evaluate(options=t.MetricOptions(no_gold=0)),
+    ),
+    case(
+        "MetricOptions.no_gold",
+        "groups[1].expected",
+        lambda: evaluate(
+            group(),
+            group(query_id="2", expected=[]),
+            options=t.MetricOptions(no_gold=t.NO_GOLD_POLICY_ERROR),
+        ),
+    ),
+    case(
+        "MetricOptions.strict_duplicates",
+        "groups[0].document_ids[1]",
+        lambda: evaluate(
+            group(document_ids=["x", "x"], retrieved=["r", "r"]),
+            options=t.MetricOptions(strict_duplicates=True),
+        ),
+    ),
+]
+
+HARMLESS = {
+    "EvaluateRequest.include_verdicts": "a switch",
+    "MetricOptions.complete": "a switch",
+    "MetricOptions.per_query": "a switch",
+    "StreamJudgeRequest.start": "see test_stream.py",
+    "StreamJudgeRequest.chunk": "see test_stream.py",
+    "StreamJudgeStart.judge": "see test_stream.py",
+    "JudgeChunk.chunk_id": "see test_stream.py",
+    "JudgeChunk.groups": "see test_stream.py",
+    "JudgeSpec.ParametersEntry.key": "see JudgeSpec.parameters",
+    "JudgeSpec.ParametersEntry.value": "see JudgeSpec.parameters",
+}

@@ -1,0 +1,170 @@
+"""Bad requests to ComputeMetrics."""
+
+from __future__ import annotations
+
+from judged.v1 import judge_service_pb2 as pb
+from judged.v1 import types_pb2 as t
+
+from tests.integration.bad_input.case import NAN, case
+
+
+def compute(options: object = None, metrics: object = ("ap",), **relevance: object):
+    return pb.ComputeMetricsRequest(metrics=metrics, options=options, **relevance)
+
+
+def judged(options: object = None, ids: str = "ab", **columns: object) -> pb.ComputeMetricsRequest:
+    rankings = [pb.JudgedRanking(query_id=i, expected=1, retrieved=1) for i in ids]
+    verdicts = t.VerdictColumns(**{"relevant": [True, False], **columns})
+    return compute(options, judged=pb.JudgedRankings(rankings=rankings, verdicts=verdicts))
+
+
+def trec(qrels: object = None, run: object = None, **options: object) -> pb.ComputeMetricsRequest:
+    return compute(
+        t.MetricOptions(**options),
+        trec=pb.TrecRankings(
+            qrels=qrels or [pb.TopicQrels(query_id="1", document_ids=["a"], grades=[1])],
+            run=run or [pb.TopicRun(query_id="1", document_ids=["a"], scores=[1.0])],
+        ),
+    )
+
+
+def gains(*rankings: pb.GainRanking) -> pb.ComputeMetricsRequest:
+    return compute(gains=pb.GainRankings(rankings=rankings))
+
+
+def gain(query_id: str = "1", gains: object = (1.0,), relevant: object = (1.0,)) -> pb.GainRanking:
+    return pb.GainRanking(query_id=query_id, gains=gains, relevant_gains=relevant)
+
+
+def values(ids: object = ("1",), *columns: object) -> pb.ComputeMetricsRequest:
+    return compute(values=pb.PerQueryValues(query_ids=ids, columns=[t_values(c) for c in columns]))
+
+
+def t_values(column: object) -> pb.ValueColumn:
+    return pb.ValueColumn(values=column)
+
+
+CASES = [
+    case("ComputeMetricsRequest.metrics", "metrics[0]", lambda: compute(metrics=[""])),
+    case("ComputeMetricsRequest.options", "options.no_gold", lambda: trec(no_gold=7)),
+    case("ComputeMetricsRequest.relevance", "relevance", compute),
+    case(
+        "ComputeMetricsRequest.judged",
+        "judged.rankings",
+        lambda: compute(judged=pb.JudgedRankings()),
+    ),
+    case("ComputeMetricsRequest.trec", "trec.qrels", lambda: compute(trec=pb.TrecRankings())),
+    case("ComputeMetricsRequest.gains", "gains.rankings", lambda: compute(gains=pb.GainRankings())),
+    case(
+        "ComputeMetricsRequest.values",
+        "values.columns",
+        lambda: compute(values=pb.PerQueryValues()),
+    ),
+    case("JudgedRankings.rankings", "judged.rankings", lambda: judged(ids="", relevant=[])),
+    case("JudgedRankings.verdicts", "judged.verdicts.relevant", lambda: judged(relevant=[True])),
+    case("JudgedRanking.query_id", "judged.rankings[1].query_id", lambda: judged(ids="aa")),
+    case(
+        "JudgedRanking.expected",
+        "judged.verdicts.relevant",
+        lambda: compute(
+            judged=pb.JudgedRankings(
+                rankings=[pb.JudgedRanking(query_id="1", expected=2**32 - 1, retrieved=2**32 - 1)],
+                verdicts=t.VerdictColumns(relevant=[True]),
+            )
+        ),
+    ),
+    case(
+        "JudgedRanking.retrieved",
+        "judged.verdicts.relevant",
+        lambda: compute(
+            judged=pb.JudgedRankings(
+                rankings=[pb.JudgedRanking(query_id="1", expected=1, retrieved=3)],
+                verdicts=t.VerdictColumns(relevant=[True]),
+            )
+        ),
+    ),
+    case(
+        "VerdictColumns.relevant", "judged.verdicts.relevant", lambda: judged(relevant=[True] * 3)
+    ),
+    case("VerdictColumns.score", "judged.verdicts.score", lambda: judged(score=[1.0])),
+    case("VerdictColumns.score", "judged.verdicts.score[1]", lambda: judged(score=[1.0, NAN])),
+    case("VerdictColumns.score", "judged.verdicts.score[0]", lambda: judged(score=[1.5, 0.0])),
+    case("VerdictColumns.status", "judged.verdicts.status[1]", lambda: judged(status=[1, 0])),
+    case("VerdictColumns.status", "judged.verdicts.status[0]", lambda: judged(status=[77, 1])),
+    case("VerdictColumns.status", "judged.verdicts.relevant", lambda: judged(status=[2, 1])),
+    case("VerdictColumns.source", "judged.verdicts.source[0]", lambda: judged(source=[0, 1])),
+    case("VerdictColumns.flags", "judged.verdicts.flags[1]", lambda: judged(flags=[1, 64])),
+    case(
+        "VerdictColumns.group_offsets",
+        "judged.verdicts.group_offsets",
+        lambda: judged(group_offsets=[0, 2, 2]),
+    ),
+    case(
+        "TrecRankings.qrels",
+        "trec.qrels",
+        lambda: compute(trec=pb.TrecRankings(run=[pb.TopicRun(query_id="1")])),
+    ),
+    case(
+        "TrecRankings.run",
+        "trec.run[1].query_id",
+        lambda: trec(run=[pb.TopicRun(query_id="1")] * 2),
+    ),
+    case(
+        "TopicQrels.query_id",
+        "trec.qrels[1].query_id",
+        lambda: trec(qrels=[pb.TopicQrels(query_id="1")] * 2),
+    ),
+    case(
+        "TopicQrels.document_ids",
+        "trec.qrels[0].document_ids[1]",
+        lambda: trec(qrels=[pb.TopicQrels(query_id="1", document_ids=["a", "a"], grades=[1, 0])]),
+    ),
+    case(
+        "TopicQrels.grades",
+        "trec.qrels[0].grades",
+        lambda: trec(qrels=[pb.TopicQrels(query_id="1", document_ids=["a", "b"], grades=[1])]),
+    ),
+    case(
+        "TopicRun.query_id",
+        "trec.run[1].query_id",
+        lambda: trec(run=[pb.TopicRun(query_id="1")] * 2),
+    ),
+    case(
+        "TopicRun.document_ids",
+        "trec.run[0].document_ids[1]",
+        lambda: trec(
+            run=[pb.TopicRun(query_id="1", document_ids=["a", "a"])], strict_duplicates=True
+        ),
+    ),
+    case(
+        "TopicRun.scores",
+        "trec.run[0].scores",
+        lambda: trec(run=[pb.TopicRun(query_id="1", document_ids=["a", "b"], scores=[1.0])]),
+    ),
+    case(
+        "TopicRun.scores",
+        "trec.run[0].scores[1]",
+        lambda: trec(run=[pb.TopicRun(query_id="1", document_ids=["a", "b"], scores=[1.0, NAN])]),
+    ),
+    case(
+        "TopicRun.scores",
+        "trec.run[0].scores[0]",
+        lambda: trec(run=[pb.TopicRun(query_id="1", document_ids=["a"], scores=[1e39])]),
+    ),
+    case("GainRankings.rankings", "gains.rankings", gains),
+    case("GainRanking.query_id", "gains.rankings[1].query_id", lambda: gains(gain(), gain())),
+    case("GainRanking.gains", "gains.rankings[0].gains[1]", lambda: gains(gain(gains=[1.0, NAN]))),
+    case(
+        "GainRanking.relevant_gains",
+        "gains.rankings[0].relevant_gains[0]",
+        lambda: gains(gain(relevant=[0.0])),
+    ),
+    case("PerQueryValues.query_ids", "values.query_ids[1]", lambda: values(["1", "1"], [1.0, 1.0])),
+    case("PerQueryValues.columns", "values.columns", lambda: values(["1"])),
+    case("ValueColumn.values", "values.columns[0].values", lambda: values(["1"], [1.0, 2.0])),
+    case("ValueColumn.values", "values.columns[0].values[0]", lambda: values(["1"], [NAN])),
+]
+
+HARMLESS = {
+    "VerdictColumns.errors": "ComputeMetrics reads the status column only",
+}
