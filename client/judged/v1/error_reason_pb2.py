@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1cjudged/v1/error_reason.proto\x12\tjudged.v1*\xcb\x03\n\x0b\x45rrorReason\x12\x1c\n\x18\x45RROR_REASON_UNSPECIFIED\x10\x00\x12\x1e\n\x1a\x45RROR_REASON_INVALID_FIELD\x10\x01\x12\x1f\n\x1b\x45RROR_REASON_LIMIT_EXCEEDED\x10\x02\x12\"\n\x1e\x45RROR_REASON_MALFORMED_MESSAGE\x10\x03\x12\x1e\n\x1a\x45RROR_REASON_UNKNOWN_JUDGE\x10\x04\x12$\n ERROR_REASON_MODEL_NOT_INSTALLED\x10\x05\x12\"\n\x1e\x45RROR_REASON_DEADLINE_EXCEEDED\x10\x06\x12\x1b\n\x17\x45RROR_REASON_OVERLOADED\x10\x07\x12\x19\n\x15\x45RROR_REASON_STARTING\x10\x08\x12\x19\n\x15\x45RROR_REASON_DRAINING\x10\t\x12\x19\n\x15\x45RROR_REASON_INTERNAL\x10\n\x12\x1e\n\x1a\x45RROR_REASON_TEXT_TOO_LONG\x10\x0b\x12!\n\x1d\x45RROR_REASON_EMBEDDING_FAILED\x10\x0c\x12\x1e\n\x1a\x45RROR_REASON_MODEL_DAMAGED\x10\rBE\n\rdev.judged.v1P\x01Z2github.com/judged/judged/gen/go/judged/v1;judgedv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1cjudged/v1/error_reason.proto\x12\tjudged.v1*\xca\x06\n\x0b\x45rrorReason\x12\x1c\n\x18\x45RROR_REASON_UNSPECIFIED\x10\x00\x12\x1e\n\x1a\x45RROR_REASON_INVALID_FIELD\x10\x01\x12\x1f\n\x1b\x45RROR_REASON_LIMIT_EXCEEDED\x10\x02\x12\"\n\x1e\x45RROR_REASON_MALFORMED_MESSAGE\x10\x03\x12\x1e\n\x1a\x45RROR_REASON_UNKNOWN_JUDGE\x10\x04\x12$\n ERROR_REASON_MODEL_NOT_INSTALLED\x10\x05\x12\"\n\x1e\x45RROR_REASON_DEADLINE_EXCEEDED\x10\x06\x12\x1b\n\x17\x45RROR_REASON_OVERLOADED\x10\x07\x12\x19\n\x15\x45RROR_REASON_STARTING\x10\x08\x12\x19\n\x15\x45RROR_REASON_DRAINING\x10\t\x12\x19\n\x15\x45RROR_REASON_INTERNAL\x10\n\x12\x1e\n\x1a\x45RROR_REASON_TEXT_TOO_LONG\x10\x0b\x12!\n\x1d\x45RROR_REASON_EMBEDDING_FAILED\x10\x0c\x12\x1e\n\x1a\x45RROR_REASON_MODEL_DAMAGED\x10\r\x12(\n$ERROR_REASON_PROVIDER_NOT_CONFIGURED\x10\x0e\x12\x18\n\x14\x45RROR_REASON_TIMEOUT\x10\x0f\x12\x1d\n\x19\x45RROR_REASON_RATE_LIMITED\x10\x10\x12%\n!ERROR_REASON_PROVIDER_UNREACHABLE\x10\x11\x12\x1f\n\x1b\x45RROR_REASON_PROVIDER_ERROR\x10\x12\x12%\n!ERROR_REASON_PROVIDER_REFUSED_KEY\x10\x13\x12\x1d\n\x19\x45RROR_REASON_BREAKER_OPEN\x10\x14\x12\x18\n\x14\x45RROR_REASON_REFUSED\x10\x15\x12\x1b\n\x17\x45RROR_REASON_UNPARSABLE\x10\x16\x12\x17\n\x13\x45RROR_REASON_SCHEMA\x10\x17\x12 \n\x1c\x45RROR_REASON_REPLY_TRUNCATED\x10\x18\x12\x1a\n\x16\x45RROR_REASON_NO_QUORUM\x10\x19\x42\x45\n\rdev.judged.v1P\x01Z2github.com/judged/judged/gen/go/judged/v1;judgedv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -33,5 +33,5 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'\n\rdev.judged.v1P\001Z2github.com/judged/judged/gen/go/judged/v1;judgedv1'
   _globals['_ERRORREASON']._serialized_start=44
-  _globals['_ERRORREASON']._serialized_end=503
+  _globals['_ERRORREASON']._serialized_end=886
 # @@protoc_insertion_point(module_scope)

@@ -61,6 +61,8 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """ERROR_REASON_OVERLOADED (RESOURCE_EXHAUSTED, with RetryInfo): the server's
     work queue is full; send it again after the delay.
         {"reason": "OVERLOADED", "domain": "judged", "metadata": {}}
+    As a verdict's reason: the memory did not suffice to judge this context;
+    sending it again may help.
     """
     ERROR_REASON_STARTING: _ErrorReason.ValueType  # 8
     """ERROR_REASON_STARTING (UNAVAILABLE, with RetryInfo): the server is not
@@ -90,6 +92,55 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """ERROR_REASON_MODEL_DAMAGED (FAILED_PRECONDITION): a file of the model was
     cut or changed after it was installed; the message says what to run.
         {"reason": "MODEL_DAMAGED", "domain": "judged", "metadata": {}}
+    """
+    ERROR_REASON_PROVIDER_NOT_CONFIGURED: _ErrorReason.ValueType  # 14
+    """ERROR_REASON_PROVIDER_NOT_CONFIGURED (FAILED_PRECONDITION): the judge needs
+    a language model that the operator has not named, or that has no key; the
+    message says what to do.
+        {"reason": "PROVIDER_NOT_CONFIGURED", "domain": "judged",
+         "metadata": {"model": "gpt-4o-mini"}}
+    """
+    ERROR_REASON_TIMEOUT: _ErrorReason.ValueType  # 15
+    """ERROR_REASON_TIMEOUT (a verdict's DEADLINE_EXCEEDED): the language model did
+    not answer within the time that it, or the call, had.
+    """
+    ERROR_REASON_RATE_LIMITED: _ErrorReason.ValueType  # 16
+    """ERROR_REASON_RATE_LIMITED (a verdict's RESOURCE_EXHAUSTED): the provider
+    asked to be left alone for longer than the call had.
+    """
+    ERROR_REASON_PROVIDER_UNREACHABLE: _ErrorReason.ValueType  # 17
+    """ERROR_REASON_PROVIDER_UNREACHABLE (a verdict's UNAVAILABLE): no connection to
+    the provider, or it broke.
+    """
+    ERROR_REASON_PROVIDER_ERROR: _ErrorReason.ValueType  # 18
+    """ERROR_REASON_PROVIDER_ERROR (a verdict's UNAVAILABLE): the provider answered
+    with an error of its own.
+    """
+    ERROR_REASON_PROVIDER_REFUSED_KEY: _ErrorReason.ValueType  # 19
+    """ERROR_REASON_PROVIDER_REFUSED_KEY (a verdict's FAILED_PRECONDITION): the
+    provider did not accept the server's key.
+    """
+    ERROR_REASON_BREAKER_OPEN: _ErrorReason.ValueType  # 20
+    """ERROR_REASON_BREAKER_OPEN (a verdict's UNAVAILABLE): the provider failed so
+    often that it is left alone for a while.
+    """
+    ERROR_REASON_REFUSED: _ErrorReason.ValueType  # 21
+    """ERROR_REASON_REFUSED (an abstention's UNKNOWN): the model declined to answer."""
+    ERROR_REASON_UNPARSABLE: _ErrorReason.ValueType  # 22
+    """ERROR_REASON_UNPARSABLE (an abstention's UNKNOWN): the model answered, but
+    neither with a yes nor with a no.
+    """
+    ERROR_REASON_SCHEMA: _ErrorReason.ValueType  # 23
+    """ERROR_REASON_SCHEMA (a verdict's INTERNAL): the model's reply breaks the
+    schema it was given.
+    """
+    ERROR_REASON_REPLY_TRUNCATED: _ErrorReason.ValueType  # 24
+    """ERROR_REASON_REPLY_TRUNCATED (a verdict's INTERNAL): the reply ended at the
+    token limit; a larger "max_tokens" may help.
+    """
+    ERROR_REASON_NO_QUORUM: _ErrorReason.ValueType  # 25
+    """ERROR_REASON_NO_QUORUM (an abstention's UNKNOWN): the samples tie, or fewer
+    than half of them are votes.
     """
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
@@ -136,6 +187,8 @@ ERROR_REASON_OVERLOADED: ErrorReason.ValueType  # 7
 """ERROR_REASON_OVERLOADED (RESOURCE_EXHAUSTED, with RetryInfo): the server's
 work queue is full; send it again after the delay.
     {"reason": "OVERLOADED", "domain": "judged", "metadata": {}}
+As a verdict's reason: the memory did not suffice to judge this context;
+sending it again may help.
 """
 ERROR_REASON_STARTING: ErrorReason.ValueType  # 8
 """ERROR_REASON_STARTING (UNAVAILABLE, with RetryInfo): the server is not
@@ -165,5 +218,54 @@ ERROR_REASON_MODEL_DAMAGED: ErrorReason.ValueType  # 13
 """ERROR_REASON_MODEL_DAMAGED (FAILED_PRECONDITION): a file of the model was
 cut or changed after it was installed; the message says what to run.
     {"reason": "MODEL_DAMAGED", "domain": "judged", "metadata": {}}
+"""
+ERROR_REASON_PROVIDER_NOT_CONFIGURED: ErrorReason.ValueType  # 14
+"""ERROR_REASON_PROVIDER_NOT_CONFIGURED (FAILED_PRECONDITION): the judge needs
+a language model that the operator has not named, or that has no key; the
+message says what to do.
+    {"reason": "PROVIDER_NOT_CONFIGURED", "domain": "judged",
+     "metadata": {"model": "gpt-4o-mini"}}
+"""
+ERROR_REASON_TIMEOUT: ErrorReason.ValueType  # 15
+"""ERROR_REASON_TIMEOUT (a verdict's DEADLINE_EXCEEDED): the language model did
+not answer within the time that it, or the call, had.
+"""
+ERROR_REASON_RATE_LIMITED: ErrorReason.ValueType  # 16
+"""ERROR_REASON_RATE_LIMITED (a verdict's RESOURCE_EXHAUSTED): the provider
+asked to be left alone for longer than the call had.
+"""
+ERROR_REASON_PROVIDER_UNREACHABLE: ErrorReason.ValueType  # 17
+"""ERROR_REASON_PROVIDER_UNREACHABLE (a verdict's UNAVAILABLE): no connection to
+the provider, or it broke.
+"""
+ERROR_REASON_PROVIDER_ERROR: ErrorReason.ValueType  # 18
+"""ERROR_REASON_PROVIDER_ERROR (a verdict's UNAVAILABLE): the provider answered
+with an error of its own.
+"""
+ERROR_REASON_PROVIDER_REFUSED_KEY: ErrorReason.ValueType  # 19
+"""ERROR_REASON_PROVIDER_REFUSED_KEY (a verdict's FAILED_PRECONDITION): the
+provider did not accept the server's key.
+"""
+ERROR_REASON_BREAKER_OPEN: ErrorReason.ValueType  # 20
+"""ERROR_REASON_BREAKER_OPEN (a verdict's UNAVAILABLE): the provider failed so
+often that it is left alone for a while.
+"""
+ERROR_REASON_REFUSED: ErrorReason.ValueType  # 21
+"""ERROR_REASON_REFUSED (an abstention's UNKNOWN): the model declined to answer."""
+ERROR_REASON_UNPARSABLE: ErrorReason.ValueType  # 22
+"""ERROR_REASON_UNPARSABLE (an abstention's UNKNOWN): the model answered, but
+neither with a yes nor with a no.
+"""
+ERROR_REASON_SCHEMA: ErrorReason.ValueType  # 23
+"""ERROR_REASON_SCHEMA (a verdict's INTERNAL): the model's reply breaks the
+schema it was given.
+"""
+ERROR_REASON_REPLY_TRUNCATED: ErrorReason.ValueType  # 24
+"""ERROR_REASON_REPLY_TRUNCATED (a verdict's INTERNAL): the reply ended at the
+token limit; a larger "max_tokens" may help.
+"""
+ERROR_REASON_NO_QUORUM: ErrorReason.ValueType  # 25
+"""ERROR_REASON_NO_QUORUM (an abstention's UNKNOWN): the samples tie, or fewer
+than half of them are votes.
 """
 Global___ErrorReason: _TypeAlias = ErrorReason  # noqa: Y015

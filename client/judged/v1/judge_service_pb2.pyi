@@ -8,6 +8,8 @@ from google.protobuf import descriptor as _descriptor
 from google.protobuf import duration_pb2 as _duration_pb2
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from judged.v1 import statistics_pb2 as _statistics_pb2
 from judged.v1 import types_pb2 as _types_pb2
 import builtins as _builtins
 import sys
@@ -20,6 +22,34 @@ else:
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class _RatingLevel:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _RatingLevelEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_RatingLevel.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    RATING_LEVEL_UNSPECIFIED: _RatingLevel.ValueType  # 0
+    """RATING_LEVEL_UNSPECIFIED is refused; leave the field unset for the default."""
+    RATING_LEVEL_NOMINAL: _RatingLevel.ValueType  # 1
+    """RATING_LEVEL_NOMINAL (the default): they are equal or not."""
+    RATING_LEVEL_ORDINAL: _RatingLevel.ValueType  # 2
+    """RATING_LEVEL_ORDINAL: they have an order."""
+    RATING_LEVEL_INTERVAL: _RatingLevel.ValueType  # 3
+    """RATING_LEVEL_INTERVAL: they are evenly spaced."""
+
+class RatingLevel(_RatingLevel, metaclass=_RatingLevelEnumTypeWrapper):
+    """RatingLevel says what may be done with categories."""
+
+RATING_LEVEL_UNSPECIFIED: RatingLevel.ValueType  # 0
+"""RATING_LEVEL_UNSPECIFIED is refused; leave the field unset for the default."""
+RATING_LEVEL_NOMINAL: RatingLevel.ValueType  # 1
+"""RATING_LEVEL_NOMINAL (the default): they are equal or not."""
+RATING_LEVEL_ORDINAL: RatingLevel.ValueType  # 2
+"""RATING_LEVEL_ORDINAL: they have an order."""
+RATING_LEVEL_INTERVAL: RatingLevel.ValueType  # 3
+"""RATING_LEVEL_INTERVAL: they are evenly spaced."""
+Global___RatingLevel: _TypeAlias = RatingLevel  # noqa: Y015
+
 @_typing.final
 class BatchJudgeRequest(_message.Message):
     """BatchJudgeRequest asks for the verdicts of some groups."""
@@ -28,6 +58,11 @@ class BatchJudgeRequest(_message.Message):
 
     GROUPS_FIELD_NUMBER: _builtins.int
     JUDGE_FIELD_NUMBER: _builtins.int
+    INCLUDE_DETAILS_FIELD_NUMBER: _builtins.int
+    include_details: _builtins.bool
+    """include_details asks for the details of verdicts that a language model
+    gave.
+    """
     @_builtins.property
     def groups(self) -> _containers.RepeatedCompositeFieldContainer[_types_pb2.QueryGroup]:
         """groups to judge: at least one, and at most the server's limits."""
@@ -41,10 +76,11 @@ class BatchJudgeRequest(_message.Message):
         *,
         groups: _abc.Iterable[_types_pb2.QueryGroup] | None = ...,
         judge: _types_pb2.JudgeSpec | None = ...,
+        include_details: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["judge", b"judge"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["groups", b"groups", "judge", b"judge"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["groups", b"groups", "include_details", b"include_details", "judge", b"judge"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -59,6 +95,7 @@ class BatchJudgeResponse(_message.Message):
     VERDICTS_FIELD_NUMBER: _builtins.int
     JUDGE_FIELD_NUMBER: _builtins.int
     COUNTS_FIELD_NUMBER: _builtins.int
+    USAGE_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def verdicts(self) -> _types_pb2.VerdictColumns:
         """verdicts of all contexts."""
@@ -71,16 +108,21 @@ class BatchJudgeResponse(_message.Message):
     def counts(self) -> _types_pb2.VerdictCounts:
         """counts of the verdicts by status."""
 
+    @_builtins.property
+    def usage(self) -> _types_pb2.Usage:
+        """usage of language models; unset when none was asked."""
+
     def __init__(
         self,
         *,
         verdicts: _types_pb2.VerdictColumns | None = ...,
         judge: _types_pb2.JudgeIdentity | None = ...,
         counts: _types_pb2.VerdictCounts | None = ...,
+        usage: _types_pb2.Usage | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["counts", b"counts", "judge", b"judge", "verdicts", b"verdicts"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["counts", b"counts", "judge", b"judge", "usage", b"usage", "verdicts", b"verdicts"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["counts", b"counts", "judge", b"judge", "verdicts", b"verdicts"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["counts", b"counts", "judge", b"judge", "usage", b"usage", "verdicts", b"verdicts"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -125,6 +167,11 @@ class StreamJudgeStart(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     JUDGE_FIELD_NUMBER: _builtins.int
+    INCLUDE_DETAILS_FIELD_NUMBER: _builtins.int
+    include_details: _builtins.bool
+    """include_details asks for the details of verdicts that a language model
+    gave.
+    """
     @_builtins.property
     def judge(self) -> _types_pb2.JudgeSpec:
         """judge to use; unset means the server's default judge."""
@@ -133,10 +180,11 @@ class StreamJudgeStart(_message.Message):
         self,
         *,
         judge: _types_pb2.JudgeSpec | None = ...,
+        include_details: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["judge", b"judge"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["judge", b"judge"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["include_details", b"include_details", "judge", b"judge"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -242,6 +290,7 @@ class JudgedChunk(_message.Message):
     VERDICTS_FIELD_NUMBER: _builtins.int
     ERROR_FIELD_NUMBER: _builtins.int
     PROGRESS_FIELD_NUMBER: _builtins.int
+    USAGE_FIELD_NUMBER: _builtins.int
     chunk_id: _builtins.int
     """chunk_id is the caller's."""
     @_builtins.property
@@ -256,6 +305,10 @@ class JudgedChunk(_message.Message):
     def progress(self) -> Global___StreamProgress:
         """progress of the whole stream so far."""
 
+    @_builtins.property
+    def usage(self) -> _types_pb2.Usage:
+        """usage of language models for this chunk; unset when none was asked."""
+
     def __init__(
         self,
         *,
@@ -263,10 +316,11 @@ class JudgedChunk(_message.Message):
         verdicts: _types_pb2.VerdictColumns | None = ...,
         error: _types_pb2.VerdictError | None = ...,
         progress: Global___StreamProgress | None = ...,
+        usage: _types_pb2.Usage | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "progress", b"progress", "result", b"result", "verdicts", b"verdicts"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "progress", b"progress", "result", b"result", "usage", b"usage", "verdicts", b"verdicts"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["chunk_id", b"chunk_id", "error", b"error", "progress", b"progress", "result", b"result", "verdicts", b"verdicts"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["chunk_id", b"chunk_id", "error", b"error", "progress", b"progress", "result", b"result", "usage", b"usage", "verdicts", b"verdicts"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_result: _TypeAlias = _typing.Literal["verdicts", "error"]  # noqa: Y015
     _WhichOneofArgType_result: _TypeAlias = _typing.Literal["result", b"result"]  # noqa: Y015
@@ -311,10 +365,15 @@ class EvaluateRequest(_message.Message):
     METRICS_FIELD_NUMBER: _builtins.int
     OPTIONS_FIELD_NUMBER: _builtins.int
     INCLUDE_VERDICTS_FIELD_NUMBER: _builtins.int
+    INCLUDE_DETAILS_FIELD_NUMBER: _builtins.int
     include_verdicts: _builtins.bool
     """include_verdicts asks for the verdict columns too. Groups matched by
     document id have none, and dropped duplicates have none either: the
     offsets tell.
+    """
+    include_details: _builtins.bool
+    """include_details asks, beside include_verdicts, for the details of verdicts
+    that a language model gave.
     """
     @_builtins.property
     def groups(self) -> _containers.RepeatedCompositeFieldContainer[_types_pb2.QueryGroup]:
@@ -340,10 +399,11 @@ class EvaluateRequest(_message.Message):
         metrics: _abc.Iterable[_builtins.str] | None = ...,
         options: _types_pb2.MetricOptions | None = ...,
         include_verdicts: _builtins.bool = ...,
+        include_details: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["judge", b"judge", "options", b"options"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["groups", b"groups", "include_verdicts", b"include_verdicts", "judge", b"judge", "metrics", b"metrics", "options", b"options"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["groups", b"groups", "include_details", b"include_details", "include_verdicts", b"include_verdicts", "judge", b"judge", "metrics", b"metrics", "options", b"options"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -358,6 +418,8 @@ class EvaluateResponse(_message.Message):
     TABLE_FIELD_NUMBER: _builtins.int
     JUDGE_FIELD_NUMBER: _builtins.int
     VERDICTS_FIELD_NUMBER: _builtins.int
+    NEGATIVES_FIELD_NUMBER: _builtins.int
+    USAGE_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def table(self) -> _types_pb2.MetricTable:
         """table of the metrics."""
@@ -370,20 +432,108 @@ class EvaluateResponse(_message.Message):
     def verdicts(self) -> _types_pb2.VerdictColumns:
         """verdicts, when asked for."""
 
+    @_builtins.property
+    def negatives(self) -> Global___NegativeReport:
+        """negatives reports the retrieved texts that match a negative reference; set
+        when a group has negatives.
+        """
+
+    @_builtins.property
+    def usage(self) -> _types_pb2.Usage:
+        """usage of language models; unset when none was asked."""
+
     def __init__(
         self,
         *,
         table: _types_pb2.MetricTable | None = ...,
         judge: _types_pb2.JudgeIdentity | None = ...,
         verdicts: _types_pb2.VerdictColumns | None = ...,
+        negatives: Global___NegativeReport | None = ...,
+        usage: _types_pb2.Usage | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["judge", b"judge", "table", b"table", "verdicts", b"verdicts"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["judge", b"judge", "negatives", b"negatives", "table", b"table", "usage", b"usage", "verdicts", b"verdicts"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["judge", b"judge", "table", b"table", "verdicts", b"verdicts"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["judge", b"judge", "negatives", b"negatives", "table", b"table", "usage", b"usage", "verdicts", b"verdicts"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___EvaluateResponse: _TypeAlias = EvaluateResponse  # noqa: Y015
+
+@_typing.final
+class NegativeReport(_message.Message):
+    """NegativeReport tells which retrieved texts match a negative reference."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    QUERIES_FIELD_NUMBER: _builtins.int
+    QUERIES_HIT_FIELD_NUMBER: _builtins.int
+    MATCHES_FIELD_NUMBER: _builtins.int
+    COUNTS_FIELD_NUMBER: _builtins.int
+    queries: _builtins.int
+    """queries is the number of groups with negatives."""
+    queries_hit: _builtins.int
+    """queries_hit is the number of those with a match."""
+    @_builtins.property
+    def matches(self) -> _containers.RepeatedCompositeFieldContainer[Global___NegativeMatch]:
+        """matches, in the order of the groups, then of the ranks."""
+
+    @_builtins.property
+    def counts(self) -> _types_pb2.VerdictCounts:
+        """counts of the verdicts by status."""
+
+    def __init__(
+        self,
+        *,
+        queries: _builtins.int = ...,
+        queries_hit: _builtins.int = ...,
+        matches: _abc.Iterable[Global___NegativeMatch] | None = ...,
+        counts: _types_pb2.VerdictCounts | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["counts", b"counts"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["counts", b"counts", "matches", b"matches", "queries", b"queries", "queries_hit", b"queries_hit"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___NegativeReport: _TypeAlias = NegativeReport  # noqa: Y015
+
+@_typing.final
+class NegativeMatch(_message.Message):
+    """NegativeMatch is a retrieved text that matches a negative reference."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    QUERY_ID_FIELD_NUMBER: _builtins.int
+    RETRIEVED_FIELD_NUMBER: _builtins.int
+    NEGATIVE_FIELD_NUMBER: _builtins.int
+    DOCUMENT_ID_FIELD_NUMBER: _builtins.int
+    SCORE_FIELD_NUMBER: _builtins.int
+    query_id: _builtins.str
+    """query_id of the group."""
+    retrieved: _builtins.int
+    """retrieved is the 0-based rank of the text."""
+    negative: _builtins.int
+    """negative is the index of the reference in the group's negatives."""
+    document_id: _builtins.str
+    """document_id of the retrieved text, "retrieved_{r}" when it has none."""
+    score: _builtins.float
+    """score of the match."""
+    def __init__(
+        self,
+        *,
+        query_id: _builtins.str = ...,
+        retrieved: _builtins.int = ...,
+        negative: _builtins.int = ...,
+        document_id: _builtins.str = ...,
+        score: _builtins.float = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["document_id", b"document_id", "negative", b"negative", "query_id", b"query_id", "retrieved", b"retrieved", "score", b"score"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___NegativeMatch: _TypeAlias = NegativeMatch  # noqa: Y015
 
 @_typing.final
 class ComputeMetricsRequest(_message.Message):
@@ -397,6 +547,9 @@ class ComputeMetricsRequest(_message.Message):
     TREC_FIELD_NUMBER: _builtins.int
     GAINS_FIELD_NUMBER: _builtins.int
     VALUES_FIELD_NUMBER: _builtins.int
+    EMBEDDED_FIELD_NUMBER: _builtins.int
+    METADATA_FIELD_NUMBER: _builtins.int
+    HUMAN_VALUES_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def metrics(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """metrics by name, for example "ndcg@10": at least one."""
@@ -421,6 +574,23 @@ class ComputeMetricsRequest(_message.Message):
     def values(self) -> Global___PerQueryValues:
         """values: per-query values of an earlier call, to be merged."""
 
+    @_builtins.property
+    def embedded(self) -> Global___EmbeddedRankings:
+        """embedded: rankings judged by the cosine of the caller's vectors."""
+
+    @_builtins.property
+    def metadata(self) -> _containers.RepeatedCompositeFieldContainer[Global___QueryMetadata]:
+        """metadata of queries, for the slices that the options ask for; a query
+        without an entry lacks every key.
+        """
+
+    @_builtins.property
+    def human_values(self) -> Global___PerQueryValues:
+        """human_values are the values that human labels give to some of the queries,
+        each of which must be among those measured; every mean then also comes
+        corrected. For judged rankings human_labels is simpler.
+        """
+
     def __init__(
         self,
         *,
@@ -430,16 +600,67 @@ class ComputeMetricsRequest(_message.Message):
         trec: Global___TrecRankings | None = ...,
         gains: Global___GainRankings | None = ...,
         values: Global___PerQueryValues | None = ...,
+        embedded: Global___EmbeddedRankings | None = ...,
+        metadata: _abc.Iterable[Global___QueryMetadata] | None = ...,
+        human_values: Global___PerQueryValues | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["gains", b"gains", "judged", b"judged", "options", b"options", "relevance", b"relevance", "trec", b"trec", "values", b"values"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["embedded", b"embedded", "gains", b"gains", "human_values", b"human_values", "judged", b"judged", "options", b"options", "relevance", b"relevance", "trec", b"trec", "values", b"values"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["gains", b"gains", "judged", b"judged", "metrics", b"metrics", "options", b"options", "relevance", b"relevance", "trec", b"trec", "values", b"values"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["embedded", b"embedded", "gains", b"gains", "human_values", b"human_values", "judged", b"judged", "metadata", b"metadata", "metrics", b"metrics", "options", b"options", "relevance", b"relevance", "trec", b"trec", "values", b"values"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_relevance: _TypeAlias = _typing.Literal["judged", "trec", "gains", "values"]  # noqa: Y015
+    _WhichOneofReturnType_relevance: _TypeAlias = _typing.Literal["judged", "trec", "gains", "values", "embedded"]  # noqa: Y015
     _WhichOneofArgType_relevance: _TypeAlias = _typing.Literal["relevance", b"relevance"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_relevance) -> _WhichOneofReturnType_relevance | None: ...
 
 Global___ComputeMetricsRequest: _TypeAlias = ComputeMetricsRequest  # noqa: Y015
+
+@_typing.final
+class QueryMetadata(_message.Message):
+    """QueryMetadata is what is known of a query."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class MetadataEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.str
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    QUERY_ID_FIELD_NUMBER: _builtins.int
+    METADATA_FIELD_NUMBER: _builtins.int
+    query_id: _builtins.str
+    """query_id names the query; it must be unique."""
+    @_builtins.property
+    def metadata(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
+        """metadata by key."""
+
+    def __init__(
+        self,
+        *,
+        query_id: _builtins.str = ...,
+        metadata: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["metadata", b"metadata", "query_id", b"query_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___QueryMetadata: _TypeAlias = QueryMetadata  # noqa: Y015
 
 @_typing.final
 class ComputeMetricsResponse(_message.Message):
@@ -473,6 +694,7 @@ class JudgedRankings(_message.Message):
 
     RANKINGS_FIELD_NUMBER: _builtins.int
     VERDICTS_FIELD_NUMBER: _builtins.int
+    HUMAN_LABELS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def rankings(self) -> _containers.RepeatedCompositeFieldContainer[Global___JudgedRanking]:
         """rankings, one a query, in the order of the verdicts."""
@@ -483,19 +705,116 @@ class JudgedRankings(_message.Message):
         group_offsets may be left empty.
         """
 
+    @_builtins.property
+    def human_labels(self) -> Global___HumanLabels:
+        """human_labels are what people decided on some of the rankings; every mean
+        then also comes corrected for the judge's error.
+        """
+
     def __init__(
         self,
         *,
         rankings: _abc.Iterable[Global___JudgedRanking] | None = ...,
         verdicts: _types_pb2.VerdictColumns | None = ...,
+        human_labels: Global___HumanLabels | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["verdicts", b"verdicts"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["human_labels", b"human_labels", "verdicts", b"verdicts"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["rankings", b"rankings", "verdicts", b"verdicts"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["human_labels", b"human_labels", "rankings", b"rankings", "verdicts", b"verdicts"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___JudgedRankings: _TypeAlias = JudgedRankings  # noqa: Y015
+
+@_typing.final
+class HumanLabels(_message.Message):
+    """HumanLabels is what people decided on every context of some rankings."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    QUERY_IDS_FIELD_NUMBER: _builtins.int
+    RELEVANT_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def query_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """query_ids of the labelled rankings, each once."""
+
+    @_builtins.property
+    def relevant(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bool]:
+        """relevant holds their labels: ranking after ranking in the order of
+        query_ids, each retrieved-major.
+        """
+
+    def __init__(
+        self,
+        *,
+        query_ids: _abc.Iterable[_builtins.str] | None = ...,
+        relevant: _abc.Iterable[_builtins.bool] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["query_ids", b"query_ids", "relevant", b"relevant"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___HumanLabels: _TypeAlias = HumanLabels  # noqa: Y015
+
+@_typing.final
+class EmbeddedRankings(_message.Message):
+    """EmbeddedRankings is rankings with vectors in place of verdicts."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RANKINGS_FIELD_NUMBER: _builtins.int
+    MIN_SCORE_FIELD_NUMBER: _builtins.int
+    min_score: _builtins.float
+    """min_score is the bar of the cosine, in [0, 1]. Unset means 0.8."""
+    @_builtins.property
+    def rankings(self) -> _containers.RepeatedCompositeFieldContainer[Global___EmbeddedRanking]:
+        """rankings, one a query."""
+
+    def __init__(
+        self,
+        *,
+        rankings: _abc.Iterable[Global___EmbeddedRanking] | None = ...,
+        min_score: _builtins.float | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_min_score", b"_min_score", "min_score", b"min_score"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_min_score", b"_min_score", "min_score", b"min_score", "rankings", b"rankings"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__min_score: _TypeAlias = _typing.Literal["min_score"]  # noqa: Y015
+    _WhichOneofArgType__min_score: _TypeAlias = _typing.Literal["_min_score", b"_min_score"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__min_score) -> _WhichOneofReturnType__min_score | None: ...
+
+Global___EmbeddedRankings: _TypeAlias = EmbeddedRankings  # noqa: Y015
+
+@_typing.final
+class EmbeddedRanking(_message.Message):
+    """EmbeddedRanking is one query's vectors."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    QUERY_ID_FIELD_NUMBER: _builtins.int
+    EMBEDDINGS_FIELD_NUMBER: _builtins.int
+    query_id: _builtins.str
+    """query_id names the query; it must be unique."""
+    @_builtins.property
+    def embeddings(self) -> _types_pb2.GroupEmbeddings:
+        """embeddings of the expected and the retrieved texts, best rank first."""
+
+    def __init__(
+        self,
+        *,
+        query_id: _builtins.str = ...,
+        embeddings: _types_pb2.GroupEmbeddings | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["embeddings", b"embeddings"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["embeddings", b"embeddings", "query_id", b"query_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___EmbeddedRanking: _TypeAlias = EmbeddedRanking  # noqa: Y015
 
 @_typing.final
 class JudgedRanking(_message.Message):
@@ -566,8 +885,16 @@ class TopicQrels(_message.Message):
     QUERY_ID_FIELD_NUMBER: _builtins.int
     DOCUMENT_IDS_FIELD_NUMBER: _builtins.int
     GRADES_FIELD_NUMBER: _builtins.int
+    JOINED_DOCUMENT_IDS_FIELD_NUMBER: _builtins.int
     query_id: _builtins.str
     """query_id names the topic; it must be unique."""
+    joined_document_ids: _builtins.str
+    """joined_document_ids are the same as document_ids in one text, a line feed
+    (U+000A) between them. Where topics have many documents this takes a third
+    of the time on both sides. Set one of the two: ids that hold a line feed,
+    and a single empty id, need document_ids. Errors call them document_ids in
+    either form.
+    """
     @_builtins.property
     def document_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """document_ids that were judged, each once."""
@@ -584,10 +911,11 @@ class TopicQrels(_message.Message):
         query_id: _builtins.str = ...,
         document_ids: _abc.Iterable[_builtins.str] | None = ...,
         grades: _abc.Iterable[_builtins.int] | None = ...,
+        joined_document_ids: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["document_ids", b"document_ids", "grades", b"grades", "query_id", b"query_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["document_ids", b"document_ids", "grades", b"grades", "joined_document_ids", b"joined_document_ids", "query_id", b"query_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -602,8 +930,17 @@ class TopicRun(_message.Message):
     QUERY_ID_FIELD_NUMBER: _builtins.int
     DOCUMENT_IDS_FIELD_NUMBER: _builtins.int
     SCORES_FIELD_NUMBER: _builtins.int
+    JOINED_DOCUMENT_IDS_FIELD_NUMBER: _builtins.int
+    SCORE_BYTES_FIELD_NUMBER: _builtins.int
     query_id: _builtins.str
     """query_id names the topic; it must be unique."""
+    joined_document_ids: _builtins.str
+    """joined_document_ids are the same as document_ids in one text; see TopicQrels."""
+    score_bytes: _builtins.bytes
+    """score_bytes are the same as scores as little-endian IEEE 754 doubles, 8
+    bytes each, which runtimes without typed lists read and write faster. Set
+    one of the two, or none. Errors call them scores in either form.
+    """
     @_builtins.property
     def document_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """document_ids that were retrieved."""
@@ -621,10 +958,12 @@ class TopicRun(_message.Message):
         query_id: _builtins.str = ...,
         document_ids: _abc.Iterable[_builtins.str] | None = ...,
         scores: _abc.Iterable[_builtins.float] | None = ...,
+        joined_document_ids: _builtins.str = ...,
+        score_bytes: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["document_ids", b"document_ids", "query_id", b"query_id", "scores", b"scores"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["document_ids", b"document_ids", "joined_document_ids", b"joined_document_ids", "query_id", b"query_id", "score_bytes", b"score_bytes", "scores", b"scores"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -750,6 +1089,700 @@ class ValueColumn(_message.Message):
 Global___ValueColumn: _TypeAlias = ValueColumn  # noqa: Y015
 
 @_typing.final
+class CompareRunsRequest(_message.Message):
+    """CompareRunsRequest asks whether runs differ."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    METRICS_FIELD_NUMBER: _builtins.int
+    OPTIONS_FIELD_NUMBER: _builtins.int
+    RUNS_FIELD_NUMBER: _builtins.int
+    QRELS_FIELD_NUMBER: _builtins.int
+    COMPARISON_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def metrics(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """metrics by name, for example "ndcg@10": at least one."""
+
+    @_builtins.property
+    def options(self) -> _types_pb2.MetricOptions:
+        """options of the metrics; interval also shapes the intervals of differences.
+        per_query and slice_by must be left unset.
+        """
+
+    @_builtins.property
+    def runs(self) -> _containers.RepeatedCompositeFieldContainer[Global___ComparedRun]:
+        """runs to compare: at least two, all of one kind of relevance. The first is
+        the baseline of the others.
+        """
+
+    @_builtins.property
+    def qrels(self) -> _containers.RepeatedCompositeFieldContainer[Global___TopicQrels]:
+        """qrels of runs that bring document ids."""
+
+    @_builtins.property
+    def comparison(self) -> Global___CompareOptions:
+        """comparison shapes the tests."""
+
+    def __init__(
+        self,
+        *,
+        metrics: _abc.Iterable[_builtins.str] | None = ...,
+        options: _types_pb2.MetricOptions | None = ...,
+        runs: _abc.Iterable[Global___ComparedRun] | None = ...,
+        qrels: _abc.Iterable[Global___TopicQrels] | None = ...,
+        comparison: Global___CompareOptions | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["comparison", b"comparison", "options", b"options"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["comparison", b"comparison", "metrics", b"metrics", "options", b"options", "qrels", b"qrels", "runs", b"runs"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CompareRunsRequest: _TypeAlias = CompareRunsRequest  # noqa: Y015
+
+@_typing.final
+class ComparedRun(_message.Message):
+    """ComparedRun is one run under its name."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    JUDGED_FIELD_NUMBER: _builtins.int
+    DOCUMENTS_FIELD_NUMBER: _builtins.int
+    GAINS_FIELD_NUMBER: _builtins.int
+    VALUES_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """name of the run; it must be unique and not empty."""
+    @_builtins.property
+    def judged(self) -> Global___JudgedRankings:
+        """judged: rankings with the verdicts of a judge."""
+
+    @_builtins.property
+    def documents(self) -> Global___DocumentRankings:
+        """documents: document ids that the request's qrels judge."""
+
+    @_builtins.property
+    def gains(self) -> Global___GainRankings:
+        """gains: rankings whose gains the caller knows."""
+
+    @_builtins.property
+    def values(self) -> Global___PerQueryValues:
+        """values: per-query values of an earlier call."""
+
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        judged: Global___JudgedRankings | None = ...,
+        documents: Global___DocumentRankings | None = ...,
+        gains: Global___GainRankings | None = ...,
+        values: Global___PerQueryValues | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["documents", b"documents", "gains", b"gains", "judged", b"judged", "relevance", b"relevance", "values", b"values"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["documents", b"documents", "gains", b"gains", "judged", b"judged", "name", b"name", "relevance", b"relevance", "values", b"values"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_relevance: _TypeAlias = _typing.Literal["judged", "documents", "gains", "values"]  # noqa: Y015
+    _WhichOneofArgType_relevance: _TypeAlias = _typing.Literal["relevance", b"relevance"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_relevance) -> _WhichOneofReturnType_relevance | None: ...
+
+Global___ComparedRun: _TypeAlias = ComparedRun  # noqa: Y015
+
+@_typing.final
+class DocumentRankings(_message.Message):
+    """DocumentRankings is the retrieved documents of a run."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPICS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def topics(self) -> _containers.RepeatedCompositeFieldContainer[Global___TopicRun]:
+        """topics, each once."""
+
+    def __init__(
+        self,
+        *,
+        topics: _abc.Iterable[Global___TopicRun] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["topics", b"topics"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DocumentRankings: _TypeAlias = DocumentRankings  # noqa: Y015
+
+@_typing.final
+class CompareOptions(_message.Message):
+    """CompareOptions shapes the tests."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PERMUTATIONS_FIELD_NUMBER: _builtins.int
+    SEED_FIELD_NUMBER: _builtins.int
+    MAX_MOVED_FIELD_NUMBER: _builtins.int
+    DIFFERENCE_FIELD_NUMBER: _builtins.int
+    permutations: _builtins.int
+    """permutations of the sign-flip test, 100 to 1,000,000; runs with so few
+    differing queries that all sign flips are fewer are tested exactly. Unset
+    means 100,000.
+    """
+    seed: _builtins.int
+    """seed of the permutations. Unset means 0."""
+    max_moved: _builtins.int
+    """max_moved is how many queries that moved most are listed for each
+    comparison, up to 1,000. Unset means 10.
+    """
+    difference: _builtins.float
+    """difference is a true mean difference, above 0; the reply then says with
+    which probability the queries at hand would show it.
+    """
+    def __init__(
+        self,
+        *,
+        permutations: _builtins.int | None = ...,
+        seed: _builtins.int | None = ...,
+        max_moved: _builtins.int | None = ...,
+        difference: _builtins.float | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_difference", b"_difference", "_max_moved", b"_max_moved", "_permutations", b"_permutations", "_seed", b"_seed", "difference", b"difference", "max_moved", b"max_moved", "permutations", b"permutations", "seed", b"seed"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_difference", b"_difference", "_max_moved", b"_max_moved", "_permutations", b"_permutations", "_seed", b"_seed", "difference", b"difference", "max_moved", b"max_moved", "permutations", b"permutations", "seed", b"seed"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__difference: _TypeAlias = _typing.Literal["difference"]  # noqa: Y015
+    _WhichOneofArgType__difference: _TypeAlias = _typing.Literal["_difference", b"_difference"]  # noqa: Y015
+    _WhichOneofReturnType__max_moved: _TypeAlias = _typing.Literal["max_moved"]  # noqa: Y015
+    _WhichOneofArgType__max_moved: _TypeAlias = _typing.Literal["_max_moved", b"_max_moved"]  # noqa: Y015
+    _WhichOneofReturnType__permutations: _TypeAlias = _typing.Literal["permutations"]  # noqa: Y015
+    _WhichOneofArgType__permutations: _TypeAlias = _typing.Literal["_permutations", b"_permutations"]  # noqa: Y015
+    _WhichOneofReturnType__seed: _TypeAlias = _typing.Literal["seed"]  # noqa: Y015
+    _WhichOneofArgType__seed: _TypeAlias = _typing.Literal["_seed", b"_seed"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__difference) -> _WhichOneofReturnType__difference | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__max_moved) -> _WhichOneofReturnType__max_moved | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__permutations) -> _WhichOneofReturnType__permutations | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__seed) -> _WhichOneofReturnType__seed | None: ...
+
+Global___CompareOptions: _TypeAlias = CompareOptions  # noqa: Y015
+
+@_typing.final
+class CompareRunsResponse(_message.Message):
+    """CompareRunsResponse holds the comparisons."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TABLES_FIELD_NUMBER: _builtins.int
+    COMPARISONS_FIELD_NUMBER: _builtins.int
+    TUKEY_FIELD_NUMBER: _builtins.int
+    SIGNATURE_FIELD_NUMBER: _builtins.int
+    signature: _builtins.str
+    """signature says how the tests were made, for example
+    "permutations:100000|seed:0|v1".
+    """
+    @_builtins.property
+    def tables(self) -> _containers.RepeatedCompositeFieldContainer[_types_pb2.MetricTable]:
+        """tables of the runs, in order, each over all queries that the run has."""
+
+    @_builtins.property
+    def comparisons(self) -> _containers.RepeatedCompositeFieldContainer[_statistics_pb2.RunComparison]:
+        """comparisons of every later run with the first: by metric, then by run."""
+
+    @_builtins.property
+    def tukey(self) -> _containers.RepeatedCompositeFieldContainer[_statistics_pb2.TukeyComparison]:
+        """tukey compares every pair of runs; empty for fewer than three, and where all
+        share fewer than two queries.
+        """
+
+    def __init__(
+        self,
+        *,
+        tables: _abc.Iterable[_types_pb2.MetricTable] | None = ...,
+        comparisons: _abc.Iterable[_statistics_pb2.RunComparison] | None = ...,
+        tukey: _abc.Iterable[_statistics_pb2.TukeyComparison] | None = ...,
+        signature: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["comparisons", b"comparisons", "signature", b"signature", "tables", b"tables", "tukey", b"tukey"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CompareRunsResponse: _TypeAlias = CompareRunsResponse  # noqa: Y015
+
+@_typing.final
+class ComputeTextMetricsRequest(_message.Message):
+    """ComputeTextMetricsRequest asks for metrics over texts."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    METRICS_FIELD_NUMBER: _builtins.int
+    ITEMS_FIELD_NUMBER: _builtins.int
+    PER_ITEM_FIELD_NUMBER: _builtins.int
+    INTERVAL_FIELD_NUMBER: _builtins.int
+    VALUES_FIELD_NUMBER: _builtins.int
+    per_item: _builtins.bool
+    """per_item asks for the values of every item beside the means."""
+    @_builtins.property
+    def metrics(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """metrics by name: "bleu", "rouge1", "rouge2", "rougeL", "token_f1",
+        "exact_match". At least one.
+        """
+
+    @_builtins.property
+    def items(self) -> _containers.RepeatedCompositeFieldContainer[Global___TextItem]:
+        """items to measure: at least one, unless values are given."""
+
+    @_builtins.property
+    def interval(self) -> _statistics_pb2.IntervalOptions:
+        """interval asks for an interval of every mean; unset means none."""
+
+    @_builtins.property
+    def values(self) -> _containers.RepeatedCompositeFieldContainer[Global___ValueColumn]:
+        """values of earlier calls in place of items: one column for each metric asked
+        for, all of one length, each value in [0, 1]. The call then only averages:
+        clients that split their items over several calls merge the answers here.
+        """
+
+    def __init__(
+        self,
+        *,
+        metrics: _abc.Iterable[_builtins.str] | None = ...,
+        items: _abc.Iterable[Global___TextItem] | None = ...,
+        per_item: _builtins.bool = ...,
+        interval: _statistics_pb2.IntervalOptions | None = ...,
+        values: _abc.Iterable[Global___ValueColumn] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["interval", b"interval"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["interval", b"interval", "items", b"items", "metrics", b"metrics", "per_item", b"per_item", "values", b"values"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ComputeTextMetricsRequest: _TypeAlias = ComputeTextMetricsRequest  # noqa: Y015
+
+@_typing.final
+class TextItem(_message.Message):
+    """TextItem is a text and the references it is compared with."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    HYPOTHESIS_FIELD_NUMBER: _builtins.int
+    REFERENCES_FIELD_NUMBER: _builtins.int
+    hypothesis: _builtins.str
+    """hypothesis is the text to measure. It may be empty."""
+    @_builtins.property
+    def references(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """references that are right: at least one, of which the best counts unless
+        the metric takes all together. They may be empty.
+        """
+
+    def __init__(
+        self,
+        *,
+        hypothesis: _builtins.str = ...,
+        references: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["hypothesis", b"hypothesis", "references", b"references"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TextItem: _TypeAlias = TextItem  # noqa: Y015
+
+@_typing.final
+class ComputeTextMetricsResponse(_message.Message):
+    """ComputeTextMetricsResponse holds metrics over texts."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    METRICS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def metrics(self) -> _containers.RepeatedCompositeFieldContainer[Global___TextMetricResult]:
+        """metrics in the order asked for."""
+
+    def __init__(
+        self,
+        *,
+        metrics: _abc.Iterable[Global___TextMetricResult] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["metrics", b"metrics"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ComputeTextMetricsResponse: _TypeAlias = ComputeTextMetricsResponse  # noqa: Y015
+
+@_typing.final
+class TextMetricResult(_message.Message):
+    """TextMetricResult is one metric over all items."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    MEAN_FIELD_NUMBER: _builtins.int
+    N_FIELD_NUMBER: _builtins.int
+    INTERVAL_FIELD_NUMBER: _builtins.int
+    VALUES_FIELD_NUMBER: _builtins.int
+    PRECISION_FIELD_NUMBER: _builtins.int
+    RECALL_FIELD_NUMBER: _builtins.int
+    SIGNATURE_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """name of the metric."""
+    mean: _builtins.float
+    """mean over the items, in [0, 1]."""
+    n: _builtins.int
+    """n is the number of items."""
+    signature: _builtins.str
+    """signature says how the number was made."""
+    @_builtins.property
+    def interval(self) -> _statistics_pb2.Interval:
+        """interval of the mean, when asked for; unset when n is below 2."""
+
+    @_builtins.property
+    def values(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]:
+        """values holds the value of each item, when asked for."""
+
+    @_builtins.property
+    def precision(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]:
+        """precision of each item, when asked for, where the metric has one."""
+
+    @_builtins.property
+    def recall(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]:
+        """recall of each item, when asked for, where the metric has one."""
+
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        mean: _builtins.float = ...,
+        n: _builtins.int = ...,
+        interval: _statistics_pb2.Interval | None = ...,
+        values: _abc.Iterable[_builtins.float] | None = ...,
+        precision: _abc.Iterable[_builtins.float] | None = ...,
+        recall: _abc.Iterable[_builtins.float] | None = ...,
+        signature: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["interval", b"interval"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["interval", b"interval", "mean", b"mean", "n", b"n", "name", b"name", "precision", b"precision", "recall", b"recall", "signature", b"signature", "values", b"values"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TextMetricResult: _TypeAlias = TextMetricResult  # noqa: Y015
+
+@_typing.final
+class MeasureAgreementRequest(_message.Message):
+    """MeasureAgreementRequest asks how far raters agree. At least one of ratings
+    and systems is set.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RATINGS_FIELD_NUMBER: _builtins.int
+    SYSTEMS_FIELD_NUMBER: _builtins.int
+    INTERVAL_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def ratings(self) -> Global___RatingTable:
+        """ratings of items."""
+
+    @_builtins.property
+    def systems(self) -> Global___SystemScores:
+        """systems, ranked by two judges."""
+
+    @_builtins.property
+    def interval(self) -> _statistics_pb2.IntervalOptions:
+        """interval shapes the intervals. Unset means the defaults."""
+
+    def __init__(
+        self,
+        *,
+        ratings: Global___RatingTable | None = ...,
+        systems: Global___SystemScores | None = ...,
+        interval: _statistics_pb2.IntervalOptions | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["interval", b"interval", "ratings", b"ratings", "systems", b"systems"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["interval", b"interval", "ratings", b"ratings", "systems", b"systems"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___MeasureAgreementRequest: _TypeAlias = MeasureAgreementRequest  # noqa: Y015
+
+@_typing.final
+class RatingTable(_message.Message):
+    """RatingTable is what several raters said of the same items."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CATEGORIES_FIELD_NUMBER: _builtins.int
+    RATERS_FIELD_NUMBER: _builtins.int
+    LEVEL_FIELD_NUMBER: _builtins.int
+    level: Global___RatingLevel.ValueType
+    """level of the categories, for Krippendorff's alpha and the weighted kappas.
+    Unset means NOMINAL.
+    """
+    @_builtins.property
+    def categories(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """categories by name, in order: at least two, each once."""
+
+    @_builtins.property
+    def raters(self) -> _containers.RepeatedCompositeFieldContainer[Global___Rater]:
+        """raters: at least two."""
+
+    def __init__(
+        self,
+        *,
+        categories: _abc.Iterable[_builtins.str] | None = ...,
+        raters: _abc.Iterable[Global___Rater] | None = ...,
+        level: Global___RatingLevel.ValueType | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_level", b"_level", "level", b"level"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_level", b"_level", "categories", b"categories", "level", b"level", "raters", b"raters"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__level: _TypeAlias = _typing.Literal["level"]  # noqa: Y015
+    _WhichOneofArgType__level: _TypeAlias = _typing.Literal["_level", b"_level"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__level) -> _WhichOneofReturnType__level | None: ...
+
+Global___RatingTable: _TypeAlias = RatingTable  # noqa: Y015
+
+@_typing.final
+class Rater(_message.Message):
+    """Rater is one rater's column."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    RATINGS_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """name of the rater; it must be unique and not empty."""
+    @_builtins.property
+    def ratings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """ratings holds one entry an item: the 0-based index of a category, or -1
+        where the rater gave none. All raters have as many.
+        """
+
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        ratings: _abc.Iterable[_builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "ratings", b"ratings"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Rater: _TypeAlias = Rater  # noqa: Y015
+
+@_typing.final
+class SystemScores(_message.Message):
+    """SystemScores is what two judges said of the same systems."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SYSTEMS_FIELD_NUMBER: _builtins.int
+    FIRST_FIELD_NUMBER: _builtins.int
+    SECOND_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def systems(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """systems by name: at least two, each once."""
+
+    @_builtins.property
+    def first(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]:
+        """first judge's score of each system, the reference; the larger is better."""
+
+    @_builtins.property
+    def second(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]:
+        """second judge's score of each system."""
+
+    def __init__(
+        self,
+        *,
+        systems: _abc.Iterable[_builtins.str] | None = ...,
+        first: _abc.Iterable[_builtins.float] | None = ...,
+        second: _abc.Iterable[_builtins.float] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["first", b"first", "second", b"second", "systems", b"systems"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SystemScores: _TypeAlias = SystemScores  # noqa: Y015
+
+@_typing.final
+class MeasureAgreementResponse(_message.Message):
+    """MeasureAgreementResponse tells how far raters agree."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RATINGS_FIELD_NUMBER: _builtins.int
+    SYSTEMS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def ratings(self) -> _statistics_pb2.Agreement:
+        """ratings answers the ratings."""
+
+    @_builtins.property
+    def systems(self) -> _statistics_pb2.RankAgreement:
+        """systems answers the systems."""
+
+    def __init__(
+        self,
+        *,
+        ratings: _statistics_pb2.Agreement | None = ...,
+        systems: _statistics_pb2.RankAgreement | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["ratings", b"ratings", "systems", b"systems"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ratings", b"ratings", "systems", b"systems"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___MeasureAgreementResponse: _TypeAlias = MeasureAgreementResponse  # noqa: Y015
+
+@_typing.final
+class CalibrateRequest(_message.Message):
+    """CalibrateRequest is a judge's scores and the human labels of some of them."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SCORES_FIELD_NUMBER: _builtins.int
+    LABELLED_FIELD_NUMBER: _builtins.int
+    LABELS_FIELD_NUMBER: _builtins.int
+    CLUSTERS_FIELD_NUMBER: _builtins.int
+    MIN_SCORE_FIELD_NUMBER: _builtins.int
+    INTERVAL_FIELD_NUMBER: _builtins.int
+    PRECISION_FLOOR_FIELD_NUMBER: _builtins.int
+    FOLDS_FIELD_NUMBER: _builtins.int
+    MAX_ERROR_FIELD_NUMBER: _builtins.int
+    min_score: _builtins.float
+    """min_score is the bar of the judge's verdicts, in [0, 1]. Unset means 0.5."""
+    precision_floor: _builtins.float
+    """precision_floor of the third threshold, above 0 and at most 1. Unset means
+    0.9.
+    """
+    folds: _builtins.int
+    """folds of the cross-validation, 2 to 20, cut between clusters. Unset means
+    5.
+    """
+    max_error: _builtins.float
+    """max_error of the cascade's bounds, above 0 and below 0.5. Unset means 0.05."""
+    @_builtins.property
+    def scores(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]:
+        """scores of the judge, one an item, each in [0, 1]: at least one."""
+
+    @_builtins.property
+    def labelled(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """labelled holds the 0-based indices of the items with a label, ascending: at
+        least one.
+        """
+
+    @_builtins.property
+    def labels(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bool]:
+        """labels holds the human decision for each entry of labelled."""
+
+    @_builtins.property
+    def clusters(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """clusters names, by number, which items belong together (one query's, say),
+        one entry an item; empty when every item stands alone.
+        """
+
+    @_builtins.property
+    def interval(self) -> _statistics_pb2.IntervalOptions:
+        """interval shapes the intervals. Unset means the defaults."""
+
+    def __init__(
+        self,
+        *,
+        scores: _abc.Iterable[_builtins.float] | None = ...,
+        labelled: _abc.Iterable[_builtins.int] | None = ...,
+        labels: _abc.Iterable[_builtins.bool] | None = ...,
+        clusters: _abc.Iterable[_builtins.int] | None = ...,
+        min_score: _builtins.float | None = ...,
+        interval: _statistics_pb2.IntervalOptions | None = ...,
+        precision_floor: _builtins.float | None = ...,
+        folds: _builtins.int | None = ...,
+        max_error: _builtins.float | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_folds", b"_folds", "_max_error", b"_max_error", "_min_score", b"_min_score", "_precision_floor", b"_precision_floor", "folds", b"folds", "interval", b"interval", "max_error", b"max_error", "min_score", b"min_score", "precision_floor", b"precision_floor"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_folds", b"_folds", "_max_error", b"_max_error", "_min_score", b"_min_score", "_precision_floor", b"_precision_floor", "clusters", b"clusters", "folds", b"folds", "interval", b"interval", "labelled", b"labelled", "labels", b"labels", "max_error", b"max_error", "min_score", b"min_score", "precision_floor", b"precision_floor", "scores", b"scores"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__folds: _TypeAlias = _typing.Literal["folds"]  # noqa: Y015
+    _WhichOneofArgType__folds: _TypeAlias = _typing.Literal["_folds", b"_folds"]  # noqa: Y015
+    _WhichOneofReturnType__max_error: _TypeAlias = _typing.Literal["max_error"]  # noqa: Y015
+    _WhichOneofArgType__max_error: _TypeAlias = _typing.Literal["_max_error", b"_max_error"]  # noqa: Y015
+    _WhichOneofReturnType__min_score: _TypeAlias = _typing.Literal["min_score"]  # noqa: Y015
+    _WhichOneofArgType__min_score: _TypeAlias = _typing.Literal["_min_score", b"_min_score"]  # noqa: Y015
+    _WhichOneofReturnType__precision_floor: _TypeAlias = _typing.Literal["precision_floor"]  # noqa: Y015
+    _WhichOneofArgType__precision_floor: _TypeAlias = _typing.Literal["_precision_floor", b"_precision_floor"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__folds) -> _WhichOneofReturnType__folds | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__max_error) -> _WhichOneofReturnType__max_error | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__min_score) -> _WhichOneofReturnType__min_score | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__precision_floor) -> _WhichOneofReturnType__precision_floor | None: ...
+
+Global___CalibrateRequest: _TypeAlias = CalibrateRequest  # noqa: Y015
+
+@_typing.final
+class CalibrateResponse(_message.Message):
+    """CalibrateResponse tells what a judge is worth."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    QUALITY_FIELD_NUMBER: _builtins.int
+    THRESHOLDS_FIELD_NUMBER: _builtins.int
+    PREVALENCE_FIELD_NUMBER: _builtins.int
+    CASCADE_FIELD_NUMBER: _builtins.int
+    SIGNATURE_FIELD_NUMBER: _builtins.int
+    signature: _builtins.str
+    """signature says how the numbers were made."""
+    @_builtins.property
+    def quality(self) -> _statistics_pb2.JudgeQuality:
+        """quality of the judge on the labelled items."""
+
+    @_builtins.property
+    def thresholds(self) -> _containers.RepeatedCompositeFieldContainer[_statistics_pb2.Threshold]:
+        """thresholds by criterion."""
+
+    @_builtins.property
+    def prevalence(self) -> _statistics_pb2.CorrectedEstimate:
+        """prevalence is the share of items that are relevant, with the judge's error
+        carried into it.
+        """
+
+    @_builtins.property
+    def cascade(self) -> _statistics_pb2.CascadeBounds:
+        """cascade holds the bounds between which a better judge should be asked."""
+
+    def __init__(
+        self,
+        *,
+        quality: _statistics_pb2.JudgeQuality | None = ...,
+        thresholds: _abc.Iterable[_statistics_pb2.Threshold] | None = ...,
+        prevalence: _statistics_pb2.CorrectedEstimate | None = ...,
+        cascade: _statistics_pb2.CascadeBounds | None = ...,
+        signature: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["cascade", b"cascade", "prevalence", b"prevalence", "quality", b"quality"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cascade", b"cascade", "prevalence", b"prevalence", "quality", b"quality", "signature", b"signature", "thresholds", b"thresholds"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CalibrateResponse: _TypeAlias = CalibrateResponse  # noqa: Y015
+
+@_typing.final
 class GetServerInfoRequest(_message.Message):
     """GetServerInfoRequest has no fields."""
 
@@ -778,6 +1811,9 @@ class GetServerInfoResponse(_message.Message):
     JUDGES_FIELD_NUMBER: _builtins.int
     MODELS_FIELD_NUMBER: _builtins.int
     METRICS_FIELD_NUMBER: _builtins.int
+    TEXT_METRICS_FIELD_NUMBER: _builtins.int
+    RUBRICS_FIELD_NUMBER: _builtins.int
+    CHAT_MODELS_FIELD_NUMBER: _builtins.int
     version: _builtins.str
     """version of the server."""
     default_judge: _builtins.str
@@ -798,6 +1834,18 @@ class GetServerInfoResponse(_message.Message):
     def metrics(self) -> _containers.RepeatedCompositeFieldContainer[Global___MetricInfo]:
         """metrics on offer."""
 
+    @_builtins.property
+    def text_metrics(self) -> _containers.RepeatedCompositeFieldContainer[Global___MetricInfo]:
+        """text_metrics on offer; none has a cutoff or a matching mode."""
+
+    @_builtins.property
+    def rubrics(self) -> _containers.RepeatedCompositeFieldContainer[Global___RubricInfo]:
+        """rubrics on offer for judges that ask a language model."""
+
+    @_builtins.property
+    def chat_models(self) -> _containers.RepeatedCompositeFieldContainer[Global___ChatModelInfo]:
+        """chat_models on offer for judges that ask a language model."""
+
     def __init__(
         self,
         *,
@@ -807,10 +1855,13 @@ class GetServerInfoResponse(_message.Message):
         judges: _abc.Iterable[Global___JudgeInfo] | None = ...,
         models: _abc.Iterable[Global___ModelInfo] | None = ...,
         metrics: _abc.Iterable[Global___MetricInfo] | None = ...,
+        text_metrics: _abc.Iterable[Global___MetricInfo] | None = ...,
+        rubrics: _abc.Iterable[Global___RubricInfo] | None = ...,
+        chat_models: _abc.Iterable[Global___ChatModelInfo] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["limits", b"limits"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["default_judge", b"default_judge", "judges", b"judges", "limits", b"limits", "metrics", b"metrics", "models", b"models", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["chat_models", b"chat_models", "default_judge", b"default_judge", "judges", b"judges", "limits", b"limits", "metrics", b"metrics", "models", b"models", "rubrics", b"rubrics", "text_metrics", b"text_metrics", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1047,3 +2098,79 @@ class MetricInfo(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___MetricInfo: _TypeAlias = MetricInfo  # noqa: Y015
+
+@_typing.final
+class RubricInfo(_message.Message):
+    """RubricInfo describes one rubric: the instructions a language model judges by."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RUBRIC_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
+    DESCRIPTION_FIELD_NUMBER: _builtins.int
+    DEFAULT_MIN_SCORE_FIELD_NUMBER: _builtins.int
+    SHA256_FIELD_NUMBER: _builtins.int
+    rubric: _builtins.str
+    """rubric by id, as the parameter "rubric" takes it."""
+    version: _builtins.str
+    """version of its texts."""
+    description: _builtins.str
+    """description in one sentence."""
+    default_min_score: _builtins.float
+    """default_min_score is the bar when a request sets none."""
+    sha256: _builtins.str
+    """sha256 of its file, in hex."""
+    def __init__(
+        self,
+        *,
+        rubric: _builtins.str = ...,
+        version: _builtins.str = ...,
+        description: _builtins.str = ...,
+        default_min_score: _builtins.float = ...,
+        sha256: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["default_min_score", b"default_min_score", "description", b"description", "rubric", b"rubric", "sha256", b"sha256", "version", b"version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RubricInfo: _TypeAlias = RubricInfo  # noqa: Y015
+
+@_typing.final
+class ChatModelInfo(_message.Message):
+    """ChatModelInfo describes one language model, as the operator configured it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    PROVIDER_FIELD_NUMBER: _builtins.int
+    MODEL_FIELD_NUMBER: _builtins.int
+    IS_DEFAULT_FIELD_NUMBER: _builtins.int
+    UNAVAILABLE_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """name as the parameter "model" takes it."""
+    provider: _builtins.str
+    """provider by name."""
+    model: _builtins.str
+    """model as its provider names it."""
+    is_default: _builtins.bool
+    """is_default says whether it is taken when a request names no model."""
+    unavailable: _builtins.str
+    """unavailable says why it can't be asked and what to do; empty when it can."""
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        provider: _builtins.str = ...,
+        model: _builtins.str = ...,
+        is_default: _builtins.bool = ...,
+        unavailable: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["is_default", b"is_default", "model", b"model", "name", b"name", "provider", b"provider", "unavailable", b"unavailable"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ChatModelInfo: _TypeAlias = ChatModelInfo  # noqa: Y015

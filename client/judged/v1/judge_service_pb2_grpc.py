@@ -59,6 +59,26 @@ class JudgeServiceStub(object):
                 request_serializer=judged_dot_v1_dot_judge__service__pb2.ComputeMetricsRequest.SerializeToString,
                 response_deserializer=judged_dot_v1_dot_judge__service__pb2.ComputeMetricsResponse.FromString,
                 _registered_method=True)
+        self.CompareRuns = channel.unary_unary(
+                '/judged.v1.JudgeService/CompareRuns',
+                request_serializer=judged_dot_v1_dot_judge__service__pb2.CompareRunsRequest.SerializeToString,
+                response_deserializer=judged_dot_v1_dot_judge__service__pb2.CompareRunsResponse.FromString,
+                _registered_method=True)
+        self.ComputeTextMetrics = channel.unary_unary(
+                '/judged.v1.JudgeService/ComputeTextMetrics',
+                request_serializer=judged_dot_v1_dot_judge__service__pb2.ComputeTextMetricsRequest.SerializeToString,
+                response_deserializer=judged_dot_v1_dot_judge__service__pb2.ComputeTextMetricsResponse.FromString,
+                _registered_method=True)
+        self.MeasureAgreement = channel.unary_unary(
+                '/judged.v1.JudgeService/MeasureAgreement',
+                request_serializer=judged_dot_v1_dot_judge__service__pb2.MeasureAgreementRequest.SerializeToString,
+                response_deserializer=judged_dot_v1_dot_judge__service__pb2.MeasureAgreementResponse.FromString,
+                _registered_method=True)
+        self.Calibrate = channel.unary_unary(
+                '/judged.v1.JudgeService/Calibrate',
+                request_serializer=judged_dot_v1_dot_judge__service__pb2.CalibrateRequest.SerializeToString,
+                response_deserializer=judged_dot_v1_dot_judge__service__pb2.CalibrateResponse.FromString,
+                _registered_method=True)
         self.GetServerInfo = channel.unary_unary(
                 '/judged.v1.JudgeService/GetServerInfo',
                 request_serializer=judged_dot_v1_dot_judge__service__pb2.GetServerInfoRequest.SerializeToString,
@@ -108,6 +128,38 @@ class JudgeServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def CompareRuns(self, request, context):
+        """CompareRuns tests whether runs on the same queries differ.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ComputeTextMetrics(self, request, context):
+        """ComputeTextMetrics compares texts with references: BLEU, ROUGE, token F1,
+        exact match.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def MeasureAgreement(self, request, context):
+        """MeasureAgreement tells how far raters agree on items, or two judges on the
+        order of systems.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Calibrate(self, request, context):
+        """Calibrate holds a judge's scores against human labels: how good the judge
+        is, which bar suits it, and what its verdicts are worth once its error is
+        carried into them.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def GetServerInfo(self, request, context):
         """GetServerInfo tells the version, the limits and what the server offers.
         """
@@ -137,6 +189,26 @@ def add_JudgeServiceServicer_to_server(servicer, server):
                     servicer.ComputeMetrics,
                     request_deserializer=judged_dot_v1_dot_judge__service__pb2.ComputeMetricsRequest.FromString,
                     response_serializer=judged_dot_v1_dot_judge__service__pb2.ComputeMetricsResponse.SerializeToString,
+            ),
+            'CompareRuns': grpc.unary_unary_rpc_method_handler(
+                    servicer.CompareRuns,
+                    request_deserializer=judged_dot_v1_dot_judge__service__pb2.CompareRunsRequest.FromString,
+                    response_serializer=judged_dot_v1_dot_judge__service__pb2.CompareRunsResponse.SerializeToString,
+            ),
+            'ComputeTextMetrics': grpc.unary_unary_rpc_method_handler(
+                    servicer.ComputeTextMetrics,
+                    request_deserializer=judged_dot_v1_dot_judge__service__pb2.ComputeTextMetricsRequest.FromString,
+                    response_serializer=judged_dot_v1_dot_judge__service__pb2.ComputeTextMetricsResponse.SerializeToString,
+            ),
+            'MeasureAgreement': grpc.unary_unary_rpc_method_handler(
+                    servicer.MeasureAgreement,
+                    request_deserializer=judged_dot_v1_dot_judge__service__pb2.MeasureAgreementRequest.FromString,
+                    response_serializer=judged_dot_v1_dot_judge__service__pb2.MeasureAgreementResponse.SerializeToString,
+            ),
+            'Calibrate': grpc.unary_unary_rpc_method_handler(
+                    servicer.Calibrate,
+                    request_deserializer=judged_dot_v1_dot_judge__service__pb2.CalibrateRequest.FromString,
+                    response_serializer=judged_dot_v1_dot_judge__service__pb2.CalibrateResponse.SerializeToString,
             ),
             'GetServerInfo': grpc.unary_unary_rpc_method_handler(
                     servicer.GetServerInfo,
@@ -257,6 +329,114 @@ class JudgeService(object):
             '/judged.v1.JudgeService/ComputeMetrics',
             judged_dot_v1_dot_judge__service__pb2.ComputeMetricsRequest.SerializeToString,
             judged_dot_v1_dot_judge__service__pb2.ComputeMetricsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CompareRuns(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/judged.v1.JudgeService/CompareRuns',
+            judged_dot_v1_dot_judge__service__pb2.CompareRunsRequest.SerializeToString,
+            judged_dot_v1_dot_judge__service__pb2.CompareRunsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ComputeTextMetrics(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/judged.v1.JudgeService/ComputeTextMetrics',
+            judged_dot_v1_dot_judge__service__pb2.ComputeTextMetricsRequest.SerializeToString,
+            judged_dot_v1_dot_judge__service__pb2.ComputeTextMetricsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def MeasureAgreement(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/judged.v1.JudgeService/MeasureAgreement',
+            judged_dot_v1_dot_judge__service__pb2.MeasureAgreementRequest.SerializeToString,
+            judged_dot_v1_dot_judge__service__pb2.MeasureAgreementResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Calibrate(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/judged.v1.JudgeService/Calibrate',
+            judged_dot_v1_dot_judge__service__pb2.CalibrateRequest.SerializeToString,
+            judged_dot_v1_dot_judge__service__pb2.CalibrateResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -55,6 +55,21 @@ class JudgeServiceStub:
     """ComputeMetrics turns rankings whose relevance is known into metrics. It
     never calls a judge.
     """
+    CompareRuns: _grpc.UnaryUnaryMultiCallable[_judge_service_pb2.CompareRunsRequest, _judge_service_pb2.CompareRunsResponse]
+    """CompareRuns tests whether runs on the same queries differ."""
+    ComputeTextMetrics: _grpc.UnaryUnaryMultiCallable[_judge_service_pb2.ComputeTextMetricsRequest, _judge_service_pb2.ComputeTextMetricsResponse]
+    """ComputeTextMetrics compares texts with references: BLEU, ROUGE, token F1,
+    exact match.
+    """
+    MeasureAgreement: _grpc.UnaryUnaryMultiCallable[_judge_service_pb2.MeasureAgreementRequest, _judge_service_pb2.MeasureAgreementResponse]
+    """MeasureAgreement tells how far raters agree on items, or two judges on the
+    order of systems.
+    """
+    Calibrate: _grpc.UnaryUnaryMultiCallable[_judge_service_pb2.CalibrateRequest, _judge_service_pb2.CalibrateResponse]
+    """Calibrate holds a judge's scores against human labels: how good the judge
+    is, which bar suits it, and what its verdicts are worth once its error is
+    carried into them.
+    """
     GetServerInfo: _grpc.UnaryUnaryMultiCallable[_judge_service_pb2.GetServerInfoRequest, _judge_service_pb2.GetServerInfoResponse]
     """GetServerInfo tells the version, the limits and what the server offers."""
 
@@ -84,6 +99,21 @@ class JudgeServiceAsyncStub(JudgeServiceStub):
     ComputeMetrics: _aio.UnaryUnaryMultiCallable[_judge_service_pb2.ComputeMetricsRequest, _judge_service_pb2.ComputeMetricsResponse]  # type: ignore[assignment]
     """ComputeMetrics turns rankings whose relevance is known into metrics. It
     never calls a judge.
+    """
+    CompareRuns: _aio.UnaryUnaryMultiCallable[_judge_service_pb2.CompareRunsRequest, _judge_service_pb2.CompareRunsResponse]  # type: ignore[assignment]
+    """CompareRuns tests whether runs on the same queries differ."""
+    ComputeTextMetrics: _aio.UnaryUnaryMultiCallable[_judge_service_pb2.ComputeTextMetricsRequest, _judge_service_pb2.ComputeTextMetricsResponse]  # type: ignore[assignment]
+    """ComputeTextMetrics compares texts with references: BLEU, ROUGE, token F1,
+    exact match.
+    """
+    MeasureAgreement: _aio.UnaryUnaryMultiCallable[_judge_service_pb2.MeasureAgreementRequest, _judge_service_pb2.MeasureAgreementResponse]  # type: ignore[assignment]
+    """MeasureAgreement tells how far raters agree on items, or two judges on the
+    order of systems.
+    """
+    Calibrate: _aio.UnaryUnaryMultiCallable[_judge_service_pb2.CalibrateRequest, _judge_service_pb2.CalibrateResponse]  # type: ignore[assignment]
+    """Calibrate holds a judge's scores against human labels: how good the judge
+    is, which bar suits it, and what its verdicts are worth once its error is
+    carried into them.
     """
     GetServerInfo: _aio.UnaryUnaryMultiCallable[_judge_service_pb2.GetServerInfoRequest, _judge_service_pb2.GetServerInfoResponse]  # type: ignore[assignment]
     """GetServerInfo tells the version, the limits and what the server offers."""
@@ -135,6 +165,45 @@ class JudgeServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_judge_service_pb2.ComputeMetricsResponse, _abc.Awaitable[_judge_service_pb2.ComputeMetricsResponse]]:
         """ComputeMetrics turns rankings whose relevance is known into metrics. It
         never calls a judge.
+        """
+
+    @_abc_1.abstractmethod
+    def CompareRuns(
+        self,
+        request: _judge_service_pb2.CompareRunsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_judge_service_pb2.CompareRunsResponse, _abc.Awaitable[_judge_service_pb2.CompareRunsResponse]]:
+        """CompareRuns tests whether runs on the same queries differ."""
+
+    @_abc_1.abstractmethod
+    def ComputeTextMetrics(
+        self,
+        request: _judge_service_pb2.ComputeTextMetricsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_judge_service_pb2.ComputeTextMetricsResponse, _abc.Awaitable[_judge_service_pb2.ComputeTextMetricsResponse]]:
+        """ComputeTextMetrics compares texts with references: BLEU, ROUGE, token F1,
+        exact match.
+        """
+
+    @_abc_1.abstractmethod
+    def MeasureAgreement(
+        self,
+        request: _judge_service_pb2.MeasureAgreementRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_judge_service_pb2.MeasureAgreementResponse, _abc.Awaitable[_judge_service_pb2.MeasureAgreementResponse]]:
+        """MeasureAgreement tells how far raters agree on items, or two judges on the
+        order of systems.
+        """
+
+    @_abc_1.abstractmethod
+    def Calibrate(
+        self,
+        request: _judge_service_pb2.CalibrateRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_judge_service_pb2.CalibrateResponse, _abc.Awaitable[_judge_service_pb2.CalibrateResponse]]:
+        """Calibrate holds a judge's scores against human labels: how good the judge
+        is, which bar suits it, and what its verdicts are worth once its error is
+        carried into them.
         """
 
     @_abc_1.abstractmethod

@@ -22,9 +22,11 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
+from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb2
+from judged.v1 import statistics_pb2 as judged_dot_v1_dot_statistics__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x15judged/v1/types.proto\x12\tjudged.v1\"\xb7\x01\n\nQueryGroup\x12\x10\n\x08query_id\x18\x01 \x01(\t\x12\r\n\x05query\x18\x02 \x01(\t\x12\x10\n\x08\x65xpected\x18\x03 \x03(\t\x12\x11\n\tretrieved\x18\x04 \x03(\t\x12\x14\n\x0c\x64ocument_ids\x18\x05 \x03(\t\x12\x1d\n\x15relevant_document_ids\x18\x06 \x03(\t\x12.\n\nembeddings\x18\x07 \x01(\x0b\x32\x1a.judged.v1.GroupEmbeddings\"J\n\x0fGroupEmbeddings\x12\x12\n\ndimensions\x18\x01 \x01(\r\x12\x10\n\x08\x65xpected\x18\x02 \x01(\x0c\x12\x11\n\tretrieved\x18\x03 \x01(\x0c\"\xd8\x01\n\tJudgeSpec\x12\x0c\n\x04kind\x18\x01 \x01(\t\x12\x0f\n\x07profile\x18\x02 \x01(\t\x12\x16\n\tmin_score\x18\x03 \x01(\x01H\x00\x88\x01\x01\x12\x38\n\nparameters\x18\x04 \x03(\x0b\x32$.judged.v1.JudgeSpec.ParametersEntry\x1aL\n\x0fParametersEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12(\n\x05value\x18\x02 \x01(\x0b\x32\x19.judged.v1.ParameterValue:\x02\x38\x01\x42\x0c\n\n_min_score\"s\n\x0eParameterValue\x12\x14\n\nbool_value\x18\x01 \x01(\x08H\x00\x12\x13\n\tint_value\x18\x02 \x01(\x03H\x00\x12\x16\n\x0c\x64ouble_value\x18\x03 \x01(\x01H\x00\x12\x16\n\x0cstring_value\x18\x04 \x01(\tH\x00\x42\x06\n\x04kind\"~\n\rJudgeIdentity\x12\x0c\n\x04kind\x18\x01 \x01(\t\x12\x0f\n\x07profile\x18\x02 \x01(\t\x12\x11\n\tmin_score\x18\x03 \x01(\x01\x12\x11\n\tsignature\x18\x04 \x01(\t\x12\x13\n\x0bscoring_key\x18\x05 \x01(\t\x12\x13\n\x0b\x66ingerprint\x18\x06 \x01(\t\"\xd4\x01\n\x0eVerdictColumns\x12\x10\n\x08relevant\x18\x01 \x03(\x08\x12\r\n\x05score\x18\x02 \x03(\x01\x12(\n\x06status\x18\x03 \x03(\x0e\x32\x18.judged.v1.VerdictStatus\x12(\n\x06source\x18\x04 \x03(\x0e\x32\x18.judged.v1.VerdictSource\x12\r\n\x05\x66lags\x18\x05 \x03(\r\x12\x15\n\rgroup_offsets\x18\x06 \x03(\x04\x12\'\n\x06\x65rrors\x18\x07 \x03(\x0b\x32\x17.judged.v1.VerdictError\"_\n\x0cVerdictError\x12\r\n\x05index\x18\x01 \x01(\x04\x12\x0c\n\x04\x63ode\x18\x02 \x01(\x05\x12\x0e\n\x06reason\x18\x03 \x01(\t\x12\x0f\n\x07message\x18\x04 \x01(\t\x12\x11\n\tretryable\x18\x05 \x01(\x08\"\x9d\x01\n\rVerdictCounts\x12\n\n\x02ok\x18\x01 \x01(\x04\x12\r\n\x05\x65rror\x18\x02 \x01(\x04\x12\x11\n\tabstained\x18\x03 \x01(\x04\x12\x16\n\x0enot_assessable\x18\x04 \x01(\x04\x12\x10\n\x08relevant\x18\x05 \x01(\x04\x12\x19\n\x11\x66lagged_no_tokens\x18\x06 \x01(\x04\x12\x19\n\x11\x66lagged_truncated\x18\x07 \x01(\x04\"\xc7\x01\n\rMetricOptions\x12.\n\x08matching\x18\x01 \x01(\x0e\x32\x17.judged.v1.MatchingModeH\x00\x88\x01\x01\x12-\n\x07no_gold\x18\x02 \x01(\x0e\x32\x17.judged.v1.NoGoldPolicyH\x01\x88\x01\x01\x12\x19\n\x11strict_duplicates\x18\x03 \x01(\x08\x12\x10\n\x08\x63omplete\x18\x04 \x01(\x08\x12\x11\n\tper_query\x18\x05 \x01(\x08\x42\x0b\n\t_matchingB\n\n\x08_no_gold\"\xbd\x01\n\x0cMetricResult\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x11\n\x04mean\x18\x02 \x01(\x01H\x00\x88\x01\x01\x12\t\n\x01n\x18\x03 \x01(\x04\x12\x18\n\x0blower_bound\x18\x04 \x01(\x01H\x01\x88\x01\x01\x12\x18\n\x0bupper_bound\x18\x05 \x01(\x01H\x02\x88\x01\x01\x12\x11\n\tper_query\x18\x06 \x03(\x01\x12\x11\n\tsignature\x18\x07 \x01(\tB\x07\n\x05_meanB\x0e\n\x0c_lower_boundB\x0e\n\x0c_upper_bound\"s\n\x0bMetricTable\x12(\n\x07metrics\x18\x01 \x03(\x0b\x32\x17.judged.v1.MetricResult\x12\x11\n\tquery_ids\x18\x02 \x03(\t\x12\'\n\x06\x63ounts\x18\x03 \x01(\x0b\x32\x17.judged.v1.MetricCounts\"\xec\x01\n\x0cMetricCounts\x12\x0f\n\x07queries\x18\x01 \x01(\x04\x12\x11\n\tevaluated\x18\x02 \x01(\x04\x12\x17\n\x0fskipped_no_gold\x18\x03 \x01(\x04\x12\x17\n\x0fskipped_missing\x18\x04 \x01(\x04\x12\x18\n\x10skipped_unjudged\x18\x05 \x01(\x04\x12\x12\n\nduplicates\x18\x06 \x01(\x04\x12\x11\n\tretrieved\x18\x07 \x01(\x04\x12*\n\x08verdicts\x18\x08 \x01(\x0b\x32\x18.judged.v1.VerdictCounts\x12\x19\n\x11skipped_unsettled\x18\t \x01(\x04*\xa1\x01\n\rVerdictStatus\x12\x1e\n\x1aVERDICT_STATUS_UNSPECIFIED\x10\x00\x12\x15\n\x11VERDICT_STATUS_OK\x10\x01\x12\x18\n\x14VERDICT_STATUS_ERROR\x10\x02\x12\x1c\n\x18VERDICT_STATUS_ABSTAINED\x10\x03\x12!\n\x1dVERDICT_STATUS_NOT_ASSESSABLE\x10\x04*\x9c\x01\n\rVerdictSource\x12\x1e\n\x1aVERDICT_SOURCE_UNSPECIFIED\x10\x00\x12\x1b\n\x17VERDICT_SOURCE_COMPUTED\x10\x01\x12\x18\n\x14VERDICT_SOURCE_CACHE\x10\x02\x12\x19\n\x15VERDICT_SOURCE_SHARED\x10\x03\x12\x19\n\x15VERDICT_SOURCE_REPLAY\x10\x04*~\n\x0bVerdictFlag\x12\x1c\n\x18VERDICT_FLAG_UNSPECIFIED\x10\x00\x12\x1a\n\x16VERDICT_FLAG_NO_TOKENS\x10\x01\x12\x1a\n\x16VERDICT_FLAG_TRUNCATED\x10\x02\x12\x19\n\x15VERDICT_FLAG_WINDOWED\x10\x04*\x7f\n\x0cMatchingMode\x12\x1d\n\x19MATCHING_MODE_UNSPECIFIED\x10\x00\x12\x1e\n\x1aMATCHING_MODE_GREEDY_FIRST\x10\x01\x12\x19\n\x15MATCHING_MODE_MAXIMUM\x10\x02\x12\x15\n\x11MATCHING_MODE_ANY\x10\x03*z\n\x0cNoGoldPolicy\x12\x1e\n\x1aNO_GOLD_POLICY_UNSPECIFIED\x10\x00\x12\x17\n\x13NO_GOLD_POLICY_SKIP\x10\x01\x12\x17\n\x13NO_GOLD_POLICY_ZERO\x10\x02\x12\x18\n\x14NO_GOLD_POLICY_ERROR\x10\x03\x42\x45\n\rdev.judged.v1P\x01Z2github.com/judged/judged/gen/go/judged/v1;judgedv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x15judged/v1/types.proto\x12\tjudged.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1ajudged/v1/statistics.proto\"\xd8\x02\n\nQueryGroup\x12\x10\n\x08query_id\x18\x01 \x01(\t\x12\r\n\x05query\x18\x02 \x01(\t\x12\x10\n\x08\x65xpected\x18\x03 \x03(\t\x12\x11\n\tretrieved\x18\x04 \x03(\t\x12\x14\n\x0c\x64ocument_ids\x18\x05 \x03(\t\x12\x1d\n\x15relevant_document_ids\x18\x06 \x03(\t\x12.\n\nembeddings\x18\x07 \x01(\x0b\x32\x1a.judged.v1.GroupEmbeddings\x12$\n\x05spans\x18\x08 \x01(\x0b\x32\x15.judged.v1.GroupSpans\x12\x11\n\tnegatives\x18\t \x03(\t\x12\x35\n\x08metadata\x18\n \x03(\x0b\x32#.judged.v1.QueryGroup.MetadataEntry\x1a/\n\rMetadataEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"S\n\nGroupSpans\x12!\n\x08\x65xpected\x18\x01 \x03(\x0b\x32\x0f.judged.v1.Span\x12\"\n\tretrieved\x18\x02 \x03(\x0b\x32\x0f.judged.v1.Span\"0\n\x04Span\x12\x0c\n\x04\x66ile\x18\x01 \x01(\t\x12\r\n\x05start\x18\x02 \x01(\x04\x12\x0b\n\x03\x65nd\x18\x03 \x01(\x04\"J\n\x0fGroupEmbeddings\x12\x12\n\ndimensions\x18\x01 \x01(\r\x12\x10\n\x08\x65xpected\x18\x02 \x01(\x0c\x12\x11\n\tretrieved\x18\x03 \x01(\x0c\"\xd8\x01\n\tJudgeSpec\x12\x0c\n\x04kind\x18\x01 \x01(\t\x12\x0f\n\x07profile\x18\x02 \x01(\t\x12\x16\n\tmin_score\x18\x03 \x01(\x01H\x00\x88\x01\x01\x12\x38\n\nparameters\x18\x04 \x03(\x0b\x32$.judged.v1.JudgeSpec.ParametersEntry\x1aL\n\x0fParametersEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12(\n\x05value\x18\x02 \x01(\x0b\x32\x19.judged.v1.ParameterValue:\x02\x38\x01\x42\x0c\n\n_min_score\"s\n\x0eParameterValue\x12\x14\n\nbool_value\x18\x01 \x01(\x08H\x00\x12\x13\n\tint_value\x18\x02 \x01(\x03H\x00\x12\x16\n\x0c\x64ouble_value\x18\x03 \x01(\x01H\x00\x12\x16\n\x0cstring_value\x18\x04 \x01(\tH\x00\x42\x06\n\x04kind\"~\n\rJudgeIdentity\x12\x0c\n\x04kind\x18\x01 \x01(\t\x12\x0f\n\x07profile\x18\x02 \x01(\t\x12\x11\n\tmin_score\x18\x03 \x01(\x01\x12\x11\n\tsignature\x18\x04 \x01(\t\x12\x13\n\x0bscoring_key\x18\x05 \x01(\t\x12\x13\n\x0b\x66ingerprint\x18\x06 \x01(\t\"\x92\x02\n\x0eVerdictColumns\x12\x10\n\x08relevant\x18\x01 \x03(\x08\x12\r\n\x05score\x18\x02 \x03(\x01\x12(\n\x06status\x18\x03 \x03(\x0e\x32\x18.judged.v1.VerdictStatus\x12(\n\x06source\x18\x04 \x03(\x0e\x32\x18.judged.v1.VerdictSource\x12\r\n\x05\x66lags\x18\x05 \x03(\r\x12\x15\n\rgroup_offsets\x18\x06 \x03(\x04\x12\'\n\x06\x65rrors\x18\x07 \x03(\x0b\x32\x17.judged.v1.VerdictError\x12\x11\n\tagreement\x18\x08 \x03(\x01\x12)\n\x07\x64\x65tails\x18\t \x03(\x0b\x32\x18.judged.v1.VerdictDetail\"\xa8\x01\n\rVerdictDetail\x12\r\n\x05index\x18\x01 \x01(\x04\x12\x11\n\trationale\x18\x02 \x01(\t\x12)\n\x07samples\x18\x03 \x03(\x0b\x32\x18.judged.v1.VerdictSample\x12\x1f\n\x05usage\x18\x04 \x01(\x0b\x32\x10.judged.v1.Usage\x12\r\n\x05model\x18\x05 \x01(\t\x12\x1a\n\x12system_fingerprint\x18\x06 \x01(\t\"\x90\x01\n\rVerdictSample\x12(\n\x06status\x18\x01 \x01(\x0e\x32\x18.judged.v1.VerdictStatus\x12\x10\n\x08relevant\x18\x02 \x01(\x08\x12\r\n\x05score\x18\x03 \x01(\x01\x12\x0e\n\x06reason\x18\x04 \x01(\t\x12\x11\n\treasoning\x18\x05 \x01(\t\x12\x11\n\traw_reply\x18\x06 \x01(\t\"\x9d\x01\n\x05Usage\x12\r\n\x05\x63\x61lls\x18\x01 \x01(\x04\x12\x10\n\x08\x61ttempts\x18\x02 \x01(\x04\x12\x14\n\x0cinput_tokens\x18\x03 \x01(\x04\x12\x15\n\routput_tokens\x18\x04 \x01(\x04\x12\x11\n\x04\x63ost\x18\x05 \x01(\x01H\x00\x88\x01\x01\x12*\n\x07latency\x18\x06 \x01(\x0b\x32\x19.google.protobuf.DurationB\x07\n\x05_cost\"_\n\x0cVerdictError\x12\r\n\x05index\x18\x01 \x01(\x04\x12\x0c\n\x04\x63ode\x18\x02 \x01(\x05\x12\x0e\n\x06reason\x18\x03 \x01(\t\x12\x0f\n\x07message\x18\x04 \x01(\t\x12\x11\n\tretryable\x18\x05 \x01(\x08\"\x9d\x01\n\rVerdictCounts\x12\n\n\x02ok\x18\x01 \x01(\x04\x12\r\n\x05\x65rror\x18\x02 \x01(\x04\x12\x11\n\tabstained\x18\x03 \x01(\x04\x12\x16\n\x0enot_assessable\x18\x04 \x01(\x04\x12\x10\n\x08relevant\x18\x05 \x01(\x04\x12\x19\n\x11\x66lagged_no_tokens\x18\x06 \x01(\x04\x12\x19\n\x11\x66lagged_truncated\x18\x07 \x01(\x04\"\xa6\x03\n\rMetricOptions\x12.\n\x08matching\x18\x01 \x01(\x0e\x32\x17.judged.v1.MatchingModeH\x00\x88\x01\x01\x12-\n\x07no_gold\x18\x02 \x01(\x0e\x32\x17.judged.v1.NoGoldPolicyH\x01\x88\x01\x01\x12\x19\n\x11strict_duplicates\x18\x03 \x01(\x08\x12\x10\n\x08\x63omplete\x18\x04 \x01(\x08\x12\x11\n\tper_query\x18\x05 \x01(\x08\x12,\n\x08interval\x18\x06 \x01(\x0b\x32\x1a.judged.v1.IntervalOptions\x12\x10\n\x08slice_by\x18\x07 \x03(\t\x12\x30\n\x08unjudged\x18\x08 \x01(\x0e\x32\x19.judged.v1.UnjudgedPolicyH\x02\x88\x01\x01\x12\x1c\n\x0frelevance_level\x18\t \x01(\rH\x03\x88\x01\x01\x12\x1a\n\rmax_documents\x18\n \x01(\rH\x04\x88\x01\x01\x42\x0b\n\t_matchingB\n\n\x08_no_goldB\x0b\n\t_unjudgedB\x12\n\x10_relevance_levelB\x10\n\x0e_max_documents\"\xc7\x02\n\x0cMetricResult\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x11\n\x04mean\x18\x02 \x01(\x01H\x00\x88\x01\x01\x12\t\n\x01n\x18\x03 \x01(\x04\x12\x18\n\x0blower_bound\x18\x04 \x01(\x01H\x01\x88\x01\x01\x12\x18\n\x0bupper_bound\x18\x05 \x01(\x01H\x02\x88\x01\x01\x12\x11\n\tper_query\x18\x06 \x03(\x01\x12\x11\n\tsignature\x18\x07 \x01(\t\x12%\n\x08interval\x18\x08 \x01(\x0b\x32\x13.judged.v1.Interval\x12/\n\tcorrected\x18\t \x01(\x0b\x32\x1c.judged.v1.CorrectedEstimate\x12\x17\n\x0fper_query_lower\x18\n \x03(\x01\x12\x17\n\x0fper_query_upper\x18\x0b \x03(\x01\x42\x07\n\x05_meanB\x0e\n\x0c_lower_boundB\x0e\n\x0c_upper_bound\"\x9b\x01\n\x0bMetricTable\x12(\n\x07metrics\x18\x01 \x03(\x0b\x32\x17.judged.v1.MetricResult\x12\x11\n\tquery_ids\x18\x02 \x03(\t\x12\'\n\x06\x63ounts\x18\x03 \x01(\x0b\x32\x17.judged.v1.MetricCounts\x12&\n\x06slices\x18\x04 \x03(\x0b\x32\x16.judged.v1.MetricSlice\"S\n\x0bMetricSlice\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t\x12(\n\x07metrics\x18\x03 \x03(\x0b\x32\x17.judged.v1.MetricResult\"\xfe\x01\n\x0cMetricCounts\x12\x0f\n\x07queries\x18\x01 \x01(\x04\x12\x11\n\tevaluated\x18\x02 \x01(\x04\x12\x17\n\x0fskipped_no_gold\x18\x03 \x01(\x04\x12\x17\n\x0fskipped_missing\x18\x04 \x01(\x04\x12\x18\n\x10skipped_unjudged\x18\x05 \x01(\x04\x12\x12\n\nduplicates\x18\x06 \x01(\x04\x12\x11\n\tretrieved\x18\x07 \x01(\x04\x12*\n\x08verdicts\x18\x08 \x01(\x0b\x32\x18.judged.v1.VerdictCounts\x12\x19\n\x11skipped_unsettled\x18\t \x01(\x04\x12\x10\n\x08unjudged\x18\n \x01(\x04*\xa1\x01\n\rVerdictStatus\x12\x1e\n\x1aVERDICT_STATUS_UNSPECIFIED\x10\x00\x12\x15\n\x11VERDICT_STATUS_OK\x10\x01\x12\x18\n\x14VERDICT_STATUS_ERROR\x10\x02\x12\x1c\n\x18VERDICT_STATUS_ABSTAINED\x10\x03\x12!\n\x1dVERDICT_STATUS_NOT_ASSESSABLE\x10\x04*\x9c\x01\n\rVerdictSource\x12\x1e\n\x1aVERDICT_SOURCE_UNSPECIFIED\x10\x00\x12\x1b\n\x17VERDICT_SOURCE_COMPUTED\x10\x01\x12\x18\n\x14VERDICT_SOURCE_CACHE\x10\x02\x12\x19\n\x15VERDICT_SOURCE_SHARED\x10\x03\x12\x19\n\x15VERDICT_SOURCE_REPLAY\x10\x04*~\n\x0bVerdictFlag\x12\x1c\n\x18VERDICT_FLAG_UNSPECIFIED\x10\x00\x12\x1a\n\x16VERDICT_FLAG_NO_TOKENS\x10\x01\x12\x1a\n\x16VERDICT_FLAG_TRUNCATED\x10\x02\x12\x19\n\x15VERDICT_FLAG_WINDOWED\x10\x04*\x7f\n\x0cMatchingMode\x12\x1d\n\x19MATCHING_MODE_UNSPECIFIED\x10\x00\x12\x1e\n\x1aMATCHING_MODE_GREEDY_FIRST\x10\x01\x12\x19\n\x15MATCHING_MODE_MAXIMUM\x10\x02\x12\x15\n\x11MATCHING_MODE_ANY\x10\x03*z\n\x0cNoGoldPolicy\x12\x1e\n\x1aNO_GOLD_POLICY_UNSPECIFIED\x10\x00\x12\x17\n\x13NO_GOLD_POLICY_SKIP\x10\x01\x12\x17\n\x13NO_GOLD_POLICY_ZERO\x10\x02\x12\x18\n\x14NO_GOLD_POLICY_ERROR\x10\x03*\x8e\x01\n\x0eUnjudgedPolicy\x12\x1f\n\x1bUNJUDGED_POLICY_UNSPECIFIED\x10\x00\x12 \n\x1cUNJUDGED_POLICY_NON_RELEVANT\x10\x01\x12\x1d\n\x19UNJUDGED_POLICY_CONDENSED\x10\x02\x12\x1a\n\x16UNJUDGED_POLICY_BOUNDS\x10\x03\x42\x45\n\rdev.judged.v1P\x01Z2github.com/judged/judged/gen/go/judged/v1;judgedv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -32,42 +34,60 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'judged.v1.types_pb2', _glob
 if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'\n\rdev.judged.v1P\001Z2github.com/judged/judged/gen/go/judged/v1;judgedv1'
+  _globals['_QUERYGROUP_METADATAENTRY']._loaded_options = None
+  _globals['_QUERYGROUP_METADATAENTRY']._serialized_options = b'8\001'
   _globals['_JUDGESPEC_PARAMETERSENTRY']._loaded_options = None
   _globals['_JUDGESPEC_PARAMETERSENTRY']._serialized_options = b'8\001'
-  _globals['_VERDICTSTATUS']._serialized_start=1985
-  _globals['_VERDICTSTATUS']._serialized_end=2146
-  _globals['_VERDICTSOURCE']._serialized_start=2149
-  _globals['_VERDICTSOURCE']._serialized_end=2305
-  _globals['_VERDICTFLAG']._serialized_start=2307
-  _globals['_VERDICTFLAG']._serialized_end=2433
-  _globals['_MATCHINGMODE']._serialized_start=2435
-  _globals['_MATCHINGMODE']._serialized_end=2562
-  _globals['_NOGOLDPOLICY']._serialized_start=2564
-  _globals['_NOGOLDPOLICY']._serialized_end=2686
-  _globals['_QUERYGROUP']._serialized_start=37
-  _globals['_QUERYGROUP']._serialized_end=220
-  _globals['_GROUPEMBEDDINGS']._serialized_start=222
-  _globals['_GROUPEMBEDDINGS']._serialized_end=296
-  _globals['_JUDGESPEC']._serialized_start=299
-  _globals['_JUDGESPEC']._serialized_end=515
-  _globals['_JUDGESPEC_PARAMETERSENTRY']._serialized_start=425
-  _globals['_JUDGESPEC_PARAMETERSENTRY']._serialized_end=501
-  _globals['_PARAMETERVALUE']._serialized_start=517
-  _globals['_PARAMETERVALUE']._serialized_end=632
-  _globals['_JUDGEIDENTITY']._serialized_start=634
-  _globals['_JUDGEIDENTITY']._serialized_end=760
-  _globals['_VERDICTCOLUMNS']._serialized_start=763
-  _globals['_VERDICTCOLUMNS']._serialized_end=975
-  _globals['_VERDICTERROR']._serialized_start=977
-  _globals['_VERDICTERROR']._serialized_end=1072
-  _globals['_VERDICTCOUNTS']._serialized_start=1075
-  _globals['_VERDICTCOUNTS']._serialized_end=1232
-  _globals['_METRICOPTIONS']._serialized_start=1235
-  _globals['_METRICOPTIONS']._serialized_end=1434
-  _globals['_METRICRESULT']._serialized_start=1437
-  _globals['_METRICRESULT']._serialized_end=1626
-  _globals['_METRICTABLE']._serialized_start=1628
-  _globals['_METRICTABLE']._serialized_end=1743
-  _globals['_METRICCOUNTS']._serialized_start=1746
-  _globals['_METRICCOUNTS']._serialized_end=1982
+  _globals['_VERDICTSTATUS']._serialized_start=3386
+  _globals['_VERDICTSTATUS']._serialized_end=3547
+  _globals['_VERDICTSOURCE']._serialized_start=3550
+  _globals['_VERDICTSOURCE']._serialized_end=3706
+  _globals['_VERDICTFLAG']._serialized_start=3708
+  _globals['_VERDICTFLAG']._serialized_end=3834
+  _globals['_MATCHINGMODE']._serialized_start=3836
+  _globals['_MATCHINGMODE']._serialized_end=3963
+  _globals['_NOGOLDPOLICY']._serialized_start=3965
+  _globals['_NOGOLDPOLICY']._serialized_end=4087
+  _globals['_UNJUDGEDPOLICY']._serialized_start=4090
+  _globals['_UNJUDGEDPOLICY']._serialized_end=4232
+  _globals['_QUERYGROUP']._serialized_start=97
+  _globals['_QUERYGROUP']._serialized_end=441
+  _globals['_QUERYGROUP_METADATAENTRY']._serialized_start=394
+  _globals['_QUERYGROUP_METADATAENTRY']._serialized_end=441
+  _globals['_GROUPSPANS']._serialized_start=443
+  _globals['_GROUPSPANS']._serialized_end=526
+  _globals['_SPAN']._serialized_start=528
+  _globals['_SPAN']._serialized_end=576
+  _globals['_GROUPEMBEDDINGS']._serialized_start=578
+  _globals['_GROUPEMBEDDINGS']._serialized_end=652
+  _globals['_JUDGESPEC']._serialized_start=655
+  _globals['_JUDGESPEC']._serialized_end=871
+  _globals['_JUDGESPEC_PARAMETERSENTRY']._serialized_start=781
+  _globals['_JUDGESPEC_PARAMETERSENTRY']._serialized_end=857
+  _globals['_PARAMETERVALUE']._serialized_start=873
+  _globals['_PARAMETERVALUE']._serialized_end=988
+  _globals['_JUDGEIDENTITY']._serialized_start=990
+  _globals['_JUDGEIDENTITY']._serialized_end=1116
+  _globals['_VERDICTCOLUMNS']._serialized_start=1119
+  _globals['_VERDICTCOLUMNS']._serialized_end=1393
+  _globals['_VERDICTDETAIL']._serialized_start=1396
+  _globals['_VERDICTDETAIL']._serialized_end=1564
+  _globals['_VERDICTSAMPLE']._serialized_start=1567
+  _globals['_VERDICTSAMPLE']._serialized_end=1711
+  _globals['_USAGE']._serialized_start=1714
+  _globals['_USAGE']._serialized_end=1871
+  _globals['_VERDICTERROR']._serialized_start=1873
+  _globals['_VERDICTERROR']._serialized_end=1968
+  _globals['_VERDICTCOUNTS']._serialized_start=1971
+  _globals['_VERDICTCOUNTS']._serialized_end=2128
+  _globals['_METRICOPTIONS']._serialized_start=2131
+  _globals['_METRICOPTIONS']._serialized_end=2553
+  _globals['_METRICRESULT']._serialized_start=2556
+  _globals['_METRICRESULT']._serialized_end=2883
+  _globals['_METRICTABLE']._serialized_start=2886
+  _globals['_METRICTABLE']._serialized_end=3041
+  _globals['_METRICSLICE']._serialized_start=3043
+  _globals['_METRICSLICE']._serialized_end=3126
+  _globals['_METRICCOUNTS']._serialized_start=3129
+  _globals['_METRICCOUNTS']._serialized_end=3383
 # @@protoc_insertion_point(module_scope)

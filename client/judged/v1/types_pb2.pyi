@@ -7,9 +7,11 @@ judge, and the columns that come back.
 
 from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
+from google.protobuf import duration_pb2 as _duration_pb2
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from judged.v1 import statistics_pb2 as _statistics_pb2
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -193,6 +195,44 @@ NO_GOLD_POLICY_ERROR: NoGoldPolicy.ValueType  # 3
 """NO_GOLD_POLICY_ERROR: the call is INVALID_ARGUMENT."""
 Global___NoGoldPolicy: _TypeAlias = NoGoldPolicy  # noqa: Y015
 
+class _UnjudgedPolicy:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _UnjudgedPolicyEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_UnjudgedPolicy.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    UNJUDGED_POLICY_UNSPECIFIED: _UnjudgedPolicy.ValueType  # 0
+    """UNJUDGED_POLICY_UNSPECIFIED is refused; leave the field unset for the default."""
+    UNJUDGED_POLICY_NON_RELEVANT: _UnjudgedPolicy.ValueType  # 1
+    """UNJUDGED_POLICY_NON_RELEVANT (the default): not relevant, as in trec_eval."""
+    UNJUDGED_POLICY_CONDENSED: _UnjudgedPolicy.ValueType  # 2
+    """UNJUDGED_POLICY_CONDENSED: taken out of the ranking before it is measured
+    (Sakai 2007).
+    """
+    UNJUDGED_POLICY_BOUNDS: _UnjudgedPolicy.ValueType  # 3
+    """UNJUDGED_POLICY_BOUNDS: not relevant, and the bounds say how far the mean
+    could move if they were judged.
+    """
+
+class UnjudgedPolicy(_UnjudgedPolicy, metaclass=_UnjudgedPolicyEnumTypeWrapper):
+    """UnjudgedPolicy says what a retrieved document counts as that the qrels do not
+    judge.
+    """
+
+UNJUDGED_POLICY_UNSPECIFIED: UnjudgedPolicy.ValueType  # 0
+"""UNJUDGED_POLICY_UNSPECIFIED is refused; leave the field unset for the default."""
+UNJUDGED_POLICY_NON_RELEVANT: UnjudgedPolicy.ValueType  # 1
+"""UNJUDGED_POLICY_NON_RELEVANT (the default): not relevant, as in trec_eval."""
+UNJUDGED_POLICY_CONDENSED: UnjudgedPolicy.ValueType  # 2
+"""UNJUDGED_POLICY_CONDENSED: taken out of the ranking before it is measured
+(Sakai 2007).
+"""
+UNJUDGED_POLICY_BOUNDS: UnjudgedPolicy.ValueType  # 3
+"""UNJUDGED_POLICY_BOUNDS: not relevant, and the bounds say how far the mean
+could move if they were judged.
+"""
+Global___UnjudgedPolicy: _TypeAlias = UnjudgedPolicy  # noqa: Y015
+
 @_typing.final
 class QueryGroup(_message.Message):
     """QueryGroup is one query with its expected and its retrieved texts. It stands
@@ -200,12 +240,29 @@ class QueryGroup(_message.Message):
     text), in retrieved-major order: verdict r * len(expected) + e belongs to
     retrieved[r] and expected[e]. A single context is a group of one by one. A
     group with no expected or no retrieved text is legal and has no verdicts.
-
-    Field numbers 8 to 15 are left free for spans, negative references and
-    metadata.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class MetadataEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.str
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
 
     QUERY_ID_FIELD_NUMBER: _builtins.int
     QUERY_FIELD_NUMBER: _builtins.int
@@ -214,6 +271,9 @@ class QueryGroup(_message.Message):
     DOCUMENT_IDS_FIELD_NUMBER: _builtins.int
     RELEVANT_DOCUMENT_IDS_FIELD_NUMBER: _builtins.int
     EMBEDDINGS_FIELD_NUMBER: _builtins.int
+    SPANS_FIELD_NUMBER: _builtins.int
+    NEGATIVES_FIELD_NUMBER: _builtins.int
+    METADATA_FIELD_NUMBER: _builtins.int
     query_id: _builtins.str
     """query_id names the query in per-query results. Evaluate needs it set and
     unique in the request; BatchJudge and StreamJudge ignore it.
@@ -249,6 +309,25 @@ class QueryGroup(_message.Message):
         parameter "model" must be "caller". Other judges refuse it.
         """
 
+    @_builtins.property
+    def spans(self) -> Global___GroupSpans:
+        """spans replaces the texts for the span judge; every group of the call must
+        bring them. Other judges refuse it.
+        """
+
+    @_builtins.property
+    def negatives(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """negatives holds texts that a good retriever should not have found. Evaluate
+        judges every retrieved text against them too and reports what matches;
+        BatchJudge and StreamJudge refuse it.
+        """
+
+    @_builtins.property
+    def metadata(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
+        """metadata of the query, for example its type or language. Evaluate slices
+        metrics by it; BatchJudge and StreamJudge ignore it.
+        """
+
     def __init__(
         self,
         *,
@@ -259,14 +338,80 @@ class QueryGroup(_message.Message):
         document_ids: _abc.Iterable[_builtins.str] | None = ...,
         relevant_document_ids: _abc.Iterable[_builtins.str] | None = ...,
         embeddings: Global___GroupEmbeddings | None = ...,
+        spans: Global___GroupSpans | None = ...,
+        negatives: _abc.Iterable[_builtins.str] | None = ...,
+        metadata: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["embeddings", b"embeddings"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["embeddings", b"embeddings", "spans", b"spans"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["document_ids", b"document_ids", "embeddings", b"embeddings", "expected", b"expected", "query", b"query", "query_id", b"query_id", "relevant_document_ids", b"relevant_document_ids", "retrieved", b"retrieved"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["document_ids", b"document_ids", "embeddings", b"embeddings", "expected", b"expected", "metadata", b"metadata", "negatives", b"negatives", "query", b"query", "query_id", b"query_id", "relevant_document_ids", b"relevant_document_ids", "retrieved", b"retrieved", "spans", b"spans"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___QueryGroup: _TypeAlias = QueryGroup  # noqa: Y015
+
+@_typing.final
+class GroupSpans(_message.Message):
+    """GroupSpans points into files instead of carrying texts. The group's expected
+    and retrieved texts may then be left out: the spans say how many there are.
+    Where texts are given too, their numbers must agree.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    EXPECTED_FIELD_NUMBER: _builtins.int
+    RETRIEVED_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def expected(self) -> _containers.RepeatedCompositeFieldContainer[Global___Span]:
+        """expected holds the spans that a good retriever should have found."""
+
+    @_builtins.property
+    def retrieved(self) -> _containers.RepeatedCompositeFieldContainer[Global___Span]:
+        """retrieved holds the retrieved spans, best rank first."""
+
+    def __init__(
+        self,
+        *,
+        expected: _abc.Iterable[Global___Span] | None = ...,
+        retrieved: _abc.Iterable[Global___Span] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["expected", b"expected", "retrieved", b"retrieved"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GroupSpans: _TypeAlias = GroupSpans  # noqa: Y015
+
+@_typing.final
+class Span(_message.Message):
+    """Span is a part of a file."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FILE_FIELD_NUMBER: _builtins.int
+    START_FIELD_NUMBER: _builtins.int
+    END_FIELD_NUMBER: _builtins.int
+    file: _builtins.str
+    """file that holds the span: a path or any other name, compared byte for byte."""
+    start: _builtins.int
+    """start is the first character, counted from 0."""
+    end: _builtins.int
+    """end is the character after the last one; above start."""
+    def __init__(
+        self,
+        *,
+        file: _builtins.str = ...,
+        start: _builtins.int = ...,
+        end: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["end", b"end", "file", b"file", "start", b"start"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Span: _TypeAlias = Span  # noqa: Y015
 
 @_typing.final
 class GroupEmbeddings(_message.Message):
@@ -475,6 +620,8 @@ class VerdictColumns(_message.Message):
     FLAGS_FIELD_NUMBER: _builtins.int
     GROUP_OFFSETS_FIELD_NUMBER: _builtins.int
     ERRORS_FIELD_NUMBER: _builtins.int
+    AGREEMENT_FIELD_NUMBER: _builtins.int
+    DETAILS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def relevant(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bool]:
         """relevant is the decision of each verdict; false where there is none."""
@@ -505,6 +652,18 @@ class VerdictColumns(_message.Message):
     def errors(self) -> _containers.RepeatedCompositeFieldContainer[Global___VerdictError]:
         """errors explains each verdict whose status is not OK, in ascending index."""
 
+    @_builtins.property
+    def agreement(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]:
+        """agreement of the votes behind each verdict, in [0, 1]; 0 where there is no
+        verdict; empty when the judge does not vote. A unanimous "no" is 1.
+        """
+
+    @_builtins.property
+    def details(self) -> _containers.RepeatedCompositeFieldContainer[Global___VerdictDetail]:
+        """details of verdicts, when asked for, in ascending index. Only judges that
+        ask a language model have them.
+        """
+
     def __init__(
         self,
         *,
@@ -515,14 +674,154 @@ class VerdictColumns(_message.Message):
         flags: _abc.Iterable[_builtins.int] | None = ...,
         group_offsets: _abc.Iterable[_builtins.int] | None = ...,
         errors: _abc.Iterable[Global___VerdictError] | None = ...,
+        agreement: _abc.Iterable[_builtins.float] | None = ...,
+        details: _abc.Iterable[Global___VerdictDetail] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["errors", b"errors", "flags", b"flags", "group_offsets", b"group_offsets", "relevant", b"relevant", "score", b"score", "source", b"source", "status", b"status"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agreement", b"agreement", "details", b"details", "errors", b"errors", "flags", b"flags", "group_offsets", b"group_offsets", "relevant", b"relevant", "score", b"score", "source", b"source", "status", b"status"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___VerdictColumns: _TypeAlias = VerdictColumns  # noqa: Y015
+
+@_typing.final
+class VerdictDetail(_message.Message):
+    """VerdictDetail is how a language model came to one verdict."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    INDEX_FIELD_NUMBER: _builtins.int
+    RATIONALE_FIELD_NUMBER: _builtins.int
+    SAMPLES_FIELD_NUMBER: _builtins.int
+    USAGE_FIELD_NUMBER: _builtins.int
+    MODEL_FIELD_NUMBER: _builtins.int
+    SYSTEM_FINGERPRINT_FIELD_NUMBER: _builtins.int
+    index: _builtins.int
+    """index is the verdict's place in the columns."""
+    rationale: _builtins.str
+    """rationale is the model's reasoning: that of the first sample that agrees
+    with the verdict.
+    """
+    model: _builtins.str
+    """model that answered, as its provider names it."""
+    system_fingerprint: _builtins.str
+    """system_fingerprint of the provider's build, where it tells one."""
+    @_builtins.property
+    def samples(self) -> _containers.RepeatedCompositeFieldContainer[Global___VerdictSample]:
+        """samples in order."""
+
+    @_builtins.property
+    def usage(self) -> Global___Usage:
+        """usage of all samples."""
+
+    def __init__(
+        self,
+        *,
+        index: _builtins.int = ...,
+        rationale: _builtins.str = ...,
+        samples: _abc.Iterable[Global___VerdictSample] | None = ...,
+        usage: Global___Usage | None = ...,
+        model: _builtins.str = ...,
+        system_fingerprint: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["usage", b"usage"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["index", b"index", "model", b"model", "rationale", b"rationale", "samples", b"samples", "system_fingerprint", b"system_fingerprint", "usage", b"usage"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___VerdictDetail: _TypeAlias = VerdictDetail  # noqa: Y015
+
+@_typing.final
+class VerdictSample(_message.Message):
+    """VerdictSample is one answer of a language model."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    STATUS_FIELD_NUMBER: _builtins.int
+    RELEVANT_FIELD_NUMBER: _builtins.int
+    SCORE_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    REASONING_FIELD_NUMBER: _builtins.int
+    RAW_REPLY_FIELD_NUMBER: _builtins.int
+    status: Global___VerdictStatus.ValueType
+    """status: only OK samples are votes."""
+    relevant: _builtins.bool
+    """relevant is the vote; false where there is none."""
+    score: _builtins.float
+    """score of the vote, in [0, 1]; 0 where there is none."""
+    reason: _builtins.str
+    """reason is a name from ErrorReason without its prefix; empty for votes."""
+    reasoning: _builtins.str
+    """reasoning the model gave."""
+    raw_reply: _builtins.str
+    """raw_reply is the model's answer as it came, at most 64 KiB of it."""
+    def __init__(
+        self,
+        *,
+        status: Global___VerdictStatus.ValueType = ...,
+        relevant: _builtins.bool = ...,
+        score: _builtins.float = ...,
+        reason: _builtins.str = ...,
+        reasoning: _builtins.str = ...,
+        raw_reply: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["raw_reply", b"raw_reply", "reason", b"reason", "reasoning", b"reasoning", "relevant", b"relevant", "score", b"score", "status", b"status"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___VerdictSample: _TypeAlias = VerdictSample  # noqa: Y015
+
+@_typing.final
+class Usage(_message.Message):
+    """Usage is what calls to language models took."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CALLS_FIELD_NUMBER: _builtins.int
+    ATTEMPTS_FIELD_NUMBER: _builtins.int
+    INPUT_TOKENS_FIELD_NUMBER: _builtins.int
+    OUTPUT_TOKENS_FIELD_NUMBER: _builtins.int
+    COST_FIELD_NUMBER: _builtins.int
+    LATENCY_FIELD_NUMBER: _builtins.int
+    calls: _builtins.int
+    """calls that were answered."""
+    attempts: _builtins.int
+    """attempts that were made, the failed ones included."""
+    input_tokens: _builtins.int
+    """input_tokens by the provider's count."""
+    output_tokens: _builtins.int
+    """output_tokens by the provider's count."""
+    cost: _builtins.float
+    """cost in the currency of the server's prices; unset when a price is not
+    configured.
+    """
+    @_builtins.property
+    def latency(self) -> _duration_pb2.Duration:
+        """latency of the provider, summed over the calls."""
+
+    def __init__(
+        self,
+        *,
+        calls: _builtins.int = ...,
+        attempts: _builtins.int = ...,
+        input_tokens: _builtins.int = ...,
+        output_tokens: _builtins.int = ...,
+        cost: _builtins.float | None = ...,
+        latency: _duration_pb2.Duration | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_cost", b"_cost", "cost", b"cost", "latency", b"latency"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cost", b"_cost", "attempts", b"attempts", "calls", b"calls", "cost", b"cost", "input_tokens", b"input_tokens", "latency", b"latency", "output_tokens", b"output_tokens"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__cost: _TypeAlias = _typing.Literal["cost"]  # noqa: Y015
+    _WhichOneofArgType__cost: _TypeAlias = _typing.Literal["_cost", b"_cost"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__cost) -> _WhichOneofReturnType__cost | None: ...
+
+Global___Usage: _TypeAlias = Usage  # noqa: Y015
 
 @_typing.final
 class VerdictError(_message.Message):
@@ -621,6 +920,11 @@ class MetricOptions(_message.Message):
     STRICT_DUPLICATES_FIELD_NUMBER: _builtins.int
     COMPLETE_FIELD_NUMBER: _builtins.int
     PER_QUERY_FIELD_NUMBER: _builtins.int
+    INTERVAL_FIELD_NUMBER: _builtins.int
+    SLICE_BY_FIELD_NUMBER: _builtins.int
+    UNJUDGED_FIELD_NUMBER: _builtins.int
+    RELEVANCE_LEVEL_FIELD_NUMBER: _builtins.int
+    MAX_DOCUMENTS_FIELD_NUMBER: _builtins.int
     matching: Global___MatchingMode.ValueType
     """matching is used for verdicts only. Unset means GREEDY_FIRST."""
     no_gold: Global___NoGoldPolicy.ValueType
@@ -635,6 +939,28 @@ class MetricOptions(_message.Message):
     """
     per_query: _builtins.bool
     """per_query asks for the value of every query beside the means."""
+    unjudged: Global___UnjudgedPolicy.ValueType
+    """unjudged is used for qrels only. Unset means NON_RELEVANT."""
+    relevance_level: _builtins.int
+    """relevance_level is used for qrels only: the smallest grade that is
+    relevant, 1 to 2147483647 (trec_eval -l). Unset means 1. Documents with
+    smaller grades, 0 and up, are judged not relevant. Metrics that weigh grades
+    (ndcg, err, rbp, context_precision) take all grades above 0 all the same.
+    """
+    max_documents: _builtins.int
+    """max_documents is used for qrels only: how many documents of a topic are
+    ranked, the best first; at least 1 (trec_eval -M). Unset means all.
+    """
+    @_builtins.property
+    def interval(self) -> _statistics_pb2.IntervalOptions:
+        """interval asks for an interval of every mean; unset means none."""
+
+    @_builtins.property
+    def slice_by(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """slice_by names keys of the queries' metadata: the table then also holds the
+        means of the queries that share a value of such a key.
+        """
+
     def __init__(
         self,
         *,
@@ -643,19 +969,36 @@ class MetricOptions(_message.Message):
         strict_duplicates: _builtins.bool = ...,
         complete: _builtins.bool = ...,
         per_query: _builtins.bool = ...,
+        interval: _statistics_pb2.IntervalOptions | None = ...,
+        slice_by: _abc.Iterable[_builtins.str] | None = ...,
+        unjudged: Global___UnjudgedPolicy.ValueType | None = ...,
+        relevance_level: _builtins.int | None = ...,
+        max_documents: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_matching", b"_matching", "_no_gold", b"_no_gold", "matching", b"matching", "no_gold", b"no_gold"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_matching", b"_matching", "_max_documents", b"_max_documents", "_no_gold", b"_no_gold", "_relevance_level", b"_relevance_level", "_unjudged", b"_unjudged", "interval", b"interval", "matching", b"matching", "max_documents", b"max_documents", "no_gold", b"no_gold", "relevance_level", b"relevance_level", "unjudged", b"unjudged"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_matching", b"_matching", "_no_gold", b"_no_gold", "complete", b"complete", "matching", b"matching", "no_gold", b"no_gold", "per_query", b"per_query", "strict_duplicates", b"strict_duplicates"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_matching", b"_matching", "_max_documents", b"_max_documents", "_no_gold", b"_no_gold", "_relevance_level", b"_relevance_level", "_unjudged", b"_unjudged", "complete", b"complete", "interval", b"interval", "matching", b"matching", "max_documents", b"max_documents", "no_gold", b"no_gold", "per_query", b"per_query", "relevance_level", b"relevance_level", "slice_by", b"slice_by", "strict_duplicates", b"strict_duplicates", "unjudged", b"unjudged"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__matching: _TypeAlias = _typing.Literal["matching"]  # noqa: Y015
     _WhichOneofArgType__matching: _TypeAlias = _typing.Literal["_matching", b"_matching"]  # noqa: Y015
+    _WhichOneofReturnType__max_documents: _TypeAlias = _typing.Literal["max_documents"]  # noqa: Y015
+    _WhichOneofArgType__max_documents: _TypeAlias = _typing.Literal["_max_documents", b"_max_documents"]  # noqa: Y015
     _WhichOneofReturnType__no_gold: _TypeAlias = _typing.Literal["no_gold"]  # noqa: Y015
     _WhichOneofArgType__no_gold: _TypeAlias = _typing.Literal["_no_gold", b"_no_gold"]  # noqa: Y015
+    _WhichOneofReturnType__relevance_level: _TypeAlias = _typing.Literal["relevance_level"]  # noqa: Y015
+    _WhichOneofArgType__relevance_level: _TypeAlias = _typing.Literal["_relevance_level", b"_relevance_level"]  # noqa: Y015
+    _WhichOneofReturnType__unjudged: _TypeAlias = _typing.Literal["unjudged"]  # noqa: Y015
+    _WhichOneofArgType__unjudged: _TypeAlias = _typing.Literal["_unjudged", b"_unjudged"]  # noqa: Y015
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__matching) -> _WhichOneofReturnType__matching | None: ...
     @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__max_documents) -> _WhichOneofReturnType__max_documents | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__no_gold) -> _WhichOneofReturnType__no_gold | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__relevance_level) -> _WhichOneofReturnType__relevance_level | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__unjudged) -> _WhichOneofReturnType__unjudged | None: ...
 
 Global___MetricOptions: _TypeAlias = MetricOptions  # noqa: Y015
 
@@ -672,6 +1015,10 @@ class MetricResult(_message.Message):
     UPPER_BOUND_FIELD_NUMBER: _builtins.int
     PER_QUERY_FIELD_NUMBER: _builtins.int
     SIGNATURE_FIELD_NUMBER: _builtins.int
+    INTERVAL_FIELD_NUMBER: _builtins.int
+    CORRECTED_FIELD_NUMBER: _builtins.int
+    PER_QUERY_LOWER_FIELD_NUMBER: _builtins.int
+    PER_QUERY_UPPER_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """name is the metric as it prints and parses, for example "ndcg@10"."""
     mean: _builtins.float
@@ -700,6 +1047,28 @@ class MetricResult(_message.Message):
         for.
         """
 
+    @_builtins.property
+    def interval(self) -> _statistics_pb2.Interval:
+        """interval of the mean, when asked for; unset when n is below 2."""
+
+    @_builtins.property
+    def corrected(self) -> _statistics_pb2.CorrectedEstimate:
+        """corrected is the mean with the judge's error carried into it; set when the
+        request brings human labels.
+        """
+
+    @_builtins.property
+    def per_query_lower(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]:
+        """per_query_lower holds a lower bound for each entry of
+        MetricTable.query_ids; set beside corrected when per-query values were
+        asked for: conformal risk control, so that values lie below it no more
+        often than half of what the confidence leaves.
+        """
+
+    @_builtins.property
+    def per_query_upper(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]:
+        """per_query_upper holds the upper bounds, set as per_query_lower is."""
+
     def __init__(
         self,
         *,
@@ -710,10 +1079,14 @@ class MetricResult(_message.Message):
         upper_bound: _builtins.float | None = ...,
         per_query: _abc.Iterable[_builtins.float] | None = ...,
         signature: _builtins.str = ...,
+        interval: _statistics_pb2.Interval | None = ...,
+        corrected: _statistics_pb2.CorrectedEstimate | None = ...,
+        per_query_lower: _abc.Iterable[_builtins.float] | None = ...,
+        per_query_upper: _abc.Iterable[_builtins.float] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_lower_bound", b"_lower_bound", "_mean", b"_mean", "_upper_bound", b"_upper_bound", "lower_bound", b"lower_bound", "mean", b"mean", "upper_bound", b"upper_bound"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_lower_bound", b"_lower_bound", "_mean", b"_mean", "_upper_bound", b"_upper_bound", "corrected", b"corrected", "interval", b"interval", "lower_bound", b"lower_bound", "mean", b"mean", "upper_bound", b"upper_bound"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_lower_bound", b"_lower_bound", "_mean", b"_mean", "_upper_bound", b"_upper_bound", "lower_bound", b"lower_bound", "mean", b"mean", "n", b"n", "name", b"name", "per_query", b"per_query", "signature", b"signature", "upper_bound", b"upper_bound"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_lower_bound", b"_lower_bound", "_mean", b"_mean", "_upper_bound", b"_upper_bound", "corrected", b"corrected", "interval", b"interval", "lower_bound", b"lower_bound", "mean", b"mean", "n", b"n", "name", b"name", "per_query", b"per_query", "per_query_lower", b"per_query_lower", "per_query_upper", b"per_query_upper", "signature", b"signature", "upper_bound", b"upper_bound"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__lower_bound: _TypeAlias = _typing.Literal["lower_bound"]  # noqa: Y015
     _WhichOneofArgType__lower_bound: _TypeAlias = _typing.Literal["_lower_bound", b"_lower_bound"]  # noqa: Y015
@@ -739,6 +1112,7 @@ class MetricTable(_message.Message):
     METRICS_FIELD_NUMBER: _builtins.int
     QUERY_IDS_FIELD_NUMBER: _builtins.int
     COUNTS_FIELD_NUMBER: _builtins.int
+    SLICES_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def metrics(self) -> _containers.RepeatedCompositeFieldContainer[Global___MetricResult]:
         """metrics in the order asked for."""
@@ -753,20 +1127,59 @@ class MetricTable(_message.Message):
     def counts(self) -> Global___MetricCounts:
         """counts says what went into the means and what did not."""
 
+    @_builtins.property
+    def slices(self) -> _containers.RepeatedCompositeFieldContainer[Global___MetricSlice]:
+        """slices holds the means of parts of the queries, when asked for: by key in
+        the order asked for, then by value.
+        """
+
     def __init__(
         self,
         *,
         metrics: _abc.Iterable[Global___MetricResult] | None = ...,
         query_ids: _abc.Iterable[_builtins.str] | None = ...,
         counts: Global___MetricCounts | None = ...,
+        slices: _abc.Iterable[Global___MetricSlice] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["counts", b"counts"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["counts", b"counts", "metrics", b"metrics", "query_ids", b"query_ids"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["counts", b"counts", "metrics", b"metrics", "query_ids", b"query_ids", "slices", b"slices"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___MetricTable: _TypeAlias = MetricTable  # noqa: Y015
+
+@_typing.final
+class MetricSlice(_message.Message):
+    """MetricSlice is the means of the queries that share a value of their metadata."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KEY_FIELD_NUMBER: _builtins.int
+    VALUE_FIELD_NUMBER: _builtins.int
+    METRICS_FIELD_NUMBER: _builtins.int
+    key: _builtins.str
+    """key of the metadata."""
+    value: _builtins.str
+    """value they share; empty for the queries that lack the key."""
+    @_builtins.property
+    def metrics(self) -> _containers.RepeatedCompositeFieldContainer[Global___MetricResult]:
+        """metrics in the order asked for, without per-query values."""
+
+    def __init__(
+        self,
+        *,
+        key: _builtins.str = ...,
+        value: _builtins.str = ...,
+        metrics: _abc.Iterable[Global___MetricResult] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "metrics", b"metrics", "value", b"value"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___MetricSlice: _TypeAlias = MetricSlice  # noqa: Y015
 
 @_typing.final
 class MetricCounts(_message.Message):
@@ -783,6 +1196,7 @@ class MetricCounts(_message.Message):
     RETRIEVED_FIELD_NUMBER: _builtins.int
     VERDICTS_FIELD_NUMBER: _builtins.int
     SKIPPED_UNSETTLED_FIELD_NUMBER: _builtins.int
+    UNJUDGED_FIELD_NUMBER: _builtins.int
     queries: _builtins.int
     """queries is the number of queries given."""
     evaluated: _builtins.int
@@ -801,6 +1215,8 @@ class MetricCounts(_message.Message):
     """skipped_unsettled is the number of queries left out of the means because
     verdicts that are missing could change their values; the bounds cover them.
     """
+    unjudged: _builtins.int
+    """unjudged is the number of retrieved documents that the qrels do not judge."""
     @_builtins.property
     def verdicts(self) -> Global___VerdictCounts:
         """verdicts sums up the verdicts behind the rankings; unset for qrels and gains."""
@@ -817,10 +1233,11 @@ class MetricCounts(_message.Message):
         retrieved: _builtins.int = ...,
         verdicts: Global___VerdictCounts | None = ...,
         skipped_unsettled: _builtins.int = ...,
+        unjudged: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["verdicts", b"verdicts"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["duplicates", b"duplicates", "evaluated", b"evaluated", "queries", b"queries", "retrieved", b"retrieved", "skipped_missing", b"skipped_missing", "skipped_no_gold", b"skipped_no_gold", "skipped_unjudged", b"skipped_unjudged", "skipped_unsettled", b"skipped_unsettled", "verdicts", b"verdicts"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["duplicates", b"duplicates", "evaluated", b"evaluated", "queries", b"queries", "retrieved", b"retrieved", "skipped_missing", b"skipped_missing", "skipped_no_gold", b"skipped_no_gold", "skipped_unjudged", b"skipped_unjudged", "skipped_unsettled", b"skipped_unsettled", "unjudged", b"unjudged", "verdicts", b"verdicts"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
