@@ -82,11 +82,16 @@ def make_case(seed: int) -> Case:
 CASES = [make_case(seed) for seed in range(6)]
 
 
-def ours(case: Case, names, *, complete: bool = False):
+def ours(case: Case, names, *, mappings: bool = False, **options):
     """{name: {topic: value}} and the table."""
-    qrels = [Topic(t, list(docs), list(docs.values())) for t, docs in case.qrels.items()]
-    run = [Topic(t, list(docs), list(docs.values())) for t, docs in case.run.items()]
-    table = compute_trec(parse_metrics(names), qrels, run, MetricOptions(complete=complete))
+    sides = []
+    for side in (case.qrels, case.run):
+        if mappings:
+            sides.append([Topic.of(t, docs) for t, docs in side.items()])
+        else:
+            sides.append([Topic(t, list(docs), list(docs.values())) for t, docs in side.items()])
+    qrels, run = sides
+    table = compute_trec(parse_metrics(names), qrels, run, MetricOptions(**options))
     topics = [qrels[row].query_id for row in table.rows]
     values = {
         column.name: dict(zip(topics, column.values.tolist(), strict=True))
@@ -104,9 +109,10 @@ def test_the_cases_hold_what_they_should():
         assert any(len(set(docs.values())) < len(docs) for docs in case.run.values())
 
 
+@pytest.mark.parametrize("mappings", [False, True])
 @pytest.mark.parametrize("case", CASES)
-def test_every_value_of_every_topic_equals_trec_eval(case):
-    values, table = ours(case, THEIRS)
+def test_every_value_of_every_topic_equals_trec_eval(case, mappings):
+    values, table = ours(case, THEIRS, mappings=mappings)
     oracle = pytrec_eval.RelevanceEvaluator(case.qrels, REQUESTED).evaluate(case.run)
     for name, theirs in THEIRS.items():
         assert values[name].keys() == oracle.keys()
@@ -115,6 +121,38 @@ def test_every_value_of_every_topic_equals_trec_eval(case):
     assert table.counts.evaluated == len(oracle)
     assert table.counts.skipped_missing == len(case.qrels.keys() - case.run.keys())
     assert table.counts.skipped_unjudged == len(case.run.keys() - case.qrels.keys())
+
+
+@pytest.mark.parametrize("level", [1, 2, 3, 4])
+@pytest.mark.parametrize("case", CASES)
+def test_a_relevance_level_is_that_of_trec_eval(case, level):
+    values, _ = ours(case, THEIRS, relevance_level=level)
+    evaluator = pytrec_eval.RelevanceEvaluator(case.qrels, REQUESTED, relevance_level=level)
+    oracle = evaluator.evaluate(case.run)
+    for name, theirs in THEIRS.items():
+        assert values[name].keys() == oracle.keys()
+        for topic, value in values[name].items():
+            assert value == pytest.approx(oracle[topic][theirs], abs=1e-9), (name, topic)
+
+
+@pytest.mark.parametrize("most", [1, 5, 10_000])
+@pytest.mark.parametrize("level", [1, 2])
+@pytest.mark.parametrize("case", CASES[:3])
+def test_only_the_best_documents_count_as_if_the_run_were_cut(case, level, most):
+    cut = {}
+    for topic, docs in case.run.items():
+        key = {document: (np.float32(score), document.encode()) for document, score in docs.items()}
+        best = sorted(docs, key=key.__getitem__, reverse=True)[:most]
+        cut[topic] = {document: docs[document] for document in best}
+    evaluator = pytrec_eval.RelevanceEvaluator(case.qrels, REQUESTED, relevance_level=level)
+    oracle = evaluator.evaluate(cut)
+    values, table = ours(case, THEIRS, relevance_level=level, max_documents=most)
+    for name, theirs in THEIRS.items():
+        for topic, value in values[name].items():
+            assert value == pytest.approx(oracle[topic][theirs], abs=1e-9), (name, topic)
+    assert table.counts.retrieved == sum(len(cut[topic]) for topic in oracle)
+    _, as_if_cut = ours(Case(case.qrels, cut), ["judged"], relevance_level=level)
+    assert table.counts.unjudged == as_if_cut.counts.unjudged
 
 
 @pytest.mark.parametrize("case", CASES[:2])

@@ -5,6 +5,7 @@ The way down: `names` reads what was asked for; `matching` (verdicts), `trec` (q
 formulas; `compute` puts the table together. The names below are what other layers use.
 """
 
+from judged_server.metrics.certainty import check_keys, with_certainty
 from judged_server.metrics.compute import (
     check_modes,
     check_unique,
@@ -15,16 +16,25 @@ from judged_server.metrics.compute import (
 )
 from judged_server.metrics.declaration import Metric
 from judged_server.metrics.duplicates import distinct_results
+from judged_server.metrics.families import FAMILIES
+from judged_server.metrics.joint import Judging, compute_joint
 from judged_server.metrics.matching import JudgedResults, match_ids
 from judged_server.metrics.names import Measure, parse_metrics
-from judged_server.metrics.options import MatchingMode, MetricOptions, NoGoldPolicy
+from judged_server.metrics.options import (
+    MatchingMode,
+    MetricOptions,
+    NoGoldPolicy,
+    UnjudgedPolicy,
+)
 from judged_server.metrics.registry import METRICS
 from judged_server.metrics.table import MetricColumn, MetricCounts, MetricTable
 from judged_server.metrics.trec import Topic
 
 __all__ = [
+    "FAMILIES",
     "METRICS",
     "JudgedResults",
+    "Judging",
     "MatchingMode",
     "Measure",
     "Metric",
@@ -34,13 +44,17 @@ __all__ = [
     "MetricTable",
     "NoGoldPolicy",
     "Topic",
+    "UnjudgedPolicy",
+    "check_keys",
     "check_modes",
     "check_unique",
     "compute_gains",
+    "compute_joint",
     "compute_judged",
     "compute_trec",
     "distinct_results",
     "match_ids",
     "merge_values",
     "parse_metrics",
+    "with_certainty",
 ]

@@ -2,36 +2,57 @@
 
 The four ways in are `compute_judged` (verdicts), `compute_trec` (qrels and a run), `compute_gains`
 and `merge_values` (values of earlier calls). Owns which queries count and how they are averaged.
-Leaves formulas to the families of metrics, the making of rankings to `matching`, `trec`, `gains`.
+Leaves formulas to the families of metrics, the making of rankings to `matching`, `trec`, `gains`,
+intervals and slices to `certainty`.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from judged_server.domain import BoolArray, FloatArray, IntArray
 from judged_server.errors import InvalidField
+from judged_server.metrics.averages import mean
+from judged_server.metrics.families import refuse_families
 from judged_server.metrics.gains import rank_gains
 from judged_server.metrics.matching import JudgedResults, match
 from judged_server.metrics.missing import unsettled
 from judged_server.metrics.names import Measure
-from judged_server.metrics.options import MatchingMode, MetricOptions, NoGoldPolicy
+from judged_server.metrics.options import (
+    MatchingMode,
+    MetricOptions,
+    NoGoldPolicy,
+    UnjudgedPolicy,
+)
 from judged_server.metrics.rankings import Rankings
-from judged_server.metrics.table import MetricColumn, MetricCounts, MetricTable
-from judged_server.metrics.trec import Topic, rank_run
+from judged_server.metrics.table import Bounds, MetricColumn, MetricCounts, MetricTable
+from judged_server.metrics.trec import AnyTopic, rank_run
+from judged_server.metrics.unjudged import condensed, extremes, unjudged_mask
 
 Settings = Sequence[tuple[str, str]]
 
+MAX_VALUE = 1e100
+"""The largest magnitude of a value that is merged, far from where a sum or a square overflows."""
+
 
 def check_modes(
-    measures: Sequence[Measure], mode: MatchingMode, metrics_field: str = "metrics"
+    measures: Sequence[Measure],
+    mode: MatchingMode,
+    metrics_field: str = "metrics",
+    *,
+    families: bool = False,
 ) -> None:
-    """Raise InvalidField at `metrics_field[i]` for a metric that the mode leaves undefined."""
+    """Raise InvalidField at `metrics_field[i]` for a metric that the mode leaves undefined.
+
+    Families have a mode of their own. They pass where their judges run, which `families` says.
+    """
+    if not families:
+        refuse_families([measure.metric for measure in measures], "verdicts", metrics_field)
     for i, measure in enumerate(measures):
-        if mode not in measure.metric.modes:
+        if mode not in measure.metric.modes and not measure.metric.family:
             defined = ", ".join(allowed.name for allowed in measure.metric.modes)
             rule = f"is not defined for matching {mode.name}; use {defined}"
             if not defined:
@@ -74,13 +95,16 @@ def compute_judged(
     rows = np.flatnonzero(has_gold & settled)
     rankings = match(results, options.matching).take(rows)
     some_missing = results.missing is not None and bool(results.missing.any())
+    settings = [("matching", options.matching.name.lower()), _no_gold_setting(options)]
+    columns = _columns(measures, rankings, settings)
+    if some_missing:
+        open_rows = np.concatenate([rows, gaps.groups])
+        columns = tuple(
+            _bounded(column, _open_bounds(measure, column, open_rows, gaps.extremes))
+            for measure, column in zip(measures, columns, strict=True)
+        )
     return MetricTable(
-        columns=_columns(
-            measures,
-            rankings,
-            [("matching", options.matching.name.lower()), _no_gold_setting(options)],
-            extremes=gaps.extremes if some_missing else None,
-        ),
+        columns=columns,
         rows=rows,
         counts=MetricCounts(
             queries=len(has_gold),
@@ -95,17 +119,20 @@ def compute_judged(
 
 def compute_trec(
     measures: Sequence[Measure],
-    qrels: Sequence[Topic],
-    run: Sequence[Topic],
+    qrels: Sequence[AnyTopic],
+    run: Sequence[AnyTopic],
     options: MetricOptions,
     *,
     field: str = "trec",
 ) -> MetricTable:
     """Return the metrics of a run under qrels, as trec_eval has them; rows are topics of the qrels.
 
-    A topic without relevant documents is 0, whatever `options.no_gold` says. Raises what
-    `trec.rank_run` raises.
+    A topic without relevant documents is 0, whatever `options.no_gold` says. What
+    `options.unjudged` does is told in `unjudged`. With `options.relevance_level` smaller grades
+    are not relevant, but metrics that weigh grades take all of them, as under trec_eval -l;
+    `options.max_documents` cuts the rankings first. Raises what `trec.rank_run` raises.
     """
+    refuse_families([measure.metric for measure in measures], "qrels")
     ranked = rank_run(
         qrels,
         run,
@@ -114,9 +141,34 @@ def compute_trec(
         field=field,
     )
     settings = [("source", "trec"), *([("complete", "true")] if options.complete else [])]
+    policy = options.unjudged
+    if policy is not UnjudgedPolicy.NON_RELEVANT:
+        settings.append(("unjudged", policy.name.lower()))
+    rankings = ranked.rankings
+    if options.max_documents is not None:
+        settings.append(("max_documents", str(options.max_documents)))
+        rankings = rankings.top(options.max_documents)
+    n_unjudged = int(np.count_nonzero(unjudged_mask(rankings)))
+    if policy is UnjudgedPolicy.CONDENSED:
+        rankings = condensed(rankings)
+    binary = rankings
+    if options.relevance_level > 1:
+        settings.append(("relevance_level", str(options.relevance_level)))
+        binary = rankings.relevant_from(options.relevance_level)
+    seen = [rankings if measure.metric.graded else binary for measure in measures]
+    columns = tuple(
+        _column(measure, measure.values(own), settings)
+        for measure, own in zip(measures, seen, strict=True)
+    )
+    if policy is UnjudgedPolicy.BOUNDS:
+        cases = {id(own): extremes(own) for own in seen}
+        columns = tuple(
+            _bounded(column, Bounds(ranked.rows, *cases[id(own)].bounds(measure, column.values)))
+            for measure, own, column in zip(measures, seen, columns, strict=True)
+        )
     n = len(ranked.rows)
     return MetricTable(
-        columns=_columns(measures, ranked.rankings, settings),
+        columns=columns,
         rows=ranked.rows,
         counts=MetricCounts(
             queries=n + ranked.skipped_missing + ranked.skipped_unjudged,
@@ -124,7 +176,8 @@ def compute_trec(
             skipped_missing=ranked.skipped_missing,
             skipped_unjudged=ranked.skipped_unjudged,
             duplicates=ranked.duplicates,
-            retrieved=int(ranked.rankings.offsets[-1]),
+            retrieved=int(rankings.offsets[-1]),
+            unjudged=n_unjudged,
         ),
     )
 
@@ -142,6 +195,7 @@ def compute_gains(
     Raises what `gains.rank_gains` raises, and InvalidField at `field[i].relevant_gains` for a
     query that has none when the policy is ERROR.
     """
+    refuse_families([measure.metric for measure in measures], "gains")
     rankings = rank_gains(gains, relevant_gains, field)
     has_gold = _gold_mask(rankings.n_relevant, options.no_gold, field + "[{}].relevant_gains")
     rows = np.flatnonzero(has_gold)
@@ -170,7 +224,7 @@ def merge_values(
     The mean is exact, so that it equals the mean of one call over all queries to the last bit.
     Raises InvalidField at `field.columns` for a wrong number of columns,
     `field.columns[i].values` for a wrong length, `field.columns[i].values[j]` for a value that is
-    not finite.
+    not finite, or beyond +-MAX_VALUE.
     """
     if len(columns) != len(measures):
         rule = f"has {len(columns)} entries for {len(measures)} metrics"
@@ -181,9 +235,9 @@ def merge_values(
         if len(column) != n_queries:
             raise InvalidField(path, f"has {len(column)} entries for {n_queries} query_ids")
         values = np.array(column, np.float64)
-        finite = np.isfinite(values)
-        if not finite.all():
-            raise InvalidField(f"{path}[{int(finite.argmin())}]", "must be finite")
+        good = np.abs(values) <= MAX_VALUE
+        if not good.all():
+            raise InvalidField(f"{path}[{int(good.argmin())}]", "must be finite, within +-1e100")
         merged.append(_column(measure, values, [("source", "values")]))
     counts = MetricCounts(queries=n_queries, evaluated=n_queries)
     return MetricTable(tuple(merged), np.arange(n_queries), counts)
@@ -205,43 +259,27 @@ def _no_gold_setting(options: MetricOptions) -> tuple[str, str]:
 
 
 def _columns(
-    measures: Sequence[Measure],
-    rankings: Rankings,
-    settings: Settings,
-    extremes: tuple[Rankings, ...] | None = None,
+    measures: Sequence[Measure], rankings: Rankings, settings: Settings
 ) -> tuple[MetricColumn, ...]:
-    """Return a column a measure; `extremes` are rankings of the unsettled queries, if asked for."""
-    return tuple(
-        _column(measure, measure.values(rankings), settings)
-        if extremes is None
-        else _bounded_column(measure, measure.values(rankings), settings, extremes)
-        for measure in measures
-    )
+    return tuple(_column(measure, measure.values(rankings), settings) for measure in measures)
 
 
 def _column(measure: Measure, values: FloatArray, settings: Settings) -> MetricColumn:
-    return MetricColumn(str(measure), values, _mean(values), measure.signature(settings))
+    return MetricColumn(str(measure), values, mean(values), measure.signature(settings))
 
 
-def _bounded_column(
-    measure: Measure, values: FloatArray, settings: Settings, extremes: tuple[Rankings, ...]
-) -> MetricColumn:
-    """Return a column with bounds: settled queries at their value, the others at each extreme."""
-    lows = highs = values
-    if extremes:
-        open_values = np.stack([measure.values(extreme) for extreme in extremes])
-        lows = np.concatenate([values, open_values.min(axis=0)])
-        highs = np.concatenate([values, open_values.max(axis=0)])
-    return MetricColumn(
-        str(measure),
-        values,
-        _mean(values),
-        measure.signature(settings),
-        lower=_mean(lows),
-        upper=_mean(highs),
-    )
+def _open_bounds(
+    measure: Measure, column: MetricColumn, rows: IntArray, open_to: tuple[Rankings, ...]
+) -> Bounds:
+    """Return settled queries at their value and the unsettled ones, behind, at each extreme."""
+    lows = highs = column.values
+    if open_to:
+        open_values = np.stack([measure.values(extreme) for extreme in open_to])
+        lows = np.concatenate([lows, open_values.min(axis=0)])
+        highs = np.concatenate([highs, open_values.max(axis=0)])
+    return Bounds(rows, lows, highs)
 
 
-def _mean(values: FloatArray) -> float | None:
-    """Return the mean, None of nothing. The sum is exact, so no order of the queries changes it."""
-    return math.fsum(values.tolist()) / len(values) if len(values) else None
+def _bounded(column: MetricColumn, bounds: Bounds) -> MetricColumn:
+    lower, upper = mean(bounds.lowest), mean(bounds.highest)
+    return replace(column, lower=lower, upper=upper, bounds=bounds)

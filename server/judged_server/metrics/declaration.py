@@ -87,7 +87,9 @@ class Metric:
     the whole ranking), and returns float64[n], finite and in [0, 1]: 0 where nothing was
     retrieved and where there is nothing to find, but for `judged` and `rbp_residual`, which say
     how sure other metrics are. `modes` are the matching modes that define it; none, if verdicts
-    do not. `version` goes up when a change of the function changes numbers.
+    do not. `version` goes up when a change of the function changes numbers. `family` is the name
+    of the family (`families`) whose judge decides; empty when the request's does. `graded` metrics
+    weigh gains, and so see those too that a relevance level takes as not relevant.
     """
 
     name: str
@@ -97,3 +99,5 @@ class Metric:
     parameters: tuple[Choice | Number, ...] = ()
     modes: tuple[MatchingMode, ...] = ALL_MODES
     version: int = 1
+    family: str = ""
+    graded: bool = False

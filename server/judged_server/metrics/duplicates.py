@@ -13,11 +13,12 @@ from judged_server.errors import InvalidField
 
 
 def distinct_results(
-    document_ids: Sequence[str], texts: Sequence[str] | None, *, field: str, strict: bool
+    document_ids: Sequence[str], texts: Sequence[object] | None, *, field: str, strict: bool
 ) -> list[int] | None:
     """Return the places to keep of one query's results, or None when nothing repeats.
 
-    `texts` is parallel to `document_ids`; None means that the id alone tells documents apart.
+    `texts` is parallel to `document_ids`: texts, or what stands for them; None means that the id
+    alone tells documents apart.
     With `strict` the first duplicate, at place j, raises InvalidField at `field[j]`.
     """
     keys: Sequence[object]

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 
 from judged_server.domain import FloatArray
@@ -39,11 +39,15 @@ class MetricNameError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """A metric with every parameter settled and its cutoff; `str` is the canonical name."""
+    """A metric with every parameter settled and its cutoff; `str` is the canonical name.
+
+    `judge` is the signature of the judge it is measured by, where that is not the request's.
+    """
 
     metric: Metric
     parameters: Parameters
     k: int | None = None
+    judge: str = ""
 
     def __str__(self) -> str:
         chosen = [
@@ -62,6 +66,10 @@ class Measure:
         """Return the measure of each query: float64[n], finite, in [0, 1]."""
         return self.metric.function(rankings, self.parameters, self.k)
 
+    def judged_by(self, signature: str) -> Measure:
+        """Return the measure over verdicts of that judge; a family's metric can then be taken."""
+        return replace(self, metric=replace(self.metric, family=""), judge=signature)
+
     def signature(self, settings: Sequence[tuple[str, str]]) -> str:
         """Return one stable line that says how the number is made.
 
@@ -73,6 +81,8 @@ class Measure:
             for parameter in self.metric.parameters
         ]
         made_under = [f"{name}:{value}" for name, value in settings]
+        if self.judge:
+            made_under.insert(0, "judge:" + self.judge.replace("|", " "))
         head, version = f"{self.metric.name}{self._at_k}", f"v{self.metric.version}"
         return "|".join([head, *parameters, *made_under, version])
 

@@ -156,6 +156,7 @@ RANKING_METRICS = (
             ),
         ),
         modes=PAIRED_MODES,
+        graded=True,
     ),
     Metric(
         name="r_precision",

@@ -10,8 +10,8 @@ on `Hits`, one row for each relevant document.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
 
@@ -152,6 +152,42 @@ class Rankings:
             found &= self.found_ranks <= k
         return np.bincount(self.ideal.query[found], minlength=self.n_queries).astype(np.int64)
 
+    def top(self, n: int) -> Rankings:
+        """Return the rankings cut at rank n, 1 or more; what there is to find stays whole."""
+        lengths = np.minimum(self.n_retrieved, n)
+        kept = np.repeat(self.offsets[:-1], lengths) + positions_in_groups(lengths)
+        found, pool = self.found_ranks, self.known_pool
+        if found is not None:
+            found = np.where(found > n, 0, found)
+        if pool is not None:
+            pool = Pool(pool.judged[kept], pool.unsampled[kept], pool.n_nonrelevant)
+        return Rankings(
+            offsets_of(lengths),
+            self.gains[kept],
+            self.ideal_offsets,
+            self.ideal_gains,
+            found,
+            pool,
+        )
+
+    def relevant_from(self, level: float) -> Rankings:
+        """Return the rankings in which gains below `level`, above 0, are judged not relevant.
+
+        For rankings in which every hit finds one item: `found_ranks` must be None.
+        """
+        kept = self.ideal_gains >= level
+        query = self.ideal.query
+        pool, n = self.pool, self.n_queries
+        return Rankings(
+            self.offsets,
+            np.where(self.gains >= level, self.gains, 0.0),
+            offsets_of(np.bincount(query[kept], minlength=n)),
+            self.ideal_gains[kept],
+            known_pool=replace(
+                pool, n_nonrelevant=pool.n_nonrelevant + np.bincount(query[~kept], minlength=n)
+            ),
+        )
+
     def take(self, rows: IntArray) -> Rankings:
         """Return the rankings of the queries `rows` (int64), in that order."""
         offsets, kept = take_groups(self.offsets, rows)
@@ -178,7 +214,7 @@ def ratio(numerator: FloatArray | IntArray, denominator: FloatArray | IntArray) 
     return np.divide(numerator, denominator, out=zeros, where=denominator != 0)
 
 
-def flatten(ragged: Sequence[Sequence[float]]) -> tuple[IntArray, FloatArray]:
+def flatten(ragged: Sequence[Collection[float]]) -> tuple[IntArray, FloatArray]:
     """Return int64[n + 1] offsets and float64 values of n sequences put end to end."""
     lengths = np.fromiter(map(len, ragged), np.int64, len(ragged))
     flat = np.fromiter(chain.from_iterable(ragged), np.float64, int(lengths.sum()))
@@ -199,9 +235,9 @@ def positions_in_groups(lengths: IntArray) -> IntArray:
 
 def hits_at(offsets: IntArray, gains: FloatArray) -> Hits:
     """Return the entries of ragged `gains` that are above 0, with their query and rank."""
-    places = np.flatnonzero(gains > 0)
-    query = np.repeat(np.arange(len(offsets) - 1, dtype=np.int64), np.diff(offsets))[places]
-    return Hits(len(offsets) - 1, query, places - offsets[query] + 1, gains[places])
+    places, n = np.flatnonzero(gains > 0), len(offsets) - 1
+    query = np.repeat(np.arange(n), np.diff(np.searchsorted(places, offsets)))
+    return Hits(n, query, places - offsets[query] + 1, gains[places])
 
 
 def rankings_of_hits(lengths: IntArray, hit: BoolArray, n_relevant: IntArray) -> Rankings:

@@ -9,11 +9,15 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from judged_server.metrics.declaration import Metric
+from judged_server.metrics.families import FAMILY_METRICS
 from judged_server.metrics.pooled_metrics import POOLED_METRICS
 from judged_server.metrics.ranking_metrics import RANKING_METRICS
 from judged_server.metrics.weighted_metrics import WEIGHTED_METRICS
 
 METRICS: Mapping[str, Metric] = MappingProxyType(
-    {metric.name: metric for metric in RANKING_METRICS + WEIGHTED_METRICS + POOLED_METRICS}
+    {
+        metric.name: metric
+        for metric in RANKING_METRICS + WEIGHTED_METRICS + POOLED_METRICS + FAMILY_METRICS
+    }
 )
 """Every metric by the name requests use."""

@@ -1,40 +1,49 @@
 """From qrels and a run to rankings, as trec_eval ranks and joins them.
 
-Owns trec_eval's rules: scores compare in single precision, the larger first; ties go to the
-larger document id, bytewise; unjudged documents gain nothing; grades below 0 count as 0, and such
-documents as pooled but not judged. Leaves the numbers made from the rankings to `compute`.
+Owns the joining: unjudged documents gain nothing; grades below 0 count as 0, and such documents
+as pooled but not judged. Leaves the order of documents to `trec_order`, the rules about a topic to
+`trec_topics`, and the numbers made from the rankings to `compute`.
 
-Most of the time goes into the ids, since each has to be hashed: one dict for each topic of the
-run finds its repeats and places its judged documents, and everything after that is flat. Ids are
-compared only where scores tie.
+Most of the time goes into the ids, since each has to be looked at. Where they came as one text a
+topic, `joined_ids` finds the judged ones without making a string of any. Else a mapping for each
+topic of the run finds its repeats and the scores of its judged documents. Topics are worked on in
+blocks that stay in the memory caches, read as they are needed and not kept.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, repeat
+from itertools import repeat
 
 import numpy as np
-from numpy.typing import NDArray
 
-from judged_server.domain import Float32Array, FloatArray, IntArray
-from judged_server.errors import InvalidField
-from judged_server.metrics.duplicates import distinct_results
-from judged_server.metrics.rankings import Pool, Rankings, descending, flatten, offsets_of
+from judged_server.domain import FloatArray, IntArray
+from judged_server.metrics.joined_ids import match_joined
+from judged_server.metrics.rankings import Pool, Rankings, flatten, offsets_of
+from judged_server.metrics.trec_order import RaggedScores, rank
+from judged_server.metrics.trec_topics import (
+    AnyTopic,
+    Topic,
+    check_judgements,
+    check_numbers,
+    check_unscored,
+    packed,
+    places_of,
+    scores_of,
+    unpacked,
+)
 
+__all__ = ["AnyTopic", "RankedRun", "Topic", "rank_run"]
 
-@dataclass(frozen=True, slots=True)
-class Topic:
-    """One topic of the qrels, or of a run.
+BLOCK_DOCUMENTS = 40_000
+"""Documents of a block, about: fewer pay NumPy's calls more often, more leave the caches."""
+_FIRST_BLOCK, _MAX_BLOCK = 64, 2_000
 
-    `values` is parallel to `document_ids`: the grades, or the scores. A run's topic may leave it
-    empty: the given order is then the ranking.
-    """
+_NOWHERE = repeat(float("nan"))
 
-    query_id: str
-    document_ids: Sequence[str]
-    values: Sequence[float] = ()
+_Pair = tuple[int, int | None]
+"""The places of a topic in the qrels and, if it is there, in the run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +62,8 @@ class RankedRun:
 
 
 def rank_run(
-    qrels: Sequence[Topic],
-    run: Sequence[Topic],
+    qrels: Sequence[AnyTopic],
+    run: Sequence[AnyTopic],
     *,
     complete: bool = False,
     strict_duplicates: bool = False,
@@ -69,171 +78,171 @@ def rank_run(
     Raises InvalidField for a repeated topic, at `field.qrels[i].query_id` or
     `field.run[i].query_id`; a document judged twice, at `field.qrels[i].document_ids[j]`, or
     retrieved twice if `strict_duplicates`; columns of different lengths, at `...[i].grades` or
-    `...[i].scores`; and a number that is not finite in single precision, at `...[i].grades[j]`
-    or `...[i].scores[j]`.
+    `...[i].scores`; more documents than MAX_UNSCORED without scores, at `...[i].document_ids`; and
+    a number that is not finite in single precision, at `...[i].grades[j]` or `...[i].scores[j]`.
+    What came joined or packed has the same paths.
     """
-    judged_at = _places(qrels, f"{field}.qrels")
-    retrieved_at = _places(run, f"{field}.run")
-    rows: list[int] = []
-    topics: list[Topic] = []
-    judged_places: list[int] = []  # where the run has each judged document, -1 for nowhere
+    places_of(qrels, f"{field}.qrels")
+    waiting = places_of(run, f"{field}.run")
+    pairs: list[_Pair] = []
+    unused: list[Collection[float]] = []
     for row, topic in enumerate(qrels):
-        _check_judgements(topic, f"{field}.qrels[{row}]")
-        at = retrieved_at.get(topic.query_id)
-        if at is None and not complete:
-            continue
-        retrieved = _NOTHING if at is None else run[at]
-        found, places = _distinct(retrieved, f"{field}.run[{at}]", strict_duplicates)
-        rows.append(row)
-        topics.append(found)
-        judged_places += map(places.get, topic.document_ids, repeat(-1))
-    unjudged = [
-        _distinct(topic, f"{field}.run[{i}]", strict_duplicates)[0]
-        for i, topic in enumerate(run)
-        if topic.query_id not in judged_at
-    ]
-    scores = _single_precision([*topics, *unjudged])
-    if not np.isfinite(scores).all():
-        _refuse_number(run, f"{field}.run", "scores")
-    judged_offsets, grades = flatten([qrels[row].values for row in rows])
-    if not np.all(np.abs(grades) <= _LARGEST_SINGLE):
-        _refuse_number(qrels, f"{field}.qrels", "grades")
+        at = waiting.pop(topic.query_id, None)
+        if at is not None or complete:
+            pairs.append((row, at))
+        else:
+            check_judgements(topic, f"{field}.qrels[{row}]")
+            unused.append(topic.values)
+    check_numbers(flatten(unused)[1], qrels, f"{field}.qrels", "grades")
+    join = _Join(qrels, run, field, strict_duplicates)
+    rankings = _end_to_end(list(join.blocks(pairs)))
+    duplicates = join.duplicates
+    for at in waiting.values():
+        scores, dropped = scores_of(run[at], f"{field}.run[{at}]", strict=strict_duplicates)
+        check_numbers(flatten([scores.values()])[1], run, f"{field}.run", "scores")
+        duplicates += dropped
     return RankedRun(
-        rankings=_rank(topics, scores, judged_offsets, grades, judged_places),
-        rows=np.array(rows, np.int64),
-        skipped_missing=len(qrels) - len(rows),
-        skipped_unjudged=len(unjudged),
-        duplicates=sum(map(_size, run)) - sum(map(_size, topics)) - sum(map(_size, unjudged)),
+        rankings=rankings,
+        rows=np.array([row for row, _ in pairs], np.int64),
+        skipped_missing=len(qrels) - len(pairs),
+        skipped_unjudged=len(waiting),
+        duplicates=duplicates,
     )
 
 
-_NOTHING = Topic("", ())
-_LARGEST_SINGLE = float(np.finfo(np.float32).max)
+@dataclass(frozen=True, slots=True)
+class _Block:
+    """What is read of some topics, end to end.
 
-
-def _size(topic: Topic) -> int:
-    return len(topic.document_ids)
-
-
-def _places(topics: Sequence[Topic], field: str) -> dict[str, int]:
-    """Return the place of each topic by its id, which must not repeat."""
-    places: dict[str, int] = {}
-    for i, topic in enumerate(topics):
-        first = places.setdefault(topic.query_id, i)
-        if first != i:
-            raise InvalidField(f"{field}[{i}].query_id", f"is that of {field}[{first}] again")
-    return places
-
-
-def _check_judgements(topic: Topic, field: str) -> None:
-    """Refuse a topic of the qrels with a wrong number of grades or a document judged twice."""
-    if len(topic.values) != _size(topic):
-        rule = f"has {len(topic.values)} entries for {_size(topic)} document_ids"
-        raise InvalidField(f"{field}.grades", rule)
-    if len(set(topic.document_ids)) != _size(topic):
-        distinct_results(topic.document_ids, None, field=f"{field}.document_ids", strict=True)
-
-
-def _distinct(topic: Topic, field: str, strict: bool) -> tuple[Topic, dict[str, int]]:
-    """Return a topic of the run without repeats, and the place of each document in it."""
-    n = _size(topic)
-    if len(topic.values) not in {0, n}:
-        raise InvalidField(f"{field}.scores", f"has {len(topic.values)} entries for {n} documents")
-    places = dict(zip(topic.document_ids, range(n), strict=True))
-    if len(places) == n:
-        return topic, places
-    ids = topic.document_ids
-    kept = distinct_results(ids, None, field=f"{field}.document_ids", strict=strict) or ()
-    distinct = Topic(
-        topic.query_id,
-        [ids[place] for place in kept],
-        [topic.values[place] for place in kept] if len(topic.values) else (),
-    )
-    return distinct, dict(zip(distinct.document_ids, range(len(kept)), strict=True))
-
-
-def _rank(
-    topics: Sequence[Topic],
-    scores: Float32Array,
-    judged_offsets: IntArray,
-    grades: FloatArray,
-    judged_places: Sequence[int],
-) -> Rankings:
-    """Return the rankings of topics, given their judgements and where the run has each of them.
-
-    `scores` begins with those of `topics`; `judged_places` is parallel to the ragged `grades`.
+    `n_retrieved` and `n_judged` are int64[topics]; `scores` is float64 of all that was retrieved,
+    `found` float64 parallel to what was judged: the scores of these documents in the run, NaN
+    where it lacks one.
     """
-    offsets = offsets_of(np.fromiter(map(_size, topics), np.int64, len(topics)))
-    topic_of_grade = np.repeat(np.arange(len(topics)), np.diff(judged_offsets))
-    places = np.array(judged_places, np.int64)
-    relevant = grades > 0
-    found = places >= 0
-    found_grades = np.full(int(offsets[-1]), np.nan)
-    found_grades[offsets[topic_of_grade[found]] + places[found]] = grades[found]
-    order = _ranking_order(topics, scores[: len(found_grades)], offsets)
-    if order is not None:
-        found_grades = found_grades[order]
-    ideal_offsets = offsets_of(np.bincount(topic_of_grade[relevant], minlength=len(topics)))
+
+    n_retrieved: IntArray
+    scores: FloatArray
+    n_judged: IntArray
+    found: FloatArray
+
+
+class _Join:
+    """Joins topics block by block; `duplicates` counts the repeats that were dropped so far."""
+
+    def __init__(
+        self, qrels: Sequence[AnyTopic], run: Sequence[AnyTopic], field: str, strict: bool
+    ) -> None:
+        self._qrels = qrels
+        self._run = run
+        self._field = field
+        self._strict = strict
+        self.duplicates = 0
+
+    def blocks(self, pairs: Sequence[_Pair]) -> Iterator[Rankings]:
+        """Yield the rankings of topics in blocks of about BLOCK_DOCUMENTS."""
+        begin, size = 0, _FIRST_BLOCK
+        while begin < len(pairs):
+            chosen = pairs[begin : begin + size]
+            begin += size
+            block = self._joined(chosen) or self._one_by_one(chosen)
+            yield self._ranked(chosen, block)
+            n_documents = len(block.scores) + len(block.found)
+            size = min(max(BLOCK_DOCUMENTS * len(chosen) // (n_documents or 1), 1), _MAX_BLOCK)
+
+    def _joined(self, pairs: Sequence[_Pair]) -> _Block | None:
+        """Return the block of topics whose ids came joined; None where that takes a closer look."""
+        qrels = [self._qrels[row] for row, _ in pairs]
+        run = [None if at is None else self._run[at] for _, at in pairs]
+        judged = [topic.joined_ids for topic in qrels]
+        retrieved = ["" if topic is None else topic.joined_ids for topic in run]
+        if None in judged or None in retrieved:
+            return None
+        found = match_joined(retrieved, judged)  # type: ignore[arg-type]  # none of them is None
+        if found is None:
+            return None
+        if found.n_judged.tolist() != [len(topic.values) for topic in qrels]:
+            return None
+        columns: list[bytes] = []
+        for (_, at), topic, n in zip(pairs, run, found.n_retrieved.tolist(), strict=True):
+            if topic is None or not n:
+                continue
+            column = topic.packed_values
+            if column is None:
+                column = packed(topic.values)
+            if not column:
+                check_unscored(n, f"{self._field}.run[{at}]")
+                column = np.arange(0, -n, -1).astype("<f8").tobytes()
+            elif len(column) != 8 * n:
+                return None
+            columns.append(column)
+        scores = unpacked(b"".join(columns))
+        of_judged = np.full(int(found.n_judged.sum()), np.nan)
+        of_judged[found.judged] = scores[found.retrieved]
+        return _Block(found.n_retrieved, scores, found.n_judged, of_judged)
+
+    def _one_by_one(self, pairs: Sequence[_Pair]) -> _Block:
+        """Return the block of any topics."""
+        n_retrieved, n_judged = [], []
+        columns: list[bytes] = []
+        found: list[float] = []
+        for row, at in pairs:
+            topic = self._qrels[row]
+            check_judgements(topic, f"{self._field}.qrels[{row}]")
+            judged = topic.document_ids
+            n_judged.append(len(judged))
+            if at is None:
+                n_retrieved.append(0)
+                found += [np.nan] * len(judged)
+                continue
+            path = f"{self._field}.run[{at}]"
+            scores, dropped = scores_of(self._run[at], path, strict=self._strict)
+            self.duplicates += dropped
+            n_retrieved.append(len(scores))
+            columns.append(packed(scores.values()))
+            found += map(scores.get, judged, _NOWHERE)
+        return _Block(
+            np.array(n_retrieved, np.int64),
+            unpacked(b"".join(columns)),
+            np.array(n_judged, np.int64),
+            np.array(found, np.float64),
+        )
+
+    def _ranked(self, pairs: Sequence[_Pair], block: _Block) -> Rankings:
+        """Return the rankings of a block."""
+        check_numbers(block.scores, self._run, f"{self._field}.run", "scores")
+        judged_offsets, grades = flatten([self._qrels[row].values for row, _ in pairs])
+        check_numbers(grades, self._qrels, f"{self._field}.qrels", "grades")
+
+        def retrieved_ids(i: int) -> list[str]:
+            at = pairs[i][1]
+            return [] if at is None else list(scores_of(self._run[at], "", strict=False)[0])
+
+        def judged_ids(i: int) -> list[str]:
+            return list(self._qrels[pairs[i][0]].document_ids)
+
+        offsets = offsets_of(block.n_retrieved)
+        retrieved = RaggedScores(retrieved_ids, offsets, block.scores.astype(np.float32))
+        judged = RaggedScores(judged_ids, judged_offsets, block.found.astype(np.float32))
+        return rank(retrieved, judged, grades)
+
+
+def _end_to_end(parts: Sequence[Rankings]) -> Rankings:
+    """Return the rankings of all parts, one after the other."""
+    if not parts:
+        return rank(_NO_SCORES, _NO_SCORES, np.zeros(0))
+    if len(parts) == 1:
+        return parts[0]
+    pools = [part.pool for part in parts]
     return Rankings(
-        offsets=offsets,
-        gains=np.where(found_grades > 0, found_grades, 0.0),
-        ideal_offsets=ideal_offsets,
-        ideal_gains=descending(ideal_offsets, grades[relevant]),
+        offsets=offsets_of(np.concatenate([part.n_retrieved for part in parts])),
+        gains=np.concatenate([part.gains for part in parts]),
+        ideal_offsets=offsets_of(np.concatenate([part.n_relevant for part in parts])),
+        ideal_gains=np.concatenate([part.ideal_gains for part in parts]),
         known_pool=Pool(
-            judged=found_grades >= 0,  # NaN, of documents nobody judged, is neither
-            unsampled=found_grades < 0,
-            n_nonrelevant=np.bincount(topic_of_grade[grades == 0], minlength=len(topics)),
+            judged=np.concatenate([pool.judged for pool in pools]),
+            unsampled=np.concatenate([pool.unsampled for pool in pools]),
+            n_nonrelevant=np.concatenate([pool.n_nonrelevant for pool in pools]),
         ),
     )
 
 
-def _ranking_order(
-    topics: Sequence[Topic], scores: Float32Array, offsets: IntArray
-) -> IntArray | None:
-    """Return the flat places of all documents by topic, then rank; None if they are so already."""
-    topic_of = np.repeat(np.arange(len(topics), dtype=np.uint64), np.diff(offsets))
-    if np.all((scores[1:] < scores[:-1]) | (topic_of[1:] != topic_of[:-1])):
-        return None
-    # One integer a document that sorts by topic, then by score descending: the bits of a float
-    # grow with its value, once the sign is taken care of. 0 - score makes one of -0 and +0.
-    bits = (np.float32(0) - scores).view(np.uint32)
-    below_zero = bits >> np.uint32(31) == 1
-    ascending = np.where(below_zero, ~bits, bits | np.uint32(1 << 31))
-    keys = topic_of << np.uint64(32) | ascending
-    order = np.argsort(keys)
-    _break_ties(order, keys[order], topics)
-    return order
-
-
-def _break_ties(order: IntArray, keys: NDArray[np.uint64], topics: Sequence[Topic]) -> None:
-    """Order documents of one topic and score by id descending, in place; `keys` are sorted."""
-    like_next = np.append(keys[1:] == keys[:-1], False)
-    like_last = np.append(False, like_next[:-1])
-    if not like_next.any():
-        return
-    begins = np.flatnonzero(like_next & ~like_last).tolist()
-    ends = (np.flatnonzero(~like_next & like_last) + 1).tolist()
-    # Code points order strings as their UTF-8 bytes do, so that str compares like strcmp.
-    ids = list(chain.from_iterable(topic.document_ids for topic in topics))
-    places = order.tolist()
-    for begin, end in zip(begins, ends, strict=True):
-        places[begin:end] = sorted(places[begin:end], key=ids.__getitem__, reverse=True)
-    order[:] = places
-
-
-def _single_precision(topics: Sequence[Topic]) -> Float32Array:
-    """Return the scores of all topics put end to end; falling ones where a topic has none."""
-    columns: list[Sequence[float]] = [
-        topic.values if len(topic.values) else range(0, -_size(topic), -1) for topic in topics
-    ]
-    with np.errstate(over="ignore"):  # becomes infinity, which is refused
-        return flatten(columns)[1].astype(np.float32)
-
-
-def _refuse_number(topics: Sequence[Topic], field: str, column: str) -> None:
-    """Raise InvalidField at the first number that is not finite in single precision."""
-    for i, topic in enumerate(topics):
-        for j, value in enumerate(topic.values):
-            if not abs(value) <= _LARGEST_SINGLE:
-                rule = "must be a finite number within single precision, +-3.4e38"
-                raise InvalidField(f"{field}[{i}].{column}[{j}]", rule)
+_NO_SCORES = RaggedScores(lambda _: [], np.zeros(1, np.int64), np.zeros(0, np.float32))

@@ -12,7 +12,7 @@ from judged_server.domain import FloatArray, IntArray
 from judged_server.metrics.declaration import PAIRED_MODES, Metric, Number, Parameters
 from judged_server.metrics.rankings import Rankings, ratio
 
-_OWN = "docs/metrics.md"
+_OWN = "docs/metrics/ranking.md"
 
 
 def _context_precision(rankings: Rankings, _parameters: Parameters, k: int | None) -> FloatArray:
@@ -114,6 +114,7 @@ WEIGHTED_METRICS = (
         reference=_OWN,
         function=_context_precision,
         modes=PAIRED_MODES,
+        graded=True,
     ),
     Metric(
         name="hybrid_log_rank",
@@ -152,6 +153,7 @@ WEIGHTED_METRICS = (
             ),
         ),
         modes=PAIRED_MODES,
+        graded=True,
     ),
     Metric(
         name="rbp",
@@ -160,6 +162,7 @@ WEIGHTED_METRICS = (
         function=_rbp,
         parameters=(_PERSISTENCE,),
         modes=PAIRED_MODES,
+        graded=True,
     ),
     Metric(
         name="rbp_residual",

@@ -166,3 +166,18 @@ def test_a_signature_shows_defaults_settings_and_version():
         == "toy@3|p:0.5|scale:1|kind:plain|source:trec|v3"
     )
     assert parse_measure("mrr").signature([]) == "mrr|v1"
+
+
+@pytest.mark.parametrize(
+    ("names", "field", "words"),
+    [
+        ([], "metrics", "must name at least one metric, for example ndcg@10"),
+        (["ap", "NDGC@10"], "metrics[1]", "ndcg"),
+        (["ap", "ap"], "metrics[1]", "ap"),
+    ],
+)
+def test_what_is_wrong_with_a_name_is_told(names, field, words):
+    with pytest.raises(InvalidField) as caught:
+        parse_metrics(names)
+    assert caught.value.field == field
+    assert words in caught.value.rule

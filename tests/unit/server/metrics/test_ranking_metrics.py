@@ -111,6 +111,30 @@ def test_recall_and_hits_grow_with_k(some):
         assert values[-1].tolist() == parse_measure(name).values(rankings).tolist()
 
 
+@given(queries(), st.sampled_from(ZERO_OF_NOTHING), st.integers(0, 7))
+def test_a_hit_that_moves_up_never_lowers_a_value(query, name, place):
+    gains, relevant = query
+    hits = [i for i in range(1, len(gains)) if gains[i] > 0 >= gains[i - 1]]
+    if not hits:
+        return
+    at = hits[place % len(hits)]
+    moved = [*gains[: at - 1], gains[at], gains[at - 1], *gains[at + 1 :]]
+    measure = parse_measure(name)
+    before, after = (measure.values(ranked([(g, relevant)]))[0] for g in (gains, moved))
+    assert after >= before - 1e-12
+
+
+@given(queries(), st.sampled_from(EVERY), st.randoms(use_true_random=False))
+def test_the_order_of_worthless_results_between_hits_does_not_matter(query, name, rng):
+    gains, relevant = query
+    worthless = [gain for gain in gains if gain <= 0]
+    rng.shuffle(worthless)
+    other = [gain if gain > 0 else worthless.pop() for gain in gains]
+    measure = parse_measure(name)
+    values = [measure.values(ranked([(g, relevant)])).tolist() for g in (gains, other)]
+    assert values[0] == values[1]
+
+
 UNTOUCHED_BY_THE_END = [
     *("recall", "hit_rate", "mrr", "ap", "ndcg", "ndcg(gain=exponential)", "r_precision"),
     *("err", "rbp", "infap"),

@@ -75,3 +75,32 @@ def test_ragged_helpers():
     assert (offsets.tolist(), flat.tolist()) == ([0, 3, 3, 5], [3.0, 1.0, 2.0, 0.5, 4.0])
     assert descending(offsets, flat).tolist() == [3.0, 2.0, 1.0, 4.0, 0.5]
     assert flatten([])[0].tolist() == [0]
+
+
+def test_top_cuts_what_was_retrieved_and_leaves_what_there_is_to_find():
+    top = replace(RANKINGS, found_ranks=np.array([3, 2, 0, 0, 1])).top(2)
+    assert top.offsets.tolist() == [0, 2, 2, 4]
+    assert top.gains.tolist() == [0.0, 2.0, 1.0, 0.0]
+    assert top.ideal_gains.tolist() == RANKINGS.ideal_gains.tolist()
+    assert top.found_ranks.tolist() == [0, 2, 0, 0, 1]
+    assert top.known_pool is None
+    assert RANKINGS.top(1_000_000_000).gains.tolist() == RANKINGS.gains.tolist()
+
+
+def test_top_cuts_the_pool_too():
+    judged = np.array([True, False, True, True, False])
+    top = replace(RANKINGS, known_pool=Pool(judged, ~judged, np.array([5, 6, 7]))).top(1)
+    assert top.pool.judged.tolist() == [True, True]
+    assert top.pool.unsampled.tolist() == [False, False]
+    assert top.pool.n_nonrelevant.tolist() == [5, 6, 7]
+
+
+def test_gains_below_the_level_are_judged_not_relevant():
+    level = RANKINGS.relevant_from(2)
+    assert level.gains.tolist() == [0.0, 2.0, 0.0, 0.0, 0.0]
+    assert level.ideal_gains.tolist() == [3.0, 2.0]
+    assert level.n_relevant.tolist() == [2, 0, 0]
+    # One of query 0 was no hit; relevant items that were not retrieved count as well.
+    assert level.pool.n_nonrelevant.tolist() == [1 + 1, 0 + 1, 1 + 1]
+    assert level.pool.judged.tolist() == [True] * 5
+    assert RANKINGS.relevant_from(1).gains.tolist() == RANKINGS.gains.tolist()

@@ -6,6 +6,11 @@ from judged_server.metrics.declaration import Choice, Number
 
 EVERY_MODE = {"precision", "recall", "f1", "hit_rate", "mrr", "hybrid_log_rank"}
 NO_MODE = {"bpref", "judged", "infap"}
+FAMILIES = [
+    f"{name}_{family}"
+    for family in ("exact", "similarity")
+    for name in ("precision", "recall", "f1", "hybrid_log_rank")
+]
 
 
 def test_the_metrics_on_offer():
@@ -13,6 +18,7 @@ def test_the_metrics_on_offer():
         *("precision", "recall", "f1", "hit_rate", "mrr", "ap", "ndcg", "r_precision"),
         *("context_precision", "hybrid_log_rank", "err", "rbp", "rbp_residual"),
         *("bpref", "judged", "infap"),
+        *FAMILIES,
     ]
 
 
@@ -22,9 +28,9 @@ def test_a_declaration_is_complete(name):
     assert metric.name == name
     assert metric.description.endswith(".")
     assert metric.reference
-    assert (MatchingMode.ANY in metric.modes) == (name in EVERY_MODE)
-    assert (MatchingMode.GREEDY_FIRST in metric.modes) == (name not in NO_MODE)
-    assert (MatchingMode.MAXIMUM in metric.modes) == (name not in NO_MODE)
+    assert (MatchingMode.ANY in metric.modes) == (name in {*EVERY_MODE, *FAMILIES})
+    assert (MatchingMode.GREEDY_FIRST in metric.modes) == (name not in {*NO_MODE, *FAMILIES})
+    assert (MatchingMode.MAXIMUM in metric.modes) == (name not in {*NO_MODE, *FAMILIES})
     for parameter in metric.parameters:
         assert parameter.description.endswith(".")
         assert parameter.read(parameter.write(parameter.default)) == parameter.default

@@ -5,7 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from judged_server.errors import InvalidField
+from judged_server.metrics import trec, trec_topics
 from judged_server.metrics.trec import Topic, rank_run
+from judged_server.metrics.trec_topics import packed
 
 
 def gains_of(ids, scores, grades):
@@ -133,6 +135,9 @@ NAN, INFINITY = float("nan"), float("inf")
         ([Topic("q", ["a"], [1, 2])], [], False, "qrels[0].grades"),
         ([Topic("q", ["a"], [])], [], False, "qrels[0].grades"),
         ([Topic("q", ["a", "b"], [1, NAN])], [Topic("q", [])], False, "qrels[0].grades[1]"),
+        ([*ONE, Topic("r", ["a"], [-INFINITY])], ONE, False, "qrels[1].grades[0]"),
+        ([Topic.of("q", {"a": 1, "b": NAN})], ONE, False, "qrels[0].grades[1]"),
+        (ONE, [Topic.of("q", {"a": 1, "b": NAN})], False, "run[0].scores[1]"),
         (ONE, [Topic("q", ["a"], [1.0, 2.0])], False, "run[0].scores"),
         (ONE, [Topic("r", ["a"], [1.0, 2.0])], False, "run[0].scores"),
         (ONE, [Topic("q", ["a"]), Topic("r", ["a", "b"], [1, NAN])], False, "run[1].scores[1]"),
@@ -151,3 +156,144 @@ def test_refused_input_is_named(qrels, run, strict, path):
 def test_the_largest_single_precision_score_is_fine():
     largest = float(np.finfo(np.float32).max)
     assert gains_of(["a", "b"], [-largest, largest], DISTINCT) == [2.0, 1.0]
+
+
+TOPICS = st.lists(
+    st.tuples(
+        st.dictionaries(st.text("abcd", max_size=3), st.integers(-2, 3), max_size=8),
+        st.dictionaries(
+            st.text("abcd", max_size=3), st.sampled_from([0.0, -0.0, 1.0, 1.5, -7.25]), max_size=8
+        ),
+    ),
+    max_size=5,
+)
+
+
+def arrays_of(ranked):
+    """Everything that a ranked run holds, as lists."""
+    rankings, pool = ranked.rankings, ranked.rankings.pool
+    arrays = [rankings.offsets, rankings.gains, rankings.ideal_offsets, rankings.ideal_gains]
+    arrays += [pool.judged, pool.unsampled, pool.n_nonrelevant, ranked.rows]
+    counts = (ranked.skipped_missing, ranked.skipped_unjudged, ranked.duplicates)
+    return [array.tolist() for array in arrays], counts
+
+
+@given(TOPICS, st.randoms(use_true_random=False))
+def test_mappings_columns_and_columns_in_any_order_rank_alike(topics, rng):
+    def columns(query_id, documents):
+        shuffled = list(documents.items())
+        rng.shuffle(shuffled)
+        return Topic(query_id, [name for name, _ in shuffled], [value for _, value in shuffled])
+
+    qrels = {f"q{i}": grades for i, (grades, _) in enumerate(topics)}
+    run = {f"q{i}": scores for i, (_, scores) in enumerate(topics) if i % 3 or not i}
+    expected = arrays_of(
+        rank_run([Topic.of(*t) for t in qrels.items()], [Topic.of(*t) for t in run.items()])
+    )
+    assert (
+        arrays_of(
+            rank_run([columns(*t) for t in qrels.items()], [columns(*t) for t in run.items()])
+        )
+        == expected
+    )
+
+
+def test_ties_of_many_documents_cost_no_more_than_a_sort():
+    n = 20_000  # every pair of neighbours ties; looking at each pair anew would take minutes
+    ids = [f"d{i:05d}" for i in range(n)]
+    scores = [float(i // 2) for i in range(n)]
+    ranked = rank_run([Topic("q", ids, range(1, n + 1))], [Topic("q", ids, scores)])
+    assert ranked.rankings.gains.tolist() == list(range(n, 0, -1))
+
+
+def joined(query_id, ids, values=(), *, scored=False):
+    """A topic as the wire brings it at its fastest."""
+    return Topic(
+        query_id,
+        list(ids),
+        list(values),
+        None,
+        "\n".join(ids),
+        packed(values) if scored and values else None,
+    )
+
+
+@given(
+    TOPICS.map(lambda topics: [(q, list(r.items())) for q, r in topics]),
+    st.booleans(),
+    st.booleans(),
+    st.integers(1, 30),
+    st.data(),
+)
+def test_joined_ids_rank_as_single_ones_in_blocks_of_any_size(topics, scored, complete, size, data):
+    qrels = [Topic(f"q{i}", list(q), list(q.values())) for i, (q, _) in enumerate(topics) if i != 3]
+    run = []
+    for i, (_, pairs) in enumerate(topics):
+        if i == 1:
+            continue
+        some = [*pairs, *data.draw(st.lists(st.sampled_from(pairs), max_size=1))] if pairs else []
+        run.append(Topic(f"q{i}", [d for d, _ in some], [s for _, s in some] if scored else []))
+    # A single empty id can't be joined; such a topic stays as it is.
+    as_one = [
+        [
+            topic if list(topic.document_ids) == [""] else joined(*topic[:3], scored=side == "run")
+            for topic in topics
+        ]
+        for side, topics in (("qrels", qrels), ("run", run))
+    ]
+    expected = arrays_of(rank_run(qrels, run, complete=complete))
+    assert arrays_of(rank_run(*as_one, complete=complete)) == expected
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(trec, "BLOCK_DOCUMENTS", size)
+        patch.setattr(trec, "_FIRST_BLOCK", 1)
+        assert arrays_of(rank_run(*as_one, complete=complete)) == expected
+        assert arrays_of(rank_run(qrels, run, complete=complete)) == expected
+
+
+@pytest.mark.parametrize(
+    ("qrels", "run", "path"),
+    [
+        (joined("q", "aba", [1, 1, 1]), joined("q", "a"), "qrels[0].document_ids[2]"),
+        (joined("q", "ab", [1]), joined("q", "a"), "qrels[0].grades"),
+        (joined("q", "a", [1]), joined("q", "ab", [1.0], scored=True), "run[0].scores"),
+        (joined("q", "a", [1]), joined("q", "ab", [1.0]), "run[0].scores"),
+        (joined("q", "a", [1]), joined("q", "ab", [1.0, NAN], scored=True), "run[0].scores[1]"),
+        (
+            joined("q", "a", [1]),
+            joined("q", "abb", [1.0] * 3, scored=True),
+            "run[0].document_ids[2]",
+        ),
+    ],
+)
+def test_refused_input_that_came_joined_is_named_alike(qrels, run, path):
+    with pytest.raises(InvalidField) as caught:
+        rank_run([qrels], [run], strict_duplicates=True)
+    assert caught.value.field == f"trec.{path}"
+
+
+def test_joined_topics_are_not_looked_at_one_by_one(monkeypatch):
+    monkeypatch.setattr(trec._Join, "_one_by_one", None)
+    qrels = [joined("q", "ab", [1, 2]), joined("r", "", []), joined("s", "a", [3])]
+    run = [joined("q", "xb", [1.0, 2.0], scored=True), joined("r", "a")]
+    ranked = rank_run(qrels, run, complete=True)
+    assert ranked.rankings.gains.tolist() == [2.0, 0.0, 0.0]
+    assert ranked.rankings.n_retrieved.tolist() == [2, 1, 0]
+
+
+@pytest.mark.parametrize("topic", [Topic("q", ["a", "b", "c"]), joined("q", "abc")])
+def test_more_unscored_documents_than_single_precision_counts_are_refused(monkeypatch, topic):
+    monkeypatch.setattr(trec_topics, "MAX_UNSCORED", 2)
+    with pytest.raises(InvalidField) as caught:
+        rank_run([joined("q", "a", [1])], [topic])
+    assert caught.value.field == "trec.run[0].document_ids"
+    assert "give scores" in caught.value.rule
+
+
+def test_numbers_of_topics_that_are_not_evaluated_are_looked_at_too():
+    for qrels, run, path in (
+        ([*ONE, Topic("r", ["a"], [NAN])], ONE, "qrels[1].grades[0]"),
+        (ONE, [*ONE, Topic("r", ["a"], [INFINITY])], "run[1].scores[0]"),
+    ):
+        with pytest.raises(InvalidField) as caught:
+            rank_run(qrels, run)
+        assert caught.value.field == f"trec.{path}"

@@ -1,0 +1,215 @@
+"""Tables of metrics with human labels carried in: corrected means, bounds of single queries.
+
+Owns which machine value belongs to which human value, and the families of bounds. Leaves the
+estimates to `statistics.prediction_powered`, the choice of bounds to `statistics.risk_control`.
+
+A labelled query has a human decision for every context. Its human value is what the same matching
+and the same metric make of those decisions. Queries that the table left out, because nothing was
+expected or because missing verdicts could change them, are left out here too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from judged_server.domain import BoolArray, FloatArray, IntArray
+from judged_server.metrics.matching import JudgedResults, match
+from judged_server.metrics.names import Measure
+from judged_server.metrics.options import MatchingMode
+from judged_server.metrics.rankings import take_groups
+from judged_server.metrics.statistics.prediction_powered import CorrectedMean, correct_mean
+from judged_server.metrics.statistics.risk_control import (
+    QueryBounds,
+    chosen_bounds,
+    shifted_bounds,
+)
+from judged_server.metrics.table import MetricTable
+
+MAX_STEPS = 32
+"""Bars tried to each side of the judge's own."""
+STEP_VERDICTS = 16_000_000
+"""Verdicts times bars that a call matches to each side; more verdicts get fewer bars."""
+
+_MIN_STEPS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class HumanLabels:
+    """What people decided on some queries.
+
+    queries   int64[n]: which of the queries given, each once.
+    relevant  bool: the contexts of those queries in that order, each query's retrieved-major.
+    """
+
+    queries: IntArray
+    relevant: BoolArray
+
+
+@dataclass(frozen=True, slots=True)
+class HumanValues:
+    """The values that human labels give to some queries.
+
+    queries  int64[n]: which of the queries given, each once.
+    values   float64[m, n], finite: a row a metric.
+    """
+
+    queries: IntArray
+    values: FloatArray
+
+
+def correct_judged(
+    table: MetricTable,
+    measures: Sequence[Measure],
+    results: JudgedResults,
+    scores: FloatArray | None,
+    labels: HumanLabels,
+    mode: MatchingMode,
+    *,
+    confidence: float = 0.95,
+    per_query: bool = False,
+) -> MetricTable:
+    """Return the table of judged results with corrected means.
+
+    `scores` is float64, shaped as `results.relevant`, or None when they are not known. With
+    `per_query`, queries have bounds: the metric's values while the bar of relevance is lowered
+    and raised, or its value with a margin when there are no scores that a bar could cut.
+    """
+    in_table = np.isin(labels.queries, table.rows)
+    labelled = results.take(labels.queries)
+    decided = JudgedResults(labels.relevant, labelled.n_retrieved, labelled.n_expected)
+    rankings = match(decided.take(np.flatnonzero(in_table)), mode)
+    human = HumanValues(
+        labels.queries[in_table],
+        np.array([measure.values(rankings) for measure in measures]),
+    )
+    left_out = int(np.count_nonzero(~in_table))
+    bars = None if scores is None else _Bars.of(measures, results, scores, mode, table.rows)
+    return _corrected(table, human, left_out, bars, confidence, per_query=per_query)
+
+
+def correct_values(
+    table: MetricTable,
+    human: HumanValues,
+    *,
+    confidence: float = 0.95,
+    per_query: bool = False,
+) -> MetricTable:
+    """Return the table with corrected means, out of human values that the caller brings.
+
+    With `per_query`, queries have bounds: the machine's values with a margin.
+    """
+    in_table = np.isin(human.queries, table.rows)
+    left_out = int(np.count_nonzero(~in_table))
+    human = HumanValues(human.queries[in_table], human.values[:, in_table])
+    return _corrected(table, human, left_out, None, confidence, per_query=per_query)
+
+
+def _corrected(
+    table: MetricTable,
+    human: HumanValues,
+    left_out: int,
+    bars: _Bars | None,
+    confidence: float,
+    *,
+    per_query: bool,
+) -> MetricTable:
+    order = np.argsort(human.queries)
+    places = np.searchsorted(table.rows, human.queries[order])
+    values = human.values[:, order]
+    means = []
+    for column, own in zip(table.columns, values, strict=True):
+        mean = correct_mean(column.values, own, places, confidence=confidence)
+        means.append(_noting(mean, left_out))
+    columns = [replace(c, corrected=m) for c, m in zip(table.columns, means, strict=True)]
+    if per_query:
+        machine = np.array([column.values for column in table.columns])
+        bounds = _bounds(machine, values, places, bars, confidence)
+        columns = [
+            replace(column, query_lower=lower, query_upper=upper)
+            for column, lower, upper in zip(columns, bounds.lower, bounds.upper, strict=True)
+        ]
+    return replace(table, columns=tuple(columns))
+
+
+def _noting(mean: CorrectedMean, left_out: int) -> CorrectedMean:
+    if not left_out:
+        return mean
+    note = (
+        f"{left_out} labelled queries have no value of the machine (nothing was expected, they "
+        "are missing, or missing verdicts could change them) and were left out"
+    )
+    return replace(mean, warnings=(*mean.warnings, note))
+
+
+def _bounds(
+    machine: FloatArray,
+    human: FloatArray,
+    places: IntArray,
+    bars: _Bars | None,
+    confidence: float,
+) -> QueryBounds:
+    if bars is None:
+        return shifted_bounds(machine, human, places, confidence)
+    return chosen_bounds(
+        machine, human, places, confidence, falling=bars.raised(), rising=bars.lowered()
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Bars:
+    """The metrics of judged results under bars other than the judge's own.
+
+    A lowered bar adds what is scored at least as high, a raised one drops what is not scored
+    higher. They start at the scores next to the judge's own bar, which is thereby never asked
+    for, and go in even steps to the end, where everything or nothing is relevant.
+    """
+
+    measures: Sequence[Measure]
+    results: JudgedResults
+    scores: FloatArray
+    mode: MatchingMode
+
+    @classmethod
+    def of(
+        cls,
+        measures: Sequence[Measure],
+        results: JudgedResults,
+        scores: FloatArray,
+        mode: MatchingMode,
+        rows: IntArray,
+    ) -> _Bars | None:
+        """Return the bars of the queries `rows`; None when every score is 0 or 1."""
+        if bool(np.isin(scores, (0.0, 1.0)).all()):
+            return None
+        _, kept = take_groups(results.offsets, rows)
+        chosen = results.filled(relevant=False).take(rows)
+        known = scores[kept]
+        if results.missing is not None:  # what has no verdict has no score to be lifted by
+            known = np.where(results.missing[kept], -1.0, known)
+        return cls(measures, chosen, known, mode)
+
+    def lowered(self) -> Iterator[FloatArray]:
+        """Yield float64[m, N] under bars from the judge's down to 0."""
+        relevant = self.results.relevant
+        others = self.scores[~relevant]
+        start = max(0.0, float(others.max())) if len(others) else 0.0
+        for bar in np.unique(np.linspace(start, 0.0, self._steps()))[::-1].tolist():
+            yield self._values(relevant | (self.scores >= bar))
+
+    def raised(self) -> Iterator[FloatArray]:
+        """Yield float64[m, N] under bars from the judge's up to 1."""
+        relevant = self.results.relevant
+        start = float(self.scores[relevant].min()) if relevant.any() else 1.0
+        for bar in np.unique(np.linspace(start, 1.0, self._steps())).tolist():
+            yield self._values(relevant & (self.scores > bar))
+
+    def _steps(self) -> int:
+        return min(MAX_STEPS, max(_MIN_STEPS, STEP_VERDICTS // max(1, len(self.scores))))
+
+    def _values(self, relevant: BoolArray) -> FloatArray:
+        results = JudgedResults(relevant, self.results.n_retrieved, self.results.n_expected)
+        rankings = match(results, self.mode)
+        return np.array([measure.values(rankings) for measure in self.measures])

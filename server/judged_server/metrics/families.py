@@ -1,0 +1,76 @@
+"""Metrics that bring a judge of their own: `precision_exact`, `recall_similarity@5` and the like.
+
+A family is a few metrics over the verdicts of one fixed judge, in mode ANY, whatever judge and
+matching a request names. Owns which metrics come in families and the refusal where nobody judges.
+Leaves formulas to the metrics they are made from, judging to the engine, tables to `joint`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from judged_server.errors import InvalidField
+from judged_server.metrics.declaration import Metric
+from judged_server.metrics.options import MatchingMode
+from judged_server.metrics.ranking_metrics import RANKING_METRICS
+from judged_server.metrics.weighted_metrics import WEIGHTED_METRICS
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """The judge behind a family: its kind, profile and bar. `matches` says it in words."""
+
+    name: str
+    kind: str
+    profile: str
+    min_score: float
+    matches: str
+
+
+FAMILIES = {
+    family.name: family
+    for family in (
+        Family("exact", "exact", "verbatim", 0.8, "are equal, byte for byte"),
+        Family("similarity", "semantic", "", 0.8, "have embeddings with a cosine of at least 0.8"),
+    )
+}
+"""Both families by the suffix of their metrics' names."""
+
+_MEMBERS = ("precision", "recall", "f1", "hybrid_log_rank")
+
+
+def family_metric(metric: Metric, family: Family) -> Metric:
+    """Return the metric as a member of a family."""
+    return replace(
+        metric,
+        name=f"{metric.name}_{family.name}",
+        description=f"{metric.name} in mode ANY, where texts match that {family.matches}.",
+        modes=(MatchingMode.ANY,),
+        family=family.name,
+    )
+
+
+FAMILY_METRICS = tuple(
+    family_metric(metric, family)
+    for family in FAMILIES.values()
+    for metric in RANKING_METRICS + WEIGHTED_METRICS
+    if metric.name in _MEMBERS
+)
+"""The metrics of both families, in the order GetServerInfo lists them."""
+
+
+def refuse_families(metrics: Sequence[Metric], relevance: str, field: str = "metrics") -> None:
+    """Raise InvalidField at `field[i]` for a family's metric, where nothing is judged by its judge.
+
+    `relevance` says where relevance comes from instead: verdicts, qrels, gains.
+    """
+    for i, metric in enumerate(metrics):
+        if metric.family:
+            plain = metric.name.removesuffix(f"_{metric.family}")
+            kind = FAMILIES[metric.family].kind
+            instead = f"ask for {plain}"
+            if relevance == "verdicts":
+                instead = f"ask for {plain} with matching ANY over verdicts of the judge {kind}"
+            rule = f"{metric.name} is judged on the way, not taken from {relevance}"
+            raise InvalidField(f"{field}[{i}]", f"{rule}; use Evaluate, or {instead}")

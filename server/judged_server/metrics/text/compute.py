@@ -1,0 +1,131 @@
+"""The columns of text metrics: a value an item, and their means.
+
+Owns the way over the items, the bound on the work, and the merging of earlier values. Leaves the
+formulas to `bleu`, `rouge` and `squad`, and what runs the steps to the engine.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from judged_server.domain import FloatArray
+from judged_server.errors import InvalidField, LimitExceeded
+from judged_server.metrics.text.declaration import TextMetric
+from judged_server.metrics.text.pace import Pace, Steps
+from judged_server.metrics.text.score import Score
+from judged_server.metrics.text.tokens import Tokens, TokenStore
+
+MAX_TOKEN_PAIRS = 1 << 38
+"""Tokens of the hypothesis times tokens of the reference, summed over a request, that rougeL may
+compare: the square of a text of 1 MiB in words of one letter, about a minute of one core."""
+
+
+@dataclass(frozen=True, slots=True)
+class TextItem:
+    """A text to measure, and at least one reference that is right."""
+
+    hypothesis: str
+    references: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class TextColumn:
+    """One metric over all items: float64[n] in [0, 1], and the exact mean of the values."""
+
+    metric: TextMetric
+    values: FloatArray
+    precision: FloatArray | None
+    recall: FloatArray | None
+    signature: str
+
+    @property
+    def mean(self) -> float:
+        """The mean. The sum is exact, so no order of the items changes it."""
+        return math.fsum(self.values.tolist()) / len(self.values)
+
+
+def measure_texts(
+    items: Sequence[TextItem], metrics: Sequence[TextMetric], field: str = "items"
+) -> Steps[tuple[TextColumn, ...]]:
+    """Return a column a metric. Work, memory and every step are bounded, whatever the texts.
+
+    Raises LimitExceeded at `field[i]` when rougeL has more than MAX_TOKEN_PAIRS to compare.
+    """
+    pace = Pace()
+    repeated = _repeated(items)
+    stores = {metric.form.name: TokenStore(metric.form, repeated, pace) for metric in metrics}
+    scores: list[list[Score]] = [[] for _ in metrics]
+    pairs = 0
+    for i, item in enumerate(items):
+        references = list(dict.fromkeys(item.references))  # saying one twice changes nothing
+        tokens: dict[str, tuple[Tokens, list[Tokens]]] = {}
+        for name, store in stores.items():
+            hypothesis = yield from store.of(item.hypothesis)
+            found = yield from store.of_all(references)
+            tokens[name] = (hypothesis, found)
+        for metric, column in zip(metrics, scores, strict=True):
+            hypothesis, found = tokens[metric.form.name]
+            if metric.compares_all:
+                pairs += len(hypothesis) * sum(map(len, found))
+                if pairs > MAX_TOKEN_PAIRS:
+                    what = f"pairs of tokens to compare for {metric.name} up to this item"
+                    raise LimitExceeded(f"{field}[{i}]", what, MAX_TOKEN_PAIRS, pairs)
+            column.append((yield from metric.function(hypothesis, found, pace)))
+        if pace.due(20 * len(metrics)):
+            yield
+    counted = {len(item.references) for item in items}
+    n_references = str(counted.pop()) if len(counted) == 1 else "var"
+    return tuple(
+        _column(metric, column, n_references)
+        for metric, column in zip(metrics, scores, strict=True)
+    )
+
+
+def _repeated(items: Sequence[TextItem]) -> set[str]:
+    """Return the texts that occur more than once."""
+    seen: set[str] = set()
+    repeated: set[str] = set()
+    for item in items:
+        for text in (item.hypothesis, *item.references):
+            (repeated if text in seen else seen).add(text)
+    return repeated
+
+
+def merge_text_values(
+    metrics: Sequence[TextMetric], columns: Sequence[Sequence[float]], field: str = "values"
+) -> tuple[TextColumn, ...]:
+    """Return columns of the values that earlier calls gave, so that their means are those of all.
+
+    Raises InvalidField at `field` for a wrong number of columns, `field[i].values` for a length
+    that differs or is 0, `field[i].values[j]` for a value outside [0, 1].
+    """
+    if len(columns) != len(metrics):
+        raise InvalidField(field, f"has {len(columns)} columns for {len(metrics)} metrics")
+    merged = []
+    for i, (metric, column) in enumerate(zip(metrics, columns, strict=True)):
+        path = f"{field}[{i}].values"
+        if not len(column):
+            raise InvalidField(path, "must hold at least one value")
+        if len(column) != len(columns[0]):
+            rule = f"has {len(column)} entries, the first column {len(columns[0])}"
+            raise InvalidField(path, rule)
+        values = np.array(column, np.float64)
+        good = (values >= 0) & (values <= 1)  # NaN is neither
+        if not good.all():
+            raise InvalidField(f"{path}[{int(good.argmin())}]", "must lie in [0, 1]")
+        signature = f"{metric.name}|source:values|v{metric.version}"
+        merged.append(TextColumn(metric, values, None, None, signature))
+    return tuple(merged)
+
+
+def _column(metric: TextMetric, scores: Sequence[Score], n_references: str) -> TextColumn:
+    precision = recall = None
+    if metric.has_parts:
+        precision = np.array([score.precision for score in scores], np.float64)
+        recall = np.array([score.recall for score in scores], np.float64)
+    values = np.array([score.value for score in scores], np.float64)
+    return TextColumn(metric, values, precision, recall, metric.signature(n_references))

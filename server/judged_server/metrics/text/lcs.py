@@ -1,0 +1,78 @@
+"""The length of the longest common subsequence of two token sequences.
+
+Owns the algorithm: the row of the usual table is kept as the bits of one integer, and a token of
+the other text moves the whole row at once (Allison and Dix 1986; in this form Hyyro, "Bit-parallel
+LCS-length computation revisited", 2004). The work is m * n / 30 digit operations in place of m * n
+steps. A long row is cut into blocks, and each block hands the carries of its additions on to the
+next (Crochemore et al. 2001), so that neither memory nor a step grows with the texts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from judged_server.metrics.text.pace import Pace, Steps
+
+BLOCK_BITS = 16_384
+_SHORT = 512
+_CHUNK = 512
+
+
+def lcs_length(first: Sequence[str], second: Sequence[str], pace: Pace) -> Steps[int]:
+    """Return how many tokens the longest common subsequence has."""
+    row, column = (first, second) if len(first) >= len(second) else (second, first)
+    if len(row) > _SHORT:
+        # Tokens that the other side lacks are in no common subsequence.
+        shared = set(row).intersection(column)
+        row = [token for token in row if token in shared]
+        column = [token for token in column if token in shared]
+        if row == column:
+            return len(row)
+    if len(row) <= _SHORT:
+        length = _short(row, column)
+        if pace.due(len(row) + 2 * len(column)):
+            yield
+        return length
+    return (yield from _blocks(row, column, pace))
+
+
+def _short(row: Sequence[str], column: Sequence[str]) -> int:
+    masks: dict[str, int] = {}
+    bit = 1
+    for token in row:
+        masks[token] = masks.get(token, 0) | bit
+        bit <<= 1
+    full = zeros = bit - 1
+    for token in column:
+        mask = masks.get(token)
+        if mask is not None:
+            met = zeros & mask
+            zeros = ((zeros + met) | (zeros - met)) & full
+    return len(row) - zeros.bit_count()
+
+
+def _blocks(row: Sequence[str], column: Sequence[str], pace: Pace) -> Steps[int]:
+    carries = bytearray(len(column))  # into the block at hand, by token of the column
+    length = 0
+    for start in range(0, len(row), BLOCK_BITS):
+        block = row[start : start + BLOCK_BITS]
+        masks: dict[str, int] = {}
+        for place, token in enumerate(block):
+            masks[token] = masks.get(token, 0) | (1 << place)
+        width = len(block)
+        full = zeros = (1 << width) - 1
+        if pace.due(4 * width):
+            yield
+        for begin in range(0, len(column), _CHUNK):
+            for index in range(begin, min(begin + _CHUNK, len(column))):
+                mask = masks.get(column[index], 0)
+                carry = carries[index]
+                if mask or carry:
+                    met = zeros & mask
+                    total = zeros + met + carry
+                    carries[index] = total >> width
+                    zeros = (total & full) | (zeros - met)
+            if pace.due(_CHUNK * (2 + width // 512)):
+                yield
+        length += width - zeros.bit_count()
+    return length

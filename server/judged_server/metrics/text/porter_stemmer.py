@@ -1,0 +1,187 @@
+"""Porter's stemmer with the extensions of NLTK: "relational" and "relate" become "relat".
+
+The algorithm is that of M. F. Porter, "An algorithm for suffix stripping", Program 14(3), 1980;
+the step numbers below are the paper's. The extensions are those that the Natural Language Toolkit
+documents for its mode NLTK_EXTENSIONS, which is what rouge_score stems with:
+
+* a few irregular words have their stem in a table, and words of one or two letters stay;
+* "ies" and "ied" keep their e in words of four letters (dies, tied);
+* a final y becomes i only behind a consonant that is not the first letter (by, say and enjoy keep
+  theirs);
+* "bli" takes the place of "abli"; "fulli" and "logi" join step 2, and what "alli" leaves is
+  looked at again;
+* vowel and consonant, when they are the whole word, count as the ending that takes an e (step 1b).
+
+Owns the algorithm. Leaves to `word_tokens` which words are stemmed, and keeping the answers.
+"""
+
+from __future__ import annotations
+
+_IRREGULAR = {
+    form: stem
+    for stem, forms in (
+        ("sky", "sky skies"),
+        ("die", "dying"),
+        ("lie", "lying"),
+        ("tie", "tying"),
+        ("news", "news"),
+        ("inning", "inning innings"),
+        ("outing", "outing outings"),
+        ("canning", "canning cannings"),
+        ("howe", "howe"),
+        ("proceed", "proceed"),
+        ("exceed", "exceed"),
+        ("succeed", "succeed"),
+    )
+    for form in forms.split()
+}
+
+_STEP_2 = (
+    ("ational", "ate"),
+    ("tional", "tion"),
+    ("enci", "ence"),
+    ("anci", "ance"),
+    ("izer", "ize"),
+    ("bli", "ble"),
+    ("entli", "ent"),
+    ("eli", "e"),
+    ("ousli", "ous"),
+    ("ization", "ize"),
+    ("ation", "ate"),
+    ("ator", "ate"),
+    ("alism", "al"),
+    ("iveness", "ive"),
+    ("fulness", "ful"),
+    ("ousness", "ous"),
+    ("aliti", "al"),
+    ("iviti", "ive"),
+    ("biliti", "ble"),
+    ("fulli", "ful"),
+)
+_STEP_3 = (
+    ("icate", "ic"),
+    ("ative", ""),
+    ("alize", "al"),
+    ("iciti", "ic"),
+    ("ical", "ic"),
+    ("ful", ""),
+    ("ness", ""),
+)
+_STEP_4 = (
+    *("al", "ance", "ence", "er", "ic", "able", "ible", "ant", "ement", "ment", "ent", "ion"),
+    *("ou", "ism", "ate", "iti", "ous", "ive", "ize"),
+)
+
+
+def stem(word: str) -> str:
+    """Return the stem of a word in lower case; digits and foreign letters count as consonants."""
+    irregular = _IRREGULAR.get(word)
+    if irregular is not None:
+        return irregular
+    if len(word) <= 2:
+        return word
+    word = _past_and_progressive(_plural(word))
+    if word[-1:] == "y" and len(word) > 2 and _shape(word[:-1])[-1] == "c":
+        word = word[:-1] + "i"  # step 1c
+    word = _double_suffix(word)
+    word = _replace(word, _STEP_3)
+    return _final_l(_final_e(_single_suffix(word)))
+
+
+def _shape(letters: str) -> str:
+    """Return c for every consonant and v for every vowel; y is one behind a consonant."""
+    shape = ""
+    for letter in letters:
+        vowel = letter in "aeiou" or (letter == "y" and shape[-1:] == "c")
+        shape += "v" if vowel else "c"
+    return shape
+
+
+def _measure(letters: str) -> int:
+    """Return Porter's m: how often vowels are followed by consonants."""
+    return _shape(letters).count("vc")
+
+
+def _takes_e(letters: str) -> bool:
+    """Say whether letters end as in "hop": consonant, vowel, and a consonant but w, x and y."""
+    shape = _shape(letters)
+    return shape == "vc" or (shape[-3:] == "cvc" and letters[-1] not in "wxy")
+
+
+def _plural(word: str) -> str:
+    """Step 1a."""
+    if word.endswith("sses"):
+        return word[:-2]
+    if word.endswith("ies"):
+        return word[:-1] if len(word) == 4 else word[:-2]
+    if word.endswith("s") and not word.endswith("ss"):
+        return word[:-1]
+    return word
+
+
+def _past_and_progressive(word: str) -> str:
+    """Step 1b."""
+    if word.endswith("ied"):
+        return word[:-1] if len(word) == 4 else word[:-2]
+    if word.endswith("eed"):
+        return word[:-1] if _measure(word[:-3]) > 0 else word
+    for suffix in ("ed", "ing"):
+        if word.endswith(suffix):
+            letters = word.removesuffix(suffix)
+            return _mended(letters) if "v" in _shape(letters) else word
+    return word
+
+
+def _mended(letters: str) -> str:
+    """Return what "ed" or "ing" left, as a word: conflat(ed) to conflate, hopp(ing) to hop."""
+    if letters.endswith(("at", "bl", "iz")):
+        return letters + "e"
+    if letters[-1:] == letters[-2:-1] and _shape(letters)[-1] == "c":
+        return letters if letters[-1] in "lsz" else letters[:-1]
+    if _measure(letters) == 1 and _takes_e(letters):
+        return letters + "e"
+    return letters
+
+
+def _double_suffix(word: str) -> str:
+    """Step 2."""
+    if word.endswith("alli"):
+        return _double_suffix(word[:-2]) if _measure(word[:-4]) > 0 else word
+    if word.endswith("logi"):
+        return word[:-1] if _measure(word[:-3]) > 0 else word
+    return _replace(word, _STEP_2)
+
+
+def _replace(word: str, rules: tuple[tuple[str, str], ...]) -> str:
+    """Apply the first rule whose suffix the word has, if anything with a measure comes before."""
+    for suffix, replacement in rules:
+        if word.endswith(suffix):
+            letters = word.removesuffix(suffix)
+            return letters + replacement if _measure(letters) > 0 else word
+    return word
+
+
+def _single_suffix(word: str) -> str:
+    """Step 4."""
+    for suffix in _STEP_4:
+        if word.endswith(suffix):
+            letters = word.removesuffix(suffix)
+            if _measure(letters) > 1 and (suffix != "ion" or letters[-1] in "st"):
+                return letters
+            return word
+    return word
+
+
+def _final_e(word: str) -> str:
+    """Step 5a."""
+    if word.endswith("e"):
+        letters = word[:-1]
+        measure = _measure(letters)
+        if measure > 1 or (measure == 1 and not _takes_e(letters)):
+            return letters
+    return word
+
+
+def _final_l(word: str) -> str:
+    """Step 5b."""
+    return word[:-1] if word.endswith("ll") and _measure(word[:-1]) > 1 else word

@@ -1,0 +1,100 @@
+"""The one list of text metrics, and the names by which requests ask for them.
+
+Owns the list and the reading of names: a new text metric is one more entry below.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from types import MappingProxyType
+
+from judged_server.errors import InvalidField, LimitExceeded
+from judged_server.metrics.text.bleu import bleu
+from judged_server.metrics.text.declaration import TextMetric
+from judged_server.metrics.text.forms import ANSWER, STEMS, THIRTEEN_A
+from judged_server.metrics.text.rouge import rouge_1, rouge_2, rouge_l
+from judged_server.metrics.text.squad import exact_match, token_f1
+
+MAX_TEXT_METRICS = 100
+"""The most names one request may hold."""
+
+_LIN = "Lin, ROUGE: a package for automatic evaluation of summaries, 2004; rouge_score 0.1.2"
+_SQUAD = "Rajpurkar et al., SQuAD, 2016 and 2018"
+_STEMS = "case:lower|stem:porter_nltk|refs:best"
+_ANSWERS = "case:lower|punctuation:no|articles:no|refs:best"
+
+_ALL = (
+    TextMetric(
+        "bleu",
+        "Shared 1- to 4-grams, with a penalty for brevity; all references count together.",
+        "Papineni et al., BLEU, 2002; sacrebleu 2.6.0, sentence BLEU / 100",
+        THIRTEEN_A,
+        bleu,
+        "case:mixed|eff:yes|tok:13a|smooth:exp",
+        has_parts=False,
+        counts_references=True,
+    ),
+    TextMetric("rouge1", "Harmonic mean over shared stems.", _LIN, STEMS, rouge_1, _STEMS),
+    TextMetric("rouge2", "Harmonic mean over shared pairs of stems.", _LIN, STEMS, rouge_2, _STEMS),
+    TextMetric(
+        "rougeL",
+        "Harmonic mean over the longest common subsequence of stems.",
+        _LIN,
+        STEMS,
+        rouge_l,
+        _STEMS,
+        compares_all=True,
+    ),
+    TextMetric(
+        "token_f1",
+        "Harmonic mean over shared words, without punctuation and articles.",
+        _SQUAD,
+        ANSWER,
+        token_f1,
+        _ANSWERS,
+    ),
+    TextMetric(
+        "exact_match",
+        "1 if the words are the same, without punctuation and articles.",
+        _SQUAD,
+        ANSWER,
+        exact_match,
+        _ANSWERS,
+        has_parts=False,
+    ),
+)
+
+TEXT_METRICS: Mapping[str, TextMetric] = MappingProxyType({metric.name: metric for metric in _ALL})
+"""Every text metric by the name requests use."""
+
+
+def parse_text_metrics(names: Sequence[str], field: str = "metrics") -> tuple[TextMetric, ...]:
+    """Return the text metrics of a request, in order.
+
+    Raises InvalidField at `field` when there is none, at `field[i]` when name i is unknown or there
+    again; LimitExceeded at `field` when there are more than MAX_TEXT_METRICS.
+    """
+    if not names:
+        raise InvalidField(field, "must name at least one text metric, for example rougeL")
+    if len(names) > MAX_TEXT_METRICS:
+        raise LimitExceeded(field, "metrics", MAX_TEXT_METRICS, len(names))
+    metrics: dict[str, TextMetric] = {}
+    for i, name in enumerate(names):
+        if name in metrics:
+            first = list(metrics).index(name)
+            raise InvalidField(f"{field}[{i}]", f"is {name} again, as in {field}[{first}]")
+        metric = TEXT_METRICS.get(name)
+        if metric is None:
+            raise InvalidField(f"{field}[{i}]", _unknown(name))
+        metrics[name] = metric
+    return tuple(metrics.values())
+
+
+def _unknown(name: str) -> str:
+    """Return what to say of a text metric that does not exist."""
+    lowered = {known.lower(): known for known in TEXT_METRICS}
+    close = get_close_matches(name[:40].lower(), lowered, n=1)
+    hint = f"; did you mean {lowered[close[0]]}?" if close else ""
+    known = ", ".join(TEXT_METRICS)
+    return f"no text metric is called {name[:40]!r}{hint} (this server has {known})"

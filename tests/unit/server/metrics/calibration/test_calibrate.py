@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from judged_server.errors import InvalidField, LimitExceeded
+from judged_server.metrics.calibration import CalibrationOptions, ScoredItems, calibrate
+from judged_server.metrics.statistics.intervals import IntervalOptions
+
+FEW = CalibrationOptions(interval=IntervalOptions(resamples=100))
+
+
+def made(n=2_000, labelled=300, seed=0):
+    rng = np.random.default_rng(seed)
+    truth = rng.random(n) < 0.7
+    scores = np.clip(rng.normal(0.35 + 0.25 * truth, 0.2), 0, 1)
+    places = np.sort(rng.choice(n, labelled, replace=False))
+    return ScoredItems.build(scores, places, truth[places]), truth
+
+
+def test_the_prevalence_is_corrected_towards_the_truth():
+    items, truth = made()
+    found = calibrate(items, FEW)
+    naive, corrected = found.prevalence.naive, found.prevalence.corrected
+    assert abs(corrected.value - truth.mean()) < abs(naive.value - truth.mean())
+    assert corrected.interval.lower < truth.mean() < corrected.interval.upper
+    assert (found.prevalence.n, found.prevalence.n_labelled) == (2_000, 300)
+
+
+def test_quality_is_over_labels_and_carries_all_warnings():
+    found = calibrate(made(labelled=30)[0], FEW)
+    assert found.quality.n == 30
+    assert any("only 30 labels" in warning for warning in found.quality.warnings)
+    assert any("safe to accept" in warning for warning in found.quality.warnings)
+
+
+def test_the_signature_says_how_the_numbers_were_made():
+    assert calibrate(made()[0], CalibrationOptions()).signature == (
+        "calibrate|min_score:0.5|precision_floor:0.9|folds:5|max_error:0.05|"
+        "bootstrap:percentile|resamples:10000|seed:0|confidence:0.95|v1"
+    )
+
+
+@pytest.mark.parametrize(
+    ("scores", "labelled", "labels", "clusters", "field"),
+    [
+        ([], [], [], [], "scores"),
+        ([0.5, 1.5], [0], [True], [], "scores[1]"),
+        ([float("nan")], [0], [True], [], "scores[0]"),
+        ([0.5], [], [], [], "labelled"),
+        ([0.5], [1], [True], [], "labelled[0]"),
+        ([0.5, 0.5], [1, 1], [True, True], [], "labelled[1]"),
+        ([0.5, 0.5], [1, 0], [True, True], [], "labelled[1]"),
+        ([0.5], [0], [], [], "labels"),
+        ([0.5], [0], [True], [1, 2], "clusters"),
+    ],
+)
+def test_bad_items_are_named(scores, labelled, labels, clusters, field):
+    with pytest.raises(InvalidField) as caught:
+        ScoredItems.build(scores, labelled, labels, clusters)
+    assert caught.value.field == field
+
+
+def test_too_many_scores_exceed_the_limit():
+    with pytest.raises(LimitExceeded):
+        ScoredItems.build([0.5] * 1_000_001, [0], [True])
+
+
+def test_clusters_are_any_numbers():
+    items = ScoredItems.build([0.5, 0.6, 0.7], [0, 2], [True, False], [2**64 - 1, 7, 2**64 - 1])
+    assert items.clusters.tolist() == [1, 0, 1]
+    assert items.with_label.clusters.tolist() == [1, 1]

@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from judged_server.metrics.agreement import LabelledScores
+from judged_server.metrics.calibration.cascade import _added_squares, cascade_bounds
+
+
+def bounds(scores, labels, max_error=0.05, confidence=0.95, clusters=None, everything=None):
+    scores = np.array(scores, float)
+    items = LabelledScores(scores, np.array(labels, bool), clusters)
+    return cascade_bounds(
+        items, scores if everything is None else everything, max_error, confidence
+    )
+
+
+def halves(n):
+    """Return n irrelevant items below .5 and n relevant ones above, without an error."""
+    scores = np.concatenate([np.linspace(0, 0.4, n), np.linspace(0.6, 1, n)])
+    return scores, np.arange(2 * n) >= n
+
+
+def test_58_labels_without_an_error_are_too_few_and_59_are_enough():
+    assert bounds(*halves(58)).accept is None  # the walk begins at 59 labels, one of them wrong
+    assert bounds(*halves(59)).accept == pytest.approx(0.6)
+    few = bounds(np.linspace(0, 1, 58), np.ones(58))
+    assert (few.accept, few.reject, few.escalated) == (None, None, 1.0)
+    assert "at least 59" in few.warnings[0]
+    assert bounds(np.linspace(0, 1, 59), np.ones(59)).accept == 0.0
+
+
+def test_a_judge_that_never_errs_hands_nothing_on():
+    found = bounds(*halves(500))
+    assert found.escalated == 0.0
+    assert found.reject < found.accept
+    assert found.warnings == ()
+    assert found.reject > 0.35
+    assert found.accept < 0.65
+
+
+def test_what_lies_between_is_handed_on_and_counted_over_all_scores():
+    rng = np.random.default_rng(0)
+    scores = rng.random(4_000)
+    labels = rng.random(4_000) < np.clip(2 * scores - 0.5, 0, 1)
+    everything = np.array([0.0, 0.5, 0.5, 1.0])
+    found = bounds(scores, labels, everything=everything)
+    assert found.reject < 0.5 < found.accept
+    assert found.escalated == 0.5
+
+
+def test_a_judge_turned_round_is_safe_nowhere():
+    scores, labels = halves(500)
+    found = bounds(scores, ~labels)
+    assert (found.accept, found.reject, found.escalated) == (None, None, 1.0)
+
+
+def test_reject_mirrors_accept():
+    rng = np.random.default_rng(1)
+    scores = rng.random(2_000)
+    labels = rng.random(2_000) < 0.3 + 0.7 * scores
+    found = bounds(scores, labels, 0.1)
+    turned = bounds(1 - scores, ~labels, 0.1)
+    assert found.accept == pytest.approx(1 - turned.reject)
+    assert found.escalated == turned.escalated
+
+
+def test_copies_of_an_item_in_a_cluster_do_not_count_twice():
+    scores, labels = np.linspace(0.5, 1, 40), np.ones(40)
+    clusters = np.repeat(np.arange(40), 5)
+    assert bounds(np.repeat(scores, 5), np.repeat(labels, 5)).accept is not None
+    assert bounds(np.repeat(scores, 5), np.repeat(labels, 5), clusters=clusters).accept is None
+
+
+def test_added_squares_sum_to_the_squared_sizes():
+    assert np.cumsum(_added_squares(np.array([3, 1, 3, 3, 1]))).tolist() == [1, 2, 5, 10, 13]
+
+
+def test_one_bad_label_at_the_top_does_not_end_it_all():
+    scores, labels = np.linspace(0, 1, 2_000), np.ones(2_000, bool)
+    labels[-1] = False
+    assert bounds(scores, labels).accept == 0.0

@@ -1,0 +1,134 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from judged_server import errors
+from judged_server.metrics.text import (
+    TEXT_METRICS,
+    TextItem,
+    compute,
+    finish,
+    measure_texts,
+    merge_text_values,
+    parse_text_metrics,
+)
+from judged_server.metrics.text.tokens import TokenStore
+
+ALL = tuple(TEXT_METRICS.values())
+WORDS = st.sampled_from(["a", "the", "cat", "cats", "sat", "U.S.", "3.5", "-", "", "é", "!"])
+TEXTS = st.lists(WORDS, max_size=12).map(" ".join) | st.text(max_size=20)
+
+
+def measure(hypothesis: str, *references: str):
+    columns = finish(measure_texts([TextItem(hypothesis, references)], ALL))
+    return {column.metric.name: column for column in columns}
+
+
+def test_worked_values():
+    both = ("The capital of France is Paris.", "Paris")
+    found = measure("Paris is the capital of France.", *both)
+    assert found["bleu"].values[0] == 0.29071536848410967
+    found = measure("Paris is the capital of France.", both[0])
+    values = [found[name].values[0] for name in ("rouge1", "rouge2", "rougeL")]
+    assert values == [1.0, pytest.approx(0.6), pytest.approx(0.6667, abs=1e-4)]
+
+
+@given(TEXTS, st.lists(TEXTS, min_size=1, max_size=4))
+def test_all_values_lie_in_0_to_1(hypothesis, references):
+    for column in measure(hypothesis, *references).values():
+        for values in (column.values, column.precision, column.recall):
+            if values is not None:
+                assert all(0 <= value <= 1 for value in values)
+
+
+@given(TEXTS, st.lists(TEXTS, min_size=1, max_size=4).flatmap(lambda r: st.permutations(r + r[:1])))
+def test_neither_the_order_of_references_nor_a_second_copy_matters(hypothesis, references):
+    once = measure(hypothesis, *sorted(set(references)))
+    for name, column in measure(hypothesis, *references).items():
+        assert column.values[0] == once[name].values[0]
+
+
+@given(TEXTS)
+def test_a_text_equals_itself(text):
+    found = measure(text, text)
+    assert found["exact_match"].values[0] == found["token_f1"].values[0] == 1
+    # Without tokens there is nothing to share, and rouge2 needs two.
+    letters = [c for c in text.lower() if c in "abcdefghijklmnopqrstuvwxyz0123456789"]
+    assert found["rouge1"].values[0] == found["rougeL"].values[0] == bool(letters)
+    assert found["bleu"].values[0] == (pytest.approx(1, abs=1e-12) if text.strip() else 0) or (
+        "<skipped>" in text
+    )
+
+
+@pytest.mark.parametrize(
+    ("hypothesis", "reference"), [("", ""), ("", "cat"), ("cat", ""), (" ", "\n"), ("!", "\u2014")]
+)
+def test_texts_without_tokens_have_their_rule(hypothesis, reference):
+    found = measure(hypothesis, reference)
+    both_empty = float("cat" not in hypothesis + reference and reference != "\u2014")
+    assert found["token_f1"].values[0] == found["exact_match"].values[0] == both_empty
+    assert found["token_f1"].precision[0] == found["token_f1"].recall[0] == both_empty
+    for name in ("bleu", "rouge1", "rouge2", "rougeL"):
+        assert found[name].values[0] == 0
+
+
+def test_signatures_say_how_many_references_bleu_had():
+    bleu = parse_text_metrics(["bleu"])
+    two, one = TextItem("a", ["a", "a"]), TextItem("a", ["a"])
+    line = "bleu|nrefs:{}|case:mixed|eff:yes|tok:13a|smooth:exp|v1"
+    assert finish(measure_texts([two, two], bleu))[0].signature == line.format(2)
+    assert finish(measure_texts([two, one], bleu))[0].signature == line.format("var")
+
+
+def test_long_work_comes_in_steps():
+    words = " ".join(str(i) for i in range(3000))
+    steps = sum(1 for _ in measure_texts([TextItem(words, [f"{words} x"])] * 20, ALL))
+    assert steps >= 10
+
+
+def test_only_texts_that_come_again_are_kept(monkeypatch):
+    kept = []
+    keep = TokenStore._keep
+
+    def spy(self, text, tokens):
+        kept.append(text)
+        keep(self, text, tokens)
+
+    monkeypatch.setattr(TokenStore, "_keep", spy)
+    finish(measure_texts([TextItem("a b", ["c"]), TextItem("d", ["c"])], ALL[:1]))
+    assert kept == ["c"]
+
+
+def test_rouge_l_has_a_bound(monkeypatch):
+    monkeypatch.setattr(compute, "MAX_TOKEN_PAIRS", 5)
+    items = [TextItem("a b", ["a b"]), TextItem("a", ["b", "c"])]
+    with pytest.raises(errors.LimitExceeded) as caught:
+        finish(measure_texts(items, parse_text_metrics(["rougeL"])))
+    assert caught.value.field == "items[1]"
+    assert finish(measure_texts(items, parse_text_metrics(["rouge1"])))
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=30))
+def test_merged_means_are_those_of_the_values(values):
+    bleu = parse_text_metrics(["bleu"])
+    (column,) = merge_text_values(bleu, [values])
+    assert column.mean == math.fsum(values) / len(values)
+    assert column.signature == "bleu|source:values|v1"
+
+
+@pytest.mark.parametrize(
+    ("columns", "field"),
+    [
+        ([], "values"),
+        ([[]], "values[0].values"),
+        ([[0.0, math.nan]], "values[0].values[1]"),
+        ([[1.1]], "values[0].values[0]"),
+    ],
+)
+def test_bad_values_are_named(columns, field):
+    with pytest.raises(errors.InvalidField) as caught:
+        merge_text_values(parse_text_metrics(["bleu"]), columns)
+    assert caught.value.field == field

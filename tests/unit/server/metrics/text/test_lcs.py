@@ -1,0 +1,37 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from judged_server.metrics.text import lcs
+from judged_server.metrics.text.pace import Pace, finish
+
+SEQUENCES = st.integers(1, 5).flatmap(
+    lambda n: st.lists(st.sampled_from([str(i) for i in range(n)]), max_size=40)
+)
+
+
+def by_table(first: list[str], second: list[str]) -> int:
+    above = [0] * (len(second) + 1)
+    for one in first:
+        row = [0]
+        for j, other in enumerate(second):
+            row.append(above[j] + 1 if one == other else max(above[j + 1], row[j]))
+        above = row
+    return above[-1]
+
+
+@pytest.mark.parametrize(("bits", "short"), [(16_384, 512), (1, 0), (5, 0), (64, 3)])
+@given(first=SEQUENCES, second=SEQUENCES)
+def test_lengths_are_those_of_the_table(bits, short, first, second):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lcs, "BLOCK_BITS", bits)
+        patch.setattr(lcs, "_SHORT", short)
+        assert finish(lcs.lcs_length(first, second, Pace())) == by_table(first, second)
+
+
+def test_long_texts_come_in_steps():
+    first = [str(i % 7 * (i % 3)) for i in range(20_000)]
+    second = [str(i % 5 * (i % 4)) for i in range(20_000)]
+    assert sum(1 for _ in lcs.lcs_length(first, second, Pace())) > 5
+    assert finish(lcs.lcs_length(first, first[::2], Pace())) == 10_000

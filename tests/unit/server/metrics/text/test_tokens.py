@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from judged_server.metrics.text import tokens
+from judged_server.metrics.text.forms import ANSWER, STEMS, THIRTEEN_A
+from judged_server.metrics.text.pace import Pace, finish
+
+TEXTS = st.text(alphabet="aBthe 1.,-'\u2019\t\n\u00a0é<&;!", max_size=60)
+
+
+def split(text, form):
+    return finish(tokens.TokenStore(form, set(), Pace()).of(text))
+
+
+@pytest.mark.parametrize(
+    ("form", "text", "expected"),
+    [
+        (THIRTEEN_A, "It's 3.5%, (U.S.)", ["It's", "3.5", "%", ",", "(", "U", ".", "S", ".", ")"]),
+        (THIRTEEN_A, "1...5 a..5 2-3 x-y", [*"1..", ".5", *"a.", ".5", *"2-3", "x-y"]),
+        (THIRTEEN_A, "co-\noperate &amp; <skipped>go", ["cooperate", "&", "go"]),
+        (STEMS, "Cats' relational 2.5 the flies", ["cat", "relat", "2", "5", "the", "fli"]),
+        (ANSWER, "The U.S. an-x l\u2019a!", ["us", "anx", "l\u2019"]),
+    ],
+)
+def test_forms(form, text, expected):
+    assert split(text, form) == expected
+
+
+@pytest.mark.parametrize("form", [THIRTEEN_A, STEMS, ANSWER], ids=lambda form: form.name)
+@given(text=TEXTS)
+def test_cutting_a_text_changes_nothing(form, text):
+    whole = split(text, form)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tokens, "PIECE_CHARACTERS", 4)
+        patch.setattr(tokens, "MAX_KEPT_WORDS", 2)
+        assert split(text, form) == whole
+
+
+def test_what_is_kept_is_bounded(monkeypatch):
+    monkeypatch.setattr(tokens, "MAX_KEPT_TOKENS", 3)
+    texts = [f"a b {i}" for i in range(10)]
+    store = tokens.TokenStore(THIRTEEN_A, set(texts), Pace())
+    for text in texts * 2:
+        assert finish(store.of(text)) == text.split()
+    assert len(store._texts) <= 2
