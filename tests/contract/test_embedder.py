@@ -1,4 +1,6 @@
-"""What every embedder promises, asked of a tiny model and of the real default one.
+"""What every embedder promises, asked of two tiny models and of the real default one.
+
+Each backend that this machine has is asked; the others are skipped with the reason.
 
 The heart of it: a text's vector depends on the text alone, never on its neighbours.
 """
@@ -9,16 +11,28 @@ import os
 import numpy as np
 import pytest
 from judged_server.domain import Flag
-from judged_server.embedding import engine
+from judged_server.embedding import queue
+from judged_server.embedding.choice import PROVIDERS, Machine, Running, choose
 from judged_server.embedding.loading import load_embedder
 from judged_server.embedding.policy import LONG_TEXT_POLICIES, TEXT_TOO_LONG
 from judged_server.embedding.store import DEFAULT_MODEL, ModelStore, default_root
+from judged_server.embedding.tuning import sample
 from judged_server.errors import ModelNotInstalled
+from judged_server.settings import SettingsError
 
 from tests.fakes import tiny_model
 
 TOLERANCE = 1e-4
-"""On each element and on each cosine, at fp32."""
+"""On each element and on each cosine, in any company, at every precision."""
+
+BACKENDS = {
+    "onnxruntime": ("onnxruntime", "fp32"),
+    "openvino-fp32": ("openvino", "fp32"),
+    "openvino-bf16": ("openvino", "bf16"),
+    "cuda": ("cuda", "fp32"),
+}
+TO_FP32 = {"fp32": (TOLERANCE, 1e-5), "bf16": (5e-3, 3e-3)}
+"""On a cosine and on an element, against the figures of sentence-transformers."""
 
 TEXTS = [
     "",
@@ -43,8 +57,16 @@ TEXTS = [
 ]
 
 
+@pytest.fixture(scope="module", params=BACKENDS)
+def backend(request):
+    try:
+        return choose(*BACKENDS[request.param], Machine.here())
+    except SettingsError as error:
+        pytest.skip(f"not run: {error}")
+
+
 @pytest.fixture(scope="module", params=["tiny-mean", "tiny-cls", DEFAULT_MODEL])
-def embedder(request, tmp_path_factory):
+def embedder(request, backend, tmp_path_factory):
     if request.param == DEFAULT_MODEL:
         try:
             files = ModelStore(default_root(os.environ)).load(DEFAULT_MODEL)
@@ -53,7 +75,7 @@ def embedder(request, tmp_path_factory):
     else:
         root = tmp_path_factory.mktemp(request.param)
         files = tiny_model.stored_files(root, pooling=request.param.removeprefix("tiny-"))
-    loaded = load_embedder(files, threads=2)
+    loaded = load_embedder(files, Running(backend, threads=2))
     yield loaded
     loaded.close()
 
@@ -81,7 +103,7 @@ class TestInvariance:
 
     @pytest.mark.parametrize("budget", [1, 64, 512, 100_000])
     async def test_and_with_any_padding(self, embedder, alone, monkeypatch, budget):
-        monkeypatch.setattr(engine, "BATCH_TOKENS", budget)
+        monkeypatch.setattr(queue, "BATCH_TOKENS", budget)
         together = await embedder.embed(TEXTS, "truncate")
         assert _differ(together.vectors, alone) <= TOLERANCE
 
@@ -104,6 +126,12 @@ class TestInvariance:
         calls = [embedder.embed(TEXTS[start::4], "truncate") for start in range(4)]
         for start, embedded in enumerate(await asyncio.gather(*calls)):
             assert _differ(embedded.vectors, alone[start::4]) <= TOLERANCE
+
+
+class TestCard:
+    def test_what_runs_is_what_was_decided(self, embedder, backend):
+        assert embedder.card.precision == backend.precision
+        assert embedder.card.execution_provider == PROVIDERS[backend.name]
 
 
 class TestShape:
@@ -195,8 +223,26 @@ class TestDefaultModel:
     async def test_vectors_are_those_of_sentence_transformers(self, embedder):
         if embedder.card.name != DEFAULT_MODEL:
             return
+        on_cosine, on_element = TO_FP32[embedder.card.precision]
         vectors = (await embedder.embed(self.TEXTS, "truncate")).vectors
         for i, j, cosine in self.COSINES:
-            assert float(vectors[i] @ vectors[j]) == pytest.approx(cosine, abs=TOLERANCE)
+            assert float(vectors[i] @ vectors[j]) == pytest.approx(cosine, abs=on_cosine)
         for i, elements in self.FIRST_ELEMENTS:
-            np.testing.assert_allclose(vectors[i, :3], elements, atol=1e-5)
+            np.testing.assert_allclose(vectors[i, :3], elements, atol=on_element)
+
+    async def test_verdicts_are_those_of_the_reference_but_for_two_in_a_thousand(self, embedder):
+        if embedder.card.name != DEFAULT_MODEL:
+            return
+        texts = sample()[:120]
+        reference = load_embedder(ModelStore(default_root(os.environ)).load(DEFAULT_MODEL))
+        try:
+            expected = (await reference.embed(texts, "truncate")).vectors
+        finally:
+            reference.close()
+        vectors = (await embedder.embed(texts, "truncate")).vectors
+        pairs = np.triu_indices(len(texts), 1)
+        ours, theirs = (rows @ rows.T for rows in (vectors, expected))
+        on_cosine, _ = TO_FP32[embedder.card.precision]
+        assert np.abs(ours - theirs).max() <= on_cosine
+        for bar in (0.25, 0.5, 0.75):
+            assert ((ours >= bar) != (theirs >= bar))[pairs].mean() <= 0.002

@@ -9,7 +9,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from judged_server.embedding.folder import ModelFolder
+from judged_server.embedding.folder import ModelFolder, ModelOptions
 from judged_server.embedding.inspection import (
     external_files,
     read_graph,
@@ -29,9 +29,14 @@ from judged_server.embedding.sources import ModelSourceError
 from judged_server.embedding.tokenizer import WindowTokenizer
 
 
-def stage_folder(name: str, folder: Path, staging: Path) -> Manifest:
-    """Return the manifest of a model copied into `staging`. Raises ModelSourceError."""
-    source = ModelFolder.read(folder)
+def stage_folder(
+    name: str, folder: Path, staging: Path, options: ModelOptions, origin: str
+) -> Manifest:
+    """Return the manifest of a model copied into `staging`; `origin` says where it is from.
+
+    Raises ModelSourceError.
+    """
+    source = ModelFolder.read(folder, options)
     graph = read_graph(source.graph)
     weights = external_files(graph, source.graph.parent)
     reserved = {GRAPH_FILE, TOKENIZER_FILE, MANIFEST_FILE}
@@ -51,18 +56,20 @@ def stage_folder(name: str, folder: Path, staging: Path) -> Manifest:
         pooling=source.pooling,
         normalize=source.normalize,
         precision=precision,
-        source=f"folder {folder.name}",
+        source=origin,
         licence="",
         files=tuple(
             StoredFile.of(staging, path) for path in (GRAPH_FILE, TOKENIZER_FILE, *weights)
         ),
+        prefix=source.prefix,
     )
 
 
 def _try(source: ModelFolder, staging: Path) -> int:
     """Return the dimensions of the copy after a run with short texts and a run at full length."""
     try:
-        tokenizer = WindowTokenizer((staging / TOKENIZER_FILE).read_bytes(), source.max_tokens)
+        raw = (staging / TOKENIZER_FILE).read_bytes()
+        tokenizer = WindowTokenizer(raw, source.max_tokens, source.prefix)
     except ValueError as error:
         raise ModelSourceError(f"{source.tokenizer}: {error}") from error
     try:

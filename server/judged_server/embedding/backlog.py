@@ -1,12 +1,10 @@
 """The bound on work that waits: tokens admitted and not yet done.
 
-Owns admission and the delay that a refused caller is told. Leaves the work to `engine`.
+Owns admission and the delay that a refused caller is told. Leaves the work to `queue`, which also
+keeps threads apart: every method is called under its lock.
 """
 
 from __future__ import annotations
-
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 from judged_server.errors import Overloaded
 
@@ -18,30 +16,26 @@ _SHORTEST_DELAY_S, _LONGEST_DELAY_S = 0.1, 30.0
 
 
 class Backlog:
-    """Counts tokens in flight, on the event loop.
-
-    Only `measured` is called by workers; an update that two of them race for may be lost.
-    """
+    """Counts tokens in flight."""
 
     def __init__(self, max_tokens: int) -> None:
         self._max_tokens = max_tokens
         self._rate = DEFAULT_RATE
         self.tokens = 0
-        """Tokens, by estimate, of all calls that have been let in and are not over."""
+        """Tokens, by estimate, of all texts that have been let in and are not done."""
 
-    @contextmanager
-    def hold(self, tokens: int) -> Iterator[None]:
-        """Let a call in, or raise Overloaded. An idle engine takes a call of any size."""
-        if self.tokens and self.tokens + tokens > self._max_tokens:
+    def admit(self, tokens: int) -> None:
+        """Let work in, or raise Overloaded. An idle engine takes a call of any size."""
+        if tokens and self.tokens and self.tokens + tokens > self._max_tokens:
             raise Overloaded(
                 f"{self.tokens} tokens wait to be embedded, the limit is {self._max_tokens}",
                 min(max(self.tokens / self._rate, _SHORTEST_DELAY_S), _LONGEST_DELAY_S),
             )
         self.tokens += tokens
-        try:
-            yield
-        finally:
-            self.tokens -= tokens
+
+    def release(self, tokens: int) -> None:
+        """Count work that is done, or that nobody waits for any more."""
+        self.tokens -= tokens
 
     def measured(self, tokens: int, seconds: float, workers: int) -> None:
         """Learn the rate from one worker's batch."""

@@ -1,7 +1,6 @@
-"""Batches by a token budget that counts padding.
+"""The padded arrays of a batch.
 
-Owns pure functions: which windows run together, and their padded arrays. Nothing here knows of
-requests, so that a queue across requests can cut its batches with the same function.
+Owns a pure function. Which windows run together is up to `cutting`.
 """
 
 from __future__ import annotations
@@ -12,24 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from judged_server.domain import IntArray
-
-
-def cut_batches(lengths: Sequence[int] | IntArray, budget: int) -> list[IntArray]:
-    """Return batches of indices such that longest * count <= budget, longest texts first.
-
-    Each index is in one batch. An item longer than the budget is a batch of its own. Sorting by
-    length keeps padding small: in arrival order the same texts make 2.7 times the tokens.
-    """
-    sizes = np.asarray(lengths, np.int64)
-    order = np.argsort(-sizes, kind="stable")
-    batches: list[IntArray] = []
-    start = 0
-    while start < len(order):
-        longest = max(1, int(sizes[order[start]]))
-        count = max(1, budget // longest)
-        batches.append(order[start : start + count])
-        start += count
-    return batches
 
 
 def pad(rows: Sequence[NDArray[np.int64]], pad_id: int) -> tuple[IntArray, IntArray]:

@@ -32,30 +32,32 @@ def read_graph(path: Path) -> onnx.ModelProto:
         raise ModelSourceError(f"{path} is not an ONNX graph") from error
 
 
-def external_files(model: onnx.ModelProto, folder: Path) -> tuple[str, ...]:
-    """Return the files beside the graph that hold weights, each inside `folder` for certain.
+def external_locations(model: onnx.ModelProto) -> tuple[str, ...]:
+    """Return the paths of the files beside the graph that hold weights, there or not.
 
-    A location that leads out, by `..`, an absolute path or a link, is refused: loading it would
-    read a file of the graph's choice.
+    A path that leads out, by `..` or from the root, is refused: loading it would read a file of the
+    graph's choice.
     """
     found: set[str] = set()
     for tensor in _tensors(model.graph):
-        if tensor.data_location != TensorProto.EXTERNAL:
-            continue
-        locations = [entry.value for entry in tensor.external_data if entry.key == "location"]
-        location = locations[0] if len(locations) == 1 else ""
-        inside = is_inside(location) and (folder / location).resolve().is_relative_to(
-            folder.resolve()
-        )
-        if not inside:
-            raise ModelSourceError(
-                f"the graph keeps weights in {location[:200]!r}, outside its own folder; "
-                "refused (if that is a link, copy the folder with links resolved: cp -rL)"
-            )
+        if tensor.data_location == TensorProto.EXTERNAL:
+            locations = [entry.value for entry in tensor.external_data if entry.key == "location"]
+            found.add(locations[0] if len(locations) == 1 else "")
+    for location in found:
+        if not is_inside(location):
+            raise _outside(location)
+    return tuple(sorted(found))
+
+
+def external_files(model: onnx.ModelProto, folder: Path) -> tuple[str, ...]:
+    """Return `external_locations`, each a file inside `folder` for certain; a link may lead out."""
+    locations = external_locations(model)
+    for location in locations:
+        if not (folder / location).resolve().is_relative_to(folder.resolve()):
+            raise _outside(location)
         if not (folder / location).is_file():
             raise ModelSourceError(f"{folder / location} is missing: the graph's weights are there")
-        found.add(location)
-    return tuple(sorted(found))
+    return locations
 
 
 def weight_precision(model: onnx.ModelProto) -> str:
@@ -79,6 +81,13 @@ def refuse_neighbour_effects(model: onnx.ModelProto) -> None:
             "the graph quantises activations batch by batch (DynamicQuantizeLinear), so that a "
             "text's score would depend on the texts beside it; use its fp32 or fp16 graph"
         )
+
+
+def _outside(location: str) -> ModelSourceError:
+    return ModelSourceError(
+        f"the graph keeps weights in {location[:200]!r}, outside its own folder; "
+        "refused (if that is a link, copy the folder with links resolved: cp -rL)"
+    )
 
 
 def _nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:

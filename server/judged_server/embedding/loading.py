@@ -1,52 +1,111 @@
 """From checked files to an embedder that runs.
 
-Owns the order of loading, a first run that proves the graph fits its manifest, and how many threads
-there are to use. Leaves hashes to `store`.
+Owns the order of loading, which session runs a model, and a first run that proves the graph fits
+its manifest. Leaves hashes to `store` and what is to run to `choice`.
 """
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-
 import numpy as np
 
+from judged_server.embedding.backend import Session
 from judged_server.embedding.batches import pad
-from judged_server.embedding.engine import OnnxEmbedder
+from judged_server.embedding.choice import CUDA, OPENVINO, PROVIDERS, Running
+from judged_server.embedding.cores import available_cores
+from judged_server.embedding.engine import ModelEmbedder
 from judged_server.embedding.policy import TRUNCATE
 from judged_server.embedding.pooling import finite_rows
-from judged_server.embedding.session import EncoderSession, UnusableGraphError
+from judged_server.embedding.session import (
+    EncoderSession,
+    UnusableDeviceError,
+    UnusableGraphError,
+)
 from judged_server.embedding.store import ModelFiles, reinstall
 from judged_server.embedding.tokenizer import WindowTokenizer
+from judged_server.embedding.vector_cache import VectorCache
+from judged_server.embedding.workers import Trouble
 from judged_server.errors import ModelDamaged
+from judged_server.settings import SettingsError
 
-_CPU_MAX = Path("/sys/fs/cgroup/cpu.max")
+_REFERENCE = Running()
 _PROBES = ("a ", "The first text of a model is this one. ")
 
 
-def load_embedder(files: ModelFiles, threads: int = 0) -> OnnxEmbedder:
-    """Return the embedder of files that were checked; `threads` 0 is one for each available core.
+def load_embedder(
+    files: ModelFiles,
+    running: Running = _REFERENCE,
+    cache: VectorCache | None = None,
+    trouble: Trouble = lambda _: None,
+) -> ModelEmbedder:
+    """Return the embedder of files that were checked, run as decided.
 
-    Blocks for about 0.2 s. Raises ModelDamaged when the files don't work as the manifest says.
+    Without a cache it keeps nothing. Blocks for about 0.2 s, for one or two with OpenVINO. Raises
+    ModelDamaged when the files don't work as the manifest says, or run otherwise than decided, and
+    SettingsError without the device that was decided on.
     """
     manifest = files.manifest
     what_to_do = reinstall(manifest.name)
     try:
-        tokenizer = WindowTokenizer(files.tokenizer.read_bytes(), manifest.max_tokens)
+        raw = files.tokenizer.read_bytes()
+        tokenizer = WindowTokenizer(raw, manifest.max_tokens, manifest.prefix)
     except (OSError, ValueError) as error:
         raise ModelDamaged(str(files.tokenizer), str(error), what_to_do) from error
     try:
-        session = EncoderSession(str(files.graph), manifest.pooling)
+        session = open_session(files, running)
         dimensions = probe(session, tokenizer)
+        if running.backend.name == OPENVINO:
+            _probe_padding(session, tokenizer)
+    except UnusableDeviceError as error:
+        raise SettingsError(f"embedding_backend {running.backend.name}: {error}") from error
     except UnusableGraphError as error:
         raise ModelDamaged(str(files.graph), str(error), what_to_do) from error
     if dimensions != manifest.dimensions:
         problem = f"its vectors have {dimensions} dimensions, expected {manifest.dimensions}"
         raise ModelDamaged(str(files.graph), problem, what_to_do)
-    return OnnxEmbedder(manifest.card(), tokenizer, session, threads or available_cores())
+    card = running.backend.card(manifest)
+    really = (session.facts.precision, session.facts.execution_provider)
+    if really != (card.precision, card.execution_provider):
+        # The card was shown before the model was loaded: it must not turn out another.
+        problem = f"it would run as {really}, not as decided"
+        raise ModelDamaged(str(files.graph), problem, what_to_do)
+    return ModelEmbedder(
+        card,
+        tokenizer,
+        session,
+        cache or VectorCache(dimensions),
+        trouble=trouble,
+        batch_tokens=running.batch_tokens or session.facts.batch_tokens,
+    )
 
 
-def probe(session: EncoderSession, tokenizer: WindowTokenizer, *, full_window: bool = False) -> int:
+def open_session(files: ModelFiles, running: Running) -> Session:
+    """Return what runs the model. Raises UnusableGraphError or UnusableDeviceError."""
+    manifest, backend = files.manifest, running.backend
+    path, precision = str(files.graph), backend.precision_of(manifest.precision)
+    threads = running.threads or available_cores()
+    workers = max(1, threads // running.batch_threads)
+    if backend.name == OPENVINO:
+        # Imported here: an extra, and half a second.
+        from judged_server.embedding.openvino_session import OpenVinoSession  # noqa: PLC0415
+
+        return OpenVinoSession(path, manifest.pooling, precision, workers, running.batch_threads)
+    if backend.name == CUDA:
+        # Two, so that one batch is prepared while the other runs.
+        workers = running.threads or 2
+    return EncoderSession(
+        path, manifest.pooling, precision, workers, running.batch_threads, PROVIDERS[backend.name]
+    )
+
+
+def _probe_padding(session: Session, tokenizer: WindowTokenizer) -> None:
+    """Raise UnusableGraphError if the graph lacks positions for what OpenVINO adds to a window."""
+    try:
+        probe(session, tokenizer, full_window=True)
+    except UnusableGraphError as error:
+        raise UnusableGraphError(f"{error}: set embedding_backend to onnxruntime for it") from error
+
+
+def probe(session: Session, tokenizer: WindowTokenizer, *, full_window: bool = False) -> int:
     """Return the dimensions of a model by running it, on texts as long as its window if told so.
 
     Raises UnusableGraphError when it can't run.
@@ -66,16 +125,3 @@ def probe(session: EncoderSession, tokenizer: WindowTokenizer, *, full_window: b
     if not finite_rows(vectors).all() or not np.any(vectors):
         raise UnusableGraphError("a first run gives no usable vectors")
     return int(vectors.shape[1])
-
-
-def available_cores(cpu_max: Path = _CPU_MAX) -> int:
-    """Return how many cores this process may use: its affinity, less where a cgroup grants less."""
-    cores = (
-        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    )
-    try:
-        quota, period = cpu_max.read_text().split()
-        granted = int(quota) / int(period)
-    except (OSError, ValueError):  # no cgroup v2, or no quota: the file says "max"
-        return cores
-    return max(1, min(cores, round(granted)))

@@ -20,13 +20,15 @@ GRAPH_FILE = "model.onnx"
 TOKENIZER_FILE = "tokenizer.json"
 FORMAT_VERSION = 1
 
-POOLINGS = ("mean", "cls")
+POOLINGS = ("mean", "cls", "max", "last")
 PRECISIONS = ("fp32", "fp16", "int8")
 
 CALLER = "caller"
 """Stands for vectors that callers send; no stored model may have this name."""
 NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,79}")
 """A model's name is its folder's name, so it can't hold a path."""
+
+MAX_PREFIX_CHARS = 1_000
 
 _CHUNK = 1 << 20
 
@@ -59,6 +61,8 @@ class Manifest:
     source: str
     licence: str
     files: tuple[StoredFile, ...]
+    prefix: str = ""
+    """Set before every text. A manifest without one is written as it was before there were any."""
     format_version: int = field(default=FORMAT_VERSION)
 
     @property
@@ -92,11 +96,14 @@ class Manifest:
             normalize=self.normalize,
             precision=self.precision,
             execution_provider=execution_provider,
+            prefix=self.prefix,
         )
 
     def to_bytes(self) -> bytes:
         """Return the one way this manifest is written."""
         content = asdict(self)
+        if not self.prefix:
+            del content["prefix"]
         content["checksum"] = hashlib.sha256(_canonical(content)).hexdigest()
         return _canonical(content)
 
@@ -128,6 +135,8 @@ class Manifest:
             raise ValueError("the model's name is not a name")
         if self.pooling not in POOLINGS or self.precision not in PRECISIONS:
             raise ValueError("its pooling or precision is unknown")
+        if not isinstance(self.prefix, str) or len(self.prefix) > MAX_PREFIX_CHARS:
+            raise ValueError("its prefix is not a short text")
         if not (_is_count(self.dimensions) and _is_count(self.max_tokens)):
             raise ValueError("its sizes make no sense")
 

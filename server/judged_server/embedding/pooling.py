@@ -1,7 +1,7 @@
 """Token embeddings to one unit vector a text.
 
-Owns the formulas, as pure functions: mean over the mask or the first token, then L2. They stand
-outside the graph so that built and added models take one road.
+Owns the formulas, as pure functions: the mean or the maximum over the mask, the first or the last
+token, then L2. They stand outside the graph so that built and added models take one road.
 """
 
 from __future__ import annotations
@@ -15,9 +15,20 @@ from judged_server.domain import BoolArray, Float32Array, IntArray
 
 
 def pool(hidden: Float32Array, mask: IntArray, pooling: str) -> Float32Array:
-    """Return the pooled vectors of (rows, tokens, size) hidden states; `pooling` is mean or cls."""
+    """Return the pooled vectors of (rows, tokens, size) hidden states, padded on the right.
+
+    `pooling` is one of manifest.POOLINGS: mean, cls (the first token), max or last. A row without
+    tokens gives zeros under mean and max, and its first state under cls and last.
+    """
     if pooling == "cls":
         return hidden[:, 0]
+    if pooling == "last":
+        last: Float32Array = hidden[np.arange(len(hidden)), np.maximum(mask.sum(axis=1) - 1, 0)]
+        return last
+    if pooling == "max":
+        kept = mask.astype(np.bool_)[:, :, None]
+        maxima: Float32Array = np.where(kept, hidden, -np.inf).max(axis=1)
+        return np.where(kept.any(axis=1), maxima, 0).astype(np.float32)
     weights = mask.astype(np.float32)
     sums = np.matmul(weights[:, None, :], hidden)[:, 0]
     means: Float32Array = sums / np.maximum(weights.sum(axis=1, keepdims=True), 1)

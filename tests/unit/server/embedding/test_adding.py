@@ -3,29 +3,24 @@
 import numpy as np
 import onnx
 import pytest
+from judged_server.embedding.folder import ModelOptions
+from judged_server.embedding.loading import load_embedder
+from judged_server.embedding.manifest import POOLINGS
 from judged_server.embedding.sources import ModelSourceError
 from judged_server.embedding.store import ModelStore
 from onnx import helper, numpy_helper
+from tokenizers import Tokenizer
 
 from tests.fakes import tiny_model
+from tests.fakes.numpy_bert import hidden_states
 from tests.fakes.tiny_model import write_folder, write_json
+
+TEXTS = ["a cat", "", "the cats sleep", "b" * 40, "naïve, 中文!"]
 
 
 @pytest.fixture
 def models(tmp_path) -> ModelStore:
     return ModelStore(tmp_path / "models")
-
-
-def _edited(change) -> bytes:
-    model = onnx.load_from_string(tiny_model.graph())
-    change(model)
-    return model.SerializeToString()
-
-
-def _with_token_types(model):
-    model.graph.input.append(
-        helper.make_tensor_value_info("token_type_ids", onnx.TensorProto.INT64, ["b", "s"])
-    )
 
 
 def _opset(number):
@@ -61,8 +56,90 @@ def test_a_folder_becomes_a_stored_model(models, tmp_path):
     assert (manifest.pooling, manifest.normalize, manifest.precision) == ("mean", True, "fp32")
 
 
-def test_a_graph_with_token_types_is_understood(models, tmp_path):
-    tiny_model.add_to(models, tmp_path, onnx=_edited(_with_token_types))
+async def _embed(models, name, policy="truncate") -> np.ndarray:
+    embedder = load_embedder(models.load(name))
+    try:
+        return (await embedder.embed(TEXTS, policy)).vectors
+    finally:
+        embedder.close()
+
+
+def _expected(pooling="mean", prefix="", window=tiny_model.WINDOW, hidden=tiny_model.HIDDEN):
+    """The unit vectors of TEXTS by NumPy, from the definition of the model and of its pooling."""
+    library = Tokenizer.from_buffer(tiny_model.tokenizer())
+    library.no_padding()
+    library.enable_truncation(window)
+    rows = []
+    for text in TEXTS:
+        states = hidden_states(np.array(library.encode(prefix + text).ids), hidden)
+        pooled = {
+            "mean": states.mean(axis=0),
+            "cls": states[0],
+            "max": states.max(axis=0),
+            "last": states[-1],
+        }[pooling]
+        rows.append(pooled / np.linalg.norm(pooled))
+    return np.array(rows)
+
+
+@pytest.mark.parametrize("pooling", POOLINGS)
+async def test_each_pooling_gives_the_vectors_of_its_definition(models, tmp_path, pooling):
+    assert tiny_model.add_to(models, tmp_path, pooling=pooling).pooling == pooling
+    np.testing.assert_allclose(await _embed(models, "tiny"), _expected(pooling), atol=1e-5)
+
+
+@pytest.mark.parametrize("normalize", [True, False])
+async def test_vectors_are_unit_vectors_whether_the_model_makes_them_or_not(
+    models, tmp_path, normalize
+):
+    manifest = tiny_model.add_to(models, tmp_path, normalize=normalize)
+    assert manifest.normalize is normalize
+    np.testing.assert_allclose(await _embed(models, "tiny"), _expected(), atol=1e-5)
+
+
+async def test_a_graph_with_token_types_gets_type_0(models, tmp_path):
+    tiny_model.add_to(models, tmp_path, onnx=tiny_model.with_token_types())
+    np.testing.assert_allclose(await _embed(models, "tiny"), _expected(), atol=1e-5)
+
+
+async def test_other_dimensions_and_another_window(models, tmp_path):
+    manifest = tiny_model.add_to(models, tmp_path, onnx=tiny_model.graph(24), window=7)
+    assert (manifest.dimensions, manifest.max_tokens) == (24, 7)
+    expected = _expected(window=7, hidden=24)
+    np.testing.assert_allclose(await _embed(models, "tiny"), expected, atol=1e-5)
+
+
+async def test_half_precision_is_said_and_is_near(models, tmp_path):
+    manifest = tiny_model.add_to(models, tmp_path, onnx=tiny_model.half_precision())
+    assert manifest.precision == "fp16"
+    vectors = await _embed(models, "tiny")
+    assert vectors.dtype == np.float32
+    np.testing.assert_allclose(vectors, _expected(), atol=5e-3)
+    assert np.abs(vectors - _expected()).max() > 1e-6
+
+
+@pytest.mark.parametrize(
+    ("prompts", "prefix"),
+    [
+        ({"prompts": {"query": "query: ", "passage": "p: "}}, "p: "),
+        ({"prompts": {"query": "query: "}, "default_prompt_name": None}, ""),
+    ],
+)
+async def test_the_models_prompt_for_passages_stands_before_each_text(
+    models, tmp_path, prompts, prefix
+):
+    assert tiny_model.add_to(models, tmp_path, prompts=prompts).prefix == prefix
+    np.testing.assert_allclose(await _embed(models, "tiny"), _expected(prefix=prefix), atol=1e-5)
+
+
+async def test_the_operators_options_go_first(models, tmp_path):
+    folder = write_folder(tmp_path / "source", prompts={"prompts": {"document": "d: "}})
+    (folder / "onnx" / "model.onnx").rename(folder / "other.onnx")
+    options = ModelOptions(graph="other.onnx", prefix="q: ", max_tokens=9)
+    manifest = models.add("tiny", folder, options)
+    assert (manifest.prefix, manifest.max_tokens) == ("q: ", 9)
+    expected = _expected(prefix="q: ", window=9)
+    np.testing.assert_allclose(await _embed(models, "tiny"), expected, atol=1e-5)
 
 
 def test_weights_beside_the_graph_come_along(models, tmp_path):
@@ -93,7 +170,7 @@ def test_weights_beside_the_graph_come_along(models, tmp_path):
 )
 def test_an_unusable_graph_is_refused_and_nothing_is_stored(models, tmp_path, change, words):
     with pytest.raises(ModelSourceError, match=words):
-        tiny_model.add_to(models, tmp_path, onnx=_edited(change))
+        tiny_model.add_to(models, tmp_path, onnx=tiny_model.edited(change))
     assert models.list() == ()
     assert list(models.root.iterdir()) == []
 

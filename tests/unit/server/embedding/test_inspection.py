@@ -5,6 +5,7 @@ import onnx
 import pytest
 from judged_server.embedding.inspection import (
     external_files,
+    external_locations,
     read_graph,
     refuse_neighbour_effects,
     weight_precision,
@@ -58,6 +59,7 @@ def test_a_link_that_leads_out_is_refused(tmp_path):
 
 
 def test_missing_weights_are_named(tmp_path):
+    assert external_locations(_model(initializers=[_external("w.bin")])) == ("w.bin",)
     with pytest.raises(ModelSourceError, match=r"w\.bin is missing"):
         external_files(_model(initializers=[_external("w.bin")]), tmp_path)
 

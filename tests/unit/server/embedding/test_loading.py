@@ -3,8 +3,10 @@
 import dataclasses
 
 import pytest
-from judged_server.embedding.loading import available_cores, load_embedder
+from judged_server.embedding.choice import Backend, Running
+from judged_server.embedding.loading import load_embedder, open_session
 from judged_server.errors import ModelDamaged
+from judged_server.settings import SettingsError
 
 from tests.fakes import tiny_model
 
@@ -15,7 +17,7 @@ def files(tmp_path):
 
 
 async def test_an_embedder_carries_the_manifests_card(files):
-    embedder = load_embedder(files, threads=1)
+    embedder = load_embedder(files, Running(threads=1))
     try:
         assert embedder.card == files.manifest.card("CPUExecutionProvider")
         embedded = await embedder.embed(["a text"], "truncate")
@@ -50,19 +52,34 @@ def test_another_opset_than_the_runtime_knows_is_damage(files, tmp_path):
         load_embedder(files)
 
 
+def test_a_session_that_runs_otherwise_than_decided_is_refused(files, monkeypatch):
+    from judged_server.embedding import loading
+
+    other = loading.open_session(files, Running())
+    other.facts = dataclasses.replace(other.facts, precision="int8")
+    monkeypatch.setattr(loading, "open_session", lambda *_: other)
+    with pytest.raises(ModelDamaged, match=r"int8.*not as decided"):
+        load_embedder(files)
+
+
+def test_a_device_that_is_not_there_is_no_reason_to_take_the_cpu(files):
+    with pytest.raises(SettingsError, match="embedding_backend cuda: CUDAExecutionProvider"):
+        load_embedder(files, Running(Backend("cuda")))
+
+
+def test_a_runtime_that_takes_the_cpu_for_a_device_is_refused(files, monkeypatch):
+    import onnxruntime as ort
+
+    real = ort.InferenceSession
+    monkeypatch.setattr(ort, "get_available_providers", lambda: ["CUDAExecutionProvider"])
+    monkeypatch.setattr(ort, "InferenceSession", lambda path, options, providers: real(path))
+    with pytest.raises(SettingsError, match="took CPUExecutionProvider"):
+        load_embedder(files, Running(Backend("cuda")))
+
+
 @pytest.mark.parametrize(
-    ("content", "expected"),
-    [
-        ("max 100000\n", 8),
-        ("200000 100000\n", 2),
-        ("150000 100000\n", 2),
-        ("50000 100000\n", 1),
-        ("9900000 100000\n", 8),
-        ("junk", 8),
-    ],
+    ("threads", "batch_threads", "workers"), [(1, 1, 1), (4, 1, 4), (4, 2, 2), (3, 2, 1), (1, 4, 1)]
 )
-def test_a_cgroups_quota_bounds_the_cores(tmp_path, monkeypatch, content, expected):
-    monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(8)), raising=False)
-    (tmp_path / "cpu.max").write_text(content)
-    assert available_cores(tmp_path / "cpu.max") == expected
-    assert available_cores(tmp_path / "none") == 8
+def test_workers_are_the_threads_over_those_of_a_batch(files, threads, batch_threads, workers):
+    running = Running(threads=threads, batch_threads=batch_threads)
+    assert open_session(files, running).facts.workers == workers

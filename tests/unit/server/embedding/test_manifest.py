@@ -36,6 +36,20 @@ def test_it_reads_back_what_it_wrote():
     assert Manifest.from_bytes(manifest.to_bytes()) == manifest
 
 
+def test_a_prefix_is_kept_and_enters_the_card():
+    manifest = _manifest(prefix="passage: \u00e9")
+    assert Manifest.from_bytes(manifest.to_bytes()) == manifest
+    assert (manifest.card().prefix, _manifest().card().prefix) == ("passage: \u00e9", "")
+
+
+def test_a_manifest_without_a_prefix_is_written_as_before_there_were_any():
+    content = json.loads(_manifest().to_bytes())
+    assert "prefix" not in content
+    named = _manifest().to_bytes().replace(b'  "source"', b'  "prefix": "",\n  "source"')
+    with pytest.raises(ValueError, match="checksum"):
+        Manifest.from_bytes(named)
+
+
 def test_any_changed_byte_is_noticed():
     raw = _manifest().to_bytes()
     rng = random.Random(5)
@@ -57,7 +71,9 @@ def test_any_cut_is_noticed():
     ("changes", "words"),
     [
         ({"name": "../x"}, "name"),
-        ({"pooling": "max"}, "pooling"),
+        ({"pooling": "weightedmean"}, "pooling"),
+        ({"prefix": "p" * 1001}, "prefix"),
+        ({"prefix": 1}, "prefix"),
         ({"precision": "fp64"}, "precision"),
         ({"dimensions": 0}, "sizes"),
         ({"max_tokens": True}, "sizes"),

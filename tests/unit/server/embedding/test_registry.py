@@ -1,12 +1,16 @@
 """The registry: the default at the start, others on first use, failures not kept."""
 
 import asyncio
+import shutil
 
+import numpy as np
 import pytest
+from judged_server.embedding.choice import PROVIDERS, Backend, Running
 from judged_server.embedding.loading import load_embedder
 from judged_server.embedding.manifest import GRAPH_FILE
 from judged_server.embedding.registry import StoredEmbedders
 from judged_server.embedding.store import ModelStore
+from judged_server.embedding.vector_cache import VectorCaches
 from judged_server.errors import ModelDamaged, ModelNotInstalled
 
 from tests.fakes import tiny_model
@@ -26,12 +30,26 @@ def loads():
 
 
 @pytest.fixture
-def embedders(store, loads):
-    def load(files, threads):
-        loads.append(files.manifest.name)
-        return load_embedder(files, threads)
+def told():
+    """What each loaded model calls when it is in trouble."""
+    return {}
 
-    made = StoredEmbedders(store, default="one", threads=1, load=load)
+
+@pytest.fixture
+def health():
+    return []
+
+
+@pytest.fixture
+def embedders(store, loads, told, health):
+    def load(files, running, cache, trouble):
+        loads.append(files.manifest.name)
+        told[files.manifest.name] = trouble
+        return load_embedder(files, running, cache, trouble)
+
+    made = StoredEmbedders(
+        store, default="one", running=Running(threads=1), load=load, health=health.append
+    )
     yield made
     made.close()
 
@@ -90,3 +108,55 @@ async def test_a_closed_registry_takes_no_work(embedders):
     for embedder in (embedders.get("one"), other):
         with pytest.raises(RuntimeError):
             await embedder.embed(["a"], "truncate")
+
+
+def test_one_model_in_trouble_is_trouble_until_all_run_again(embedders, told, health):
+    embedders.load_default()
+    embedders.get("two").load()
+    told["one"](True)
+    told["two"](True)
+    told["one"](False)
+    assert health == [False]
+    told["two"](False)
+    assert health == [False, True]
+
+
+def test_a_loaded_models_card_is_what_runs(embedders):
+    embedders.load_default()
+    assert embedders.get("").card == embedders.cards()[0]
+    assert embedders.cards()[0].execution_provider == "CPUExecutionProvider"
+
+
+@pytest.mark.parametrize("backend", [Backend(), Backend("openvino"), Backend("openvino", "bf16")])
+def test_a_card_says_what_will_run_before_anything_is_loaded(store, backend):
+    made = StoredEmbedders(store, default="one", running=Running(backend))
+    expected = (backend.precision, PROVIDERS[backend.name])
+    for card in (*made.cards(), made.get("one").card, made.get("two").card):
+        assert (card.precision, card.execution_provider) == expected
+
+
+def test_a_model_that_was_replaced_since_its_card_was_shown_is_not_used(store, tmp_path):
+    made = StoredEmbedders(store, default="one", running=Running(threads=1))
+    shown = made.get("two")
+    shutil.rmtree(store.root / "two")
+    tiny_model.add_to(store, tmp_path, "two", pooling="mean")
+    with pytest.raises(ModelDamaged, match="restart"):
+        shown.load()
+    assert not shown.loaded
+
+
+async def test_models_keep_their_vectors_apart(store, tmp_path):
+    caches = VectorCaches(1 << 20, tmp_path / "vectors", 16 << 20)
+    made = StoredEmbedders(store, default="one", running=Running(threads=1), caches=caches)
+    first = [(await made.get(name).embed(["a"], "truncate")).vectors for name in ("one", "two")]
+    assert np.abs(first[0] - first[1]).max() > 1e-3
+    made.close()
+    again = StoredEmbedders(
+        store,
+        running=Running(threads=1),
+        caches=VectorCaches(1 << 20, tmp_path / "vectors", 16 << 20),
+    )
+    for name, vectors in zip(("one", "two"), first, strict=True):
+        stored = (await again.get(name).embed(["a"], "truncate")).vectors
+        np.testing.assert_array_equal(stored, vectors)
+    again.close()

@@ -1,8 +1,10 @@
 """Windows of token ids: as the tokenizer library itself cuts them, linear, and hard to kill."""
 
+import functools
 import itertools
 import json
 import string
+import time
 
 import pytest
 from hypothesis import given
@@ -16,14 +18,16 @@ from judged_server.embedding.policy import (
     TRUNCATE,
     WINDOW_MAX,
 )
-from judged_server.embedding.tokenizer import WindowTokenizer, text_slices
-from tokenizers import Tokenizer
+from judged_server.embedding.tokenizer import WindowTokenizer
+from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
 from tests.fakes import tiny_model
 from tests.fakes.tiny_model import CAPACITY, VOCABULARY, WINDOW
 
 CLS, SEP = VOCABULARY.index("[CLS]"), VOCABULARY.index("[SEP]")
 TINY = WindowTokenizer(tiny_model.tokenizer(), WINDOW)
+PREFIX = "ab: "
+PREFIXED = WindowTokenizer(tiny_model.tokenizer(), 2 * WINDOW, PREFIX)
 
 
 def _library(max_tokens: int | None = None) -> Tokenizer:
@@ -59,6 +63,34 @@ def _panicking() -> WindowTokenizer:
     tokenizer = WindowTokenizer(tiny_model.tokenizer(), WINDOW)
     tokenizer._tokenizer = _Panicking(tokenizer._tokenizer)
     return tokenizer
+
+
+@functools.cache
+def _tokenizers() -> dict[str, bytes]:
+    """A tokenizer.json of each kind that embedding models come with."""
+    units = [*string.ascii_lowercase, *string.punctuation, "▁", "aa", "xx", "xxxx", "é", "中"]
+    special = ["<s>", "</s>", "<pad>", "<unk>"]
+    unigram = Tokenizer(models.Unigram([(unit, -1.0) for unit in special + units], unk_id=3))
+    vocabulary = {unit: i for i, unit in enumerate(special + units)}
+    bpe = Tokenizer(
+        models.BPE(vocabulary, [("a", "a"), ("x", "x"), ("xx", "xx")], unk_token="<unk>")  # noqa: S106
+    )
+    made = {"WordPiece": tiny_model.tokenizer()}
+    for name, library in (("Unigram", unigram), ("BPE", bpe)):
+        library.pre_tokenizer = pre_tokenizers.Metaspace()
+        library.post_processor = processors.TemplateProcessing(
+            single="<s> $A </s>", special_tokens=[("<s>", 0), ("</s>", 1)]
+        )
+        made[name] = library.to_str().encode()
+    return made
+
+
+def _cpu_s(tokenizer: WindowTokenizer, text: str) -> float:
+    begun = time.process_time()
+    (encoded,) = tokenizer.encode([text], WINDOW_MAX)
+    took = time.process_time() - begun
+    assert encoded.fault is None
+    return took
 
 
 class TestWindows:
@@ -101,6 +133,62 @@ class TestWindows:
 
     def test_an_empty_text_is_its_special_tokens(self):
         assert _encode("").windows[0].tolist() == [CLS, SEP]
+
+
+class TestPrefix:
+    """A prefix is set before a text, and stands in each of its windows."""
+
+    @given(st.text(max_size=60))
+    def test_a_text_has_the_tokens_of_the_library_for_prefix_and_text(self, text):
+        (window,) = PREFIXED.encode([text], TRUNCATE)[0].windows
+        assert window.tolist() == _library(2 * WINDOW).encode(PREFIX + text).ids
+
+    @given(st.integers(0, 200))
+    def test_every_window_begins_with_it(self, words):
+        text = " ".join(string.ascii_lowercase[i % 26] for i in range(words))
+        whole = _library().encode(text, add_special_tokens=False).ids
+        head = _library().encode(PREFIX, add_special_tokens=False).ids
+        windows = [w.tolist() for w in PREFIXED.encode([text], WINDOW_MAX)[0].windows]
+        joined = []
+        for window in windows:
+            assert window[: 1 + len(head)] == [CLS, *head]
+            inner = window[1 + len(head) : -1]
+            joined += inner[PREFIXED.overlap :] if joined else inner
+        assert joined == whole
+        assert all(len(window) <= 2 * WINDOW for window in windows)
+
+    def test_a_prefix_whose_end_grows_into_the_text_is_cut_there(self):
+        raw = _tokenizers()["BPE"]
+        library = Tokenizer.from_buffer(raw)
+        whole = library.encode("b x" + "x" * 60, add_special_tokens=False).ids
+        *head, last = library.encode("b x", add_special_tokens=False).ids
+        assert whole[: len(head)] == head
+        assert whole[len(head)] != last
+        (text,) = WindowTokenizer(raw, WINDOW, "b x").encode(["x" * 60], WINDOW_MAX)
+        inner = [window.tolist()[1:-1] for window in text.windows]
+        assert len(inner) > 1
+        assert all(window[: len(head)] == head for window in inner)
+        assert head + [i for window in inner for i in window[len(head) :]] == whole
+
+    def test_a_prefix_that_fills_the_window_is_a_value_error(self):
+        with pytest.raises(ValueError, match="no room"):
+            WindowTokenizer(tiny_model.tokenizer(), WINDOW, "p" * CAPACITY)
+        with pytest.raises(ValueError, match="prefix"):
+            WindowTokenizer(tiny_model.tokenizer(), WINDOW, "\ud800")
+
+
+@pytest.mark.parametrize(
+    ("change", "pad_id"),
+    [
+        ({}, 0),
+        ({"padding": {"pad_id": 3}}, 3),
+        ({"padding": None}, 0),
+        ({"padding": None, "added_tokens": [{"id": 1, "content": "<pad>"}]}, 1),
+    ],
+)
+def test_the_padding_token_is_the_files_own(change, pad_id):
+    settings = json.loads(tiny_model.tokenizer()) | change
+    assert module._pad_id(settings) == pad_id
 
 
 class TestPieces:
@@ -165,6 +253,7 @@ class TestLinear:
     """Work grows with the text, counted in characters handed to the library, not in seconds."""
 
     MIB = 1 << 20
+    TIMED = 1 << 17
 
     @pytest.mark.parametrize(
         "text",
@@ -186,6 +275,38 @@ class TestLinear:
         assert encoded.fault is None
         assert len(encoded.windows) == 1
         assert sum(seen) <= len(text)
+
+    @pytest.mark.parametrize("kind", ["WordPiece", "Unigram", "BPE"])
+    @pytest.mark.parametrize(
+        "unit",
+        [
+            "x",
+            "!",
+            "a ",
+            "中",
+            "\0",
+            "é",
+            "e\u0301",
+            "\u200b",
+            "\u202e",
+            "😀",
+            "[CLS]",
+            "1a!",
+            "\n\t ",
+        ],
+        ids=ascii,
+    )
+    def test_twice_the_text_takes_at_most_two_and_a_half_times_as_long(self, kind, unit):
+        """In CPU seconds, the least of several rounds: what is quadratic takes four times."""
+        tokenizer = WindowTokenizer(_tokenizers()[kind], WINDOW)
+        once = unit * (self.TIMED // len(unit))
+        ratios = []
+        for _ in range(6):
+            seconds = [_cpu_s(tokenizer, text) for text in (once, once * 2)]
+            ratios.append(seconds[1] / seconds[0])
+            if ratios[-1] <= 2.5:
+                return
+        pytest.fail(f"the ratios were {ratios}")
 
     def test_a_long_text_is_read_no_further_than_its_window(self):
         tokenizer = _panicking()
@@ -232,11 +353,3 @@ class TestFaults:
     def test_a_window_without_room_is_a_value_error(self):
         with pytest.raises(ValueError, match="no room"):
             WindowTokenizer(tiny_model.tokenizer(), 2)
-
-
-@given(st.lists(st.text(max_size=20), max_size=50), st.integers(1, 60))
-def test_slices_cover_all_texts_in_order_within_the_bound(texts, bound):
-    slices = text_slices(texts, bound)
-    assert [i for part in slices for i in part] == list(range(len(texts)))
-    for part in slices:
-        assert len(part) == 1 or sum(len(texts[i]) + 1 for i in part) <= bound

@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+from judged_server.embedding.engine import ModelEmbedder
+from judged_server.embedding.tokenizer import WindowTokenizer
+from judged_server.embedding.vector_cache import VectorCache
+
+from tests.fakes import tiny_model
+from tests.fakes.session import CARD, FakeSession
+from tests.fakes.tiny_model import HIDDEN, WINDOW
+
+
+@pytest.fixture
+def session():
+    return FakeSession()
+
+
+@pytest.fixture
+def make(session):
+    made = []
+
+    def build(workers=1, memory_bytes=0, **options):
+        tokenizer = WindowTokenizer(tiny_model.tokenizer(), WINDOW)
+        session.facts = dataclasses.replace(session.facts, workers=workers)
+        cache = VectorCache(HIDDEN, memory_bytes)
+        made.append(ModelEmbedder(CARD, tokenizer, session, cache, **options))
+        return made[-1]
+
+    yield build
+    session.gate.set()
+    for embedder in made:
+        embedder.close()
