@@ -30,6 +30,7 @@ class ExactJudge:
     identity: JudgeIdentity
 
     wants_embeddings: ClassVar[bool] = False
+    wants_spans: ClassVar[bool] = False
 
     def score(self, groups: Sequence[QueryGroup]) -> ScoreColumns:
         """Return one score a context, 0 or 1; nothing is flagged."""

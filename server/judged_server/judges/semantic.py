@@ -28,6 +28,7 @@ from judged_server.embedding.manifest import CALLER
 from judged_server.embedding.policy import (
     EMBEDDING_FAILED,
     LONG_TEXT_POLICIES,
+    OVERLOADED,
     TEXT_TOO_LONG,
     TRUNCATE,
 )
@@ -44,8 +45,8 @@ INLINE_COST = 1 << 19
 
 _GROUP_COST = 1 << 16
 _TEXT_COST = 1 << 9
-_CODES = {TEXT_TOO_LONG: 3, EMBEDDING_FAILED: 13}
-"""gRPC's INVALID_ARGUMENT and INTERNAL."""
+_CODES = {TEXT_TOO_LONG: 3, OVERLOADED: 8, EMBEDDING_FAILED: 13}
+"""gRPC's INVALID_ARGUMENT, RESOURCE_EXHAUSTED and INTERNAL."""
 
 
 class SemanticKind:
@@ -88,11 +89,7 @@ class SemanticKind:
         model = str(spec.parameters.get("model", ""))
         min_score = MIN_SCORE if spec.min_score is None else spec.min_score
         if model == CALLER:
-            # Of vectors that are made elsewhere nothing is known here, and nothing is claimed.
-            parts = [("model", CALLER)]
-            return SemanticJudge(
-                None, TRUNCATE, JudgeIdentity.build(self.kind, "", min_score, parts, VERSION)
-            )
+            return SemanticJudge(None, TRUNCATE, caller_identity(min_score))
         embedder = self._embedders.get(model)
         long_text = str(spec.parameters.get("long_text", TRUNCATE))
         return SemanticJudge(embedder, long_text, _identify(embedder.card, long_text, min_score))
@@ -117,6 +114,11 @@ class SemanticJudge:
         """Whether it compares the callers' vectors."""
         return self._embedder is None
 
+    @property
+    def wants_spans(self) -> bool:
+        """Never: it reads texts or vectors."""
+        return False
+
     async def score_async(self, groups: Sequence[QueryGroup]) -> ScoreColumns:
         """Return one score for each context; each distinct text is embedded once.
 
@@ -135,6 +137,19 @@ class SemanticJudge:
         for part, cost in _slices(groups, dimensions):
             parts += await off_loop_if(cost > INLINE_COST, _score_groups, part, texts)
         return _join(parts)
+
+
+def caller_identity(min_score: float) -> JudgeIdentity:
+    """Return the identity of the judge of vectors that callers send.
+
+    Of vectors that are made elsewhere nothing is known here, and nothing is claimed.
+    """
+    return JudgeIdentity.build("semantic", "", min_score, [("model", CALLER)], VERSION)
+
+
+def score_vectors(groups: Sequence[QueryGroup]) -> ScoreColumns:
+    """Return the cosine of each context of groups that bring their own vectors."""
+    return _join(_score_groups(groups, _Texts({}, _NOTHING)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +211,7 @@ def _identify(card: ModelCard, long_text: str, min_score: float) -> JudgeIdentit
             ("tokenizer_sha256", card.tokenizer_sha256),
             ("pooling", card.pooling),
             ("normalize", str(card.normalize)),
+            ("prefix", card.prefix),
         ],
     )
 
@@ -274,7 +290,9 @@ def _join(parts: Sequence[_GroupScores]) -> ScoreColumns:
             if part.flags is not None:
                 flags[start : start + len(part.flags)] = part.flags
     faults = tuple(
-        VerdictFault(int(start) + cell, _CODES.get(reason, 13), reason, message)
+        VerdictFault(
+            int(start) + cell, _CODES.get(reason, 13), reason, message, reason == OVERLOADED
+        )
         for start, part in zip(offsets, parts, strict=False)
         for cell, reason, message in part.faults
     )

@@ -51,6 +51,7 @@ class WeightedOverlapJudge:
     query_boost: bool
 
     wants_embeddings: ClassVar[bool] = False
+    wants_spans: ClassVar[bool] = False
 
     def score(self, groups: Sequence[QueryGroup]) -> ScoreColumns:
         """Return one score a context, in [0, 1], and NO_TOKENS flags if there are any."""

@@ -252,6 +252,7 @@ class TestIdentity:
             {"model_sha256": "a" * 63 + "b"},
             {"tokenizer_sha256": "c" * 64},
             {"pooling": "cls"},
+            {"prefix": "passage: "},
             {"normalize": False},
             {"precision": "fp16"},
             {"max_tokens": 9},

@@ -1,0 +1,161 @@
+"""The contexts that a language model is asked, their votes, and the columns these make.
+
+Owns which contexts are one, and what each gets of the vote. Leaves asking to `llm`, the rule of the
+vote to `llm.voting`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from judged_server.domain import (
+    IntArray,
+    QueryGroup,
+    ScoreColumns,
+    Status,
+    Usage,
+    VerdictDetail,
+    VerdictFault,
+    VerdictSample,
+)
+from judged_server.llm.chat import ChatReply
+from judged_server.llm.faults import Reason
+from judged_server.llm.voting import Opinion, Vote, count
+
+MAX_RAW_REPLY_BYTES = 64 << 10
+
+CODES = {
+    Reason.TIMEOUT: 4,
+    Reason.RATE_LIMITED: 8,
+    Reason.PROVIDER_UNREACHABLE: 14,
+    Reason.PROVIDER_ERROR: 14,
+    Reason.PROVIDER_REFUSED_KEY: 9,
+    Reason.BREAKER_OPEN: 14,
+    Reason.REFUSED: 2,
+    Reason.UNPARSABLE: 2,
+    Reason.SCHEMA: 13,
+    Reason.REPLY_TRUNCATED: 13,
+    Reason.NO_QUORUM: 2,
+}
+"""gRPC's codes: DEADLINE_EXCEEDED, RESOURCE_EXHAUSTED, UNAVAILABLE, FAILED_PRECONDITION, INTERNAL;
+UNKNOWN for a model that answered, but not with a verdict."""
+
+_NO_QUORUM = "the samples tie, or fewer than half of them are votes; ask for more, or an odd number"
+
+
+class TextContext(NamedTuple):
+    """The texts of one context, by the names that rubrics use."""
+
+    query: str
+    expected_text: str
+    retrieved_text: str
+
+
+class Ballot:
+    """The samples of one context, and what they took."""
+
+    __slots__ = ("_keep", "_opinions", "_replies", "usage")
+
+    def __init__(self, samples: int, nothing: Usage, keep_replies: bool) -> None:
+        """Expect as many samples; `nothing` is the usage of no call at all."""
+        self._opinions: list[Opinion | None] = [None] * samples
+        self._replies: list[ChatReply | None] = [None] * samples if keep_replies else []
+        self._keep = keep_replies
+        self.usage = nothing
+
+    def put(self, number: int, opinion: Opinion, reply: ChatReply | None) -> None:
+        """Note a sample by its number; the reply is kept for details only."""
+        self._opinions[number] = opinion
+        if self._keep:
+            self._replies[number] = reply
+
+    @property
+    def opinions(self) -> list[Opinion]:
+        """All samples, in order. Raises RuntimeError when one was not put."""
+        opinions = [opinion for opinion in self._opinions if opinion is not None]
+        if len(opinions) < len(self._opinions):
+            raise RuntimeError("a sample is missing")
+        return opinions
+
+    def detail(self, index: int, vote: Vote) -> VerdictDetail | None:
+        """Return how the verdict at `index` came about; None unless replies were kept."""
+        if not self._keep:
+            return None
+        opinions = self.opinions
+        answered = next((reply for reply in self._replies if reply is not None), None)
+        decisive = vote.status is Status.OK and vote.decisive is not None
+        return VerdictDetail(
+            index,
+            opinions[vote.decisive or 0].reasoning if decisive else "",
+            tuple(map(_sample, opinions, self._replies)),
+            self.usage,
+            answered.model if answered else "",
+            answered.system_fingerprint if answered else "",
+        )
+
+
+def number_contexts(groups: Sequence[QueryGroup]) -> tuple[list[TextContext], IntArray]:
+    """Return the distinct contexts as they come, and for each context of the groups its number."""
+    numbers: dict[TextContext, int] = {}
+    places = [
+        numbers.setdefault(TextContext(group.query, expected, retrieved), len(numbers))
+        for group in groups
+        for retrieved in group.retrieved
+        for expected in group.expected
+    ]
+    return list(numbers), np.array(places, np.int64)
+
+
+def to_columns(ballots: Sequence[Ballot], places: IntArray, nothing: Usage) -> ScoreColumns:
+    """Return the votes as columns; `places` says whose vote each context gets.
+
+    `nothing` is the usage of no call at all: with a cost, or without when there is no price.
+    """
+    votes = [count(ballot.opinions) for ballot in ballots]
+    statuses = np.array([vote.status for vote in votes], np.uint8)[places]
+    return ScoreColumns(
+        np.array([vote.score for vote in votes], np.float64)[places],
+        statuses if (statuses != Status.OK).any() else None,
+        faults=tuple(
+            _fault(index, votes[number], ballots[number])
+            for index in np.flatnonzero(statuses != Status.OK).tolist()
+            for number in [int(places[index])]
+        ),
+        majorities=np.array([vote.yes for vote in votes], np.bool_)[places],
+        agreements=np.array([vote.agreement for vote in votes], np.float64)[places],
+        details=tuple(
+            detail
+            for index, number in enumerate(places.tolist())
+            if (detail := ballots[number].detail(index, votes[number])) is not None
+        ),
+        usage=sum((ballot.usage for ballot in ballots), nothing),
+    )
+
+
+def _fault(index: int, vote: Vote, ballot: Ballot) -> VerdictFault:
+    reason = vote.reason or Reason.NO_QUORUM
+    if vote.decisive is None:
+        return VerdictFault(index, CODES[reason], reason, _NO_QUORUM)
+    opinion = ballot.opinions[vote.decisive]
+    return VerdictFault(index, CODES[reason], reason, opinion.message, opinion.retryable)
+
+
+def _sample(opinion: Opinion, reply: ChatReply | None) -> VerdictSample:
+    raw = (reply.text or reply.refusal or "") if reply is not None else ""
+    return VerdictSample(
+        opinion.status,
+        opinion.yes,
+        opinion.score,
+        opinion.reason or "",
+        opinion.reasoning,
+        _cut(raw),
+    )
+
+
+def _cut(text: str) -> str:
+    """Return the text, or as much of it as may be sent on; UTF-8 can't carry lone surrogates."""
+    raw = text.encode(errors="replace")
+    return raw[:MAX_RAW_REPLY_BYTES].decode(errors="ignore")

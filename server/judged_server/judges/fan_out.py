@@ -1,0 +1,43 @@
+"""Many jobs that wait, a bounded number at once.
+
+Owns the bound and the end: when one fails, or the caller leaves, none is left behind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TypeVar
+
+Job = TypeVar("Job")
+
+_STARTED_TOGETHER = 32
+"""Jobs begin in this many at a time, so that their beginnings don't hold up the event loop."""
+
+
+async def fan_out(
+    work: Callable[[Job], Awaitable[None]], jobs: Iterable[Job], at_once: int
+) -> None:
+    """Return when every job is done; `at_once` tasks take them from one iterator, in order.
+
+    The first failure ends the others and is raised. So does a job that was cancelled by nobody, as
+    a RuntimeError: passed over, it would leave a hole among the results.
+    """
+    queue = iter(jobs)
+
+    async def worker() -> bool:
+        for job in queue:
+            await work(job)
+        return True
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            workers = []
+            for number in range(1, at_once + 1):
+                workers.append(group.create_task(worker()))
+                if number % _STARTED_TOGETHER == 0:
+                    await asyncio.sleep(0)
+    except BaseExceptionGroup as failures:
+        raise failures.exceptions[0] from None
+    if any(worker.cancelled() for worker in workers):
+        raise RuntimeError("a job was cancelled by nobody")

@@ -1,0 +1,96 @@
+"""The judge `span`: how far a retrieved part of a file covers the expected part.
+
+For golden sets that point into files instead of quoting them. Owns the two measures of overlap.
+Texts and the query are not used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from judged_server.domain import (
+    FloatArray,
+    GroupSpans,
+    JudgeIdentity,
+    JudgeSpec,
+    QueryGroup,
+    ScoreColumns,
+)
+from judged_server.ports import Parameter, Profile
+
+VERSION = 1
+MIN_SCORE = 0.5
+
+IOU = "iou"
+CONTAINMENT = "containment"
+
+
+@dataclass(frozen=True, slots=True)
+class SpanJudge:
+    """Scores the overlap of two spans; implements ports.LexicalJudge."""
+
+    identity: JudgeIdentity
+    measure: str = IOU
+
+    wants_embeddings: ClassVar[bool] = False
+    wants_spans: ClassVar[bool] = True
+
+    def score(self, groups: Sequence[QueryGroup]) -> ScoreColumns:
+        """Return one score a context, from 0 (nothing shared, or other files) to 1."""
+        scores = [overlap(group.spans, self.measure) for group in groups if group.spans is not None]
+        return ScoreColumns(np.concatenate([np.zeros(0), *scores]))
+
+
+def overlap(spans: GroupSpans, measure: str) -> FloatArray:
+    """Return float64[retrieved * expected], retrieved-major: the overlap of every pair of spans.
+
+    With lengths and overlaps in characters, `iou` is |E n R| / |E u R| (Jaccard, 1901) and
+    `containment` is |E n R| / |E|. Spans of different files have 0.
+    """
+    expected, retrieved = spans.expected, spans.retrieved
+    starts = np.maximum(retrieved.starts[:, None], expected.starts)
+    ends = np.minimum(retrieved.ends[:, None], expected.ends)
+    meet = (retrieved.files[:, None] == expected.files) & (ends > starts)
+    # Positions are unsigned: differences are taken only where they can't fall below 0. In double
+    # precision then, since two lengths together may leave 64 bits.
+    shared = np.where(meet, ends - starts, np.uint64(0)).astype(np.float64)
+    whole = (expected.ends - expected.starts).astype(np.float64)
+    if measure == IOU:
+        lengths = (retrieved.ends - retrieved.starts).astype(np.float64)
+        whole = lengths[:, None] + whole - shared
+    scores: FloatArray = (shared / whole).ravel()
+    return scores
+
+
+class SpanKind:
+    """Builds `span` judges."""
+
+    kind = "span"
+    profiles: tuple[Profile, ...] = (
+        Profile(
+            "",
+            "Overlap of two parts of the same file; texts and the query are not used.",
+            MIN_SCORE,
+            (
+                Parameter(
+                    "measure",
+                    IOU,
+                    "What the shared characters are divided by: those of both spans together "
+                    "(intersection over union), or those of the expected span.",
+                    choices=(IOU, CONTAINMENT),
+                ),
+            ),
+        ),
+    )
+    for_embeddings = None
+
+    def build(self, spec: JudgeSpec) -> SpanJudge:
+        """Return the judge of a spec whose parameters are settled."""
+        bar = MIN_SCORE if spec.min_score is None else spec.min_score
+        measure = str(spec.parameters.get("measure", IOU))
+        identity = JudgeIdentity.build(self.kind, "", bar, [("measure", measure)], VERSION)
+        return SpanJudge(identity, measure)

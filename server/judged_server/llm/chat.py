@@ -1,0 +1,130 @@
+"""The words between judges and language models: a request, a reply, a model.
+
+Owns the shapes. How a provider spells them is in `providers`, what is asked in `rubrics`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Protocol
+
+
+class FinishReason(Enum):
+    """Why a model stopped."""
+
+    STOP = auto()
+    LENGTH = auto()
+    REFUSAL = auto()
+    SAFETY = auto()
+    OTHER = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class ReplySchema:
+    """The JSON schema a structured reply must keep, under a name that providers ask for."""
+
+    name: str
+    schema: Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class ChatRequest:
+    """One question to a model: instructions, the material, and how to answer.
+
+    `schema` None asks for plain text. `seed` goes to providers that take one. `logprobs` asks for
+    the log-probabilities of the first tokens where the model offers them.
+    """
+
+    system: str
+    user: str
+    schema: ReplySchema | None
+    max_tokens: int
+    temperature: float
+    seed: int | None = None
+    logprobs: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TokenUsage:
+    """Tokens by the provider's own count; 0 when it told none."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TokenLogprob:
+    """One place of the reply: the token chosen, and the likeliest ones with their natural logs."""
+
+    token: str
+    top: tuple[tuple[str, float], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ChatReply:
+    """What a model answered.
+
+    `text` is the reply, or the arguments of the tool call that stands for it, as JSON text.
+    `refusal` is the model's own words of refusal, where the provider tells them apart. `model` and
+    `system_fingerprint` are what the provider says has answered.
+    """
+
+    text: str
+    finish_reason: FinishReason
+    usage: TokenUsage
+    model: str
+    refusal: str | None = None
+    system_fingerprint: str = ""
+    logprobs: tuple[TokenLogprob, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Prices:
+    """Money for a million tokens, in the one currency of the server's configuration."""
+
+    input_per_million: float
+    output_per_million: float
+
+
+@dataclass(frozen=True, slots=True)
+class ChatModelCard:
+    """What is known of a model before it is asked; all of it can change a score but the prices.
+
+    `name` is the operator's, `model` the provider's. `dialect` is openai, anthropic or gemini.
+    """
+
+    name: str
+    provider: str
+    dialect: str
+    model: str
+    structured: bool
+    logprobs: bool
+    prices: Prices | None
+
+
+@dataclass(frozen=True, slots=True)
+class Completed:
+    """A reply, and what it took: HTTP attempts, the failed ones included, and seconds in all."""
+
+    reply: ChatReply
+    attempts: int
+    latency_s: float
+
+
+class ChatModel(Protocol):
+    """A model that can be asked."""
+
+    @property
+    def card(self) -> ChatModelCard:
+        """What is known of it."""
+        ...
+
+    async def complete(self, request: ChatRequest, timeout_s: float) -> Completed:
+        """Return the reply within `timeout_s` seconds, retries included.
+
+        Raises ProviderFault, whose `attempts` says how often it was tried. Cancelling it closes
+        the connection within 100 ms.
+        """
+        ...

@@ -1,0 +1,26 @@
+"""Time as the limits, the breaker and the retries see it, so that tests need not wait.
+
+Owns reading the time and sleeping.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from datetime import UTC, datetime
+
+
+class Clock:
+    """The machine's time."""
+
+    def now(self) -> float:
+        """Return seconds that never jump; only differences mean something."""
+        return time.monotonic()
+
+    def date(self) -> datetime:
+        """Return the date, in UTC."""
+        return datetime.now(UTC)
+
+    async def sleep(self, seconds: float) -> None:
+        """Return after so many seconds."""
+        await asyncio.sleep(seconds)

@@ -1,0 +1,155 @@
+"""One provider as its models share it: connections, limits, breaker and retries.
+
+Owns the order in which a call meets them, and which outcome is told to whom. What is asked, and
+what a reply means, comes in from `models`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from random import Random
+
+from judged_server.llm.breaker import Breaker, Pass
+from judged_server.llm.chat import ChatReply
+from judged_server.llm.clock import Clock
+from judged_server.llm.concurrency import ConcurrencyLimit
+from judged_server.llm.configuration import ProviderConfiguration
+from judged_server.llm.faults import ProviderFault, Reason
+from judged_server.llm.rates import Rates
+from judged_server.llm.retrying import Retrier, retry_after_s
+from judged_server.llm.transport import HttpTransport
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One question, ready to be sent. `tokens` is an estimate of what it will cost at most.
+
+    `read` makes a reply of a status and a body, or raises ProviderFault.
+    """
+
+    path: str
+    headers: Mapping[str, str]
+    body: bytes
+    read: Callable[[int, bytes], ChatReply]
+    tokens: int
+
+
+class Endpoint:
+    """A provider that can be asked."""
+
+    def __init__(
+        self,
+        provider: ProviderConfiguration,
+        clock: Clock,
+        random: Random,
+        transport: HttpTransport,
+    ) -> None:
+        self._provider = provider
+        self._clock = clock
+        self._transport = transport
+        self._breaker = Breaker(provider.name, clock)
+        self._room = ConcurrencyLimit(provider.max_concurrency)
+        self._rates = Rates(provider.requests_per_minute, provider.tokens_per_minute, clock)
+        self._retrier = Retrier(clock, random)
+
+    async def ask(self, call: Call, timeout_s: float) -> tuple[ChatReply, int]:
+        """Return the reply and the number of requests it took, within `timeout_s` seconds.
+
+        Raises ProviderFault.
+        """
+        return await self._retrier.run(lambda left_s: self._attempt(call, left_s), timeout_s)
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._transport.close()
+
+    async def _attempt(self, call: Call, left_s: float) -> ChatReply:
+        self._breaker.refuse_if_open()
+        ends = self._clock.now() + left_s
+        number = await self._enter(call, ends)
+        try:
+            leave = self._breaker.admit()
+        except ProviderFault:
+            self._room.ended()
+            self._rates.pay(-1, -call.tokens)
+            raise
+        left_s = ends - self._clock.now()
+        try:
+            reply = await self._send(call, min(left_s, self._provider.timeout_s))
+        except ProviderFault as fault:
+            self._note(fault, number, leave, full_time=left_s >= self._provider.timeout_s)
+            raise
+        except BaseException:
+            self._room.ended()
+            self._breaker.dropped(leave)
+            raise
+        self._room.succeeded()
+        self._breaker.succeeded(leave)
+        if spent := reply.usage.input_tokens + reply.usage.output_tokens:
+            self._rates.pay(0, spent - call.tokens)
+        return reply
+
+    async def _enter(self, call: Call, ends: float) -> int:
+        """Wait for the rates and for room; return the call's number."""
+        wait_s = self._rates.wait_s()
+        if self._clock.now() + wait_s > ends:
+            raise ProviderFault(
+                Reason.RATE_LIMITED,
+                f"provider {self._provider.name}: its requests_per_minute or tokens_per_minute are "
+                "used up for longer than the call may take",
+                retryable=True,
+                attempts=0,
+            )
+        self._rates.pay(1, call.tokens)
+        try:
+            if wait_s:
+                await self._clock.sleep(wait_s)
+            number = self._room.try_begin()
+            return await self._wait_for_room(ends) if number is None else number
+        except BaseException:
+            self._rates.pay(-1, -call.tokens)
+            raise
+
+    async def _wait_for_room(self, ends: float) -> int:
+        try:
+            async with asyncio.timeout(ends - self._clock.now()):
+                return await self._room.begin()
+        except TimeoutError:
+            raise ProviderFault(
+                Reason.TIMEOUT,
+                f"provider {self._provider.name}: its max_concurrency is used up for longer than "
+                "the call may take",
+                retryable=True,
+                attempts=0,
+            ) from None
+
+    async def _send(self, call: Call, timeout_s: float) -> ChatReply:
+        reply = await self._transport.post(call.path, call.headers, call.body, timeout_s)
+        try:
+            return call.read(reply.status, reply.body)
+        except ProviderFault as fault:
+            fault.retry_after_s = retry_after_s(reply.retry_after, self._clock.date())
+            raise
+
+    def _note(self, fault: ProviderFault, number: int, leave: Pass, *, full_time: bool) -> None:
+        """Tell breaker and room of a failure.
+
+        A time-out counts only when the provider had all its time: a caller's short deadline is no
+        news of the provider. A call that the provider understood and turned down shows that it
+        works; so does "too many requests".
+        """
+        late = fault.reason is Reason.TIMEOUT
+        if (late and full_time) or fault.status == 429:
+            self._room.pressed(number)
+        else:
+            self._room.ended()
+        if late and not full_time:
+            self._breaker.dropped(leave)
+        elif fault.reason in {Reason.RATE_LIMITED, Reason.PROVIDER_ERROR} and (
+            fault.status == 429 or not fault.retryable
+        ):
+            self._breaker.succeeded(leave)
+        else:
+            self._breaker.failed(leave, fault)

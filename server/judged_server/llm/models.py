@@ -1,0 +1,170 @@
+"""The language models of one server, as the operator named them.
+
+Owns which models there are, which of them can be asked, and the way from a request to a reply:
+dialect, endpoint, dialect. A model whose key is missing is listed all the same, with what to do.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+
+import orjson
+
+from judged_server.errors import ModelNotConfigured
+from judged_server.llm.chat import ChatModelCard, ChatRequest, Completed
+from judged_server.llm.clock import Clock
+from judged_server.llm.configuration import (
+    Configuration,
+    ModelConfiguration,
+    ProviderConfiguration,
+    Structured,
+    read_configuration,
+)
+from judged_server.llm.endpoint import Call, Endpoint
+from judged_server.llm.providers import openai
+from judged_server.llm.secrets import KeyMissing, Secret, key_from_environment, key_from_file
+from judged_server.llm.transport import HttpTransport
+from judged_server.telemetry import logger
+
+BYTES_A_TOKEN = 4
+"""A usual English token; for the estimate that the rate of tokens needs before a reply."""
+
+_log = logger("llm")
+
+
+class ConfiguredModel:
+    """A model of the configuration; implements chat.ChatModel."""
+
+    def __init__(
+        self,
+        card: ChatModelCard,
+        model: ModelConfiguration,
+        headers: Mapping[str, str],
+        endpoint: Endpoint,
+        clock: Clock,
+    ) -> None:
+        self._model = model
+        self._headers = headers
+        self._endpoint = endpoint
+        self._clock = clock
+        self.card = card
+
+    async def complete(self, request: ChatRequest, timeout_s: float) -> Completed:
+        """Return the reply within `timeout_s` seconds, retries included. Raises ProviderFault."""
+        began = self._clock.now()
+        body = orjson.dumps(openai.write_request(self._model, request))
+        call = Call(
+            openai.PATH,
+            self._headers,
+            body,
+            openai.read_reply,
+            len(body) // BYTES_A_TOKEN + request.max_tokens,
+        )
+        reply, attempts = await self._endpoint.ask(call, timeout_s)
+        return Completed(reply, attempts, self._clock.now() - began)
+
+
+@dataclass(frozen=True, slots=True)
+class ListedModel:
+    """A model as the server lists it: `problem` is "" when it can be asked, else what to do."""
+
+    card: ChatModelCard
+    problem: str
+
+
+class ChatModels:
+    """All models of a configuration."""
+
+    def __init__(
+        self,
+        configuration: Configuration,
+        environ: Mapping[str, str],
+        clock: Clock | None = None,
+        random: Random | None = None,
+    ) -> None:
+        """Open no connection yet. Raises SettingsError when a `ca_file` can't be read."""
+        clock = clock or Clock()
+        random = random or Random()  # noqa: S311 - it spreads retries and keeps no secret
+        self.currency = configuration.currency
+        self._endpoints = {
+            provider.name: Endpoint(provider, clock, random, HttpTransport(provider))
+            for provider in configuration.providers
+        }
+        self._listed: dict[str, ListedModel] = {}
+        self._models: dict[str, ConfiguredModel] = {}
+        headers, problems = _headers(configuration.providers, environ)
+        dialects = {provider.name: provider.dialect for provider in configuration.providers}
+        for model in configuration.models:
+            card = _card(model, dialects[model.provider])
+            problem = problems.get(model.provider, "")
+            self._listed[model.name] = ListedModel(card, problem)
+            if not problem:
+                self._models[model.name] = ConfiguredModel(
+                    card, model, headers[model.provider], self._endpoints[model.provider], clock
+                )
+
+    @classmethod
+    def load(cls, path: Path, environ: Mapping[str, str] = os.environ) -> ChatModels:
+        """Return the models of a file. Raises SettingsError, which names the file and the place."""
+        return cls(read_configuration(path), environ)
+
+    @property
+    def listed(self) -> tuple[ListedModel, ...]:
+        """The models, the default first, whether they can be asked or not."""
+        return tuple(self._listed.values())
+
+    def get(self, name: str) -> ConfiguredModel:
+        """Return a model by name, "" for the default.
+
+        Raises ModelNotConfigured with the next step when there is none, or its key is missing.
+        """
+        name = name or next(iter(self._listed))
+        model = self._models.get(name)
+        if model is None:
+            listed = self._listed.get(name)
+            known = "this server knows " + ", ".join(self._listed)
+            raise ModelNotConfigured(name, listed.problem if listed else known)
+        return model
+
+    async def close(self) -> None:
+        """Close all connections."""
+        for endpoint in self._endpoints.values():
+            await endpoint.close()
+
+
+def _headers(
+    providers: tuple[ProviderConfiguration, ...], environ: Mapping[str, str]
+) -> tuple[dict[str, dict[str, str]], dict[str, str]]:
+    """Return the headers of the providers that can be asked, and the problems of the others."""
+    headers, problems = {}, {}
+    for provider in providers:
+        try:
+            headers[provider.name] = openai.headers(provider, _key(provider, environ))
+        except KeyMissing as missing:
+            problems[provider.name] = f"{missing}, and start the server again"
+            _log.warning("llm provider unavailable", provider=provider.name, reason=str(missing))
+    return headers, problems
+
+
+def _key(provider: ProviderConfiguration, environ: Mapping[str, str]) -> Secret | None:
+    if provider.key_env is not None:
+        return key_from_environment(provider.key_env, environ)
+    if provider.key_file is not None:
+        return key_from_file(provider.key_file)
+    return None
+
+
+def _card(model: ModelConfiguration, dialect: str) -> ChatModelCard:
+    return ChatModelCard(
+        name=model.name,
+        provider=model.provider,
+        dialect=dialect,
+        model=model.model,
+        structured=model.structured is not Structured.NONE,
+        logprobs=model.logprobs,
+        prices=model.prices,
+    )

@@ -1,0 +1,5 @@
+"""What a language model's reply means: from a ChatReply to an Opinion, whatever the reply holds."""
+
+from judged_server.llm.parsing.reply import PARSER_VERSION, read
+
+__all__ = ["PARSER_VERSION", "read"]

@@ -1,0 +1,18 @@
+"""What a language model is asked: rubrics as files, checked when read, and the prompts they make.
+
+load_builtin, load_folder   files -> Rubric, or SettingsError with the file and the key
+write, new_nonce            Rubric and texts -> ChatRequest
+"""
+
+from judged_server.llm.rubrics.loading import load_builtin, load_folder
+from judged_server.llm.rubrics.prompt import PROMPT_VERSION, new_nonce, write
+from judged_server.llm.rubrics.rubric import Rubric
+
+__all__ = [
+    "PROMPT_VERSION",
+    "Rubric",
+    "load_builtin",
+    "load_folder",
+    "new_nonce",
+    "write",
+]

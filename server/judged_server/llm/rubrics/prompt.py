@@ -1,0 +1,124 @@
+"""From a rubric and the texts of one context to the request a model gets.
+
+Owns the data blocks: the one form in which a text enters a prompt.
+
+    <data-hkqz... name="retrieved_text">
+    "the text, as a JSON string on one line"
+    </data-hkqz...>
+
+The marker is drawn anew for each request, so a text can't know it. Nor could a text use it: `<`,
+`>` and `&` are escaped, as are their look-alikes, line ends, everything invisible, and words in
+square brackets, which some chat templates give a meaning. What is escaped stays readable for the
+model, and a JSON reader gets the text back unchanged. This guards the form of the prompt. That a
+model does not *believe* what a text says, nothing here can promise.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Mapping
+from functools import lru_cache
+from json.encoder import encode_basestring
+
+from judged_server.llm.chat import ChatRequest
+from judged_server.llm.rubrics.rubric import NONCE, Rubric
+
+PROMPT_VERSION = 1
+"""Counts up with every change of the data blocks or of the escaping: they can change a score."""
+
+# Sixteen letters that no JSON escape contains, neither as a digit nor as a letter (\b \n \r \t \u).
+# So a nonce found in an escaped text is a nonce of the text, never the inside of an escape.
+_LETTERS = str.maketrans("0123456789abcdef", "ghijklmopqsvwxyz")
+_NONCE = re.compile(r"[g-mo-qsv-z]{32}")
+
+# Runs of what a reader can't see, and of look-alikes: forms of < > & " \ that compatibility
+# normalisation, as some tokenizers do it, makes real.
+_HIDDEN = re.compile(
+    "["
+    "\x80-\x9f"  # controls that JSON leaves alone
+    "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f"  # invisible
+    "\u200b-\u200f\u2028-\u202e\u2060-\u206f"  # zero width, line ends, directions
+    "\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\uffff"
+    "\ue000-\uf8ff\ufdd0-\ufdef"  # private use, no characters
+    "\ufe60\ufe64\ufe65\ufe68\uff02\uff06\uff1c\uff1e\uff3c"  # look-alikes
+    "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
+    "\U000e0000-\U0010ffff"  # tags, more variation selectors, private use
+    "]+"
+)
+# The bracket of [INST], [/INST], [SYSTEM_PROMPT] and their kind.
+_BRACKET = re.compile(r"[\[\uff3b](?=/?[A-Za-z_]{2,32}[\]\uff3d])")
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def new_nonce() -> str:
+    """Return 32 letters of 128 random bits: the marker of one request's data blocks."""
+    return secrets.token_hex(16).translate(_LETTERS)
+
+
+def write(
+    rubric: Rubric,
+    fields: Mapping[str, str],
+    nonce: str,
+    *,
+    structured: bool,
+    max_tokens: int,
+    temperature: float,
+    seed: int | None = None,
+) -> ChatRequest:
+    """Return the request that asks `rubric` about `fields`, by the names in `rubric.fields`.
+
+    `structured` asks for a reply by the rubric's schema, else for YES or NO. The instructions are
+    the same for every context, so that a provider may cache them. Raises KeyError when a field is
+    missing, and ValueError when `nonce` is not one of `new_nonce`.
+    """
+    if not _NONCE.fullmatch(nonce):
+        raise ValueError("a nonce comes from new_nonce()")
+    pieces = list(rubric.parts)
+    for place in range(1, len(pieces), 2):
+        name = pieces[place]
+        pieces[place] = nonce if name == NONCE else data_block(name, fields[name], nonce)
+    return ChatRequest(
+        system=rubric.structured_system if structured else rubric.plain_system,
+        user="".join(pieces),
+        schema=rubric.schema if structured else None,
+        max_tokens=max_tokens,
+        temperature=temperature,
+        seed=seed,
+    )
+
+
+def data_block(name: str, text: str, nonce: str) -> str:
+    """Return three lines: the opening marker, `text` as a JSON string, the closing marker."""
+    return f'<data-{nonce} name="{name}">\n{_quoted(text, nonce)}\n</data-{nonce}>'
+
+
+def _quoted(text: str, nonce: str) -> str:
+    """Return `text` as a JSON string that holds nothing a model or a tokenizer could act on.
+
+    A lone surrogate, which no request can carry, becomes U+FFFD.
+    """
+    quoted = encode_basestring(text)
+    # None of these is part of a JSON escape, so they can be replaced after quoting.
+    quoted = quoted.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+    quoted = quoted.replace("\x7f", "\\u007f")
+    if "[" in quoted or "\uff3b" in quoted:
+        quoted = _BRACKET.sub(_escape, quoted)
+    if not quoted.isascii():
+        quoted = _HIDDEN.sub(_escape, _SURROGATE.sub("\ufffd", quoted))
+    while nonce in quoted:  # again, as two of them may overlap
+        quoted = quoted.replace(nonce, f"\\u{ord(nonce[0]):04x}{nonce[1:]}")
+    return quoted
+
+
+def _escape(found: re.Match[str]) -> str:
+    return "".join(map(_escaped, found[0]))
+
+
+@lru_cache(maxsize=4096)
+def _escaped(character: str) -> str:
+    code = ord(character)
+    if code < 0x10000:
+        return f"\\u{code:04x}"
+    code -= 0x10000
+    return f"\\u{0xD800 + (code >> 10):04x}\\u{0xDC00 + (code & 0x3FF):04x}"

@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from judged_server.domain import GroupSpans, JudgeSpec, QueryGroup, Spans
+from judged_server.engine.slices import cut_slices
+from judged_server.judges.span import SpanKind
+
+TOP = 2**64 - 1
+
+
+def spans(*of):
+    return Spans(
+        np.array([file for file, _, _ in of], np.int64),
+        np.array([start for _, start, _ in of], np.uint64),
+        np.array([end for _, _, end in of], np.uint64),
+    )
+
+
+def group(expected, retrieved):
+    return QueryGroup("", "", (), (), spans=GroupSpans(spans(*expected), spans(*retrieved)))
+
+
+def score(groups, measure="iou"):
+    judge = SpanKind().build(JudgeSpec("span", parameters={"measure": measure}))
+    return judge.score(groups).scores.tolist()
+
+
+def exactly(expected, retrieved, measure):
+    """The overlap in fractions, from the definition."""
+    shared = min(expected[2], retrieved[2]) - max(expected[1], retrieved[1])
+    if expected[0] != retrieved[0] or shared <= 0:
+        return Fraction(0)
+    n_expected, n_retrieved = expected[2] - expected[1], retrieved[2] - retrieved[1]
+    whole = n_expected if measure == "containment" else n_expected + n_retrieved - shared
+    return Fraction(shared, whole)
+
+
+@st.composite
+def some_span(draw):
+    start, end = sorted(
+        draw(st.sets(st.integers(0, TOP) | st.integers(0, 9), min_size=2, max_size=2))
+    )
+    return draw(st.integers(0, 2)), start, end
+
+
+@pytest.mark.parametrize("measure", ["iou", "containment"])
+class TestScore:
+    @given(expected=st.lists(some_span(), max_size=5), retrieved=st.lists(some_span(), max_size=5))
+    def test_is_the_definition_retrieved_major(self, measure, expected, retrieved):
+        found = score([group(expected, retrieved)], measure)
+        wanted = [exactly(e, r, measure) for r in retrieved for e in expected]
+        assert found == pytest.approx([float(value) for value in wanted], rel=1e-12, abs=0)
+        assert all(0 <= value <= 1 for value in found)
+
+    @given(one=some_span(), other=some_span())
+    def test_is_1_for_the_same_span_and_0_for_another_file(self, measure, one, other):
+        assert score([group([one], [one])], measure) == [1.0]
+        far = (one[0] + 1, *other[1:])
+        assert score([group([one], [far])], measure) == [0.0]
+
+    def test_groups_come_one_after_the_other(self, measure):
+        one, two = group([(0, 0, 4)], [(0, 0, 4)]), group([(0, 0, 4)], [(0, 4, 8)])
+        nothing = group([], [(0, 1, 2)])
+        assert score([one, nothing, two], measure) == [1.0, 0.0]
+        assert score([], measure) == []
+
+
+def test_the_two_measures_differ():
+    wide = group([(0, 10, 20)], [(0, 0, 40)])
+    assert score([wide]) == [0.25]
+    assert score([wide], "containment") == [1.0]
+
+
+def test_cutting_a_group_changes_no_score():
+    rng = np.random.default_rng(3)
+    ends = [(int(f), int(s), int(s + n)) for f, s, n in rng.integers(1, 50, (400, 3))]
+    whole = group(ends[:90], ends[90:])
+    parts = list(cut_slices([whole], 40_000))
+    assert len(parts) > 20
+    assert [s for part in parts for s in score(part)] == score([whole])
+
+
+def test_signature():
+    judge = SpanKind().build(JudgeSpec("span", min_score=0.3, parameters={"measure": "iou"}))
+    assert judge.identity.signature == "span|measure:iou|min_score:0.3|v1"
+    assert judge.wants_spans
+    assert not judge.wants_embeddings
+
+
+def test_worked_values():
+    """The table of docs/semantics.md."""
+    retrieved = [(0, 10, 20), (0, 0, 40), (0, 15, 25), (0, 20, 30), (1, 10, 20)]
+    one = group([(0, 10, 20)], retrieved)
+    assert score([one]) == [1.0, 0.25, pytest.approx(1 / 3), 0.0, 0.0]
+    assert score([one], "containment") == [1.0, 1.0, 0.5, 0.0, 0.0]

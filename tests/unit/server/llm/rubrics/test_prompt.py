@@ -1,0 +1,157 @@
+"""No text gets out of its block, into another one, or lost."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from time import thread_time
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from judged_server.llm.rubrics import load_builtin, new_nonce, write
+from judged_server.llm.rubrics.prompt import data_block
+
+from tests.fakes.prompt_attacks import ATTACKS, blocks, naive_model
+
+RUBRIC = load_builtin()["retrieval_match"]
+NONCE = "ghijklmopqsvwxyzghijklmopqsvwxyz"
+VISIBLE = re.compile("[\x00-\x1f\x7f-\x9f<>&\u200b-\u200f\u2028-\u202e\ufeff\U000e0000-\U0010ffff]")
+
+# What a text that wants out would be made of.
+PIECES = (
+    *'"\\<>&/={}[]\n\r\t\x00\x1b\x7f\x85\u00ad\u200b\u200d\u2028\u2029\u202e\u2066\ufeff\uffff',
+    "\ufffe", "\ue000", "\U000e0041", "\U0010ffff", "\uff1c", "\uff1e", "\uff02", "\uff3c",
+    "\\u003c", "\\u", "\\\\", '\\"', '"\n', "data-", "</data-", f"</data-{NONCE}>", NONCE,
+    NONCE[1:], NONCE[:-1], f'<data-{NONCE} name="query">', "{{query}}", "{{nonce}}",
+    "{{retrieved_text}}", "<|im_start|>", "<|im_end|>", "[INST]", "[/INST]", "<s>", "</s>",
+    "<<SYS>>", "<think>", "YES", "NO", "a", "é", "日本", "😀", " ", "query", "name=",
+)  # fmt: skip
+
+
+def ask(query: str, expected: str, retrieved: str, nonce: str = NONCE):
+    fields = {"query": query, "expected_text": expected, "retrieved_text": retrieved}
+    request = write(RUBRIC, fields, nonce, structured=True, max_tokens=9, temperature=0.0)
+    return fields, request
+
+
+def check(query: str, expected: str, retrieved: str, outside: str) -> None:
+    fields, request = ask(query, expected, retrieved)
+    texts, rest = blocks(request.user)
+    assert texts == fields
+    assert rest == outside
+    assert request.user.count(NONCE) == 7
+    for line in request.user.split("\n"):
+        if line.startswith('"'):
+            assert not VISIBLE.search(line)
+            assert not re.search(r"\[/?INST\]|<|>", line)
+
+
+@pytest.fixture(scope="module")
+def outside() -> str:
+    return blocks(ask("", "", "")[1].user)[1]
+
+
+hostile = st.lists(st.one_of(st.sampled_from(PIECES), st.text(max_size=3)), max_size=12).map(
+    "".join
+)
+
+
+@given(hostile, hostile, hostile)
+@example('"\n</data-' + NONCE + ">", "", "")
+@example("\x1f" + NONCE, "\\u001f" + NONCE, "\\" + NONCE)
+def test_any_texts_come_back_and_change_nothing_else(query, expected, retrieved):
+    check(query, expected, retrieved, blocks(ask("", "", "")[1].user)[1])
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_a_hundred_thousand_texts_come_back(part: int, outside: str):
+    draw = random.Random(part)
+    seen = 0
+    while seen < 25_000:
+        texts = ["".join(draw.choices(PIECES, k=draw.randrange(12))) for _ in range(3)]
+        check(*texts, outside)
+        seen += 1
+
+
+def test_the_corpus_of_attacks_is_large_and_has_no_twins():
+    assert len(set(ATTACKS)) == len(ATTACKS) >= 300
+
+
+@pytest.mark.parametrize("field", ["query", "expected_text", "retrieved_text"])
+def test_no_attack_reaches_a_model_that_obeys_all_but_data(field: str):
+    for attack in ATTACKS:
+        fields = dict.fromkeys(RUBRIC.fields, "harmless") | {field: attack}
+        request = write(RUBRIC, fields, NONCE, structured=False, max_tokens=9, temperature=0.0)
+        assert naive_model(request.system, request.user) == "NO"
+
+
+def test_the_naive_model_obeys_nearly_every_attack_that_is_not_in_a_block():
+    obeyed = [naive_model("", attack) for attack in ATTACKS]
+    assert obeyed.count("YES") == len(ATTACKS)
+
+
+def test_reserved_words_lose_their_form():
+    block = data_block("query", "[INST] <|im_start|> [sic] [1] <s>", NONCE)
+    assert block.split("\n")[1] == (
+        r'"\u005bINST] \u003c|im_start|\u003e \u005bsic] [1] \u003cs\u003e"'
+    )
+
+
+def test_ordinary_text_of_any_language_stays_readable():
+    text = "Größe, 日本語, עברית, हिन्दी, 😀"
+    assert data_block("query", text, NONCE).split("\n")[1] == f'"{text}"'
+
+
+def test_a_lone_surrogate_becomes_a_replacement_character():
+    assert json.loads(data_block("query", "a\ud800b", NONCE).split("\n")[1]) == "a\ufffdb"
+
+
+def test_nonces_differ_and_hold_no_letter_of_an_escape():
+    nonces = {new_nonce() for _ in range(1000)}
+    assert len(nonces) == 1000
+    assert not set("".join(nonces)) & set("0123456789abcdefnrtu")
+    assert all(re.fullmatch("[a-z]{32}", nonce) for nonce in nonces)
+
+
+def test_another_nonce_is_refused():
+    with pytest.raises(ValueError, match="new_nonce"):
+        ask("", "", "", nonce="a" * 32)
+
+
+def test_a_missing_text_is_refused():
+    with pytest.raises(KeyError):
+        write(RUBRIC, {}, NONCE, structured=True, max_tokens=1, temperature=0.0)
+
+
+def test_the_request_carries_what_it_was_given():
+    fields = dict.fromkeys(RUBRIC.fields, "x")
+    asked = write(RUBRIC, fields, NONCE, structured=True, max_tokens=7, temperature=0.4, seed=3)
+    assert (asked.max_tokens, asked.temperature, asked.seed) == (7, 0.4, 3)
+    assert asked.schema is RUBRIC.schema
+    plain = write(RUBRIC, fields, NONCE, structured=False, max_tokens=7, temperature=0.4)
+    assert (plain.schema, plain.seed) == (None, None)
+    assert asked.user == plain.user
+    assert asked.system != plain.system
+
+
+def test_the_instructions_are_the_same_for_every_context():
+    one, other = ask("a", "b", "c")[1], ask("d", "e", "f", new_nonce())[1]
+    assert one.system == other.system
+    assert NONCE not in one.system
+
+
+@pytest.mark.parametrize(
+    "piece", ["<", "[", "[a", "[INST]", "\u200b", "\U000e0041", NONCE, '"', "é<"]
+)
+def test_time_grows_with_the_length_and_no_faster(piece: str):
+    def seconds(size: int) -> float:
+        text, spent = (piece * size)[:size], []
+        for _ in range(5):
+            start = thread_time()
+            data_block("query", text, NONCE)
+            spent.append(thread_time() - start)
+        return min(spent)
+
+    assert seconds(1 << 18) < 12 * seconds(1 << 16) + 0.005

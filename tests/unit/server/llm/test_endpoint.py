@@ -1,0 +1,146 @@
+"""Which outcome is told to whom; the parts have tests of their own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+import pytest
+from judged_server.llm.configuration import ProviderConfiguration
+from judged_server.llm.endpoint import Call, Endpoint
+from judged_server.llm.faults import ProviderFault, Reason
+from judged_server.llm.providers.openai import read_reply
+from judged_server.llm.transport import HttpReply, HttpTransport
+
+from tests.fakes.faulty_http import completion
+from tests.fakes.still_clock import StillClock
+
+CALL = Call("/x", {}, b"{}", read_reply, 100)
+GOOD = HttpReply(200, completion(), None)
+
+
+class Scripted(HttpTransport):
+    """A transport without a network: gives what `script` returns, or raises it."""
+
+    def __init__(self, script: Callable[[], HttpReply | Exception]) -> None:
+        self.script = script
+        self.timeouts: list[float] = []
+
+    async def post(self, path: str, headers: Any, body: bytes, timeout_s: float) -> HttpReply:
+        self.timeouts.append(timeout_s)
+        await asyncio.sleep(0)
+        outcome = self.script()
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+
+def endpoint(
+    script: Callable[[], HttpReply | Exception], clock: StillClock | None = None, **provider: Any
+) -> tuple[Endpoint, Scripted]:
+    transport = Scripted(script)
+    configured = ProviderConfiguration("p", "http://localhost", **provider)
+    return Endpoint(configured, clock or StillClock(), Random(1), transport), transport
+
+
+def late() -> ProviderFault:
+    return ProviderFault(Reason.TIMEOUT, "late", retryable=True)
+
+
+async def fails(asked: Endpoint, timeout_s: float = 1000.0) -> ProviderFault:
+    with pytest.raises(ProviderFault) as caught:
+        await asked.ask(CALL, timeout_s)
+    return caught.value
+
+
+async def test_an_attempt_gets_the_provider_s_time_or_what_is_left():
+    asked, transport = endpoint(lambda: GOOD, timeout_s=25.0)
+    await asked.ask(CALL, 100.0)
+    await asked.ask(CALL, 3.0)
+    assert transport.timeouts == [25.0, 3.0]
+
+
+@pytest.mark.parametrize("status", [400, 404, 413, 422, 307, 429])
+async def test_a_provider_that_turns_calls_down_is_not_left_alone(status):
+    asked, _ = endpoint(lambda: HttpReply(status, b"{}", None))
+    for _ in range(20):
+        assert (await fails(asked)).reason in {Reason.PROVIDER_ERROR, Reason.RATE_LIMITED}
+
+
+@pytest.mark.parametrize(
+    "outcome",
+    [
+        lambda: HttpReply(500, b"", None),
+        lambda: HttpReply(200, b"<html>", None),
+        lambda: ProviderFault(Reason.PROVIDER_UNREACHABLE, "gone", retryable=True),
+        late,
+    ],
+)
+async def test_a_provider_that_fails_is(outcome):
+    asked, transport = endpoint(outcome)
+    faults = [await fails(asked) for _ in range(20)]
+    assert faults[-1].reason is Reason.BREAKER_OPEN
+    assert len(transport.timeouts) == 5
+
+
+@pytest.mark.parametrize("outcome", [late, lambda: HttpReply(429, b"", None)])
+async def test_pressure_halves_the_room(outcome):
+    asked, _ = endpoint(outcome, max_concurrency=16)
+    await fails(asked)
+    assert asked._room.limit == 2
+    assert asked._room.in_flight == 0
+
+
+async def test_a_caller_s_short_deadline_is_no_news_of_the_provider():
+    asked, _ = endpoint(late, max_concurrency=16, timeout_s=25.0)
+    for _ in range(20):
+        assert (await fails(asked, 10.0)).reason is Reason.TIMEOUT
+    assert asked._room.limit == 16
+
+
+async def test_a_cancelled_probe_leaves_room_for_the_next():
+    outcomes: list[HttpReply] = [HttpReply(500, b"", None)]
+    clock = StillClock()
+    asked, transport = endpoint(lambda: outcomes[0], clock=clock)
+    while (await fails(asked)).reason is not Reason.BREAKER_OPEN:
+        pass
+    outcomes[0] = GOOD
+    clock.seconds += 10.0
+    probe = asyncio.create_task(asked.ask(CALL, 100.0))
+    before = len(transport.timeouts)
+    await asyncio.sleep(0)
+    assert len(transport.timeouts) == before + 1
+    probe.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await probe
+    assert (await asked.ask(CALL, 100.0))[0].text == "YES"
+
+
+async def test_what_was_not_sent_is_not_paid_for():
+    outcomes = [HttpReply(401, b"", None)]
+    asked, transport = endpoint(lambda: outcomes[0], tokens_per_minute=6000)
+    for _ in range(50):
+        await fails(asked)
+    assert len(transport.timeouts) == 1
+    assert asked._rates.wait_s() < 1.0
+
+
+async def test_whatever_happens_no_room_is_lost():
+    chance = Random(9)
+
+    def outcome() -> HttpReply | Exception:
+        return chance.choice(
+            [GOOD, GOOD, HttpReply(429, b"", "1"), HttpReply(500, b"", None), late()]
+        )
+
+    asked, _ = endpoint(outcome, max_concurrency=6, requests_per_minute=1e9)
+    calls = [asyncio.create_task(asked.ask(CALL, 1000.0)) for _ in range(500)]
+    for call in chance.sample(calls, 150):
+        if chance.random() < 0.2:
+            await asyncio.sleep(0)
+        call.cancel()
+    await asyncio.gather(*calls, return_exceptions=True)
+    assert (asked._room.in_flight, len(asked._room._waiting)) == (0, 0)
+    assert not asked._breaker._probing
