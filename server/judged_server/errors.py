@@ -6,6 +6,7 @@
       MalformedMessage          the bytes are not the request's message
       UnknownJudge              no such judge
       ModelNotInstalled         the judge needs a model that is not here
+      ModelNotConfigured        the judge needs a language model that has no key, say
       ModelDamaged              a model file is missing, cut or changed (stops the start)
       DeadlineExceeded          time ran out in the middle of the work
       Retryable                 worth sending again after retry_after_s
@@ -82,6 +83,20 @@ class ModelNotInstalled(JudgedError):
         super().__init__(
             f"model {model[:80]!r} is not installed; {what_to_do}", {"model": model[:80]}
         )
+
+
+class ModelNotConfigured(JudgedError):
+    """The judge needs a language model that this server can't ask: not named, or without a key."""
+
+    reason = "PROVIDER_NOT_CONFIGURED"
+
+    def __init__(self, model: str, problem: str) -> None:
+        subject = (
+            f"language model {model[:80]!r} can't be asked"
+            if model
+            else "no language model is configured"
+        )
+        super().__init__(f"{subject}: {problem}", {"model": model[:80]})
 
 
 class ModelDamaged(JudgedError):

@@ -70,6 +70,11 @@ class Judge(Protocol):
         """Whether groups must bring the caller's vectors; otherwise they must not."""
         ...
 
+    @property
+    def wants_spans(self) -> bool:
+        """Whether groups must bring spans; otherwise they must not."""
+        ...
+
 
 class LexicalJudge(Judge, Protocol):
     """A judge that is a pure function of the texts; the engine calls it in short slices."""
@@ -84,6 +89,30 @@ class AsyncJudge(Judge, Protocol):
 
     async def score_async(self, groups: Sequence[QueryGroup]) -> ScoreColumns:
         """Return one score for each context. Cancelling it drops the work that has not begun."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """What a judge should know of whoever waits for it.
+
+    `leaves_at` is when the caller stops waiting, on the event loop's clock; None: never. With
+    `wants_details` it also asks how each verdict came about.
+    """
+
+    leaves_at: float | None = None
+    wants_details: bool = False
+
+
+class AskingJudge(Judge, Protocol):
+    """A judge that asks others: it may take long, cost money, and fail for some of the contexts."""
+
+    async def ask(self, groups: Sequence[QueryGroup], caller: Caller) -> ScoreColumns:
+        """Return one score for each context, in time for the caller.
+
+        What failed, or could not be had in time, is the fault of its context only. Cancelling it
+        ends what is under way.
+        """
         ...
 
 
@@ -109,14 +138,20 @@ class JudgeKind(Protocol):
         """The parameters of a judge that wants the caller's vectors; None when there is none."""
         ...
 
-    def build(self, spec: JudgeSpec) -> LexicalJudge | AsyncJudge:
-        """Return the judge. Raises `errors.ModelNotInstalled` when it can't run here."""
+    def build(self, spec: JudgeSpec) -> LexicalJudge | AsyncJudge | AskingJudge:
+        """Return the judge.
+
+        Raises `errors.ModelNotInstalled` or `errors.ModelNotConfigured` when it can't run here.
+        """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class ModelCard:
-    """What an embedding model is: all of it enters the scoring key of a semantic judge."""
+    """What an embedding model is: all of it enters the scoring key of a semantic judge.
+
+    `prefix` is set before every text, as some models were trained.
+    """
 
     name: str
     dimensions: int
@@ -127,6 +162,7 @@ class ModelCard:
     normalize: bool
     precision: str
     execution_provider: str
+    prefix: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +189,11 @@ class Embedder(Protocol):
         ...
 
     async def embed(self, texts: Sequence[str], long_text: str) -> Embedded:
-        """Return the vectors of distinct texts; `long_text` is truncate, reject or window_max."""
+        """Return the vectors of distinct texts; `long_text` is truncate, reject or window_max.
+
+        A text's vectors are those of any other call, whatever runs beside it. Cancelling drops what
+        has not begun and nobody else waits for. Raises `errors.Overloaded`.
+        """
         ...
 
 

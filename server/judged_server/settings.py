@@ -43,7 +43,38 @@ class Settings(BaseSettings):
         None,
         description="embedding model that must be there; default: all-minilm-l6-v2 if installed",
     )
+    hub: str = Field("https://huggingface.co", description="where `models add hf:...` fetches from")
+    llm_config: Path | None = Field(
+        None, description="TOML file with the providers and models of the llm judge"
+    )
+    rubrics_dir: Path | None = Field(
+        None, description="folder of rubrics (*.toml) for the llm judge, beside the built-in ones"
+    )
+    embedding_backend: Literal["auto", "onnxruntime", "openvino", "cuda"] = Field(
+        "auto", description="what runs models: auto, onnxruntime, openvino or cuda"
+    )
+    embedding_precision: Literal["auto", "fp32", "bf16"] = Field(
+        "auto", description="of computing with models stored as fp32: auto, fp32 or bf16"
+    )
     embedding_threads: int = Field(0, ge=0, le=256, description="threads per model, 0 = the cores")
+    embedding_batch_threads: int = Field(
+        1, ge=1, le=256, description="threads that share a batch; the others run batches beside it"
+    )
+    embedding_batch_tokens: int = Field(
+        0, ge=0, le=1 << 16, description="tokens in a batch, padding counted, 0 = by the backend"
+    )
+    vector_cache: Literal["disk", "memory", "off"] = Field(
+        "disk", description="where the vectors of texts are kept: disk is memory and a file"
+    )
+    vector_cache_memory_bytes: int = Field(
+        64 << 20, ge=0, description="bytes of vectors in memory for each model"
+    )
+    vector_cache_disk_bytes: int = Field(
+        1 << 30, ge=16 << 20, description="bytes of vectors on disk, for all models together"
+    )
+    vector_cache_dir: Path | None = Field(
+        None, description="folder of stored vectors; default: the user's cache"
+    )
     grace_s: float = Field(25, ge=0, le=3600, description="seconds calls may finish after SIGTERM")
     default_deadline_s: float = Field(
         30, gt=0, description="seconds for calls that set no deadline"

@@ -14,12 +14,19 @@ from dataclasses import dataclass, replace
 
 from judged_server import errors
 from judged_server.domain import JudgeSpec, ParameterScalar
-from judged_server.ports import AsyncJudge, JudgeKind, LexicalJudge, Parameter, Profile
+from judged_server.ports import (
+    AskingJudge,
+    AsyncJudge,
+    JudgeKind,
+    LexicalJudge,
+    Parameter,
+    Profile,
+)
 
 _MAX_BUILT = 256
 
 
-AnyJudge = LexicalJudge | AsyncJudge
+AnyJudge = LexicalJudge | AsyncJudge | AskingJudge
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +59,7 @@ class JudgeCatalog:
 
         With `embeddings`, the groups bring the caller's vectors: parameters that the spec leaves
         open are then those of the judge that wants them. Raises UnknownJudge, InvalidField,
-        ModelNotInstalled.
+        ModelNotInstalled, ModelNotConfigured.
         """
         if embeddings:
             spec = self._for_embeddings(spec)

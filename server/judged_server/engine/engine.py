@@ -6,15 +6,17 @@ admission to the caller at the edge, metrics to `evaluation`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from itertools import accumulate
-from typing import cast
+from typing import TypeVar, cast
 
 from judged_server import errors
 from judged_server.domain import JudgeSpec, QueryGroup, ScoreColumns, Verdicts
 from judged_server.engine.catalog import AnyJudge, JudgeCatalog
 from judged_server.engine.slices import SliceRunner
-from judged_server.ports import AsyncJudge
+from judged_server.ports import AskingJudge, AsyncJudge, Caller
+
+Result = TypeVar("Result")
 
 
 class Engine:
@@ -32,28 +34,57 @@ class Engine:
         return self.catalog.choose(spec, field, embeddings=embeddings)
 
     async def judge(
-        self, judge: AnyJudge, groups: Sequence[QueryGroup], field: str = "groups"
+        self,
+        judge: AnyJudge,
+        groups: Sequence[QueryGroup],
+        field: str = "groups",
+        caller: Caller = Caller(),  # noqa: B008 - frozen
     ) -> Verdicts:
         """Return one verdict for each context of the groups, in order.
 
-        Raises InvalidField when a group brings embeddings to a judge of texts, or the reverse.
+        Raises InvalidField when a group brings what the judge does not take, texts to a judge of
+        vectors, say.
         """
         identity = judge.identity
+        vectors, spans = judge.wants_embeddings, judge.wants_spans
         for index, group in enumerate(groups):
-            if (group.embeddings is not None) != judge.wants_embeddings and group.n_contexts:
-                wants = "your vectors in every group" if judge.wants_embeddings else "texts only"
-                raise errors.InvalidField(
-                    f"{field}[{index}].embeddings", f"{identity.signature} takes {wants}"
-                )
+            fits = (group.embeddings is not None) == vectors and (group.spans is not None) == spans
+            if not fits and group.n_contexts:
+                raise _misfit(judge, group, f"{field}[{index}]")
         offsets = list(accumulate([group.n_contexts for group in groups], initial=0))
-        columns = await self._score(judge, groups)
+        columns = await self._score(judge, groups, caller)
         if len(columns.scores) != offsets[-1]:
             raise RuntimeError(
                 f"{identity.kind} returned {len(columns.scores)} scores for {offsets[-1]}"
             )
         return Verdicts.decide(columns, offsets, identity.min_score)
 
-    async def _score(self, judge: AnyJudge, groups: Sequence[QueryGroup]) -> ScoreColumns:
+    async def _score(
+        self, judge: AnyJudge, groups: Sequence[QueryGroup], caller: Caller
+    ) -> ScoreColumns:
+        if hasattr(judge, "ask"):
+            return await cast("AskingJudge", judge).ask(groups, caller)
         if hasattr(judge, "score_async"):
             return await cast("AsyncJudge", judge).score_async(groups)
         return await self._slices.run(judge, groups)
+
+    async def take_turns(self, steps: Generator[None, None, Result]) -> Result:
+        """Return the result of long work, done off the event loop, in turns with that of others."""
+        return await self._slices.exhaust(steps)
+
+
+def _misfit(judge: AnyJudge, group: QueryGroup, path: str) -> errors.InvalidField:
+    """Return the error of a group that does not bring what the judge takes."""
+    wants = "texts only"
+    if judge.wants_embeddings:
+        wants = "your vectors in every group"
+    elif judge.wants_spans:
+        wants = "spans in every group"
+    # The field that is there and should not be, else the one that should be there and is not.
+    name = "embeddings" if judge.wants_embeddings else "spans"
+    if group.embeddings is not None:
+        name = "embeddings"
+    elif group.spans is not None:
+        name = "spans"
+    hint = "; spans are for the judge span" if group.spans is not None else ""
+    return errors.InvalidField(f"{path}.{name}", f"{judge.identity.signature} takes {wants}{hint}")

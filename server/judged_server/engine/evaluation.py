@@ -1,7 +1,8 @@
 """The whole pipeline over groups: drop duplicates, judge, match, measure.
 
 Owns the order of the steps and how groups matched by document id join those that are judged.
-Leaves judging to `engine.Engine` and every definition to `metrics`.
+Leaves judging to `engine.Engine`, the judges that metrics bring to `judgings`, negatives to
+`negatives`, and every definition to `metrics`.
 """
 
 from __future__ import annotations
@@ -19,21 +20,28 @@ from judged_server.domain import (
     JudgeSpec,
     QueryGroup,
     Status,
+    Usage,
     Verdicts,
 )
 from judged_server.engine.engine import Engine
+from judged_server.engine.judgings import family_judgings, judge_family, own_measures
+from judged_server.engine.negatives import NegativeReport, negative_groups, report_negatives
 from judged_server.metrics import (
     JudgedResults,
+    Judging,
+    MatchingMode,
     Measure,
     MetricOptions,
     MetricTable,
     check_modes,
     check_unique,
-    compute_judged,
+    compute_joint,
     distinct_results,
     match_ids,
+    with_certainty,
 )
 from judged_server.off_loop import off_loop_if
+from judged_server.ports import Caller
 
 LARGE_GROUPS = 200
 """More groups than this are prepared and measured off the event loop,"""
@@ -43,11 +51,24 @@ LARGE_VERDICTS = 20_000
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """Metrics over groups, the verdicts they rest on, and the judge, if one was needed."""
+    """Metrics over groups, and what they rest on.
+
+    `verdicts` and `identity` are those of the request's judge: None where it had nothing to do.
+    `judged` holds the verdicts of every judge that ran for the metrics, that one's among them.
+    """
 
     table: MetricTable
-    verdicts: Verdicts
+    verdicts: Verdicts | None
     identity: JudgeIdentity | None
+    judged: Sequence[Verdicts]
+    negatives: NegativeReport | None = None
+    usage: Usage | None = None
+
+    @property
+    def n_verdicts(self) -> int:
+        """The number of verdicts in all."""
+        parts = [*self.judged, *([self.negatives.verdicts] if self.negatives is not None else [])]
+        return sum(len(part.relevant) for part in parts)
 
 
 async def evaluate(
@@ -56,51 +77,86 @@ async def evaluate(
     groups: Sequence[QueryGroup],
     measures: Sequence[Measure],
     options: MetricOptions,
+    *,
+    keep_verdicts: bool = True,
+    caller: Caller = Caller(),  # noqa: B008 - frozen
 ) -> Evaluation:
-    """Return the metrics of the groups. Raises as the engine and the metrics do, with paths."""
-    check_modes(measures, options.matching)
+    """Return the metrics of the groups. Raises as the engine and the metrics do, with paths.
+
+    The judge of `spec` runs if a metric needs it, if there are negatives, and to keep its verdicts.
+    """
+    own = own_measures(measures)
+    check_modes(measures, options.matching, families=True)
     for index, group in enumerate(groups):
         if not group.query_id:
             raise errors.InvalidField(f"groups[{index}].query_id", "must be set")
     check_unique([group.query_id for group in groups], "groups[{}].query_id")
     judge = engine.choose(spec, groups)
-    distinct = await off_loop_if(
+    distinct, ranks = await off_loop_if(
         len(groups) > LARGE_GROUPS, _distinct, groups, strict=options.strict_duplicates
     )
     by_id = [bool(group.relevant_document_ids) for group in distinct]
+    families = family_judgings(engine, measures, distinct)
+    negatives = negative_groups(judge, distinct)
     # A group matched by id has no expected texts, so it takes its place without any verdict and
-    # the offsets stay those of the request.
-    verdicts = await engine.judge(judge, distinct)
+    # the offsets stay those of the request. Negatives go along, so that no text is read twice.
+    asked = distinct if own or keep_verdicts else []
+    n, n_all = len(asked), len(asked) + len(negatives)
+    both = await engine.judge(judge, [*asked, *negatives], caller=caller)
+    verdicts = both if n == n_all else both.of_groups(0, n)
+    columns = [(own, options, verdicts)] if own else []
+    in_mode_any = replace(options, matching=MatchingMode.ANY)
+    for family in families:
+        known = (judge, verdicts) if asked else None
+        columns.append((family.bound, in_mode_any, await judge_family(engine, family, known)))
     dropped = sum(a.n_retrieved - b.n_retrieved for a, b in zip(groups, distinct, strict=True))
 
-    def measure() -> MetricTable:
-        results = _results(distinct, by_id, verdicts)
-        return compute_judged(measures, replace(results, duplicates=dropped), options)
+    def measure() -> tuple[MetricTable, NegativeReport | None]:
+        judgings = [
+            Judging(some, replace(_results(distinct, by_id, found), duplicates=dropped), how)
+            for some, how, found in columns
+        ]
+        table = compute_joint(judgings, measures)
+        table = with_certainty(table, options, [group.metadata for group in groups])
+        if not negatives:
+            return table, None
+        return table, report_negatives(distinct, ranks, both.of_groups(n, n_all))
 
-    large = len(groups) > LARGE_GROUPS or len(verdicts.relevant) > LARGE_VERDICTS
-    table = await off_loop_if(large, measure)
-    return Evaluation(table, verdicts, None if all(by_id) else judge.identity)
-
-
-def _distinct(groups: Sequence[QueryGroup], *, strict: bool) -> list[QueryGroup]:
-    return [_without_duplicates(group, i, strict=strict) for i, group in enumerate(groups)]
-
-
-def _without_duplicates(group: QueryGroup, index: int, *, strict: bool) -> QueryGroup:
-    if not group.document_ids:
-        return group
-    texts = group.retrieved or None
-    keep = distinct_results(
-        group.document_ids, texts, field=f"groups[{index}].document_ids", strict=strict
+    n_verdicts = sum(len(found.relevant) for found in (both, *(found for _, _, found in columns)))
+    large = len(groups) > LARGE_GROUPS or n_verdicts > LARGE_VERDICTS
+    large = large or options.interval is not None  # which takes 5 ms and more
+    table, report = await off_loop_if(large, measure)
+    needed = (asked and not all(by_id)) or negatives
+    return Evaluation(
+        table,
+        verdicts if asked else None,
+        judge.identity if needed else None,
+        [found for _, _, found in columns],
+        report,
+        both.columns.usage,
     )
-    if keep is None:
-        return group
-    embeddings = group.embeddings
-    return replace(
-        group,
-        retrieved=[group.retrieved[i] for i in keep] if texts else (),
-        document_ids=[group.document_ids[i] for i in keep],
-        embeddings=embeddings and replace(embeddings, retrieved=embeddings.retrieved[keep]),
+
+
+def _distinct(
+    groups: Sequence[QueryGroup], *, strict: bool
+) -> tuple[list[QueryGroup], list[Sequence[int] | None]]:
+    """Return the groups without repeats, and the ranks that are left of those that had any."""
+    ranks = [_kept(group, i, strict=strict) for i, group in enumerate(groups)]
+    kept = zip(groups, ranks, strict=True)
+    return [group if some is None else group.at_ranks(some) for group, some in kept], ranks
+
+
+def _kept(group: QueryGroup, index: int, *, strict: bool) -> Sequence[int] | None:
+    if not group.document_ids:
+        return None
+    texts: Sequence[object] | None = group.retrieved or None
+    if group.spans is not None:
+        spans = group.spans.retrieved
+        texts = list(
+            zip(spans.files.tolist(), spans.starts.tolist(), spans.ends.tolist(), strict=True)
+        )
+    return distinct_results(
+        group.document_ids, texts, field=f"groups[{index}].document_ids", strict=strict
     )
 
 

@@ -8,15 +8,18 @@ effect; and since a call hands in one slice at a time, calls in work take turns.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import accumulate
+from typing import TypeVar
 
 import numpy as np
 
 from judged_server.domain import ByteArray, Flag, QueryGroup, ScoreColumns, Status, VerdictFault
 from judged_server.ports import LexicalJudge
+
+Result = TypeVar("Result")
 
 CONTEXT_COST = 40
 """What one context costs beside its texts, in characters of text."""
@@ -51,19 +54,21 @@ def cut_slices(groups: Sequence[QueryGroup], limit: int = SLICE_COST) -> Iterato
 
 
 def _cut_group(group: QueryGroup, limit: int) -> Iterator[QueryGroup]:
-    if len(group.retrieved) <= 1 or group_cost(group) <= limit:
+    n_retrieved = group.n_retrieved
+    if n_retrieved <= 1 or group_cost(group) <= limit:
         yield group
         return
     fixed = sum(map(len, group.expected)) + len(group.query) + CONTEXT_COST
-    per_text = CONTEXT_COST * len(group.expected)
+    per_result = CONTEXT_COST * group.n_expected
     start, cost = 0, fixed
-    for rank, text in enumerate(group.retrieved):
-        more = len(text) + per_text
+    # Where spans stand for the texts, there are none.
+    for rank, text in enumerate(group.retrieved or [""] * n_retrieved):
+        more = len(text) + per_result
         if rank > start and cost + more > limit:
-            yield replace(group, retrieved=group.retrieved[start:rank], document_ids=())
+            yield group.at_ranks(range(start, rank))
             start, cost = rank, fixed
         cost += more
-    yield replace(group, retrieved=group.retrieved[start:], document_ids=())
+    yield group.at_ranks(range(start, n_retrieved))
 
 
 def _is_one_slice(groups: Sequence[QueryGroup]) -> bool:
@@ -126,6 +131,27 @@ class SliceRunner:
         ]
         return join_columns(parts)
 
+    async def exhaust(self, steps: Generator[None, None, Result]) -> Result:
+        """Return the result of work that yields between its slices, done in the worker thread.
+
+        Calls take turns: each slice waits for those of others. A cancel takes effect after the
+        slice in work.
+        """
+        loop = asyncio.get_running_loop()
+        while True:
+            done = await loop.run_in_executor(self._worker, _advance, steps)
+            if done is not None:
+                return done[0]
+
     def close(self) -> None:
         """Finish the slice in work and stop the thread."""
         self._worker.shutdown(wait=True, cancel_futures=True)
+
+
+def _advance(steps: Generator[None, None, Result]) -> tuple[Result] | None:
+    """Do one slice; return the result, in a tuple, if it was the last."""
+    try:
+        next(steps)
+    except StopIteration as end:
+        return (end.value,)
+    return None

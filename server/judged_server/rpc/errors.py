@@ -28,6 +28,7 @@ TABLE: dict[type[errors.JudgedError], grpc.StatusCode] = {
     errors.MalformedMessage: grpc.StatusCode.INVALID_ARGUMENT,
     errors.UnknownJudge: grpc.StatusCode.NOT_FOUND,
     errors.ModelNotInstalled: grpc.StatusCode.FAILED_PRECONDITION,
+    errors.ModelNotConfigured: grpc.StatusCode.FAILED_PRECONDITION,
     errors.ModelDamaged: grpc.StatusCode.FAILED_PRECONDITION,
     errors.DeadlineExceeded: grpc.StatusCode.DEADLINE_EXCEEDED,
     errors.Overloaded: grpc.StatusCode.RESOURCE_EXHAUSTED,

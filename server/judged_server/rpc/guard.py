@@ -49,6 +49,11 @@ class Deadlines:
     max_unary_s: float
     max_stream_s: float
 
+    def allowed(self, context: Context, maximum: float) -> float:
+        """Return the seconds a call still has, whoever enforces them."""
+        asked = context.time_remaining()
+        return self.default_s if asked is None else min(asked, maximum)
+
     def imposed(self, context: Context, maximum: float) -> float | None:
         """Return the seconds to enforce here; None when gRPC enforces the caller's own."""
         asked = context.time_remaining()

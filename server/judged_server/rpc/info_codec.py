@@ -13,7 +13,10 @@ from judged.v1 import judge_service_pb2, types_pb2
 
 from judged_server.domain import ParameterScalar
 from judged_server.engine.catalog import Offer
+from judged_server.llm.models import ListedModel
+from judged_server.llm.rubrics import Rubric
 from judged_server.metrics import METRICS
+from judged_server.metrics.text import TEXT_METRICS
 from judged_server.ports import ModelCard
 from judged_server.rpc.guard import Deadlines
 from judged_server.rpc.limits import RequestLimits
@@ -26,6 +29,8 @@ class ServerFacts:
     version: str
     limits: RequestLimits
     deadlines: Deadlines
+    rubrics: Sequence[Rubric] = ()
+    chat_models: Sequence[ListedModel] = ()
 
 
 def write_info(
@@ -57,6 +62,37 @@ def write_info(
             )
             for metric in METRICS.values()
         ],
+        text_metrics=[
+            judge_service_pb2.MetricInfo(
+                name=metric.name, description=metric.description, reference=metric.reference
+            )
+            for metric in TEXT_METRICS.values()
+        ],
+        rubrics=map(_rubric, facts.rubrics),
+        chat_models=[
+            _chat_model(model, is_default=index == 0)
+            for index, model in enumerate(facts.chat_models)
+        ],
+    )
+
+
+def _rubric(rubric: Rubric) -> judge_service_pb2.RubricInfo:
+    return judge_service_pb2.RubricInfo(
+        rubric=rubric.id,
+        version=str(rubric.version),
+        description=rubric.description,
+        default_min_score=rubric.min_score,
+        sha256=rubric.sha256,
+    )
+
+
+def _chat_model(model: ListedModel, *, is_default: bool) -> judge_service_pb2.ChatModelInfo:
+    return judge_service_pb2.ChatModelInfo(
+        name=model.card.name,
+        provider=model.card.provider,
+        model=model.card.model,
+        is_default=is_default,
+        unavailable=model.problem,
     )
 
 

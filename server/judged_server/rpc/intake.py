@@ -16,7 +16,10 @@ from judged_server.rpc.limits import RequestLimits
 
 LARGE_BYTES = 2 << 20
 LARGE_GROUPS = 300
-"""A message above either takes more than a few milliseconds to read."""
+"""A message above either takes more than a few milliseconds to read,"""
+LARGE_GOLDEN_BYTES = 1 << 17
+"""and so does one above this with spans or metadata: 10 bytes of a span cost as many as 1,000 of
+a text."""
 
 
 async def take_groups(
@@ -24,4 +27,6 @@ async def take_groups(
 ) -> list[QueryGroup]:
     """Return the groups of a message of `size` bytes. Raises as `read_groups` does."""
     large = size > LARGE_BYTES or len(messages) > LARGE_GROUPS
+    if not large and size > LARGE_GOLDEN_BYTES:
+        large = any(message.HasField("spans") or message.metadata for message in messages)
     return await off_loop_if(large, read_groups, messages, limits, field)

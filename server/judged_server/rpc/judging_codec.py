@@ -1,7 +1,8 @@
 """Between the judging messages and the domain: groups and specs in, verdict columns and back.
 
 Owns the validation of groups, specs and columns, each failure naming the field's path. Leaves the
-meaning of parameters to `engine.catalog` and metrics to `metrics_codec`.
+meaning of parameters to `engine.catalog`, metrics to `metrics_codec`, and spans, negatives and
+metadata to `golden_codec`, and what language models said to `details_codec`.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ from judged_server.domain import (
     VerdictFault,
     Verdicts,
 )
+from judged_server.rpc.details_codec import write_detail
+from judged_server.rpc.golden_codec import check_golden, read_metadata, read_spans
 from judged_server.rpc.limits import RequestLimits
 
 
@@ -38,16 +41,26 @@ def read_groups(
     """Return the groups of a request. Raises InvalidField and LimitExceeded with paths."""
     limits.check_groups(len(messages), field)
     groups = [_read_group(message, limits, field, i) for i, message in enumerate(messages)]
-    limits.check_contexts(sum([group.n_contexts for group in groups]), field)
+    contexts = sum([group.n_contexts for group in groups])
+    # What is judged against negatives is work as well.
+    contexts += sum(
+        [group.n_retrieved * len(group.negatives) for group in groups if group.negatives]
+    )
+    limits.check_contexts(contexts, field)
     return groups
 
 
-def refuse_relevant_ids(groups: Sequence[QueryGroup], field: str = "groups") -> None:
-    """Refuse groups that ask to be matched by id, in calls that only judge."""
+def refuse_evaluation(groups: Sequence[QueryGroup], field: str = "groups") -> None:
+    """Refuse what asks for more than verdicts, in calls that only judge."""
     for index, group in enumerate(groups):
         if group.relevant_document_ids:
             raise errors.InvalidField(
                 f"{field}[{index}].relevant_document_ids", "only Evaluate matches by document id"
+            )
+        if group.negatives:
+            raise errors.InvalidField(
+                f"{field}[{index}].negatives",
+                "only Evaluate reports on negatives; judge them as expected texts of another group",
             )
 
 
@@ -60,10 +73,13 @@ def _read_group(
     document_ids = list(document_ids) if document_ids else ()
     relevant: Sequence[str] = message.relevant_document_ids
     relevant = list(relevant) if relevant else ()
+    negatives: Sequence[str] = message.negatives
+    negatives = list(negatives) if negatives else ()
     path = f"{field}[{index}]"
     # Small requests spend much of their time here, so paths of texts are only written out for a
     # group in which something may be wrong.
-    longest = max(map(len, (query, query_id, *expected, *retrieved, *document_ids, *relevant)))
+    texts = (query, query_id, *expected, *retrieved, *document_ids, *relevant, *negatives)
+    longest = max(map(len, texts))
     if longest > limits.surely_fits:
         limits.check_text(query, f"{path}.query")
         limits.check_text(query_id, f"{path}.query_id")
@@ -71,12 +87,28 @@ def _read_group(
         limits.check_texts(retrieved, f"{path}.retrieved")
         limits.check_texts(document_ids, f"{path}.document_ids")
         limits.check_texts(relevant, f"{path}.relevant_document_ids")
+        limits.check_texts(negatives, f"{path}.negatives")
     embeddings = None
     if message.HasField("embeddings"):
-        embeddings = _read_embeddings(
+        embeddings = read_embeddings(
             message.embeddings, limits, f"{path}.embeddings", (len(expected), len(retrieved))
         )
-    group = QueryGroup(query_id, query, expected, retrieved, document_ids, relevant, embeddings)
+    spans = None
+    if message.HasField("spans"):
+        spans = read_spans(message.spans, limits, f"{path}.spans", (len(expected), len(retrieved)))
+    group = QueryGroup(
+        query_id,
+        query,
+        expected,
+        retrieved,
+        document_ids,
+        relevant,
+        embeddings,
+        spans,
+        negatives,
+        read_metadata(message.metadata, f"{path}.metadata"),
+    )
+    check_golden(group, path)
     if document_ids and len(document_ids) != group.n_retrieved:
         raise errors.InvalidField(
             f"{path}.document_ids",
@@ -89,9 +121,13 @@ def _read_group(
     return group
 
 
-def _read_embeddings(
-    message: types_pb2.GroupEmbeddings, limits: RequestLimits, path: str, texts: tuple[int, int]
+def read_embeddings(
+    message: types_pb2.GroupEmbeddings,
+    limits: RequestLimits,
+    path: str,
+    texts: tuple[int, int] = (0, 0),
 ) -> CallerEmbeddings:
+    """Return the vectors of a group with as many texts, or none. Raises InvalidField with paths."""
     dimensions = message.dimensions
     if dimensions == 0:
         raise errors.InvalidField(f"{path}.dimensions", "must be at least 1")
@@ -161,6 +197,9 @@ def write_verdicts(verdicts: Verdicts) -> types_pb2.VerdictColumns:
         message.flags.extend(columns.flags.tolist())
     for fault in columns.faults:
         message.errors.append(write_fault(fault))
+    if columns.agreements is not None:
+        message.agreement.extend(columns.agreements.tolist())
+    message.details.extend(map(write_detail, columns.details))
     return message
 
 
@@ -175,20 +214,23 @@ def write_fault(fault: VerdictFault) -> types_pb2.VerdictError:
     )
 
 
-def write_counts(verdicts: Verdicts) -> types_pb2.VerdictCounts:
-    """Return how many verdicts have each status."""
-    columns = verdicts.columns
-    total = len(columns.scores)
-    message = types_pb2.VerdictCounts(ok=total, relevant=int(np.count_nonzero(verdicts.relevant)))
-    if columns.statuses is not None:
-        tally = np.bincount(columns.statuses, minlength=len(Status) + 1)
-        message.ok = int(tally[Status.OK])
-        message.error = int(tally[Status.ERROR])
-        message.abstained = int(tally[Status.ABSTAINED])
-        message.not_assessable = int(tally[Status.NOT_ASSESSABLE])
-    if columns.flags is not None:
-        message.flagged_no_tokens = int(np.count_nonzero(columns.flags & Flag.NO_TOKENS))
-        message.flagged_truncated = int(np.count_nonzero(columns.flags & Flag.TRUNCATED))
+def write_counts(*judged: Verdicts) -> types_pb2.VerdictCounts:
+    """Return how many verdicts have each status, over all that are given."""
+    message = types_pb2.VerdictCounts()
+    for verdicts in judged:
+        columns = verdicts.columns
+        message.relevant += int(np.count_nonzero(verdicts.relevant))
+        if columns.statuses is None:
+            message.ok += len(columns.scores)
+        else:
+            tally = np.bincount(columns.statuses, minlength=len(Status) + 1)
+            message.ok += int(tally[Status.OK])
+            message.error += int(tally[Status.ERROR])
+            message.abstained += int(tally[Status.ABSTAINED])
+            message.not_assessable += int(tally[Status.NOT_ASSESSABLE])
+        if columns.flags is not None:
+            message.flagged_no_tokens += int(np.count_nonzero(columns.flags & Flag.NO_TOKENS))
+            message.flagged_truncated += int(np.count_nonzero(columns.flags & Flag.TRUNCATED))
     return message
 
 
@@ -205,18 +247,21 @@ def read_verdicts(message: types_pb2.VerdictColumns, sizes: Sequence[int], field
     statuses = np.array(message.status, dtype=np.int64)
     flags = np.array(message.flags, dtype=np.int64)
     sources = np.array(message.source, dtype=np.int64)
+    agreements = np.array(message.agreement, dtype=np.float64)
     for name, column, optional in (
         ("relevant", relevant, False),
         ("score", scores, True),
         ("status", statuses, True),
         ("source", sources, True),
         ("flags", flags, True),
+        ("agreement", agreements, True),
     ):
         if len(column) != total and (len(column) or not optional):
             raise errors.InvalidField(
                 f"{field}.{name}", f"{len(column)} values for {total} contexts"
             )
     _check_all((scores >= 0) & (scores <= 1), f"{field}.score", "from 0 to 1")
+    _check_all((agreements >= 0) & (agreements <= 1), f"{field}.agreement", "from 0 to 1")
     _check_all(
         (statuses >= min(Status)) & (statuses <= max(Status)),
         f"{field}.status",

@@ -1,18 +1,21 @@
 """Between the metric messages and `metrics`: options and rankings in, tables out.
 
 Owns the validation that is about messages (presence, enums, parallel lists); rules about rankings
-are those of `metrics`.
+are those of `metrics`, and intervals are read and written in `statistics_codec`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import TypeVar
 
 import numpy as np
 from judged.v1 import judge_service_pb2, types_pb2
 
 from judged_server import errors
-from judged_server.domain import IntArray, Status, Verdicts
+from judged_server.domain import FloatArray, IntArray, Status, Verdicts
 from judged_server.metrics import (
     JudgedResults,
     MatchingMode,
@@ -20,49 +23,121 @@ from judged_server.metrics import (
     MetricOptions,
     MetricTable,
     NoGoldPolicy,
-    Topic,
+    UnjudgedPolicy,
+    check_keys,
     check_unique,
     compute_gains,
     compute_judged,
     compute_trec,
     merge_values,
+    with_certainty,
 )
+from judged_server.metrics.table import MetricColumn
+from judged_server.rpc.correction_codec import with_correction, write_corrected
+from judged_server.rpc.embedded_codec import measure_embedded
 from judged_server.rpc.judging_codec import read_verdicts, write_counts
+from judged_server.rpc.limits import RequestLimits
+from judged_server.rpc.metadata_codec import read_query_metadata
+from judged_server.rpc.statistics_codec import read_interval_options, write_interval
+from judged_server.rpc.topics import read_qrels, read_run
+
+MAX_INT32 = 2**31 - 1
+"""The largest grade of the contract, and more documents than a message holds."""
+
+_Choice = TypeVar("_Choice", bound=IntEnum)
 
 
 def read_options(message: types_pb2.MetricOptions, field: str = "options") -> MetricOptions:
-    """Return the options of a request. Raises InvalidField for enum values nobody knows."""
+    """Return the options of a request. Raises InvalidField for what no option can be."""
     matching, no_gold = MatchingMode.GREEDY_FIRST, NoGoldPolicy.SKIP
+    unjudged, interval = UnjudgedPolicy.NON_RELEVANT, None
     if message.HasField("matching"):
-        if int(message.matching) not in set(MatchingMode):
-            names = ", ".join(MatchingMode.__members__)
-            raise errors.InvalidField(f"{field}.matching", f"must be unset or one of {names}")
-        matching = MatchingMode(message.matching)
+        matching = _choice(MatchingMode, message.matching, f"{field}.matching")
     if message.HasField("no_gold"):
-        if int(message.no_gold) not in set(NoGoldPolicy):
-            names = ", ".join(NoGoldPolicy.__members__)
-            raise errors.InvalidField(f"{field}.no_gold", f"must be unset or one of {names}")
-        no_gold = NoGoldPolicy(message.no_gold)
-    return MetricOptions(matching, no_gold, message.strict_duplicates, message.complete)
+        no_gold = _choice(NoGoldPolicy, message.no_gold, f"{field}.no_gold")
+    if message.HasField("unjudged"):
+        unjudged = _choice(UnjudgedPolicy, message.unjudged, f"{field}.unjudged")
+    if message.HasField("interval"):
+        interval = read_interval_options(message.interval, f"{field}.interval")
+    slice_by = tuple(message.slice_by)
+    check_keys(slice_by, f"{field}.slice_by")
+    return MetricOptions(
+        matching,
+        no_gold,
+        message.strict_duplicates,
+        message.complete,
+        unjudged,
+        interval,
+        slice_by,
+        _positive(message, "relevance_level", field) or 1,
+        _positive(message, "max_documents", field),
+    )
+
+
+def _positive(message: types_pb2.MetricOptions, name: str, field: str) -> int | None:
+    """Return a whole number of the options from 1 to MAX_INT32, None where it is unset."""
+    if not message.HasField(name):  # type: ignore[arg-type]  # a name that the caller spells out
+        return None
+    number: int = getattr(message, name)
+    if not 1 <= number <= MAX_INT32:
+        raise errors.InvalidField(f"{field}.{name}", f"must be unset or from 1 to {MAX_INT32}")
+    return number
+
+
+def _choice(kind: type[_Choice], number: int, field: str) -> _Choice:
+    if int(number) not in set(kind):
+        raise errors.InvalidField(field, f"must be unset or one of {', '.join(kind.__members__)}")
+    return kind(number)
+
+
+@dataclass(frozen=True, slots=True)
+class _Measured:
+    """A table, and the queries and verdicts it was made from; `not_measured` are other queries."""
+
+    table: MetricTable
+    query_ids: Sequence[str]
+    verdicts: Verdicts | None = None
+    not_measured: Sequence[str] = ()
+    judged: tuple[JudgedResults, FloatArray] | None = None
 
 
 def compute(
     request: judge_service_pb2.ComputeMetricsRequest,
     measures: Sequence[Measure],
     options: MetricOptions,
+    limits: RequestLimits | None = None,
 ) -> types_pb2.MetricTable:
-    """Return the table of a ComputeMetrics request, whichever relevance it brings."""
+    """Return the table of a ComputeMetrics request, whichever relevance it brings.
+
+    Vectors, whose cosines are work that a small message can ask much of, need `limits`.
+    """
+    done = _measure(request, measures, options, limits)
+    metadata = read_query_metadata(request.metadata, done.query_ids, done.not_measured)
+    table = with_certainty(done.table, options, metadata)
+    table = with_correction(table, request, measures, options, done.query_ids, done.judged)
+    return write_table(
+        table, done.query_ids, per_query=request.options.per_query, verdicts=done.verdicts
+    )
+
+
+def _measure(
+    request: judge_service_pb2.ComputeMetricsRequest,
+    measures: Sequence[Measure],
+    options: MetricOptions,
+    limits: RequestLimits | None,
+) -> _Measured:
     which = request.WhichOneof("relevance")
-    per_query = request.options.per_query
     if which == "judged":
-        return _judged(request.judged, measures, options, per_query=per_query)
+        return _judged(request.judged, measures, options)
     if which == "trec":
-        return _trec(request.trec, measures, options, per_query=per_query)
+        return _trec(request.trec, measures, options)
     if which == "gains":
-        return _gains(request.gains, measures, options, per_query=per_query)
+        return _gains(request.gains, measures, options)
     if which == "values":
-        return _values(request.values, measures, per_query=per_query)
-    raise errors.InvalidField("relevance", "set one of judged, trec, gains or values")
+        return _values(request.values, measures)
+    if which == "embedded" and limits is not None:
+        return _Measured(*measure_embedded(request.embedded, measures, options, limits))
+    raise errors.InvalidField("relevance", "set one of judged, trec, gains, values or embedded")
 
 
 def write_table(
@@ -70,6 +145,7 @@ def write_table(
 ) -> types_pb2.MetricTable:
     """Return the message of a table; `query_ids` names the queries that were given."""
     message = types_pb2.MetricTable(
+        metrics=[_write_column(column, per_query=per_query) for column in table.columns],
         counts=types_pb2.MetricCounts(
             queries=table.counts.queries,
             evaluated=table.counts.evaluated,
@@ -79,34 +155,45 @@ def write_table(
             skipped_unsettled=table.counts.skipped_unsettled,
             duplicates=table.counts.duplicates,
             retrieved=table.counts.retrieved,
-        )
+            unjudged=table.counts.unjudged,
+        ),
+        slices=[
+            types_pb2.MetricSlice(
+                key=part.key,
+                value=part.value,
+                metrics=[_write_column(column, per_query=False) for column in part.columns],
+            )
+            for part in table.slices
+        ],
     )
     if verdicts is not None:
         message.counts.verdicts.CopyFrom(write_counts(verdicts))
-    for column in table.columns:
-        message.metrics.append(
-            types_pb2.MetricResult(
-                name=column.name,
-                mean=column.mean,
-                n=column.n,
-                lower_bound=column.lower,
-                upper_bound=column.upper,
-                per_query=column.values.tolist() if per_query else (),
-                signature=column.signature,
-            )
-        )
     if per_query:
         message.query_ids.extend([query_ids[row] for row in table.rows.tolist()])
     return message
+
+
+def _write_column(column: MetricColumn, *, per_query: bool) -> types_pb2.MetricResult:
+    return types_pb2.MetricResult(
+        name=column.name,
+        mean=column.mean,
+        n=column.n,
+        lower_bound=column.lower,
+        upper_bound=column.upper,
+        per_query=column.values.tolist() if per_query else (),
+        signature=column.signature,
+        interval=None if column.interval is None else write_interval(column.interval),
+        corrected=None if column.corrected is None else write_corrected(column.corrected),
+        per_query_lower=() if column.query_lower is None else column.query_lower.tolist(),
+        per_query_upper=() if column.query_upper is None else column.query_upper.tolist(),
+    )
 
 
 def _judged(
     message: judge_service_pb2.JudgedRankings,
     measures: Sequence[Measure],
     options: MetricOptions,
-    *,
-    per_query: bool,
-) -> types_pb2.MetricTable:
+) -> _Measured:
     rankings = message.rankings
     query_ids = _query_ids(rankings, "judged.rankings")
     sizes = [ranking.retrieved * ranking.expected for ranking in rankings]
@@ -117,32 +204,28 @@ def _judged(
     missing = None if statuses is None else statuses != Status.OK
     results = JudgedResults(verdicts.relevant, n_retrieved, n_expected, missing)
     table = compute_judged(measures, results, options, field="judged.rankings[{}].expected")
-    return write_table(table, query_ids, per_query=per_query, verdicts=verdicts)
+    return _Measured(table, query_ids, verdicts, judged=(results, verdicts.columns.scores))
 
 
 def _trec(
     message: judge_service_pb2.TrecRankings,
     measures: Sequence[Measure],
     options: MetricOptions,
-    *,
-    per_query: bool,
-) -> types_pb2.MetricTable:
+) -> _Measured:
     if not message.qrels:
         raise errors.InvalidField("trec.qrels", "must hold at least one topic")
-    qrels = [Topic(t.query_id, list(t.document_ids), list(t.grades)) for t in message.qrels]
-    run = [Topic(t.query_id, list(t.document_ids), list(t.scores)) for t in message.run]
+    qrels, run = read_qrels(message.qrels), read_run(message.run)
     table = compute_trec(measures, qrels, run, options)
+    retrieved = [topic.query_id for topic in run]
     query_ids = [topic.query_id for topic in qrels]
-    return write_table(table, query_ids, per_query=per_query, verdicts=None)
+    return _Measured(table, query_ids, not_measured=retrieved)
 
 
 def _gains(
     message: judge_service_pb2.GainRankings,
     measures: Sequence[Measure],
     options: MetricOptions,
-    *,
-    per_query: bool,
-) -> types_pb2.MetricTable:
+) -> _Measured:
     rankings = message.rankings
     query_ids = _query_ids(rankings, "gains.rankings")
     table = compute_gains(
@@ -151,16 +234,14 @@ def _gains(
         [ranking.relevant_gains for ranking in rankings],
         options,
     )
-    return write_table(table, query_ids, per_query=per_query, verdicts=None)
+    return _Measured(table, query_ids)
 
 
-def _values(
-    message: judge_service_pb2.PerQueryValues, measures: Sequence[Measure], *, per_query: bool
-) -> types_pb2.MetricTable:
+def _values(message: judge_service_pb2.PerQueryValues, measures: Sequence[Measure]) -> _Measured:
     query_ids = list(message.query_ids)
     check_unique(query_ids, "values.query_ids[{}]")
     table = merge_values(measures, [column.values for column in message.columns], len(query_ids))
-    return write_table(table, query_ids, per_query=per_query, verdicts=None)
+    return _Measured(table, query_ids)
 
 
 def _query_ids(

@@ -19,24 +19,40 @@ from judged_server.engine.admission import Admission
 from judged_server.engine.engine import Engine
 from judged_server.engine.evaluation import Evaluation, evaluate
 from judged_server.metrics import parse_metrics
+from judged_server.metrics.text import finish, measure_texts
 from judged_server.off_loop import off_loop_if
-from judged_server.ports import Embedders
+from judged_server.ports import Caller, Embedders
+from judged_server.rpc.agreement_codec import agreement
+from judged_server.rpc.calibration_codec import calibration
+from judged_server.rpc.comparison_codec import compare_runs
+from judged_server.rpc.details_codec import write_usage
+from judged_server.rpc.golden_codec import write_negatives
 from judged_server.rpc.info_codec import ServerFacts, write_info
 from judged_server.rpc.intake import take_groups
 from judged_server.rpc.judging_codec import (
     read_spec,
-    refuse_relevant_ids,
+    refuse_evaluation,
     write_counts,
     write_identity,
     write_verdicts,
 )
 from judged_server.rpc.metrics_codec import compute, read_options, write_table
 from judged_server.rpc.stream import judge_stream
+from judged_server.rpc.text_metrics_codec import (
+    read_items,
+    read_measurement,
+    read_values,
+    write_text_metrics,
+)
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
 LARGE_METRICS_BYTES = 1 << 16
-"""A ComputeMetrics request above this is worked off the event loop."""
+"""A ComputeMetrics request above this is worked off the event loop,"""
+LARGE_EMBEDDED_BYTES = 1 << 11
+"""and so is one above this with vectors: 2 kB may hold 65,000 pairs of them."""
+LARGE_TEXT_METRICS_BYTES = 1 << 14
+"""A ComputeTextMetrics request above this takes turns with others, off the event loop."""
 LARGE_VERDICTS = 50_000
 """Verdicts above this number are written off the event loop."""
 
@@ -66,9 +82,10 @@ class JudgeService(JudgeServiceServicer):
         with self._admission.admit(size):
             spec = read_spec(request.judge)
             groups = await take_groups(request.groups, size, self._facts.limits, "groups")
-            refuse_relevant_ids(groups)
+            refuse_evaluation(groups)
             judge = self._engine.choose(spec, groups)
-            verdicts = await self._engine.judge(judge, groups)
+            caller = self._caller(context, wants_details=request.include_details)
+            verdicts = await self._engine.judge(judge, groups, caller=caller)
             large = len(verdicts.relevant) > LARGE_VERDICTS
             return await off_loop_if(large, _write_batch, verdicts, judge.identity)
 
@@ -78,8 +95,14 @@ class JudgeService(JudgeServiceServicer):
         context: Context,
     ) -> AsyncIterator[pb.StreamJudgeResponse]:
         """Judge chunks as they come."""
+        deadlines = self._facts.deadlines
         return judge_stream(
-            self._engine, self._admission, self._facts.limits, self._max_chunks, request_iterator
+            self._engine,
+            self._admission,
+            self._facts.limits,
+            self._max_chunks,
+            request_iterator,
+            _now() + deadlines.allowed(context, deadlines.max_stream_s),
         )
 
     async def Evaluate(self, request: pb.EvaluateRequest, context: Context) -> pb.EvaluateResponse:
@@ -90,9 +113,25 @@ class JudgeService(JudgeServiceServicer):
             options = read_options(request.options)
             spec = read_spec(request.judge)
             groups = await take_groups(request.groups, size, self._facts.limits, "groups")
-            done = await evaluate(self._engine, spec, groups, measures, options)
-            large = len(done.verdicts.relevant) > LARGE_VERDICTS
+            done = await evaluate(
+                self._engine,
+                spec,
+                groups,
+                measures,
+                options,
+                keep_verdicts=request.include_verdicts,
+                caller=self._caller(
+                    context,
+                    wants_details=request.include_details and request.include_verdicts,
+                ),
+            )
+            large = done.n_verdicts > LARGE_VERDICTS
             return await off_loop_if(large, _write_evaluation, request, groups, done)
+
+    def _caller(self, context: Context, *, wants_details: bool) -> Caller:
+        deadlines = self._facts.deadlines
+        seconds = deadlines.allowed(context, deadlines.max_unary_s)
+        return Caller(_now() + seconds, wants_details)
 
     async def ComputeMetrics(
         self,
@@ -104,10 +143,61 @@ class JudgeService(JudgeServiceServicer):
         with self._admission.admit(size):
             measures = parse_metrics(request.metrics)
             options = read_options(request.options)
+            # An interval or a correction takes 5 ms and more, and seconds at worst.
+            corrected = request.HasField("human_values") or request.judged.HasField("human_labels")
+            heavy = size > LARGE_METRICS_BYTES or options.interval is not None or corrected
+            heavy = heavy or (request.HasField("embedded") and size > LARGE_EMBEDDED_BYTES)
             table = await off_loop_if(
-                size > LARGE_METRICS_BYTES, compute, request, measures, options
+                heavy, compute, request, measures, options, self._facts.limits
             )
             return pb.ComputeMetricsResponse(table=table)
+
+    async def CompareRuns(
+        self,
+        request: pb.CompareRunsRequest,
+        context: Context,
+    ) -> pb.CompareRunsResponse:
+        """Test whether runs differ."""
+        with self._admission.admit(request.ByteSize()):
+            measures = parse_metrics(request.metrics)
+            return await off_loop_if(True, compare_runs, request, measures)
+
+    async def ComputeTextMetrics(
+        self,
+        request: pb.ComputeTextMetricsRequest,
+        context: Context,
+    ) -> pb.ComputeTextMetricsResponse:
+        """Compare texts with references."""
+        size = request.ByteSize()
+        with self._admission.admit(size):
+            asked = read_measurement(request)
+            large = size > LARGE_TEXT_METRICS_BYTES
+            if request.values:
+                columns = await off_loop_if(large, read_values, request, asked.metrics)
+            else:
+                items = await off_loop_if(large, read_items, request.items, self._facts.limits)
+                steps = measure_texts(items, asked.metrics)
+                columns = await self._engine.take_turns(steps) if large else finish(steps)
+            heavy = large or asked.interval is not None
+            return await off_loop_if(heavy, write_text_metrics, columns, asked)
+
+    async def MeasureAgreement(
+        self,
+        request: pb.MeasureAgreementRequest,
+        context: Context,
+    ) -> pb.MeasureAgreementResponse:
+        """Tell how far raters, or two judges, agree."""
+        with self._admission.admit(request.ByteSize()):
+            return await off_loop_if(True, agreement, request)
+
+    async def Calibrate(
+        self,
+        request: pb.CalibrateRequest,
+        context: Context,
+    ) -> pb.CalibrateResponse:
+        """Hold a judge's scores against human labels."""
+        with self._admission.admit(request.ByteSize()):
+            return await off_loop_if(True, calibration, request)
 
     async def GetServerInfo(
         self,
@@ -120,11 +210,17 @@ class JudgeService(JudgeServiceServicer):
         return write_info(self._facts, catalog.default, catalog.offers(), cards)
 
 
+def _now() -> float:
+    return asyncio.get_running_loop().time()
+
+
 def _write_batch(verdicts: Verdicts, identity: JudgeIdentity) -> pb.BatchJudgeResponse:
+    usage = verdicts.columns.usage
     return pb.BatchJudgeResponse(
         verdicts=write_verdicts(verdicts),
         judge=write_identity(identity),
         counts=write_counts(verdicts),
+        usage=None if usage is None else write_usage(usage),
     )
 
 
@@ -136,11 +232,17 @@ def _write_evaluation(
             done.table,
             [group.query_id for group in groups],
             per_query=request.options.per_query,
-            verdicts=done.verdicts,
+            verdicts=None,
         )
     )
+    reply.table.counts.verdicts.CopyFrom(write_counts(*done.judged))
+    if done.negatives is not None:
+        counts = write_counts(done.negatives.verdicts)
+        reply.negatives.CopyFrom(write_negatives(done.negatives, counts))
     if done.identity is not None:
         reply.judge.CopyFrom(write_identity(done.identity))
-    if request.include_verdicts:
+    if request.include_verdicts and done.verdicts is not None:
         reply.verdicts.CopyFrom(write_verdicts(done.verdicts))
+    if done.usage is not None:
+        reply.usage.CopyFrom(write_usage(done.usage))
     return reply

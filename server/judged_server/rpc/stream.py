@@ -16,11 +16,13 @@ from judged_server import errors
 from judged_server.engine.admission import Admission
 from judged_server.engine.catalog import AnyJudge
 from judged_server.engine.engine import Engine
+from judged_server.ports import Caller
+from judged_server.rpc.details_codec import write_usage
 from judged_server.rpc.errors import code_of, internal_fault
 from judged_server.rpc.intake import take_groups
 from judged_server.rpc.judging_codec import (
     read_spec,
-    refuse_relevant_ids,
+    refuse_evaluation,
     write_identity,
     write_verdicts,
 )
@@ -33,8 +35,11 @@ async def judge_stream(
     limits: RequestLimits,
     window: int,
     requests: AsyncIterator[pb.StreamJudgeRequest],
+    leaves_at: float,
 ) -> AsyncIterator[pb.StreamJudgeResponse]:
     """Yield the answer to the start, then to each chunk when it is done.
+
+    The caller waits until `leaves_at`, on the event loop's clock.
 
     At most `window` chunks are read and not yet answered: reading stops until one answer has been
     taken, so neither a fast sender nor a slow reader makes the server hold more than that.
@@ -49,7 +54,8 @@ async def judge_stream(
     yield pb.StreamJudgeResponse(started=started)
     slots = asyncio.Semaphore(window)
     answers: asyncio.Queue[pb.JudgedChunk | None] = asyncio.Queue(window + 1)
-    stream = _Stream(engine, admission, limits, judge, slots, answers)
+    caller = Caller(leaves_at, first.start.include_details)
+    stream = _Stream(engine, admission, limits, judge, caller, slots, answers)
     reader = asyncio.create_task(stream.read(requests))
     try:
         while (answer := await answers.get()) is not None:
@@ -70,6 +76,7 @@ class _Stream:
         admission: Admission,
         limits: RequestLimits,
         judge: AnyJudge,
+        caller: Caller,
         slots: asyncio.Semaphore,
         answers: asyncio.Queue[pb.JudgedChunk | None],
     ) -> None:
@@ -77,6 +84,7 @@ class _Stream:
         self._admission = admission
         self._limits = limits
         self._judge = judge
+        self._caller = caller
         self._slots = slots
         self._answers = answers
         self._received = 0
@@ -120,13 +128,17 @@ class _Stream:
             size = chunk.ByteSize()
             with self._admission.admit(size):
                 groups = await take_groups(chunk.groups, size, self._limits, "chunk.groups")
-                refuse_relevant_ids(groups, "chunk.groups")
+                refuse_evaluation(groups, "chunk.groups")
                 contexts = sum(group.n_contexts for group in groups)
                 # A stream as a whole keeps the limit of a request.
                 self._limits.check_contexts(self._received + contexts, "chunk.groups")
                 self._received += contexts
-                verdicts = await self._engine.judge(self._judge, groups, "chunk.groups")
+                verdicts = await self._engine.judge(
+                    self._judge, groups, "chunk.groups", self._caller
+                )
                 answer.verdicts.CopyFrom(write_verdicts(verdicts))
+                if verdicts.columns.usage is not None:
+                    answer.usage.CopyFrom(write_usage(verdicts.columns.usage))
                 self._done += contexts
         except errors.JudgedError as error:
             answer.error.CopyFrom(_chunk_error(error))

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Sequence
 
@@ -94,3 +95,31 @@ def test_joined_columns_fill_in_what_a_part_left_out():
     assert joined.flags.tolist() == [0, 0, 0, 1]
     assert [f.index for f in joined.faults] == [3]
     assert len(join_columns([]).scores) == 0
+
+
+async def test_calls_with_steps_take_turns_and_end_with_their_caller():
+    runner, done = SliceRunner(), []
+
+    def steps(name: str, n: int):
+        for i in range(n):
+            done.append(f"{name}{i}")
+            yield
+        return name
+
+    try:
+        assert await asyncio.gather(
+            runner.exhaust(steps("a", 3)), runner.exhaust(steps("b", 3))
+        ) == ["a", "b"]
+        assert done == ["a0", "b0", "a1", "b1", "a2", "b2"]
+        endless = asyncio.create_task(runner.exhaust(steps("c", 10**9)))
+        assert await runner.exhaust(steps("f", 2)) == "f"  # in turns, so c has begun
+        assert "c0" in done
+        endless.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await endless
+        assert await runner.exhaust(steps("d", 0)) == "d"
+        after = len(done)
+        assert await runner.exhaust(steps("e", 0)) == "e"
+        assert len(done) == after
+    finally:
+        runner.close()

@@ -7,6 +7,7 @@ import pytest
 from google.rpc import error_details_pb2, status_pb2
 from judged.v1 import error_reason_pb2
 from judged_server import errors
+from judged_server.llm.faults import Reason
 from judged_server.rpc.errors import TABLE, to_wire
 
 EXAMPLES: list[errors.JudgedError] = [
@@ -15,6 +16,7 @@ EXAMPLES: list[errors.JudgedError] = [
     errors.MalformedMessage("not a message"),
     errors.UnknownJudge("nobody", ("exact",)),
     errors.ModelNotInstalled("m", "run this"),
+    errors.ModelNotConfigured("gpt", "set KEY"),
     errors.ModelDamaged("model.onnx", "truncated", "run that"),
     errors.DeadlineExceeded("late"),
     errors.Overloaded("busy", 0.25),
@@ -48,7 +50,7 @@ def test_every_error_of_the_tree_is_in_the_table():
 
 def test_every_reason_is_in_the_contract():
     names = {name.removeprefix("ERROR_REASON_") for name in error_reason_pb2.ErrorReason.keys()}  # noqa: SIM118
-    assert {example.reason for example in EXAMPLES} <= names
+    assert {example.reason for example in EXAMPLES} | set(Reason) <= names
 
 
 @pytest.mark.parametrize("error", EXAMPLES, ids=lambda e: type(e).__name__)
