@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from judged import errors
 from judged._chunks import Assembly, Piece, cut, original_path
-from judged._messages import read_identity, read_verdicts, write_group
+from judged._messages import read_identity, read_verdicts, usage_of, write_group
 from judged._status import may_retry
 from judged.types import QueryGroup, Verdicts
 from judged.v1 import judge_service_pb2 as pb
@@ -19,10 +19,12 @@ from judged.v1 import types_pb2
 Progress = Callable[[int, int], object]
 
 
-def write_chunk(chunk: Sequence[Piece], spec: types_pb2.JudgeSpec | None) -> pb.BatchJudgeRequest:
+def write_chunk(
+    chunk: Sequence[Piece], spec: types_pb2.JudgeSpec | None, *, include_details: bool
+) -> pb.BatchJudgeRequest:
     """Return the request that asks for the verdicts of a chunk."""
     groups = [write_group(piece.part(), f"groups[{piece.index}]") for piece in chunk]
-    return pb.BatchJudgeRequest(groups=groups, judge=spec)
+    return pb.BatchJudgeRequest(groups=groups, judge=spec, include_details=include_details)
 
 
 class Batch:
@@ -45,7 +47,7 @@ class Batch:
     def answered(self, chunk: Sequence[Piece], reply: pb.BatchJudgeResponse) -> None:
         """Take in the answer of a chunk."""
         identity = read_identity(reply.judge)
-        self._assembly.add(chunk, read_verdicts(reply.verdicts, identity))
+        self._assembly.add(chunk, read_verdicts(reply.verdicts, identity, usage_of(reply)))
         self._tell(chunk)
 
     def failed(self, chunk: Sequence[Piece], error: errors.JudgedError) -> None:

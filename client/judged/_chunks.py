@@ -12,12 +12,13 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 
 from judged import errors
+from judged.details import Usage, VerdictDetail
+from judged.golden import Span, Spans
+from judged.statuses import Source, Status
 from judged.types import (
     Context,
     JudgeIdentity,
     QueryGroup,
-    Source,
-    Status,
     VerdictError,
     Verdicts,
 )
@@ -25,6 +26,9 @@ from judged.types import (
 CHUNK_CHARACTERS = 1 << 20
 CHUNK_CONTEXTS = 1 << 10
 CHUNK_GROUPS = 1 << 10
+
+_SPAN_NUMBERS = 16
+"""About what the two positions of a span take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +51,10 @@ class Piece:
         """Return the group to send: what the verdicts depend on and no more."""
         group = self.group
         if not self.n_contexts:  # it keeps its place and needs no texts
-            return QueryGroup(relevant_document_ids=group.relevant_document_ids)
-        vectors = group.embeddings
+            return QueryGroup(
+                relevant_document_ids=group.relevant_document_ids, negatives=group.negatives
+            )
+        vectors, spans = group.embeddings, group.spans
         if vectors is not None:
             row = 4 * vectors.dimensions
             vectors = replace(
@@ -62,6 +68,9 @@ class Piece:
             retrieved=group.retrieved[self.r0 : self.r1],
             relevant_document_ids=group.relevant_document_ids,
             embeddings=vectors,
+            spans=spans
+            and Spans(spans.expected[self.e0 : self.e1], spans.retrieved[self.r0 : self.r1]),
+            negatives=group.negatives,  # for the server to refuse
         )
 
 
@@ -125,9 +134,11 @@ def _pieces(index: int, group: QueryGroup) -> Iterator[tuple[Piece, int]]:
     n_expected, n_retrieved = group.n_expected, group.n_retrieved
     whole = Piece(index, group, 0, n_retrieved, 0, n_expected)
     cost = len(group.query) + sum(map(len, group.expected)) + sum(map(len, group.retrieved))
-    vectors = group.embeddings
+    vectors, spans = group.embeddings, group.spans
     if vectors is not None:
         cost += len(vectors.expected) + len(vectors.retrieved)
+    if spans is not None:
+        cost += sum(map(_span_cost, (*spans.expected, *spans.retrieved)))
     if not whole.n_contexts:
         yield whole, 0
         return
@@ -135,20 +146,33 @@ def _pieces(index: int, group: QueryGroup) -> Iterator[tuple[Piece, int]]:
         yield whole, cost
         return
     row = 4 * vectors.dimensions if vectors is not None else 0
-    weigh_expected = [len(text) + row for text in group.expected] or [row] * n_expected
-    weigh_retrieved = [len(text) + row for text in group.retrieved] or [row] * n_retrieved
+    sides = (spans.expected, spans.retrieved) if spans is not None else ((), ())
+    weigh_expected = _weights(group.expected, sides[0], row, n_expected)
+    weigh_retrieved = _weights(group.retrieved, sides[1], row, n_retrieved)
     # Half of a chunk for either side; expected texts are few, so they are rarely cut at all.
-    for e0, e1, expected_cost in _spans(weigh_expected, CHUNK_CHARACTERS // 2, CHUNK_CONTEXTS):
+    for e0, e1, expected_cost in _runs(weigh_expected, CHUNK_CHARACTERS // 2, CHUNK_CONTEXTS):
         most_rows = max(1, CHUNK_CONTEXTS // (e1 - e0))
         left = max(1, CHUNK_CHARACTERS - expected_cost - len(group.query))
-        for r0, r1, retrieved_cost in _spans(weigh_retrieved, left, most_rows):
+        for r0, r1, retrieved_cost in _runs(weigh_retrieved, left, most_rows):
             yield (
                 Piece(index, group, r0, r1, e0, e1),
                 len(group.query) + expected_cost + retrieved_cost,
             )
 
 
-def _spans(weights: Sequence[int], limit: int, most: int) -> Iterator[tuple[int, int, int]]:
+def _weights(texts: Sequence[str], spans: Sequence[Span], row: int, n: int) -> list[int]:
+    """Return what each of n texts, or of what stands for them, adds to a message."""
+    weights = [row + len(text) for text in texts] or [row] * n
+    if spans:
+        weights = [w + _span_cost(span) for w, span in zip(weights, spans, strict=False)]
+    return weights
+
+
+def _span_cost(span: Span) -> int:
+    return len(span.file) + _SPAN_NUMBERS
+
+
+def _runs(weights: Sequence[int], limit: int, most: int) -> Iterator[tuple[int, int, int]]:
     start = cost = 0
     for index, weight in enumerate(weights):
         if index > start and (cost + weight > limit or index - start >= most):
@@ -174,6 +198,9 @@ class Assembly:
         self._source = [int(Source.COMPUTED)] * total
         self._flags = [0] * total
         self._errors: dict[int, VerdictError] = {}
+        self._agreement: list[float] = []
+        self._details: dict[int, VerdictDetail] = {}
+        self._usage: Usage | None = None
         self._judge: JudgeIdentity | None = None
 
     def _rows(self, chunk: Sequence[Piece]) -> Iterator[tuple[int, int, int]]:
@@ -195,6 +222,10 @@ class Assembly:
         if len(verdicts) != asked:
             raise errors.InternalError(f"the server sent {len(verdicts)} verdicts for {asked}")
         self._judge = verdicts.judge
+        if verdicts.agreement and not self._agreement:
+            self._agreement = [0.0] * len(self._score)
+        if verdicts.usage is not None:
+            self._usage = verdicts.usage + (self._usage or Usage())
         for source, target, length in self._rows(chunk):
             here, there = slice(target, target + length), slice(source, source + length)
             self._relevant[here] = verdicts.relevant[there]
@@ -202,10 +233,14 @@ class Assembly:
             self._status[here] = verdicts.status[there]
             self._source[here] = verdicts.source[there]
             self._flags[here] = verdicts.flags[there]
-            if verdicts.errors:
+            if verdicts.agreement:
+                self._agreement[here] = verdicts.agreement[there]
+            if verdicts.errors or verdicts.details:
                 for index in range(source, source + length):
                     if index in verdicts.errors:
                         self._errors[target + index - source] = verdicts.errors[index]
+                    if index in verdicts.details:
+                        self._details[target + index - source] = verdicts.details[index]
 
     def fail(self, chunk: Sequence[Piece], error: errors.JudgedError, *, retryable: bool) -> None:
         """Give every context of a chunk the error that befell the chunk."""
@@ -233,10 +268,13 @@ class Assembly:
             self._offsets,
             self._errors,
             self._judge,
+            self._agreement,
+            self._details,
+            self._usage,
         )
 
 
-_PATH = re.compile(r"groups\[(\d+)\](?:\.(expected|retrieved)\[(\d+)\])?")
+_PATH = re.compile(r"groups\[(\d+)\](?:\.((?:spans\.)?(?:expected|retrieved))\[(\d+)\])?")
 
 
 def original_path(chunk: Sequence[Piece], error: errors.InvalidArgument) -> errors.InvalidArgument:
@@ -246,7 +284,7 @@ def original_path(chunk: Sequence[Piece], error: errors.InvalidArgument) -> erro
         piece = chunk[int(match[1])]
         path = f"groups[{piece.index}]"
         if match[2]:
-            start = piece.e0 if match[2] == "expected" else piece.r0
+            start = piece.e0 if match[2].endswith("expected") else piece.r0
             path += f".{match[2]}[{start + int(match[3])}]"
         return path
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from judged._messages import read_value
-from judged.types import Matching, Scalar
+from judged.policies import Matching
+from judged.types import Scalar
 from judged.v1 import judge_service_pb2 as pb
 
 
@@ -72,6 +73,28 @@ class MetricInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class RubricInfo:
+    """One rubric: the instructions a language model judges by."""
+
+    rubric: str
+    version: str
+    description: str
+    default_min_score: float
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class ChatModelInfo:
+    """One language model. `unavailable` says why it can't be asked, "" when it can."""
+
+    name: str
+    provider: str
+    model: str
+    is_default: bool
+    unavailable: str
+
+
+@dataclass(frozen=True, slots=True)
 class ServerInfo:
     """A server's version, limits and everything it offers."""
 
@@ -81,6 +104,9 @@ class ServerInfo:
     judges: Sequence[JudgeInfo]
     models: Sequence[ModelInfo]
     metrics: Sequence[MetricInfo]
+    text_metrics: Sequence[MetricInfo] = ()
+    rubrics: Sequence[RubricInfo] = ()
+    chat_models: Sequence[ChatModelInfo] = ()
 
 
 def read_info(message: pb.GetServerInfoResponse) -> ServerInfo:
@@ -127,13 +153,34 @@ def read_info(message: pb.GetServerInfoResponse) -> ServerInfo:
             )
             for model in message.models
         ],
-        metrics=[
-            MetricInfo(
-                metric.name,
-                metric.description,
-                metric.reference,
-                [Matching(mode) for mode in metric.matching_modes],
+        metrics=_read_metrics(message.metrics),
+        text_metrics=_read_metrics(message.text_metrics),
+        rubrics=[
+            RubricInfo(
+                rubric.rubric,
+                rubric.version,
+                rubric.description,
+                rubric.default_min_score,
+                rubric.sha256,
             )
-            for metric in message.metrics
+            for rubric in message.rubrics
+        ],
+        chat_models=[
+            ChatModelInfo(
+                model.name, model.provider, model.model, model.is_default, model.unavailable
+            )
+            for model in message.chat_models
         ],
     )
+
+
+def _read_metrics(messages: Iterable[pb.MetricInfo]) -> list[MetricInfo]:
+    return [
+        MetricInfo(
+            metric.name,
+            metric.description,
+            metric.reference,
+            [Matching(mode) for mode in metric.matching_modes],
+        )
+        for metric in messages
+    ]

@@ -9,6 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from judged import errors
+from judged._correction import read_corrected, write_labels
+from judged._details import read_detail, read_usage
+from judged._golden import read_matches, write_embedded, write_golden, write_metadata
+from judged._statistics import read_interval, write_interval_options
+from judged._trec import write_trec
+from judged.details import Usage
+from judged.embeddings import EmbeddedRankings
+from judged.statuses import Source, Status
 from judged.types import (
     Evaluation,
     GainRankings,
@@ -19,12 +27,13 @@ from judged.types import (
     MetricCounts,
     MetricOptions,
     MetricResult,
+    MetricSlice,
     MetricTable,
+    NegativeReport,
+    PerQueryValues,
     QueryGroup,
     Relevance,
     Scalar,
-    Source,
-    Status,
     TrecRankings,
     VerdictCounts,
     VerdictError,
@@ -36,7 +45,7 @@ from judged.v1 import types_pb2
 
 def write_group(group: QueryGroup, path: str = "groups[0]") -> types_pb2.QueryGroup:
     """Return the message of a group. Raises InvalidArgument for text that UTF-8 can't hold."""
-    if isinstance(group.expected, str) or isinstance(group.retrieved, str):
+    if any(isinstance(t, str) for t in (group.expected, group.retrieved, group.negatives)):
         raise _bad_group(group, path, TypeError())  # protobuf would take it letter by letter
     try:
         message = types_pb2.QueryGroup(
@@ -46,20 +55,19 @@ def write_group(group: QueryGroup, path: str = "groups[0]") -> types_pb2.QueryGr
             retrieved=group.retrieved,
             document_ids=group.document_ids,
             relevant_document_ids=group.relevant_document_ids,
+            negatives=group.negatives,
         )
     except (UnicodeEncodeError, TypeError, ValueError) as problem:
         raise _bad_group(group, path, problem) from None
-    if group.embeddings is not None:
-        message.embeddings.dimensions = group.embeddings.dimensions
-        message.embeddings.expected = group.embeddings.expected
-        message.embeddings.retrieved = group.embeddings.retrieved
+    write_golden(message, group, path)
     return message
 
 
 def _bad_group(group: QueryGroup, path: str, problem: Exception) -> errors.InvalidArgument:
     """Return an error that names the first text of the group that can't be sent."""
     texts: list[tuple[str, object]] = [("query_id", group.query_id), ("query", group.query)]
-    for name in ("expected", "retrieved", "document_ids", "relevant_document_ids"):
+    lists = ("expected", "retrieved", "document_ids", "relevant_document_ids", "negatives")
+    for name in lists:
         values = getattr(group, name)
         if isinstance(values, str):
             return errors.InvalidArgument.of_field(
@@ -129,7 +137,9 @@ def read_error(message: types_pb2.VerdictError) -> VerdictError:
     return VerdictError(message.code, message.reason, message.message, message.retryable)
 
 
-def read_verdicts(message: types_pb2.VerdictColumns, judge: JudgeIdentity) -> Verdicts:
+def read_verdicts(
+    message: types_pb2.VerdictColumns, judge: JudgeIdentity, usage: Usage | None = None
+) -> Verdicts:
     """Return the verdicts of a reply; columns that were left empty are filled in."""
     total = len(message.relevant)
     return Verdicts(
@@ -141,7 +151,17 @@ def read_verdicts(message: types_pb2.VerdictColumns, judge: JudgeIdentity) -> Ve
         offsets=list(message.group_offsets),
         errors={error.index: read_error(error) for error in message.errors},
         judge=judge,
+        agreement=list(message.agreement),
+        details={detail.index: read_detail(detail) for detail in message.details},
+        usage=usage,
     )
+
+
+def usage_of(
+    message: pb.BatchJudgeResponse | pb.JudgedChunk | pb.EvaluateResponse,
+) -> Usage | None:
+    """Return what a reply took of language models, None when none was asked."""
+    return read_usage(message.usage) if message.HasField("usage") else None
 
 
 def read_chunk(message: pb.JudgedChunk, judge: JudgeIdentity) -> JudgedChunk:
@@ -149,7 +169,7 @@ def read_chunk(message: pb.JudgedChunk, judge: JudgeIdentity) -> JudgedChunk:
     failed = message.WhichOneof("result") == "error"
     return JudgedChunk(
         message.chunk_id,
-        None if failed else read_verdicts(message.verdicts, judge),
+        None if failed else read_verdicts(message.verdicts, judge, usage_of(message)),
         read_error(message.error) if failed else None,
         message.progress.contexts_received,
         message.progress.contexts_done,
@@ -163,8 +183,15 @@ class StreamMessages:
     messages and waits in `failure` for the client to raise it.
     """
 
-    def __init__(self, chunks: Iterable[Sequence[QueryGroup]], judge: Judge | str | None) -> None:
-        self._messages = self._write(chunks, judge)
+    def __init__(
+        self,
+        chunks: Iterable[Sequence[QueryGroup]],
+        judge: Judge | str | None,
+        *,
+        include_details: bool,
+    ) -> None:
+        start = pb.StreamJudgeStart(judge=write_judge(judge), include_details=include_details)
+        self._messages = self._write(chunks, start)
         self.failure: Exception | None = None
 
     def __iter__(self) -> Iterator[pb.StreamJudgeRequest]:
@@ -181,9 +208,9 @@ class StreamMessages:
 
     @staticmethod
     def _write(
-        chunks: Iterable[Sequence[QueryGroup]], judge: Judge | str | None
+        chunks: Iterable[Sequence[QueryGroup]], start: pb.StreamJudgeStart
     ) -> Iterator[pb.StreamJudgeRequest]:
-        yield pb.StreamJudgeRequest(start=pb.StreamJudgeStart(judge=write_judge(judge)))
+        yield pb.StreamJudgeRequest(start=start)
         for chunk_id, groups in enumerate(chunks):
             path = f"chunks[{chunk_id}].groups"
             messages = [write_group(g, f"{path}[{i}]") for i, g in enumerate(groups)]
@@ -197,6 +224,7 @@ def write_evaluate(
     options: MetricOptions,
     *,
     include_verdicts: bool,
+    include_details: bool,
 ) -> pb.EvaluateRequest:
     """Return an Evaluate request."""
     return pb.EvaluateRequest(
@@ -205,6 +233,7 @@ def write_evaluate(
         metrics=metrics,
         options=write_options(options),
         include_verdicts=include_verdicts,
+        include_details=include_details,
     )
 
 
@@ -216,14 +245,38 @@ def write_options(options: MetricOptions) -> types_pb2.MetricOptions:
         strict_duplicates=options.strict_duplicates,
         complete=options.complete,
         per_query=options.per_query,
+        interval=write_interval_options(options.interval),
+        slice_by=_texts(options.slice_by, "options.slice_by"),
+        unjudged=None if options.unjudged is None else int(options.unjudged),  # type: ignore[arg-type]  # ours has the same numbers
+        relevance_level=_whole(options.relevance_level, "options.relevance_level"),
+        max_documents=_whole(options.max_documents, "options.max_documents"),
     )
 
 
+def _whole(value: int | None, field: str) -> int | None:
+    if value is not None and not 0 < value < 1 << 31:  # the field could not hold a negative one
+        raise errors.InvalidArgument.of_field(field, f"must lie in 1 to {(1 << 31) - 1}")
+    return value
+
+
+def _texts(values: Sequence[str], field: str) -> Sequence[str]:
+    if isinstance(values, str):  # protobuf would take it letter by letter
+        raise errors.InvalidArgument.of_field(field, "must be a list of texts, not one text")
+    return values
+
+
 def write_metrics(
-    metrics: Sequence[str], relevance: Relevance, options: MetricOptions
+    metrics: Sequence[str],
+    relevance: Relevance,
+    options: MetricOptions,
+    metadata: Mapping[str, Mapping[str, str]] | None = None,
+    human_values: PerQueryValues | None = None,
 ) -> pb.ComputeMetricsRequest:
-    """Return a ComputeMetrics request."""
+    """Return a ComputeMetrics request; `metadata` is by query id."""
     request = pb.ComputeMetricsRequest(metrics=metrics, options=write_options(options))
+    write_metadata(request, metadata or {})
+    if human_values is not None:
+        request.human_values.CopyFrom(_write_values(human_values))
     if isinstance(relevance, JudgedRankings):
         request.judged.rankings.extend(
             pb.JudgedRanking(query_id=r.query_id, expected=r.expected, retrieved=r.retrieved)
@@ -233,48 +286,56 @@ def write_metrics(
         columns.relevant.extend(relevance.relevant)
         columns.status.extend(relevance.status)  # type: ignore[arg-type]  # ours has the same numbers
         columns.flags.extend(relevance.flags)
+        columns.score.extend(relevance.score)
+        if relevance.human_labels is not None:
+            request.judged.human_labels.CopyFrom(write_labels(relevance.human_labels))
     elif isinstance(relevance, TrecRankings):
-        request.trec.CopyFrom(_write_trec(relevance))
+        write_trec(request.trec, relevance)
     elif isinstance(relevance, GainRankings):
         request.gains.rankings.extend(
             pb.GainRanking(query_id=r.query_id, gains=r.gains, relevant_gains=r.relevant_gains)
             for r in relevance.rankings
         )
+    elif isinstance(relevance, EmbeddedRankings):
+        write_embedded(request.embedded, relevance)
     else:
-        request.values.query_ids.extend(relevance.query_ids)
-        request.values.columns.extend(pb.ValueColumn(values=c) for c in relevance.columns)
+        request.values.CopyFrom(_write_values(relevance))
     return request
 
 
-def _write_trec(relevance: TrecRankings) -> pb.TrecRankings:
-    message = pb.TrecRankings()
-    for query_id, grades in relevance.qrels.items():
-        message.qrels.add(query_id=query_id, document_ids=grades.keys(), grades=grades.values())
-    for query_id, ranked in relevance.run.items():
-        if isinstance(ranked, Mapping):
-            message.run.add(query_id=query_id, document_ids=ranked.keys(), scores=ranked.values())
-        else:
-            message.run.add(query_id=query_id, document_ids=ranked)
-    return message
+def _write_values(values: PerQueryValues) -> pb.PerQueryValues:
+    return pb.PerQueryValues(
+        query_ids=values.query_ids,
+        columns=[pb.ValueColumn(values=column) for column in values.columns],
+    )
 
 
 def read_table(message: types_pb2.MetricTable) -> MetricTable:
     """Return the metrics of a reply."""
     return MetricTable(
-        metrics=[
-            MetricResult(
-                metric.name,
-                metric.mean if metric.HasField("mean") else None,
-                metric.n,
-                metric.lower_bound if metric.HasField("lower_bound") else None,
-                metric.upper_bound if metric.HasField("upper_bound") else None,
-                metric.signature,
-                list(metric.per_query),
-            )
-            for metric in message.metrics
-        ],
+        metrics=[_read_metric(metric) for metric in message.metrics],
         query_ids=list(message.query_ids),
         counts=_read_counts(message.counts),
+        slices=[
+            MetricSlice(part.key, part.value, [_read_metric(metric) for metric in part.metrics])
+            for part in message.slices
+        ],
+    )
+
+
+def _read_metric(message: types_pb2.MetricResult) -> MetricResult:
+    return MetricResult(
+        message.name,
+        message.mean if message.HasField("mean") else None,
+        message.n,
+        message.lower_bound if message.HasField("lower_bound") else None,
+        message.upper_bound if message.HasField("upper_bound") else None,
+        message.signature,
+        list(message.per_query),
+        interval=read_interval(message.interval) if message.HasField("interval") else None,
+        corrected=read_corrected(message.corrected) if message.HasField("corrected") else None,
+        per_query_lower=list(message.per_query_lower),
+        per_query_upper=list(message.per_query_upper),
     )
 
 
@@ -289,16 +350,20 @@ def _read_counts(message: types_pb2.MetricCounts) -> MetricCounts:
         message.skipped_unsettled,
         message.duplicates,
         message.retrieved,
-        verdicts
-        and VerdictCounts(
-            verdicts.ok,
-            verdicts.error,
-            verdicts.abstained,
-            verdicts.not_assessable,
-            verdicts.relevant,
-            verdicts.flagged_no_tokens,
-            verdicts.flagged_truncated,
-        ),
+        verdicts and _read_verdict_counts(verdicts),
+        message.unjudged,
+    )
+
+
+def _read_verdict_counts(message: types_pb2.VerdictCounts) -> VerdictCounts:
+    return VerdictCounts(
+        message.ok,
+        message.error,
+        message.abstained,
+        message.not_assessable,
+        message.relevant,
+        message.flagged_no_tokens,
+        message.flagged_truncated,
     )
 
 
@@ -307,5 +372,20 @@ def read_evaluation(message: pb.EvaluateResponse) -> Evaluation:
     judge = read_identity(message.judge) if message.HasField("judge") else None
     verdicts = None
     if message.HasField("verdicts") and judge is not None:
-        verdicts = read_verdicts(message.verdicts, judge)
-    return Evaluation(read_table(message.table), judge, verdicts)
+        verdicts = read_verdicts(message.verdicts, judge, usage_of(message))
+    return Evaluation(
+        read_table(message.table),
+        judge,
+        verdicts,
+        _read_negatives(message.negatives) if message.HasField("negatives") else None,
+        usage_of(message),
+    )
+
+
+def _read_negatives(message: pb.NegativeReport) -> NegativeReport:
+    return NegativeReport(
+        message.queries,
+        message.queries_hit,
+        read_matches(message),
+        _read_verdict_counts(message.counts),
+    )

@@ -1,36 +1,61 @@
 """Splits rankings that one message can't hold, and merges the tables of the parts.
 
-Owns the cut along queries and the sums. The means of the whole come from the server, out of the
-per-query values of the parts.
+Owns the cut along queries, what the parts are asked for, and the sums. The means, intervals and
+slices of the whole come from the server, out of the per-query values of the parts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
+from itertools import compress
 
+from judged.embeddings import EmbeddedRanking, EmbeddedRankings
+from judged.errors import InvalidArgument
+from judged.policies import Unjudged
 from judged.types import (
     GainRanking,
     GainRankings,
     MetricCounts,
     MetricOptions,
+    MetricResult,
     MetricTable,
     PerQueryValues,
     Relevance,
     TrecRankings,
 )
 
-PART_BYTES = 8 << 20
+Metadata = Mapping[str, Mapping[str, str]]
+"""Metadata of queries by query id."""
+
+PART_BYTES = 1 << 20
+"""Small enough that the server works on one part while the client writes the next."""
 _TEXT_BYTES = 3  # what a string costs on the wire beside its characters
 
 
-def split(relevance: Relevance) -> list[Relevance]:
-    """Return the relevance in parts of about PART_BYTES or less, cut between queries."""
+def split(relevance: Relevance) -> Iterator[Relevance]:
+    """Yield the relevance in parts of about PART_BYTES or less, cut between queries."""
     if isinstance(relevance, TrecRankings):
-        return list(_split_trec(relevance))
+        return _split_trec(relevance)
     if isinstance(relevance, GainRankings):
-        return list(_split_gains(relevance))
-    return [relevance]
+        return _split_gains(relevance)
+    if isinstance(relevance, EmbeddedRankings):
+        return _split_embedded(relevance)
+    return iter([relevance])
+
+
+def check_rankings(relevance: Relevance) -> None:
+    """Raise InvalidArgument, as the server would, for a query that is there twice."""
+    if not isinstance(relevance, GainRankings | EmbeddedRankings):
+        return  # the others can't name a query twice, or travel in one piece
+    field = "gains.rankings" if isinstance(relevance, GainRankings) else "embedded.rankings"
+    places: dict[str, int] = {}
+    for i, query_id in enumerate(query_ids_of(relevance)):
+        first = places.setdefault(query_id, i)
+        if first != i:
+            rule = f"is that of {field}[{first}] again"
+            raise InvalidArgument.of_field(f"{field}[{i}].query_id", rule)
 
 
 def _split_trec(whole: TrecRankings) -> Iterator[TrecRankings]:
@@ -53,7 +78,7 @@ def _split_trec(whole: TrecRankings) -> Iterator[TrecRankings]:
 
 
 def _topic_bytes(topic: Mapping[str, float] | Sequence[str]) -> int:
-    return sum(map(len, topic)) + (_TEXT_BYTES + 8) * len(topic)
+    return len("".join(topic)) + (_TEXT_BYTES + 8) * len(topic)  # half of what map(len) takes
 
 
 def _split_gains(whole: GainRankings) -> Iterator[GainRankings]:
@@ -69,6 +94,73 @@ def _split_gains(whole: GainRankings) -> Iterator[GainRankings]:
     yield GainRankings(part)
 
 
+def _split_embedded(whole: EmbeddedRankings) -> Iterator[EmbeddedRankings]:
+    part: list[EmbeddedRanking] = []
+    size = 0
+    for ranking in whole.rankings:
+        vectors = ranking.embeddings
+        more = len(vectors.expected) + len(vectors.retrieved) + len(ranking.query_id)
+        if part and size + more > PART_BYTES:
+            yield EmbeddedRankings(part, whole.min_score)
+            part, size = [], 0
+        part.append(ranking)
+        size += more
+    yield EmbeddedRankings(part, whole.min_score)
+
+
+def check_metadata(relevance: Relevance, metadata: Metadata) -> None:
+    """Raise InvalidArgument, as the server would, for metadata of a query that is not there."""
+    known = set(query_ids_of(relevance))
+    for i, query_id in enumerate(metadata):
+        if query_id not in known:
+            rule = "is the id of no query of this request"
+            raise InvalidArgument.of_field(f"metadata[{i}].query_id", rule)
+
+
+def check_human_values(relevance: Relevance, human: PerQueryValues | None) -> None:
+    """Raise InvalidArgument, as the server would, for a human value of a query not there."""
+    known = set(query_ids_of(relevance))
+    if isinstance(relevance, TrecRankings):
+        known = set(relevance.qrels)
+    for i, query_id in enumerate(human.query_ids if human is not None else ()):
+        if query_id not in known:
+            rule = "is the id of none of the queries that are measured"
+            raise InvalidArgument.of_field(f"human_values.query_ids[{i}]", rule)
+
+
+def among(human: PerQueryValues | None, values: PerQueryValues) -> PerQueryValues | None:
+    """Return the human values without those of queries that the parts gave no value to."""
+    if human is None:
+        return None
+    measured = set(values.query_ids)
+    kept = [query_id in measured for query_id in human.query_ids]
+    if all(kept) or any(len(column) != len(kept) for column in human.columns):
+        return human  # the server says what is wrong with the columns
+    return PerQueryValues(
+        list(compress(human.query_ids, kept)),
+        [list(compress(column, kept)) for column in human.columns],
+    )
+
+
+def query_ids_of(relevance: Relevance) -> Iterable[str]:
+    """Return the ids of all queries."""
+    if isinstance(relevance, TrecRankings):
+        return [*relevance.qrels, *relevance.run]
+    if isinstance(relevance, PerQueryValues):
+        return relevance.query_ids
+    return [ranking.query_id for ranking in relevance.rankings]
+
+
+def for_part(
+    part: Relevance, options: MetricOptions, metadata: Metadata
+) -> tuple[MetricOptions, Metadata]:
+    """Return what to ask for a part: its values, and slices if these have bounds to sum up."""
+    asked = replace(options, per_query=True, interval=None)
+    if options.unjudged is not Unjudged.BOUNDS:
+        return replace(asked, slice_by=()), {}
+    return asked, {q: metadata[q] for q in dict.fromkeys(query_ids_of(part)) if q in metadata}
+
+
 def values_of(tables: Sequence[MetricTable]) -> PerQueryValues:
     """Return the per-query values of all parts as one input."""
     return PerQueryValues(
@@ -80,17 +172,63 @@ def values_of(tables: Sequence[MetricTable]) -> PerQueryValues:
     )
 
 
+def for_whole(
+    values: PerQueryValues, options: MetricOptions, metadata: Metadata
+) -> tuple[MetricOptions, Metadata]:
+    """Return what to ask for the values of all parts: means, intervals, slices."""
+    return options, {q: metadata[q] for q in values.query_ids if q in metadata}
+
+
 def merge(means: MetricTable, tables: Sequence[MetricTable], options: MetricOptions) -> MetricTable:
     """Return the table of the whole: the merged means, the parts' signatures, summed counts."""
     names = [field.name for field in fields(MetricCounts) if field.name != "verdicts"]
     totals = {name: sum(getattr(table.counts, name) for table in tables) for name in names}
+    parts = [table.metrics for table in tables]
     metrics = [
+        metric
+        if options.per_query
+        else replace(metric, per_query=[], per_query_lower=[], per_query_upper=[])
+        for metric in _with_bounds(means.metrics, parts, parts[0])
+    ]
+    parts_of_slices: dict[tuple[str, str], list[Sequence[MetricResult]]] = {}
+    for table in tables:
+        for part in table.slices:
+            parts_of_slices.setdefault((part.key, part.value), []).append(part.metrics)
+    slices = [
         replace(
-            metric,
-            signature=tables[0].metrics[column].signature,
-            per_query=metric.per_query if options.per_query else [],
+            part,
+            metrics=_with_bounds(
+                part.metrics, parts_of_slices.get((part.key, part.value), []), parts[0]
+            ),
         )
-        for column, metric in enumerate(means.metrics)
+        for part in means.slices
     ]
     query_ids = means.query_ids if options.per_query else []
-    return MetricTable(metrics, query_ids, MetricCounts(**totals))
+    return MetricTable(metrics, query_ids, MetricCounts(**totals), slices)
+
+
+def _with_bounds(
+    metrics: Sequence[MetricResult],
+    parts: Sequence[Sequence[MetricResult]],
+    signed: Sequence[MetricResult],
+) -> list[MetricResult]:
+    """Return the metrics under the signatures of `signed`, with the bounds that the parts have."""
+    done = []
+    for column, metric in enumerate(metrics):
+        of_parts = [part[column] for part in parts]
+        done.append(
+            replace(
+                metric,
+                signature=signed[column].signature,
+                lower_bound=_weighted((part.lower_bound, part.n) for part in of_parts),
+                upper_bound=_weighted((part.upper_bound, part.n) for part in of_parts),
+            )
+        )
+    return done
+
+
+def _weighted(bounds: Iterable[tuple[float | None, int]]) -> float | None:
+    """Return the mean of the parts' bounds; a part without a query has none."""
+    some = [(bound, n) for bound, n in bounds if bound is not None]
+    n_queries = sum(n for _, n in some)
+    return math.fsum(bound * n for bound, n in some) / n_queries if n_queries else None

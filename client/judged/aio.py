@@ -7,17 +7,23 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
-from dataclasses import replace
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Self, TypeVar, cast
 
 import grpc
 
 from judged import _channel, errors
+from judged._agreement import (
+    read_agreement,
+    read_calibration,
+    write_agreement,
+    write_calibrate,
+)
 from judged._batch import Batch, write_chunk
 from judged._call import CHUNKS_IN_FLIGHT, Attempts, Deadline, RetryBudget
 from judged._chunks import Piece, fold
+from judged._compare import read_compare, write_compare
 from judged._info import ServerInfo, read_info
 from judged._messages import (
     StreamMessages,
@@ -29,8 +35,28 @@ from judged._messages import (
     write_judge,
     write_metrics,
 )
-from judged._split import merge, split, values_of
+from judged._parts import Given, Parts
+from judged._split import Metadata
 from judged._status import Failure, to_error
+from judged._text_metrics import (
+    merge_text_metrics,
+    of_whole,
+    read_text_metrics,
+    split_items,
+    write_text_metrics,
+    write_text_values,
+)
+from judged.agreement import (
+    CalibrateOptions,
+    Calibration,
+    LabelledScores,
+    MeasuredAgreement,
+    RatingTable,
+    SystemScores,
+)
+from judged.comparison import ComparedRuns, CompareOptions, RunRelevance
+from judged.statistics import IntervalOptions
+from judged.text_metrics import TextItem, TextMetricTable
 from judged.types import (
     Context,
     Evaluation,
@@ -38,6 +64,7 @@ from judged.types import (
     JudgedChunk,
     MetricOptions,
     MetricTable,
+    PerQueryValues,
     QueryGroup,
     Relevance,
     Verdicts,
@@ -87,6 +114,7 @@ class AsyncClient:
         items: Iterable[QueryGroup] | Iterable[Context],
         judge: Judge | str | None = None,
         *,
+        include_details: bool = False,
         timeout: float = 600.0,  # noqa: ASYNC109 - sent to the server as the call's deadline
         progress: Callable[[int, int], object] | None = None,
     ) -> Verdicts:
@@ -97,7 +125,7 @@ class AsyncClient:
         in_flight: deque[_InFlight] = deque()
         try:
             for chunk in batch.chunks():
-                task = asyncio.create_task(self._send_chunk(chunk, spec, deadline))
+                task = asyncio.create_task(self._send_chunk(chunk, spec, deadline, include_details))
                 in_flight.append((chunk, task))
                 if len(in_flight) >= CHUNKS_IN_FLIGHT:
                     await self._take(batch, in_flight.popleft())
@@ -125,11 +153,12 @@ class AsyncClient:
         chunks: Iterable[Sequence[QueryGroup]],
         judge: Judge | str | None = None,
         *,
+        include_details: bool = False,
         timeout: float = 3600.0,  # noqa: ASYNC109 - sent to the server as the call's deadline
     ) -> AsyncIterator[JudgedChunk]:
         """Yield every chunk's verdicts as they finish; see Client.judge_stream."""
         attempts = Attempts(Deadline(timeout), self._budget)
-        messages = StreamMessages(chunks, judge)
+        messages = StreamMessages(chunks, judge, include_details=include_details)
         replies = self._stub.StreamJudge(
             messages, timeout=attempts.timeout(), metadata=attempts.metadata
         )
@@ -155,10 +184,18 @@ class AsyncClient:
         options: MetricOptions = MetricOptions(),  # noqa: B008 - frozen
         *,
         include_verdicts: bool = False,
+        include_details: bool = False,
         timeout: float = 600.0,  # noqa: ASYNC109 - sent to the server as the call's deadline
     ) -> Evaluation:
         """Return metrics of groups that the server judges on the way; see Client.evaluate."""
-        request = write_evaluate(groups, metrics, judge, options, include_verdicts=include_verdicts)
+        request = write_evaluate(
+            groups,
+            metrics,
+            judge,
+            options,
+            include_verdicts=include_verdicts,
+            include_details=include_details,
+        )
         return read_evaluation(await self._call(self._stub.Evaluate, request, Deadline(timeout)))
 
     async def compute_metrics(
@@ -167,22 +204,111 @@ class AsyncClient:
         relevance: Relevance,
         options: MetricOptions = MetricOptions(),  # noqa: B008 - frozen
         *,
+        metadata: Metadata | None = None,
+        human_values: PerQueryValues | None = None,
         timeout: float = 120.0,  # noqa: ASYNC109 - sent to the server as the call's deadline
     ) -> MetricTable:
         """Return metrics of rankings whose relevance is known; see Client.compute_metrics."""
+        deadline, send = Deadline(timeout), self._stub.ComputeMetrics
+        given = Given(relevance, metadata or {}, human_values)
+        parts = Parts.of(metrics, given, options)
+        if parts is None:
+            request = write_metrics(metrics, relevance, options, given.metadata, human_values)
+            return read_table((await self._call(send, request, deadline)).table)
+        in_flight: deque[tuple[Given, asyncio.Task[pb.ComputeMetricsResponse]]] = deque()
+
+        async def take() -> None:
+            part, task = in_flight[0]
+            with parts.about(part):
+                parts.answered(await task)
+            in_flight.popleft()
+
+        try:
+            for part, request in parts.requests():
+                in_flight.append((part, asyncio.create_task(self._call(send, request, deadline))))
+                await asyncio.sleep(0)  # sends it before the next is written
+                if len(in_flight) >= CHUNKS_IN_FLIGHT:
+                    await take()
+            while in_flight:
+                await take()
+        finally:
+            for _, task in in_flight:
+                task.cancel()
+            await asyncio.gather(*(task for _, task in in_flight), return_exceptions=True)
+        part, request = parts.whole()
+        with parts.about(part):
+            return parts.table(await self._call(send, request, deadline))
+
+    async def compare_runs(
+        self,
+        metrics: Sequence[str],
+        runs: Mapping[str, RunRelevance],
+        options: MetricOptions = MetricOptions(),  # noqa: B008 - frozen
+        comparison: CompareOptions = CompareOptions(),  # noqa: B008 - frozen
+        *,
+        qrels: Mapping[str, Mapping[str, int]] | None = None,
+        timeout: float = 120.0,  # noqa: ASYNC109 - sent to the server as the call's deadline
+    ) -> ComparedRuns:
+        """Return whether runs on the same queries differ; see Client.compare_runs."""
+        request = write_compare(metrics, runs, qrels, options, comparison)
+        reply = await self._call(self._stub.CompareRuns, request, Deadline(timeout))
+        return read_compare(reply, list(runs))
+
+    async def compute_text_metrics(
+        self,
+        metrics: Sequence[str],
+        items: Iterable[TextItem],
+        *,
+        per_item: bool = False,
+        interval: IntervalOptions | None = None,
+        timeout: float = 120.0,  # noqa: ASYNC109 - sent to the server as the call's deadline
+    ) -> TextMetricTable:
+        """Return metrics of texts against references; see Client.compute_text_metrics."""
         deadline = Deadline(timeout)
 
-        async def table(part: Relevance, asked: MetricOptions) -> MetricTable:
-            request = write_metrics(metrics, part, asked)
-            reply = await self._call(self._stub.ComputeMetrics, request, deadline)
-            return read_table(reply.table)
+        async def table(request: pb.ComputeTextMetricsRequest) -> TextMetricTable:
+            reply = await self._call(self._stub.ComputeTextMetrics, request, deadline)
+            return read_text_metrics(reply)
 
-        parts = split(relevance)
+        parts = split_items(items)
         if len(parts) == 1:
-            return await table(relevance, options)
-        with_values = replace(options, per_query=True)
-        tables = [await table(part, with_values) for part in parts]
-        return merge(await table(values_of(tables), with_values), tables, options)
+            request = write_text_metrics(metrics, parts[0], per_item=per_item, interval=interval)
+            return await table(request)
+        tables = []
+        for part in parts:
+            request = write_text_metrics(metrics, part, per_item=True, interval=None)
+            try:
+                tables.append(await table(request))
+            except errors.InvalidArgument as error:
+                raise of_whole(error, part) from None
+        means = await table(write_text_values(metrics, tables, interval))
+        return merge_text_metrics(means, tables, per_item=per_item)
+
+    async def measure_agreement(
+        self,
+        ratings: RatingTable | None = None,
+        systems: SystemScores | None = None,
+        interval: IntervalOptions | None = None,
+        *,
+        timeout: float = 120.0,  # noqa: ASYNC109 - sent to the server as the call's deadline
+    ) -> MeasuredAgreement:
+        """Return how far raters, or two judges, agree; see Client.measure_agreement."""
+        request = write_agreement(ratings, systems, interval)
+        reply = await self._call(self._stub.MeasureAgreement, request, Deadline(timeout))
+        return read_agreement(reply)
+
+    async def calibrate(
+        self,
+        items: LabelledScores,
+        options: CalibrateOptions = CalibrateOptions(),  # noqa: B008 - frozen
+        interval: IntervalOptions | None = None,
+        *,
+        timeout: float = 120.0,  # noqa: ASYNC109 - sent to the server as the call's deadline
+    ) -> Calibration:
+        """Return what a judge is worth; see Client.calibrate."""
+        request = write_calibrate(items, options, interval)
+        reply = await self._call(self._stub.Calibrate, request, Deadline(timeout))
+        return read_calibration(reply)
 
     async def server_info(
         self,
@@ -194,9 +320,17 @@ class AsyncClient:
         return read_info(await self._call(self._stub.GetServerInfo, request, Deadline(timeout)))
 
     async def _send_chunk(
-        self, chunk: list[Piece], spec: types_pb2.JudgeSpec | None, deadline: Deadline
+        self,
+        chunk: list[Piece],
+        spec: types_pb2.JudgeSpec | None,
+        deadline: Deadline,
+        include_details: bool,
     ) -> pb.BatchJudgeResponse:
-        return await self._call(self._stub.BatchJudge, write_chunk(chunk, spec), deadline)
+        return await self._call(
+            self._stub.BatchJudge,
+            write_chunk(chunk, spec, include_details=include_details),
+            deadline,
+        )
 
     async def _call(
         self,

@@ -5,55 +5,18 @@ Owns the public values of the client. How they travel is up to `_call`.
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import IntEnum, IntFlag
+
+from judged.correction import CorrectedEstimate, HumanLabels
+from judged.details import Usage, VerdictDetail
+from judged.embeddings import EmbeddedRankings, Embeddings
+from judged.golden import NegativeMatch, Spans
+from judged.policies import Matching, NoGold, Unjudged
+from judged.statistics import Interval, IntervalOptions
+from judged.statuses import Flag, Source, Status
 
 Scalar = bool | int | float | str
-
-
-class Status(IntEnum):
-    """Whether a verdict exists."""
-
-    OK = 1
-    ERROR = 2
-    ABSTAINED = 3
-    NOT_ASSESSABLE = 4
-
-
-class Source(IntEnum):
-    """Where a verdict came from."""
-
-    COMPUTED = 1
-    CACHE = 2
-    SHARED = 3
-    REPLAY = 4
-
-
-class Flag(IntFlag):
-    """Remarks on a verdict."""
-
-    NONE = 0
-    NO_TOKENS = 1
-    TRUNCATED = 2
-    WINDOWED = 4
-
-
-class Matching(IntEnum):
-    """How verdicts pair retrieved results with expected texts."""
-
-    GREEDY_FIRST = 1
-    MAXIMUM = 2
-    ANY = 3
-
-
-class NoGold(IntEnum):
-    """What becomes of a query that expects nothing."""
-
-    SKIP = 1
-    ZERO = 2
-    ERROR = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,41 +29,13 @@ class Context:
 
 
 @dataclass(frozen=True, slots=True)
-class Embeddings:
-    """Your own vectors for a group: float32, little endian, row after row."""
-
-    dimensions: int
-    expected: bytes
-    retrieved: bytes
-
-    @classmethod
-    def from_rows(
-        cls, expected: Sequence[Sequence[float]], retrieved: Sequence[Sequence[float]]
-    ) -> Embeddings:
-        """Return the embeddings of lists of vectors, all of one length."""
-        rows = [*expected, *retrieved]
-        dimensions = len(rows[0]) if rows else 0
-        if any(len(row) != dimensions for row in rows):
-            raise ValueError("all vectors must have the same number of dimensions")
-        return cls(dimensions, _pack(expected), _pack(retrieved))
-
-
-def _pack(rows: Sequence[Sequence[float]]) -> bytes:
-    flat = array("f", (value for row in rows for value in row))
-    if flat.itemsize != 4:  # pragma: no cover - C float is four bytes wherever gRPC runs
-        raise ValueError("this platform has no 32-bit float")
-    if array("h", [1]).tobytes() != b"\x01\x00":  # pragma: no cover - big endian machines
-        flat.byteswap()
-    return flat.tobytes()
-
-
-@dataclass(frozen=True, slots=True)
 class QueryGroup:
     """One query with expected and retrieved texts: every pair of them is a context.
 
     Verdicts come retrieved-major: all expected texts for retrieved[0], then for retrieved[1].
     `document_ids` names the retrieved documents; `relevant_document_ids` makes `evaluate` match
-    by id instead of judging.
+    by id instead of judging. Embeddings or spans may stand for the texts. `negatives` are texts
+    that should not be found, on which `evaluate` reports.
     """
 
     query: str = ""
@@ -110,20 +45,27 @@ class QueryGroup:
     document_ids: Sequence[str] = ()
     relevant_document_ids: Sequence[str] = ()
     embeddings: Embeddings | None = None
+    spans: Spans | None = None
+    negatives: Sequence[str] = ()
+    metadata: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def n_expected(self) -> int:
-        """The number of expected texts, or of vectors that stand for them."""
-        if self.embeddings is None or self.expected:
+        """The number of expected texts, or of what stands for them."""
+        if self.expected:
             return len(self.expected)
-        return len(self.embeddings.expected) // (4 * max(1, self.embeddings.dimensions))
+        if self.spans is not None:
+            return len(self.spans.expected)
+        return self.embeddings.n_expected if self.embeddings is not None else 0
 
     @property
     def n_retrieved(self) -> int:
-        """The number of retrieved texts, or of vectors that stand for them."""
-        if self.embeddings is None or self.retrieved:
+        """The number of retrieved texts, or of what stands for them."""
+        if self.retrieved:
             return len(self.retrieved)
-        return len(self.embeddings.retrieved) // (4 * max(1, self.embeddings.dimensions))
+        if self.spans is not None:
+            return len(self.spans.retrieved)
+        return self.embeddings.n_retrieved if self.embeddings is not None else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +102,10 @@ class VerdictError:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The answer for one context. `relevant` and `score` are None unless the status is OK."""
+    """The answer for one context. `relevant` and `score` are None unless the status is OK.
+
+    So is `agreement`, the share of votes on the larger side, and always for judges without votes.
+    """
 
     status: Status
     relevant: bool | None
@@ -168,6 +113,8 @@ class Verdict:
     source: Source
     flags: Flag
     error: VerdictError | None
+    agreement: float | None = None
+    detail: VerdictDetail | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +122,8 @@ class Verdicts(Sequence[Verdict]):
     """The verdicts of a call as parallel columns; indexing gives one as a Verdict.
 
     `relevant` and `score` are False and 0.0 where the status is not OK. `offsets[g]:offsets[g+1]`
-    are the verdicts of group g. `errors` holds the missing ones by index.
+    are the verdicts of group g. `errors` holds the missing ones by index. Judges that vote fill
+    `agreement`; those that ask a language model tell their `usage`, and `details` when asked to.
     """
 
     relevant: Sequence[bool]
@@ -186,6 +134,9 @@ class Verdicts(Sequence[Verdict]):
     offsets: Sequence[int]
     errors: Mapping[int, VerdictError]
     judge: JudgeIdentity
+    agreement: Sequence[float] = ()
+    details: Mapping[int, VerdictDetail] = field(default_factory=dict)
+    usage: Usage | None = None
 
     def __len__(self) -> int:
         return len(self.relevant)
@@ -205,6 +156,8 @@ class Verdicts(Sequence[Verdict]):
             Source(self.source[index]),
             Flag(self.flags[index]),
             self.errors.get(index),
+            self.agreement[index] if ok and self.agreement else None,
+            self.details.get(index),
         )
 
     @property
@@ -235,13 +188,23 @@ class JudgedChunk:
 
 @dataclass(frozen=True, slots=True)
 class MetricOptions:
-    """How rankings become numbers. None means the server's default."""
+    """How rankings become numbers. None means the server's default, for `interval` none at all.
+
+    `slice_by` names keys of the queries' metadata. For qrels only: `unjudged`; `relevance_level`,
+    the smallest grade that is relevant (trec_eval -l); `max_documents`, the most of a topic that
+    are ranked (trec_eval -M).
+    """
 
     matching: Matching | None = None
     no_gold: NoGold | None = None
     strict_duplicates: bool = False
     complete: bool = False
     per_query: bool = False
+    interval: IntervalOptions | None = None
+    slice_by: Sequence[str] = ()
+    unjudged: Unjudged | None = None
+    relevance_level: int | None = None
+    max_documents: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,12 +218,17 @@ class JudgedRanking:
 
 @dataclass(frozen=True, slots=True)
 class JudgedRankings:
-    """Rankings and their verdicts, ranking after ranking, each retrieved-major."""
+    """Rankings and their verdicts, ranking after ranking, each retrieved-major.
+
+    With `human_labels` every mean also comes corrected; `score` makes bounds of queries narrower.
+    """
 
     rankings: Sequence[JudgedRanking]
     relevant: Sequence[bool]
     status: Sequence[int] = ()
     flags: Sequence[int] = ()
+    score: Sequence[float] = ()
+    human_labels: HumanLabels | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,12 +267,17 @@ class PerQueryValues:
     columns: Sequence[Sequence[float]]
 
 
-Relevance = JudgedRankings | TrecRankings | GainRankings | PerQueryValues
+Relevance = JudgedRankings | TrecRankings | GainRankings | PerQueryValues | EmbeddedRankings
 
 
 @dataclass(frozen=True, slots=True)
 class MetricResult:
-    """One metric. `mean` is None when no query was evaluated; bounds exist when verdicts miss."""
+    """One metric. `mean` is None when no query was evaluated.
+
+    Bounds exist when verdicts miss, or for Unjudged.BOUNDS; the interval when it was asked for and
+    there are two queries or more. `corrected` exists when there were human labels, and so do the
+    bounds of single queries, when asked for per-query values.
+    """
 
     name: str
     mean: float | None
@@ -313,6 +286,10 @@ class MetricResult:
     upper_bound: float | None
     signature: str
     per_query: Sequence[float]
+    interval: Interval | None = None
+    corrected: CorrectedEstimate | None = None
+    per_query_lower: Sequence[float] = ()
+    per_query_upper: Sequence[float] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -346,6 +323,19 @@ class MetricCounts:
     duplicates: int = 0
     retrieved: int = 0
     verdicts: VerdictCounts | None = None
+    unjudged: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class MetricSlice:
+    """The metrics of the queries whose metadata have `value` under `key`, "" if they lack it."""
+
+    key: str
+    value: str
+    metrics: Sequence[MetricResult]
+
+    def __getitem__(self, name: str) -> MetricResult:
+        return _named(self.metrics, name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -355,18 +345,41 @@ class MetricTable:
     metrics: Sequence[MetricResult]
     query_ids: Sequence[str]
     counts: MetricCounts
+    slices: Sequence[MetricSlice] = field(default_factory=list)
 
     def __getitem__(self, name: str) -> MetricResult:
-        for metric in self.metrics:
-            if metric.name == name:
-                return metric
-        raise KeyError(f"{name}; this table has {', '.join(m.name for m in self.metrics)}")
+        return _named(self.metrics, name)
+
+
+def _named(metrics: Sequence[MetricResult], name: str) -> MetricResult:
+    for metric in metrics:
+        if metric.name == name:
+            return metric
+    raise KeyError(f"{name}; this table has {', '.join(m.name for m in metrics)}")
+
+
+@dataclass(frozen=True, slots=True)
+class NegativeReport:
+    """The results that match a negative reference, by group and rank, and how many queries have.
+
+    `counts` sums up the verdicts of all results against all negatives of their queries.
+    """
+
+    queries: int
+    queries_hit: int
+    matches: Sequence[NegativeMatch]
+    counts: VerdictCounts
 
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """Metrics of judged groups, and the judge (None when every group was matched by id)."""
+    """Metrics of judged groups, and the judge (None when it had nothing to judge).
+
+    `negatives` is None when no group has any, `usage` when no language model was asked.
+    """
 
     table: MetricTable
     judge: JudgeIdentity | None
     verdicts: Verdicts | None
+    negatives: NegativeReport | None = None
+    usage: Usage | None = None

@@ -1,7 +1,7 @@
 """The commands put together, and what a run of one ends with.
 
-Owns exit codes: 0 fine; 1 fell short (`--strict` and a warning); 2 configuration, set-up or
-infrastructure, with one line on standard error. What a command does is in its own module.
+Owns exit codes: 0 fine; 1 fell short (a gate, or `--strict` and a warning); 2 configuration, set-up
+or infrastructure, with one line on standard error. What a command does is in its own module.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import NoReturn
 
 import typer
 
-from judged.cli import evaluate, judge, judges, metrics
+from judged.cli import agree, calibrate, compare, evaluate, judge, judges, metrics
 from judged.cli.problems import Problem, explain
 from judged.errors import JudgedError
 from judged.evaluation import FileError, MissingText
@@ -30,6 +30,9 @@ app = typer.Typer(
 app.command("judge")(judge.command)
 app.command("evaluate")(evaluate.command)
 app.command("metrics")(metrics.command)
+app.command("compare")(compare.command)
+app.command("agree")(agree.command)
+app.command("calibrate")(calibrate.command)
 app.command("judges")(judges.command)
 
 

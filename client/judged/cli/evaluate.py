@@ -6,14 +6,47 @@ Owns the steps from two files to a table. Formats are in `judged.evaluation`.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Annotated
 
 import typer
 
-from judged import Evaluation, MetricCounts, MetricOptions, MetricTable, QueryGroup, VerdictCounts
-from judged.cli import options
+from judged import (
+    CorrectedEstimate,
+    Evaluation,
+    MetricCounts,
+    MetricOptions,
+    QueryGroup,
+    VerdictCounts,
+)
+from judged.cli import certainty, options
 from judged.cli.connection import connect
+from judged.cli.gate_options import (
+    AllowOtherSignature,
+    Baseline,
+    MaxDrops,
+    MaxNegatives,
+    MinScoresOrBar,
+)
+from judged.cli.gates import Gates, finish, gates_document, split_min_scores
+from judged.cli.labels import (
+    LabelsFile,
+    corrected_document,
+    corrected_table,
+    corrected_warnings,
+)
+from judged.cli.llm import (
+    JudgeMaxTokens,
+    JudgeModel,
+    JudgeSamples,
+    JudgeTemperature,
+    describe_usage,
+    llm_parameters,
+    usage_document,
+    vote_warnings,
+)
+from judged.cli.negatives import negative_warnings, negatives_document
 from judged.cli.output import Output, progress_bar
 from judged.cli.parameters import read_judge
 from judged.cli.problems import Place, Problem, explained
@@ -27,6 +60,7 @@ from judged.cli.tables import (
     verdict_warnings,
 )
 from judged.evaluation import Dataset, Evaluator, Results
+from judged.evaluation.labels import Labels, corrected_means
 
 _GROUP_PATH = re.compile(r"groups\[(\d+)\]\.(expected|retrieved)\[(\d+)\]")
 
@@ -40,19 +74,33 @@ def command(
         typer.Option(
             metavar="RESULTS.jsonl",
             help="What was retrieved: a line a query, "
-            "{query_id, results: [{doc_id, score, text}]}, best first.",
+            "{query_id, results: [{doc_id, score, text, span}]}, best first.",
         ),
     ],
     metric: options.Metrics,
     judge: options.JudgeKind = None,
     profile: options.Profile = None,
-    min_score: options.MinScore = None,
+    min_score: MinScoresOrBar = None,
     param: options.Parameters = None,
+    judge_model: JudgeModel = None,
+    judge_samples: JudgeSamples = None,
+    judge_temperature: JudgeTemperature = None,
+    judge_max_tokens: JudgeMaxTokens = None,
     matching: Annotated[
         options.MatchingName,
         typer.Option(case_sensitive=False, help="How results are paired with expected answers."),
     ] = options.MatchingName.GREEDY_FIRST,
     per_query: options.PerQuery = False,
+    interval: certainty.IntervalName = None,
+    confidence: certainty.Confidence = None,
+    resamples: certainty.Resamples = None,
+    seed: certainty.Seed = None,
+    slice_by: certainty.SliceBy = None,
+    labels: LabelsFile = None,
+    max_drop: MaxDrops = None,
+    max_negatives: MaxNegatives = None,
+    baseline: Baseline = None,
+    allow_other_signature: AllowOtherSignature = False,
     target: options.Target = None,
     json_to: options.Json = None,
     timeout: options.Timeout = 3600.0,
@@ -60,26 +108,44 @@ def command(
 ) -> None:
     """Judge retrieval results and measure them."""
     out = Output(json_to, strict=strict)
+    bar, min_scores = split_min_scores(min_score or [])
+    gates = Gates(
+        metric,
+        min_scores,
+        max_drop or [],
+        baseline,
+        max_negatives=max_negatives,
+        allow_other_signature=allow_other_signature,
+    )
+    given = llm_parameters(judge, judge_model, judge_samples, judge_temperature, judge_max_tokens)
     queries = Dataset.from_json(dataset)
     retrieved = Results.from_jsonl(results)
-    groups = queries.to_groups(retrieved)
+    groups = queries.to_groups(retrieved, by_spans=True if judge == "span" else None)
     check_join(out, queries, retrieved)
+    human = None if labels is None else Labels.from_jsonl(labels).rankings(groups)
+    asked = MetricOptions(
+        matching.mode,
+        per_query=True,
+        interval=certainty.interval_options(interval, confidence, resamples, seed),
+        slice_by=slice_by or [],
+    )
     contexts = sum(group.n_expected * group.n_retrieved for group in groups)
     with (
         connect(target) as server,
         explained(metric, places(groups)),
         progress_bar("judging", contexts) as progress,
     ):
-        spec = read_judge(server.info, judge, profile, min_score, param or [])
+        spec = read_judge(server.info, judge, profile, bar, [*given, *(param or [])])
         found = Evaluator(server.client).evaluate(
             groups,
             metric,
             spec,
-            MetricOptions(matching.mode, per_query=True),
+            asked,
             timeout=timeout,
             progress=progress,
         )
-    report(out, found, per_query=per_query)
+        means = None if human is None else corrected_means(server.client, found, human, asked)
+    report(out, found, per_query=per_query, gates=gates, means=means)
 
 
 def check_join(out: Output, queries: Dataset, retrieved: Results) -> None:
@@ -125,19 +191,35 @@ def places(groups: list[QueryGroup]) -> Place:
     return place
 
 
-def report(out: Output, found: Evaluation, *, per_query: bool) -> None:
+def report(
+    out: Output,
+    found: Evaluation,
+    *,
+    per_query: bool,
+    gates: Gates,
+    means: Mapping[str, CorrectedEstimate] | None = None,
+) -> None:
     """Print the table with what it was made from, and write the JSON document."""
     table = found.table
     verdicts = table.counts.verdicts or VerdictCounts()
-    for warning in [*count_warnings(table.counts), *verdict_warnings(verdicts)]:
+    warnings = [*count_warnings(table.counts), *verdict_warnings(verdicts)]
+    warnings += negative_warnings(found.negatives)
+    warnings += vote_warnings(found.verdicts) if found.verdicts is not None else ()
+    for warning in [*warnings, *certainty.interval_warnings(table), *corrected_warnings(means)]:
         out.warn(warning)
-    if found.judge is None:
+    if found.judge is None and verdicts.total:
+        made_from = f"{describe_verdicts(verdicts)}, by the judges that the metrics bring"
+    elif found.judge is None:
         # Nobody judged, so there are no verdicts to count.
         counts: MetricCounts = replace(table.counts, verdicts=None)
-        table = MetricTable(table.metrics, table.query_ids, counts)
+        table = replace(table, counts=counts)
         made_from = "matched by document id; no judge was asked"
     else:
         made_from = f"{describe_verdicts(verdicts)}\njudge {found.judge.signature}"
+    if found.usage is not None:
+        made_from += f"\n{describe_usage(found.usage)}"
+    signature = found.judge.signature if found.judge is not None else None
+    outcomes = gates.check(table, signature, out, found.negatives)
     if per_query:
         out.show(per_query_table(table), "")
     out.show(
@@ -145,6 +227,17 @@ def report(out: Output, found: Evaluation, *, per_query: bool) -> None:
         "",
         f"{describe_counts(table.counts)}\n{made_from}",
     )
-    signature = found.judge.signature if found.judge is not None else None
-    out.write_json(document(table, signature, out.warnings))
-    out.finish()
+    if table.slices:
+        out.show("", certainty.slices_table(table))
+    if means is not None:
+        out.show("", corrected_table(means))
+    out.write_json(
+        {
+            **document(table, signature, out.warnings),
+            **usage_document(found.usage),
+            **negatives_document(found.negatives),
+            **corrected_document(means),
+            **gates_document(outcomes),
+        }
+    )
+    finish(out, outcomes)

@@ -18,6 +18,18 @@ from judged import Context, Flag, QueryGroup, Source, Status, Verdict, Verdicts
 from judged._chunks import fold
 from judged.cli import options
 from judged.cli.connection import connect
+from judged.cli.llm import (
+    Details,
+    JudgeMaxTokens,
+    JudgeModel,
+    JudgeSamples,
+    JudgeTemperature,
+    describe_usage,
+    detail_document,
+    llm_parameters,
+    usage_document,
+    vote_warnings,
+)
 from judged.cli.output import STDOUT, Output, check_writable, open_output, progress_bar
 from judged.cli.parameters import read_judge
 from judged.cli.problems import Place, explained
@@ -26,7 +38,7 @@ from judged.evaluation._counts import count_verdicts
 from judged.evaluation.files import FileError, Record, number_lines, parse_json, read_lines
 
 _TEXTS = ("query", "expected_text", "retrieved_text")
-_ANSWERS = ("status", "relevant", "score", "source", "flags", "error")
+_ANSWERS = ("status", "relevant", "score", "agreement", "source", "flags", "error", "detail")
 _GROUP_PATH = re.compile(r"groups\[(\d+)\]\.(query|expected|retrieved)(?:\[(\d+)\])?")
 
 
@@ -51,6 +63,11 @@ def command(
     profile: options.Profile = None,
     min_score: options.MinScore = None,
     param: options.Parameters = None,
+    judge_model: JudgeModel = None,
+    judge_samples: JudgeSamples = None,
+    judge_temperature: JudgeTemperature = None,
+    judge_max_tokens: JudgeMaxTokens = None,
+    details: Details = False,
     output: Annotated[
         str, typer.Option(metavar="FILE|-", help="Where the judged lines go.")
     ] = STDOUT,
@@ -62,6 +79,7 @@ def command(
     """Judge every line of a file and print it with its verdict."""
     out = Output(json_to, strict=strict)
     check_writable(output, "--output")
+    given = llm_parameters(judge, judge_model, judge_samples, judge_temperature, judge_max_tokens)
     lines = read_contexts(contexts)
     groups = fold(line.context for line in lines)
     with (
@@ -69,8 +87,10 @@ def command(
         explained(place=places(contexts, lines, groups)),
         progress_bar("judging", len(lines)) as progress,
     ):
-        spec = read_judge(server.info, judge, profile, min_score, param or [])
-        verdicts = server.client.judge(groups, spec, timeout=timeout, progress=progress)
+        spec = read_judge(server.info, judge, profile, min_score, [*given, *(param or [])])
+        verdicts = server.client.judge(
+            groups, spec, include_details=details, timeout=timeout, progress=progress
+        )
     judged = [judged_line(line, verdict) for line, verdict in zip(lines, verdicts, strict=True)]
     if output != STDOUT or not out.takes_stdout:
         with open_output(output, "--output") as file:
@@ -82,6 +102,7 @@ def command(
             "verdicts": judged,
             "counts": asdict(count_verdicts(verdicts)),
             "signature": verdicts.judge.signature,
+            **usage_document(verdicts.usage),
             "warnings": out.warnings,
         }
     )
@@ -110,11 +131,15 @@ def judged_line(line: Line, verdict: Verdict) -> dict[str, Any]:
     fields["status"] = Status(verdict.status).name
     fields["relevant"] = verdict.relevant
     fields["score"] = verdict.score
+    if verdict.agreement is not None:
+        fields["agreement"] = verdict.agreement
     fields["source"] = Source(verdict.source).name
     if verdict.flags:
         fields["flags"] = [flag.name for flag in Flag if flag & verdict.flags]
     if verdict.error is not None:
         fields["error"] = {"reason": verdict.error.reason, "message": verdict.error.message}
+    if verdict.detail is not None:
+        fields["detail"] = detail_document(verdict.detail)
     return fields
 
 
@@ -140,7 +165,9 @@ def _remark(out: Output, lines: Sequence[Line], verdicts: Verdicts) -> None:
     """Say how it went: one line, and a warning for everything that needs one."""
     counts = count_verdicts(verdicts)
     out.note(f"{describe_verdicts(counts)}; {verdicts.judge.signature}")
-    for warning in verdict_warnings(counts):
+    if verdicts.usage is not None:
+        out.note(describe_usage(verdicts.usage))
+    for warning in [*verdict_warnings(counts), *vote_warnings(verdicts)]:
         out.warn(warning)
     replaced = list(_replaced(lines))
     if replaced:

@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.table import Table
 
-from judged import JudgeInfo, ServerInfo
+from judged import ChatModelInfo, JudgeInfo, ServerInfo
 from judged.cli import options
 from judged.cli.connection import connect
 from judged.cli.output import Output, new_table
@@ -35,10 +35,16 @@ def command(
         "",
         f"default judge  {info.default_judge}",
         f"models         {', '.join(model.name for model in info.models) or 'none'}",
+        f"chat models    {', '.join(map(_chat_model, info.chat_models)) or 'none'}",
+        f"rubrics        {', '.join(f'{r.rubric}@{r.version}' for r in info.rubrics) or 'none'}",
         f"metrics        {', '.join(metric.name for metric in info.metrics)}",
         f"server         {info.version}",
     )
     out.write_json(document(info))
+
+
+def _chat_model(model: ChatModelInfo) -> str:
+    return f"{model.name} (unavailable: {model.unavailable})" if model.unavailable else model.name
 
 
 def judges_table(info: ServerInfo) -> Table:
@@ -74,6 +80,11 @@ def document(info: ServerInfo) -> dict[str, Any]:
         "default_judge": info.default_judge,
         "judges": [_judge(judge) for judge in info.judges],
         "models": [asdict(model) for model in info.models],
+        "chat_models": [
+            {**asdict(model), "unavailable": model.unavailable or None}
+            for model in info.chat_models
+        ],
+        "rubrics": [asdict(rubric) for rubric in info.rubrics],
         "metrics": [
             {**asdict(metric), "matching": [mode.name.lower() for mode in metric.matching]}
             for metric in info.metrics

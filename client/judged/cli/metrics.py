@@ -12,8 +12,10 @@ from typing import Annotated
 import typer
 
 from judged import MetricCounts, MetricOptions, TrecRankings
-from judged.cli import options
+from judged.cli import certainty, options
 from judged.cli.connection import connect
+from judged.cli.gate_options import AllowOtherSignature, Baseline, MaxDrops, MinScores
+from judged.cli.gates import Gates, finish, gates_document
 from judged.cli.output import Output
 from judged.cli.problems import Problem, explained
 from judged.cli.tables import (
@@ -38,30 +40,70 @@ def command(
         bool,
         typer.Option("--complete", help="Topics that the run lacks count as 0 (trec_eval -c)."),
     ] = False,
+    relevance_level: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N", min=1, max=2**31 - 1, help="The smallest relevant grade (trec_eval -l)."
+        ),
+    ] = None,
+    max_documents: Annotated[
+        int | None,
+        typer.Option(
+            metavar="M",
+            min=1,
+            max=2**31 - 1,
+            help="Rank only the best M documents of a topic (trec_eval -M).",
+        ),
+    ] = None,
+    unjudged: certainty.UnjudgedPolicy = certainty.UnjudgedName.NON_RELEVANT,
+    interval: certainty.IntervalName = None,
+    confidence: certainty.Confidence = None,
+    resamples: certainty.Resamples = None,
+    seed: certainty.Seed = None,
+    min_score: MinScores = None,
+    max_drop: MaxDrops = None,
+    baseline: Baseline = None,
+    allow_other_signature: AllowOtherSignature = False,
     target: options.Target = None,
     json_to: options.Json = None,
     strict: options.Strict = False,
 ) -> None:
     """Measure a TREC run; no judge is asked."""
     out = Output(json_to, strict=strict)
+    gates = Gates(
+        metric,
+        min_score or [],
+        max_drop or [],
+        baseline,
+        allow_other_signature=allow_other_signature,
+    )
     judged, retrieved = TrecQrels.from_file(qrels), TrecRun.from_file(run)
     check_join(judged, retrieved, complete=complete)
     with connect(target) as server, explained(metric):
         table = server.client.compute_metrics(
             metric,
             TrecRankings(judged.grades, retrieved.scores),
-            MetricOptions(complete=complete, per_query=True),
+            MetricOptions(
+                complete=complete,
+                per_query=True,
+                interval=certainty.interval_options(interval, confidence, resamples, seed),
+                unjudged=unjudged.policy,
+                relevance_level=relevance_level,
+                max_documents=max_documents,
+            ),
         )
     # A mapping holds each document once, so the server never saw the repeated lines.
     counts = replace(table.counts, duplicates=table.counts.duplicates + retrieved.duplicates)
     table = replace(table, counts=counts)
-    for warning in [*_topic_warnings(counts), *count_warnings(counts)]:
+    warnings = [*topic_warnings(counts), *count_warnings(counts)]
+    for warning in [*warnings, *certainty.interval_warnings(table)]:
         out.warn(warning)
+    outcomes = gates.check(table, None, out)
     if per_query:
         out.show(per_query_table(table), "")
     out.show(means_table(table), "", describe_counts(counts))
-    out.write_json(document(table, None, out.warnings))
-    out.finish()
+    out.write_json({**document(table, None, out.warnings), **gates_document(outcomes)})
+    finish(out, outcomes)
 
 
 def check_join(judged: TrecQrels, retrieved: TrecRun, *, complete: bool) -> None:
@@ -74,7 +116,8 @@ def check_join(judged: TrecQrels, retrieved: TrecRun, *, complete: bool) -> None
     )
 
 
-def _topic_warnings(counts: MetricCounts) -> list[str]:
+def topic_warnings(counts: MetricCounts) -> list[str]:
+    """Return what the reader of a table should know about topics that are not in it."""
     warnings = []
     if counts.skipped_missing:
         topics = plural(counts.skipped_missing, "topic", "topics")

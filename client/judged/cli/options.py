@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from judged.types import Matching
+from judged.policies import Matching
 
 
 class MatchingName(StrEnum):

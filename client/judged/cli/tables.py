@@ -5,29 +5,24 @@ Owns the shape that `evaluate` and `metrics` share.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
 from rich.table import Table
 
-from judged import MetricCounts, MetricTable, VerdictCounts
+from judged import MetricCounts, MetricResult, MetricTable, VerdictCounts
 from judged.cli.output import new_table
 
 
 def document(table: MetricTable, signature: str | None, warnings: list[str]) -> dict[str, Any]:
     """Return the JSON document of a table. The table must have per-query values."""
     return {
-        "metrics": {
-            metric.name: {
-                "mean": metric.mean,
-                "n": metric.n,
-                "lower_bound": metric.lower_bound,
-                "upper_bound": metric.upper_bound,
-                "signature": metric.signature,
-            }
-            for metric in table.metrics
-        },
+        "metrics": _metrics(table.metrics),
+        "slices": [
+            {"key": part.key, "value": part.value, "metrics": _metrics(part.metrics)}
+            for part in table.slices
+        ],
         "per_query": {
             query_id: {metric.name: metric.per_query[row] for metric in table.metrics}
             for row, query_id in enumerate(table.query_ids)
@@ -38,12 +33,26 @@ def document(table: MetricTable, signature: str | None, warnings: list[str]) -> 
     }
 
 
+def _metrics(metrics: Sequence[MetricResult]) -> dict[str, dict[str, Any]]:
+    return {
+        metric.name: {
+            "mean": metric.mean,
+            "n": metric.n,
+            "interval": None if metric.interval is None else asdict(metric.interval),
+            "lower_bound": metric.lower_bound,
+            "upper_bound": metric.upper_bound,
+            "signature": metric.signature,
+        }
+        for metric in metrics
+    }
+
+
 def means_table(table: MetricTable) -> Table:
-    """Return the means, with bounds where verdicts are missing."""
+    """Return the means, with bounds where verdicts are missing and intervals if there are any."""
     bounded = any(metric.lower_bound is not None for metric in table.metrics)
     view = new_table("metric", "mean", "n", *(("lower", "upper") if bounded else ()))
     for metric in table.metrics:
-        row = [metric.name, _number(metric.mean), str(metric.n)]
+        row = [metric.name, mean_of(metric), str(metric.n)]
         if bounded:
             row += [_number(metric.lower_bound), _number(metric.upper_bound)]
         view.add_row(*row)
@@ -111,6 +120,12 @@ def verdict_warnings(counts: VerdictCounts) -> Iterator[str]:
 def plural(n: int, one: str, many: str) -> str:
     """Return a number with its noun."""
     return f"{n} {one if n == 1 else many}"
+
+
+def mean_of(metric: MetricResult) -> str:
+    """Return a mean as tables show it, with its interval if it has one."""
+    mean, interval = _number(metric.mean), metric.interval
+    return mean if interval is None else f"{mean} [{interval.lower:.4f}, {interval.upper:.4f}]"
 
 
 def _number(value: float | None) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from judged.types import Flag, Status, VerdictCounts, Verdicts
+from judged.statuses import Flag, Status
+from judged.types import VerdictCounts, Verdicts
 
 
 def count_verdicts(verdicts: Verdicts | None) -> VerdictCounts:

@@ -32,11 +32,22 @@ def distinct_groups(groups: Sequence[QueryGroup], *, strict: bool) -> list[Query
                 f"{path}.query_id", f"is that of groups[{first}].query_id again"
             )
         _check_group(group, path)
-    return [_without_repeats(group, index, strict) for index, group in enumerate(groups)]
+    ranks = [_distinct_ranks(group, index, strict) for index, group in enumerate(groups)]
+    return [
+        group if kept is None else _at_ranks(group, kept)
+        for group, kept in zip(groups, ranks, strict=True)
+    ]
+
+
+def distinct_ranks(group: QueryGroup) -> Sequence[int]:
+    """Return the ranks, from 0, of a group's results that repeat no earlier one."""
+    kept = _distinct_ranks(group, 0, strict=False)
+    return range(group.n_retrieved) if kept is None else kept
 
 
 def _check_group(group: QueryGroup, path: str) -> None:
-    for name in ("expected", "retrieved", "document_ids", "relevant_document_ids"):
+    lists = ("expected", "retrieved", "document_ids", "relevant_document_ids", "negatives")
+    for name in lists:
         if isinstance(getattr(group, name), str):
             raise InvalidArgument.of_field(
                 f"{path}.{name}", "must be a list of texts, not one text"
@@ -48,24 +59,37 @@ def _check_group(group: QueryGroup, path: str) -> None:
     if group.relevant_document_ids and group.n_expected:
         rule = "must be empty when relevant_document_ids is set"
         raise InvalidArgument.of_field(f"{path}.expected", rule)
+    if group.spans is not None and group.embeddings is not None:
+        rule = "embeddings are set too; a group brings one or the other"
+        raise InvalidArgument.of_field(f"{path}.spans", rule)
+    if group.negatives and (group.spans is not None or group.embeddings is not None):
+        brings = "embeddings" if group.spans is None else "spans"
+        rule = f"are texts, but this group brings {brings}; send texts, or leave negatives out"
+        raise InvalidArgument.of_field(f"{path}.negatives", rule)
 
 
-def _without_repeats(group: QueryGroup, index: int, strict: bool) -> QueryGroup:
-    ids, texts = group.document_ids, group.retrieved
+def _distinct_ranks(group: QueryGroup, index: int, strict: bool) -> list[int] | None:
+    """Return the ranks of the results that repeat no earlier one; None when none does."""
+    ids = group.document_ids
     if not ids:
-        return group
-    keys: Sequence[object] = list(zip(ids, texts, strict=True)) if texts else ids
+        return None
+    content: Sequence[object] = group.retrieved
+    if group.spans is not None:
+        content = group.spans.retrieved
+    keys: Sequence[object] = list(zip(ids, content, strict=True)) if content else ids
     first_places: dict[object, int] = {}
     for place, key in enumerate(keys):
         first = first_places.setdefault(key, place)
         if strict and first != place:
-            same = "id and text" if texts else "id"
+            same = "id and text" if content else "id"
             path = f"groups[{index}].document_ids[{place}]"
             raise InvalidArgument.of_field(path, f"has the {same} of entry {first}")
     kept = list(first_places.values())
-    if len(kept) == len(keys):
-        return group
-    vectors = group.embeddings
+    return None if len(kept) == len(keys) else kept
+
+
+def _at_ranks(group: QueryGroup, kept: Sequence[int]) -> QueryGroup:
+    texts, vectors, spans = group.retrieved, group.embeddings, group.spans
     if vectors is not None:
         row = 4 * vectors.dimensions
         rows = (vectors.retrieved[row * place : row * (place + 1)] for place in kept)
@@ -73,6 +97,7 @@ def _without_repeats(group: QueryGroup, index: int, strict: bool) -> QueryGroup:
     return replace(
         group,
         retrieved=[texts[place] for place in kept] if texts else (),
-        document_ids=[ids[place] for place in kept],
+        document_ids=[group.document_ids[place] for place in kept],
         embeddings=vectors,
+        spans=spans and replace(spans, retrieved=[spans.retrieved[place] for place in kept]),
     )

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 
 from judged.evaluation._counts import count_verdicts
+from judged.statuses import Status
 from judged.types import (
     JudgedRanking,
     JudgedRankings,
@@ -19,7 +20,6 @@ from judged.types import (
     MetricResult,
     MetricTable,
     QueryGroup,
-    Status,
     Verdicts,
 )
 
@@ -50,12 +50,14 @@ def measure(
     verdicts: Verdicts | None,
     options: MetricOptions,
     max_contexts: int,
+    only: frozenset[str] | None = None,
 ) -> MetricTable:
     """Return the metrics of distinct groups; `verdicts` has those of the judged ones, in order.
 
-    `compute` asks the server. The counts of verdicts leave out what was matched by id.
+    `compute` asks the server; with `only`, about these queries. The counts of verdicts leave out
+    what was matched by id.
     """
-    parts = list(_parts(groups, verdicts, max_contexts))
+    parts = list(_parts(groups, verdicts, max_contexts, only))
     asked = options if len(parts) == 1 else replace(options, per_query=True)
     tables = [compute(part.rankings_message(), asked) for part in parts]
     table = tables[0] if len(tables) == 1 else _merge(tables, options)
@@ -63,11 +65,16 @@ def measure(
 
 
 def _parts(
-    groups: Sequence[QueryGroup], verdicts: Verdicts | None, max_contexts: int
+    groups: Sequence[QueryGroup],
+    verdicts: Verdicts | None,
+    max_contexts: int,
+    only: frozenset[str] | None,
 ) -> Iterator[_Part]:
     """Yield the rankings in parts, each within PART_BYTES and `max_contexts` where it can be."""
     part = _Part([], [], [])
     for index, group in enumerate(groups):
+        if only is not None and group.query_id not in only:
+            continue
         n_expected, relevant, status = _columns(index, group, verdicts)
         # A query id, its two numbers and their tags; one byte a decision and one a status.
         size = 3 * len(group.query_id) + 16 + 2 * len(relevant)

@@ -11,25 +11,30 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from judged.evaluation.files import Record, parse_json, read_bytes
-from judged.evaluation.results import Retrieved
+from judged.evaluation.results import Retrieved, read_span
+from judged.golden import Span, Spans
 from judged.types import QueryGroup
 
 
 class MissingText(ValueError):
-    """A result has no text to judge, or no id to match; the message names query and rank."""
+    """A result has no text or span to judge, or no id to match; the message names its place."""
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """One query: the answers that should be found, or the ids of the documents that should.
+    """One query and what should be found for it: answers, spans of files, or document ids.
 
-    With ids, results are matched by id and never judged; the answers are then left aside.
+    With ids, results are matched by id and never judged; answers and spans are then left aside.
+    Negative answers are those that should not be found.
     """
 
     query_id: str
     text: str
     expected_answers: Sequence[str] = ()
     relevant_document_ids: Sequence[str] = ()
+    expected_spans: Sequence[Span] = ()
+    negative_answers: Sequence[str] = ()
+    metadata: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +57,14 @@ class Dataset:
     def from_json(cls, path: Path | str) -> Dataset:
         """Return the dataset of a file in Evret's layout. Raises FileError.
 
-            {"queries": [{"query_id", "query_text", "expected_answers", "expected_doc_ids"}],
+            {"queries": [{"query_id", "query_text", "expected_answers", "expected_doc_ids",
+                          "expected_spans": [{"file", "start", "end"}], "negative_answers",
+                          "metadata"}],
              "documents": [{"doc_id", "text", "metadata"}]}
 
         Also read are "id" and "query", and "relevant_doc_ids" or "relevant_docs" for the ids; other
-        fields are passed over. Of answers and ids that repeat the first counts, blank ones do not.
+        fields are passed over, and so are lists and objects in a query's metadata. Of answers, ids
+        and spans that repeat the first counts, blank ones do not.
         """
         name = str(path)
         root = Record(parse_json(read_bytes(path), name, None), name, None, "")
@@ -78,19 +86,30 @@ class Dataset:
             raise root.error("has no query")
         return cls(list(queries.values()), documents)
 
-    def to_groups(self, results: Mapping[str, Sequence[Retrieved]]) -> list[QueryGroup]:
+    def to_groups(
+        self, results: Mapping[str, Sequence[Retrieved]], *, by_spans: bool | None = None
+    ) -> list[QueryGroup]:
         """Return one group a query, in order; a query without results retrieved nothing.
 
-        Raises MissingText for a result that can be neither judged nor matched by id.
+        With `by_spans` groups bring spans, without it texts; None takes what the data set has, and
+        texts where it has both. Raises MissingText for a result that can't be judged or matched.
         """
-        return [self._group(query, results.get(query.query_id, ())) for query in self.queries]
+        if by_spans is None:
+            by_spans = not any(query.expected_answers for query in self.queries)
+            by_spans = by_spans and any(query.expected_spans for query in self.queries)
+        return [
+            self._group(query, results.get(query.query_id, ()), by_spans) for query in self.queries
+        ]
 
-    def _group(self, query: Query, ranked: Sequence[Retrieved]) -> QueryGroup:
+    def _group(self, query: Query, ranked: Sequence[Retrieved], by_spans: bool) -> QueryGroup:
         by_id = bool(query.relevant_document_ids)
+        by_spans = by_spans and not by_id
         return QueryGroup(
             query=query.text,
-            expected=() if by_id else query.expected_answers,
-            retrieved=[
+            expected=() if by_id or by_spans else query.expected_answers,
+            retrieved=()
+            if by_spans
+            else [
                 self._text(query, rank, result, needed=not by_id)
                 for rank, result in enumerate(ranked)
             ],
@@ -99,6 +118,9 @@ class Dataset:
                 _identify(query, rank, result, needed=by_id) for rank, result in enumerate(ranked)
             ],
             relevant_document_ids=query.relevant_document_ids,
+            spans=_spans(query, ranked) if by_spans else None,
+            negatives=query.negative_answers,
+            metadata=query.metadata,
         )
 
     def _text(self, query: Query, rank: int, result: Retrieved, *, needed: bool) -> str:
@@ -125,14 +147,30 @@ def _identify(query: Query, rank: int, result: Retrieved, *, needed: bool) -> st
     return f"retrieved_{rank}"
 
 
+def _spans(query: Query, ranked: Sequence[Retrieved]) -> Spans:
+    retrieved = []
+    for rank, result in enumerate(ranked):
+        if result.span is None:
+            raise MissingText(
+                f"query {query.query_id!r}, result {rank + 1} has no span, but spans are expected; "
+                'give it a "span" with "file", "start" and "end"'
+            )
+        retrieved.append(result.span)
+    return Spans(query.expected_spans, retrieved)
+
+
 def _read_query(record: Record) -> Query:
     answers = record.texts("expected_answers")
+    negatives = record.texts("negative_answers")
     ids = record.identifiers("expected_doc_ids", "relevant_doc_ids", "relevant_docs")
     return Query(
         query_id=record.identifier("query_id", "id"),
         text=record.text("query_text", "query"),
         expected_answers=[text for text in dict.fromkeys(answers) if text.strip()],
         relevant_document_ids=[text for text in dict.fromkeys(ids) if text.strip()],
+        expected_spans=tuple(dict.fromkeys(map(read_span, record.records("expected_spans")))),
+        negative_answers=tuple(text for text in dict.fromkeys(negatives) if text.strip()),
+        metadata=record.labels("metadata"),
     )
 
 

@@ -1,18 +1,29 @@
 """Metrics over judged groups of any number, with progress, through a stream.
 
-Owns the order of the steps: check, drop repeats, judge, match by id, measure. The numbers are those
-of `Client.evaluate`, which does the same on the server, in one message and without progress.
+Owns the order of the steps: check, drop repeats, judge, match by id, measure, report on negatives.
+The numbers are those of `Client.evaluate`, which does the same on the server, in one message and
+without progress.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 
 from judged._call import Deadline
+from judged._split import Metadata
 from judged.client import Client
+from judged.errors import InvalidArgument
+from judged.evaluation._certainty import certain_table
 from judged.evaluation._distinct import distinct_groups
-from judged.evaluation._measuring import measure
+from judged.evaluation._families import Part, join_parts, split_metrics
+from judged.evaluation._measuring import Compute, measure
+from judged.evaluation._negatives import (
+    negative_groups,
+    report_negatives,
+    verdicts_of,
+    without_negatives,
+)
 from judged.evaluation._streaming import Progress, StreamedJudging
 from judged.evaluation.dataset import Dataset
 from judged.evaluation.results import Results
@@ -22,10 +33,16 @@ from judged.types import (
     Judge,
     JudgedRanking,
     JudgedRankings,
+    JudgeIdentity,
     MetricOptions,
     MetricTable,
+    PerQueryValues,
     QueryGroup,
+    Verdicts,
 )
+
+Measured = Callable[[frozenset[str] | None, MetricOptions], MetricTable]
+"""Measures a part over some queries, None for all."""
 
 
 class Evaluator:
@@ -47,33 +64,115 @@ class Evaluator:
         """Return the metrics of the groups, and the verdicts they rest on.
 
         Groups with relevant ids are matched by id; when all are, no judge is asked and the result
-        names none. A chunk that fails for good gives its contexts the status ERROR, which widens
-        the bounds; a stream that breaks is resumed with what had no answer. `progress` is called
-        with (contexts done, contexts in all). The offsets of the verdicts are those of the groups
-        without their repeated results.
+        names none. Metrics of the families `_exact` and `_similarity` ask their own judges; the one
+        given is asked only if another metric or a negative reference needs it. A chunk that fails
+        for good gives its contexts the status ERROR, which widens the bounds; a stream that breaks
+        is resumed with what had no answer. `progress` is called with (contexts done, contexts in
+        all). The offsets of the verdicts are those of the groups without their repeated results.
         """
         deadline = Deadline(timeout)
         given = list(groups)
         distinct = distinct_groups(given, strict=options.strict_duplicates)
-
-        def compute(rankings: JudgedRankings, asked: MetricOptions) -> MetricTable:
-            left = deadline.left()
-            return self._client.compute_metrics(metrics, rankings, asked, timeout=left)
-
-        # One ranking that found nothing: a metric that is misspelt, or not defined for the
-        # matching, is refused now instead of after an hour of judging.
-        compute(JudgedRankings([JudgedRanking("", 1, 0)], []), options)
+        parts = split_metrics(metrics)
+        for part in parts:
+            # One ranking that found nothing: a metric that is misspelt, or not defined for the
+            # matching, is refused now instead of after an hour of judging.
+            nothing = JudgedRankings([JudgedRanking("", 1, 0)], [])
+            self._compute(part, deadline)(nothing, part.options(options))
         max_contexts = self._client.server_info(timeout=deadline.left()).limits.max_contexts
-        verdicts = StreamedJudging(self._client, judge, distinct, deadline, progress).run(
-            max_contexts
-        )
-        table = measure(compute, distinct, verdicts, options, max_contexts)
+        positive = without_negatives(distinct)
+        own = positive if not parts[0].family else []
+        negatives = negative_groups(distinct)
+        work = [_Work(judge, [*own, *negatives])]
+        families = [part for part in parts if part.family]
+        work += [_Work(part.judge(positive), part.groups(positive)) for part in families]
+        # Asked before the judging, so that a judge that can't run here is known at once.
+        identities = [self._identity(some.judge, deadline) for some in work[1:]]
+        found = self._judge(work, deadline, progress, max_contexts)
+        both, of_negatives = found[0], None
+        verdicts = both
+        if both is not None and negatives:
+            verdicts = verdicts_of(both, 0, len(own)) if own else None
+            of_negatives = verdicts_of(both, len(own), len(own) + len(negatives))
+        columns: list[tuple[JudgeIdentity | None, Verdicts | None]] = []
+        if own:
+            columns.append((None, verdicts))
+        columns += list(zip(identities, found[1:], strict=True))
+        measured = [
+            self._measured(part, distinct, *column, deadline, max_contexts)
+            for part, column in zip(parts, columns, strict=True)
+        ]
+
+        def tabulate(only: frozenset[str] | None, asked: MetricOptions) -> MetricTable:
+            some = measured if only is None else [_within(part, only) for part in measured]
+            return join_parts(parts, some, asked)
+
+        def merge(values: PerQueryValues, asked: MetricOptions, known: Metadata) -> MetricTable:
+            return self._client.compute_metrics(
+                metrics, values, asked, metadata=known, timeout=deadline.left()
+            )
+
+        table = certain_table(tabulate, merge, distinct, options)
         dropped = sum(map(_n_retrieved, given)) - sum(map(_n_retrieved, distinct))
         return Evaluation(
             table=_with_duplicates(table, dropped),
-            judge=None if verdicts is None else verdicts.judge,
+            judge=None if both is None else both.judge,
             verdicts=verdicts,
+            negatives=None
+            if of_negatives is None
+            else report_negatives(given, distinct, of_negatives),
+            usage=None if both is None else both.usage,
         )
+
+    def _compute(self, part: Part, deadline: Deadline) -> Compute:
+        def compute(rankings: JudgedRankings, asked: MetricOptions) -> MetricTable:
+            left = deadline.left()
+            try:
+                return self._client.compute_metrics(part.names, rankings, asked, timeout=left)
+            except InvalidArgument as error:
+                raise part.original(error) from None
+
+        return compute
+
+    def _measured(
+        self,
+        part: Part,
+        groups: Sequence[QueryGroup],
+        identity: JudgeIdentity | None,
+        verdicts: Verdicts | None,
+        deadline: Deadline,
+        max_contexts: int,
+    ) -> Measured:
+        """Return what measures a part, over some queries or all."""
+        compute = self._compute(part, deadline)
+
+        def measured(only: frozenset[str] | None, options: MetricOptions) -> MetricTable:
+            asked = part.options(options)
+            table = measure(compute, groups, verdicts, asked, max_contexts, only)
+            return part.named(table, identity)
+
+        return measured
+
+    def _identity(self, judge: Judge | str | None, deadline: Deadline) -> JudgeIdentity:
+        return self._client.judge([QueryGroup()], judge, timeout=deadline.left()).judge
+
+    def _judge(
+        self,
+        work: Sequence[_Work],
+        deadline: Deadline,
+        progress: Progress | None,
+        max_contexts: int,
+    ) -> list[Verdicts | None]:
+        """Return the verdicts of each; None where there is nothing to judge."""
+        total = sum(some.n_contexts for some in work)
+        found: list[Verdicts | None] = []
+        before = 0
+        for some in work:
+            tell = progress and _shifted(progress, before, total)
+            judging = StreamedJudging(self._client, some.judge, some.groups, deadline, tell)
+            found.append(judging.run(max_contexts))
+            before += some.n_contexts
+        return found
 
     def evaluate_retriever(
         self,
@@ -97,6 +196,30 @@ class Evaluator:
         return self.evaluate(
             dataset.to_groups(found), metrics, judge, options, timeout=timeout, progress=progress
         )
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """Groups for a judge."""
+
+    judge: Judge | str | None
+    groups: Sequence[QueryGroup]
+
+    @property
+    def n_contexts(self) -> int:
+        """The number of contexts to judge."""
+        judged = (group for group in self.groups if not group.relevant_document_ids)
+        return sum(group.n_expected * group.n_retrieved for group in judged)
+
+
+def _within(measured: Measured, queries: frozenset[str]) -> Measured:
+    """Return what measures a part over some of these queries, or all of them."""
+    return lambda only, options: measured(queries if only is None else only, options)
+
+
+def _shifted(progress: Progress, before: int, total: int) -> Progress:
+    """Return progress on a part of the work, which tells of all of it."""
+    return lambda done, _: progress(before + done, total)
 
 
 def _n_retrieved(group: QueryGroup) -> int:

@@ -175,6 +175,34 @@ class Record:
             raise self.error(f"has {names[0]!r} that is not a list but {_kind(values)}")
         return values
 
+    def record(self, name: str) -> Record | None:
+        """Return an object; None without one."""
+        value = self.get(name)
+        return None if value is None else self._inner(value, name)
+
+    def records(self, name: str) -> list[Record]:
+        """Return a list of objects; an empty one when it is not there."""
+        return [
+            self._inner(value, f"{name}[{index}]") for index, value in enumerate(self.items(name))
+        ]
+
+    def _inner(self, value: object, name: str) -> Record:
+        return Record(value, self._name, self._line, f"{self._what}.{name}".lstrip("."))
+
+    def position(self, name: str) -> int:
+        """Return a whole number from 0 to 2^64 - 1, which must be there."""
+        value = self.get(name)
+        if value is None:
+            raise self.error(f"has no {name!r}")
+        if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**64:
+            raise self.error(f"has {name!r} that is not a whole number from 0 to 2^64 - 1")
+        return value
+
+    def labels(self, name: str) -> dict[str, str]:
+        """Return an object of single values as texts; lists, objects and null are passed over."""
+        inner = self.record(name)
+        return {} if inner is None else {k: _label(v) for k, v in inner.fields.items() if _flat(v)}
+
     def optional_number(self, name: str) -> float | None:
         """Return a number; None without one."""
         value = self.get(name)
@@ -194,6 +222,15 @@ class Record:
         if isinstance(value, bool) or not isinstance(value, str | int):
             raise self.error(f"has {name!r} that is neither text nor a whole number")
         return str(value)
+
+
+def _flat(value: object) -> bool:
+    return isinstance(value, str | int | float)
+
+
+def _label(value: object) -> str:
+    """Return a single value as JSON writes it, texts without quotes."""
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 def _kind(value: object) -> str:

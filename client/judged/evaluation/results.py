@@ -1,8 +1,9 @@
 """What a retriever returned: one result, and the results of many queries from a file.
 
 Owns the format of results files, a line a query:
-{"query_id": "q1", "results": [{"doc_id": "d7", "score": 12.5, "text": "..."}]}. Joining them with
-what was expected is up to `dataset`.
+{"query_id": "q1", "results": [{"doc_id": "d7", "score": 12.5, "text": "..."}]}, and for golden
+sets of spans a "span" of the form {"file", "start", "end"}. Joining them with what was expected is
+up to `dataset`.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from judged.evaluation.files import Record, parse_json, read_lines
+from judged.golden import Span
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +24,7 @@ class Retrieved:
     doc_id: str | None = None
     score: float | None = None
     text: str | None = None
+    span: Span | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,11 +73,21 @@ class Results(Mapping[str, Sequence[Retrieved]]):
         return cls.of(by_query)
 
 
+def read_span(record: Record) -> Span:
+    """Return a span of a file: characters from `start` up to, not including, `end`."""
+    start, end = record.position("start"), record.position("end")
+    if end <= start:
+        raise record.error(f"has 'end' {end}, which is not above 'start' {start}")
+    return Span(record.text("file"), start, end)
+
+
 def _read(record: Record) -> Retrieved:
+    span = record.record("span")
     return Retrieved(
         record.optional_identifier("doc_id", "id"),
         record.optional_number("score"),
         record.optional_text("text"),
+        None if span is None else read_span(span),
     )
 
 

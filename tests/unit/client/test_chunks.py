@@ -3,8 +3,9 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from judged import Context, Embeddings, InvalidArgument, QueryGroup, Status, _chunks
+from judged import Context, Embeddings, InvalidArgument, QueryGroup, Span, Spans, Status, _chunks
 from judged._chunks import Assembly, Piece, cut, fold, original_path
+from judged.details import Usage, VerdictDetail
 from judged.types import JudgeIdentity, VerdictError, Verdicts
 
 IDENTITY = JudgeIdentity("k", "", 0.5, "s", "k", "f")
@@ -131,3 +132,43 @@ def test_a_failed_chunk_fails_its_own_contexts_only():
     assert verdicts[4].score is None
     assert verdicts.coverage == 0.6
     assert sorted(verdicts.errors)[-2:] == [3, 4]
+
+
+def test_spans_are_cut_with_the_group(monkeypatch):
+    monkeypatch.setattr(_chunks, "CHUNK_CONTEXTS", 6)
+    expected = [Span("e", i, i + 1) for i in range(2)]
+    retrieved = [Span("r", i, i + 1) for i in range(10)]
+    chunks = list(_chunks.cut([QueryGroup(spans=Spans(expected, retrieved))]))
+    parts = [piece.part() for chunk in chunks for piece in chunk]
+    assert [len(part.spans.retrieved) for part in parts] == [3, 3, 3, 1]
+    assert [span for part in parts for span in part.spans.retrieved] == retrieved
+    assert all(part.spans.expected == expected for part in parts)
+    error = InvalidArgument.of_field("groups[0].spans.retrieved[2].end", "must be above start")
+    renamed = _chunks.original_path(chunks[1], error)
+    assert renamed.field == "groups[0].spans.retrieved[5].end"
+
+
+def test_long_file_names_count(monkeypatch):
+    monkeypatch.setattr(_chunks, "CHUNK_CHARACTERS", 1000)
+    retrieved = [Span("f" * 200, i, i + 1) for i in range(10)]
+    chunks = list(_chunks.cut([QueryGroup(spans=Spans([Span("e", 0, 1)], retrieved))]))
+    assert len(chunks) > 2
+
+
+def test_votes_details_and_usage_are_put_together(monkeypatch):
+    monkeypatch.setattr(_chunks, "CHUNK_CONTEXTS", 2)
+    groups = [QueryGroup("q", ["e"], ["a", "b", "c"])]
+    chunks = list(cut(groups))
+    assert [len(chunk) for chunk in chunks] == [1, 1]
+    assembly = Assembly(groups)
+    assembly.fail(chunks[0], InvalidArgument("no"), retryable=False)
+    detail = VerdictDetail("because", [], Usage(1), "m", "")
+    answered = Verdicts(
+        [True], [1.0], [1], [1], [0], [0, 1], {}, IDENTITY, [0.75], {0: detail}, Usage(1, cost=None)
+    )
+    assembly.add(chunks[1], answered)
+    whole = assembly.verdicts()
+    assert whole.agreement == [0.0, 0.0, 0.75]
+    assert whole.details == {2: detail}
+    assert whole.usage == Usage(1, cost=None)
+    assert (whole[0].agreement, whole[2].agreement, whole[2].detail) == (None, 0.75, detail)

@@ -6,12 +6,18 @@ import judged
 from judged import AsyncClient, Client
 
 PUBLIC = """
-AsyncClient Client Context DeadlineExceeded Embeddings Evaluation FailedPrecondition Flag
-GainRanking GainRankings InternalError InvalidArgument Judge JudgeIdentity JudgeInfo JudgedChunk
-JudgedError JudgedRanking JudgedRankings Limits Matching MetricCounts MetricInfo MetricOptions
-MetricResult MetricTable ModelInfo NoGold NotFound Overloaded ParameterInfo PerQueryValues
-PermissionRefused QueryGroup Retryable ServerInfo Source Status TrecRankings Unavailable Verdict
-VerdictCounts VerdictError Verdicts
+Agreement AsyncClient CalibrateOptions Calibration CascadeBounds ChatModelInfo Client ComparedRuns
+CompareOptions ComparisonPower Context CorrectedEstimate DeadlineExceeded DocumentRankings
+EmbeddedRanking EmbeddedRankings Embeddings Estimate Evaluation FailedPrecondition Flag
+GainRanking GainRankings HumanLabels InternalError Interval IntervalMethod IntervalOptions
+InvalidArgument Judge JudgedChunk JudgedError JudgedRanking JudgedRankings JudgeIdentity JudgeInfo
+JudgeQuality LabelledScores Limits Matching MeasuredAgreement MetricCounts MetricInfo
+MetricOptions MetricResult MetricSlice MetricTable ModelInfo MovedQuery NegativeMatch
+NegativeReport NoGold NotFound Overloaded ParameterInfo PermissionRefused PerQueryValues
+QueryGroup RankAgreement RatingLevel RatingTable Retryable RubricInfo RunComparison ServerInfo
+Source Span Spans Status SystemScores TestResult TextItem TextMetricResult TextMetricTable
+Threshold ThresholdCriterion TrecRankings TukeyComparison Unavailable Unjudged Usage Verdict
+VerdictCounts VerdictDetail VerdictError Verdicts VerdictSample
 """
 
 
@@ -39,10 +45,19 @@ def test_every_call_of_the_service_has_a_method():
     from judged.v1 import judge_service_pb2
 
     calls = {m.name for m in judge_service_pb2.DESCRIPTOR.services_by_name["JudgeService"].methods}
-    assert calls == {"BatchJudge", "StreamJudge", "Evaluate", "ComputeMetrics", "GetServerInfo"}
-    assert {"judge", "judge_stream", "evaluate", "compute_metrics", "server_info"} <= set(
-        methods(Client)
-    )
+    names = {
+        "BatchJudge": "judge",
+        "StreamJudge": "judge_stream",
+        "Evaluate": "evaluate",
+        "ComputeMetrics": "compute_metrics",
+        "CompareRuns": "compare_runs",
+        "ComputeTextMetrics": "compute_text_metrics",
+        "MeasureAgreement": "measure_agreement",
+        "Calibrate": "calibrate",
+        "GetServerInfo": "server_info",
+    }
+    assert calls == names.keys()
+    assert set(names.values()) <= set(methods(Client))
 
 
 def test_importing_the_client_brings_neither_numpy_nor_the_server():

@@ -37,6 +37,7 @@ class TestDocument:
                 "ndcg@10": {
                     "mean": 0.25,
                     "n": 2,
+                    "interval": None,
                     "lower_bound": None,
                     "upper_bound": None,
                     "signature": "ndcg@10|v1",
@@ -44,11 +45,13 @@ class TestDocument:
                 "ap": {
                     "mean": 1.0,
                     "n": 2,
+                    "interval": None,
                     "lower_bound": None,
                     "upper_bound": None,
                     "signature": "ap|v1",
                 },
             },
+            "slices": [],
             "per_query": {
                 "q1": {"ndcg@10": 0.0, "ap": 1.0},
                 "[bold]q2": {"ndcg@10": 0.5, "ap": 1.0},
@@ -63,6 +66,7 @@ class TestDocument:
                 "duplicates": 0,
                 "retrieved": 20,
                 "verdicts": None,
+                "unjudged": 0,
             },
             "signature": "judge|v1",
             "warnings": ["careful"],

@@ -1,0 +1,314 @@
+"""`judged calibrate`: what a judge is worth, by lines that people have labelled.
+
+Owns the format of the lines, and that all lines are judged while only some have labels. The
+numbers are the server's.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from judged import (
+    CalibrateOptions,
+    Calibration,
+    CorrectedEstimate,
+    Estimate,
+    JudgeQuality,
+    LabelledScores,
+    Status,
+)
+from judged._chunks import fold
+from judged.cli import certainty, options
+from judged.cli.connection import Connection, connect
+from judged.cli.estimates import (
+    Method,
+    cells,
+    estimate_warnings,
+    estimates_document,
+    estimates_table,
+    number,
+)
+from judged.cli.judge import Line, places
+from judged.cli.output import STDOUT, Output, new_table, progress_bar
+from judged.cli.parameters import read_judge
+from judged.cli.problems import Problem, explained
+from judged.cli.tables import plural, verdict_warnings
+from judged.evaluation._counts import count_verdicts
+from judged.evaluation.files import FileError, Record, number_lines, parse_json, read_lines
+from judged.types import Context
+
+NO_JUDGE = "none"
+"""What `--judge` is given when the lines hold their scores."""
+
+_TEXTS = ("query", "expected_text", "retrieved_text")
+
+
+@dataclass(frozen=True, slots=True)
+class LabelledLine:
+    """One line: a context to judge or a score, its label and what it belongs to, if any."""
+
+    number: int
+    context: Context | None
+    score: float | None
+    label: bool | None
+    query_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Scored:
+    """The lines that have a score, the judge that gave it, and the bar of its verdicts."""
+
+    lines: Sequence[LabelledLine]
+    scores: Sequence[float]
+    signature: str | None
+    min_score: float | None
+
+
+def command(
+    labels: Annotated[
+        str,
+        typer.Argument(
+            metavar="LABELS.jsonl",
+            help="Lines of {query, expected_text, retrieved_text, relevant: true|false|null}, "
+            "query_id if there is one; - reads standard input.",
+        ),
+    ],
+    judge: Annotated[
+        str | None,
+        typer.Option(
+            metavar="KIND", help="Judge, see `judged judges`; none reads `score` of the lines."
+        ),
+    ] = None,
+    profile: options.Profile = None,
+    min_score: options.MinScore = None,
+    param: options.Parameters = None,
+    precision_floor: Annotated[
+        float | None,
+        typer.Option(metavar="X", help="Precision that the third bar must keep; 0.9."),
+    ] = None,
+    folds: Annotated[
+        int | None, typer.Option(metavar="N", min=2, max=20, help="Folds of cross-validation; 5.")
+    ] = None,
+    max_error: Annotated[
+        float | None,
+        typer.Option(metavar="X", help="Error that the cascade's bounds allow; 0.05."),
+    ] = None,
+    interval: Method = None,
+    confidence: certainty.Confidence = None,
+    resamples: certainty.Resamples = None,
+    seed: certainty.Seed = None,
+    target: options.Target = None,
+    json_to: options.Json = None,
+    timeout: options.Timeout = 3600.0,
+    strict: options.Strict = False,
+) -> None:
+    """Hold a judge against human labels: its quality, bars for it, and its error carried along."""
+    out = Output(json_to, strict=strict)
+    lines = read_labels(labels, scored=judge == NO_JUDGE)
+    made = certainty.interval_options(interval, confidence, resamples, seed)
+    with connect(target) as server:
+        if judge == NO_JUDGE:
+            if profile or param:
+                raise Problem("--profile and --param are of a judge; --judge none asks none")
+            scores = [line.score for line in lines if line.score is not None]
+            scored = _Scored(lines, scores, None, min_score)
+        else:
+            scored = _judge(out, server, labels, lines, judge, profile, min_score, param, timeout)
+        asked = CalibrateOptions(scored.min_score, precision_floor, folds, max_error)
+        with explained(place=_place):
+            found = server.client.calibrate(_items(scored), asked, made)
+    _report(out, found, scored)
+    out.finish()
+
+
+def read_labels(path: str, *, scored: bool) -> list[LabelledLine]:
+    """Return the lines of a file, or of standard input for "-". Raises FileError.
+
+    Lines must hold a score when `scored`, and the texts of a context otherwise.
+    """
+    name = "standard input" if path == STDOUT else path
+    raw_lines = number_lines(sys.stdin.buffer) if path == STDOUT else read_lines(path)
+    lines = []
+    for at, raw in raw_lines:
+        record = Record(parse_json(raw, name, at), name, at, "")
+        label = record.get("relevant")
+        if label is not None and not isinstance(label, bool):
+            raise record.error("has 'relevant' that is neither true, false nor null")
+        context, score = None, None
+        if scored:
+            score = record.optional_number("score")
+            if score is None:
+                raise record.error("has no 'score', which --judge none reads")
+            if not 0 <= score <= 1:
+                raise record.error("has 'score' that is not in 0 to 1")
+        else:
+            context = Context(*(record.text(field) for field in _TEXTS))
+        lines.append(
+            LabelledLine(at, context, score, label, record.optional_identifier("query_id"))
+        )
+    if not lines:
+        raise FileError(name, None, "holds nothing; write lines with 'relevant', true or false")
+    if all(line.label is None for line in lines):
+        raise FileError(name, None, "has no line with 'relevant' true or false; label some lines")
+    return lines
+
+
+def _judge(
+    out: Output,
+    server: Connection,
+    name: str,
+    lines: Sequence[LabelledLine],
+    judge: str | None,
+    profile: str | None,
+    min_score: float | None,
+    param: Sequence[str] | None,
+    timeout: float,
+) -> _Scored:
+    """Return the lines that the server's judge could score, labelled or not."""
+    contexts = [Line(line.number, {}, line.context) for line in lines if line.context is not None]
+    groups = fold(line.context for line in contexts)
+    with (
+        explained(place=places(name, contexts, groups)),
+        progress_bar("judging", len(lines)) as progress,
+    ):
+        spec = read_judge(server.info, judge, profile, min_score, param or [])
+        verdicts = server.client.judge(groups, spec, timeout=timeout, progress=progress)
+    for warning in verdict_warnings(count_verdicts(verdicts)):
+        out.warn(warning)
+    kept = [i for i, status in enumerate(verdicts.status) if status == Status.OK]
+    scored = [lines[i] for i in kept]
+    if all(line.label is None for line in scored):
+        raise Problem("no line with a label could be judged; see the errors of `judged judge`")
+    scores = [verdicts.score[i] for i in kept]
+    return _Scored(scored, scores, verdicts.judge.signature, verdicts.judge.min_score)
+
+
+def _items(scored: _Scored) -> LabelledScores:
+    """Return what the server is asked about; a line without query_id is a cluster of its own."""
+    clusters: list[str] = []
+    if any(line.query_id is not None for line in scored.lines):
+        clusters = [
+            f"line {line.number}" if line.query_id is None else f"query {line.query_id}"
+            for line in scored.lines
+        ]
+    return LabelledScores(scored.scores, [line.label for line in scored.lines], clusters)
+
+
+def _place(field: str) -> str | None:
+    """Return the flag that a field of the request was set by."""
+    flags = {
+        "min_score": "--min-score",
+        "precision_floor": "--precision-floor",
+        "max_error": "--max-error",
+    }
+    return flags.get(field)
+
+
+def _report(out: Output, found: Calibration, scored: _Scored) -> None:
+    quality, prevalence = _quality(found.quality), _prevalence(found.prevalence)
+    crossed = {
+        f"cross-validated {threshold.criterion.name.lower()}": threshold.cross_validated
+        for threshold in found.thresholds
+    }
+    everything = {
+        **quality,
+        **crossed,
+        **{f"prevalence {name}": one for name, one in prevalence.items()},
+    }
+    for warning in [
+        *found.quality.warnings,
+        *(f"prevalence: {warning}" for warning in found.prevalence.warnings),
+        *estimate_warnings(everything),
+    ]:
+        out.warn(warning)
+    out.show(estimates_table("quality", quality), "", _describe(found, scored), "")
+    out.show(thresholds_table(found), "", _cascade(found), "")
+    out.show(estimates_table("share of relevant items", prevalence))
+    out.write_json(
+        {
+            "quality": {
+                "n": found.quality.n,
+                "true_positives": found.quality.true_positives,
+                "false_positives": found.quality.false_positives,
+                "true_negatives": found.quality.true_negatives,
+                "false_negatives": found.quality.false_negatives,
+                **estimates_document(quality),
+            },
+            "thresholds": [
+                {
+                    **asdict(threshold),
+                    "criterion": threshold.criterion.name.lower(),
+                }
+                for threshold in found.thresholds
+            ],
+            "cascade": asdict(found.cascade),
+            "prevalence": {
+                **estimates_document(prevalence),
+                "n": found.prevalence.n,
+                "n_labelled": found.prevalence.n_labelled,
+                "power": found.prevalence.power,
+            },
+            "judge": scored.signature,
+            "signature": found.signature,
+            "warnings": out.warnings,
+        }
+    )
+
+
+def thresholds_table(found: Calibration) -> Table:
+    """Return the bars: what each is best at, where it is, and what it is worth."""
+    view = new_table("best bar for", "min_score", "fitted", "held out", "lower", "upper")
+    for threshold in found.thresholds:
+        view.add_row(
+            threshold.criterion.name.lower(),
+            number(threshold.min_score),
+            number(threshold.fitted),
+            *cells(threshold.cross_validated),
+        )
+    return view
+
+
+def _quality(quality: JudgeQuality) -> dict[str, Estimate | None]:
+    return {
+        "accuracy": quality.accuracy,
+        "balanced_accuracy": quality.balanced_accuracy,
+        "cohen_kappa": quality.cohen_kappa,
+        "precision": quality.precision,
+        "recall": quality.recall,
+        "auc": quality.auc,
+        "expected_calibration_error": quality.expected_calibration_error,
+    }
+
+
+def _prevalence(prevalence: CorrectedEstimate) -> dict[str, Estimate | None]:
+    return {
+        "naive": prevalence.naive,
+        "corrected": prevalence.corrected,
+        "labels_only": prevalence.labels_only,
+    }
+
+
+def _describe(found: Calibration, scored: _Scored) -> str:
+    quality = found.quality
+    judge = f"; {scored.signature}" if scored.signature else ""
+    return (
+        f"{plural(quality.n, 'label', 'labels')} of {len(scored.lines)} lines: "
+        f"{quality.true_positives} true and {quality.false_positives} false positives, "
+        f"{quality.true_negatives} true and {quality.false_negatives} false negatives{judge}"
+    )
+
+
+def _cascade(found: Calibration) -> str:
+    cascade = found.cascade
+    accept = "no score" if cascade.accept is None else f"from {cascade.accept:.4f}"
+    reject = "no score" if cascade.reject is None else f"up to {cascade.reject:.4f}"
+    return (
+        f"cascade at an error of {cascade.max_error:g}: accept {accept}, reject {reject}, "
+        f"{cascade.escalated:.1%} go on to a better judge"
+    )

@@ -1,0 +1,89 @@
+"""The flags of the judge `llm`, and what to say of its verdicts.
+
+Owns the flags' way into the judge's parameters, the line about what asking took, and the detail of
+a verdict as a document. How parameters are typed is in `parameters`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from typing import Annotated, Any
+
+import typer
+
+from judged import Usage, VerdictDetail, Verdicts
+from judged.cli.problems import Problem
+from judged.cli.tables import plural
+
+KIND = "llm"
+
+JudgeModel = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="Language model of --judge llm, see `judged judges`."),
+]
+JudgeSamples = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N", help="Votes on each context; by default 1 at temperature 0 and 3 above."
+    ),
+]
+JudgeTemperature = Annotated[
+    float | None, typer.Option(metavar="T", help="Chance in the model's words; 0 by default.")
+]
+JudgeMaxTokens = Annotated[
+    int | None, typer.Option(metavar="N", help="Longest reply of the model.")
+]
+Details = Annotated[
+    bool, typer.Option("--details", help="Tell how the model of --judge llm came to each verdict.")
+]
+
+
+def llm_parameters(
+    kind: str | None,
+    model: str | None,
+    samples: int | None,
+    temperature: float | None,
+    max_tokens: int | None,
+) -> list[str]:
+    """Return the flags that were given as `--param` takes them. Raises Problem."""
+    flags = {
+        "model": model,
+        "samples": samples,
+        "temperature": temperature,
+        "max_tokens": max_tokens,
+    }
+    given = {name: value for name, value in flags.items() if value is not None}
+    if given and kind != KIND:
+        flag = next(iter(given)).replace("_", "-")
+        raise Problem(f"--judge-{flag}: is for --judge {KIND}; say that too, or leave it out")
+    return [f"{name}={value}" for name, value in given.items()]
+
+
+def describe_usage(usage: Usage) -> str:
+    """Return what asking took, as a line."""
+    tokens = f"{usage.input_tokens} input and {usage.output_tokens} output tokens"
+    cost = "" if usage.cost is None else f", cost {usage.cost:.6g}"
+    tries = plural(usage.attempts, "try", "tries")
+    return f"{plural(usage.calls, 'call', 'calls')} answered in {tries}, {tokens}{cost}"
+
+
+def vote_warnings(verdicts: Verdicts) -> Iterator[str]:
+    """Yield what the reader should know about the votes."""
+    split = sum(0 < agreement < 1 for agreement in verdicts.agreement)
+    if split:
+        yield f"{split} of {len(verdicts)} verdicts have votes on both sides; see their agreement"
+
+
+def usage_document(usage: Usage | None) -> dict[str, Any]:
+    """Return the entry of a JSON document that tells what asking took, if anybody was asked."""
+    return {} if usage is None else {"usage": asdict(usage)}
+
+
+def detail_document(detail: VerdictDetail) -> dict[str, Any]:
+    """Return how one verdict came about, for a JSON document."""
+    fields = asdict(detail)
+    samples: Sequence[dict[str, Any]] = fields["samples"]
+    for document, sample in zip(samples, detail.samples, strict=True):
+        document["status"] = sample.status.name
+    return fields

@@ -1,0 +1,34 @@
+"""What a command says of negative answers: a warning, and their part of the JSON document.
+
+Owns both. The gate on them is in `gates`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict
+
+from judged import NegativeReport
+from judged.cli.tables import plural
+
+
+def negative_warnings(report: NegativeReport | None) -> Iterator[str]:
+    """Yield what the reader of a table should know about negative answers."""
+    if report is None:
+        return
+    if report.matches:
+        first = report.matches[0]
+        found = plural(len(report.matches), "match", "matches")
+        yield (
+            f"{report.queries_hit} of {plural(report.queries, 'query', 'queries')} with negative "
+            f"answers retrieved one ({found}), for example {first.query_id!r} with result "
+            f"{first.retrieved + 1} ({first.document_id!r})"
+        )
+    missing = report.counts.total - report.counts.ok
+    if missing:
+        yield f"{missing} of {report.counts.total} verdicts on negative answers are missing"
+
+
+def negatives_document(report: NegativeReport | None) -> dict[str, object]:
+    """Return what the JSON document says of negatives: nothing when no query has any."""
+    return {} if report is None else {"negatives": asdict(report)}

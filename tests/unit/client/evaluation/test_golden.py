@@ -1,0 +1,103 @@
+"""What data sets and results say beside texts and ids: spans, negatives, metadata."""
+
+import json
+
+import pytest
+from judged import Span, Spans
+from judged.evaluation import Dataset, FileError, MissingText, Query, Results, Retrieved
+
+SPAN = {"file": "a.py", "start": 3, "end": 9}
+
+
+@pytest.fixture
+def dataset(tmp_path):
+    def read(**fields):
+        path = tmp_path / "dataset.json"
+        query = {"query_id": "q1", "query_text": "what", **fields}
+        path.write_text(json.dumps({"queries": [query]}), encoding="utf-8")
+        return Dataset.from_json(path)
+
+    return read
+
+
+@pytest.fixture
+def results(tmp_path):
+    def read(**fields):
+        path = tmp_path / "results.jsonl"
+        path.write_text(json.dumps({"query_id": "q1", "results": [fields]}), encoding="utf-8")
+        return Results.from_jsonl(path)
+
+    return read
+
+
+def test_reads_spans_negatives_and_metadata(dataset):
+    read = dataset(
+        expected_spans=[SPAN, SPAN, {**SPAN, "end": 10}],
+        negative_answers=["old", " ", "old"],
+        metadata={"topic": "keys", "hops": 2, "hard": True, "none": None, "tags": ["a"], "x": {}},
+    )
+    assert read.queries == [
+        Query(
+            "q1",
+            "what",
+            [],
+            [],
+            (Span("a.py", 3, 9), Span("a.py", 3, 10)),
+            ("old",),
+            {"topic": "keys", "hops": "2", "hard": "true"},
+        )
+    ]
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"expected_spans": [{**SPAN, "end": 3}]}, "not above 'start' 3"),
+        ({"expected_spans": [SPAN, {"file": "a"}]}, r"queries\[0\].expected_spans\[1\] has no 'st"),
+        ({"expected_spans": [{**SPAN, "start": -1}]}, "'start' that is not a whole number from 0"),
+        ({"expected_spans": [{**SPAN, "start": True}]}, "'start' that is not a whole number"),
+        ({"expected_spans": [{**SPAN, "end": 2**64}]}, "'end' that is not a whole number"),
+        ({"expected_spans": ["a.py"]}, "must be an object"),
+        ({"negative_answers": [1]}, "holds a number instead of text"),
+        ({"metadata": "x"}, r"queries\[0\].metadata must be an object"),
+    ],
+)
+def test_says_where_a_data_set_is_wrong(dataset, fields, words):
+    with pytest.raises(FileError, match=words):
+        dataset(**fields)
+
+
+def test_results_have_spans(results):
+    assert results(doc_id="d", span=SPAN)["q1"] == [Retrieved("d", span=Span("a.py", 3, 9))]
+    with pytest.raises(FileError, match=r"results\[0\].span has no 'file'"):
+        results(span={"start": 1, "end": 2})
+
+
+FOUND = {"q1": [Retrieved("d", text="found", span=Span("a.py", 0, 6))]}
+
+
+class TestToGroups:
+    def test_spans_stand_for_texts_where_there_are_no_answers(self, dataset):
+        (group,) = dataset(expected_spans=[SPAN], metadata={"k": "v"}).to_groups(FOUND)
+        assert group.spans == Spans((Span("a.py", 3, 9),), [Span("a.py", 0, 6)])
+        assert (group.expected, group.retrieved, group.metadata) == ((), (), {"k": "v"})
+
+    def test_texts_where_there_are_both_unless_spans_are_asked_for(self, dataset):
+        both = dataset(expected_spans=[SPAN], expected_answers=["a"])
+        (group,) = both.to_groups(FOUND)
+        assert (group.spans, group.expected) == (None, ["a"])
+        (group,) = both.to_groups(FOUND, by_spans=True)
+        assert group.spans is not None
+        assert group.expected == ()
+
+    def test_ids_come_before_spans(self, dataset):
+        (group,) = dataset(expected_spans=[SPAN], expected_doc_ids=["d"]).to_groups(FOUND)
+        assert (group.spans, group.relevant_document_ids) == (None, ["d"])
+
+    def test_negatives_ride_along(self, dataset):
+        (group,) = dataset(expected_answers=["a"], negative_answers=["n"]).to_groups(FOUND)
+        assert group.negatives == ("n",)
+
+    def test_a_result_without_a_span_is_named(self, dataset):
+        with pytest.raises(MissingText, match="query 'q1', result 1 has no span"):
+            dataset(expected_spans=[SPAN]).to_groups({"q1": [Retrieved("d", text="x")]})

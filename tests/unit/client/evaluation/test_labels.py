@@ -1,0 +1,77 @@
+"""Files of human labels: what they may hold, and which contexts of a group they belong to."""
+
+import json
+
+import pytest
+from judged import JudgedRanking, QueryGroup
+from judged.evaluation.files import FileError
+from judged.evaluation.labels import Labels
+
+GROUPS = [
+    QueryGroup("?", ["e1", "e2"], ["r1", "r2"], query_id="q1"),
+    QueryGroup("?", ["e1"], ["r1", "r2", "r1"], "q2", ["d1", "d2", "d1"]),
+    QueryGroup("?", [], ["r1"], "q3", ["d1"], ["d9"]),
+]
+
+
+def read(tmp_path, *lines):
+    path = tmp_path / "labels.jsonl"
+    path.write_text(
+        "".join(f"{line if isinstance(line, str) else json.dumps(line)}\n" for line in lines)
+    )
+    return Labels.from_jsonl(path)
+
+
+@pytest.mark.parametrize("relevant", [[[True, False], [False, True]], [True, False, False, True]])
+def test_labels_are_read_by_result_or_flat(tmp_path, relevant):
+    labels = read(tmp_path, {"query_id": "q1", "relevant": relevant})
+    human = labels.rankings(GROUPS)
+    assert human.rankings == [JudgedRanking("q1", 2, 2)]
+    assert human.relevant == [True, False, False, True]
+
+
+def test_labels_of_repeated_results_are_left_out(tmp_path):
+    labels = read(
+        tmp_path,
+        {"query_id": "q2", "relevant": [[True], [False], [False]]},
+        {"query_id": "q1", "relevant": [False] * 4},
+    )
+    human = labels.rankings(GROUPS)
+    assert human.rankings == [JudgedRanking("q2", 1, 2), JudgedRanking("q1", 2, 2)]
+    assert human.relevant == [True, False, False, False, False, False]
+
+
+@pytest.mark.parametrize(
+    ("lines", "says"),
+    [
+        (["{"], ":1: is not JSON"),
+        ([{"relevant": []}], ":1: has no 'query_id'"),
+        ([{"query_id": "q1"}], ":1: has no 'relevant'"),
+        ([{"query_id": "q1", "relevant": "yes"}], "that is not a list but text"),
+        ([{"query_id": "q1", "relevant": [[True, 0]]}], "something else than true or false at 0"),
+        (
+            [{"query_id": "q1", "relevant": []}, {"query_id": "q1", "relevant": []}],
+            ":2: query 'q1' was on line 1 already",
+        ),
+        ([], "holds no labels"),
+    ],
+)
+def test_a_bad_file_is_named_with_its_line(tmp_path, lines, says):
+    with pytest.raises(FileError) as caught:
+        read(tmp_path, *lines)
+    assert says in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("query_id", "relevant", "says"),
+    [
+        ("q9", [True], "query 'q9' is no query of the dataset"),
+        ("q1", [True], "has 1 labels for 2 results by 2 expected answers"),
+        ("q3", [True], "is matched by document id"),
+    ],
+)
+def test_labels_that_fit_no_group_are_named_with_their_line(tmp_path, query_id, relevant, says):
+    labels = read(tmp_path, "", {"query_id": query_id, "relevant": relevant})
+    with pytest.raises(FileError, match=r"labels\.jsonl:2: ") as caught:
+        labels.rankings(GROUPS)
+    assert says in str(caught.value)
