@@ -22,6 +22,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 ORACLES = ROOT / ".venv" / "oracles"
+DEFAULTS = {"JUDGED_VECTOR_CACHE": "memory", "JUDGED_EMBEDDING_BACKEND": "onnxruntime"}
+"""What an earlier run has embedded must not make a later one faster, nor what is installed change
+what is measured; flags and the caller's own environment are stronger."""
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -46,7 +49,10 @@ def serving(module: str, *flags: str) -> Iterator[Server]:
         command = [sys.executable, "-m", module, "--listen", "127.0.0.1:0"]
         with Path(folder, "log").open("wb") as log:
             process = subprocess.Popen(
-                [*command, "--port-file", str(port_file), *flags], stderr=log, cwd=ROOT
+                [*command, "--port-file", str(port_file), *flags],
+                stderr=log,
+                cwd=ROOT,
+                env={**DEFAULTS, **os.environ},
             )
         try:
             ends = time.monotonic() + 60
@@ -86,12 +92,29 @@ def ratios(above: Sequence[float], below: Sequence[float]) -> list[float]:
     return [a / b for a, b in zip(above, below, strict=True)]
 
 
-def closing_line(benchmark: str, samples: Mapping[str, Sequence[float]]) -> str:
-    """Return the JSON line: the median of each figure, and its smallest and largest sample."""
+def closing_line(
+    benchmark: str,
+    samples: Mapping[str, Sequence[float]],
+    not_run: Mapping[str, str] | None = None,
+    facts: Mapping[str, object] | None = None,
+) -> str:
+    """Return the JSON line: the median of each figure, and its smallest and largest sample.
+
+    `not_run` gives the reason for each figure that could not be taken, `facts` what a reader needs
+    to know beside the machine; both are left out where there is nothing to say.
+    """
     figures = {name: round(statistics.median(values), 4) for name, values in samples.items()}
     spread = {
         name: [round(min(values), 4), round(max(values), 4)] for name, values in samples.items()
     }
-    return json.dumps(
-        {"benchmark": benchmark, "machine": machine(), "figures": figures, "spread": spread}
-    )
+    line: dict[str, object] = {
+        "benchmark": benchmark,
+        "machine": machine(),
+        "figures": figures,
+        "spread": spread,
+    }
+    if not_run:
+        line["not_run"] = dict(not_run)
+    if facts:
+        line["facts"] = dict(facts)
+    return json.dumps(line)

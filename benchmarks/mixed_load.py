@@ -1,0 +1,162 @@
+"""Asks how much a large batch slows small requests down on the same server.
+
+Small semantic requests, four contexts of new texts each, arrive at random (Poisson) at a modest
+rate; latency runs from the instant each was due. Every round takes them alone, and then beside one
+batch of 30,000 contexts after another, cold, sent by a process of its own through the Python
+client. No vector is kept. The server runs its default settings otherwise.
+
+interactive_p99_ratio   p99 beside the batch over p99 alone, of the same arrivals
+interactive_p50_ratio   the same of the median
+interactive_p99_ms_alone, interactive_p99_ms_beside
+
+    python -m benchmarks.mixed_load [--rps 8] [--duration 25] [--rounds 5] [--backend NAME=FLAGS]
+
+With 8 a second for 25 s a round's p99 is its second slowest request or so; p99 of all rounds
+together is printed too. Figures are those of the first backend; the others add their name.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import subprocess
+import sys
+import time
+from contextlib import ExitStack
+
+from judged import Client, QueryGroup
+
+from benchmarks.backends import RunningBackend, add_backend_option, backends, running
+from benchmarks.harness import ROOT, closing_line, ratios
+from benchmarks.open_loop import Tally, arrivals, drive
+from benchmarks.peers import NotRun
+from benchmarks.request_mix import RequestMaker, parse_mix
+from tests.conformance.prose import build_groups
+
+SEED = 31
+INTERACTIVE = "semantic:1x4@40"
+BATCH_QUERIES = 1_000
+SETTLE_S = 60.0
+
+
+def batches(target: str, seed: int) -> None:
+    """Send one batch after another until this process is ended; say so when the first begins."""
+    with Client(target) as client:
+        while True:
+            prose = build_groups(seed, BATCH_QUERIES)
+            groups = [QueryGroup(g.query, g.expected, g.retrieved) for g in prose]
+            print("begins", flush=True)
+            verdicts = client.judge(groups, "semantic", timeout=3000)
+            # A batch whose chunks were turned away would be no load.
+            print(f"ends with {verdicts.n_ok} of {len(verdicts)}", flush=True)
+            seed += 1_000
+
+
+def interactive(target: str, rps: float, seconds: float, seed: int) -> Tally:
+    """Return the latencies of small requests."""
+    maker = RequestMaker(parse_mix(INTERACTIVE), time.time_ns())  # new texts in every run
+    due = list(arrivals(rps, seconds, poisson=True, seed=seed))
+    total = asyncio.run(drive(target, due, maker.make, 60.0)).total
+    if total.answered != len(due) or total.missing_verdicts:
+        raise SystemExit(f"{len(due) - total.answered} requests failed: {dict(total.errors)}")
+    return total
+
+
+def beside(server: RunningBackend, rps: float, seconds: float, seed: int) -> Tally:
+    """Return the latencies of small requests while batches run."""
+    address = server.server.address
+    command = [sys.executable, "-m", "benchmarks.mixed_load", "--batches", address]
+    process = subprocess.Popen(
+        [*command, "--seed", str(seed)], stdout=subprocess.PIPE, text=True, cwd=ROOT
+    )
+    try:
+        if process.stdout is None or not process.stdout.readline():
+            raise SystemExit("the batch process ended")
+        wait_until_busy(server)
+        tally = interactive(address, rps, seconds, seed)
+        if process.poll() is not None:
+            raise SystemExit("the batch process ended while it should have been a load")
+        return tally
+    finally:
+        process.kill()
+        process.wait()
+
+
+def wait_until_busy(server: RunningBackend) -> None:
+    """Return when the server has worked for half a CPU second."""
+    started = server.server.cpu_seconds()
+    ends = time.monotonic() + SETTLE_S
+    while server.server.cpu_seconds() < started + 0.5 and time.monotonic() < ends:
+        time.sleep(0.02)
+
+
+def wait_until_idle(server: RunningBackend) -> None:
+    """Return when the server has done what was left of a batch that was cut off."""
+    ends = time.monotonic() + SETTLE_S
+    while time.monotonic() < ends:
+        before = server.server.cpu_seconds()
+        time.sleep(0.3)
+        if server.server.cpu_seconds() - before < 0.03:
+            return
+    raise SystemExit("the server still works on a batch that nobody waits for")
+
+
+def measure(
+    server: RunningBackend, rps: float, seconds: float, rounds: int
+) -> dict[str, list[float]]:
+    """Return the samples of each figure."""
+    alone, together = [], []
+    for round_number in range(rounds):
+        seed = SEED + round_number
+        wait_until_idle(server)
+        alone.append(interactive(server.server.address, rps, seconds, seed))
+        together.append(beside(server, rps, seconds, seed))
+    for name, tallies in (("alone", alone), ("beside", together)):
+        pooled = Tally()
+        for tally in tallies:
+            pooled.add(tally)
+        told = ", ".join(f"p{p:g} {pooled.milliseconds(p):.1f}" for p in (50, 90, 99, 100))
+        print(f"{server.name}, {name}: {pooled.answered} requests, ms {told}", flush=True)
+
+    def column(tallies: list[Tally], percentile: float) -> list[float]:
+        return [tally.milliseconds(percentile) for tally in tallies]
+
+    return {
+        "interactive_p99_ratio": ratios(column(together, 99), column(alone, 99)),
+        "interactive_p50_ratio": ratios(column(together, 50), column(alone, 50)),
+        "interactive_p99_ms_alone": column(alone, 99),
+        "interactive_p99_ms_beside": column(together, 99),
+    }
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.mixed_load")
+    parser.add_argument("--rps", type=float, default=8.0)
+    parser.add_argument("--duration", type=float, default=25.0)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--batches", metavar="TARGET", help=argparse.SUPPRESS)
+    parser.add_argument("--seed", type=int, default=SEED, help=argparse.SUPPRESS)
+    add_backend_option(parser)
+    arguments = parser.parse_args()
+    if arguments.batches:
+        batches(arguments.batches, arguments.seed)
+        return
+    samples: dict[str, list[float]] = {}
+    not_run: dict[str, str] = {}
+    for i, backend in enumerate(arguments.backend or backends()):
+        with ExitStack() as stack:
+            try:
+                server = stack.enter_context(running(backend, "--vector-cache", "off"))
+            except NotRun as problem:
+                print(f"{backend.name}: not run ({problem})")
+                not_run[f"interactive_p99_ratio_{backend.name}"] = str(problem)
+                continue
+            found = measure(server, arguments.rps, arguments.duration, arguments.rounds)
+            samples |= {f"{name}_{backend.name}" if i else name: v for name, v in found.items()}
+    facts = {"rps": arguments.rps, "duration_s": arguments.duration, "interactive": INTERACTIVE}
+    print(closing_line("mixed_load", samples, not_run, facts))
+
+
+if __name__ == "__main__":
+    main()

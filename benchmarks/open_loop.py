@@ -1,0 +1,148 @@
+"""An open-loop load generator: requests leave when they are due, whether or not others are back.
+
+Owns arrivals, the sending and the histograms. Latency runs from the instant a request was due, not
+from when it left, so that a server or a generator that stalls can't hide what it made others wait
+(coordinated omission). Requests are serialised before the clock starts, so that the generator costs
+little. What the requests are is up to `request_mix`, what is done with the result to `load` and
+`mixed_load`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import grpc
+from hdrh.histogram import HdrHistogram
+from judged.v1 import judge_service_pb2 as pb
+
+METHOD = "/judged.v1.JudgeService/BatchJudge"
+MAX_US = 3_600_000_000
+PERCENTILES = (50.0, 90.0, 95.0, 99.0, 99.9, 99.99, 100.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One request as bytes, the kind it is counted under, and how many contexts it has."""
+
+    label: str
+    body: bytes
+    contexts: int
+
+
+@dataclass(slots=True)
+class Tally:
+    """What became of the requests of one kind; latencies are of those that were answered."""
+
+    histogram: HdrHistogram = field(default_factory=lambda: HdrHistogram(1, MAX_US, 3))
+    answered: int = 0
+    contexts: int = 0
+    missing_verdicts: int = 0
+    errors: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def sent(self) -> int:
+        """How many there were."""
+        return self.answered + sum(self.errors.values())
+
+    def milliseconds(self, percentile: float) -> float:
+        """Return the latency below which that share of the answers came."""
+        return float(self.histogram.get_value_at_percentile(percentile)) / 1e3
+
+    def add(self, other: Tally) -> None:
+        """Count another's requests too."""
+        self.histogram.add(other.histogram)
+        self.answered += other.answered
+        self.contexts += other.contexts
+        self.missing_verdicts += other.missing_verdicts
+        self.errors.update(other.errors)
+
+
+@dataclass(slots=True)
+class Outcome:
+    """The tallies by label; `lag` is how late the generator itself sent."""
+
+    tallies: dict[str, Tally] = field(default_factory=dict)
+    lag: Tally = field(default_factory=Tally)
+    seconds: float = 0.0
+
+    @property
+    def total(self) -> Tally:
+        """All labels together."""
+        total = Tally()
+        for tally in self.tallies.values():
+            total.add(tally)
+        return total
+
+
+def arrivals(rate: float, seconds: float, *, poisson: bool, seed: int) -> Iterator[float]:
+    """Yield the instants, in seconds from the start, at which requests are due."""
+    rng = random.Random(seed)
+    due = 0.0
+    while True:
+        due += rng.expovariate(rate) if poisson else 1 / rate
+        if due >= seconds:
+            return
+        yield due
+
+
+async def drive(
+    target: str,
+    due: Sequence[float],
+    make: Callable[[], Request],
+    timeout_s: float,
+    warm_up: int = 3,
+) -> Outcome:
+    """Return what became of a request for each instant; they are made before the first leaves.
+
+    `warm_up` more of them are sent first, one after the other, and not counted.
+    """
+    requests = [make() for _ in due]
+    outcome = Outcome()
+    async with grpc.aio.insecure_channel(
+        target, options=[("grpc.max_receive_message_length", -1), ("grpc.enable_retries", 0)]
+    ) as channel:
+        call = channel.unary_unary(METHOD)
+        for _ in range(warm_up):
+            await _send(call, make(), time.perf_counter(), timeout_s, Outcome())
+        started = time.perf_counter() + 0.05
+        tasks = []
+        for instant, request in zip(due, requests, strict=True):
+            at = started + instant
+            if (wait := at - time.perf_counter()) > 0:
+                await asyncio.sleep(wait)
+            outcome.lag.histogram.record_value(_microseconds(time.perf_counter() - at))
+            tasks.append(asyncio.create_task(_send(call, request, at, timeout_s, outcome)))
+        await asyncio.gather(*tasks)
+        outcome.seconds = time.perf_counter() - started
+    return outcome
+
+
+async def _send(
+    call: grpc.aio.UnaryUnaryMultiCallable,  # type: ignore[type-arg]
+    request: Request,
+    due: float,
+    timeout_s: float,
+    outcome: Outcome,
+) -> None:
+    tally = outcome.tallies.setdefault(request.label, Tally())
+    # The time limit counts from the due instant too: who waits does not know about queues.
+    left = max(0.001, due + timeout_s - time.perf_counter())
+    try:
+        answer = await call(request.body, timeout=left)
+    except grpc.aio.AioRpcError as error:
+        tally.errors[error.code().name] += 1
+        return
+    tally.histogram.record_value(_microseconds(time.perf_counter() - due))
+    tally.answered += 1
+    tally.contexts += request.contexts
+    counts = pb.BatchJudgeResponse.FromString(answer).counts
+    tally.missing_verdicts += request.contexts - counts.ok
+
+
+def _microseconds(seconds: float) -> int:
+    return min(MAX_US, max(1, round(seconds * 1e6)))

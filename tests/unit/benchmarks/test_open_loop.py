@@ -1,0 +1,94 @@
+"""The load generator: when requests are due, and that latency counts from then."""
+
+import asyncio
+import itertools
+import statistics
+
+import grpc
+import pytest
+from judged.v1 import judge_service_pb2 as pb
+from judged.v1 import types_pb2
+from judged.v1.judge_service_pb2_grpc import (
+    JudgeServiceServicer,
+    add_JudgeServiceServicer_to_server,
+)
+
+from benchmarks.open_loop import Request, Tally, arrivals, drive
+
+
+class TestArrivals:
+    def test_fixed_ones_are_evenly_spaced(self):
+        assert list(arrivals(4, 1.1, poisson=False, seed=1)) == [0.25, 0.5, 0.75, 1.0]
+
+    def test_random_ones_have_the_rate_and_the_spread_of_a_poisson_process(self):
+        due = list(arrivals(100, 100, poisson=True, seed=1))
+        gaps = [b - a for a, b in itertools.pairwise(due)]
+        assert len(due) == pytest.approx(10_000, rel=0.05)
+        assert statistics.stdev(gaps) == pytest.approx(statistics.mean(gaps), rel=0.05)
+
+    def test_they_are_the_same_for_a_seed(self):
+        first, again, other = (list(arrivals(9, 9, poisson=True, seed=s)) for s in (1, 1, 2))
+        assert first == again != other
+
+
+class OneAtATime(JudgeServiceServicer):
+    """A server that holds each request until it is let go, one after the other."""
+
+    def __init__(self, hold_s: float) -> None:
+        self.hold_s = hold_s
+        self.lock = asyncio.Lock()
+
+    async def BatchJudge(self, request, context):
+        if not request.groups:
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "groups: is empty")
+        async with self.lock:
+            await asyncio.sleep(self.hold_s)
+        return pb.BatchJudgeResponse(counts=types_pb2.VerdictCounts(ok=1))
+
+
+async def _drive(hold_s: float, due: list[float], make):
+    server = grpc.aio.server()
+    add_JudgeServiceServicer_to_server(OneAtATime(hold_s), server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    try:
+        return await drive(f"127.0.0.1:{port}", due, make, 10.0, warm_up=1)
+    finally:
+        await server.stop(None)
+
+
+GOOD = pb.BatchJudgeRequest(groups=[types_pb2.QueryGroup(expected=["a"], retrieved=["b"])])
+
+
+def _good() -> Request:
+    return Request("good", GOOD.SerializeToString(), 2)
+
+
+class TestDrive:
+    async def test_requests_leave_when_due_and_wait_for_nobody(self):
+        # Ten at once at a server that takes 20 ms each: a closed loop would see 20 ms every time.
+        outcome = await _drive(0.02, [0.0] * 10, _good)
+        tally = outcome.tallies["good"]
+        assert tally.answered == tally.sent == 10
+        assert tally.milliseconds(100) >= 195
+        assert tally.milliseconds(50) >= 95
+
+    async def test_verdicts_that_are_missing_are_counted(self):
+        total = (await _drive(0.0, [0.0, 0.01], _good)).total
+        assert (total.contexts, total.missing_verdicts) == (4, 2)
+
+    async def test_failures_are_counted_by_code_and_have_no_latency(self):
+        total = (await _drive(0.0, [0.0] * 3, lambda: Request("bad", b"", 1))).total
+        assert (total.sent, total.answered) == (3, 0)
+        assert total.errors == {"INVALID_ARGUMENT": 3}
+        assert total.histogram.get_total_count() == 0
+
+
+def test_tallies_add_up():
+    a, b = Tally(answered=2, contexts=3), Tally(answered=5, missing_verdicts=1)
+    a.histogram.record_value(1_000)
+    b.histogram.record_value(9_000)
+    b.errors["UNAVAILABLE"] += 2
+    a.add(b)
+    assert (a.answered, a.contexts, a.missing_verdicts, a.sent) == (7, 3, 1, 9)
+    assert a.milliseconds(100) == pytest.approx(9.0, rel=1e-3)
