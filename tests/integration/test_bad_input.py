@@ -15,13 +15,26 @@ from judged._status import to_error
 from judged.v1 import judge_service_pb2 as pb
 from judged.v1.judge_service_pb2_grpc import JudgeServiceStub
 
-from tests.integration.bad_input import judging, metrics
+from tests.integration.bad_input import (
+    agreement,
+    comparison,
+    correction,
+    golden,
+    judging,
+    llm,
+    metrics,
+    text,
+)
 from tests.integration.bad_input.case import LONG, Case
 from tests.integration.bad_input.judging import batch, group
 
-PARTS = (judging, metrics)
+PARTS = (agreement, judging, metrics, correction, text, comparison, golden, llm)
 CASES = [case for part in PARTS for case in part.CASES]
 HARMLESS = {field for part in PARTS for field in part.HARMLESS}
+
+
+UNREAD = {"judged.v1.VerdictError", "judged.v1.VerdictDetail"}
+"""What callers may send back with the verdicts they got."""
 
 
 def request_fields() -> Iterator[str]:
@@ -31,7 +44,7 @@ def request_fields() -> Iterator[str]:
     seen = set()
     while waiting:
         message = waiting.pop()
-        if message.full_name in seen or message.full_name == "judged.v1.VerdictError":
+        if message.full_name in seen or message.full_name in UNREAD:
             continue
         seen.add(message.full_name)
         for field in message.fields:

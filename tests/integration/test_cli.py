@@ -146,6 +146,7 @@ class TestEvaluate:
         assert document["metrics"]["mrr"] == {
             "mean": 0.75,
             "n": 2,
+            "interval": None,
             "lower_bound": None,
             "upper_bound": None,
             "signature": "mrr|matching:greedy_first|no_gold:skip|v1",
@@ -169,6 +170,61 @@ class TestEvaluate:
     def test_takes_a_matching(self, judged):
         done = judged(*self.command, "-m", "mrr", "--matching", "ANY", "--json", "-")
         assert "matching:any" in json.loads(done.stdout)["metrics"]["mrr"]["signature"]
+
+    def test_shows_intervals_and_slices(self, judged, folder):
+        first, second = DATASET["queries"]
+        queries = [{**first, "metadata": {"type": "fact"}}, second]
+        (folder / "dataset.json").write_text(json.dumps({**DATASET, "queries": queries}))
+        options = ("--interval", "bca", "--resamples", "500", "--seed", "3", "--slice-by", "type")
+        done = judged(*self.command, "-m", "mrr", *options, "--json", "out.json")
+        assert done.returncode == 0
+        lines = [line.split() for line in done.stdout.splitlines()]
+        assert ["mrr", "0.7500", "[0.5000,", "1.0000]", "2"] in lines
+        assert ["slice", "n", "mrr"] in lines
+        assert ["type=fact", "1", "0.5000"] in lines
+        assert ["type=-", "1", "1.0000"] in lines
+        assert "warning: interval: 2 queries are few" in done.stderr
+        document = json.loads((folder / "out.json").read_text())
+        interval = document["metrics"]["mrr"]["interval"]
+        assert interval["signature"] == "bootstrap:bca|resamples:500|seed:3|confidence:0.95|v1"
+        assert (interval["lower"], interval["upper"]) == (0.5, 1.0)
+        assert [(part["key"], part["value"]) for part in document["slices"]] == [
+            ("type", ""),
+            ("type", "fact"),
+        ]
+        assert document["slices"][1]["metrics"]["mrr"]["mean"] == 0.5
+
+    def test_reports_negatives_beside_families(self, judged, folder):
+        (folder / "golden.json").write_text(
+            '{"queries": [{"query_id": "q1", "query_text": "", "expected_answers": ["a b c"], '
+            '"negative_answers": ["old"]}]}'
+        )
+        (folder / "golden.jsonl").write_text(
+            '{"query_id": "q1", "results": [{"text": "old"}, {"text": "a b c"}]}'
+        )
+        flags = ("golden.json", "--results", "golden.jsonl", "-m", "recall_exact", "--json", "-")
+        run = judged("evaluate", *flags)
+        document = json.loads(run.stdout)
+        assert run.returncode == 0
+        assert document["metrics"]["recall_exact"]["mean"] == 1.0
+        assert document["negatives"]["queries_hit"] == 1
+        assert document["negatives"]["matches"][0]["retrieved"] == 0
+        assert "with result 1 ('retrieved_0')" in run.stderr
+        assert judged("evaluate", *flags, "--max-negatives", "0").returncode == 1
+
+    def test_judges_spans(self, judged, folder):
+        (folder / "spans.json").write_text(
+            '{"queries": [{"query_id": "q1", "query_text": "", '
+            '"expected_spans": [{"file": "f", "start": 0, "end": 8}]}]}'
+        )
+        (folder / "spans.jsonl").write_text(
+            '{"query_id": "q1", "results": [{"span": {"file": "f", "start": 4, "end": 9}}]}'
+        )
+        flags = ("spans.json", "--results", "spans.jsonl", "-m", "recall", "--judge", "span")
+        assert "recall   0.0000" in judged("evaluate", *flags).stdout
+        covered = judged("evaluate", *flags, "--param", "measure=containment")
+        assert "recall   1.0000" in covered.stdout
+        assert "judge span|measure:containment|min_score:0.5|v1" in covered.stdout
 
     def test_asks_no_judge_when_all_is_matched_by_id(self, judged, folder):
         only = {"queries": DATASET["queries"][1:]}
@@ -198,6 +254,7 @@ class TestEvaluate:
         assert document["metrics"]["mrr"] | {"signature": ""} == {
             "mean": 0.0,
             "n": 2,
+            "interval": None,
             "lower_bound": None,
             "upper_bound": None,
             "signature": "",
@@ -287,6 +344,41 @@ class TestMetrics:
         assert ["query", "ndcg@10"] in rows
         assert ["metric", "mean", "n"] in rows
         assert "1 of 2 queries, 3 results" in done.stdout
+
+    def test_takes_a_level_of_relevance_and_a_largest_number_of_documents(self, judged, folder):
+        (folder / "qrels.txt").write_text("1 0 a 1\n1 0 b 2\n1 0 c 2\n")
+        (folder / "run.txt").write_text("1 Q0 a 1 3 t\n1 Q0 b 2 2 t\n1 Q0 c 3 1 t\n")
+
+        def means(*flags: str) -> list[float]:
+            done = judged(*self.command, "-m", "mrr", "-m", "recall", *flags, "--json", "-")
+            assert done.returncode == 0, done.stderr
+            return [metric["mean"] for metric in json.loads(done.stdout)["metrics"].values()]
+
+        assert means() == [1.0, 1.0]
+        assert means("--relevance-level", "2") == [0.5, 1.0]
+        assert means("--relevance-level", "2", "--max-documents", "2") == [0.5, 0.5]
+        for flag in ("--relevance-level", "--max-documents"):
+            done = judged(*self.command, "-m", "mrr", flag, "0")
+            assert done.returncode == 2
+            assert flag in done.stderr
+
+    def test_takes_a_policy_for_unjudged_documents(self, judged):
+        done = judged(*self.command, "-m", "mrr", "--unjudged", "condensed", "--json", "-")
+        assert "unjudged:condensed" in json.loads(done.stdout)["metrics"]["mrr"]["signature"]
+        done = judged(*self.command, "-m", "mrr", "--unjudged", "bounds")
+        assert ["metric", "mean", "n", "lower", "upper"] in [
+            line.split() for line in done.stdout.splitlines()
+        ]
+
+    def test_confidence_alone_asks_for_intervals(self, judged):
+        done = judged(
+            *self.command, "-m", "mrr", "--complete", "--confidence", "0.9", "--json", "-"
+        )
+        interval = json.loads(done.stdout)["metrics"]["mrr"]["interval"]
+        assert (interval["confidence"], interval["lower"], interval["upper"]) == (0.9, 0.0, 0.5)
+        done = judged(*self.command, "-m", "mrr", "--confidence", "95")
+        assert done.returncode == 2
+        assert "Invalid value for '--confidence'" in done.stderr
 
     def test_reads_gzip_and_counts_repeats(self, judged, folder):
         more = RUN + "301 Q0 d1 4 0.05 t\n"

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import judged._chunks
 import pytest
 from judged import (
     Client,
+    EmbeddedRanking,
+    EmbeddedRankings,
+    Embeddings,
+    IntervalMethod,
+    IntervalOptions,
     InvalidArgument,
     Judge,
     JudgedError,
@@ -15,6 +21,8 @@ from judged import (
     MetricOptions,
     NoGold,
     QueryGroup,
+    Span,
+    Spans,
 )
 from judged.evaluation import Dataset, Evaluator, Query, Retrieved, _measuring
 
@@ -23,7 +31,13 @@ WORDS = [
     *("store", "embeddings", "not", "never", "naïve", "Straße", "İstanbul", "\u212aelvin"),
     *("検索", "拡張", "生成", "поиск", "😀"),
 ]
+FAMILIES = ["precision_exact@2", "hybrid_log_rank_exact(gamma=2)", "f1_similarity@3"]
 METRICS = ["ndcg@10", "ap", "recall@2", "precision@3", "mrr", "f1@2", "hit_rate"]
+
+
+def needs_model(client: Client) -> None:
+    if any(judge.kind == "semantic" and judge.unavailable for judge in client.server_info().judges):
+        pytest.skip("the server has no embedding model")
 
 
 def random_groups(rng: random.Random, n: int) -> list[QueryGroup]:
@@ -47,6 +61,7 @@ def random_groups(rng: random.Random, n: int) -> list[QueryGroup]:
                 query_id=f"q{number}",
                 document_ids=ids,
                 relevant_document_ids=[f"d{rng.randint(0, 6)}" for _ in range(3)] if by_id else (),
+                metadata={key: rng.choice("xyz") for key in ("type", "lang") if rng.random() < 0.8},
             )
         )
     return groups
@@ -63,6 +78,8 @@ def test_random_groups(client: Client, monkeypatch: pytest.MonkeyPatch, seed: in
         matching=rng.choice([None, Matching.GREEDY_FIRST, Matching.MAXIMUM]),
         no_gold=rng.choice([None, NoGold.SKIP, NoGold.ZERO]),
         per_query=rng.random() < 0.5,
+        interval=rng.choice([None, IntervalOptions(rng.choice(list(IntervalMethod)), 0.9, 200)]),
+        slice_by=rng.choice([(), ("type",), ("lang", "type")]),
     )
     judge = Judge("token_overlap", rng.choice(["classic", "unicode"]), rng.choice([None, 0.3]))
     ours = Evaluator(client).evaluate(groups, METRICS, judge, options)
@@ -75,10 +92,139 @@ def test_random_groups(client: Client, monkeypatch: pytest.MonkeyPatch, seed: in
         assert list(ours.verdicts.offsets) == list(theirs.verdicts.offsets)
 
 
+def golden_groups(rng: random.Random, n: int) -> list[QueryGroup]:
+    """Random groups whose results often equal an expected or a negative text."""
+    groups = []
+    for group in random_groups(rng, n):
+        known = [*group.expected, "never store vector"]
+        retrieved = [rng.choice(known) if rng.random() < 0.4 else t for t in group.retrieved]
+        negatives = rng.sample(["never store vector", "", "llm"], rng.randint(0, 2))
+        metadata = {"topic": rng.choice("ab")} if rng.random() < 0.8 else {}
+        groups.append(replace(group, retrieved=retrieved, negatives=negatives, metadata=metadata))
+    return groups
+
+
+@pytest.mark.parametrize("seed", range(16))
+def test_negatives_and_families(client: Client, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    needs_model(client)
+    rng = random.Random(seed)
+    if seed % 2:
+        monkeypatch.setattr(judged._chunks, "CHUNK_CONTEXTS", 7)
+        monkeypatch.setattr(_measuring, "PART_BYTES", 100)
+    groups = golden_groups(rng, rng.randint(1, 20))
+    metrics = rng.sample([*METRICS, *FAMILIES], 6)
+    options = MetricOptions(
+        matching=rng.choice([None, Matching.MAXIMUM]),
+        no_gold=rng.choice([None, NoGold.ZERO]),
+        per_query=rng.random() < 0.5,
+        slice_by=rng.choice([(), ["topic"]]),
+    )
+    ours = Evaluator(client).evaluate(groups, metrics, "exact", options)
+    theirs = client.evaluate(groups, metrics, "exact", options)
+    assert ours.table == theirs.table
+    assert ours.negatives == theirs.negatives
+    assert ours.judge == theirs.judge
+
+
+def test_families_alone_leave_the_judge_alone(client: Client) -> None:
+    groups = [QueryGroup("q", ["a", "b"], ["b", "x"], "1")]
+    ours = Evaluator(client).evaluate(groups, ["f1_exact", "recall_exact@1"], "token_overlap")
+    assert ours == client.evaluate(groups, ["f1_exact", "recall_exact@1"], "token_overlap")
+    assert (ours.judge, ours.verdicts) == (None, None)
+
+
+def test_spans(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = random.Random(5)
+
+    def span() -> Span:
+        start = rng.randint(0, 30)
+        return Span(rng.choice("ab"), start, start + rng.randint(1, 20))
+
+    groups = [
+        QueryGroup(
+            query_id=str(number),
+            spans=Spans(
+                [span() for _ in range(rng.randint(0, 6))],
+                [span() for _ in range(rng.randint(0, 40))],
+            ),
+        )
+        for number in range(30)
+    ]
+    judge = Judge("span", min_score=0.3)
+    theirs = client.evaluate(groups, METRICS, judge, include_verdicts=True)
+    whole = client.judge(groups, judge)
+    monkeypatch.setattr(judged._chunks, "CHUNK_CONTEXTS", 7)
+    assert list(client.judge(groups, judge)) == list(whole)
+    ours = Evaluator(client).evaluate(groups, METRICS, judge)
+    assert ours.table == theirs.table
+    assert ours.verdicts is not None
+    assert list(ours.verdicts) == list(whole)
+    assert sum(whole.relevant) > 20
+
+
+def test_the_same_document_in_two_spans_is_no_repeat(client: Client) -> None:
+    parts = [Span("f", 0, 4), Span("f", 4, 8), Span("f", 0, 4)]
+    group = QueryGroup(
+        query_id="1", spans=Spans([Span("f", 4, 8)], parts), document_ids=["d", "d", "d"]
+    )
+    ours = Evaluator(client).evaluate([group], ["mrr"], "span")
+    assert ours.table == client.evaluate([group], ["mrr"], "span").table
+    assert (ours.table["mrr"].mean, ours.table.counts.duplicates) == (0.5, 1)
+
+
+def test_your_own_vectors(client: Client) -> None:
+    groups = [
+        QueryGroup(
+            query_id=name,
+            embeddings=Embeddings.from_rows([[1, 0], [0, 1]], [[1, 0.1], [0.7, 0.7], [1, 0]]),
+        )
+        for name in "ab"
+    ]
+    metrics = ["recall_similarity", "precision", "f1_similarity@2"]
+    judge = Judge("semantic", parameters={"model": "caller"})
+    options = MetricOptions(per_query=True)
+    ours = Evaluator(client).evaluate(groups, metrics, judge, options)
+    assert ours.table == client.evaluate(groups, metrics, judge, options).table
+    rankings = [EmbeddedRanking(g.query_id, g.embeddings) for g in groups if g.embeddings]
+    embedded = client.compute_metrics(metrics, EmbeddedRankings(rankings), options)
+    assert embedded["recall_similarity"] == ours.table["recall_similarity"]
+    assert embedded["f1_similarity@2"] == ours.table["f1_similarity@2"]
+
+
+def test_a_query_unsettled_under_one_judge_is_in_no_mean(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    needs_model(client)
+    too_long = "words and more words " * 200
+    groups = [
+        QueryGroup("q", ["vector store"], ["a vector store", too_long], "1", metadata={"k": "a"}),
+        QueryGroup("q", ["a", too_long], [too_long, "a"], "2", metadata={"k": "b"}),
+        QueryGroup("q", ["vector store"], ["vector store"], "3"),
+    ]
+    judge = Judge("semantic", parameters={"long_text": "reject"})
+    metrics = ["mrr", "precision_exact", "f1_similarity"]
+    options = MetricOptions(per_query=True, slice_by=["k"])
+    theirs = client.evaluate(groups, metrics, judge, options)
+    assert theirs.table.query_ids == ["1", "3"]
+    assert theirs.table.counts.skipped_unsettled == 1
+    assert theirs.table["precision_exact"].mean == 0.5
+    assert theirs.table["precision_exact"].upper_bound == pytest.approx(2 / 3)
+    for part_bytes in (8 << 20, 40):
+        monkeypatch.setattr(_measuring, "PART_BYTES", part_bytes)
+        ours = Evaluator(client).evaluate(groups, metrics, judge, options)
+        assert ours.table.counts == theirs.table.counts
+        assert ours.table.query_ids == theirs.table.query_ids
+        for mine, others in zip(ours.table.metrics, theirs.table.metrics, strict=True):
+            assert mine.lower_bound == pytest.approx(others.lower_bound, abs=1e-15)
+            assert mine.upper_bound == pytest.approx(others.upper_bound, abs=1e-15)
+            assert (mine.name, mine.mean, mine.n) == (others.name, others.mean, others.n)
+            assert mine.signature == others.signature
+            assert mine.per_query == others.per_query
+
+
 @pytest.mark.parametrize("part_bytes", [8 << 20, 40])
 def test_missing_verdicts(client: Client, monkeypatch: pytest.MonkeyPatch, part_bytes: int) -> None:
-    if any(judge.kind == "semantic" and judge.unavailable for judge in client.server_info().judges):
-        pytest.skip("the server has no embedding model")
+    needs_model(client)
     monkeypatch.setattr(_measuring, "PART_BYTES", part_bytes)
     too_long = "words and more words " * 200
     groups = [
@@ -101,6 +247,46 @@ def test_missing_verdicts(client: Client, monkeypatch: pytest.MonkeyPatch, part_
         assert a.upper_bound == pytest.approx(b.upper_bound, abs=1e-15)
         assert (a.name, a.mean, a.n, a.signature) == (b.name, b.mean, b.n, b.signature)
         assert list(a.per_query) == list(b.per_query)
+
+
+@pytest.mark.parametrize("part_bytes", [8 << 20, 40])
+def test_slices_have_bounds_where_verdicts_miss(
+    client: Client, monkeypatch: pytest.MonkeyPatch, part_bytes: int
+) -> None:
+    if any(judge.kind == "semantic" and judge.unavailable for judge in client.server_info().judges):
+        pytest.skip("the server has no embedding model")
+    monkeypatch.setattr(_measuring, "PART_BYTES", part_bytes)
+    too_long = "words and more words " * 200
+    texts = {
+        "settled": (["a vector store", too_long], "x"),
+        "open": ([too_long, "a vector store"], "x"),
+        "alone": ([too_long, "a vector store"], "y"),
+        "whole": (["the vector store"], "z"),
+        "other": (["something else"], "z"),
+    }
+    groups = [
+        QueryGroup("q", ["vector store"], found, name, metadata={"part": part})
+        for name, (found, part) in texts.items()
+    ]
+    groups.append(QueryGroup("q", [], ["x"], "nothing", metadata={"part": "no gold"}))
+    judge = Judge("semantic", parameters={"long_text": "reject"})
+    options = MetricOptions(interval=IntervalOptions(resamples=100), slice_by=["part", "absent"])
+    ours = Evaluator(client).evaluate(groups, ["mrr", "recall@1"], judge, options).table
+    theirs = client.evaluate(groups, ["mrr", "recall@1"], judge, options).table
+    assert [(part.key, part.value) for part in theirs.slices] == [
+        ("part", "x"),
+        ("part", "y"),
+        ("part", "z"),
+        ("absent", ""),
+    ]
+    alone, whole = theirs.slices[1]["mrr"], theirs.slices[2]["mrr"]
+    assert (alone.mean, alone.n, alone.interval) == (None, 0, None)
+    assert alone.lower_bound is not None
+    assert alone.upper_bound is not None
+    assert 0 < alone.lower_bound < alone.upper_bound == 1
+    assert whole.lower_bound == whole.mean == whole.upper_bound
+    assert whole.interval is not None
+    assert ours == theirs
 
 
 REFUSED = [
@@ -136,6 +322,36 @@ REFUSED = [
         MetricOptions(),
     ),
     ([QueryGroup("q", ["e"], ["\ud800"], "q")], ["ap"], Judge("exact"), MetricOptions()),
+    ([QueryGroup("q", ["e"], ["r"], "q")], ["ap", "f1_exact@0"], Judge("exact"), MetricOptions()),
+    ([QueryGroup("q", ["e"], ["r"], "q")], ["f1_exact"] * 2, Judge("exact"), MetricOptions()),
+    (
+        [QueryGroup(query_id="q", spans=Spans([Span("f", 0, 1)], [Span("f", 0, 1)]))],
+        ["ap", "f1_exact"],
+        Judge("span"),
+        MetricOptions(),
+    ),
+    (
+        [
+            QueryGroup(
+                query_id="q", spans=Spans([Span("f", 0, 1)], [Span("f", 0, 1)]), negatives=["n"]
+            )
+        ],
+        ["ap"],
+        Judge("span"),
+        MetricOptions(),
+    ),
+    (
+        [QueryGroup(query_id="q", spans=Spans([Span("f", 0, 1)], [Span("f", 1, 1)]))],
+        ["ap"],
+        Judge("span"),
+        MetricOptions(),
+    ),
+    (
+        [QueryGroup(query_id="q", spans=Spans([Span("f", 0, 1)], [Span("f", 0, 1)]))],
+        ["ap"],
+        Judge("exact"),
+        MetricOptions(),
+    ),
 ]
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+import logging
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import grpc
 import pytest
+import structlog
 from judged._status import to_error
 from judged.v1 import judge_service_pb2 as pb
 from judged.v1 import types_pb2
@@ -56,8 +58,19 @@ class Misbehaving(JudgeServiceServicer):
 
 
 @pytest.fixture
-async def service() -> AsyncIterator[tuple[Misbehaving, JudgeServiceStub, Guard]]:
-    telemetry.configure("critical")  # the faults here are made on purpose
+def silence() -> Iterator[None]:
+    """Keep what goes wrong on purpose out of the log, and the log of other tests as it was."""
+    level, handlers = logging.root.level, list(logging.root.handlers)
+    telemetry.configure("critical")
+    yield
+    telemetry.access.open(None)
+    structlog.reset_defaults()
+    logging.root.setLevel(level)
+    logging.root.handlers[:] = handlers
+
+
+@pytest.fixture
+async def service(silence: None) -> AsyncIterator[tuple[Misbehaving, JudgeServiceStub, Guard]]:
     server = grpc.aio.server()
     guard = Guard(Deadlines(default_s=0.2, max_unary_s=0.3, max_stream_s=5))
     misbehaving = Misbehaving()

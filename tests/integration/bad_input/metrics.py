@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import struct
+
 from judged.v1 import judge_service_pb2 as pb
+from judged.v1 import statistics_pb2 as st
 from judged.v1 import types_pb2 as t
 
 from tests.integration.bad_input.case import NAN, case
@@ -38,6 +41,26 @@ def gain(query_id: str = "1", gains: object = (1.0,), relevant: object = (1.0,))
 
 def values(ids: object = ("1",), *columns: object) -> pb.ComputeMetricsRequest:
     return compute(values=pb.PerQueryValues(query_ids=ids, columns=[t_values(c) for c in columns]))
+
+
+def interval(**options: object) -> pb.ComputeMetricsRequest:
+    return trec(interval=st.IntervalOptions(**options))
+
+
+def known(*query_ids: str, **metadata: str) -> pb.ComputeMetricsRequest:
+    request = trec()
+    for query_id in query_ids:
+        request.metadata.add(query_id=query_id, metadata=metadata)
+    return request
+
+
+def many_values(n: int, **options: object) -> pb.ComputeMetricsRequest:
+    ids = [str(i) for i in range(n)]
+    request = values(ids, [0.5] * n)
+    request.options.CopyFrom(t.MetricOptions(**options))
+    for i in ids:
+        request.metadata.add(query_id=i, metadata={"id": i})
+    return request
 
 
 def t_values(column: object) -> pb.ValueColumn:
@@ -151,6 +174,62 @@ CASES = [
         "trec.run[0].scores[0]",
         lambda: trec(run=[pb.TopicRun(query_id="1", document_ids=["a"], scores=[1e39])]),
     ),
+    case(
+        "TopicQrels.joined_document_ids",
+        "trec.qrels[0].joined_document_ids",
+        lambda: trec(qrels=[pb.TopicQrels(document_ids=["a"], joined_document_ids="a")]),
+    ),
+    case(
+        "TopicQrels.joined_document_ids",
+        "trec.qrels[0].document_ids[1]",
+        lambda: trec(qrels=[pb.TopicQrels(joined_document_ids="a\na", grades=[1, 0])]),
+    ),
+    case(
+        "TopicRun.joined_document_ids",
+        "trec.run[0].joined_document_ids",
+        lambda: trec(run=[pb.TopicRun(document_ids=["a"], joined_document_ids="a")]),
+    ),
+    case(
+        "TopicRun.joined_document_ids",
+        "trec.run[0].document_ids[1]",
+        lambda: trec(
+            run=[pb.TopicRun(query_id="1", joined_document_ids="a\na")], strict_duplicates=True
+        ),
+    ),
+    case(
+        "TopicRun.score_bytes",
+        "trec.run[0].score_bytes",
+        lambda: trec(run=[pb.TopicRun(joined_document_ids="a", score_bytes=bytes(9))]),
+    ),
+    case(
+        "TopicRun.score_bytes",
+        "trec.run[0].score_bytes",
+        lambda: trec(run=[pb.TopicRun(score_bytes=bytes(8), scores=[1.0])]),
+    ),
+    case(
+        "TopicRun.score_bytes",
+        "trec.run[0].scores",
+        lambda: trec(run=[pb.TopicRun(joined_document_ids="a", score_bytes=bytes(16))]),
+    ),
+    case(
+        "TopicRun.score_bytes",
+        "trec.run[0].scores[0]",
+        lambda: trec(
+            run=[pb.TopicRun(joined_document_ids="a", score_bytes=struct.pack("<d", NAN))]
+        ),
+    ),
+    case(
+        "MetricOptions.relevance_level",
+        "options.relevance_level",
+        lambda: trec(relevance_level=0),
+    ),
+    case(
+        "MetricOptions.relevance_level",
+        "options.relevance_level",
+        lambda: trec(relevance_level=2**31),
+    ),
+    case("MetricOptions.max_documents", "options.max_documents", lambda: trec(max_documents=0)),
+    case("MetricOptions.max_documents", "options.max_documents", lambda: trec(max_documents=2**31)),
     case("GainRankings.rankings", "gains.rankings", gains),
     case("GainRanking.query_id", "gains.rankings[1].query_id", lambda: gains(gain(), gain())),
     case("GainRanking.gains", "gains.rankings[0].gains[1]", lambda: gains(gain(gains=[1.0, NAN]))),
@@ -163,8 +242,62 @@ CASES = [
     case("PerQueryValues.columns", "values.columns", lambda: values(["1"])),
     case("ValueColumn.values", "values.columns[0].values", lambda: values(["1"], [1.0, 2.0])),
     case("ValueColumn.values", "values.columns[0].values[0]", lambda: values(["1"], [NAN])),
+    case("ValueColumn.values", "values.columns[0].values[0]", lambda: values(["1"], [1e101])),
+    case("MetricOptions.interval", "options.interval.method", lambda: interval(method=0)),
+    case("IntervalOptions.method", "options.interval.method", lambda: interval(method=9)),
+    case(
+        "IntervalOptions.confidence", "options.interval.confidence", lambda: interval(confidence=95)
+    ),
+    case(
+        "IntervalOptions.confidence",
+        "options.interval.confidence",
+        lambda: interval(confidence=NAN),
+    ),
+    case("IntervalOptions.resamples", "options.interval.resamples", lambda: interval(resamples=99)),
+    case(
+        "IntervalOptions.resamples",
+        "options.interval.resamples",
+        lambda: interval(resamples=2**32 - 1),
+    ),
+    case(
+        "IntervalOptions.resamples",
+        "options.interval.resamples",
+        lambda: many_values(20_001, interval=st.IntervalOptions(resamples=100_000)),
+    ),
+    case("MetricOptions.slice_by", "options.slice_by[1]", lambda: trec(slice_by=["a", "a"])),
+    case("MetricOptions.slice_by", "options.slice_by[0]", lambda: trec(slice_by=[""])),
+    case(
+        "MetricOptions.slice_by",
+        "options.slice_by[16]",
+        lambda: trec(slice_by=[str(i) for i in range(17)]),
+    ),
+    case(
+        "MetricOptions.slice_by",
+        "options.slice_by[1]",
+        lambda: many_values(1_000, slice_by=["none", "id"]),
+    ),
+    case("MetricOptions.unjudged", "options.unjudged", lambda: trec(unjudged=0)),
+    case("MetricOptions.unjudged", "options.unjudged", lambda: trec(unjudged=4)),
+    case("ComputeMetricsRequest.metadata", "metadata[0].query_id", lambda: known("2")),
+    case("QueryMetadata.query_id", "metadata[1].query_id", lambda: known("1", "1")),
+    case(
+        "QueryMetadata.metadata",
+        "metadata[0].metadata",
+        lambda: known("1", **{f"k{i}": "" for i in range(65)}),
+    ),
+    case(
+        "QueryMetadata.MetadataEntry.key",
+        f'metadata[0].metadata["{"k" * 80}"]',
+        lambda: known("1", **{"k" * 2_000: ""}),
+    ),
+    case(
+        "QueryMetadata.MetadataEntry.value",
+        'metadata[0].metadata["k"]',
+        lambda: known("1", k="x" * 2_000),
+    ),
 ]
 
 HARMLESS = {
     "VerdictColumns.errors": "ComputeMetrics reads the status column only",
+    "IntervalOptions.seed": "every seed is one",
 }

@@ -1,0 +1,155 @@
+"""Bad requests with spans, negatives and metadata, and with vectors to measure."""
+
+from __future__ import annotations
+
+from judged.v1 import judge_service_pb2 as pb
+from judged.v1 import types_pb2 as t
+
+from tests.integration.bad_input.case import LONG, NAN, NAN_FLOATS, TWO_FLOATS, case
+from tests.integration.bad_input.judging import batch, evaluate, group
+
+
+def spans(*expected: t.Span, kind: str = "span", **changes: object) -> pb.BatchJudgeRequest:
+    of = t.GroupSpans(expected=expected, retrieved=[t.Span(file="f", end=4)])
+    return batch(
+        t.QueryGroup(**{"spans": of, **changes}),
+        kind=kind,
+    )
+
+
+GOOD = t.Span(file="f", start=1, end=3)
+
+
+def embedded(ids: str = "ab", **changes: object) -> pb.ComputeMetricsRequest:
+    metrics = changes.pop("metrics", ["recall"])
+    vectors = {"dimensions": 2, "expected": TWO_FLOATS, "retrieved": TWO_FLOATS}
+    vectors |= changes.pop("vectors", {})
+    rankings = [
+        pb.EmbeddedRanking(query_id=i, embeddings=t.GroupEmbeddings(**vectors)) for i in ids
+    ]
+    return pb.ComputeMetricsRequest(
+        metrics=metrics, embedded=pb.EmbeddedRankings(rankings=rankings, **changes)
+    )
+
+
+def many(n_expected: int, n_retrieved: int) -> pb.ComputeMetricsRequest:
+    one = b"\0\0\x80\x3f"
+    sides = {"dimensions": 1, "expected": one * n_expected, "retrieved": one * n_retrieved}
+    return embedded("a", vectors=sides)
+
+
+CASES = [
+    case("QueryGroup.spans", "groups[0].spans", lambda: spans(GOOD, kind="exact")),
+    case("QueryGroup.spans", "groups[0].spans", lambda: batch(kind="span")),
+    case(
+        "QueryGroup.spans",
+        "groups[0].spans",
+        lambda: spans(GOOD, embeddings=t.GroupEmbeddings(dimensions=1)),
+    ),
+    case("QueryGroup.spans", "groups[0].spans", lambda: spans(GOOD, kind="semantic")),
+    case(
+        "GroupSpans.expected",
+        "groups[0].spans.expected",
+        lambda: spans(GOOD, expected=["a", "b"]),
+    ),
+    case(
+        "GroupSpans.retrieved",
+        "groups[0].spans.retrieved",
+        lambda: spans(GOOD, retrieved=["a", "b"]),
+    ),
+    case(
+        "Span.file",
+        "groups[0].spans.expected[1].file",
+        lambda: spans(GOOD, t.Span(file=LONG, end=1)),
+    ),
+    case(
+        "Span.start",
+        "groups[0].spans.expected[0].end",
+        lambda: spans(t.Span(file="f", start=3, end=2)),
+    ),
+    case("Span.end", "groups[0].spans.expected[1].end", lambda: spans(GOOD, t.Span(file="f"))),
+    case("QueryGroup.negatives", "groups[0].negatives", lambda: batch(group(negatives=["n"]))),
+    case(
+        "QueryGroup.negatives",
+        "groups[0].negatives[1]",
+        lambda: evaluate(group(negatives=["n", LONG])),
+    ),
+    case(
+        "QueryGroup.negatives",
+        "groups[0].negatives",
+        lambda: evaluate(
+            t.QueryGroup(
+                query_id="1", negatives=["n"], spans=t.GroupSpans(expected=[GOOD], retrieved=[GOOD])
+            ),
+            judge=t.JudgeSpec(kind="span"),
+        ),
+    ),
+    case(
+        "QueryGroup.negatives",
+        "groups[0].negatives",
+        lambda: evaluate(
+            group(expected=[], negatives=["n"]),
+            judge=t.JudgeSpec(kind="span"),
+        ),
+    ),
+    case(
+        "QueryGroup.negatives",
+        "groups",
+        lambda: evaluate(group(negatives=["n"] * 1001, retrieved=["r"] * 1000)),
+    ),
+    case(
+        "QueryGroup.metadata",
+        "groups[0].metadata",
+        lambda: evaluate(group(metadata={str(i): "" for i in range(65)})),
+    ),
+    case(
+        "QueryGroup.metadata",
+        'groups[1].metadata["k"]',
+        lambda: evaluate(group(), group(query_id="2", metadata={"k": "v" * 1025})),
+    ),
+    case(
+        "EvaluateRequest.metrics",
+        "metrics[1]",
+        lambda: evaluate(
+            t.QueryGroup(query_id="1", spans=t.GroupSpans(expected=[GOOD], retrieved=[GOOD])),
+            judge=t.JudgeSpec(kind="span"),
+            metrics=["ap", "f1_exact"],
+        ),
+    ),
+    case(
+        "ComputeMetricsRequest.metrics",
+        "metrics[0]",
+        lambda: pb.ComputeMetricsRequest(
+            metrics=["recall_similarity"],
+            judged=pb.JudgedRankings(
+                rankings=[pb.JudgedRanking(query_id="1", expected=1, retrieved=1)],
+                verdicts=t.VerdictColumns(relevant=[True]),
+            ),
+        ),
+    ),
+    case(
+        "ComputeMetricsRequest.metrics",
+        "metrics[1]",
+        lambda: embedded(metrics=["ap", "precision_exact@2"]),
+    ),
+    case("ComputeMetricsRequest.embedded", "embedded.rankings", lambda: embedded("")),
+    case("EmbeddedRankings.rankings", "embedded.rankings", lambda: many(1001, 1000)),
+    case("EmbeddedRankings.min_score", "embedded.min_score", lambda: embedded(min_score=1.1)),
+    case("EmbeddedRankings.min_score", "embedded.min_score", lambda: embedded(min_score=NAN)),
+    case("EmbeddedRanking.query_id", "embedded.rankings[1].query_id", lambda: embedded("aa")),
+    case(
+        "EmbeddedRanking.embeddings",
+        "embedded.rankings[0].embeddings.dimensions",
+        lambda: embedded(vectors={"dimensions": 0}),
+    ),
+    case(
+        "EmbeddedRanking.embeddings",
+        "embedded.rankings[0].embeddings.retrieved",
+        lambda: embedded(vectors={"retrieved": NAN_FLOATS}),
+    ),
+]
+
+HARMLESS = {
+    "QueryGroup.MetadataEntry.key": "see QueryGroup.metadata",
+    "QueryGroup.MetadataEntry.value": "see QueryGroup.metadata",
+}

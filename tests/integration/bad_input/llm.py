@@ -1,0 +1,47 @@
+"""Bad requests for language models' judgements."""
+
+from __future__ import annotations
+
+from judged.v1 import judge_service_pb2 as pb
+from judged.v1 import types_pb2 as t
+
+from tests.integration.bad_input.case import NAN, case
+from tests.integration.bad_input.judging import batch, parameter
+
+
+def agreement(*values: float) -> pb.ComputeMetricsRequest:
+    """Verdicts on one ranking of two results, with these agreements."""
+    columns = t.VerdictColumns(relevant=[True, False], agreement=values)
+    ranking = pb.JudgedRanking(query_id="1", expected=1, retrieved=2)
+    judged = pb.JudgedRankings(rankings=[ranking], verdicts=columns)
+    return pb.ComputeMetricsRequest(metrics=["mrr"], judged=judged)
+
+
+CASES = [
+    case("JudgeSpec.kind", "", lambda: batch(kind="llm"), "FAILED_PRECONDITION"),
+    case(
+        "ParameterValue.int_value",
+        'judge.parameters["samples"]',
+        lambda: parameter("samples", "llm", int_value=33),
+    ),
+    case(
+        "ParameterValue.double_value",
+        'judge.parameters["temperature"]',
+        lambda: parameter("temperature", "llm", double_value=NAN),
+    ),
+    case(
+        "ParameterValue.string_value",
+        'judge.parameters["rubric"]',
+        lambda: parameter("rubric", "llm", string_value="taste"),
+    ),
+    case("VerdictColumns.agreement", "judged.verdicts.agreement", lambda: agreement(1.0, 1.0, 1.0)),
+    case("VerdictColumns.agreement", "judged.verdicts.agreement[1]", lambda: agreement(1.0, 1.1)),
+    case("VerdictColumns.agreement", "judged.verdicts.agreement[0]", lambda: agreement(NAN, 1.0)),
+]
+
+HARMLESS = {
+    "BatchJudgeRequest.include_details": "a switch",
+    "StreamJudgeStart.include_details": "a switch",
+    "EvaluateRequest.include_details": "a switch",
+    "VerdictColumns.details": "callers may send back what they got; it is not read",
+}

@@ -1,0 +1,159 @@
+"""MeasureAgreement and Calibrate through both clients and the command line."""
+
+from __future__ import annotations
+
+import json
+import random
+
+import pytest
+from judged import (
+    AsyncClient,
+    CalibrateOptions,
+    Client,
+    IntervalOptions,
+    LabelledScores,
+    RatingLevel,
+    RatingTable,
+    SystemScores,
+    ThresholdCriterion,
+)
+
+from tests.integration.cli_process import run_in
+
+RATINGS = RatingTable(
+    ["no", "maybe", "yes"],
+    {"a": ["yes", "no", "maybe", None, "no"] * 20, "b": ["yes", "no", "yes", "no", "maybe"] * 20},
+    RatingLevel.ORDINAL,
+)
+SYSTEMS = SystemScores([f"system {i}" for i in range(12)], range(12), [*range(11), -1])
+FEW = IntervalOptions(resamples=500)
+
+
+def scored(n=600, labelled=300):
+    chance = random.Random(7)
+    truth = [chance.random() < 0.6 for _ in range(n)]
+    scores = [min(1.0, max(0.0, chance.gauss(0.35 + 0.3 * t, 0.15))) for t in truth]
+    labels = [t if i < labelled else None for i, t in enumerate(truth)]
+    return LabelledScores(scores, labels, [f"query {i // 4}" for i in range(n)])
+
+
+def test_ratings_and_systems_are_answered_together(client: Client):
+    found = client.measure_agreement(RATINGS, SYSTEMS, FEW)
+    assert found.ratings.n_items == 80
+    assert found.ratings.confusion == [[20, 20, 0], [0, 0, 20], [0, 0, 20]]
+    assert found.ratings.observed.value == 0.5
+    for name in ("cohen_kappa", "quadratic_kappa", "fleiss_kappa", "krippendorff_alpha"):
+        estimate = getattr(found.ratings, name)
+        assert estimate.interval.lower < estimate.value < estimate.interval.upper
+    assert found.systems.n_systems == 12
+    assert found.systems.kendall_tau.value == pytest.approx(1 - 4 * 11 / (12 * 11))
+
+
+def test_single_category_agreement_has_no_kappa(client: Client):
+    table = RatingTable(["no", "yes"], {"a": ["yes"] * 60, "b": ["yes"] * 60})
+    found = client.measure_agreement(table).ratings
+    assert found.observed.value == 1.0
+    assert found.cohen_kappa is None
+    assert any("single category" in warning for warning in found.warnings)
+
+
+def test_a_judge_is_calibrated(client: Client):
+    items = scored()
+    found = client.calibrate(items, CalibrateOptions(min_score=0.5), FEW)
+    assert found.quality.n == 300
+    assert found.quality.accuracy.value > 0.7
+    assert found.quality.auc.interval.signature.endswith("over:clusters")
+    assert [threshold.criterion for threshold in found.thresholds] == list(ThresholdCriterion)
+    assert all(0 <= threshold.min_score <= 1 for threshold in found.thresholds)
+    assert (found.prevalence.n, found.prevalence.n_labelled) == (150, 75)
+    assert (
+        found.prevalence.corrected.interval.lower < 0.6 < found.prevalence.corrected.interval.upper
+    )
+    assert found.cascade.max_error == 0.05
+    assert 0 <= found.cascade.escalated <= 1
+
+
+async def test_both_clients_answer_alike(client: Client, server_address: str):
+    async with AsyncClient(server_address) as other:
+        assert await other.measure_agreement(RATINGS, SYSTEMS, FEW) == client.measure_agreement(
+            RATINGS, SYSTEMS, FEW
+        )
+        theirs = await other.calibrate(scored(), interval=FEW)
+        assert theirs == client.calibrate(scored(), interval=FEW)
+
+
+@pytest.fixture
+def judged(tmp_path, server_address):
+    return lambda *arguments, **more: run_in(
+        tmp_path, *arguments, **{"JUDGED_TARGET": server_address, **more}
+    )
+
+
+def write(path, rows):
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def test_agree_prints_numbers_and_the_confusion(judged, tmp_path):
+    pairs = [("good", "good"), ("bad", "good"), ("bad", "bad"), ("good", "good")] * 20
+    rows = [{"item_id": i, "ratings": {"ann": a, "bob": b}} for i, (a, b) in enumerate(pairs)]
+    write(tmp_path / "labels.jsonl", [*rows, {"item_id": "last", "ratings": {"ann": "bad"}}])
+    done = judged("agree", "labels.jsonl", "--json", "found.json", "--strict")
+    assert done.returncode == 0, done.stderr
+    assert "80 of 81 items have two ratings or more; 2 raters, 2 categories" in done.stdout
+    assert "ann \\ bob" in done.stdout
+    document = json.loads((tmp_path / "found.json").read_text())
+    assert document["confusion"] == [[20, 20], [0, 40]]
+    assert document["agreement"]["cohen_kappa"]["value"] == pytest.approx(0.5)
+    assert document["agreement"]["linear_kappa"] is None
+
+
+def test_agree_with_few_items_falls_short_when_strict(judged, tmp_path):
+    write(tmp_path / "labels.jsonl", [{"item_id": 1, "ratings": {"a": True, "b": False}}])
+    assert judged("agree", "labels.jsonl").returncode == 0
+    done = judged("agree", "labels.jsonl", "--strict")
+    assert done.returncode == 1
+    assert "n_items is 1:" in done.stderr
+
+
+def test_agree_needs_two_raters(judged, tmp_path):
+    write(tmp_path / "labels.jsonl", [{"item_id": 1, "ratings": {"a": True}}])
+    done = judged("agree", "labels.jsonl")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "judged: labels.jsonl: has one rater, 'a'; agreement needs two\n"
+
+
+def test_calibrate_judges_all_lines_and_needs_labels_of_some(judged, tmp_path):
+    text = "rag combines retrieval with generation"
+    rows = [
+        {
+            "query": "what is rag",
+            "expected_text": text,
+            "retrieved_text": text if i % 2 else "vector databases store embeddings",
+            "relevant": None if i % 3 else bool(i % 2),
+            "query_id": i // 2,
+        }
+        for i in range(300)
+    ]
+    write(tmp_path / "labels.jsonl", rows)
+    done = judged("calibrate", "labels.jsonl", "--judge", "token_overlap", "--json", "found.json")
+    assert done.returncode == 0, done.stderr
+    assert "100 labels of 300 lines: 50 true and 0 false positives" in done.stdout
+    document = json.loads((tmp_path / "found.json").read_text())
+    assert document["judge"].startswith("token_overlap|")
+    assert "|min_score:0.6|" in document["signature"]
+    assert document["quality"]["auc"]["value"] == 1.0
+    assert document["prevalence"]["naive"]["value"] == 0.5
+
+
+def test_calibrate_reads_scores_without_a_judge(judged, tmp_path):
+    items = scored()
+    write(
+        tmp_path / "labels.jsonl",
+        [{"score": s, "relevant": x} for s, x in zip(items.scores, items.labels, strict=True)],
+    )
+    done = judged("calibrate", "labels.jsonl", "--judge", "none", "--max-error", "0.1")
+    assert done.returncode == 0, done.stderr
+    assert "cascade at an error of 0.1: accept from" in done.stdout
+    refused = judged("calibrate", "labels.jsonl", "--judge", "none", "--max-error", "0.7")
+    assert refused.returncode == 2
+    assert refused.stderr.startswith("judged: --max-error: must be above 0 and below 0.5")

@@ -1,0 +1,241 @@
+"""CompareRuns through both clients, and `judged compare` and the gates as a process."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+from judged import (
+    AsyncClient,
+    Client,
+    CompareOptions,
+    DocumentRankings,
+    GainRanking,
+    GainRankings,
+    InvalidArgument,
+    JudgedRanking,
+    JudgedRankings,
+    MetricOptions,
+    PerQueryValues,
+    TrecRankings,
+)
+
+from tests.integration.cli_process import fill, run_in
+
+TOPICS = [str(topic) for topic in range(1, 31)]
+CHANCE = random.Random(4)
+QRELS = {t: {f"d{i}": int(CHANCE.random() < 0.3) for i in range(20)} | {"d99": 1} for t in TOPICS}
+
+
+def ranked(skill: float, seed: int) -> dict[str, dict[str, float]]:
+    chance = random.Random(seed)
+    return {
+        t: {d: round(chance.random() + skill * grade, 6) for d, grade in QRELS[t].items()}
+        for t in TOPICS
+    }
+
+
+RUNS = {"bm25": ranked(0.0, 1), "dense": ranked(0.4, 2), "hybrid": ranked(0.5, 3)}
+DOCUMENTS = {name: DocumentRankings(topics) for name, topics in RUNS.items()}
+METRICS = ["ndcg@10", "hit_rate@1"]
+
+
+class TestKindsOfRelevance:
+    def test_documents_are_measured_as_compute_metrics_does(self, client: Client):
+        found = client.compare_runs(METRICS, DOCUMENTS, qrels=QRELS)
+        for name, topics in RUNS.items():
+            alone = client.compute_metrics(METRICS, TrecRankings(QRELS, topics))
+            assert found.tables[name] == alone
+        made = found.between("ndcg@10", "dense")
+        assert (made.n, made.baseline) == (30, "bm25")
+        assert made.difference.value == pytest.approx(made.run_mean - made.baseline_mean)
+        assert made.difference.interval.lower <= made.difference.value
+        assert made.permutation.p_value < 0.01
+        assert made.mcnemar is None
+        assert found.between("hit_rate@1", "dense").mcnemar is not None
+        assert (len(found.comparisons), len(found.tukey)) == (4, 6)
+        assert found.signature == "permutations:100000|seed:0|v1"
+
+    def test_values_of_earlier_calls_give_the_same(self, client: Client):
+        tables = {
+            name: client.compute_metrics(
+                METRICS, TrecRankings(QRELS, topics), MetricOptions(per_query=True)
+            )
+            for name, topics in RUNS.items()
+        }
+        values = {
+            name: PerQueryValues(table.query_ids, [m.per_query for m in table.metrics])
+            for name, table in tables.items()
+        }
+        found = client.compare_runs(METRICS, values)
+        direct = client.compare_runs(METRICS, DOCUMENTS, qrels=QRELS)
+        assert found.comparisons == direct.comparisons
+        assert found.tukey == direct.tukey
+
+    def test_gains(self, client: Client):
+        runs = {
+            name: GainRankings([GainRanking(str(q), [gain, 1.0], [1.0, 1.0]) for q in range(5)])
+            for name, gain in (("a", 0.0), ("b", 1.0))
+        }
+        made = client.compare_runs(["precision@1"], runs).comparisons[0]
+        assert (made.wins, made.losses, made.ties) == (5, 0, 0)
+        assert made.permutation.p_value == 2 / 32
+
+    def test_verdicts_leave_out_what_is_unsettled(self, client: Client):
+        shape = [JudgedRanking(str(q), 1, 1) for q in range(4)]
+        runs = {
+            "a": JudgedRankings(shape, [True, False, False, True]),
+            "b": JudgedRankings(shape, [True, True, False, False], [1, 1, 1, 2]),
+        }
+        made = client.compare_runs(["precision@1"], runs).comparisons[0]
+        assert made.n == 3
+        assert any("1 query left out" in warning for warning in made.warnings)
+
+    async def test_the_asynchronous_client_does_the_same(self, server_address: str, client: Client):
+        asked = CompareOptions(permutations=500, seed=3, max_moved=2, difference=0.05)
+        async with AsyncClient(server_address) as ours:
+            found = await ours.compare_runs(METRICS, DOCUMENTS, MetricOptions(), asked, qrels=QRELS)
+        assert found == client.compare_runs(METRICS, DOCUMENTS, MetricOptions(), asked, qrels=QRELS)
+        assert found.signature == "permutations:500|seed:3|v1"
+        assert len(found.comparisons[0].moved) == 2
+        assert found.comparisons[0].power.queries_needed > 30
+
+    def test_a_fault_of_a_run_is_named_by_its_path(self, client: Client):
+        runs = {"a": PerQueryValues(["1", "2"], [[0.1, 0.2]]), "b": PerQueryValues(["1"], [[0.1]])}
+        with pytest.raises(InvalidArgument, match="needs at least 2") as caught:
+            client.compare_runs(["ap"], runs)
+        assert caught.value.field == "runs[1]"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    qrels = [f"{t} 0 {d} {g}" for t, judged in QRELS.items() for d, g in judged.items()]
+    (tmp_path / "qrels.txt").write_text("\n".join(qrels))
+    for name, topics in RUNS.items():
+        lines = [f"{t} Q0 {d} 0 {s} x" for t, found in topics.items() for d, s in found.items()]
+        (tmp_path / f"{name}.run").write_text("\n".join(lines))
+    return tmp_path
+
+
+@pytest.fixture
+def judged(folder: Path, server_address: str):
+    return lambda *arguments: run_in(folder, *arguments, JUDGED_TARGET=server_address)
+
+
+class TestCommand:
+    def test_compares_trec_runs(self, judged, folder):
+        done = judged(
+            *("compare", "bm25.run", "dense.run", "hybrid.run", "--qrels", "qrels.txt"),
+            *("-m", "ndcg@10", "--moved", "2", "--difference", "0.05", "--json", "out.json"),
+        )
+        assert (done.returncode, done.stderr.count("\n")) == (0, 2), done.stderr
+        assert "warning: dense, interval: 30 queries are few" in done.stderr
+        first = done.stdout.splitlines()[2].split()
+        assert first[:3] == ["ndcg@10", "dense", "30"]
+        assert first[-1] == "better"
+        assert "every pair of runs" in done.stdout
+        assert "power to see 0.05" in done.stdout
+        written = json.loads((folder / "out.json").read_text())
+        assert written["baseline"] == "bm25"
+        assert [made["run"] for made in written["comparisons"]] == ["dense", "hybrid"]
+        assert len(written["comparisons"][0]["moved"]) == 10
+
+    def test_documents_give_the_same_as_the_runs(self, judged):
+        for name in RUNS:
+            measured = ("metrics", "--qrels", "qrels.txt", "--run", f"{name}.run")
+            done = judged(*measured, "-m", "ndcg@10", "--json", f"{name}.json")
+            assert done.returncode == 0
+        files = [f"{name}.json" for name in RUNS]
+        by_documents = judged("compare", *files, "--json", "-")
+        runs = [f"{name}.run" for name in RUNS]
+        by_runs = judged("compare", *runs, "--qrels", "qrels.txt", "-m", "ndcg@10", "--json", "-")
+        ours, theirs = json.loads(by_documents.stdout), json.loads(by_runs.stdout)
+        assert ours["comparisons"] == theirs["comparisons"]
+        assert ours["runs"]["bm25"]["file"] == "bm25.json"
+
+    @pytest.mark.parametrize(
+        ("arguments", "message"),
+        [
+            (["bm25.run"], "a comparison needs at least two runs"),
+            (["bm25.run", "dense.run"], "for TREC runs name their judgements with --qrels"),
+            (["bm25.run", "dense.run", "--qrels", "qrels.txt"], "name at least one --metric"),
+            (["bm25.run", "nope.run", "--qrels", "qrels.txt", "-m", "ap"], "no such file"),
+            (
+                [
+                    "bm25.run",
+                    "dense.run",
+                    "--qrels",
+                    "qrels.txt",
+                    "-m",
+                    "ap",
+                    "--permutations",
+                    "1",
+                ],
+                "--permutations: must lie in 100 to 1000000",
+            ),
+        ],
+    )
+    def test_says_in_one_line_what_to_do(self, arguments, message, judged):
+        done = judged("compare", *arguments)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert message in done.stderr
+        assert done.stderr.count("\n") == 1
+
+    def test_another_way_of_measuring_is_refused_unless_allowed(self, judged):
+        for name, flags in (("bm25", []), ("dense", ["--complete"])):
+            measured = ("metrics", "--qrels", "qrels.txt", "--run", f"{name}.run")
+            assert judged(*measured, "-m", "ap", *flags, "--json", f"{name}.json").returncode == 0
+        done = judged("compare", "bm25.json", "dense.json")
+        assert (done.returncode, done.stdout) == (2, "")
+        assert "complete:true" in done.stderr
+        done = judged("compare", "bm25.json", "dense.json", "--allow-other-signature")
+        assert done.returncode == 0
+        assert "complete:true" in done.stderr
+
+
+class TestGates:
+    measured = ("metrics", "--qrels", "qrels.txt", "-m", "ndcg@10")
+
+    def test_metrics(self, judged, folder):
+        done = judged(*self.measured, "--run", "dense.run", "--json", "base.json")
+        assert done.returncode == 0
+        mean = json.loads((folder / "base.json").read_text())["metrics"]["ndcg@10"]["mean"]
+        gates = ("--min-score", f"ndcg@10={mean}", "--max-drop", "ndcg@10=0")
+        again = judged(*self.measured, "--run", "dense.run", *gates, "--baseline", "base.json")
+        assert (again.returncode, again.stderr) == (0, done.stderr)
+        worse = judged(
+            *(*self.measured, "--run", "bm25.run", *gates),
+            *("--baseline", "base.json", "--json", "out.json"),
+        )
+        assert worse.returncode == 1
+        assert worse.stderr.count("fell short") == 2
+        assert "ndcg@10" in worse.stdout
+        outcomes = json.loads((folder / "out.json").read_text())["gates"]
+        assert [gate["passed"] for gate in outcomes] == [False, False]
+
+    def test_evaluate_takes_a_bar_and_a_gate(self, judged, folder):
+        fill(folder)
+        evaluate = ("evaluate", "dataset.json", "--results", "results.jsonl", "-m", "mrr")
+        flags = ("--judge", "token_overlap", "--min-score", "0.5")
+        done = judged(*evaluate, *flags, "--min-score", "mrr=0.1")
+        assert done.returncode == 0, done.stderr
+        assert "min_score:0.5" in done.stdout
+        done = judged(*evaluate, *flags, "--min-score", "mrr=0.99")
+        assert done.returncode == 1
+        assert "below --min-score mrr=0.99" in done.stderr
+
+    def test_evaluate_holds_negatives_against_their_gate(self, judged, folder):
+        fill(folder)
+        dataset = json.loads((folder / "dataset.json").read_text())
+        evaluate = ("evaluate", "dataset.json", "--results", "results.jsonl", "-m", "mrr")
+        flags = ("--judge", "token_overlap", "--max-negatives", "0")
+        done = judged(*evaluate, *flags)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert "has no negative_answers" in done.stderr
+        for negative, status in (("vector databases store embeddings", 1), ("nobody says this", 0)):
+            dataset["queries"][0]["negative_answers"] = [negative]
+            (folder / "dataset.json").write_text(json.dumps(dataset))
+            done = judged(*evaluate, *flags)
+            assert done.returncode == status, done.stderr

