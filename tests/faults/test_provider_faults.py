@@ -193,7 +193,7 @@ class TestHanging:
         async with faulty_http(hang) as server, models_at(server.url) as model:
             for _ in range(8):
                 assert (await fault_of(model, 0.1)).reason is Reason.TIMEOUT
-        assert len(server.requests) == 8
+        assert len(server.requests) >= 8  # an open breaker would have sent none
 
 
 class TestKeys:
