@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
@@ -37,7 +37,6 @@ from judged_server.judges.llm import LlmKind
 from judged_server.judges.semantic import SemanticKind
 from judged_server.judges.span import SpanKind
 from judged_server.judges.token_overlap import TokenOverlapKind
-from judged_server.llm.models import ChatModels
 from judged_server.llm.rubrics import Rubric, load_builtin, load_folder
 from judged_server.rpc.guard import Deadlines, Guard, GuardedRegistrar
 from judged_server.rpc.info_codec import ServerFacts
@@ -45,6 +44,9 @@ from judged_server.rpc.limits import RequestLimits
 from judged_server.rpc.service import JudgeService
 from judged_server.settings import Settings
 from judged_server.telemetry import logger
+
+if TYPE_CHECKING:
+    from judged_server.llm.models import ChatModels
 
 SERVICE = judge_service_pb2.DESCRIPTOR.services_by_name["JudgeService"].full_name
 
@@ -70,9 +72,7 @@ class App:
             caches=_vector_caches(settings),
             health=self._models_run,
         )
-        self._chat_models = (
-            None if settings.llm_config is None else ChatModels.load(settings.llm_config)
-        )
+        self._chat_models = _chat_models(settings)
         self._rubrics = _rubrics(settings)
         self._slices = SliceRunner()
         self._deadlines = Deadlines(
@@ -269,6 +269,16 @@ def _running(settings: Settings) -> Running:
         settings.embedding_batch_threads,
         settings.embedding_batch_tokens,
     )
+
+
+def _chat_models(settings: Settings) -> ChatModels | None:
+    """Return the language models of the settings' file; None when there is no file."""
+    if settings.llm_config is None:
+        return None
+    # Imported here: aiohttp takes a fifth of the start-up, and most servers ask no model.
+    from judged_server.llm.models import ChatModels  # noqa: PLC0415
+
+    return ChatModels.load(settings.llm_config)
 
 
 def _vector_caches(settings: Settings) -> VectorCaches:

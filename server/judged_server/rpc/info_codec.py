@@ -7,19 +7,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from google.protobuf.duration_pb2 import Duration
 from judged.v1 import judge_service_pb2, types_pb2
 
 from judged_server.domain import ParameterScalar
 from judged_server.engine.catalog import Offer
-from judged_server.llm.models import ListedModel
 from judged_server.llm.rubrics import Rubric
 from judged_server.metrics import METRICS
 from judged_server.metrics.text import TEXT_METRICS
 from judged_server.ports import ModelCard
 from judged_server.rpc.guard import Deadlines
 from judged_server.rpc.limits import RequestLimits
+
+if TYPE_CHECKING:  # its import brings aiohttp, which most servers never need
+    from judged_server.llm.models import ListedModel
 
 
 @dataclass(frozen=True, slots=True)
