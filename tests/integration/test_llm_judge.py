@@ -230,8 +230,8 @@ class TestEvaluate:
 class TestDeadline:
     def test_the_reply_arrives_with_what_was_answered_in_time(self, llm: Client):
         started = time.monotonic()
-        found = llm.judge([group("slow", "yes")], judge(), timeout=1.5)
-        assert time.monotonic() - started < 1.5
+        found = llm.judge([group("slow", "yes")], judge(), timeout=3)
+        assert time.monotonic() - started < 3
         assert outcome(found) == [("ERROR", None, "TIMEOUT"), ("OK", True, None)]
         error = found[0].error
         assert error is not None

@@ -253,7 +253,7 @@ class TestLinear:
     """Work grows with the text, counted in characters handed to the library, not in seconds."""
 
     MIB = 1 << 20
-    TIMED = 1 << 17
+    TIMED = 1 << 14
 
     @pytest.mark.parametrize(
         "text",
@@ -296,17 +296,12 @@ class TestLinear:
         ],
         ids=ascii,
     )
-    def test_twice_the_text_takes_at_most_two_and_a_half_times_as_long(self, kind, unit):
-        """In CPU seconds, the least of several rounds: what is quadratic takes four times."""
+    def test_work_is_not_quadratic_in_the_text(self, kind, unit):
+        """Sixteen times the text, in CPU seconds: linear work takes 16-25 times, quadratic 256."""
         tokenizer = WindowTokenizer(_tokenizers()[kind], WINDOW)
         once = unit * (self.TIMED // len(unit))
-        ratios = []
-        for _ in range(6):
-            seconds = [_cpu_s(tokenizer, text) for text in (once, once * 2)]
-            ratios.append(seconds[1] / seconds[0])
-            if ratios[-1] <= 2.5:
-                return
-        pytest.fail(f"the ratios were {ratios}")
+        short, long = (min(_cpu_s(tokenizer, text) for _ in range(3)) for text in (once, once * 16))
+        assert long < 80 * short
 
     def test_a_long_text_is_read_no_further_than_its_window(self):
         tokenizer = _panicking()

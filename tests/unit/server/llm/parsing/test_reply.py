@@ -192,7 +192,7 @@ def test_a_mebibyte_of_anything_is_read_in_time(unit):
                 begun = thread_time()
                 assert is_sound(opinion(text, form))
                 spent.append(thread_time() - begun)
-                if spent[-1] < 0.05:
+                if spent[-1] < 0.15:
                     break
-            # On an idle core it takes less than 50 ms; a shared one is given some more.
-            assert min(spent) < 0.15, (start, form)
+            # An idle core takes less than .05 s, what is quadratic takes minutes.
+            assert min(spent) < 1, (start, form)

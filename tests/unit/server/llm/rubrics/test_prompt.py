@@ -145,7 +145,7 @@ def test_the_instructions_are_the_same_for_every_context():
 @pytest.mark.parametrize(
     "piece", ["<", "[", "[a", "[INST]", "\u200b", "\U000e0041", NONCE, '"', "é<"]
 )
-def test_time_grows_with_the_length_and_no_faster(piece: str):
+def test_work_is_not_quadratic_in_the_length(piece: str):
     def seconds(size: int) -> float:
         text, spent = (piece * size)[:size], []
         for _ in range(5):
@@ -154,4 +154,4 @@ def test_time_grows_with_the_length_and_no_faster(piece: str):
             spent.append(thread_time() - start)
         return min(spent)
 
-    assert seconds(1 << 18) < 12 * seconds(1 << 16) + 0.005
+    assert seconds(1 << 18) < 80 * seconds(1 << 14) + 0.005  # quadratic: 256 times
