@@ -28,8 +28,9 @@ RUN install -d -m 0750 -o 10001 -g 10001 /run/judged \
 COPY --from=builder /opt/judged /opt/judged
 # JUDGED_* are settings: a flag behind the image's name overrides them. Naming the model makes the
 # server refuse to start without it. Vectors are kept in memory: to keep them longer, mount a volume
-# that 10001 may write to at JUDGED_VECTOR_CACHE_DIR and set JUDGED_VECTOR_CACHE=disk. ONNX Runtime's
-# own builds report their use to its makers unless told not to.
+# that 10001 may write to at JUDGED_VECTOR_CACHE_DIR and set JUDGED_VECTOR_CACHE=disk; so with the
+# replies of language models and JUDGED_LLM_CACHE. ONNX Runtime's own builds report their use to its
+# makers unless told not to.
 ENV PATH=/opt/judged/venv/bin:$PATH \
     JUDGED_LISTEN=unix:/run/judged/judged.sock \
     JUDGED_PORT_FILE=/run/judged/address \
@@ -37,6 +38,8 @@ ENV PATH=/opt/judged/venv/bin:$PATH \
     JUDGED_MODEL=all-minilm-l6-v2 \
     JUDGED_VECTOR_CACHE=memory \
     JUDGED_VECTOR_CACHE_DIR=/var/lib/judged/vectors \
+    JUDGED_LLM_CACHE=memory \
+    JUDGED_LLM_CACHE_DIR=/var/lib/judged/replies \
     ORT_DISABLE_TELEMETRY=1
 USER 10001:10001
 VOLUME ["/run/judged"]

@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 LISTEN ?= 127.0.0.1:8470
-BENCHMARKS := lexical wire wire_shape metrics readiness coverage coverage_prediction_powered embed semantic mixed_load stsb
+BENCHMARKS := lexical wire wire_shape metrics readiness coverage coverage_prediction_powered embed semantic mixed_load stsb fanout
 
 .PHONY: setup demo test test-wheel test-llm lint proto format bench serve check-image clean
 

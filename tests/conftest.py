@@ -6,6 +6,8 @@ from hypothesis import settings
 
 # Servers of tests begin with what they were given: no vectors of an earlier run, none left behind.
 os.environ.setdefault("JUDGED_VECTOR_CACHE", "memory")
+# Nor replies of language models.
+os.environ.setdefault("JUDGED_LLM_CACHE", "memory")
 # And they compute alike on every machine; what may be chosen instead has tests of its own.
 os.environ.setdefault("JUDGED_EMBEDDING_BACKEND", "onnxruntime")
 

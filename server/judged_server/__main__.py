@@ -1,4 +1,4 @@
-"""The command line of the server: `judged-server` serves, `models` keeps models, `tune` measures.
+"""The command line of the server: serving, and the commands `models`, `cache` and `tune`.
 
 Owns flags, exit codes (0 fine, 2 configuration or set-up) and what the operator reads. Every
 setting is a flag; see `settings`.
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import uvloop
 
-from judged_server import errors, telemetry
+from judged_server import cache_command, errors, telemetry
 from judged_server.address import AddressError
 from judged_server.settings import Settings, SettingsError, load
 
@@ -26,7 +26,7 @@ def build_parser() -> argparse.ArgumentParser:
     """Return the parser: one flag for each setting, and the models commands."""
     parser = argparse.ArgumentParser(
         prog="judged-server",
-        usage="judged-server [--setting X ...] [models ACTION ... | tune]",
+        usage="judged-server [--setting X ...] [models ACTION ... | cache ACTION ... | tune]",
         description="Judge over gRPC. Settings: flag > JUDGED_* > --config file > default.",
     )
     parser.add_argument("--config", type=Path, metavar="FILE", help="TOML file with settings")
@@ -38,7 +38,8 @@ def build_parser() -> argparse.ArgumentParser:
             parser.add_argument(flag, action="store_const", const="true", dest=name, help=text)
         else:
             parser.add_argument(flag, metavar="X", dest=name, help=text)
-    commands = parser.add_subparsers(dest="command", metavar="models ... | tune")
+    commands = parser.add_subparsers(dest="command", metavar="models ... | cache ... | tune")
+    cache_command.add_parser(commands)
     tuning = commands.add_parser("tune", help="find the fastest embedding settings here")
     tuning.add_argument("--seconds", type=float, default=45, help="of measuring (default 45)")
     tuning.add_argument("--out", type=Path, metavar="FILE", help="a new TOML file for the settings")
@@ -87,6 +88,8 @@ def run(argv: list[str]) -> int:
             return tune(arguments, settings)
         if arguments.command == "models":
             return manage_models(arguments, settings)
+        if arguments.command == "cache":
+            return cache_command.manage_cache(arguments, settings)
         serve(settings)
     except (SettingsError, AddressError, errors.JudgedError) as error:
         print(f"judged-server: {error}", file=sys.stderr)

@@ -13,6 +13,7 @@ import signal
 import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,19 +31,31 @@ from judged_server.embedding.store import DEFAULT_MODEL, ModelStore, default_roo
 from judged_server.embedding.vector_cache import VectorCaches, default_folder
 from judged_server.engine.admission import Admission
 from judged_server.engine.catalog import JudgeCatalog
-from judged_server.engine.engine import Engine
+from judged_server.engine.engine import Engine, run_judge
+from judged_server.engine.estimate import Estimator
+from judged_server.engine.panel import PanelKind
+from judged_server.engine.scoring import Scoring
 from judged_server.engine.slices import SliceRunner
+from judged_server.judges.answers import AnswersKind
 from judged_server.judges.exact import ExactKind
 from judged_server.judges.llm import LlmKind
 from judged_server.judges.semantic import SemanticKind
 from judged_server.judges.span import SpanKind
 from judged_server.judges.token_overlap import TokenOverlapKind
+from judged_server.llm.asking import Asker
+from judged_server.llm.budget import Budgets, DayLedger, default_ledger
+from judged_server.llm.clock import Clock
+from judged_server.llm.reply_cache import ReplyCache
+from judged_server.llm.reply_cache import default_folder as default_reply_folder
 from judged_server.llm.rubrics import Rubric, load_builtin, load_folder
 from judged_server.rpc.guard import Deadlines, Guard, GuardedRegistrar
 from judged_server.rpc.info_codec import ServerFacts
 from judged_server.rpc.limits import RequestLimits
 from judged_server.rpc.service import JudgeService
 from judged_server.settings import Settings
+from judged_server.spending import nano_within
+from judged_server.store.kept_replies import KeptReplies
+from judged_server.store.replies import ReplyFile
 from judged_server.telemetry import logger
 
 if TYPE_CHECKING:
@@ -73,6 +86,8 @@ class App:
             health=self._models_run,
         )
         self._chat_models = _chat_models(settings)
+        self._budgets = _budgets(self._chat_models)
+        self._reply_cache = _reply_cache(settings)
         self._rubrics = _rubrics(settings)
         self._slices = SliceRunner()
         self._deadlines = Deadlines(
@@ -159,6 +174,9 @@ class App:
         await asyncio.to_thread(self._embedders.close)
         if self._chat_models is not None:
             await self._chat_models.close()
+        if self._reply_cache is not None:
+            await asyncio.to_thread(self._reply_cache.close)
+        self._budgets.close()
         if self._settings.port_file is not None:
             self._settings.port_file.unlink(missing_ok=True)
         if self.address.path is not None:
@@ -194,16 +212,20 @@ class App:
             max_embedding_dimensions=settings.max_embedding_dimensions,
             max_message_bytes=settings.max_message_bytes,
         )
+        asker = Asker(self._budgets, self._reply_cache)
         kinds = (
             TokenOverlapKind(),
             ExactKind(),
             SpanKind(),
             SemanticKind(self._embedders),
-            LlmKind(self._chat_models, self._rubrics),
+            LlmKind(self._chat_models, self._rubrics, asker),
+            PanelKind(partial(run_judge, self._slices)),
         )
         engine = Engine(JudgeCatalog(kinds, settings.default_judge), self._slices)
         service = JudgeService(
             engine,
+            Scoring(AnswersKind(self._chat_models, self._rubrics, asker)),
+            Estimator(engine, asker, self._budgets.currency),
             self._embedders,
             Admission(settings.max_pending_bytes),
             ServerFacts(
@@ -279,6 +301,29 @@ def _chat_models(settings: Settings) -> ChatModels | None:
     from judged_server.llm.models import ChatModels  # noqa: PLC0415
 
     return ChatModels.load(settings.llm_config)
+
+
+def _budgets(models: ChatModels | None) -> Budgets:
+    """Return what may be spent. Raises SettingsError when the day's file can't be used."""
+    if models is None:
+        return Budgets()
+    budget = models.budget
+    day = None
+    if budget.per_day is not None:
+        path = budget.file or default_ledger(os.environ)
+        day = DayLedger(path, models.currency, nano_within(budget.per_day), Clock())
+    return Budgets(models.currency, budget.per_request, day)
+
+
+def _reply_cache(settings: Settings) -> ReplyCache | None:
+    """Return the cache of replies that the settings ask for; none where no model can be asked."""
+    if settings.llm_config is None or settings.llm_cache == "off":
+        return None
+    store = None
+    if settings.llm_cache == "disk":  # only then is a home folder needed
+        folder = settings.llm_cache_dir or default_reply_folder(os.environ)
+        store = KeptReplies(ReplyFile(folder, settings.llm_cache_disk_bytes))
+    return ReplyCache(settings.llm_cache_memory_bytes, settings.llm_cache_ttl_s, store)
 
 
 def _vector_caches(settings: Settings) -> VectorCaches:

@@ -45,6 +45,22 @@ class Source(IntEnum):
     REPLAY = 4
 
 
+class ClaimVerdict(IntEnum):
+    """What the contexts say of a claim; the numbers are those of ClaimVerdict on the wire."""
+
+    SUPPORTED = 1
+    CONTRADICTED = 2
+    NOT_ENOUGH_INFO = 3
+
+
+class CacheMode(IntEnum):
+    """What the verdict cache is for; the numbers are those of CacheMode on the wire."""
+
+    USE = 1
+    REFRESH = 2
+    ONLY = 3
+
+
 class Flag(IntFlag):
     """Remarks on a verdict; the bits are those of VerdictFlag on the wire."""
 
@@ -147,6 +163,15 @@ class JudgeSpec:
     profile: str = ""
     min_score: float | None = None
     parameters: Mapping[str, ParameterScalar] = field(default_factory=dict)
+    members: tuple[PanelMember, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PanelMember:
+    """A judge of a panel, as a request asks for it; `weight` None stands for 1."""
+
+    judge: JudgeSpec
+    weight: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,6 +238,7 @@ class Usage:
     """What calls to language models took; `calls` were answered, `attempts` were made.
 
     `cost` is None when the price of a call is not known. `latency_s` is summed over the calls.
+    `cached` samples came from the verdict cache, `shared` ones from a question of another caller.
     """
 
     calls: int = 0
@@ -221,6 +247,8 @@ class Usage:
     output_tokens: int = 0
     cost: float | None = 0.0
     latency_s: float = 0.0
+    cached: int = 0
+    shared: int = 0
 
     def __add__(self, other: Usage) -> Usage:
         """Return both together."""
@@ -232,12 +260,17 @@ class Usage:
             self.output_tokens + other.output_tokens,
             (self.cost or 0.0) + (other.cost or 0.0) if known else None,
             self.latency_s + other.latency_s,
+            self.cached + other.cached,
+            self.shared + other.shared,
         )
 
 
 @dataclass(frozen=True, slots=True)
 class VerdictSample:
-    """One answer of a language model; only OK samples are votes."""
+    """One answer of a language model, or what `judge`, a panel's member by its signature, says.
+
+    Only OK samples are votes.
+    """
 
     status: Status
     relevant: bool
@@ -245,6 +278,7 @@ class VerdictSample:
     reason: str
     reasoning: str
     raw_reply: str
+    judge: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,7 +300,8 @@ class ScoreColumns:
     `scores` is float64 in [0, 1] where the status is OK and 0 elsewhere. `statuses` (uint8 of
     Status) and `flags` (uint8 of Flag) are None when every entry is OK, or unflagged. A judge that
     votes also gives `majorities`, whether most votes said yes, and `agreements`, float64 in [0, 1];
-    one that asks a language model `usage` and, if asked for, `details` in ascending index.
+    one that asks a language model `usage`, `sources` (uint8 of Source, None when all were computed)
+    and, if asked for, `details` in ascending index.
     """
 
     scores: FloatArray
@@ -277,6 +312,7 @@ class ScoreColumns:
     agreements: FloatArray | None = None
     details: tuple[VerdictDetail, ...] = ()
     usage: Usage | None = None
+    sources: ByteArray | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,7 +338,7 @@ class Verdicts:
             relevant &= columns.majorities
         if columns.statuses is not None:
             relevant &= columns.statuses == Status.OK
-        return cls(relevant, columns, offsets)
+        return cls(relevant, columns, offsets, columns.sources)
 
     def of_groups(self, begin: int, end: int) -> Verdicts:
         """Return the verdicts of the groups from `begin` up to, not including, `end`.

@@ -5,8 +5,10 @@
         LimitExceeded           ... a size limit
       MalformedMessage          the bytes are not the request's message
       UnknownJudge              no such judge
+      UnknownRubric             no such rubric
       ModelNotInstalled         the judge needs a model that is not here
       ModelNotConfigured        the judge needs a language model that has no key, say
+      BudgetExhausted           the server's budget of the day is used up
       ModelDamaged              a model file is missing, cut or changed (stops the start)
       DeadlineExceeded          time ran out in the middle of the work
       Retryable                 worth sending again after retry_after_s
@@ -74,6 +76,19 @@ class UnknownJudge(JudgedError):
         self.kind = kind
 
 
+class UnknownRubric(JudgedError):
+    """No rubric has this id."""
+
+    reason = "UNKNOWN_RUBRIC"
+
+    def __init__(self, rubric: str, known: tuple[str, ...]) -> None:
+        super().__init__(
+            f"no rubric is called {rubric[:80]!r}; answers are scored by {', '.join(known)}",
+            {"rubric": rubric[:80]},
+        )
+        self.rubric = rubric
+
+
 class ModelNotInstalled(JudgedError):
     """The judge needs a model that is not on this server."""
 
@@ -97,6 +112,16 @@ class ModelNotConfigured(JudgedError):
             else "no language model is configured"
         )
         super().__init__(f"{subject}: {problem}", {"model": model[:80]})
+
+
+class BudgetExhausted(JudgedError):
+    """What the server may spend is used up, so that nothing of the call could be asked."""
+
+    reason = "BUDGET_EXHAUSTED"
+
+    def __init__(self, budget: str, message: str) -> None:
+        super().__init__(message, {"budget": budget})
+        self.budget = budget
 
 
 class ModelDamaged(JudgedError):

@@ -7,11 +7,12 @@ in `app`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from judged_server.domain import (
     ByteArray,
+    CacheMode,
     Float32Array,
     JudgeIdentity,
     JudgeSpec,
@@ -19,6 +20,7 @@ from judged_server.domain import (
     QueryGroup,
     ScoreColumns,
 )
+from judged_server.spending import Purse
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,11 +99,20 @@ class Caller:
     """What a judge should know of whoever waits for it.
 
     `leaves_at` is when the caller stops waiting, on the event loop's clock; None: never. With
-    `wants_details` it also asks how each verdict came about.
+    `wants_details` it also asks how each verdict came about. `cache` is what the verdict cache is
+    for, `max_cost` the most that models may cost, in the currency of their prices; None: no limit.
+    `purse` keeps to that: callers made of one by `replace` spend from the same.
     """
 
     leaves_at: float | None = None
     wants_details: bool = False
+    cache: CacheMode = CacheMode.USE
+    max_cost: float | None = None
+    purse: Purse = field(default=None, compare=False)  # type: ignore[assignment]
+
+    def __post_init__(self) -> None:
+        if self.purse is None:
+            object.__setattr__(self, "purse", Purse(self.max_cost))
 
 
 class AskingJudge(Judge, Protocol):

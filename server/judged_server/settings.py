@@ -47,6 +47,17 @@ class Settings(BaseSettings):
     llm_config: Path | None = Field(
         None, description="TOML file with the providers and models of the llm judge"
     )
+    llm_cache: Literal["disk", "memory", "off"] = Field(
+        "disk", description="where replies of language models are kept: disk is memory and a file"
+    )
+    llm_cache_memory_bytes: int = Field(64 << 20, ge=0, description="bytes of replies in memory")
+    llm_cache_disk_bytes: int = Field(1 << 30, ge=16 << 20, description="bytes of replies on disk")
+    llm_cache_dir: Path | None = Field(
+        None, description="folder of stored replies; default: the user's cache"
+    )
+    llm_cache_ttl_s: float = Field(
+        30 * 86_400, gt=0, description="seconds a reply counts from when it was given"
+    )
     rubrics_dir: Path | None = Field(
         None, description="folder of rubrics (*.toml) for the llm judge, beside the built-in ones"
     )

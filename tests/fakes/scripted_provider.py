@@ -48,6 +48,8 @@ class Answer:
     finish_reason: str = "stop"
     refusal: str | None = None
     delay_s: float = 0.0
+    logprobs: dict[str, Any] | None = None
+    """What it tells of them, if it is asked; by default each word is nearly sure."""
 
 
 @dataclass(frozen=True)
@@ -132,7 +134,8 @@ def completion(asked: Asked, answer: Answer) -> dict[str, Any]:
         message["tool_calls"] = [{"id": "call_1", "type": "function", "function": call}]
         content = None
     choice = {"index": 0, "message": message | {"content": content}, "finish_reason": finish}
-    choice["logprobs"] = _logprobs(answer.text, body) if body.get("logprobs") else None
+    logprobs = answer.logprobs or _logprobs(answer.text, body)
+    choice["logprobs"] = logprobs if body.get("logprobs") else None
     prompt, said = len(asked.system + asked.user) // 4 + 1, len(answer.text) // 4 + 1
     return {
         "id": f"chatcmpl-{asked.number}",

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+from judged_server.llm.providers import DIALECTS
 
 from tests.fakes.faulty_http import (
     Behaviour,
@@ -61,22 +62,33 @@ LEAKY: dict[str, Behaviour] = {
 }
 
 
+KEY_HEADERS = {
+    "openai": "Authorization: Bearer",
+    "anthropic": "x-api-key:",
+    "gemini": "x-goog-api-key:",
+}
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
 @pytest.mark.parametrize("case", LEAKY)
-async def test_keys_and_texts_are_shown_nowhere(case, capfd, caplog):
+async def test_keys_and_texts_are_shown_nowhere(case, dialect, capfd, caplog):
     caplog.set_level(0)
     async with faulty_http(LEAKY[case]) as server:
-        models = configured(server.url)
+        models = configured(server.url, dialect=dialect)
         for _ in range(3):
             assert not leaks(await fault_of(models.get("")))
         shown = [repr(models), repr(vars(models)), repr(models.listed), repr(models.get("").card)]
         assert not canaries("".join(shown))
         await models.close()
     assert not canaries("".join((*capfd.readouterr(), caplog.text)))
-    assert any(KEY.encode() in request for request in server.requests), "the canary was sent"
+    sent = f"{KEY_HEADERS[dialect]} {KEY}".encode()
+    assert any(sent in request for request in server.requests), "the canary was sent"
+    assert all(request.count(KEY.encode()) == 1 for request in server.requests)
 
 
 def test_no_message_of_this_package_formats_an_exception():
     """Words of others may quote a key or a text; ours are made of our own."""
     root = Path(__file__).parents[2] / "server" / "judged_server" / "llm"
-    for path in (root / "transport.py", root / "endpoint.py", root / "providers" / "openai.py"):
+    ours = [root / "transport.py", root / "endpoint.py", root / "fallback.py"]
+    for path in [*ours, *(root / "providers").glob("*.py")]:
         assert not re.search(r"\{(error|exc)[}!:]|str\((error|exc)\)", path.read_text()), path.name

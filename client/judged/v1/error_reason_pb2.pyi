@@ -142,6 +142,31 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """ERROR_REASON_NO_QUORUM (an abstention's UNKNOWN): the samples tie, or fewer
     than half of them are votes.
     """
+    ERROR_REASON_NOT_CACHED: _ErrorReason.ValueType  # 26
+    """ERROR_REASON_NOT_CACHED (a verdict's FAILED_PRECONDITION): only the verdict
+    cache was to answer, and it lacks a sample.
+    """
+    ERROR_REASON_BUDGET: _ErrorReason.ValueType  # 27
+    """ERROR_REASON_BUDGET (a verdict's RESOURCE_EXHAUSTED): the question could
+    cost more than is left of the call's max_cost, or of the server's budget.
+    """
+    ERROR_REASON_UNKNOWN_RUBRIC: _ErrorReason.ValueType  # 28
+    """ERROR_REASON_UNKNOWN_RUBRIC (NOT_FOUND): no rubric has that id."""
+    ERROR_REASON_EMPTY_ANSWER: _ErrorReason.ValueType  # 29
+    """ERROR_REASON_EMPTY_ANSWER (not assessable): the answer holds no text."""
+    ERROR_REASON_NO_CONTEXT: _ErrorReason.ValueType  # 30
+    """ERROR_REASON_NO_CONTEXT (not assessable): the item brings none of the texts
+    that the rubric compares with.
+    """
+    ERROR_REASON_NO_CLAIMS: _ErrorReason.ValueType  # 31
+    """ERROR_REASON_NO_CLAIMS (not assessable): the text makes no claim."""
+    ERROR_REASON_BUDGET_EXHAUSTED: _ErrorReason.ValueType  # 32
+    """ERROR_REASON_BUDGET_EXHAUSTED (RESOURCE_EXHAUSTED, with QuotaFailure): the
+    server's budget of the day is used up, so that nothing of the call could be
+    asked. Sending it again does not help before the next day, in UTC.
+        {"reason": "BUDGET_EXHAUSTED", "domain": "judged",
+         "metadata": {"budget": "per_day"}}
+    """
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     """ErrorReason lists every google.rpc.ErrorInfo.reason in the domain "judged".
@@ -267,5 +292,30 @@ token limit; a larger "max_tokens" may help.
 ERROR_REASON_NO_QUORUM: ErrorReason.ValueType  # 25
 """ERROR_REASON_NO_QUORUM (an abstention's UNKNOWN): the samples tie, or fewer
 than half of them are votes.
+"""
+ERROR_REASON_NOT_CACHED: ErrorReason.ValueType  # 26
+"""ERROR_REASON_NOT_CACHED (a verdict's FAILED_PRECONDITION): only the verdict
+cache was to answer, and it lacks a sample.
+"""
+ERROR_REASON_BUDGET: ErrorReason.ValueType  # 27
+"""ERROR_REASON_BUDGET (a verdict's RESOURCE_EXHAUSTED): the question could
+cost more than is left of the call's max_cost, or of the server's budget.
+"""
+ERROR_REASON_UNKNOWN_RUBRIC: ErrorReason.ValueType  # 28
+"""ERROR_REASON_UNKNOWN_RUBRIC (NOT_FOUND): no rubric has that id."""
+ERROR_REASON_EMPTY_ANSWER: ErrorReason.ValueType  # 29
+"""ERROR_REASON_EMPTY_ANSWER (not assessable): the answer holds no text."""
+ERROR_REASON_NO_CONTEXT: ErrorReason.ValueType  # 30
+"""ERROR_REASON_NO_CONTEXT (not assessable): the item brings none of the texts
+that the rubric compares with.
+"""
+ERROR_REASON_NO_CLAIMS: ErrorReason.ValueType  # 31
+"""ERROR_REASON_NO_CLAIMS (not assessable): the text makes no claim."""
+ERROR_REASON_BUDGET_EXHAUSTED: ErrorReason.ValueType  # 32
+"""ERROR_REASON_BUDGET_EXHAUSTED (RESOURCE_EXHAUSTED, with QuotaFailure): the
+server's budget of the day is used up, so that nothing of the call could be
+asked. Sending it again does not help before the next day, in UTC.
+    {"reason": "BUDGET_EXHAUSTED", "domain": "judged",
+     "metadata": {"budget": "per_day"}}
 """
 Global___ErrorReason: _TypeAlias = ErrorReason  # noqa: Y015

@@ -9,6 +9,7 @@ from google.protobuf import duration_pb2 as _duration_pb2
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from judged.v1 import scoring_pb2 as _scoring_pb2
 from judged.v1 import statistics_pb2 as _statistics_pb2
 from judged.v1 import types_pb2 as _types_pb2
 import builtins as _builtins
@@ -59,6 +60,7 @@ class BatchJudgeRequest(_message.Message):
     GROUPS_FIELD_NUMBER: _builtins.int
     JUDGE_FIELD_NUMBER: _builtins.int
     INCLUDE_DETAILS_FIELD_NUMBER: _builtins.int
+    ASKING_FIELD_NUMBER: _builtins.int
     include_details: _builtins.bool
     """include_details asks for the details of verdicts that a language model
     gave.
@@ -71,16 +73,21 @@ class BatchJudgeRequest(_message.Message):
     def judge(self) -> _types_pb2.JudgeSpec:
         """judge to use; unset means the server's default judge."""
 
+    @_builtins.property
+    def asking(self) -> _types_pb2.AskingOptions:
+        """asking says how language models are asked."""
+
     def __init__(
         self,
         *,
         groups: _abc.Iterable[_types_pb2.QueryGroup] | None = ...,
         judge: _types_pb2.JudgeSpec | None = ...,
         include_details: _builtins.bool = ...,
+        asking: _types_pb2.AskingOptions | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["judge", b"judge"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["asking", b"asking", "judge", b"judge"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["groups", b"groups", "include_details", b"include_details", "judge", b"judge"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["asking", b"asking", "groups", b"groups", "include_details", b"include_details", "judge", b"judge"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -168,6 +175,7 @@ class StreamJudgeStart(_message.Message):
 
     JUDGE_FIELD_NUMBER: _builtins.int
     INCLUDE_DETAILS_FIELD_NUMBER: _builtins.int
+    ASKING_FIELD_NUMBER: _builtins.int
     include_details: _builtins.bool
     """include_details asks for the details of verdicts that a language model
     gave.
@@ -176,15 +184,22 @@ class StreamJudgeStart(_message.Message):
     def judge(self) -> _types_pb2.JudgeSpec:
         """judge to use; unset means the server's default judge."""
 
+    @_builtins.property
+    def asking(self) -> _types_pb2.AskingOptions:
+        """asking says how language models are asked. A max_cost is for the whole
+        stream.
+        """
+
     def __init__(
         self,
         *,
         judge: _types_pb2.JudgeSpec | None = ...,
         include_details: _builtins.bool = ...,
+        asking: _types_pb2.AskingOptions | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["judge", b"judge"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["asking", b"asking", "judge", b"judge"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["include_details", b"include_details", "judge", b"judge"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["asking", b"asking", "include_details", b"include_details", "judge", b"judge"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -366,6 +381,7 @@ class EvaluateRequest(_message.Message):
     OPTIONS_FIELD_NUMBER: _builtins.int
     INCLUDE_VERDICTS_FIELD_NUMBER: _builtins.int
     INCLUDE_DETAILS_FIELD_NUMBER: _builtins.int
+    ASKING_FIELD_NUMBER: _builtins.int
     include_verdicts: _builtins.bool
     """include_verdicts asks for the verdict columns too. Groups matched by
     document id have none, and dropped duplicates have none either: the
@@ -391,6 +407,10 @@ class EvaluateRequest(_message.Message):
     def options(self) -> _types_pb2.MetricOptions:
         """options of the metrics."""
 
+    @_builtins.property
+    def asking(self) -> _types_pb2.AskingOptions:
+        """asking says how language models are asked."""
+
     def __init__(
         self,
         *,
@@ -400,10 +420,11 @@ class EvaluateRequest(_message.Message):
         options: _types_pb2.MetricOptions | None = ...,
         include_verdicts: _builtins.bool = ...,
         include_details: _builtins.bool = ...,
+        asking: _types_pb2.AskingOptions | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["judge", b"judge", "options", b"options"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["asking", b"asking", "judge", b"judge", "options", b"options"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["groups", b"groups", "include_details", b"include_details", "include_verdicts", b"include_verdicts", "judge", b"judge", "metrics", b"metrics", "options", b"options"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["asking", b"asking", "groups", b"groups", "include_details", b"include_details", "include_verdicts", b"include_verdicts", "judge", b"judge", "metrics", b"metrics", "options", b"options"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1783,6 +1804,171 @@ class CalibrateResponse(_message.Message):
 Global___CalibrateResponse: _TypeAlias = CalibrateResponse  # noqa: Y015
 
 @_typing.final
+class ScoreAnswersRequest(_message.Message):
+    """ScoreAnswersRequest asks for the scores of answers."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ITEMS_FIELD_NUMBER: _builtins.int
+    RUBRICS_FIELD_NUMBER: _builtins.int
+    ASKING_FIELD_NUMBER: _builtins.int
+    INCLUDE_REPLIES_FIELD_NUMBER: _builtins.int
+    include_replies: _builtins.bool
+    """include_replies asks for the models' replies as they came."""
+    @_builtins.property
+    def items(self) -> _containers.RepeatedCompositeFieldContainer[_scoring_pb2.AnswerItem]:
+        """items to score: at least one, each with an item_id of its own."""
+
+    @_builtins.property
+    def rubrics(self) -> _containers.RepeatedCompositeFieldContainer[_scoring_pb2.RubricSpec]:
+        """rubrics to score every item by: at least one, none twice."""
+
+    @_builtins.property
+    def asking(self) -> _types_pb2.AskingOptions:
+        """asking says how language models are asked."""
+
+    def __init__(
+        self,
+        *,
+        items: _abc.Iterable[_scoring_pb2.AnswerItem] | None = ...,
+        rubrics: _abc.Iterable[_scoring_pb2.RubricSpec] | None = ...,
+        asking: _types_pb2.AskingOptions | None = ...,
+        include_replies: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["asking", b"asking"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["asking", b"asking", "include_replies", b"include_replies", "items", b"items", "rubrics", b"rubrics"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ScoreAnswersRequest: _TypeAlias = ScoreAnswersRequest  # noqa: Y015
+
+@_typing.final
+class ScoreAnswersResponse(_message.Message):
+    """ScoreAnswersResponse is one message of the stream."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SCORE_FIELD_NUMBER: _builtins.int
+    SUMMARY_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def score(self) -> _scoring_pb2.AnswerScore:
+        """score of one item by one rubric."""
+
+    @_builtins.property
+    def summary(self) -> _scoring_pb2.ScoreSummary:
+        """summary ends the stream."""
+
+    def __init__(
+        self,
+        *,
+        score: _scoring_pb2.AnswerScore | None = ...,
+        summary: _scoring_pb2.ScoreSummary | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["message", b"message", "score", b"score", "summary", b"summary"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["message", b"message", "score", b"score", "summary", b"summary"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["score", "summary"]  # noqa: Y015
+    _WhichOneofArgType_message: _TypeAlias = _typing.Literal["message", b"message"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_message) -> _WhichOneofReturnType_message | None: ...
+
+Global___ScoreAnswersResponse: _TypeAlias = ScoreAnswersResponse  # noqa: Y015
+
+@_typing.final
+class EstimateBatchRequest(_message.Message):
+    """EstimateBatchRequest is work that is not to be run."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    JUDGE_FIELD_NUMBER: _builtins.int
+    SCORE_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def judge(self) -> Global___BatchJudgeRequest:
+        """judge estimates the judging of groups."""
+
+    @_builtins.property
+    def score(self) -> Global___ScoreAnswersRequest:
+        """score estimates the scoring of answers."""
+
+    def __init__(
+        self,
+        *,
+        judge: Global___BatchJudgeRequest | None = ...,
+        score: Global___ScoreAnswersRequest | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["judge", b"judge", "score", b"score", "work", b"work"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["judge", b"judge", "score", b"score", "work", b"work"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_work: _TypeAlias = _typing.Literal["judge", "score"]  # noqa: Y015
+    _WhichOneofArgType_work: _TypeAlias = _typing.Literal["work", b"work"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_work) -> _WhichOneofReturnType_work | None: ...
+
+Global___EstimateBatchRequest: _TypeAlias = EstimateBatchRequest  # noqa: Y015
+
+@_typing.final
+class EstimateBatchResponse(_message.Message):
+    """EstimateBatchResponse tells what the work would take."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONTEXTS_FIELD_NUMBER: _builtins.int
+    DISTINCT_TEXTS_FIELD_NUMBER: _builtins.int
+    CACHE_HITS_FIELD_NUMBER: _builtins.int
+    CALLS_FIELD_NUMBER: _builtins.int
+    INPUT_TOKENS_FIELD_NUMBER: _builtins.int
+    OUTPUT_TOKENS_FIELD_NUMBER: _builtins.int
+    COST_FIELD_NUMBER: _builtins.int
+    CURRENCY_FIELD_NUMBER: _builtins.int
+    contexts: _builtins.int
+    """contexts to judge, or pairs of an item and a rubric to score."""
+    distinct_texts: _builtins.int
+    """distinct_texts among them."""
+    cache_hits: _builtins.int
+    """cache_hits is how many samples the verdict cache would answer."""
+    calls: _builtins.int
+    """calls to a language model at most, without retries: those of a provider
+    that fails, and the second try when a reply breaks its form. 0 for judges
+    that ask none.
+    """
+    input_tokens: _builtins.int
+    """input_tokens of those calls by an estimate that is meant to lie above what
+    providers count.
+    """
+    output_tokens: _builtins.int
+    """output_tokens of those calls at most."""
+    cost: _builtins.float
+    """cost of those calls at most, in the currency of the server's prices: 0
+    without calls, unset when a price is not configured.
+    """
+    currency: _builtins.str
+    """currency of the cost, for example "USD"; empty when the server has no
+    language model.
+    """
+    def __init__(
+        self,
+        *,
+        contexts: _builtins.int = ...,
+        distinct_texts: _builtins.int = ...,
+        cache_hits: _builtins.int = ...,
+        calls: _builtins.int = ...,
+        input_tokens: _builtins.int = ...,
+        output_tokens: _builtins.int = ...,
+        cost: _builtins.float | None = ...,
+        currency: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_cost", b"_cost", "cost", b"cost"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cost", b"_cost", "cache_hits", b"cache_hits", "calls", b"calls", "contexts", b"contexts", "cost", b"cost", "currency", b"currency", "distinct_texts", b"distinct_texts", "input_tokens", b"input_tokens", "output_tokens", b"output_tokens"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__cost: _TypeAlias = _typing.Literal["cost"]  # noqa: Y015
+    _WhichOneofArgType__cost: _TypeAlias = _typing.Literal["_cost", b"_cost"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__cost) -> _WhichOneofReturnType__cost | None: ...
+
+Global___EstimateBatchResponse: _TypeAlias = EstimateBatchResponse  # noqa: Y015
+
+@_typing.final
 class GetServerInfoRequest(_message.Message):
     """GetServerInfoRequest has no fields."""
 
@@ -1947,7 +2133,9 @@ class JudgeInfo(_message.Message):
     default_min_score: _builtins.float
     """default_min_score is the bar when a request sets none."""
     signature: _builtins.str
-    """signature of the judge with all defaults; empty while it is unavailable."""
+    """signature of the judge with all defaults; empty while it is unavailable,
+    and for the judge "panel", which is nothing without members.
+    """
     unavailable: _builtins.str
     """unavailable says why the judge can't run here and what to do; empty when
     it can.
@@ -2105,11 +2293,34 @@ class RubricInfo(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    @_typing.final
+    class DimensionsEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.float
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.float = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     RUBRIC_FIELD_NUMBER: _builtins.int
     VERSION_FIELD_NUMBER: _builtins.int
     DESCRIPTION_FIELD_NUMBER: _builtins.int
     DEFAULT_MIN_SCORE_FIELD_NUMBER: _builtins.int
     SHA256_FIELD_NUMBER: _builtins.int
+    FORM_FIELD_NUMBER: _builtins.int
+    FIELDS_FIELD_NUMBER: _builtins.int
+    DIMENSIONS_FIELD_NUMBER: _builtins.int
     rubric: _builtins.str
     """rubric by id, as the parameter "rubric" takes it."""
     version: _builtins.str
@@ -2120,6 +2331,16 @@ class RubricInfo(_message.Message):
     """default_min_score is the bar when a request sets none."""
     sha256: _builtins.str
     """sha256 of its file, in hex."""
+    form: _builtins.str
+    """form of its replies: "verdict", "score", "dimensions" or "claims"."""
+    @_builtins.property
+    def fields(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """fields of a context or an item that it reads."""
+
+    @_builtins.property
+    def dimensions(self) -> _containers.ScalarMap[_builtins.str, _builtins.float]:
+        """dimensions with their default weights, where it has several."""
+
     def __init__(
         self,
         *,
@@ -2128,10 +2349,13 @@ class RubricInfo(_message.Message):
         description: _builtins.str = ...,
         default_min_score: _builtins.float = ...,
         sha256: _builtins.str = ...,
+        form: _builtins.str = ...,
+        fields: _abc.Iterable[_builtins.str] | None = ...,
+        dimensions: _abc.Mapping[_builtins.str, _builtins.float] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["default_min_score", b"default_min_score", "description", b"description", "rubric", b"rubric", "sha256", b"sha256", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["default_min_score", b"default_min_score", "description", b"description", "dimensions", b"dimensions", "fields", b"fields", "form", b"form", "rubric", b"rubric", "sha256", b"sha256", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -79,6 +79,16 @@ class JudgeServiceStub(object):
                 request_serializer=judged_dot_v1_dot_judge__service__pb2.CalibrateRequest.SerializeToString,
                 response_deserializer=judged_dot_v1_dot_judge__service__pb2.CalibrateResponse.FromString,
                 _registered_method=True)
+        self.ScoreAnswers = channel.unary_stream(
+                '/judged.v1.JudgeService/ScoreAnswers',
+                request_serializer=judged_dot_v1_dot_judge__service__pb2.ScoreAnswersRequest.SerializeToString,
+                response_deserializer=judged_dot_v1_dot_judge__service__pb2.ScoreAnswersResponse.FromString,
+                _registered_method=True)
+        self.EstimateBatch = channel.unary_unary(
+                '/judged.v1.JudgeService/EstimateBatch',
+                request_serializer=judged_dot_v1_dot_judge__service__pb2.EstimateBatchRequest.SerializeToString,
+                response_deserializer=judged_dot_v1_dot_judge__service__pb2.EstimateBatchResponse.FromString,
+                _registered_method=True)
         self.GetServerInfo = channel.unary_unary(
                 '/judged.v1.JudgeService/GetServerInfo',
                 request_serializer=judged_dot_v1_dot_judge__service__pb2.GetServerInfoRequest.SerializeToString,
@@ -160,6 +170,23 @@ class JudgeServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ScoreAnswers(self, request, context):
+        """ScoreAnswers scores answers by rubrics and sends each score as soon as it is
+        there, in any order; a summary comes last. A fault of one score is its
+        status, not the call's.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def EstimateBatch(self, request, context):
+        """EstimateBatch tells what judging or scoring would take. Nothing is run, and
+        nothing is asked.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def GetServerInfo(self, request, context):
         """GetServerInfo tells the version, the limits and what the server offers.
         """
@@ -209,6 +236,16 @@ def add_JudgeServiceServicer_to_server(servicer, server):
                     servicer.Calibrate,
                     request_deserializer=judged_dot_v1_dot_judge__service__pb2.CalibrateRequest.FromString,
                     response_serializer=judged_dot_v1_dot_judge__service__pb2.CalibrateResponse.SerializeToString,
+            ),
+            'ScoreAnswers': grpc.unary_stream_rpc_method_handler(
+                    servicer.ScoreAnswers,
+                    request_deserializer=judged_dot_v1_dot_judge__service__pb2.ScoreAnswersRequest.FromString,
+                    response_serializer=judged_dot_v1_dot_judge__service__pb2.ScoreAnswersResponse.SerializeToString,
+            ),
+            'EstimateBatch': grpc.unary_unary_rpc_method_handler(
+                    servicer.EstimateBatch,
+                    request_deserializer=judged_dot_v1_dot_judge__service__pb2.EstimateBatchRequest.FromString,
+                    response_serializer=judged_dot_v1_dot_judge__service__pb2.EstimateBatchResponse.SerializeToString,
             ),
             'GetServerInfo': grpc.unary_unary_rpc_method_handler(
                     servicer.GetServerInfo,
@@ -437,6 +474,60 @@ class JudgeService(object):
             '/judged.v1.JudgeService/Calibrate',
             judged_dot_v1_dot_judge__service__pb2.CalibrateRequest.SerializeToString,
             judged_dot_v1_dot_judge__service__pb2.CalibrateResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ScoreAnswers(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/judged.v1.JudgeService/ScoreAnswers',
+            judged_dot_v1_dot_judge__service__pb2.ScoreAnswersRequest.SerializeToString,
+            judged_dot_v1_dot_judge__service__pb2.ScoreAnswersResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def EstimateBatch(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/judged.v1.JudgeService/EstimateBatch',
+            judged_dot_v1_dot_judge__service__pb2.EstimateBatchRequest.SerializeToString,
+            judged_dot_v1_dot_judge__service__pb2.EstimateBatchResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -70,6 +70,15 @@ class JudgeServiceStub:
     is, which bar suits it, and what its verdicts are worth once its error is
     carried into them.
     """
+    ScoreAnswers: _grpc.UnaryStreamMultiCallable[_judge_service_pb2.ScoreAnswersRequest, _judge_service_pb2.ScoreAnswersResponse]
+    """ScoreAnswers scores answers by rubrics and sends each score as soon as it is
+    there, in any order; a summary comes last. A fault of one score is its
+    status, not the call's.
+    """
+    EstimateBatch: _grpc.UnaryUnaryMultiCallable[_judge_service_pb2.EstimateBatchRequest, _judge_service_pb2.EstimateBatchResponse]
+    """EstimateBatch tells what judging or scoring would take. Nothing is run, and
+    nothing is asked.
+    """
     GetServerInfo: _grpc.UnaryUnaryMultiCallable[_judge_service_pb2.GetServerInfoRequest, _judge_service_pb2.GetServerInfoResponse]
     """GetServerInfo tells the version, the limits and what the server offers."""
 
@@ -114,6 +123,15 @@ class JudgeServiceAsyncStub(JudgeServiceStub):
     """Calibrate holds a judge's scores against human labels: how good the judge
     is, which bar suits it, and what its verdicts are worth once its error is
     carried into them.
+    """
+    ScoreAnswers: _aio.UnaryStreamMultiCallable[_judge_service_pb2.ScoreAnswersRequest, _judge_service_pb2.ScoreAnswersResponse]  # type: ignore[assignment]
+    """ScoreAnswers scores answers by rubrics and sends each score as soon as it is
+    there, in any order; a summary comes last. A fault of one score is its
+    status, not the call's.
+    """
+    EstimateBatch: _aio.UnaryUnaryMultiCallable[_judge_service_pb2.EstimateBatchRequest, _judge_service_pb2.EstimateBatchResponse]  # type: ignore[assignment]
+    """EstimateBatch tells what judging or scoring would take. Nothing is run, and
+    nothing is asked.
     """
     GetServerInfo: _aio.UnaryUnaryMultiCallable[_judge_service_pb2.GetServerInfoRequest, _judge_service_pb2.GetServerInfoResponse]  # type: ignore[assignment]
     """GetServerInfo tells the version, the limits and what the server offers."""
@@ -204,6 +222,27 @@ class JudgeServiceServicer(metaclass=_abc_1.ABCMeta):
         """Calibrate holds a judge's scores against human labels: how good the judge
         is, which bar suits it, and what its verdicts are worth once its error is
         carried into them.
+        """
+
+    @_abc_1.abstractmethod
+    def ScoreAnswers(
+        self,
+        request: _judge_service_pb2.ScoreAnswersRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_judge_service_pb2.ScoreAnswersResponse], _abc.AsyncIterator[_judge_service_pb2.ScoreAnswersResponse]]:
+        """ScoreAnswers scores answers by rubrics and sends each score as soon as it is
+        there, in any order; a summary comes last. A fault of one score is its
+        status, not the call's.
+        """
+
+    @_abc_1.abstractmethod
+    def EstimateBatch(
+        self,
+        request: _judge_service_pb2.EstimateBatchRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_judge_service_pb2.EstimateBatchResponse, _abc.Awaitable[_judge_service_pb2.EstimateBatchResponse]]:
+        """EstimateBatch tells what judging or scoring would take. Nothing is run, and
+        nothing is asked.
         """
 
     @_abc_1.abstractmethod

@@ -23,6 +23,38 @@ else:
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class _CacheMode:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _CacheModeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_CacheMode.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    CACHE_MODE_UNSPECIFIED: _CacheMode.ValueType  # 0
+    """CACHE_MODE_UNSPECIFIED is refused; leave the field unset for the default."""
+    CACHE_MODE_USE: _CacheMode.ValueType  # 1
+    """CACHE_MODE_USE (the default) reads what is there and writes what is new."""
+    CACHE_MODE_REFRESH: _CacheMode.ValueType  # 2
+    """CACHE_MODE_REFRESH reads nothing and writes what is new."""
+    CACHE_MODE_ONLY: _CacheMode.ValueType  # 3
+    """CACHE_MODE_ONLY asks no model. A verdict that is not cached is ERROR with
+    the code FAILED_PRECONDITION and the reason NOT_CACHED.
+    """
+
+class CacheMode(_CacheMode, metaclass=_CacheModeEnumTypeWrapper):
+    """CacheMode says what the verdict cache is for."""
+
+CACHE_MODE_UNSPECIFIED: CacheMode.ValueType  # 0
+"""CACHE_MODE_UNSPECIFIED is refused; leave the field unset for the default."""
+CACHE_MODE_USE: CacheMode.ValueType  # 1
+"""CACHE_MODE_USE (the default) reads what is there and writes what is new."""
+CACHE_MODE_REFRESH: CacheMode.ValueType  # 2
+"""CACHE_MODE_REFRESH reads nothing and writes what is new."""
+CACHE_MODE_ONLY: CacheMode.ValueType  # 3
+"""CACHE_MODE_ONLY asks no model. A verdict that is not cached is ERROR with
+the code FAILED_PRECONDITION and the reason NOT_CACHED.
+"""
+Global___CacheMode: _TypeAlias = CacheMode  # noqa: Y015
+
 class _VerdictStatus:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
@@ -482,6 +514,7 @@ class JudgeSpec(_message.Message):
     PROFILE_FIELD_NUMBER: _builtins.int
     MIN_SCORE_FIELD_NUMBER: _builtins.int
     PARAMETERS_FIELD_NUMBER: _builtins.int
+    MEMBERS_FIELD_NUMBER: _builtins.int
     kind: _builtins.str
     """kind is the judge's name, for example "token_overlap". Empty means the
     server's default judge, and then profile and parameters must be empty. An
@@ -501,6 +534,13 @@ class JudgeSpec(_message.Message):
         values out of range are INVALID_ARGUMENT.
         """
 
+    @_builtins.property
+    def members(self) -> _containers.RepeatedCompositeFieldContainer[Global___PanelMember]:
+        """members of the judge "panel", 2 to 16, no two the same and none a panel
+        itself; no other judge takes any. How their verdicts become one is the
+        panel's profile.
+        """
+
     def __init__(
         self,
         *,
@@ -508,16 +548,88 @@ class JudgeSpec(_message.Message):
         profile: _builtins.str = ...,
         min_score: _builtins.float | None = ...,
         parameters: _abc.Mapping[_builtins.str, Global___ParameterValue] | None = ...,
+        members: _abc.Iterable[Global___PanelMember] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_min_score", b"_min_score", "min_score", b"min_score"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_min_score", b"_min_score", "kind", b"kind", "min_score", b"min_score", "parameters", b"parameters", "profile", b"profile"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_min_score", b"_min_score", "kind", b"kind", "members", b"members", "min_score", b"min_score", "parameters", b"parameters", "profile", b"profile"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__min_score: _TypeAlias = _typing.Literal["min_score"]  # noqa: Y015
     _WhichOneofArgType__min_score: _TypeAlias = _typing.Literal["_min_score", b"_min_score"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType__min_score) -> _WhichOneofReturnType__min_score | None: ...
 
 Global___JudgeSpec: _TypeAlias = JudgeSpec  # noqa: Y015
+
+@_typing.final
+class PanelMember(_message.Message):
+    """PanelMember is one judge of a panel."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    JUDGE_FIELD_NUMBER: _builtins.int
+    WEIGHT_FIELD_NUMBER: _builtins.int
+    weight: _builtins.float
+    """weight of its verdict, from 1e-6 to 1e6, for the profile "weighted" only;
+    unset means 1.
+    """
+    @_builtins.property
+    def judge(self) -> Global___JudgeSpec:
+        """judge of the member."""
+
+    def __init__(
+        self,
+        *,
+        judge: Global___JudgeSpec | None = ...,
+        weight: _builtins.float | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_weight", b"_weight", "judge", b"judge", "weight", b"weight"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_weight", b"_weight", "judge", b"judge", "weight", b"weight"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__weight: _TypeAlias = _typing.Literal["weight"]  # noqa: Y015
+    _WhichOneofArgType__weight: _TypeAlias = _typing.Literal["_weight", b"_weight"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__weight) -> _WhichOneofReturnType__weight | None: ...
+
+Global___PanelMember: _TypeAlias = PanelMember  # noqa: Y015
+
+@_typing.final
+class AskingOptions(_message.Message):
+    """AskingOptions says how language models are asked. Judges that ask none ignore
+    them.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CACHE_FIELD_NUMBER: _builtins.int
+    MAX_COST_FIELD_NUMBER: _builtins.int
+    cache: Global___CacheMode.ValueType
+    """cache says what the verdict cache is for. Unset means USE."""
+    max_cost: _builtins.float
+    """max_cost of the call in the currency of the server's prices, above 0. What
+    could exceed it is not asked: those verdicts are ERROR with the reason
+    BUDGET. A model without prices is INVALID_ARGUMENT then. Unset means that
+    only the server's own limits hold.
+    """
+    def __init__(
+        self,
+        *,
+        cache: Global___CacheMode.ValueType | None = ...,
+        max_cost: _builtins.float | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_cache", b"_cache", "_max_cost", b"_max_cost", "cache", b"cache", "max_cost", b"max_cost"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cache", b"_cache", "_max_cost", b"_max_cost", "cache", b"cache", "max_cost", b"max_cost"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__cache: _TypeAlias = _typing.Literal["cache"]  # noqa: Y015
+    _WhichOneofArgType__cache: _TypeAlias = _typing.Literal["_cache", b"_cache"]  # noqa: Y015
+    _WhichOneofReturnType__max_cost: _TypeAlias = _typing.Literal["max_cost"]  # noqa: Y015
+    _WhichOneofArgType__max_cost: _TypeAlias = _typing.Literal["_max_cost", b"_max_cost"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__cache) -> _WhichOneofReturnType__cache | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__max_cost) -> _WhichOneofReturnType__max_cost | None: ...
+
+Global___AskingOptions: _TypeAlias = AskingOptions  # noqa: Y015
 
 @_typing.final
 class ParameterValue(_message.Message):
@@ -661,7 +773,7 @@ class VerdictColumns(_message.Message):
     @_builtins.property
     def details(self) -> _containers.RepeatedCompositeFieldContainer[Global___VerdictDetail]:
         """details of verdicts, when asked for, in ascending index. Only judges that
-        ask a language model have them.
+        ask a language model have them, and panels.
         """
 
     def __init__(
@@ -713,7 +825,7 @@ class VerdictDetail(_message.Message):
 
     @_builtins.property
     def usage(self) -> Global___Usage:
-        """usage of all samples."""
+        """usage of all samples; what came from the cache took nothing."""
 
     def __init__(
         self,
@@ -735,7 +847,9 @@ Global___VerdictDetail: _TypeAlias = VerdictDetail  # noqa: Y015
 
 @_typing.final
 class VerdictSample(_message.Message):
-    """VerdictSample is one answer of a language model."""
+    """VerdictSample is one answer of a language model, or the verdict of one member
+    of a panel.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -745,6 +859,7 @@ class VerdictSample(_message.Message):
     REASON_FIELD_NUMBER: _builtins.int
     REASONING_FIELD_NUMBER: _builtins.int
     RAW_REPLY_FIELD_NUMBER: _builtins.int
+    JUDGE_FIELD_NUMBER: _builtins.int
     status: Global___VerdictStatus.ValueType
     """status: only OK samples are votes."""
     relevant: _builtins.bool
@@ -757,6 +872,11 @@ class VerdictSample(_message.Message):
     """reasoning the model gave."""
     raw_reply: _builtins.str
     """raw_reply is the model's answer as it came, at most 64 KiB of it."""
+    judge: _builtins.str
+    """judge is the signature of the panel's member whose verdict the sample is;
+    empty for other judges. Such a sample has the member's rationale as its
+    reasoning, and no raw_reply.
+    """
     def __init__(
         self,
         *,
@@ -766,10 +886,11 @@ class VerdictSample(_message.Message):
         reason: _builtins.str = ...,
         reasoning: _builtins.str = ...,
         raw_reply: _builtins.str = ...,
+        judge: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["raw_reply", b"raw_reply", "reason", b"reason", "reasoning", b"reasoning", "relevant", b"relevant", "score", b"score", "status", b"status"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["judge", b"judge", "raw_reply", b"raw_reply", "reason", b"reason", "reasoning", b"reasoning", "relevant", b"relevant", "score", b"score", "status", b"status"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -787,6 +908,8 @@ class Usage(_message.Message):
     OUTPUT_TOKENS_FIELD_NUMBER: _builtins.int
     COST_FIELD_NUMBER: _builtins.int
     LATENCY_FIELD_NUMBER: _builtins.int
+    CACHED_FIELD_NUMBER: _builtins.int
+    SHARED_FIELD_NUMBER: _builtins.int
     calls: _builtins.int
     """calls that were answered."""
     attempts: _builtins.int
@@ -798,6 +921,12 @@ class Usage(_message.Message):
     cost: _builtins.float
     """cost in the currency of the server's prices; unset when a price is not
     configured.
+    """
+    cached: _builtins.int
+    """cached is the number of samples that the verdict cache answered."""
+    shared: _builtins.int
+    """shared is the number of samples that were taken from another caller's
+    question in flight.
     """
     @_builtins.property
     def latency(self) -> _duration_pb2.Duration:
@@ -812,10 +941,12 @@ class Usage(_message.Message):
         output_tokens: _builtins.int = ...,
         cost: _builtins.float | None = ...,
         latency: _duration_pb2.Duration | None = ...,
+        cached: _builtins.int = ...,
+        shared: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_cost", b"_cost", "cost", b"cost", "latency", b"latency"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cost", b"_cost", "attempts", b"attempts", "calls", b"calls", "cost", b"cost", "input_tokens", b"input_tokens", "latency", b"latency", "output_tokens", b"output_tokens"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cost", b"_cost", "attempts", b"attempts", "cached", b"cached", "calls", b"calls", "cost", b"cost", "input_tokens", b"input_tokens", "latency", b"latency", "output_tokens", b"output_tokens", "shared", b"shared"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__cost: _TypeAlias = _typing.Literal["cost"]  # noqa: Y015
     _WhichOneofArgType__cost: _TypeAlias = _typing.Literal["_cost", b"_cost"]  # noqa: Y015

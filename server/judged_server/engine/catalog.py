@@ -14,6 +14,8 @@ from dataclasses import dataclass, replace
 
 from judged_server import errors
 from judged_server.domain import JudgeSpec, ParameterScalar
+from judged_server.engine.panel import Member, PanelKind, check_members
+from judged_server.judges.answers import KIND as ANSWERS
 from judged_server.ports import (
     AskingJudge,
     AsyncJudge,
@@ -63,14 +65,7 @@ class JudgeCatalog:
         """
         if embeddings:
             spec = self._for_embeddings(spec)
-        key = (
-            spec.kind,
-            spec.profile,
-            spec.min_score,
-            tuple(sorted((name, type(v), v) for name, v in spec.parameters.items()))
-            if spec.parameters
-            else (),
-        )
+        key = _key(spec)
         judge = self._built.get(key)
         if judge is None:
             judge = self._build(spec, field)
@@ -86,12 +81,17 @@ class JudgeCatalog:
         ]
 
     def _for_embeddings(self, spec: JudgeSpec) -> JudgeSpec:
+        if spec.members:
+            members = [replace(m, judge=self._for_embeddings(m.judge)) for m in spec.members]
+            return replace(spec, members=tuple(members))
         kind = self._kinds.get(spec.kind or self.default)
         if kind is None or kind.for_embeddings is None:
             return spec
         return replace(spec, kind=kind.kind, parameters={**kind.for_embeddings, **spec.parameters})
 
     def _offer(self, kind: JudgeKind, profile: Profile) -> Offer:
+        if isinstance(kind, PanelKind):  # it has no signature before it has members
+            return Offer(kind.kind, profile, "", "")
         try:
             judge = self.choose(JudgeSpec(kind.kind, profile.name))
         except errors.JudgedError as error:
@@ -99,25 +99,64 @@ class JudgeCatalog:
         return Offer(kind.kind, profile, judge.identity.signature, "")
 
     def _build(self, spec: JudgeSpec, field: str) -> AnyJudge:
-        if not spec.kind and (spec.profile or spec.parameters):
-            what = "profile" if spec.profile else "parameters"
+        if not spec.kind and (spec.profile or spec.parameters or spec.members):
+            what = "members"
+            if not spec.members:
+                what = "profile" if spec.profile else "parameters"
             raise errors.InvalidField(
                 f"{field}.kind", f"must be set when {what} is, else it is unclear whose they are"
             )
         kind = self._kinds.get(spec.kind or self.default)
+        if kind is None and spec.kind == ANSWERS:
+            raise errors.InvalidField(
+                f"{field}.kind", "answers scores answers, not contexts; call ScoreAnswers"
+            )
         if kind is None:
             raise errors.UnknownJudge(spec.kind, tuple(self._kinds))
         profile = _profile(kind, spec.profile, field)
-        min_score = profile.min_score if spec.min_score is None else spec.min_score
-        if not 0 <= min_score <= 1:
+        if spec.min_score is not None and not 0 <= spec.min_score <= 1:
             raise errors.InvalidField(f"{field}.min_score", "must be a number from 0 to 1")
         settled = JudgeSpec(
             kind=kind.kind,
             profile=profile.name,
-            min_score=float(min_score),
-            parameters=_settle(profile, spec.parameters, f"{field}.parameters"),
+            # The judge's own bar else: it may be that of a rubric, not that of the profile.
+            min_score=None if spec.min_score is None else float(spec.min_score),
+            parameters=settle(profile, spec.parameters, f"{field}.parameters"),
+            members=spec.members,
         )
-        return kind.build(settled)
+        if isinstance(kind, PanelKind):
+            return kind.seat(settled, self._members(settled, field), field)
+        if spec.members:
+            rule = f"{kind.kind} has none; ask for the judge {PanelKind.kind}, or leave them out"
+            raise errors.InvalidField(f"{field}.members", rule)
+        try:
+            return kind.build(settled)
+        except errors.InvalidField as error:  # it names a place in the spec
+            raise errors.InvalidField(f"{field}.{error.field}", error.rule) from None
+
+    def _members(self, spec: JudgeSpec, field: str) -> list[Member]:
+        check_members(spec, field)
+        members = []
+        for place, member in enumerate(spec.members):
+            path = f"{field}.members[{place}].judge"
+            if (member.judge.kind or self.default) == PanelKind.kind:
+                raise errors.InvalidField(f"{path}.kind", "a panel can't be a member of a panel")
+            weight = 1.0 if member.weight is None else member.weight
+            members.append(Member(self.choose(member.judge, path), weight))
+        return members
+
+
+def _key(spec: JudgeSpec) -> object:
+    """Return what two specs share when they ask for the same judge."""
+    return (
+        spec.kind,
+        spec.profile,
+        spec.min_score,
+        tuple(sorted((name, type(v), v) for name, v in spec.parameters.items()))
+        if spec.parameters
+        else (),
+        tuple((_key(member.judge), member.weight) for member in spec.members),
+    )
 
 
 def _profile(kind: JudgeKind, name: str, field: str) -> Profile:
@@ -131,9 +170,10 @@ def _profile(kind: JudgeKind, name: str, field: str) -> Profile:
     raise errors.InvalidField(f"{field}.profile", rule)
 
 
-def _settle(
+def settle(
     profile: Profile, given: Mapping[str, ParameterScalar], field: str
 ) -> dict[str, ParameterScalar]:
+    """Return every parameter of a profile, as given or by default. Raises InvalidField."""
     known = {parameter.name: parameter for parameter in profile.parameters}
     for name in given:
         if name not in known:

@@ -45,32 +45,38 @@ class Engine:
         Raises InvalidField when a group brings what the judge does not take, texts to a judge of
         vectors, say.
         """
+        self.refuse_misfits(judge, groups, field)
         identity = judge.identity
-        vectors, spans = judge.wants_embeddings, judge.wants_spans
-        for index, group in enumerate(groups):
-            fits = (group.embeddings is not None) == vectors and (group.spans is not None) == spans
-            if not fits and group.n_contexts:
-                raise _misfit(judge, group, f"{field}[{index}]")
         offsets = list(accumulate([group.n_contexts for group in groups], initial=0))
-        columns = await self._score(judge, groups, caller)
+        columns = await run_judge(self._slices, judge, groups, caller)
         if len(columns.scores) != offsets[-1]:
             raise RuntimeError(
                 f"{identity.kind} returned {len(columns.scores)} scores for {offsets[-1]}"
             )
         return Verdicts.decide(columns, offsets, identity.min_score)
 
-    async def _score(
-        self, judge: AnyJudge, groups: Sequence[QueryGroup], caller: Caller
-    ) -> ScoreColumns:
-        if hasattr(judge, "ask"):
-            return await cast("AskingJudge", judge).ask(groups, caller)
-        if hasattr(judge, "score_async"):
-            return await cast("AsyncJudge", judge).score_async(groups)
-        return await self._slices.run(judge, groups)
+    def refuse_misfits(self, judge: AnyJudge, groups: Sequence[QueryGroup], field: str) -> None:
+        """Raise InvalidField when a group brings what the judge does not take."""
+        vectors, spans = judge.wants_embeddings, judge.wants_spans
+        for index, group in enumerate(groups):
+            fits = (group.embeddings is not None) == vectors and (group.spans is not None) == spans
+            if not fits and group.n_contexts:
+                raise _misfit(judge, group, f"{field}[{index}]")
 
     async def take_turns(self, steps: Generator[None, None, Result]) -> Result:
         """Return the result of long work, done off the event loop, in turns with that of others."""
         return await self._slices.exhaust(steps)
+
+
+async def run_judge(
+    slices: SliceRunner, judge: AnyJudge, groups: Sequence[QueryGroup], caller: Caller
+) -> ScoreColumns:
+    """Return one score for each context of the groups, whatever the kind of the judge."""
+    if hasattr(judge, "ask"):
+        return await cast("AskingJudge", judge).ask(groups, caller)
+    if hasattr(judge, "score_async"):
+        return await cast("AsyncJudge", judge).score_async(groups)
+    return await slices.run(judge, groups)
 
 
 def _misfit(judge: AnyJudge, group: QueryGroup, path: str) -> errors.InvalidField:

@@ -15,15 +15,18 @@ from judged_server.domain import (
     IntArray,
     QueryGroup,
     ScoreColumns,
+    Source,
     Status,
     Usage,
     VerdictDetail,
     VerdictFault,
     VerdictSample,
 )
+from judged_server.llm.asking import Answer
 from judged_server.llm.chat import ChatReply
 from judged_server.llm.faults import Reason
-from judged_server.llm.voting import Opinion, Vote, count
+from judged_server.llm.opinion import Opinion
+from judged_server.llm.voting import Vote, count
 
 MAX_RAW_REPLY_BYTES = 64 << 10
 
@@ -39,6 +42,11 @@ CODES = {
     Reason.SCHEMA: 13,
     Reason.REPLY_TRUNCATED: 13,
     Reason.NO_QUORUM: 2,
+    Reason.NOT_CACHED: 9,
+    Reason.BUDGET: 8,
+    Reason.EMPTY_ANSWER: 9,
+    Reason.NO_CONTEXT: 9,
+    Reason.NO_CLAIMS: 9,
 }
 """gRPC's codes: DEADLINE_EXCEEDED, RESOURCE_EXHAUSTED, UNAVAILABLE, FAILED_PRECONDITION, INTERNAL;
 UNKNOWN for a model that answered, but not with a verdict."""
@@ -57,20 +65,32 @@ class TextContext(NamedTuple):
 class Ballot:
     """The samples of one context, and what they took."""
 
-    __slots__ = ("_keep", "_opinions", "_replies", "usage")
+    __slots__ = ("_keep", "_opinions", "_replies", "_sources", "usage")
 
     def __init__(self, samples: int, nothing: Usage, keep_replies: bool) -> None:
         """Expect as many samples; `nothing` is the usage of no call at all."""
         self._opinions: list[Opinion | None] = [None] * samples
         self._replies: list[ChatReply | None] = [None] * samples if keep_replies else []
         self._keep = keep_replies
+        self._sources: set[Source] = set()
         self.usage = nothing
 
-    def put(self, number: int, opinion: Opinion, reply: ChatReply | None) -> None:
+    def put(self, number: int, answer: Answer) -> None:
         """Note a sample by its number; the reply is kept for details only."""
-        self._opinions[number] = opinion
+        self._opinions[number] = answer.opinion
+        self._sources.add(answer.source)
+        self.usage += answer.usage
         if self._keep:
-            self._replies[number] = reply
+            self._replies[number] = answer.reply
+
+    @property
+    def source(self) -> Source:
+        """Where the verdict came from: computed, unless every sample was had without a call."""
+        if self._sources == {Source.CACHE}:
+            return Source.CACHE
+        if self._sources <= {Source.CACHE, Source.SHARED} and self._sources:
+            return Source.SHARED
+        return Source.COMPUTED
 
     @property
     def opinions(self) -> list[Opinion]:
@@ -116,6 +136,7 @@ def to_columns(ballots: Sequence[Ballot], places: IntArray, nothing: Usage) -> S
     """
     votes = [count(ballot.opinions) for ballot in ballots]
     statuses = np.array([vote.status for vote in votes], np.uint8)[places]
+    sources = np.array([ballot.source for ballot in ballots], np.uint8)[places]
     return ScoreColumns(
         np.array([vote.score for vote in votes], np.float64)[places],
         statuses if (statuses != Status.OK).any() else None,
@@ -132,6 +153,7 @@ def to_columns(ballots: Sequence[Ballot], places: IntArray, nothing: Usage) -> S
             if (detail := ballots[number].detail(index, votes[number])) is not None
         ),
         usage=sum((ballot.usage for ballot in ballots), nothing),
+        sources=sources if (sources != Source.COMPUTED).any() else None,
     )
 
 
@@ -144,18 +166,21 @@ def _fault(index: int, vote: Vote, ballot: Ballot) -> VerdictFault:
 
 
 def _sample(opinion: Opinion, reply: ChatReply | None) -> VerdictSample:
-    raw = (reply.text or reply.refusal or "") if reply is not None else ""
     return VerdictSample(
         opinion.status,
         opinion.yes,
         opinion.score,
         opinion.reason or "",
         opinion.reasoning,
-        _cut(raw),
+        raw_text(reply),
     )
 
 
-def _cut(text: str) -> str:
-    """Return the text, or as much of it as may be sent on; UTF-8 can't carry lone surrogates."""
+def raw_text(reply: ChatReply | None) -> str:
+    """Return a reply as it came, or as much of it as may be sent on.
+
+    UTF-8 can't carry lone surrogates: each becomes a question mark.
+    """
+    text = (reply.text or reply.refusal or "") if reply is not None else ""
     raw = text.encode(errors="replace")
     return raw[:MAX_RAW_REPLY_BYTES].decode(errors="ignore")

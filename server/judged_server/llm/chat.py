@@ -6,7 +6,7 @@ Owns the shapes. How a provider spells them is in `providers`, what is asked in 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Protocol
 
@@ -29,6 +29,18 @@ class ReplySchema:
     schema: Mapping[str, object]
 
 
+class Receipt(Protocol):
+    """Told of every time a request is sent, so that whoever pays knows what may be charged."""
+
+    def sent(self) -> None:
+        """Note that the request goes out now. Raises ModelFault when it must not."""
+        ...
+
+    def turned_down(self) -> None:
+        """Note that what was sent last never arrived, or came back with an HTTP error."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class ChatRequest:
     """One question to a model: instructions, the material, and how to answer.
@@ -44,6 +56,7 @@ class ChatRequest:
     temperature: float
     seed: int | None = None
     logprobs: bool = False
+    receipt: Receipt | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +105,9 @@ class Prices:
 class ChatModelCard:
     """What is known of a model before it is asked; all of it can change a score but the prices.
 
-    `name` is the operator's, `model` the provider's. `dialect` is openai, anthropic or gemini.
+    `name` is the operator's, `model` the provider's. `dialect` is the provider's, openai say.
+    `conditions` holds what else of the configuration can change a reply: where the provider is, by
+    which means the reply is held to a schema, which parameters are sent.
     """
 
     name: str
@@ -102,15 +117,20 @@ class ChatModelCard:
     structured: bool
     logprobs: bool
     prices: Prices | None
+    conditions: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Completed:
-    """A reply, and what it took: HTTP attempts, the failed ones included, and seconds in all."""
+    """A reply, and what it took: HTTP attempts, the failed ones included, and seconds in all.
+
+    `answered_by` is the card of the fallback that answered; None when the model that was asked did.
+    """
 
     reply: ChatReply
     attempts: int
     latency_s: float
+    answered_by: ChatModelCard | None = None
 
 
 class ChatModel(Protocol):

@@ -2,7 +2,8 @@
 
     currency = "USD"
     [[providers]]  name, dialect, base_url, key_env or key_file, limits
-    [[models]]     name, provider, model, structured, prices, quirks
+    [[models]]     name, provider, model, structured, prices, quirks, fallback
+    [budget]       per_request, per_day, file
 
 Owns names, ranges, defaults and what fits together; docs/providers.md describes every key. Keys of
 providers never stand in the file: it names where they are (`secrets`).
@@ -13,20 +14,34 @@ from __future__ import annotations
 import difflib
 import ipaddress
 import tomllib
-from dataclasses import dataclass
-from enum import StrEnum
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from judged_server.llm.chat import Prices
+from judged_server.llm.configured import (
+    BudgetConfiguration,
+    Configuration,
+    ModelConfiguration,
+    ProviderConfiguration,
+    Structured,
+)
+from judged_server.llm.fallback import refuse_bad_fallbacks
+from judged_server.llm.providers import CAPABILITIES, FAKE
 from judged_server.llm.toml_table import TomlTable
 from judged_server.settings import SettingsError
 
-DIALECTS = ("openai",)
+__all__ = [
+    "Configuration",
+    "ModelConfiguration",
+    "ProviderConfiguration",
+    "Structured",
+    "parse_configuration",
+    "read_configuration",
+]
 
 _NAME = r"[A-Za-z0-9][A-Za-z0-9._:/-]{0,99}"
 _NAME_RULE = "a name of letters, digits and . _ : / - that begins with a letter or a digit"
-_VISIBLE = r"[!-~]([ -~]{0,198}[!-~])?"
 _VARIABLE = r"[A-Z_][A-Z0-9_]{0,99}"
 _PATH = r"[^\0]{1,4096}"
 _HINTS = dict.fromkeys(
@@ -34,63 +49,6 @@ _HINTS = dict.fromkeys(
     "does not belong here: name the environment variable (key_env) or the file (key_file) that "
     "holds the key",
 ) | {"headers": "can't be set; auth, organization and project are all that is sent"}
-
-
-class Structured(StrEnum):
-    """The means by which a model is held to a JSON schema."""
-
-    JSON_SCHEMA = "json_schema"
-    JSON_OBJECT = "json_object"
-    TOOL = "tool"
-    NONE = "none"
-
-
-@dataclass(frozen=True, slots=True)
-class ProviderConfiguration:
-    """One provider: where it is, how it is paid, how hard it may be asked.
-
-    Rates are per minute, None for no limit. `timeout_s` is for one attempt. `min_bytes_per_s` is
-    the slowest a reply may come once it has begun; 0 for no such limit.
-    """
-
-    name: str
-    base_url: str
-    dialect: str = "openai"
-    key_env: str | None = None
-    key_file: Path | None = None
-    auth: str = "bearer"
-    organization: str = ""
-    project: str = ""
-    ca_file: Path | None = None
-    max_concurrency: int = 32
-    requests_per_minute: float | None = None
-    tokens_per_minute: float | None = None
-    timeout_s: float = 25.0
-    min_bytes_per_s: float = 1000.0
-
-
-@dataclass(frozen=True, slots=True)
-class ModelConfiguration:
-    """One model of a provider, under the operator's name, with its quirks."""
-
-    name: str
-    provider: str
-    model: str
-    structured: Structured = Structured.JSON_SCHEMA
-    logprobs: bool = False
-    max_tokens_parameter: str = "max_tokens"
-    send_temperature: bool = True
-    send_seed: bool = True
-    prices: Prices | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Configuration:
-    """All providers and models; the default model stands first."""
-
-    currency: str
-    providers: tuple[ProviderConfiguration, ...]
-    models: tuple[ModelConfiguration, ...]
 
 
 def read_configuration(path: Path) -> Configuration:
@@ -104,50 +62,61 @@ def read_configuration(path: Path) -> Configuration:
         raise SettingsError(f"{path}: the file is not UTF-8") from None
     except tomllib.TOMLDecodeError as error:
         raise SettingsError(f"{path} is not TOML: {_place(error)}") from None
-    return parse_configuration(content, str(path))
+    return parse_configuration(content, str(path), path.parent)
 
 
-def parse_configuration(content: object, source: str) -> Configuration:
-    """Return what a TOML document says; `source` is named in errors. Raises SettingsError."""
+def parse_configuration(content: object, source: str, folder: Path = Path()) -> Configuration:
+    """Return what a TOML document says; `source` is named in errors. Raises SettingsError.
+
+    The files of replies that it names are looked for in `folder`.
+    """
     table = TomlTable(content, source)
     currency = table.text("currency", "[A-Z]{3}", "three capital letters, like USD", "USD")
     provider_tables, model_tables = (
         table.tables("providers", "name"),
         table.tables("models", "name"),
     )
+    budget_table = table.table("budget")
     table.end()
-    providers = tuple(_provider(item) for item in provider_tables)
+    providers = tuple(_provider(item, folder) for item in provider_tables)
     _refuse_twins(provider_tables, [provider.name for provider in providers])
-    names = {provider.name for provider in providers}
+    known = {provider.name: provider for provider in providers}
     chosen: list[int] = []
     models = []
     for place, item in enumerate(model_tables):
-        models.append(_model(item, names))
+        models.append(_model(item, known))
         if item.flag("default", default=False):
             chosen.append(place)
         item.end()
     _refuse_twins(model_tables, [model.name for model in models])
     if not models:
         raise SettingsError(f"{source}: there is no [[models]] table; add one, or drop llm_config")
+    refuse_bad_fallbacks(models, model_tables)
     if len(chosen) > 1:
         raise model_tables[chosen[1]].fault("default", "is true for another model already")
     models.insert(0, models.pop(chosen[0] if chosen else 0))
-    return Configuration(currency, providers, tuple(models))
+    budget = BudgetConfiguration() if budget_table is None else _budget(budget_table, models)
+    return Configuration(currency, providers, tuple(models), budget)
 
 
-def _provider(table: TomlTable) -> ProviderConfiguration:
+def _provider(table: TomlTable, folder: Path) -> ProviderConfiguration:
+    dialect = table.choice("dialect", tuple(CAPABILITIES), "openai")
+    if dialect == FAKE:
+        return _fake(table, folder)
+    auth = CAPABILITIES[dialect].auth
+    table.refuse(CAPABILITIES[dialect].refused, f'dialect = "{dialect}"')
     key_file = table.text("key_file", _PATH, "a path", "")
     ca_file = table.text("ca_file", _PATH, "a path", "")
     provider = ProviderConfiguration(
         name=table.text("name", _NAME, _NAME_RULE),
-        dialect=table.choice("dialect", DIALECTS, "openai"),
+        dialect=dialect,
         base_url=_base_url(table),
         key_env=table.text(
             "key_env", _VARIABLE, "the name of an environment variable, in capitals", ""
         )
         or None,
         key_file=Path(key_file) if key_file else None,
-        auth=table.choice("auth", ("bearer", "api-key"), "bearer"),
+        auth=table.choice("auth", auth, auth[0]),
         organization=table.text("organization", r"[\w.-]{1,100}", "an id", ""),
         project=table.text("project", r"[\w.-]{1,100}", "an id", ""),
         ca_file=Path(ca_file) if ca_file else None,
@@ -156,6 +125,7 @@ def _provider(table: TomlTable) -> ProviderConfiguration:
         tokens_per_minute=table.number("tokens_per_minute", 1, 1e12, None),
         timeout_s=table.number("timeout_s", 0.1, 3600, 25.0) or 25.0,
         min_bytes_per_s=table.number("min_bytes_per_s", 0, 1e9, 1000.0) or 0.0,
+        allow_private=table.flag("allow_private", default=False),
     )
     table.end(_HINTS)
     if provider.key_env and provider.key_file:
@@ -163,29 +133,62 @@ def _provider(table: TomlTable) -> ProviderConfiguration:
     return provider
 
 
-def _model(table: TomlTable, providers: set[str]) -> ModelConfiguration:
+def _fake(table: TomlTable, folder: Path) -> ProviderConfiguration:
+    """Read the table of a provider that is a file of replies; it is reached by no network."""
+    provider = ProviderConfiguration(
+        name=table.text("name", _NAME, _NAME_RULE),
+        dialect=FAKE,
+        base_url="",
+        auth="",
+        replies=folder / table.text("replies", _PATH, "the path of a file of replies"),
+    )
+    table.end()
+    return provider
+
+
+def _model(table: TomlTable, providers: Mapping[str, ProviderConfiguration]) -> ModelConfiguration:
     """Read a table but for `default`, which is about all of them."""
     provider = table.text("provider", _NAME, "the name of a provider")
     if provider not in providers:
         close = difflib.get_close_matches(provider, providers, 1)
         known = f"did you mean {close[0]}?" if close else "add its [[providers]] table"
         raise table.fault("provider", f"names no provider of this file; {known}")
+    dialect = providers[provider].dialect
+    has = CAPABILITIES[dialect]
+    table.refuse(has.refused, f'dialect = "{dialect}"')
     prices = [table.number(f"{way}_per_million", 0, 1e9, None) for way in ("input", "output")]
     if (prices[0] is None) != (prices[1] is None):
         raise table.fault("input_per_million", "and output_per_million go together; set both")
     return ModelConfiguration(
         name=table.text("name", _NAME, _NAME_RULE),
         provider=provider,
-        model=table.text("model", _VISIBLE, "the provider's name of the model"),
-        structured=Structured(table.choice("structured", tuple(Structured), "json_schema")),
+        model=table.text("model", *has.model_name),
+        structured=Structured(table.choice("structured", has.structured, has.structured[0])),
         logprobs=table.flag("logprobs", default=False),
         max_tokens_parameter=table.choice(
             "max_tokens_parameter", ("max_tokens", "max_completion_tokens"), "max_tokens"
         ),
-        send_temperature=table.flag("send_temperature", default=True),
-        send_seed=table.flag("send_seed", default=True),
+        send_temperature=table.flag("send_temperature", default=has.send_temperature),
+        send_seed=table.flag("send_seed", default="send_seed" not in has.refused),
         prices=None if prices[0] is None or prices[1] is None else Prices(prices[0], prices[1]),
+        fallback=table.names("fallback", _NAME, "names of models"),
     )
+
+
+def _budget(table: TomlTable, models: Sequence[ModelConfiguration]) -> BudgetConfiguration:
+    """Read what may be spent. Without its price, what a model spends can't be known."""
+    limits = {name: table.number(name, 1e-9, 1e9, None) for name in ("per_request", "per_day")}
+    file = table.text("file", _PATH, "a path", "")
+    table.end()
+    if not any(limits.values()):
+        raise table.fault("per_request", "and per_day are both missing; set one, or drop [budget]")
+    for model in models:
+        if model.prices is None:
+            raise SettingsError(
+                f"{table.where}: model {model.name} has no prices, so nobody can tell what it "
+                "spends; set input_per_million and output_per_million of it, 0 where it is free"
+            )
+    return BudgetConfiguration(**limits, file=Path(file) if file else None)
 
 
 def _base_url(table: TomlTable) -> str:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from random import Random
 
 from judged_server.llm.breaker import Breaker, Pass
-from judged_server.llm.chat import ChatReply
+from judged_server.llm.chat import ChatReply, Receipt
 from judged_server.llm.clock import Clock
 from judged_server.llm.concurrency import ConcurrencyLimit
 from judged_server.llm.configuration import ProviderConfiguration
@@ -34,6 +34,7 @@ class Call:
     body: bytes
     read: Callable[[int, bytes], ChatReply]
     tokens: int
+    receipt: Receipt | None = None
 
 
 class Endpoint:
@@ -77,8 +78,12 @@ class Endpoint:
             raise
         left_s = ends - self._clock.now()
         try:
+            if call.receipt is not None:
+                call.receipt.sent()
             reply = await self._send(call, min(left_s, self._provider.timeout_s))
         except ProviderFault as fault:
+            if call.receipt is not None and fault.turned_down:
+                call.receipt.turned_down()
             self._note(fault, number, leave, full_time=left_s >= self._provider.timeout_s)
             raise
         except BaseException:
@@ -130,7 +135,9 @@ class Endpoint:
         try:
             return call.read(reply.status, reply.body)
         except ProviderFault as fault:
-            fault.retry_after_s = retry_after_s(reply.retry_after, self._clock.date())
+            asked = retry_after_s(reply.retry_after, self._clock.date())
+            if asked is not None:  # else what the body asks for, where a dialect has that
+                fault.retry_after_s = asked
             raise
 
     def _note(self, fault: ProviderFault, number: int, leave: Pass, *, full_time: bool) -> None:

@@ -27,6 +27,11 @@ class Reason(StrEnum):
     SCHEMA = "SCHEMA"
     REPLY_TRUNCATED = "REPLY_TRUNCATED"
     NO_QUORUM = "NO_QUORUM"
+    NOT_CACHED = "NOT_CACHED"
+    BUDGET = "BUDGET"
+    EMPTY_ANSWER = "EMPTY_ANSWER"
+    NO_CONTEXT = "NO_CONTEXT"
+    NO_CLAIMS = "NO_CLAIMS"
 
 
 class ModelFault(Exception):
@@ -44,7 +49,7 @@ class ProviderFault(ModelFault):
 
     `status` is its HTTP status, None when there was no reply. `retry_after_s` is how long it asked
     to be left alone, None when it named no time. `attempts` is the number of requests sent in all;
-    0 says that this server held the call back.
+    0 says that this server held the call back. `unsent` says that there was no connection.
     """
 
     def __init__(
@@ -60,6 +65,12 @@ class ProviderFault(ModelFault):
         self.status = status
         self.retry_after_s: float | None = None
         self.attempts = attempts
+        self.unsent = False
+
+    @property
+    def turned_down(self) -> bool:
+        """Whether the last request was not accepted: no connection, or an HTTP error."""
+        return self.unsent or (self.status is not None and self.status >= 400)
 
 
 class ReplyFault(ModelFault):

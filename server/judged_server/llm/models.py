@@ -1,7 +1,8 @@
 """The language models of one server, as the operator named them.
 
 Owns which models there are, which of them can be asked, and the way from a request to a reply:
-dialect, endpoint, dialect. A model whose key is missing is listed all the same, with what to do.
+dialect, endpoint, dialect; or a file of replies. A model whose key is missing is listed all the
+same, with what to do.
 """
 
 from __future__ import annotations
@@ -15,17 +16,19 @@ from random import Random
 import orjson
 
 from judged_server.errors import ModelNotConfigured
-from judged_server.llm.chat import ChatModelCard, ChatRequest, Completed
+from judged_server.llm.chat import ChatModel, ChatModelCard, ChatRequest, Completed
 from judged_server.llm.clock import Clock
-from judged_server.llm.configuration import (
+from judged_server.llm.configuration import read_configuration
+from judged_server.llm.configured import (
     Configuration,
     ModelConfiguration,
     ProviderConfiguration,
     Structured,
-    read_configuration,
 )
 from judged_server.llm.endpoint import Call, Endpoint
-from judged_server.llm.providers import openai
+from judged_server.llm.fallback import FallbackModel, chain_of, with_chain
+from judged_server.llm.providers import DIALECTS, Dialect
+from judged_server.llm.providers.fake import FakeModel, Script, read_script
 from judged_server.llm.secrets import KeyMissing, Secret, key_from_environment, key_from_file
 from judged_server.llm.transport import HttpTransport
 from judged_server.telemetry import logger
@@ -43,11 +46,14 @@ class ConfiguredModel:
         self,
         card: ChatModelCard,
         model: ModelConfiguration,
+        dialect: Dialect,
         headers: Mapping[str, str],
         endpoint: Endpoint,
         clock: Clock,
     ) -> None:
         self._model = model
+        self._dialect = dialect
+        self._path = dialect.path(model)
         self._headers = headers
         self._endpoint = endpoint
         self._clock = clock
@@ -56,13 +62,14 @@ class ConfiguredModel:
     async def complete(self, request: ChatRequest, timeout_s: float) -> Completed:
         """Return the reply within `timeout_s` seconds, retries included. Raises ProviderFault."""
         began = self._clock.now()
-        body = orjson.dumps(openai.write_request(self._model, request))
+        body = orjson.dumps(self._dialect.write_request(self._model, request))
         call = Call(
-            openai.PATH,
+            self._path,
             self._headers,
             body,
-            openai.read_reply,
+            self._dialect.read_reply,
             len(body) // BYTES_A_TOKEN + request.max_tokens,
+            request.receipt,
         )
         reply, attempts = await self._endpoint.ask(call, timeout_s)
         return Completed(reply, attempts, self._clock.now() - began)
@@ -86,26 +93,54 @@ class ChatModels:
         clock: Clock | None = None,
         random: Random | None = None,
     ) -> None:
-        """Open no connection yet. Raises SettingsError when a `ca_file` can't be read."""
+        """Open no connection yet. Raises SettingsError when a file that is named can't be read."""
         clock = clock or Clock()
         random = random or Random()  # noqa: S311 - it spreads retries and keeps no secret
         self.currency = configuration.currency
+        self.budget = configuration.budget
         self._endpoints = {
             provider.name: Endpoint(provider, clock, random, HttpTransport(provider))
             for provider in configuration.providers
+            if provider.dialect in DIALECTS
         }
-        self._listed: dict[str, ListedModel] = {}
-        self._models: dict[str, ConfiguredModel] = {}
+        scripts = {
+            provider.name: read_script(provider.replies)
+            for provider in configuration.providers
+            if provider.replies is not None
+        }
         headers, problems = _headers(configuration.providers, environ)
-        dialects = {provider.name: provider.dialect for provider in configuration.providers}
+        providers = {provider.name: provider for provider in configuration.providers}
+        named = {model.name: model for model in configuration.models}
+        cards: dict[str, ChatModelCard] = {}
+        alone: dict[str, ChatModel] = {}
         for model in configuration.models:
-            card = _card(model, dialects[model.provider])
-            problem = problems.get(model.provider, "")
-            self._listed[model.name] = ListedModel(card, problem)
-            if not problem:
-                self._models[model.name] = ConfiguredModel(
-                    card, model, headers[model.provider], self._endpoints[model.provider], clock
+            provider = providers[model.provider]
+            script = scripts.get(provider.name)
+            card = cards[model.name] = _card(model, provider, script)
+            if script is not None:
+                alone[model.name] = FakeModel(card, script, clock)
+            elif provider.name in headers:
+                alone[model.name] = ConfiguredModel(
+                    card,
+                    model,
+                    DIALECTS[provider.dialect],
+                    headers[provider.name],
+                    self._endpoints[provider.name],
+                    clock,
                 )
+        self._listed: dict[str, ListedModel] = {}
+        self._models: dict[str, ChatModel] = {}
+        for model in configuration.models:
+            chain = chain_of(model.name, named)
+            card = with_chain(cards[model.name], [cards[name] for name in chain])
+            self._listed[model.name] = ListedModel(card, problems.get(model.provider, ""))
+            if model.name not in alone:
+                continue
+            # Those behind it whose key is missing are left out; that was logged above.
+            able = [alone[name] for name in (model.name, *chain) if name in alone]
+            self._models[model.name] = (
+                FallbackModel(card, able, clock) if chain else alone[model.name]
+            )
 
     @classmethod
     def load(cls, path: Path, environ: Mapping[str, str] = os.environ) -> ChatModels:
@@ -117,7 +152,7 @@ class ChatModels:
         """The models, the default first, whether they can be asked or not."""
         return tuple(self._listed.values())
 
-    def get(self, name: str) -> ConfiguredModel:
+    def get(self, name: str) -> ChatModel:
         """Return a model by name, "" for the default.
 
         Raises ModelNotConfigured with the next step when there is none, or its key is missing.
@@ -142,8 +177,11 @@ def _headers(
     """Return the headers of the providers that can be asked, and the problems of the others."""
     headers, problems = {}, {}
     for provider in providers:
+        if provider.dialect not in DIALECTS:
+            continue
         try:
-            headers[provider.name] = openai.headers(provider, _key(provider, environ))
+            key = _key(provider, environ)
+            headers[provider.name] = DIALECTS[provider.dialect].headers(provider, key)
         except KeyMissing as missing:
             problems[provider.name] = f"{missing}, and start the server again"
             _log.warning("llm provider unavailable", provider=provider.name, reason=str(missing))
@@ -158,13 +196,26 @@ def _key(provider: ProviderConfiguration, environ: Mapping[str, str]) -> Secret 
     return None
 
 
-def _card(model: ModelConfiguration, dialect: str) -> ChatModelCard:
+def _card(
+    model: ModelConfiguration, provider: ProviderConfiguration, script: Script | None
+) -> ChatModelCard:
     return ChatModelCard(
         name=model.name,
         provider=model.provider,
-        dialect=dialect,
+        dialect=provider.dialect,
         model=model.model,
         structured=model.structured is not Structured.NONE,
         logprobs=model.logprobs,
         prices=model.prices,
+        conditions=orjson.dumps(
+            [
+                provider.base_url if script is None else script.sha256,
+                provider.organization,
+                provider.project,
+                model.structured,
+                model.send_temperature,
+                model.send_seed,
+                model.max_tokens_parameter,
+            ]
+        ).decode(),
     )

@@ -71,6 +71,22 @@ class TomlTable:
             raise self.fault(key, f"must be a number from {lowest:g} to {highest:g}")
         return float(value)
 
+    def names(self, key: str, pattern: str, rule: str) -> tuple[str, ...]:
+        """Return strings that match `pattern` as a whole and differ; none without the key."""
+        value = self._take(key, [])
+        fits = isinstance(value, list) and all(
+            isinstance(item, str) and re.fullmatch(pattern, item) for item in value
+        )
+        if not fits or len(set(value)) < len(value):
+            raise self.fault(key, f"must be an array of {rule}, each one once")
+        return tuple(value)
+
+    def refuse(self, keys: Mapping[str, str], where: str) -> None:
+        """Refuse keys that make no sense here, each with the reason why."""
+        for key, why in keys.items():
+            if key in self._content:
+                raise self.fault(key, f"is not for {where}: {why}")
+
     def tables(self, key: str, name: str) -> list[TomlTable]:
         """Return the tables of an array of tables, each with its place and name in `where`."""
         value = self._take(key, [])
@@ -80,6 +96,11 @@ class TomlTable:
             TomlTable(item, f"{self.where}: {key}[{place}]{_named(item, name)}")
             for place, item in enumerate(value)
         ]
+
+    def table(self, key: str) -> TomlTable | None:
+        """Return the table under a key, None when there is none."""
+        value = self._take(key, None)
+        return None if value is None else TomlTable(value, f"{self.where}: {key}")
 
     def end(self, hints: Mapping[str, str] | None = None) -> None:
         """Refuse the keys that nobody asked for, with a likely one, or the hint for this one."""

@@ -19,6 +19,7 @@ from yarl import URL
 
 from judged_server.llm.configuration import ProviderConfiguration
 from judged_server.llm.faults import ProviderFault, Reason
+from judged_server.llm.resolving import PrivateAddress, PublicResolver, is_checked
 from judged_server.settings import SettingsError
 
 MAX_BODY_BYTES = 1 << 20
@@ -59,6 +60,8 @@ class HttpTransport:
         self._floor = provider.min_bytes_per_s
         self._grace_s = trickle_grace_s
         self._tls = _tls(provider)
+        self._checked = is_checked(provider)
+        self._resolver: aiohttp.abc.AbstractResolver | None = None
         self._session: aiohttp.ClientSession | None = None
 
     async def post(
@@ -98,12 +101,18 @@ class HttpTransport:
         if self._session is not None:
             await self._session.close()
             self._session = None
+        if self._resolver is not None:
+            await self._resolver.close()
+            self._resolver = None
 
     def _open(self) -> aiohttp.ClientSession:
         if self._session is None:
+            self._resolver = aiohttp.DefaultResolver()
+            if self._checked:
+                self._resolver = PublicResolver(self._resolver)
             self._session = aiohttp.ClientSession(
                 # The number of connections is held down by `concurrency`.
-                connector=aiohttp.TCPConnector(limit=0, ssl=self._tls),
+                connector=aiohttp.TCPConnector(limit=0, ssl=self._tls, resolver=self._resolver),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 timeout=_NO_TIMERS,
                 # Bodies are decoded here, up to a limit.
@@ -170,6 +179,14 @@ class HttpTransport:
 
     def _classify(self, error: Exception) -> ProviderFault:
         """Return the fault of what aiohttp raised, without its words, which may quote the peer."""
+        if isinstance(error, aiohttp.ClientConnectorError) and isinstance(
+            error.os_error, PrivateAddress
+        ):
+            return self._fault(
+                "its host name leads into a private network; allow_private = true permits that",
+                Reason.PROVIDER_UNREACHABLE,
+                retryable=False,
+            )
         if isinstance(error, aiohttp.ClientResponseError):
             return self._fault("it answered with something that isn't HTTP", Reason.PROVIDER_ERROR)
         what = next(
@@ -177,7 +194,9 @@ class HttpTransport:
             "it closed the connection before its reply was complete",
         )
         distrusted = isinstance(error, aiohttp.ClientConnectorCertificateError)
-        return self._fault(what, Reason.PROVIDER_UNREACHABLE, retryable=not distrusted)
+        fault = self._fault(what, Reason.PROVIDER_UNREACHABLE, retryable=not distrusted)
+        fault.unsent = isinstance(error, tuple(_UNREACHABLE))
+        return fault
 
     def _too_large(self) -> ProviderFault:
         what = f"its reply is larger than {MAX_BODY_BYTES} bytes"

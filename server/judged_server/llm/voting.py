@@ -14,23 +14,7 @@ from dataclasses import dataclass
 
 from judged_server.domain import Status
 from judged_server.llm.faults import Reason
-
-
-@dataclass(frozen=True, slots=True)
-class Opinion:
-    """What one sample says.
-
-    `yes` and `score` (in [0, 1]) mean something only when `status` is OK; `reason` is set only when
-    it is not. `retryable` says of a failure whether asking again may help.
-    """
-
-    status: Status
-    yes: bool = False
-    score: float = 0.0
-    reasoning: str = ""
-    reason: Reason | None = None
-    message: str = ""
-    retryable: bool = False
+from judged_server.llm.opinion import Opinion
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,8 @@ def write_usage(usage: Usage) -> types_pb2.Usage:
         output_tokens=usage.output_tokens,
         cost=usage.cost,
         latency=latency,
+        cached=usage.cached,
+        shared=usage.shared,
     )
 
 
@@ -45,4 +47,5 @@ def _sample(sample: VerdictSample) -> types_pb2.VerdictSample:
         reason=sample.reason,
         reasoning=sample.reasoning,
         raw_reply=sample.raw_reply,
+        judge=sample.judge,
     )

@@ -27,8 +27,10 @@ TABLE: dict[type[errors.JudgedError], grpc.StatusCode] = {
     errors.LimitExceeded: grpc.StatusCode.INVALID_ARGUMENT,
     errors.MalformedMessage: grpc.StatusCode.INVALID_ARGUMENT,
     errors.UnknownJudge: grpc.StatusCode.NOT_FOUND,
+    errors.UnknownRubric: grpc.StatusCode.NOT_FOUND,
     errors.ModelNotInstalled: grpc.StatusCode.FAILED_PRECONDITION,
     errors.ModelNotConfigured: grpc.StatusCode.FAILED_PRECONDITION,
+    errors.BudgetExhausted: grpc.StatusCode.RESOURCE_EXHAUSTED,
     errors.ModelDamaged: grpc.StatusCode.FAILED_PRECONDITION,
     errors.DeadlineExceeded: grpc.StatusCode.DEADLINE_EXCEEDED,
     errors.Overloaded: grpc.StatusCode.RESOURCE_EXHAUSTED,
@@ -76,6 +78,17 @@ def to_wire(error: errors.JudgedError) -> WireError:
                 resource_type="judge", resource_name=error.kind[:80], description=error.message
             )
         )
+    elif isinstance(error, errors.UnknownRubric):
+        details.append(
+            status_pb2.ResourceInfo(
+                resource_type="rubric", resource_name=error.rubric[:80], description=error.message
+            )
+        )
+    elif isinstance(error, errors.BudgetExhausted):
+        quota = status_pb2.QuotaFailure.Violation(
+            subject=f"budget:{error.budget}", description=error.message
+        )
+        details.append(status_pb2.QuotaFailure(violations=[quota]))
     elif isinstance(error, errors.Retryable):
         retry = status_pb2.RetryInfo()
         retry.retry_delay.FromNanoseconds(int(error.retry_after_s * 1e9))

@@ -86,6 +86,9 @@ def _rubric(rubric: Rubric) -> judge_service_pb2.RubricInfo:
         description=rubric.description,
         default_min_score=rubric.min_score,
         sha256=rubric.sha256,
+        form=rubric.form,
+        fields=rubric.fields,
+        dimensions=dict(rubric.dimensions),
     )
 
 

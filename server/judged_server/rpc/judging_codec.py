@@ -7,7 +7,7 @@ metadata to `golden_codec`, and what language models said to `details_codec`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from itertools import accumulate
 
@@ -22,6 +22,7 @@ from judged_server.domain import (
     Float32Array,
     JudgeIdentity,
     JudgeSpec,
+    PanelMember,
     ParameterScalar,
     QueryGroup,
     ScoreColumns,
@@ -156,16 +157,37 @@ def _read_matrix(raw: bytes, dimensions: int, field: str, texts: int) -> Float32
 
 def read_spec(message: types_pb2.JudgeSpec, field: str = "judge") -> JudgeSpec:
     """Return the judge a request asks for. Raises InvalidField for values without a kind."""
+    parameters = read_parameters(message.parameters, f"{field}.parameters")
+    min_score = message.min_score if message.HasField("min_score") else None
+    members = _read_members(message, field) if message.members else ()
+    return JudgeSpec(message.kind, message.profile, min_score, parameters, members)
+
+
+def _read_members(message: types_pb2.JudgeSpec, field: str) -> tuple[PanelMember, ...]:
+    """Return the members of a panel. A panel among them is refused here, so this can't go deep."""
+    members = []
+    for place, member in enumerate(message.members):
+        path = f"{field}.members[{place}].judge"
+        if member.judge.members:
+            raise errors.InvalidField(f"{path}.members", "must be empty: no member is a panel")
+        weight = member.weight if member.HasField("weight") else None
+        members.append(PanelMember(read_spec(member.judge, path), weight))
+    return tuple(members)
+
+
+def read_parameters(
+    messages: Mapping[str, types_pb2.ParameterValue], field: str
+) -> dict[str, ParameterScalar]:
+    """Return parameters by name. Raises InvalidField for values without a kind."""
     parameters: dict[str, ParameterScalar] = {}
-    for name, value in message.parameters.items():
+    for name, value in messages.items():
         which = value.WhichOneof("kind")
         if which is None:
             raise errors.InvalidField(
-                f'{field}.parameters["{name[:80]}"]', "has no value; set one of its kinds"
+                f'{field}["{name[:80]}"]', "has no value; set one of its kinds"
             )
         parameters[name] = getattr(value, which)
-    min_score = message.min_score if message.HasField("min_score") else None
-    return JudgeSpec(message.kind, message.profile, min_score, parameters)
+    return parameters
 
 
 @lru_cache(maxsize=256)

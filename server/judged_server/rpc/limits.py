@@ -45,6 +45,13 @@ class RequestLimits:
         if count > self.max_groups:
             raise errors.LimitExceeded(field, "groups", self.max_groups, count)
 
+    def check_items(self, count: int, field: str) -> None:
+        """Refuse more answers than one message may hold, and none at all."""
+        if count == 0:
+            raise errors.InvalidField(field, "must hold at least one item")
+        if count > self.max_groups:
+            raise errors.LimitExceeded(field, "items", self.max_groups, count)
+
     def check_contexts(self, count: int, field: str) -> None:
         """Refuse more contexts than one request may ask for."""
         if count > self.max_contexts:

@@ -8,27 +8,34 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
+from contextlib import aclosing
 from typing import Any
 
 import grpc
 from judged.v1 import judge_service_pb2 as pb
+from judged.v1 import types_pb2
 from judged.v1.judge_service_pb2_grpc import JudgeServiceServicer
 
+from judged_server.answers import ScoreSummary
 from judged_server.domain import JudgeIdentity, QueryGroup, Verdicts
 from judged_server.engine.admission import Admission
 from judged_server.engine.engine import Engine
+from judged_server.engine.estimate import Estimator
 from judged_server.engine.evaluation import Evaluation, evaluate
+from judged_server.engine.scoring import Scoring
 from judged_server.metrics import parse_metrics
 from judged_server.metrics.text import finish, measure_texts
 from judged_server.off_loop import off_loop_if
 from judged_server.ports import Caller, Embedders
 from judged_server.rpc.agreement_codec import agreement
+from judged_server.rpc.asking_codec import read_asking
 from judged_server.rpc.calibration_codec import calibration
 from judged_server.rpc.comparison_codec import compare_runs
 from judged_server.rpc.details_codec import write_usage
+from judged_server.rpc.estimate_codec import estimate
 from judged_server.rpc.golden_codec import write_negatives
 from judged_server.rpc.info_codec import ServerFacts, write_info
-from judged_server.rpc.intake import take_groups
+from judged_server.rpc.intake import LARGE_BYTES, LARGE_GROUPS, take_groups
 from judged_server.rpc.judging_codec import (
     read_spec,
     refuse_evaluation,
@@ -37,6 +44,12 @@ from judged_server.rpc.judging_codec import (
     write_verdicts,
 )
 from judged_server.rpc.metrics_codec import compute, read_options, write_table
+from judged_server.rpc.scoring_codec import (
+    read_answers,
+    read_rubrics,
+    write_score,
+    write_summary,
+)
 from judged_server.rpc.stream import judge_stream
 from judged_server.rpc.text_metrics_codec import (
     read_items,
@@ -63,12 +76,16 @@ class JudgeService(JudgeServiceServicer):
     def __init__(
         self,
         engine: Engine,
+        scoring: Scoring,
+        estimator: Estimator,
         embedders: Embedders,
         admission: Admission,
         facts: ServerFacts,
         max_chunks_in_flight: int,
     ) -> None:
         self._engine = engine
+        self._scoring = scoring
+        self._estimator = estimator
         self._embedders = embedders
         self._admission = admission
         self._facts = facts
@@ -84,7 +101,7 @@ class JudgeService(JudgeServiceServicer):
             groups = await take_groups(request.groups, size, self._facts.limits, "groups")
             refuse_evaluation(groups)
             judge = self._engine.choose(spec, groups)
-            caller = self._caller(context, wants_details=request.include_details)
+            caller = self._caller(context, request.asking, wants_details=request.include_details)
             verdicts = await self._engine.judge(judge, groups, caller=caller)
             large = len(verdicts.relevant) > LARGE_VERDICTS
             return await off_loop_if(large, _write_batch, verdicts, judge.identity)
@@ -122,16 +139,25 @@ class JudgeService(JudgeServiceServicer):
                 keep_verdicts=request.include_verdicts,
                 caller=self._caller(
                     context,
+                    request.asking,
                     wants_details=request.include_details and request.include_verdicts,
                 ),
             )
             large = done.n_verdicts > LARGE_VERDICTS
             return await off_loop_if(large, _write_evaluation, request, groups, done)
 
-    def _caller(self, context: Context, *, wants_details: bool) -> Caller:
+    def _caller(
+        self,
+        context: Context,
+        message: types_pb2.AskingOptions,
+        *,
+        wants_details: bool,
+        maximum_s: float | None = None,
+    ) -> Caller:
         deadlines = self._facts.deadlines
-        seconds = deadlines.allowed(context, deadlines.max_unary_s)
-        return Caller(_now() + seconds, wants_details)
+        seconds = deadlines.allowed(context, maximum_s or deadlines.max_unary_s)
+        asking = read_asking(message)
+        return Caller(_now() + seconds, wants_details, asking.cache, asking.max_cost)
 
     async def ComputeMetrics(
         self,
@@ -199,6 +225,42 @@ class JudgeService(JudgeServiceServicer):
         with self._admission.admit(request.ByteSize()):
             return await off_loop_if(True, calibration, request)
 
+    async def ScoreAnswers(
+        self,
+        request: pb.ScoreAnswersRequest,
+        context: Context,
+    ) -> AsyncIterator[pb.ScoreAnswersResponse]:
+        """Score answers by rubrics."""
+        size, limits = request.ByteSize(), self._facts.limits
+        with self._admission.admit(size):
+            caller = self._caller(
+                context,
+                request.asking,
+                wants_details=request.include_replies,
+                maximum_s=self._facts.deadlines.max_stream_s,
+            )
+            specs = read_rubrics(request.rubrics)
+            large = size > LARGE_BYTES or len(request.items) > LARGE_GROUPS
+            items = await off_loop_if(large, read_answers, request.items, len(specs), limits)
+            scorers = self._scoring.choose(specs)
+            # Closed here and now, so that what it started never outlives the call.
+            async with aclosing(self._scoring.score(items, scorers, caller)) as scores:
+                async for score in scores:
+                    if isinstance(score, ScoreSummary):
+                        yield pb.ScoreAnswersResponse(summary=write_summary(score))
+                    else:
+                        yield pb.ScoreAnswersResponse(score=write_score(score))
+
+    async def EstimateBatch(
+        self,
+        request: pb.EstimateBatchRequest,
+        context: Context,
+    ) -> pb.EstimateBatchResponse:
+        """Tell what work would take."""
+        with self._admission.admit(request.ByteSize()):
+            limits = self._facts.limits
+            return await estimate(request, self._engine, self._scoring, self._estimator, limits)
+
     async def GetServerInfo(
         self,
         request: pb.GetServerInfoRequest,
@@ -207,7 +269,8 @@ class JudgeService(JudgeServiceServicer):
         """Tell what the server is and offers."""
         catalog = self._engine.catalog
         cards = await asyncio.to_thread(self._embedders.cards)
-        return write_info(self._facts, catalog.default, catalog.offers(), cards)
+        offers = [*catalog.offers(), self._scoring.offer()]
+        return write_info(self._facts, catalog.default, offers, cards)
 
 
 def _now() -> float:

@@ -16,7 +16,9 @@ from judged_server import errors
 from judged_server.engine.admission import Admission
 from judged_server.engine.catalog import AnyJudge
 from judged_server.engine.engine import Engine
+from judged_server.llm.budget import unpriced
 from judged_server.ports import Caller
+from judged_server.rpc.asking_codec import read_asking
 from judged_server.rpc.details_codec import write_usage
 from judged_server.rpc.errors import code_of, internal_fault
 from judged_server.rpc.intake import take_groups
@@ -48,13 +50,16 @@ async def judge_stream(
     if first is None or first.WhichOneof("message") != "start":
         raise errors.InvalidField("message", "the first message of a stream must be a start")
     judge = engine.choose(read_spec(first.start.judge, "start.judge"), field="start.judge")
+    asking = read_asking(first.start.asking, "start.asking")
+    if asking.max_cost is not None and not getattr(judge, "priced", True):
+        raise unpriced("start.asking.max_cost")
     started = pb.StreamJudgeStarted(
         judge=write_identity(judge.identity), max_chunks_in_flight=window
     )
     yield pb.StreamJudgeResponse(started=started)
     slots = asyncio.Semaphore(window)
     answers: asyncio.Queue[pb.JudgedChunk | None] = asyncio.Queue(window + 1)
-    caller = Caller(leaves_at, first.start.include_details)
+    caller = Caller(leaves_at, first.start.include_details, asking.cache, asking.max_cost)
     stream = _Stream(engine, admission, limits, judge, caller, slots, answers)
     reader = asyncio.create_task(stream.read(requests))
     try:

@@ -8,13 +8,17 @@ the model was not held to it.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from judged_server.domain import Status
+from judged_server.domain import ClaimVerdict, Status
 from judged_server.llm.faults import Reason
+from judged_server.llm.opinion import ClaimCheck, Claims, Dimensions, Opinion
 from judged_server.llm.parsing.shortening import shortened
-from judged_server.llm.voting import Opinion
+from judged_server.llm.rubrics.rubric import MAX_CLAIMS, Form, Rubric
+
+MAX_CLAIM_CHARACTERS = 2000
+"""A longer claim is no single statement."""
 
 _VERDICTS = {"yes": True, "no": False}
 
@@ -23,14 +27,14 @@ class _BreaksRule(ValueError):
     """The reply is JSON of a kind that does not count; the text says which rule it breaks."""
 
 
-def read(text: str, *, scored: bool) -> Opinion:
+def read(text: str, rubric: Rubric) -> Opinion:
     """Return the opinion of a JSON text; ERROR with the reason SCHEMA when it breaks a rule.
 
     Time is linear in the length of `text`, and no text raises.
     """
     try:
         reply = _DECODER.decode(text)
-        return _opinion(reply, scored)
+        return _READERS[rubric.form](_object_with(rubric.properties, reply), rubric)
     except _BreaksRule as broken:
         problem = str(broken)
     except RecursionError:
@@ -44,32 +48,90 @@ def read(text: str, *, scored: bool) -> Opinion:
     )
 
 
-def _opinion(reply: object, scored: bool) -> Opinion:
+def _object_with(keys: Mapping[str, object], reply: object) -> dict[str, Any]:
+    """Return a reply that is an object with these keys and no others."""
     if not isinstance(reply, dict):
         raise _BreaksRule("it is not an object")
-    keys = {"reasoning", "verdict", "score"} if scored else {"reasoning", "verdict"}
     for key in sorted(keys):
         if key not in reply:
             raise _BreaksRule(f"{key} is missing")
     if len(reply) > len(keys):
         raise _BreaksRule("it has more keys than " + ", ".join(sorted(keys)))
-    verdict, reasoning = reply["verdict"], reply["reasoning"]
+    return reply
+
+
+def _verdict(reply: Mapping[str, Any], rubric: Rubric) -> Opinion:
+    verdict = reply["verdict"]
     if not isinstance(verdict, str) or verdict not in _VERDICTS:
         raise _BreaksRule('verdict is not "yes" or "no"')
-    if not isinstance(reasoning, str):
-        raise _BreaksRule("reasoning is not a string")
-    if not _is_unicode(reasoning):
-        raise _BreaksRule("reasoning holds a lone surrogate")
+    reasoning = _text(reply, "reasoning")
     yes = _VERDICTS[verdict]
-    score = _score(reply["score"]) if scored else float(yes)
+    score = _share(reply, "score") if rubric.scored else float(yes)
     return Opinion(Status.OK, yes=yes, score=score, reasoning=shortened(reasoning))
 
 
-def _score(value: object) -> float:
+def _score(reply: Mapping[str, Any], rubric: Rubric) -> Opinion:
+    reasoning, score = _text(reply, "reasoning"), _share(reply, "score")
+    return Opinion(Status.OK, yes=rubric.passes(score), score=score, reasoning=shortened(reasoning))
+
+
+def _dimensions(reply: Mapping[str, Any], rubric: Rubric) -> Opinion:
+    reasoning = _text(reply, "reasoning")
+    scores = tuple((name, _share(reply, name)) for name, _ in rubric.dimensions)
+    content = Dimensions(scores, _share(reply, "overall"))
+    return Opinion(Status.OK, reasoning=shortened(reasoning), content=content)
+
+
+def _claims(reply: Mapping[str, Any], _: Rubric) -> Opinion:
+    claims = reply["claims"]
+    if not isinstance(claims, list):
+        raise _BreaksRule("claims is not a list")
+    if len(claims) > MAX_CLAIMS:
+        raise _BreaksRule(f"claims has more than {MAX_CLAIMS} entries")
+    for claim in claims:
+        if not isinstance(claim, str):
+            raise _BreaksRule("a claim is not a string")
+        if not claim.strip():
+            raise _BreaksRule("a claim is empty")
+        if len(claim) > MAX_CLAIM_CHARACTERS:
+            raise _BreaksRule(f"a claim has more than {MAX_CLAIM_CHARACTERS} characters")
+        if not _is_unicode(claim):
+            raise _BreaksRule("a claim holds a lone surrogate")
+    return Opinion(Status.OK, content=Claims(tuple(claims)))
+
+
+def _check(reply: Mapping[str, Any], _: Rubric) -> Opinion:
+    verdict, evidence = reply["verdict"], _text(reply, "evidence")
+    if not isinstance(verdict, str) or verdict not in ClaimVerdict.__members__:
+        raise _BreaksRule("verdict is none of " + ", ".join(ClaimVerdict.__members__))
+    check = ClaimCheck(ClaimVerdict[verdict], shortened(evidence))
+    return Opinion(Status.OK, content=check)
+
+
+_READERS: dict[Form, Callable[[dict[str, Any], Rubric], Opinion]] = {
+    "verdict": _verdict,
+    "score": _score,
+    "dimensions": _dimensions,
+    "extraction": _claims,
+    "verification": _check,
+}
+
+
+def _text(reply: Mapping[str, Any], key: str) -> str:
+    value = reply[key]
+    if not isinstance(value, str):
+        raise _BreaksRule(f"{key} is not a string")
+    if not _is_unicode(value):
+        raise _BreaksRule(f"{key} holds a lone surrogate")
+    return value
+
+
+def _share(reply: Mapping[str, Any], key: str) -> float:
+    value = reply[key]
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise _BreaksRule("score is not a number")
+        raise _BreaksRule(f"{key} is not a number")
     if not 0 <= value <= 1:  # NaN fails too
-        raise _BreaksRule("score is outside of 0 to 1")
+        raise _BreaksRule(f"{key} is outside of 0 to 1")
     return abs(float(value))  # no -0.0
 
 

@@ -1,7 +1,8 @@
 """Sentences that say whether something is relevant, in words other than a leading yes or no.
 
 Owns the words, their negations, and what makes them worth nothing: a question, a condition, a
-quotation, a report of what somebody else says. Each keyword of each sentence is a yes, a no or
+quotation, a report of what somebody else says, another language than English, in which a negation
+would not be known. Each keyword of each sentence is a yes, a no or
 unclear; there is a verdict only when all are yes or all are no.
 """
 
@@ -26,7 +27,7 @@ _NEGATORS = frozenset(
      "none", "nothing", "nowhere", "hardly", "barely"}
 )  # fmt: skip
 _FILLERS = frozenset(
-    {"a", "an", "the", "any", "at", "all", "be", "really", "very", "directly", "fully", "actually",
+    {"a", "the", "any", "at", "all", "be", "really", "very", "directly", "fully", "actually",
      "quite", "clearly", "truly", "even", "closely", "exactly", "considered", "deemed", "contain",
      "have", "provide", "include", "give", "offer", "seem", "appear", "to", "good", "sufficiently"}
 )  # fmt: skip
@@ -43,11 +44,29 @@ _HEDGES = frozenset(
      "pretend", "ignore", "supposedly", "allegedly", "according", "opposite", "instead", "want",
      "wants", "hypothetically", "quote", "quotes", "reads"}
 )  # fmt: skip
+# Without one of these, a sentence of more than keywords is not known to be English.
+_ENGLISH = frozenset(
+    {"a", "the", "this", "that", "these", "those", "it", "its", "is", "are", "does", "did",
+     "and", "of", "to", "with", "because", "since", "therefore", "thus", "hence", "both", "there",
+     "they", "my", "your", "answer", "verdict", "but", "from"}
+)  # fmt: skip
+# Words of languages that say "relevant" too, and share a word with English.
+_FOREIGN = frozenset(
+    {"nicht", "kein", "keine", "niet", "geen", "inte", "ej", "ikke", "ikkje", "nie", "pas", "nu",
+     "ne", "ist", "der", "das", "und", "est", "het", "een", "det", "och"}
+)  # fmt: skip
+# A piece of a prompt, and an order to drop one: the model copies a text, or obeys it.
+_COPIED = re.compile(
+    r"<[|\uff5c]|[|\uff5c]>|[\uff1c\uff1e]|\[/?(?:inst|system_prompt)\]|<</?sys>>|_of_turn>|</?data\b"
+    r"|&[lg]t;|<!\[cdata|[\x00-\x08\x1b\u2028-\u202e\u2066-\u2069]|\"(?:reasoning|verdict|score)\"\s*:"
+    r"|\b(?:ignore|disregard|forget)\b|\b(?:answer|reply|respond)(?:ing)? with\b|\bby answering\b"
+)
 # Denied, they deny what they are about: "I don't think that it is not relevant".
 _THOUGHTS = frozenset(
     {"think", "believe", "mean", "means", "imply", "implies", "deny", "denies", "doubt",
      "disagree", "conclude", "agree", "case", "clear", "sure", "certain"}
 )  # fmt: skip
+_KNOWN = _POSITIVE | _NEGATIVE | _NEGATORS | _FILLERS
 # What may follow a "no" that is an answer; any other word makes it "no problem", "no doubt".
 _AFTER_NO = frozenset(
     {"the", "it", "this", "that", "there", "these", "they", "retrieved", "because", "since", "as",
@@ -60,7 +79,7 @@ def verdict(text: str) -> bool | None:
 
     Braces mean that the text is no prose but a piece of JSON or of code, which is read elsewhere.
     """
-    if "{" in text or "}" in text or _TURNED.search(text):
+    if "{" in text or "}" in text or _TURNED.search(text) or _COPIED.search(text):
         return None
     plain = _NON.sub("non ", text.replace("’", "'"))  # noqa: RUF001
     plain = _POLITE.sub("", _QUOTED.sub(_kept, plain))
@@ -85,8 +104,13 @@ def _kept(quoted: re.Match[str]) -> str:
 
 def _readings(words: Sequence[str]) -> Iterator[bool | None]:
     """Yield what each keyword of one sentence says."""
-    hedged = not _HEDGES.isdisjoint(words) or any(
-        word in _THOUGHTS and _negators(words[:place]) for place, word in enumerate(words)
+    hedged = (
+        not (_HEDGES | _FOREIGN).isdisjoint(words)
+        or not (
+            _KNOWN.issuperset(word for word in words if word.isalnum())
+            or not _ENGLISH.isdisjoint(words)
+        )
+        or any(word in _THOUGHTS and _negators(words[:place]) for place, word in enumerate(words))
     )
     for place, word in enumerate(words):
         if word not in _POSITIVE and word not in _NEGATIVE and word != "no":

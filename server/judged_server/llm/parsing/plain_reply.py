@@ -11,10 +11,10 @@ import re
 
 from judged_server.domain import Status
 from judged_server.llm.faults import Reason
+from judged_server.llm.opinion import Opinion
 from judged_server.llm.parsing import keywords
 from judged_server.llm.parsing.shortening import shortened
 from judged_server.llm.parsing.wrapping import has_tags
-from judged_server.llm.voting import Opinion
 
 MAX_CHARACTERS = 1 << 15
 """A longer reply is no answer to a question that asks for one word."""
@@ -46,7 +46,8 @@ _REFUSAL = re.compile(
     r"|(?:unable|not able|not allowed|not permitted|not comfortable)"
     r"|(?:must |have to )?(?:respectfully )?(?:decline|refuse))\b"
 )
-_HEAD = 400
+HEAD = 400
+"""Characters in which a refusal begins, and which a bare answer does not exceed."""
 
 _REFUSED = Opinion(Status.ABSTAINED, reason=Reason.REFUSED, message="the model refused to answer")
 _UNCLEAR = Opinion(
@@ -71,7 +72,7 @@ def read(text: str, *, cut: bool) -> Opinion:
     if len(text) > MAX_CHARACTERS or has_tags(text):
         return _UNCLEAR
     lower = text.lower()
-    if _REFUSAL.search(lower[:_HEAD].replace("’", "'")):  # noqa: RUF001
+    if refuses(lower):
         return _REFUSED
     token = _leading(lower)
     if token is not None:
@@ -88,9 +89,14 @@ def read(text: str, *, cut: bool) -> Opinion:
     return Opinion(Status.OK, yes=yes, score=float(yes), reasoning=reasoning)
 
 
+def refuses(lower: str) -> bool:
+    """Say whether a text, in lower case, begins with a refusal to answer."""
+    return _REFUSAL.search(lower[:HEAD].replace("’", "'")) is not None  # noqa: RUF001
+
+
 def is_bare(text: str) -> bool:
     """Say whether `text` is a yes or a no and nothing else, but for decoration and a label."""
-    if len(text) > _HEAD:
+    if len(text) > HEAD:
         return False
     lower = text.lower()
     token = _leading(lower)

@@ -1,8 +1,8 @@
 """From a reply to an opinion: JSON first, then plain words.
 
-Owns the order in which a reply is read, and what the finish reason says about it. The two ways of
-reading are `json_reply` and `plain_reply`. Nothing here raises, whatever the reply holds, and no
-message quotes it.
+Owns the order in which a reply is read, and what the finish reason says about it. The ways of
+reading are `json_reply`, `plain_reply` and `plain_score`. Nothing here raises, whatever the reply
+holds, and no message quotes it.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ import re
 from judged_server.domain import Status
 from judged_server.llm.chat import ChatReply, FinishReason
 from judged_server.llm.faults import Reason
-from judged_server.llm.parsing import json_reply, plain_reply
+from judged_server.llm.opinion import Opinion
+from judged_server.llm.parsing import json_reply, plain_reply, plain_score
 from judged_server.llm.parsing.wrapping import unwrapped
 from judged_server.llm.rubrics.rubric import Rubric
-from judged_server.llm.voting import Opinion
 
-PARSER_VERSION = 1
+PARSER_VERSION = 2
 """Counts up with every change that lets a reply mean something else: it can change a score."""
 
 # A word in brackets is decoration: [YES].
@@ -36,6 +36,12 @@ _PROSE = Opinion(
     message="the model answered in prose where JSON was asked for; if it takes no schema, "
     "the server's operator should set structured = false for it",
 )
+_NO_OBJECT = Opinion(
+    Status.ABSTAINED,
+    reason=Reason.UNPARSABLE,
+    message="the model answered in prose where the rubric asks for JSON; choose a model that takes "
+    "a schema",
+)
 _CUT = Opinion(
     Status.ERROR,
     reason=Reason.REPLY_TRUNCATED,
@@ -44,24 +50,36 @@ _CUT = Opinion(
 
 
 def read(reply: ChatReply, rubric: Rubric, *, structured: bool) -> Opinion:
-    """Return what `reply` says about the context; `structured` says what it was asked to keep.
+    """Return what `reply` says by `rubric`; `structured` says whether it had a schema to keep.
 
     A reply that looks like JSON is read strictly as JSON, whether or not that was asked for. Any
-    other reply is read as plain words; where JSON was asked for, only a bare YES or NO counts. A
-    reply that was cut off counts when it is a whole JSON object, or begins with a whole YES or NO.
+    other reply is read as plain words, if the rubric's form can be said in them; where JSON was
+    asked for, only a bare YES or NO, or a bare score, counts. A reply that was cut off counts when
+    it is a whole JSON object, or begins with a whole YES or NO.
     """
     if reply.refusal or reply.finish_reason in {FinishReason.REFUSAL, FinishReason.SAFETY}:
         return _REFUSED
     cut = reply.finish_reason is FinishReason.LENGTH
     text = unwrapped(reply.text)
+    asked_json = structured or rubric.takes_json
     if not text:
-        if cut:
-            return _CUT
-        return _NO_JSON if structured else _EMPTY
-    if _JSON.match(text) or (structured and text.startswith("[")):
-        opinion = json_reply.read(text, scored=rubric.scored)
+        nothing = _NO_JSON if asked_json else _EMPTY
+        return _CUT if cut else nothing
+    if _JSON.match(text) or (asked_json and text.startswith("[")):
+        opinion = json_reply.read(text, rubric)
         return _CUT if cut and opinion.status is Status.ERROR else opinion
-    opinion = plain_reply.read(text, cut=cut)
-    if structured and opinion.reason is not Reason.REFUSED and not plain_reply.is_bare(text):
-        return _CUT if cut else _PROSE
+    opinion, is_bare = _in_words(text, rubric, cut=cut)
+    if asked_json and opinion.reason is not Reason.REFUSED and not is_bare:
+        prose = _PROSE if structured else _NO_OBJECT
+        return _CUT if cut else prose
     return opinion
+
+
+def _in_words(text: str, rubric: Rubric, *, cut: bool) -> tuple[Opinion, bool]:
+    """Return what a text says in plain words, and whether it holds nothing but that."""
+    if rubric.takes_json:
+        refused = plain_reply.refuses(text[: plain_reply.HEAD].lower())
+        return (_REFUSED if refused else _EMPTY), False
+    if rubric.form == "score":
+        return plain_score.read(text, rubric, cut=cut), plain_score.is_bare(text)
+    return plain_reply.read(text, cut=cut), plain_reply.is_bare(text)

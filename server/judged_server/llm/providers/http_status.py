@@ -13,6 +13,7 @@ _NEXT_STEPS = {
     404: "check base_url and the model's name in the llm configuration",
     413: "the texts are too long for it",
     422: "it can't take the request; check the model's quirks in the llm configuration",
+    529: "it is overloaded",
 }
 
 
@@ -23,6 +24,13 @@ def fault_of(status: int) -> ProviderFault:
         return ProviderFault(
             Reason.PROVIDER_REFUSED_KEY,
             f"{says}: it refuses the key; check key_env or key_file of the provider",
+            retryable=False,
+            status=status,
+        )
+    if status == 402:
+        return ProviderFault(
+            Reason.RATE_LIMITED,
+            f"{says}: the account has no money or quota left",
             retryable=False,
             status=status,
         )

@@ -7,10 +7,7 @@ https://platform.openai.com/docs/api-reference/chat, as the `openai` package 3.5
 
 from __future__ import annotations
 
-import math
-from typing import Any, TypeVar, overload
-
-import orjson
+from typing import Any
 
 from judged_server.llm.chat import (
     ChatReply,
@@ -20,13 +17,22 @@ from judged_server.llm.chat import (
     TokenLogprob,
     TokenUsage,
 )
-from judged_server.llm.configuration import (
-    ModelConfiguration,
-    ProviderConfiguration,
-    Structured,
-)
-from judged_server.llm.faults import ProviderFault, Reason
+from judged_server.llm.configured import ModelConfiguration, ProviderConfiguration, Structured
+from judged_server.llm.faults import ProviderFault
+from judged_server.llm.providers.dialect import Capabilities, Dialect
 from judged_server.llm.providers.http_status import fault_of
+from judged_server.llm.providers.reading import (
+    NO_MONEY,
+    TOO_LONG,
+    error_object,
+    first,
+    hopeless,
+    log_probability,
+    may,
+    need,
+    reply_object,
+    tokens,
+)
 from judged_server.llm.secrets import Secret
 
 PATH = "/chat/completions"
@@ -41,16 +47,12 @@ _FINISH = {
     "content_filter": FinishReason.SAFETY,
 }
 
-_TOO_LONG = "the texts are longer than the model's window; send shorter ones"
-
 _ERRORS = {
-    "context_length_exceeded": _TOO_LONG,
-    "exceed_context_size_error": _TOO_LONG,
-    "insufficient_quota": "the account has no money or quota left",
+    "context_length_exceeded": TOO_LONG,
+    "exceed_context_size_error": TOO_LONG,
+    "insufficient_quota": NO_MONEY,
 }
 """Codes and types of errors that another try won't change; the second is llama.cpp's."""
-
-_T = TypeVar("_T")
 
 
 def headers(provider: ProviderConfiguration, key: Secret | None) -> dict[str, str]:
@@ -115,117 +117,67 @@ def read_reply(status: int, body: bytes) -> ChatReply:
         words = _error_words(body)
         if status == 400 and "content_filter" in words:
             return ChatReply("", FinishReason.SAFETY, TokenUsage(), "")
-        fault = fault_of(status)
-        for word, meaning in _ERRORS.items():
-            if word in words:
-                fault = ProviderFault(
-                    fault.reason,
-                    f"the provider answered {status}: {meaning}",
-                    retryable=False,
-                    status=status,
-                )
-        raise fault
-    reply = _json(body)
-    if not isinstance(reply, dict):
-        raise _broken("is not a JSON object")
-    if reply.get("error") is not None:
-        raise _broken("is an error with the status 200")
-    choice = _first(_need(reply, "choices", list))
-    message = _need(choice, "message", dict)
-    refusal = _may(message, "refusal", str)
-    finish = _FINISH.get(_may(choice, "finish_reason", str, ""), FinishReason.OTHER)
+        raise _fault(status, words)
+    reply = reply_object(body)
+    choice = first(need(reply, "choices", list))
+    message = need(choice, "message", dict)
+    usage = may(reply, "usage", dict, {})
+    refusal = may(message, "refusal", str)
+    finish = _FINISH.get(may(choice, "finish_reason", str, ""), FinishReason.OTHER)
     return ChatReply(
         text=_text(message),
         finish_reason=FinishReason.REFUSAL if refusal else finish,
-        usage=_usage(_may(reply, "usage", dict)),
-        model=_may(reply, "model", str, ""),
+        usage=TokenUsage(tokens(usage, "prompt_tokens"), tokens(usage, "completion_tokens")),
+        model=may(reply, "model", str, ""),
         refusal=refusal or None,
-        system_fingerprint=_may(reply, "system_fingerprint", str, ""),
-        logprobs=_logprobs(_may(choice, "logprobs", dict)),
+        system_fingerprint=may(reply, "system_fingerprint", str, ""),
+        logprobs=_logprobs(may(choice, "logprobs", dict)),
     )
 
 
 def _text(message: dict[str, Any]) -> str:
     """Return the arguments of the first tool call, or the content; "" when there is neither."""
-    calls = _may(message, "tool_calls", list)
+    calls = may(message, "tool_calls", list)
     if calls:
-        return _need(_need(_first(calls), "function", dict), "arguments", str)
-    return _may(message, "content", str, "")
+        return need(need(first(calls), "function", dict), "arguments", str)
+    return may(message, "content", str, "")
 
 
-def _usage(usage: dict[str, Any] | None) -> TokenUsage:
-    if usage is None:
-        return TokenUsage()
-    spent = _may(usage, "prompt_tokens", int, 0), _may(usage, "completion_tokens", int, 0)
-    if min(spent) < 0:
-        raise _broken("counts tokens below 0")
-    return TokenUsage(*spent)
+def _fault(status: int, words: set[str]) -> ProviderFault:
+    fault = fault_of(status)
+    for word, meaning in _ERRORS.items():
+        if word in words:
+            return hopeless(fault.reason, status, meaning)
+    return fault
 
 
 def _logprobs(logprobs: dict[str, Any] | None) -> tuple[TokenLogprob, ...]:
-    content = None if logprobs is None else _may(logprobs, "content", list)
+    content = None if logprobs is None else may(logprobs, "content", list)
     return tuple(
         TokenLogprob(
-            _need(place, "token", str),
+            need(place, "token", str),
             tuple(
-                (_need(other, "token", str), _logprob(other))
-                for other in _may(place, "top_logprobs", list, [])
+                (need(other, "token", str), log_probability(other, "logprob"))
+                for other in may(place, "top_logprobs", list, [])
             ),
         )
         for place in content or ()
     )
 
 
-def _logprob(token: dict[str, Any]) -> float:
-    value = token.get("logprob")
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise _broken("has a log-probability that is no number")
-    return float(value)
-
-
 def _error_words(body: bytes) -> set[str]:
     """Return the code and the type in an error's body; they are compared, never shown."""
-    reply = _json(body)
-    error = reply.get("error") if isinstance(reply, dict) else None
-    return {str(error.get(name)) for name in ("code", "type")} if isinstance(error, dict) else set()
+    error = error_object(body)
+    return {str(error[name]) for name in ("code", "type") if name in error}
 
 
-def _json(body: bytes) -> object:
-    """Return what the body says; None when it is not JSON."""
-    try:
-        parsed: object = orjson.loads(body)
-    except orjson.JSONDecodeError:
-        # Not kept as the cause of a fault: it holds the whole body, and so perhaps a prompt or key.
-        return None
-    return parsed
-
-
-def _broken(what: str) -> ProviderFault:
-    return ProviderFault(
-        Reason.PROVIDER_ERROR, f"the provider's reply {what}", retryable=True, status=200
-    )
-
-
-def _first(items: list[Any]) -> dict[str, Any]:
-    if not items or not isinstance(items[0], dict):
-        raise _broken("holds no answer")
-    return items[0]
-
-
-def _need(table: object, key: str, kind: type[_T]) -> _T:
-    """Return a field that must be there, in its type."""
-    value = table.get(key) if isinstance(table, dict) else None
-    if not isinstance(value, kind) or isinstance(value, bool):
-        raise _broken(f"lacks {key}, or has it in a wrong form")
-    return value
-
-
-@overload
-def _may(table: object, key: str, kind: type[_T]) -> _T | None: ...
-@overload
-def _may(table: object, key: str, kind: type[_T], default: _T) -> _T: ...
-def _may(table: object, key: str, kind: type[_T], default: _T | None = None) -> _T | None:
-    """Return a field that may be missing or null, then the default; otherwise in its type."""
-    if isinstance(table, dict) and table.get(key) is None:
-        return default
-    return _need(table, key, kind)
+DIALECT = Dialect(
+    path=lambda _: PATH,
+    headers=headers,
+    write_request=write_request,
+    read_reply=read_reply,
+    capabilities=Capabilities(
+        structured=tuple(Structured),
+        auth=("bearer", "api-key"),
+    ),
+)

@@ -6,10 +6,13 @@ write, new_nonce            Rubric and texts -> ChatRequest
 
 from judged_server.llm.rubrics.loading import load_builtin, load_folder
 from judged_server.llm.rubrics.prompt import PROMPT_VERSION, new_nonce, write
-from judged_server.llm.rubrics.rubric import Rubric
+from judged_server.llm.rubrics.rubric import MAX_CLAIMS, FieldValue, Form, Rubric
 
 __all__ = [
+    "MAX_CLAIMS",
     "PROMPT_VERSION",
+    "FieldValue",
+    "Form",
     "Rubric",
     "load_builtin",
     "load_folder",

@@ -1,29 +1,56 @@
 """Rubrics read from TOML files: those of the package, and an operator's own.
 
-Owns the form of the file and every check of it, so that a rubric that was read can be asked. Every
-fault names the file and the key. docs/rubrics.md says how to write one.
+Owns the keys of the file, so that every one is read and every fault names the file and the key.
+Whether templates and words fit the form is up to `checking`. docs/rubrics.md says how to write one.
 """
 
 from __future__ import annotations
 
-import re
 import tomllib
 from collections.abc import Mapping
-from functools import cache
+from dataclasses import replace
+from functools import cache, partial
 from importlib.resources import files
 from pathlib import Path
 from types import MappingProxyType
 
-from judged_server.llm.rubrics.rubric import ANSWER, FIELDS, NONCE, PLACEHOLDER, Rubric
+from judged_server.llm.rubrics.checking import check
+from judged_server.llm.rubrics.rubric import JSON_FORMS, Form, Rubric
 from judged_server.llm.toml_table import TomlTable
 from judged_server.settings import SettingsError
 
 MAX_FILE_BYTES = 1 << 18
+MAX_DIMENSIONS = 16
 
 _ID = "[a-z][a-z0-9_]{0,63}"
 _ID_RULE = "a name of a-z, 0-9 and _ that begins with a letter"
+_ID_OF_CLAIMS = "[a-z][a-z0-9_]{0,47}"
+"""Shorter, as each step has its own name behind it."""
+_NAME = "[a-z][a-z0-9_]{0,31}"
 _PROSE = r"(?s)(?=.*\S).{1,65536}"
 _PROSE_RULE = "a text that is not empty"
+_FORMS: dict[str, Form] = {
+    "verdict": "verdict",
+    "score": "score",
+    "dimensions": "dimensions",
+    "claims": "claims",
+}
+_MIN_SCORE, _MIN_SCORE_OF_VERDICT = 0.7, 0.5
+_TAKEN = {"reasoning", "overall"}
+"""Keys of a reply that no dimension can have."""
+
+_JSON_ANYWAY = "is not for this form, whose replies are JSON from every model; leave it out"
+_IN_STEPS = "belongs into [extraction] and [verification], each with its own"
+_HINTS = {
+    "scored": 'is for form = "verdict" only',
+    "dimensions": 'is for form = "dimensions" only',
+    "extraction": 'is for form = "claims" only',
+    "verification": 'is for form = "claims" only',
+    "plain_answer": _JSON_ANYWAY,
+}
+_HINTS_OF_CLAIMS = _HINTS | dict.fromkeys(
+    ("system", "user", "structured_answer", "plain_answer"), _IN_STEPS
+)
 
 
 @cache
@@ -73,25 +100,18 @@ def parse(raw: bytes, source: str) -> Rubric:
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise SettingsError(f"{source} is not TOML: {error}") from None
     table = TomlTable(content, source)
-    rubric = Rubric(
-        id=table.text("id", _ID, _ID_RULE),
-        version=table.integer("version", 1, 1_000_000, 0),
-        description=table.text("description", r".{0,500}\S.{0,500}", "one line of text"),
-        min_score=table.number("min_score", 0, 1, 0.5) or 0.0,
-        fails_closed="yes" if table.text("fails_closed", "yes|no", "yes or no") == "yes" else "no",
-        scored=table.flag("scored", default=False),
-        system=table.text("system", _PROSE, _PROSE_RULE),
-        user=table.text("user", _PROSE, _PROSE_RULE),
-        structured_answer=table.text("structured_answer", _PROSE, _PROSE_RULE),
-        plain_answer=table.text("plain_answer", _PROSE, _PROSE_RULE),
-    )
-    table.end()
-    if not rubric.version:
-        raise table.fault("version", "must be a whole number from 1 on")
-    _check_system(rubric, table)
-    _check_user(rubric, table)
-    _check_answers(rubric, table)
-    return rubric
+    head = _head(table)
+    if head.form == "claims":
+        rubric = replace(
+            head,
+            extraction=_asked(head, _step(table, "extraction"), "extraction"),
+            verification=_asked(head, _step(table, "verification"), "verification"),
+        )
+        table.end(_HINTS_OF_CLAIMS)
+        return rubric
+    if head.form == "dimensions":
+        head = _with_dimensions(head, table)
+    return _asked(head, table, head.form)
 
 
 def _content(path: Path) -> bytes:
@@ -106,48 +126,68 @@ def _content(path: Path) -> bytes:
     return raw
 
 
-def _check_system(rubric: Rubric, table: TomlTable) -> None:
-    names = _placeholders(rubric.system, "system", table)
-    if names != [ANSWER]:
-        raise table.fault(
-            "system",
-            "must hold {{answer}} once, where it says how to answer, and nothing else "
-            "in double braces",
-        )
+def _head(table: TomlTable) -> Rubric:
+    """Return what rubrics of all forms have, still without templates."""
+    form = _FORMS[table.choice("form", tuple(_FORMS), "verdict")]
+    bar = _MIN_SCORE_OF_VERDICT if form == "verdict" else _MIN_SCORE
+    rubric = Rubric(
+        id=table.text("id", _ID_OF_CLAIMS if form == "claims" else _ID, _ID_RULE),
+        version=table.integer("version", 1, 1_000_000, 0),
+        description=table.text("description", r".{0,500}\S.{0,500}", "one line of text"),
+        min_score=table.number("min_score", 0, 1, bar) or 0.0,
+        fails_closed="yes" if table.text("fails_closed", "yes|no", "yes or no") == "yes" else "no",
+        scored=form == "verdict" and table.flag("scored", default=False),
+        system="",
+        user="",
+        structured_answer="",
+        plain_answer="",
+        form=form,
+    )
+    if not rubric.version:
+        raise table.fault("version", "must be a whole number from 1 on")
+    return rubric
 
 
-def _check_user(rubric: Rubric, table: TomlTable) -> None:
-    names = _placeholders(rubric.user, "user", table)
-    allowed = ", ".join("{{" + name + "}}" for name in FIELDS)
-    if NONCE not in names:
-        raise table.fault("user", "must hold {{nonce}}, where it says how the texts are marked")
-    fields = [name for name in names if name != NONCE]
-    if not fields or not set(fields) <= set(FIELDS):
-        raise table.fault("user", f"must show one or more of {allowed}, and nothing else but nonce")
-    if len(set(fields)) < len(fields):
-        raise table.fault("user", "must show each text once")
+def _step(table: TomlTable, key: str) -> TomlTable:
+    step = table.table(key)
+    if step is None:
+        raise table.fault(key, f"must be a table; begin it with [{key}]")
+    return step
 
 
-def _check_answers(rubric: Rubric, table: TomlTable) -> None:
-    """Refuse words on how to answer that fit another form of reply than the one that is read."""
-    keys = ["reasoning", "verdict", "score"] if rubric.scored else ["reasoning", "verdict"]
-    for key in keys:
-        if f'"{key}"' not in rubric.structured_answer:
-            raise table.fault("structured_answer", f'must name the key "{key}" in double quotes')
-    if not rubric.scored and '"score"' in rubric.structured_answer:
-        raise table.fault("structured_answer", 'must not ask for "score" without scored = true')
-    for word in ("YES", "NO"):
-        if not re.search(rf"\b{word}\b", rubric.plain_answer):
-            raise table.fault("plain_answer", "must ask for YES or NO, in capitals")
-    for key in ("structured_answer", "plain_answer"):
-        if "{{" in getattr(rubric, key):
-            raise table.fault(key, "can't hold double braces")
+def _asked(head: Rubric, table: TomlTable, form: Form) -> Rubric:
+    """Return the rubric, or one step of a rubric of claims, with the templates of `table`."""
+    prose = partial(table.text, pattern=_PROSE, rule=_PROSE_RULE)
+    answer = prose("structured_answer")
+    rubric = replace(
+        head,
+        id=head.id if form == head.form else f"{head.id}_{form}",
+        form=form,
+        system=prose("system"),
+        user=prose("user"),
+        structured_answer=answer,
+        # JSON is asked for in the same words, whether or not the model is held to it.
+        plain_answer=answer if form in JSON_FORMS else prose("plain_answer"),
+    )
+    table.end(_HINTS)
+    check(rubric, table)
+    return rubric
 
 
-def _placeholders(template: str, key: str, table: TomlTable) -> list[str]:
-    """Return the names in double braces; a template has no others, so that none stays unfilled."""
-    names = PLACEHOLDER.findall(template)
-    rest = PLACEHOLDER.sub("", template)
-    if "{{" in rest or "}}" in rest:
-        raise table.fault(key, "has double braces that are not around a name")
-    return names
+def _with_dimensions(head: Rubric, table: TomlTable) -> Rubric:
+    dimensions: dict[str, float] = {}
+    need_contexts: list[str] = []
+    entries = table.tables("dimensions", "name")
+    if not 1 <= len(entries) <= MAX_DIMENSIONS:
+        raise table.fault("dimensions", f"must be 1 to {MAX_DIMENSIONS} tables [[dimensions]]")
+    for entry in entries:
+        name = entry.text("name", _NAME, _ID_RULE)
+        if name in dimensions or name in _TAKEN:
+            raise entry.fault("name", "is taken; choose another")
+        dimensions[name] = entry.number("weight", 0, 1000, 1.0) or 0.0
+        if entry.flag("needs_contexts", default=False):
+            need_contexts.append(name)
+        entry.end()
+    if not any(dimensions.values()):
+        raise table.fault("dimensions", "must have a weight above 0 somewhere")
+    return replace(head, dimensions=tuple(dimensions.items()), need_contexts=tuple(need_contexts))

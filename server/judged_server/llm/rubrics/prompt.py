@@ -6,11 +6,12 @@ Owns the data blocks: the one form in which a text enters a prompt.
     "the text, as a JSON string on one line"
     </data-hkqz...>
 
-The marker is drawn anew for each request, so a text can't know it. Nor could a text use it: `<`,
-`>` and `&` are escaped, as are their look-alikes, line ends, everything invisible, and words in
-square brackets, which some chat templates give a meaning. What is escaped stays readable for the
-model, and a JSON reader gets the text back unchanged. This guards the form of the prompt. That a
-model does not *believe* what a text says, nothing here can promise.
+A list of texts is one block too, which holds a JSON array of such strings. The marker is drawn anew
+for each request, so a text can't know it. Nor could a text use it: `<`, `>` and `&` are escaped, as
+are their look-alikes, line ends, everything invisible, and words in square brackets, which some
+chat templates give a meaning. What is escaped stays readable for the model, and a JSON reader gets
+the text back unchanged. This guards the form of the prompt. That a model does not *believe* what a
+text says, nothing here can promise.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from functools import lru_cache
 from json.encoder import encode_basestring
 
 from judged_server.llm.chat import ChatRequest
-from judged_server.llm.rubrics.rubric import NONCE, Rubric
+from judged_server.llm.rubrics.rubric import NONCE, FieldValue, Rubric
 
 PROMPT_VERSION = 1
 """Counts up with every change of the data blocks or of the escaping: they can change a score."""
@@ -49,6 +50,8 @@ _HIDDEN = re.compile(
 # The bracket of [INST], [/INST], [SYSTEM_PROMPT] and their kind.
 _BRACKET = re.compile(r"[\[\uff3b](?=/?[A-Za-z_]{2,32}[\]\uff3d])")
 _SURROGATE = re.compile("[\ud800-\udfff]")
+_HAZARD = re.compile(f"{_SURROGATE.pattern}|{_HIDDEN.pattern}")
+_ASCII = bytes(range(128))
 
 
 def new_nonce() -> str:
@@ -58,7 +61,7 @@ def new_nonce() -> str:
 
 def write(
     rubric: Rubric,
-    fields: Mapping[str, str],
+    fields: Mapping[str, FieldValue],
     nonce: str,
     *,
     structured: bool,
@@ -68,10 +71,13 @@ def write(
 ) -> ChatRequest:
     """Return the request that asks `rubric` about `fields`, by the names in `rubric.fields`.
 
-    `structured` asks for a reply by the rubric's schema, else for YES or NO. The instructions are
-    the same for every context, so that a provider may cache them. Raises KeyError when a field is
-    missing, and ValueError when `nonce` is not one of `new_nonce`.
+    `structured` asks for a reply by the rubric's schema, else for one in the words of the rubric's
+    plain answer. The instructions are the same for every context, so that a provider may cache
+    them. Raises KeyError when a field is missing, and ValueError when `nonce` is not one of
+    `new_nonce` or when the rubric is one of claims, whose steps are asked instead.
     """
+    if rubric.form == "claims":
+        raise ValueError("a rubric of claims is asked by its steps")
     if not _NONCE.fullmatch(nonce):
         raise ValueError("a nonce comes from new_nonce()")
     pieces = list(rubric.parts)
@@ -88,9 +94,13 @@ def write(
     )
 
 
-def data_block(name: str, text: str, nonce: str) -> str:
-    """Return three lines: the opening marker, `text` as a JSON string, the closing marker."""
-    return f'<data-{nonce} name="{name}">\n{_quoted(text, nonce)}\n</data-{nonce}>'
+def data_block(name: str, value: FieldValue, nonce: str) -> str:
+    """Return three lines: the opening marker, `value` as JSON on one line, the closing marker."""
+    if isinstance(value, str):
+        content = _quoted(value, nonce)
+    else:
+        content = "[" + ", ".join([_quoted(text, nonce) for text in value]) + "]"
+    return f'<data-{nonce} name="{name}">\n{content}\n</data-{nonce}>'
 
 
 def _quoted(text: str, nonce: str) -> str:
@@ -104,11 +114,17 @@ def _quoted(text: str, nonce: str) -> str:
     quoted = quoted.replace("\x7f", "\\u007f")
     if "[" in quoted or "\uff3b" in quoted:
         quoted = _BRACKET.sub(_escape, quoted)
-    if not quoted.isascii():
+    if not quoted.isascii() and _HAZARD.search(_beyond_ascii(quoted)):
         quoted = _HIDDEN.sub(_escape, _SURROGATE.sub("\ufffd", quoted))
     while nonce in quoted:  # again, as two of them may overlap
         quoted = quoted.replace(nonce, f"\\u{ord(nonce[0]):04x}{nonce[1:]}")
     return quoted
+
+
+def _beyond_ascii(text: str) -> str:
+    """Return the characters of a text that are not ASCII: in most texts they are few."""
+    raw = text.encode("utf-8", "surrogatepass")
+    return raw.translate(None, _ASCII).decode("utf-8", "surrogatepass")
 
 
 def _escape(found: re.Match[str]) -> str:

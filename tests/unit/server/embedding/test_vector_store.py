@@ -12,8 +12,9 @@ import time
 
 import numpy as np
 import pytest
-from judged_server.embedding import vector_store
-from judged_server.embedding.vector_store import DAMAGED, FILE, StoredVectors, VectorStore
+from judged_server.embedding.vector_store import FILE, StoredVectors, VectorStore
+from judged_server.store import sqlite_file
+from judged_server.store.sqlite_file import DAMAGED
 
 DIMENSIONS = 8
 CAP = 16 << 20
@@ -185,7 +186,7 @@ def test_a_folder_that_cant_be_made_switches_it_off_with_one_line(open_store, tm
 def test_a_disk_that_fails_switches_it_off_with_one_line(open_store, caplog, code):
     store = open_store()
     store.put([entry(1)])
-    link = store._links["write"]
+    link = store._file._links["write"]
 
     class Failing:
         def execute(self, statement, *_):
@@ -196,7 +197,7 @@ def test_a_disk_that_fails_switches_it_off_with_one_line(open_store, caplog, cod
         def close(self):
             link.connection.close()
 
-    store._links["write"] = vector_store._Link(Failing(), link.inode)
+    store._file._links["write"] = sqlite_file._Link(Failing(), link.inode)
     for _ in range(3):
         assert not store.put([entry(2)])
         assert wrong_and_found(store, [entry(1)]) == (0, 0)

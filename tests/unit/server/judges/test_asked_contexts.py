@@ -13,9 +13,10 @@ from judged_server.judges.asked_contexts import (
     number_contexts,
     to_columns,
 )
+from judged_server.llm.asking import Answer
 from judged_server.llm.chat import ChatReply, FinishReason, TokenUsage
 from judged_server.llm.faults import Reason
-from judged_server.llm.voting import Opinion
+from judged_server.llm.opinion import Opinion
 
 YES = Opinion(Status.OK, yes=True, score=1.0, reasoning="it says so")
 NO = Opinion(Status.OK, yes=False, score=0.0, reasoning="it does not")
@@ -31,8 +32,8 @@ def reply(text: str) -> ChatReply:
 def ballot(*opinions: Opinion, replies: bool = False) -> Ballot:
     made = Ballot(len(opinions), Usage(), replies)
     for number, opinion in enumerate(opinions):
-        made.usage += Usage(1, 2, 3, 4, 0.5, 0.25)
-        made.put(number, opinion, reply(f"reply {number}"))
+        took = Usage(1, 2, 3, 4, 0.5, 0.25)
+        made.put(number, Answer(opinion, reply(f"reply {number}"), took))
     return made
 
 
@@ -96,7 +97,7 @@ class TestToColumns:
 
     def test_a_price_that_is_not_known_leaves_no_cost(self):
         made = Ballot(1, Usage(cost=None), keep_replies=False)
-        made.put(0, YES, None)
+        made.put(0, Answer(YES, None, Usage()))
         assert to_columns([made], np.array([0]), Usage(cost=None)).usage == Usage(cost=None)
 
     def test_a_missing_sample_is_a_bug(self):
@@ -121,7 +122,7 @@ class TestDetails:
 
     def test_a_failure_has_no_rationale(self):
         made = Ballot(1, Usage(), keep_replies=True)
-        made.put(0, LATE, None)
+        made.put(0, Answer(LATE, None, Usage()))
         (detail,) = to_columns([made], np.array([0]), Usage()).details
         assert (detail.rationale, detail.model) == ("", "")
         assert detail.samples[0].reason == "TIMEOUT"
@@ -130,7 +131,7 @@ class TestDetails:
     @pytest.mark.parametrize("text", ["é" * 40_000, "x" * 70_000, "\ud800"])
     def test_raw_replies_are_cut_between_characters(self, text):
         made = Ballot(1, Usage(), keep_replies=True)
-        made.put(0, YES, reply(text))
+        made.put(0, Answer(YES, reply(text), Usage()))
         (detail,) = to_columns([made], np.array([0]), Usage()).details
         raw = detail.samples[0].raw_reply.encode()
         assert MAX_RAW_REPLY_BYTES - 3 < len(raw) <= MAX_RAW_REPLY_BYTES or raw == b"?"

@@ -15,9 +15,11 @@ from judged_server import errors
 from judged_server.domain import JudgeSpec, QueryGroup, ScoreColumns, Verdicts
 from judged_server.engine.catalog import JudgeCatalog
 from judged_server.judges.llm import MAX_IN_WORK, LlmJudge, LlmKind
+from judged_server.llm.asking import Asker
 from judged_server.llm.configuration import parse_configuration
 from judged_server.llm.models import ChatModels
 from judged_server.llm.rubrics import load_builtin
+from judged_server.llm.rubrics.loading import parse
 from judged_server.ports import Caller
 
 from tests.fakes.scripted_provider import (
@@ -70,8 +72,22 @@ async def provider_and_models(
             await models.close()
 
 
+POLITE = """
+form = "score"
+id = "polite"
+version = 1
+description = "How polite is the text?"
+min_score = 0.6
+fails_closed = "no"
+system = "Grade. {{answer}}"
+user = "{{nonce}} {{retrieved_text}}"
+structured_answer = 'An object with "reasoning" and "score".'
+plain_answer = "One line, as in Score: 0.4"
+"""
+
+
 def judge_over(models: ChatModels | None, **parameters: object) -> LlmJudge:
-    catalog = JudgeCatalog([LlmKind(models, load_builtin())], "llm")
+    catalog = JudgeCatalog([LlmKind(models, load_builtin(), Asker())], "llm")
     judge = catalog.choose(JudgeSpec("llm", parameters=parameters))
     assert isinstance(judge, LlmJudge)
     return judge
@@ -88,6 +104,33 @@ def outcomes(columns: ScoreColumns) -> list[object]:
     statuses = [1] * n if columns.statuses is None else columns.statuses.tolist()
     reasons = {fault.index: fault.reason for fault in columns.faults}
     return list(zip(statuses, decided, [reasons.get(i) for i in range(n)], strict=True))
+
+
+class TestRubrics:
+    @pytest.mark.parametrize(
+        ("min_score", "relevant"), [(None, False), (0.5, True), (0.55, True), (0.6, False)]
+    )
+    async def test_a_score_is_held_to_the_rubrics_bar_or_the_requests(self, min_score, relevant):
+        rubrics = {**load_builtin(), "polite": parse(POLITE.encode(), "polite.toml")}
+
+        def script(_: Asked) -> object:
+            return {"reasoning": "so so", "score": 0.55}
+
+        async with provider_and_models(script) as (_, models):
+            catalog = JudgeCatalog([LlmKind(models, rubrics, Asker())], "llm")
+            judge = catalog.choose(
+                JudgeSpec("llm", min_score=min_score, parameters={"rubric": "polite"})
+            )
+            columns = await judge.ask([group("a")], PATIENT)
+        verdicts = Verdicts.decide(columns, [0, 1], judge.identity.min_score)
+        assert judge.identity.min_score == (0.6 if min_score is None else min_score)
+        assert (columns.scores.tolist(), verdicts.relevant.tolist()) == ([0.55], [relevant])
+
+    @pytest.mark.parametrize("rubric", sorted(set(load_builtin()) - {"retrieval_match"}))
+    async def test_rubrics_for_answers_are_refused(self, rubric):
+        async with provider_and_models(by_text) as (_, models):
+            with pytest.raises(errors.InvalidField, match=r"rubric.*retrieval_match"):
+                judge_over(models, rubric=rubric)
 
 
 class TestVerdicts:
@@ -203,8 +246,9 @@ class TestAsking:
             before = len(asyncio.all_tasks())
             columns = await judge_over(models).ask([group(*texts)], PATIENT)
         assert len(columns.scores) == provider.requests == 3 * MAX_IN_WORK
-        # The provider and the connections have tasks as well, but none for each context.
-        assert most < before + 2 * MAX_IN_WORK
+        # A worker and its question are two. The provider and the connections have tasks as well,
+        # but none for each context.
+        assert most < before + 2.5 * MAX_IN_WORK
 
 
 class TestDeadline:

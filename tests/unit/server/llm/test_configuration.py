@@ -36,6 +36,7 @@ requests_per_minute = 500
 tokens_per_minute = 200_000
 timeout_s = 20
 min_bytes_per_s = 0
+allow_private = true
 
 [[providers]]
 name = "here"
@@ -97,6 +98,7 @@ def test_a_whole_file(tmp_path):
         tokens_per_minute=200_000,
         timeout_s=20,
         min_bytes_per_s=0,
+        allow_private=True,
     )
     here = ProviderConfiguration(
         "here", "http://127.0.0.1:8080/v1", key_file=Path("/run/secrets/here")
@@ -194,7 +196,7 @@ def test_plain_http_where_the_operator_allows_it():
         (with_provider(key_env="sk-canary-1"), "key_env must be the name of an environment var"),
         (with_provider(key_env="K", key_file="/k"), "key_file and key_env are both there"),
         (with_provider(name="has space"), r"providers\[0\]: name must be a name of letters"),
-        (with_provider(dialect="anthropic"), "dialect must be one of openai"),
+        (with_provider(dialect="cohere"), "dialect must be one of openai, anthropic, gemini, fake"),
         (with_provider(auth="basic"), "auth must be one of bearer, api-key"),
         (with_provider(organization="a\r\nb"), "organization must be an id"),
         (with_provider(max_concurrency=0), "max_concurrency must be a whole number from 1"),
@@ -261,16 +263,152 @@ def test_files_that_are_not_toml(tmp_path, content, says):
     assert "canary" not in str(caught.value)
 
 
-DOCS = (Path(__file__).parents[4] / "docs" / "providers.md").read_text()
+def of_dialect(dialect: str, **keys: Any) -> dict[str, Any]:
+    """A document of one provider and one model; `keys` are the model's."""
+    return with_model(**keys) | {"providers": [{**document()["providers"][0], "dialect": dialect}]}
 
 
-@pytest.mark.parametrize("example", re.findall(r"```toml\n(.*?)```", DOCS, re.DOTALL))
+@pytest.mark.parametrize(
+    ("dialect", "structured", "auth", "send_temperature", "send_seed"),
+    [
+        ("openai", "json_schema", "bearer", True, True),
+        ("anthropic", "json_schema", "x-api-key", False, False),
+        ("gemini", "json_schema", "x-goog-api-key", True, True),
+    ],
+)
+def test_defaults_are_those_of_the_dialect(dialect, structured, auth, send_temperature, send_seed):
+    found = parse_configuration(of_dialect(dialect), "f")
+    assert (found.providers[0].dialect, found.providers[0].auth) == (dialect, auth)
+    [model] = found.models
+    assert (model.structured, model.send_temperature, model.send_seed) == (
+        structured,
+        send_temperature,
+        send_seed,
+    )
+
+
+@pytest.mark.parametrize(
+    ("dialect", "model", "says"),
+    [
+        ("anthropic", {"logprobs": True}, "logprobs is not for .*: that API gives no log-prob"),
+        ("anthropic", {"send_seed": True}, "send_seed is not for .*: that API takes no seed"),
+        ("anthropic", {"max_tokens_parameter": "max_tokens"}, "one name for it; leave it out"),
+        ("anthropic", {"structured": "json_object"}, "must be one of json_schema, tool, none"),
+        ("gemini", {"max_tokens_parameter": "max_tokens"}, "max_tokens_parameter is not for dial"),
+        ("gemini", {"model": "a/b/c"}, "model must be the provider's name of the model: letters"),
+        ("gemini", {"model": "../x"}, "model must be"),
+        ("gemini", {"model": "x?key=canary"}, "model must be"),
+        ("gemini", {"model": "x#y"}, "model must be"),
+        ("gemini", {"model": "x%2e"}, "model must be"),
+    ],
+)
+def test_what_a_dialect_lacks_is_refused(dialect, model, says):
+    with pytest.raises(SettingsError, match=says) as caught:
+        parse_configuration(of_dialect(dialect, **model), "f")
+    assert "canary" not in str(caught.value)
+
+
+@pytest.mark.parametrize("dialect", ["anthropic", "gemini"])
+@pytest.mark.parametrize("key", ["organization", "project"])
+def test_what_only_openai_has_is_refused(dialect, key):
+    whole = with_provider(dialect=dialect, **{key: "x"})
+    with pytest.raises(SettingsError, match=f'{key} is not for dialect = "{dialect}"'):
+        parse_configuration(whole, "f")
+
+
+def test_a_key_goes_only_into_headers_that_the_dialect_has():
+    with pytest.raises(SettingsError, match="auth must be one of x-api-key, bearer"):
+        parse_configuration(with_provider(dialect="anthropic", auth="api-key"), "f")
+
+
+class TestFake:
+    def test_is_a_file_beside_the_configuration(self, tmp_path):
+        path = tmp_path / "llm.toml"
+        path.write_text(
+            '[[providers]]\nname = "p"\ndialect = "fake"\nreplies = "replies.jsonl"\n'
+            '[[models]]\nname = "m"\nprovider = "p"\nmodel = "x"\nstructured = "none"\n'
+        )
+        [provider] = read_configuration(path).providers
+        assert provider.replies == tmp_path / "replies.jsonl"
+        assert (provider.dialect, provider.base_url) == ("fake", "")
+
+    @pytest.mark.parametrize(
+        ("provider", "model", "says"),
+        [
+            ({}, {}, "replies must be the path of a file"),
+            ({"replies": 3}, {}, "replies must be the path of a file"),
+            ({"replies": "r", "base_url": "https://p.test"}, {}, "base_url is not known"),
+            ({"replies": "r", "key_env": "K"}, {}, "key_env is not known"),
+            ({"replies": "r"}, {"logprobs": True}, "logprobs is not for .*: nothing is sent"),
+            ({"replies": "r"}, {"structured": "tool"}, "must be one of json_schema, none"),
+        ],
+    )
+    def test_has_no_address_and_no_key(self, provider, model, says):
+        whole = with_model(**model) | {"providers": [{"name": "p", "dialect": "fake", **provider}]}
+        with pytest.raises(SettingsError, match=says):
+            parse_configuration(whole, "f")
+
+
+def with_fallbacks(**fallbacks: list[str]) -> dict[str, Any]:
+    return document(
+        models=[
+            {"name": name, "provider": "p", "model": name, "fallback": chain}
+            for name, chain in fallbacks.items()
+        ]
+    )
+
+
+class TestFallbacks:
+    def test_are_kept_in_order(self):
+        whole = with_fallbacks(a=["c", "b"], b=[], c=["b"])
+        assert parse_configuration(whole, "f").models[0].fallback == ("c", "b")
+
+    @pytest.mark.parametrize(
+        ("whole", "says"),
+        [
+            (with_fallbacks(a=["nobody"]), r"\(a\): fallback names no model of this file; add its"),
+            (with_fallbacks(small=["smal"]), r"did you mean small\?"),
+            (with_fallbacks(a=["a"]), r"\(a\): fallback leads back to this model"),
+            (with_fallbacks(a=["b"], b=["c"], c=["b"]), r"\(b\): fallback leads back"),
+            (with_fallbacks(a=["b", "b"], b=[]), "must be an array of names of models, each one"),
+            (with_fallbacks(a="b", b=[]), "must be an array of names"),
+            (with_fallbacks(a=[3]), "must be an array of names"),
+        ],
+    )
+    def test_that_lead_nowhere_or_round_are_refused(self, whole, says):
+        with pytest.raises(SettingsError, match=says):
+            parse_configuration(whole, "f")
+
+    def test_answer_in_the_same_form(self):
+        whole = with_fallbacks(a=["b"], b=[])
+        whole["models"][1]["structured"] = "none"
+        with pytest.raises(SettingsError, match="names b; both must take a schema, or neither"):
+            parse_configuration(whole, "f")
+
+
+_FOLDER = Path(__file__).parents[4] / "docs"
+DOCS = (_FOLDER / "providers.md").read_text()
+PAGES = sorted((_FOLDER / "providers").glob("*.md"))
+EXAMPLES = [
+    example
+    for page in (DOCS, *(path.read_text() for path in PAGES))
+    for example in re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
+]
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
+def test_each_page_has_an_example_and_is_linked(path):
+    assert "```toml\n" in path.read_text()
+    assert f"(providers/{path.name})" in DOCS
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
 def test_the_examples_of_the_docs_are_read(example):
     assert parse_configuration(tomllib.loads(example), "docs").models
 
 
 def test_the_docs_describe_every_key():
-    for key in re.findall(r"^(\w+) = ", WHOLE, re.MULTILINE):
+    for key in [*re.findall(r"^(\w+) = ", WHOLE, re.MULTILINE), "replies", "fallback"]:
         assert f"`{key}`" in DOCS, key
 
 
@@ -279,14 +417,16 @@ def test_files_that_are_not_there(tmp_path):
         read_configuration(tmp_path / "none.toml")
 
 
+KEYS = (
+    "base_url", "default", "dialect", "fallback", "key_env", "logprobs", "model", "name",
+    "provider", "replies", "timeout_s", "x",
+)  # fmt: skip
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
     lambda inner: (
         st.lists(inner, max_size=3)
         | st.dictionaries(
-            st.sampled_from(
-                ["name", "provider", "model", "base_url", "key_env", "timeout_s", "default", "x"]
-            ),
+            st.sampled_from(KEYS),
             inner,
             max_size=4,
         )

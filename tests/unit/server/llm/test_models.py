@@ -11,6 +11,7 @@ from judged_server.llm.faults import ProviderFault, Reason
 from judged_server.llm.models import ChatModels
 from judged_server.settings import SettingsError
 
+from tests.fakes.recording_http import Noted, recording_http
 from tests.fakes.scripted_provider import Answer, ScriptedProvider, scripted_provider
 from tests.fakes.still_clock import StillClock
 
@@ -158,3 +159,150 @@ async def test_models_of_a_file(tmp_path):
     assert models.get("").card.model == "x"
     assert models.currency == "USD"
     await models.close()
+
+
+ANTHROPIC = {
+    "content": [{"type": "tool_use", "id": "t", "name": "verdict", "input": {"verdict": "yes"}}],
+    "stop_reason": "tool_use",
+    "model": "claude-x-1",
+    "usage": {"input_tokens": 3, "output_tokens": 4, "cache_read_input_tokens": 5},
+}
+GEMINI = {
+    "candidates": [
+        {"content": {"parts": [{"text": '{"verdict":"yes"}'}]}, "finishReason": "STOP"},
+    ],
+    "modelVersion": "gemini-x-1",
+    "usageMetadata": {"promptTokenCount": 8, "candidatesTokenCount": 1, "thoughtsTokenCount": 3},
+}
+
+
+@pytest.mark.parametrize(
+    ("dialect", "reply", "path", "key"),
+    [
+        ("anthropic", ANTHROPIC, "/v1/messages", ("x-api-key", "k")),
+        ("gemini", GEMINI, "/v1/models/x:generateContent", ("x-goog-api-key", "k")),
+    ],
+)
+async def test_other_dialects(dialect, reply, path, key):
+    async with recording_http(lambda _: (200, reply)) as server:
+        models = models_at(server.url, dialect=dialect, key_env="KEY")
+        done = await models.get("").complete(question(), 10.0)
+        await models.close()
+    assert done.reply.text == '{"verdict":"yes"}'
+    assert done.reply.usage == TokenUsage(8, 4)
+    assert done.reply.model.endswith("-x-1")
+    [noted] = server.noted
+    assert noted.path == path
+    assert noted.headers[key[0]] == key[1]
+    assert models.get("").card.dialect == dialect
+
+
+def models_at(url: str, **provider: Any) -> ChatModels:
+    whole = {
+        "providers": [{"name": "p", "base_url": f"{url}/v1", **provider}],
+        "models": [{"name": "m", "provider": "p", "model": "x"}],
+    }
+    return ChatModels(parse_configuration(whole, "f"), {"KEY": "k"}, StillClock())
+
+
+async def test_a_body_may_say_how_long_to_wait():
+    def answer(noted: Noted) -> tuple[int, Any]:
+        if len(server.noted) > 1:
+            return 200, GEMINI
+        delay = {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "7.5s"}
+        return 429, {"error": {"code": 429, "status": "RESOURCE_EXHAUSTED", "details": [delay]}}
+
+    clock = StillClock()
+    async with recording_http(answer) as server:
+        whole = {
+            "providers": [{"name": "p", "base_url": server.url, "dialect": "gemini"}],
+            "models": [{"name": "m", "provider": "p", "model": "x"}],
+        }
+        models = ChatModels(parse_configuration(whole, "f"), {}, clock)
+        done = await models.get("").complete(question(), 100.0)
+        await models.close()
+    assert (done.attempts, clock.slept) == (2, [7.5])
+
+
+CONDITIONS = [
+    {"base_url": "https://other.test/v1"},
+    {"organization": "org-2"},
+    {"project": "proj-2"},
+    {"structured": "tool"},
+    {"send_temperature": False},
+    {"send_seed": False},
+    {"max_tokens_parameter": "max_completion_tokens"},
+    {"fallback": ["n"]},
+]
+
+
+def test_all_that_can_change_a_reply_is_a_condition():
+    def conditions(**changes: Any) -> str:
+        provider = {"name": "p", "base_url": "https://p.test/v1"}
+        model = {"name": "m", "provider": "p", "model": "x"}
+        for key, value in changes.items():
+            (provider if key in {"base_url", "organization", "project"} else model)[key] = value
+        other = {"name": "n", "provider": "p", "model": "y"}
+        whole = {"providers": [provider], "models": [model, other]}
+        return ChatModels(parse_configuration(whole, "f"), {}).get("m").card.conditions
+
+    found = {conditions(**change) for change in CONDITIONS}
+    assert len(found | {conditions()}) == len(CONDITIONS) + 1
+
+
+def fake_files(folder: Any, *replies: str) -> dict[str, Any]:
+    """A document of a fake provider for each file, and one model of each: m0, m1, ..."""
+    for place, reply in enumerate(replies):
+        (folder / f"{place}.jsonl").write_text(reply)
+    return {
+        "providers": [
+            {"name": f"p{place}", "dialect": "fake", "replies": f"{place}.jsonl"}
+            for place in range(len(replies))
+        ],
+        "models": [
+            {"name": f"m{place}", "provider": f"p{place}", "model": f"x{place}"}
+            for place in range(len(replies))
+        ],
+    }
+
+
+async def test_a_file_answers_and_its_content_is_a_condition(tmp_path):
+    whole = fake_files(tmp_path, '{"reply": "1"}', '{"reply": "2"}')
+    models = ChatModels(parse_configuration(whole, "f", tmp_path), {})
+    done = await models.get("m1").complete(question(), 10.0)
+    assert (done.reply.text, done.reply.model) == ("2", "x1")
+    assert models.get("m0").card.conditions != models.get("m1").card.conditions
+    await models.close()
+
+
+def test_a_file_of_replies_that_cant_be_read_stops_the_start(tmp_path):
+    whole = fake_files(tmp_path, '{"reply": 3}')
+    with pytest.raises(SettingsError, match=r"0\.jsonl: line 1: reply must be"):
+        ChatModels(parse_configuration(whole, "f", tmp_path), {})
+
+
+async def test_a_fallback_answers_for_a_provider_that_fails(tmp_path):
+    whole = fake_files(tmp_path, '{"error": "BREAKER_OPEN"}', '{"reply": "2"}')
+    whole["models"][0]["fallback"] = ["m1"]
+    models = ChatModels(parse_configuration(whole, "f", tmp_path), {})
+    done = await models.get("m0").complete(question(), 10.0)
+    assert (done.reply.text, done.attempts) == ("2", 2)
+    assert done.answered_by == models.get("m1").card
+    assert models.get("m0").card == models.listed[0].card
+    assert models.get("m0").card.name == "m0"
+    await models.close()
+
+
+async def test_a_fallback_without_its_key_is_left_out(tmp_path):
+    whole = fake_files(tmp_path, '{"error": "BREAKER_OPEN"}', '{"reply": "2"}')
+    whole["models"][0]["fallback"] = ["locked", "m1"]
+    whole["models"].append({"name": "locked", "provider": "q", "model": "x"})
+    whole["providers"].append({"name": "q", "base_url": "https://q.test", "key_env": "Q_KEY"})
+    models = ChatModels(parse_configuration(whole, "f", tmp_path), {})
+    assert (await models.get("m0").complete(question(), 10.0)).reply.text == "2"
+    # And a model whose own key is missing is not asked through its fallback.
+    whole["models"][2]["fallback"] = ["m1"]
+    whole["models"][0]["fallback"] = []
+    models = ChatModels(parse_configuration(whole, "f", tmp_path), {})
+    with pytest.raises(ModelNotConfigured, match="Q_KEY is not set"):
+        models.get("locked")

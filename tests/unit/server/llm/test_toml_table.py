@@ -87,3 +87,20 @@ def test_odd_keys_and_names_are_not_shown():
     assert "canary" not in str(caught.value)
     [row] = table(rows=[{"name": "sk canary"}]).tables("rows", "name")
     assert row.where == "f.toml: t: rows[0]"
+
+
+def test_names_are_strings_that_fit_and_differ():
+    assert table(k=["a", "b"]).names("k", "[a-z]", "letters") == ("a", "b")
+    assert table().names("k", "[a-z]", "letters") == ()
+
+
+@pytest.mark.parametrize("value", ["a", ["a", "a"], ["1"], [1], [["a"]], {"a": 1}, None])
+def test_names_that_are_not(value):
+    with pytest.raises(SettingsError, match="k must be an array of letters, each one once"):
+        table(k=value).names("k", "[a-z]", "letters")
+
+
+def test_keys_that_make_no_sense_are_refused_with_the_reason():
+    table(k=1).refuse({"other": "why"}, "this")
+    with pytest.raises(SettingsError, match="t: k is not for this: why"):
+        table(k=1).refuse({"k": "why"}, "this")

@@ -8,7 +8,8 @@ from math import ceil, isclose
 import pytest
 from judged_server.domain import Status
 from judged_server.llm.faults import Reason
-from judged_server.llm.voting import Opinion, count
+from judged_server.llm.opinion import Opinion
+from judged_server.llm.voting import count
 
 YES = Opinion(Status.OK, yes=True, score=1.0)
 NO = Opinion(Status.OK, yes=False, score=0.0)

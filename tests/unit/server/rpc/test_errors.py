@@ -15,8 +15,10 @@ EXAMPLES: list[errors.JudgedError] = [
     errors.LimitExceeded("groups", "groups", 10, 11),
     errors.MalformedMessage("not a message"),
     errors.UnknownJudge("nobody", ("exact",)),
+    errors.UnknownRubric("taste", ("helpfulness",)),
     errors.ModelNotInstalled("m", "run this"),
     errors.ModelNotConfigured("gpt", "set KEY"),
+    errors.BudgetExhausted("per_day", "nothing is left"),
     errors.ModelDamaged("model.onnx", "truncated", "run that"),
     errors.DeadlineExceeded("late"),
     errors.Overloaded("busy", 0.25),
@@ -75,6 +77,16 @@ def test_what_may_be_retried_says_when():
     assert dict(wire.trailers)["grpc-retry-pushback-ms"] == "250"
     _, details = unpack(errors.Overloaded("busy", 0.25))
     assert details["RetryInfo"].retry_delay.ToMilliseconds() == 250
+
+
+def test_a_used_up_budget_is_a_quota_that_no_retry_helps():
+    wire = to_wire(errors.BudgetExhausted("per_day", "nothing is left"))
+    assert wire.code is grpc.StatusCode.RESOURCE_EXHAUSTED
+    assert "grpc-retry-pushback-ms" not in dict(wire.trailers)
+    _, details = unpack(errors.BudgetExhausted("per_day", "nothing is left"))
+    assert set(details) == {"ErrorInfo", "QuotaFailure"}
+    violation = details["QuotaFailure"].violations[0]
+    assert (violation.subject, violation.description) == ("budget:per_day", "nothing is left")
 
 
 def test_an_unknown_judge_is_a_resource_that_was_not_found():

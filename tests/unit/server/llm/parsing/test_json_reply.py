@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from judged_server.domain import Status
 from judged_server.llm.parsing import json_reply
+from judged_server.llm.rubrics import load_builtin
+
+RUBRIC = load_builtin()["retrieval_match"]
 
 
 def scored(score: str):
     text = f'{{"reasoning": "x", "verdict": "yes", "score": {score}}}'
-    return json_reply.read(text, scored=True)
+    return json_reply.read(text, replace(RUBRIC, scored=True))
 
 
 @given(st.floats(0, 1))
@@ -47,6 +51,6 @@ def test_a_negative_zero_is_a_zero():
     ],
 )
 def test_the_message_names_the_rule(text, problem):
-    found = json_reply.read(text, scored=False)
+    found = json_reply.read(text, RUBRIC)
     assert found.status is Status.ERROR
     assert problem in found.message

@@ -12,6 +12,7 @@ from judged_server.llm.providers.http_status import fault_of
         (307, Reason.PROVIDER_ERROR, False),
         (400, Reason.PROVIDER_ERROR, False),
         (401, Reason.PROVIDER_REFUSED_KEY, False),
+        (402, Reason.RATE_LIMITED, False),
         (403, Reason.PROVIDER_REFUSED_KEY, False),
         (404, Reason.PROVIDER_ERROR, False),
         (408, Reason.PROVIDER_ERROR, True),

@@ -39,10 +39,20 @@ def test_a_good_file_is_read(tmp_path: Path):
     assert not rubrics["other"].scored
 
 
-def test_the_example_in_the_docs_is_a_rubric():
+def test_the_examples_in_the_docs_are_rubrics_of_every_form():
     page = (Path(__file__).parents[5] / "docs" / "rubrics.md").read_text()
-    rubric = parse(page.split("```toml\n")[1].split("```")[0].encode(), "docs")
-    assert (rubric.id, rubric.scored, rubric.fails_closed) == ("same_claim", True, "no")
+    examples = [part.split("```")[0] for part in page.split("```toml\n")[1:]]
+    rubrics = [parse(example.encode(), "docs") for example in examples]
+    assert [(rubric.id, rubric.form) for rubric in rubrics] == [
+        ("same_claim", "verdict"),
+        ("politeness", "score"),
+        ("release_note", "dimensions"),
+        ("promises_kept", "claims"),
+    ]
+    assert rubrics[0].scored
+    assert rubrics[0].judges_contexts
+    assert all(rubric.scores_answers for rubric in rubrics[1:])
+    assert rubrics[2].dimensions == (("clarity", 1.0), ("coverage", 2.0))
 
 
 def test_layout_and_comments_do_not_change_the_hash():
@@ -70,7 +80,12 @@ BAD = [
     ("{{answer}}", "{{answer}} {{query}}", "system must hold {{answer}} once"),
     ("{{answer}}", "{{answer}} }}", "double braces that are not around a name"),
     ("{{nonce}}", "", "user must hold {{nonce}}"),
-    ("{{nonce}}", "{{nonce}} {{answer}}", "user must show one or more"),
+    ("{{nonce}}", "{{nonce}} {{claim}}", "user must show one or more"),
+    ("{{nonce}}", "{{nonce}} {{contexts}}", "user shows texts of a context (expected_text"),
+    ("scored = true", 'form = "grade"', "form must be one of verdict, score, dimensions, claims"),
+    ("scored = true", "scored = true\nform = 1", "form must be one of verdict"),
+    ("scored = true", "scored = true\ndimensions = []", 'dimensions is for form = "dimensions"'),
+    ("scored = true", "scored = true\nextraction = {}", 'extraction is for form = "claims" only'),
     ("{{nonce}}", "{{nonce}} {{ query }}", "user must show one or more"),
     ("{{nonce}}", "{{nonce}} {{passage}}", "user must show one or more"),
     ("{{expected_text}} and {{retrieved_text}}", "", "user must show one or more"),
@@ -83,6 +98,108 @@ BAD = [
     ('"YES or NO"', '"YES or NO {{answer}}"', "plain_answer can't hold double braces"),
     ("version = 2", "version = ", "is not TOML"),
 ]  # fmt: skip
+
+
+SCORE = """
+form = "score"
+id = "tone"
+version = 1
+description = "How polite is the answer?"
+fails_closed = "no"
+system = "Grade. {{answer}}"
+user = "{{nonce}} {{answer}}"
+structured_answer = 'An object with "reasoning" and "score".'
+plain_answer = "One line, as in Score: 0.4"
+"""
+DIMENSIONS = """
+form = "dimensions"
+id = "style"
+version = 1
+description = "Tone and sources."
+fails_closed = "no"
+system = "Grade. {{answer}}"
+user = "{{nonce}} {{contexts}} {{answer}}"
+structured_answer = 'An object with "reasoning", "tone", "sources" and "overall".'
+[[dimensions]]
+name = "tone"
+weight = 2
+[[dimensions]]
+name = "sources"
+needs_contexts = true
+"""
+CLAIMS = """
+form = "claims"
+id = "promises"
+version = 1
+description = "Are the promises borne out?"
+fails_closed = "no"
+[extraction]
+system = "List. {{answer}}"
+user = "{{nonce}} {{answer}}"
+structured_answer = 'An object with "claims".'
+[verification]
+system = "Check. {{answer}}"
+user = "{{nonce}} {{contexts}} {{claim}}"
+structured_answer = '"evidence" and "verdict": SUPPORTED, CONTRADICTED or NOT_ENOUGH_INFO'
+"""
+
+
+def test_each_form_is_read():
+    score, style, promises = (parse(text.encode(), "f") for text in (SCORE, DIMENSIONS, CLAIMS))
+    assert (score.form, score.min_score, score.fields) == ("score", 0.7, ("answer",))
+    assert style.dimensions == (("tone", 2.0), ("sources", 1.0))
+    assert style.need_contexts == ("sources",)
+    assert [step.id for step in promises.steps] == ["promises_extraction", "promises_verification"]
+    assert promises.fields == ("answer", "contexts")
+
+
+BAD_OF_FORMS = [
+    (SCORE, ' and "score"', "", 'structured_answer must name the key "score"'),
+    (SCORE, '"reasoning" and', '"reasoning", "verdict" and', 'must not ask for "verdict"'),
+    (SCORE, "Score: 0.4", "0.4", "plain_answer must ask for a line that begins with Score:"),
+    (SCORE, "version = 1", "version = 1\nscored = true", 'scored is for form = "verdict" only'),
+    (SCORE, '"One line, as in Score: 0.4"', '" "', "plain_answer must be a text"),
+    (SCORE, "{{nonce}} {{answer}}", "{{nonce}} {{answer}} {{claim}}", "user must show one or more"),
+    (DIMENSIONS, '"sources" and', "and", 'structured_answer must name the key "sources"'),
+    (DIMENSIONS, ' and "overall"', "", 'structured_answer must name the key "overall"'),
+    (DIMENSIONS, 'name = "tone"', 'name = "Tone"', "dimensions[0] (Tone): name must be a name"),
+    (DIMENSIONS, 'name = "tone"', 'name = "overall"', "name is taken"),
+    (DIMENSIONS, 'name = "tone"', 'name = "reasoning"', "name is taken"),
+    (DIMENSIONS, 'name = "tone"', 'name = "sources"', "dimensions[1] (sources): name is taken"),
+    (DIMENSIONS, 'name = "tone"', "", "dimensions[0]: name must be a name"),
+    (DIMENSIONS, "weight = 2", "weight = -1", "weight must be a number from 0"),
+    (DIMENSIONS, "weight = 2", "weight = nan", "weight must be a number from 0"),
+    (DIMENSIONS, "weight = 2", "wieght = 2", "wieght is not known; did you mean weight?"),
+    (DIMENSIONS, "needs_contexts = true", "needs_contexts = 1", "must be true or false"),
+    (DIMENSIONS, "{{contexts}} ", "", "user must show {{contexts}}, which some of the dimensions"),
+    (DIMENSIONS, "{{contexts}}", "{{expected_text}}", "user must show one or more"),
+    (DIMENSIONS, "version = 1", 'version = 1\nplain_answer = "x"', "plain_answer is not for this"),
+    (DIMENSIONS, DIMENSIONS[DIMENSIONS.index("[[") :], "", "dimensions must be 1 to 16 tables"),
+    (DIMENSIONS, DIMENSIONS[DIMENSIONS.index("[[") :], '[[dimensions]]\nname = "tone"\nweight = 0',
+     "dimensions must have a weight above 0"),
+    (DIMENSIONS, DIMENSIONS[DIMENSIONS.index("[[") :],
+     "".join(f'[[dimensions]]\nname = "d{n}"\n' for n in range(17)), "must be 1 to 16 tables"),
+    (CLAIMS, CLAIMS[CLAIMS.index("[ver") :], "", "verification must be a table; begin it with"),
+    (CLAIMS, "[extraction]", "[extractoin]", "extraction must be a table"),
+    (CLAIMS, "version = 1", 'version = 1\nsystem = "x"', "system belongs into [extraction]"),
+    (CLAIMS, '"promises"', '"' + "a" * 49 + '"', "id must be a name"),
+    (CLAIMS, '"claims".', '"facts".', 'extraction: structured_answer must name the key "claims"'),
+    (CLAIMS, "List. {{answer}}", "List.", "extraction: system must hold {{answer}} once"),
+    (CLAIMS, "{{contexts}} {{claim}}", "{{contexts}}", "verification: user must show {{claim}}"),
+    (CLAIMS, '{{nonce}} {{answer}}"', '{{nonce}} {{claim}}"', "extraction: user must show one or"),
+    (CLAIMS, "NOT_ENOUGH_INFO", "UNKNOWN", "must name SUPPORTED, CONTRADICTED, NOT_ENOUGH_INFO"),
+    (CLAIMS, "[verification]", '[verification]\nplain_answer = "YES or NO"', "is not for this"),
+    (CLAIMS, "[verification]", "[verification]\nversion = 2", "verification: version is not known"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("good", "old", "new", "message"), BAD_OF_FORMS)
+def test_a_bad_file_of_another_form_is_refused(good: str, old: str, new: str, message: str):
+    assert old in good
+    with pytest.raises(SettingsError) as caught:
+        parse(good.replace(old, new, 1).encode(), "mine.toml")
+    assert str(caught.value).startswith("mine.toml")
+    assert message in str(caught.value)
 
 
 @pytest.mark.parametrize(("old", "new", "message"), BAD, ids=lambda part: str(part)[:30])
@@ -131,6 +248,9 @@ def test_files_that_are_no_files_or_too_large_are_refused(tmp_path: Path):
         st.binary(max_size=200),
         st.text(max_size=60).map(lambda t: (GOOD + t).encode()),
         st.integers(0, len(GOOD)).map(lambda n: GOOD[:n].encode()),
+        st.tuples(
+            st.sampled_from([SCORE, DIMENSIONS, CLAIMS]), st.integers(0, 600), st.text(max_size=9)
+        ).map(lambda part: (part[0][: part[1]] + part[2] + part[0][part[1] :]).encode()),
     )
 )
 def test_any_bytes_are_a_rubric_or_a_bad_setting(raw: bytes):

@@ -1,0 +1,109 @@
+"""Answers and their scores as frozen values; the shapes are those of scoring.proto.
+
+Owns the words of ScoreAnswers, as `domain` owns those of judging. Leaves rubrics to `llm.rubrics`,
+scoring to `judges.answers`, the order of a call to `engine.scoring`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from judged_server.domain import (
+    ClaimVerdict,
+    JudgeIdentity,
+    ParameterScalar,
+    Source,
+    Status,
+    Usage,
+    VerdictFault,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerItem:
+    """One answer of a system, and what it may be measured by; `contexts` the best rank first."""
+
+    item_id: str
+    query: str
+    answer: str
+    references: Sequence[str] = ()
+    contexts: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RubricSpec:
+    """A rubric and what a request overrides of it. Unset means the rubric's own."""
+
+    rubric: str
+    min_score: float | None = None
+    parameters: Mapping[str, ParameterScalar] = field(default_factory=dict)
+    weights: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class DimensionScore:
+    """One dimension of a score: None when not assessable. `weight` is the one it had in the end."""
+
+    name: str
+    score: float | None
+    weight: float
+
+
+@dataclass(frozen=True, slots=True)
+class VerifiedClaim:
+    """One claim of an answer, or one fact of a reference, and what the contexts say of it."""
+
+    claim: str
+    verdict: ClaimVerdict
+    evidence: str
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerScore:
+    """The score of one item by one rubric.
+
+    `score` (in [0, 1]), `passed` and `agreement` are None unless the status is OK; `fault` is set
+    when it is not, with the index 0. `source` is CACHE when no question had to be asked.
+    """
+
+    item_id: str
+    rubric: str
+    status: Status
+    identity: JudgeIdentity
+    score: float | None = None
+    passed: bool | None = None
+    reasoning: str = ""
+    raw_replies: tuple[str, ...] = ()
+    usage: Usage = field(default_factory=Usage)
+    samples: int = 1
+    agreement: float | None = None
+    source: Source = Source.COMPUTED
+    dimensions: tuple[DimensionScore, ...] = ()
+    reported_overall: float | None = None
+    claims: tuple[VerifiedClaim, ...] = ()
+    fault: VerdictFault | None = None
+    warnings: tuple[str, ...] = ()
+    model: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RubricSummary:
+    """The scores of one rubric in sum: `mean` of those that are OK, None without any."""
+
+    rubric: str
+    identity: JudgeIdentity
+    mean: float | None
+    passed: int
+    ok: int
+    error: int
+    abstained: int
+    not_assessable: int
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreSummary:
+    """All scores of a call in sum: the rubrics in the order they were asked for."""
+
+    rubrics: tuple[RubricSummary, ...]
+    usage: Usage

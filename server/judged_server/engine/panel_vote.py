@@ -1,0 +1,198 @@
+"""The rule by which the verdicts of several judges become one.
+
+Owns the three rules. As in a vote of samples (`llm.voting`) only OK verdicts count, a failure or an
+abstention is no vote, and without any vote the first failure stands. Leaves who judges to `panel`,
+and the bar to whoever reads the scores.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+import numpy as np
+
+from judged_server.domain import (
+    BoolArray,
+    ByteArray,
+    ScoreColumns,
+    Status,
+    Usage,
+    VerdictDetail,
+    VerdictFault,
+    Verdicts,
+    VerdictSample,
+)
+
+NO_QUORUM = "NO_QUORUM"
+_UNKNOWN = 2
+_NO_QUORUM = (
+    "the members of the panel tie, or fewer than half of them have a verdict; "
+    "ask for an odd number, or see why they have none"
+)
+
+
+class Rule(StrEnum):
+    """What the members' verdicts become.
+
+    MAJORITY: the score is the share of yeses, and a verdict is relevant when most said yes and the
+    bar is met; a tie is no verdict. MEAN: the mean of the scores. WEIGHTED: the mean by the weights
+    of the members, which then also say what half of them is and which side is the larger.
+    """
+
+    MAJORITY = "majority"
+    MEAN = "mean"
+    WEIGHTED = "weighted"
+
+
+@dataclass(frozen=True, slots=True)
+class Ballots:
+    """The verdicts of the members, with their weights and signatures, in one order."""
+
+    verdicts: tuple[Verdicts, ...]
+    weights: tuple[float, ...]
+    signatures: tuple[str, ...]
+
+    @property
+    def statuses(self) -> ByteArray:
+        """The statuses, a row a member."""
+        return np.stack(
+            [
+                np.full(len(one.relevant), Status.OK, np.uint8)
+                if one.columns.statuses is None
+                else one.columns.statuses
+                for one in self.verdicts
+            ]
+        )
+
+
+def poll(ballots: Ballots, rule: Rule, usage: Usage | None) -> ScoreColumns:
+    """Return the scores that the members make together; `usage` is what all of them took.
+
+    The agreement is the share of the votes on the larger side, each member's by its own bar.
+    """
+    statuses = ballots.statuses
+    valid = statuses == Status.OK
+    weights = np.array(ballots.weights)[:, np.newaxis] if rule is Rule.WEIGHTED else np.float64(1)
+    relevant = np.stack([one.relevant for one in ballots.verdicts])
+    votes = valid * weights
+    counted = votes.sum(axis=0)
+    ayes = (votes * relevant).sum(axis=0)
+    noes = counted - ayes
+    # A half is a half, whatever rounding makes of a sum of weights.
+    quorum = (counted > 0) & (2 * counted >= _all_votes(ballots, rule) * (1 - 1e-12))
+    if rule is Rule.MAJORITY:
+        quorum &= ayes != noes
+    divisor = np.where(quorum, counted, 1.0)
+    if rule is Rule.MAJORITY:
+        scores = ayes / divisor
+    else:
+        given = np.stack([one.columns.scores for one in ballots.verdicts])
+        scores = np.minimum((votes * given).sum(axis=0) / divisor, 1.0)
+    outcome = _outcome(statuses, valid.any(axis=0), quorum)
+    missing = outcome != Status.OK
+    faults = _Faults(ballots, outcome, valid.any(axis=0))
+    return ScoreColumns(
+        np.where(quorum, scores, 0.0),
+        outcome if missing.any() else None,
+        _flags(ballots),
+        tuple(map(faults.at, np.flatnonzero(missing).tolist())),
+        (ayes > noes) & quorum if rule is Rule.MAJORITY else None,
+        np.where(quorum, np.maximum(ayes, noes) / divisor, 0.0),
+        usage=usage,
+    )
+
+
+def _all_votes(ballots: Ballots, rule: Rule) -> float:
+    """Return what the votes come to when every member has one."""
+    return sum(ballots.weights) if rule is Rule.WEIGHTED else float(len(ballots.weights))
+
+
+def describe(ballots: Ballots, columns: ScoreColumns, relevant: BoolArray) -> ScoreColumns:
+    """Return the columns with a detail for each context, in which each member is a sample.
+
+    The rationale is that of the first member that has one and agrees with the verdict.
+    """
+    statuses = ballots.statuses
+    told = [{detail.index: detail for detail in one.columns.details} for one in ballots.verdicts]
+    reasons = [
+        {fault.index: fault.reason for fault in one.columns.faults} for one in ballots.verdicts
+    ]
+    decided = np.ones(len(relevant), np.bool_)
+    if columns.statuses is not None:
+        decided = columns.statuses == Status.OK
+
+    def detail(index: int) -> VerdictDetail:
+        found = [seen.get(index) for seen in told]
+        samples = tuple(
+            VerdictSample(
+                Status(int(statuses[place, index])),
+                bool(one.relevant[index]),
+                float(one.columns.scores[index]),
+                reasons[place].get(index, ""),
+                own.rationale if own else "",
+                "",
+                ballots.signatures[place],
+            )
+            for place, (one, own) in enumerate(zip(ballots.verdicts, found, strict=True))
+        )
+        agreeing = (
+            sample.reasoning
+            for sample in samples
+            if sample.status is Status.OK
+            and sample.relevant == bool(relevant[index])
+            and sample.reasoning
+        )
+        return VerdictDetail(
+            index,
+            next(agreeing, "") if decided[index] else "",
+            samples,
+            sum((own.usage for own in found if own is not None), Usage()),
+            next((own.model for own in found if own and own.model), ""),
+            "",
+        )
+
+    return replace(columns, details=tuple(map(detail, range(len(relevant)))))
+
+
+def _outcome(statuses: ByteArray, any_vote: BoolArray, quorum: BoolArray) -> ByteArray:
+    """Return the status of each verdict: without any vote that of the member that speaks for it."""
+    without = np.full(len(quorum), Status.NOT_ASSESSABLE, np.uint8)
+    for status in (Status.ABSTAINED, Status.ERROR):  # the later one wins
+        without[(statuses == status).any(axis=0)] = status
+    with_votes = np.where(quorum, Status.OK, Status.ABSTAINED)
+    return np.where(any_vote, with_votes, without).astype(np.uint8)
+
+
+def _flags(ballots: Ballots) -> ByteArray | None:
+    """Return the remarks of all members on each text."""
+    flags: ByteArray | None = None
+    for one in ballots.verdicts:
+        if one.columns.flags is not None:
+            flags = one.columns.flags if flags is None else flags | one.columns.flags
+    return flags
+
+
+class _Faults:
+    """Why members have no verdict, found by context."""
+
+    def __init__(self, ballots: Ballots, outcome: ByteArray, any_vote: BoolArray) -> None:
+        self._by_index = [
+            {fault.index: fault for fault in one.columns.faults} for one in ballots.verdicts
+        ]
+        self._ballots = ballots
+        self._statuses = ballots.statuses
+        self._outcome = outcome
+        self._any_vote = any_vote
+
+    def at(self, index: int) -> VerdictFault:
+        """Return why the panel has no verdict: NO_QUORUM, or what its first such member says."""
+        found = [(place, faults.get(index)) for place, faults in enumerate(self._by_index)]
+        retryable = any(fault is not None and fault.retryable for _, fault in found)
+        if self._any_vote[index]:
+            return VerdictFault(index, _UNKNOWN, NO_QUORUM, _NO_QUORUM, retryable)
+        for place, fault in found:
+            if fault is not None and self._statuses[place, index] == self._outcome[index]:
+                message = f"members[{place}] of the panel: {fault.message}"
+                return replace(fault, message=message, retryable=retryable)
+        return VerdictFault(index, _UNKNOWN, NO_QUORUM, _NO_QUORUM, retryable)

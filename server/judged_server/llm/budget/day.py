@@ -1,0 +1,195 @@
+"""What the servers of a machine have spent today, in a small file that survives their restarts.
+
+Owns the file: SQLite in WAL mode, one row for each day (UTC) and currency. A process draws an
+allowance from it, a hundredth of the budget at a time, keeps two of these at most beside what it
+has reserved, and gives back what is left when it ends. So most questions cost no access to the
+file, and what the row says is never less than what was spent: a process that is killed leaves its
+allowance behind as spent.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from judged_server.llm.clock import Clock
+from judged_server.settings import SettingsError
+from judged_server.spending import MOST_NANO
+from judged_server.telemetry import logger
+
+BUSY_S = 0.05
+"""How long another process may keep the file to itself; its turns take less than a millisecond."""
+STEPS = 100
+"""The allowances a budget is cut into."""
+
+_CREATE = """
+CREATE TABLE IF NOT EXISTS spending (
+    day TEXT NOT NULL, currency TEXT NOT NULL, nano INTEGER NOT NULL, PRIMARY KEY (day, currency)
+) WITHOUT ROWID
+"""
+_log = logger("budget")
+
+
+class LedgerFault(Exception):
+    """The file can't be read or written, so that nobody knows what was spent."""
+
+
+def default_ledger(environ: Mapping[str, str]) -> Path:
+    """Return where the file is when the operator names none: beside the user's other state."""
+    root = environ.get("XDG_STATE_HOME", "")
+    base = Path(root) if root.startswith("/") else Path.home() / ".local" / "state"
+    return base / "judged" / "spending.sqlite"
+
+
+class DayLedger:
+    """The budget of a day as one process sees it. Used on one event loop.
+
+    `limit` is in nano-units. All amounts are.
+    """
+
+    def __init__(self, path: Path, currency: str, limit: int, clock: Clock) -> None:
+        """Open the file, or make it. Raises SettingsError when that fails."""
+        self._path = path
+        self._currency = currency
+        self._clock = clock
+        self.limit = limit
+        self._held: dict[str, int] = {}
+        self._allowance = 0
+        self._day = self._today()
+        try:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+            self._db = sqlite3.connect(
+                path, timeout=BUSY_S, isolation_level=None, check_same_thread=False
+            )
+            self._db.execute("PRAGMA journal_mode = WAL")
+            self._db.execute("PRAGMA synchronous = NORMAL")
+            self._db.execute(_CREATE)
+            self._read(self._day)
+        except OSError as error:
+            raise SettingsError(f"budget file {path}: {error.strerror}") from None
+        except sqlite3.Error as error:
+            raise SettingsError(
+                f"budget file {path} can't be used: {error}; name another, or move it away and "
+                "today's spending is counted anew"
+            ) from None
+
+    @property
+    def held(self) -> int:
+        """What is reserved today, by this process, for calls under way."""
+        return self._held.get(self._day, 0)
+
+    def left(self) -> int:
+        """Return what this process could still reserve today. Raises LedgerFault."""
+        self._turn_the_page()
+        try:
+            return max(0, self.limit - self._read(self._day) + self._allowance)
+        except sqlite3.Error as error:
+            raise LedgerFault(str(error)) from error
+
+    def take(self, amount: int) -> str | None:
+        """Reserve an amount; return the day it was taken from, None when there is not as much.
+
+        Raises LedgerFault when the file can't be written.
+        """
+        self._turn_the_page()
+        if self._allowance < amount:
+            try:
+                self._draw(max(amount - self._allowance, self.limit // STEPS))
+            except sqlite3.Error as error:
+                raise LedgerFault(str(error)) from error
+        if self._allowance < amount:
+            return None
+        self._allowance -= amount
+        self._held[self._day] = self._held.get(self._day, 0) + amount
+        return self._day
+
+    def settle(self, day: str, amount: int, spent: int) -> None:
+        """Put what was spent in the place of what was reserved on that day."""
+        self._turn_the_page()
+        left = self._held.get(day, 0) - amount
+        if left:
+            self._held[day] = left
+        else:
+            self._held.pop(day, None)
+        if day != self._day:
+            self._add(day, spent - amount)
+            return
+        self._allowance += amount - spent
+        step = self.limit // STEPS
+        if self._allowance > 2 * step:
+            # What a burst of calls had put aside and did not need may be another process's chance.
+            surplus = self._allowance - step
+            if self._add(day, -surplus):
+                self._allowance = step
+        elif self._allowance < 0:
+            # More than was reserved: the file must know, whatever its limit. What can't be written
+            # stays a debt of this process, and is paid before anything else is drawn.
+            debt, self._allowance = -self._allowance, 0
+            if not self._add(day, debt):
+                self._allowance = -debt
+
+    def close(self) -> None:
+        """Give back what is left of the allowance, and close the file."""
+        self._add(self._day, -self._allowance)
+        self._allowance = 0
+        self._db.close()
+
+    def _today(self) -> str:
+        return self._clock.date().date().isoformat()
+
+    def _turn_the_page(self) -> None:
+        """Begin a new day, in whichever direction the clock has gone."""
+        today = self._today()
+        if today != self._day:
+            self._add(self._day, -self._allowance)
+            self._allowance = 0
+            self._day = today
+
+    def _read(self, day: str) -> int:
+        row = self._db.execute(
+            "SELECT nano FROM spending WHERE day = ? AND currency = ?", (day, self._currency)
+        ).fetchone()
+        return 0 if row is None else int(row[0])
+
+    def _draw(self, wanted: int) -> None:
+        """Move as much of the budget as is wanted, or left, into the allowance."""
+        self._db.execute("BEGIN IMMEDIATE")
+        try:
+            spent = self._read(self._day)
+            drawn = min(wanted, max(0, self.limit - spent))
+            if drawn:
+                self._write(self._day, spent + drawn)
+            self._db.execute("COMMIT")
+        except BaseException:
+            self._roll_back()
+            raise
+        self._allowance += drawn
+
+    def _add(self, day: str, amount: int) -> bool:
+        """Add to a day's spending, beyond its limit if need be; return whether that worked."""
+        if not amount:
+            return True
+        try:
+            self._db.execute("BEGIN IMMEDIATE")
+            self._write(day, max(0, self._read(day) + amount))
+            self._db.execute("COMMIT")
+        except sqlite3.Error as error:
+            self._roll_back()
+            _log.warning("spending not written", file=str(self._path), reason=str(error))
+            return False
+        return True
+
+    def _write(self, day: str, nano: int) -> None:
+        self._db.execute(
+            "INSERT OR REPLACE INTO spending VALUES (?, ?, ?)",
+            (day, self._currency, min(nano, MOST_NANO)),
+        )
+
+    def _roll_back(self) -> None:
+        with suppress(sqlite3.Error):
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")

@@ -1,0 +1,143 @@
+"""The models that are asked in place of one whose provider fails.
+
+Owns which failures pass a question on: those of the provider, never a reply that broke its form.
+The models share the time of the call. The reply says who gave it, so that it is paid by its own
+prices and not taken for an answer of the model that was asked.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import orjson
+
+from judged_server.llm.chat import ChatModel, ChatModelCard, ChatRequest, Completed
+from judged_server.llm.clock import Clock
+from judged_server.llm.configured import ModelConfiguration, Structured
+from judged_server.llm.faults import ProviderFault, Reason
+from judged_server.llm.toml_table import TomlTable
+from judged_server.telemetry import logger
+
+_OF_THE_PROVIDER = {
+    Reason.TIMEOUT,
+    Reason.RATE_LIMITED,
+    Reason.PROVIDER_UNREACHABLE,
+    Reason.PROVIDER_REFUSED_KEY,
+    Reason.BREAKER_OPEN,
+}
+
+_log = logger("llm")
+
+
+class FallbackModel:
+    """A model with others behind it, in order; implements chat.ChatModel."""
+
+    def __init__(self, card: ChatModelCard, models: Sequence[ChatModel], clock: Clock) -> None:
+        """Ask the first of `models` first; `card` is its card, with the chain in its conditions."""
+        self.card = card
+        self._models = models
+        self._clock = clock
+
+    @property
+    def cards(self) -> tuple[ChatModelCard, ...]:
+        """The cards of all that may answer, each with its own prices."""
+        return tuple(model.card for model in self._models)
+
+    async def complete(self, request: ChatRequest, timeout_s: float) -> Completed:
+        """Return the first reply within `timeout_s` seconds.
+
+        Raises the ProviderFault of the model that was asked when none can answer, with the attempts
+        of all.
+        """
+        began = self._clock.now()
+        attempts = 0
+        fault: ProviderFault | None = None
+        for model in self._models:
+            left_s = timeout_s - (self._clock.now() - began)
+            if fault is not None:
+                if left_s <= 0:
+                    break
+                if request.logprobs and not model.card.logprobs:
+                    continue
+                _log.warning(
+                    "llm fallback",
+                    model=self.card.name,
+                    fallback=model.card.name,
+                    reason=str(fault.reason),
+                )
+            try:
+                done = await model.complete(request, left_s)
+            except ProviderFault as failed:
+                attempts += failed.attempts
+                fault = fault or failed
+                if not passes_on(failed):
+                    break
+                continue
+            return Completed(
+                done.reply,
+                attempts + done.attempts,
+                self._clock.now() - began,
+                None if fault is None else model.card,
+            )
+        if fault is None:
+            raise RuntimeError("a chain holds one model at least")
+        fault.attempts = attempts
+        raise fault
+
+
+def passes_on(fault: ProviderFault) -> bool:
+    """Return whether another provider may do better.
+
+    A request that this one turned down as such, too long say, is not sent to another.
+    """
+    return fault.reason in _OF_THE_PROVIDER or fault.retryable
+
+
+def with_chain(card: ChatModelCard, chain: Sequence[ChatModelCard]) -> ChatModelCard:
+    """Return the card of a model whose replies may be those of a chain as well."""
+    if not chain:
+        return card
+    behind = [
+        [other.name, other.provider, other.dialect, other.model, other.conditions]
+        for other in chain
+    ]
+    return replace(card, conditions=orjson.dumps([card.conditions, behind]).decode())
+
+
+def chain_of(name: str, models: Mapping[str, ModelConfiguration]) -> tuple[str, ...]:
+    """Return the names of the models behind one, in order; those behind them included."""
+    chain: dict[str, None] = {}
+    ahead = list(reversed(models[name].fallback))
+    while ahead:
+        other = ahead.pop()
+        if other not in chain:
+            chain[other] = None
+            ahead += reversed(models[other].fallback)
+    return tuple(chain)
+
+
+def refuse_bad_fallbacks(models: Sequence[ModelConfiguration], tables: Sequence[TomlTable]) -> None:
+    """Refuse models that are not there, circles, and mixed forms. Raises SettingsError."""
+    known = {model.name: model for model in models}
+    for model, table in zip(models, tables, strict=True):
+        for name in model.fallback:
+            if name not in known:
+                close = difflib.get_close_matches(name, known, 1)
+                hint = f"did you mean {close[0]}?" if close else "add its [[models]] table"
+                raise table.fault("fallback", f"names no model of this file; {hint}")
+            plain = Structured.NONE
+            if (known[name].structured is plain) != (model.structured is plain):
+                raise table.fault(
+                    "fallback",
+                    f"names {name}; both must take a schema, or neither (structured), since one "
+                    "question is written for both",
+                )
+    for model, table in zip(models, tables, strict=True):
+        if model.name in chain_of(model.name, known):
+            raise table.fault(
+                "fallback",
+                "leads back to this model; name a second [[models]] table of the same provider "
+                "and model, without a fallback of its own",
+            )

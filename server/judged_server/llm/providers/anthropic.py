@@ -1,0 +1,190 @@
+"""The dialect of Anthropic's Messages, which llama.cpp's server speaks too.
+
+Owns the JSON of requests and replies. The shapes are those of
+https://platform.claude.com/docs/en/api/messages, as the `anthropic` package 2.12.0 types them. That
+API takes no seed and gives no log-probabilities.
+
+The version sent is the one that all models and gateways know. The next one, 2026-10-21, only takes
+things away from what is used here: temperature, which models before Claude Opus 4.7 still have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from judged_server.llm.chat import ChatReply, ChatRequest, FinishReason, ReplySchema, TokenUsage
+from judged_server.llm.configured import ModelConfiguration, ProviderConfiguration, Structured
+from judged_server.llm.faults import ProviderFault, Reason
+from judged_server.llm.providers.dialect import Capabilities, Dialect
+from judged_server.llm.providers.http_status import fault_of
+from judged_server.llm.providers.reading import (
+    NO_MONEY,
+    TOO_LONG,
+    error_object,
+    hopeless,
+    may,
+    need,
+    reply_object,
+    rewrite,
+    tokens,
+)
+from judged_server.llm.secrets import Secret
+
+PATH = "/messages"
+VERSION = "2023-06-01"
+
+_FINISH = {
+    "end_turn": FinishReason.STOP,
+    "stop_sequence": FinishReason.STOP,
+    "tool_use": FinishReason.STOP,
+    "max_tokens": FinishReason.LENGTH,
+    "model_context_window_exceeded": FinishReason.LENGTH,
+    "refusal": FinishReason.REFUSAL,
+}
+"""The rest, pause_turn say, is no end that a question without server tools can come to."""
+
+_TAKEN = {
+    "$defs", "$ref", "additionalProperties", "allOf", "anyOf", "const", "description", "enum",
+    "items", "properties", "required", "title", "type",
+}  # fmt: skip
+"""What a schema of a structured output may hold; bounds of numbers and lengths are refused."""
+
+_LARGEST_MIN_ITEMS = 1
+"""The largest minItems that is taken."""
+
+
+def headers(provider: ProviderConfiguration, key: Secret | None) -> dict[str, str]:
+    """Return the headers of every request to a provider, the key among them."""
+    fields = {
+        "Content-Type": "application/json",
+        "Accept": "application/json",
+        "anthropic-version": VERSION,
+    }
+    if key is not None and provider.auth == "bearer":
+        fields["Authorization"] = f"Bearer {key.reveal()}"
+    elif key is not None:
+        fields["x-api-key"] = key.reveal()
+    return fields
+
+
+def write_request(model: ModelConfiguration, request: ChatRequest) -> dict[str, Any]:
+    """Return the JSON object that asks the model."""
+    body: dict[str, Any] = {
+        "model": model.model,
+        "max_tokens": request.max_tokens,
+        "system": request.system,
+        "messages": [{"role": "user", "content": request.user}],
+    }
+    if model.send_temperature:
+        body["temperature"] = request.temperature
+    if request.schema is not None:
+        body |= _structured(model.structured, request.schema)
+    return body
+
+
+def _structured(means: Structured, schema: ReplySchema) -> dict[str, Any]:
+    """Return the fields that hold the reply to a schema."""
+    if means is Structured.JSON_SCHEMA:
+        held = {"type": "json_schema", "schema": _taken(schema.schema)}
+        return {"output_config": {"format": held}}
+    if means is Structured.TOOL:
+        tool = {
+            "name": schema.name,
+            "description": "Records the answer.",
+            "input_schema": schema.schema,
+        }
+        choice = {"type": "tool", "name": schema.name, "disable_parallel_tool_use": True}
+        return {"tools": [tool], "tool_choice": choice}
+    return {}
+
+
+def _taken(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a schema without what structured outputs refuse; parsing checks that all the same."""
+    kept: dict[str, Any] = {}
+    for key, value in schema.items():
+        if key in {"properties", "$defs"}:
+            kept[key] = {name: _taken(inner) for name, inner in value.items()}
+        elif key == "items":
+            kept[key] = _taken(value)
+        elif key in {"anyOf", "allOf"}:
+            kept[key] = [_taken(inner) for inner in value]
+        elif key in _TAKEN or (key == "minItems" and value <= _LARGEST_MIN_ITEMS):
+            kept[key] = value
+    return kept
+
+
+def read_reply(status: int, body: bytes) -> ChatReply:
+    """Return the reply in the body of a response. Raises ProviderFault, whatever the body is.
+
+    Tokens that were written to, or read from, the provider's cache of prompts count as input.
+    """
+    if status != 200:
+        raise _fault(status, body)
+    reply = reply_object(body)
+    finish = _FINISH.get(may(reply, "stop_reason", str, ""), FinishReason.OTHER)
+    usage = may(reply, "usage", dict, {})
+    refusal = None
+    if finish is FinishReason.REFUSAL:
+        refusal = may(may(reply, "stop_details", dict, {}), "explanation", str)
+    return ChatReply(
+        text=_text(need(reply, "content", list)),
+        finish_reason=finish,
+        usage=TokenUsage(
+            tokens(usage, "input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens"),
+            tokens(usage, "output_tokens"),
+        ),
+        model=may(reply, "model", str, ""),
+        refusal=refusal or None,
+    )
+
+
+def _text(blocks: list[Any]) -> str:
+    """Return the input of the first tool call, or all text; what the model thought is left out."""
+    said = []
+    for block in blocks:
+        kind = need(block, "type", str)
+        if kind == "tool_use":
+            return rewrite(need(block, "input", dict))
+        if kind == "text":
+            said.append(need(block, "text", str))
+    return "".join(said)
+
+
+def _fault(status: int, body: bytes) -> ProviderFault:
+    error = error_object(body)
+    kind, words = str(error.get("type")), str(error.get("message")).lower()
+    details = error.get("details")
+    code = str(details.get("error_code")) if isinstance(details, dict) else ""
+    if (
+        kind == "billing_error"
+        or code.endswith("spend_limit_reached")
+        or "credit balance is too low" in words
+    ):
+        return hopeless(Reason.RATE_LIMITED, status, NO_MONEY)
+    if status == 400 and ("prompt is too long" in words or "exceed context limit" in words):
+        return hopeless(Reason.PROVIDER_ERROR, status, TOO_LONG)
+    if status == 400 and kind == "exceed_context_size_error":  # llama.cpp's
+        return hopeless(Reason.PROVIDER_ERROR, status, TOO_LONG)
+    return fault_of(status)
+
+
+DIALECT = Dialect(
+    path=lambda _: PATH,
+    headers=headers,
+    write_request=write_request,
+    read_reply=read_reply,
+    capabilities=Capabilities(
+        structured=(Structured.JSON_SCHEMA, Structured.TOOL, Structured.NONE),
+        auth=("x-api-key", "bearer"),
+        refused={
+            "organization": "a key belongs to its organization there; leave it out",
+            "project": "a key belongs to its workspace there; leave it out",
+            "logprobs": "that API gives no log-probabilities; leave it out",
+            "send_seed": "that API takes no seed; leave it out",
+            "max_tokens_parameter": "that API has one name for it; leave it out",
+        },
+        # Newer models refuse a temperature, and the package's types no longer know it.
+        send_temperature=False,
+    ),
+)

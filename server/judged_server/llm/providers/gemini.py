@@ -1,0 +1,228 @@
+"""The dialect of Google's Gemini API, generateContent.
+
+Owns the JSON of requests and replies. The shapes are those of
+https://ai.google.dev/api/generate-content, as the `google-genai` package 3.4.0 types them.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from judged_server.llm.chat import (
+    ChatReply,
+    ChatRequest,
+    FinishReason,
+    ReplySchema,
+    TokenLogprob,
+    TokenUsage,
+)
+from judged_server.llm.configured import ModelConfiguration, ProviderConfiguration, Structured
+from judged_server.llm.faults import ProviderFault, Reason
+from judged_server.llm.providers.dialect import Capabilities, Dialect
+from judged_server.llm.providers.http_status import fault_of
+from judged_server.llm.providers.reading import (
+    TOO_LONG,
+    error_object,
+    first,
+    hopeless,
+    log_probability,
+    may,
+    need,
+    reply_object,
+    rewrite,
+    tokens,
+)
+from judged_server.llm.secrets import Secret
+
+_TOP_LOGPROBS = 5
+
+_FINISH = {
+    "STOP": FinishReason.STOP,
+    "MAX_TOKENS": FinishReason.LENGTH,
+    "CONTINUATION": FinishReason.LENGTH,
+    "SAFETY": FinishReason.SAFETY,
+    "RECITATION": FinishReason.SAFETY,
+    "BLOCKLIST": FinishReason.SAFETY,
+    "PROHIBITED_CONTENT": FinishReason.SAFETY,
+    "SPII": FinishReason.SAFETY,
+    "ESCALATION": FinishReason.SAFETY,
+    "MODEL_ARMOR": FinishReason.SAFETY,
+}
+"""The rest says that something went wrong, or is about images."""
+
+
+def path(model: ModelConfiguration) -> str:
+    """Return the path of a model; a name with a slash is a whole resource, tunedModels/x say."""
+    name = model.model if "/" in model.model else f"models/{model.model}"
+    return f"/{name}:generateContent"
+
+
+def headers(provider: ProviderConfiguration, key: Secret | None) -> dict[str, str]:
+    """Return the headers of every request to a provider, the key among them."""
+    fields = {"Content-Type": "application/json", "Accept": "application/json"}
+    if key is not None and provider.auth == "bearer":
+        fields["Authorization"] = f"Bearer {key.reveal()}"
+    elif key is not None:
+        fields["x-goog-api-key"] = key.reveal()
+    return fields
+
+
+def write_request(model: ModelConfiguration, request: ChatRequest) -> dict[str, Any]:
+    """Return the JSON object that asks the model."""
+    settings: dict[str, Any] = {"maxOutputTokens": request.max_tokens}
+    body: dict[str, Any] = {
+        "systemInstruction": {"parts": [{"text": request.system}]},
+        "contents": [{"role": "user", "parts": [{"text": request.user}]}],
+        "generationConfig": settings,
+    }
+    if model.send_temperature:
+        settings["temperature"] = request.temperature
+    if model.send_seed and request.seed is not None:
+        settings["seed"] = request.seed
+    if model.logprobs and request.logprobs:
+        settings["responseLogprobs"] = True
+        settings["logprobs"] = _TOP_LOGPROBS
+    if request.schema is not None:
+        if model.structured in {Structured.JSON_SCHEMA, Structured.JSON_OBJECT}:
+            settings["responseMimeType"] = "application/json"
+        if model.structured is Structured.JSON_SCHEMA:
+            settings["responseJsonSchema"] = request.schema.schema
+        if model.structured is Structured.TOOL:
+            body |= _tool(request.schema)
+    return body
+
+
+def _tool(schema: ReplySchema) -> dict[str, Any]:
+    """Return the fields that demand the call of one function with the schema."""
+    function = {
+        "name": schema.name,
+        "description": "Records the answer.",
+        "parametersJsonSchema": schema.schema,
+    }
+    demand = {"mode": "ANY", "allowedFunctionNames": [schema.name]}
+    return {
+        "tools": [{"functionDeclarations": [function]}],
+        "toolConfig": {"functionCallingConfig": demand},
+    }
+
+
+def read_reply(status: int, body: bytes) -> ChatReply:
+    """Return the reply in the body of a response. Raises ProviderFault, whatever the body is.
+
+    A prompt that was blocked is a reply with the finish reason SAFETY. Tokens of thoughts count as
+    output, as they are paid.
+    """
+    if status != 200:
+        raise _fault(status, body)
+    reply = reply_object(body)
+    counted = may(reply, "usageMetadata", dict, {})
+    usage = TokenUsage(
+        tokens(counted, "promptTokenCount", "toolUsePromptTokenCount"),
+        tokens(counted, "candidatesTokenCount", "thoughtsTokenCount"),
+    )
+    version = may(reply, "modelVersion", str, "")
+    candidates = may(reply, "candidates", list, [])
+    feedback = may(reply, "promptFeedback", dict, {})
+    if not candidates and may(feedback, "blockReason", str, ""):
+        return ChatReply("", FinishReason.SAFETY, usage, version)
+    candidate = first(candidates)
+    # A model that was stopped, or thought until its tokens were used up, sends no parts at all.
+    parts = may(may(candidate, "content", dict, {}), "parts", list, [])
+    return ChatReply(
+        text=_text(parts),
+        finish_reason=_FINISH.get(may(candidate, "finishReason", str, ""), FinishReason.OTHER),
+        usage=usage,
+        model=version,
+        logprobs=_logprobs(may(candidate, "logprobsResult", dict, {})),
+    )
+
+
+def _text(parts: list[Any]) -> str:
+    """Return the arguments of the first function call, or all text but what the model thought."""
+    said = []
+    for part in parts:
+        if isinstance(part, dict) and part.get("thought") is True:
+            continue
+        call = may(part, "functionCall", dict)
+        if call is not None:
+            return rewrite(may(call, "args", dict, {}))
+        said.append(may(part, "text", str, ""))
+    return "".join(said)
+
+
+def _logprobs(result: dict[str, Any]) -> tuple[TokenLogprob, ...]:
+    """Return the places of the reply: the token chosen of each, and the likeliest ones."""
+    likeliest = may(result, "topCandidates", list, [])
+    return tuple(
+        TokenLogprob(
+            need(chosen, "token", str),
+            tuple(
+                (need(other, "token", str), log_probability(other, "logProbability"))
+                for other in (
+                    may(likeliest[place], "candidates", list, []) if place < len(likeliest) else ()
+                )
+            ),
+        )
+        for place, chosen in enumerate(may(result, "chosenCandidates", list, []))
+    )
+
+
+def _fault(status: int, body: bytes) -> ProviderFault:
+    error = error_object(body)
+    listed = error.get("details")
+    details = (
+        [item for item in listed if isinstance(item, dict)] if isinstance(listed, list) else []
+    )
+    if any(item.get("reason") == "API_KEY_INVALID" for item in details):  # it comes as a 400
+        return hopeless(
+            Reason.PROVIDER_REFUSED_KEY,
+            status,
+            "it refuses the key; check key_env or key_file of the provider",
+        )
+    if status == 400 and "exceeds the maximum number of tokens" in str(error.get("message")):
+        return hopeless(Reason.PROVIDER_ERROR, status, TOO_LONG)
+    fault = fault_of(status)
+    if fault.retryable:
+        fault.retry_after_s = _delay_s(details)
+    return fault
+
+
+def _delay_s(details: list[dict[str, Any]]) -> float | None:
+    """Return the seconds of a RetryInfo, "34.5s" say: this API sends no Retry-After."""
+    for item in details:
+        delay = item.get("retryDelay")
+        if isinstance(delay, str) and delay.endswith("s"):
+            try:
+                seconds = float(delay[:-1])
+            except ValueError:
+                continue
+            if math.isfinite(seconds) and seconds >= 0:
+                return seconds
+    return None
+
+
+DIALECT = Dialect(
+    path=path,
+    headers=headers,
+    write_request=write_request,
+    read_reply=read_reply,
+    capabilities=Capabilities(
+        structured=(
+            Structured.JSON_SCHEMA,
+            Structured.JSON_OBJECT,
+            Structured.TOOL,
+            Structured.NONE,
+        ),
+        auth=("x-goog-api-key", "bearer"),
+        refused={
+            "organization": "a key belongs to its project there; leave it out",
+            "project": "a key belongs to its project there; leave it out",
+            "max_tokens_parameter": "that API has one name for it; leave it out",
+        },
+        model_name=(
+            r"([A-Za-z]{1,40}/)?[A-Za-z0-9][A-Za-z0-9._-]{0,199}",
+            "the provider's name of the model: letters, digits and . _ -, after tunedModels/ say",
+        ),
+    ),
+)

@@ -1,0 +1,113 @@
+"""Reading a provider's JSON strictly where a verdict needs it, for all dialects.
+
+Owns fields by name and type, and the faults of those that are missing. Messages name fields and
+never show what stood in them.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, TypeVar, overload
+
+import orjson
+
+from judged_server.llm.faults import ProviderFault, Reason
+
+TOO_LONG = "the texts are longer than the model's window; send shorter ones"
+NO_MONEY = "the account has no money or quota left"
+
+_T = TypeVar("_T")
+
+
+def parse(body: bytes) -> object:
+    """Return what the body says; None when it is not JSON."""
+    try:
+        parsed: object = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        # Not kept as the cause of a fault: it holds the whole body, and so perhaps a prompt or key.
+        return None
+    return parsed
+
+
+def reply_object(body: bytes) -> dict[str, Any]:
+    """Return the JSON object of a reply with the status 200. Raises ProviderFault."""
+    reply = parse(body)
+    if not isinstance(reply, dict):
+        raise broken("is not a JSON object")
+    if reply.get("error") is not None:
+        raise broken("is an error with the status 200")
+    return reply
+
+
+def error_object(body: bytes) -> dict[str, Any]:
+    """Return the error that a body describes, {} when it describes none.
+
+    Its words are compared, never shown: they may quote the prompt or the key.
+    """
+    reply = parse(body)
+    error = reply.get("error") if isinstance(reply, dict) else None
+    return error if isinstance(error, dict) else {}
+
+
+def rewrite(value: object) -> str:
+    """Return what a model filled in, as the JSON text that it would have been."""
+    try:
+        return orjson.dumps(value).decode()
+    except orjson.JSONEncodeError:
+        raise broken("nests an answer too deeply") from None
+
+
+def broken(what: str) -> ProviderFault:
+    """Return the fault of a reply with the status 200 that can't be read."""
+    return ProviderFault(
+        Reason.PROVIDER_ERROR, f"the provider's reply {what}", retryable=True, status=200
+    )
+
+
+def hopeless(reason: Reason, status: int, meaning: str) -> ProviderFault:
+    """Return the fault of an error that another try won't change."""
+    return ProviderFault(
+        reason, f"the provider answered {status}: {meaning}", retryable=False, status=status
+    )
+
+
+def first(items: list[Any]) -> dict[str, Any]:
+    """Return the first item, an object. Raises ProviderFault when there is none."""
+    if not items or not isinstance(items[0], dict):
+        raise broken("holds no answer")
+    return items[0]
+
+
+def need(table: object, key: str, kind: type[_T]) -> _T:
+    """Return a field that must be there, in its type."""
+    value = table.get(key) if isinstance(table, dict) else None
+    if not isinstance(value, kind) or isinstance(value, bool):
+        raise broken(f"lacks {key}, or has it in a wrong form")
+    return value
+
+
+@overload
+def may(table: object, key: str, kind: type[_T]) -> _T | None: ...
+@overload
+def may(table: object, key: str, kind: type[_T], default: _T) -> _T: ...
+def may(table: object, key: str, kind: type[_T], default: _T | None = None) -> _T | None:
+    """Return a field that may be missing or null, then the default; otherwise in its type."""
+    if isinstance(table, dict) and table.get(key) is None:
+        return default
+    return need(table, key, kind)
+
+
+def tokens(table: object, *keys: str) -> int:
+    """Return the sum of some counts of tokens, each 0 when it is missing."""
+    counts = [may(table, key, int, 0) for key in keys]
+    if min(counts) < 0:
+        raise broken("counts tokens below 0")
+    return sum(counts)
+
+
+def log_probability(table: dict[str, Any], key: str) -> float:
+    """Return a finite number."""
+    value = table.get(key)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise broken("has a log-probability that is no number")
+    return float(value)

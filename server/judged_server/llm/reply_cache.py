@@ -1,0 +1,128 @@
+"""Replies that are kept: the latest ones in memory, and behind them a store that outlives it.
+
+Owns the order of the two, the bound on memory, and how long a reply counts. What is kept is the
+reply as it came, so whoever finds it reads it anew: scores follow from it, bars are applied to them
+then. Leaves files and threads to `store`, what is worth keeping to `asking`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from judged_server.llm.chat import ChatModelCard, ChatReply
+from judged_server.llm.reply_payload import from_payload, to_payload
+from judged_server.llm.rubrics import Rubric
+from judged_server.store.replies import StoredReply
+
+DAY_S = 86_400
+_OVERHEAD_BYTES = 800
+"""What an entry takes in memory beside the bytes of its payload: its key, its objects."""
+
+
+class ReplyStore(Protocol):
+    """Where replies outlive the process."""
+
+    async def get(self, key: bytes) -> StoredReply | None:
+        """Return what is stored under a key; never raises for what a disk can do."""
+        ...
+
+    def put(self, reply: StoredReply) -> None:
+        """Let a reply be stored some time; never waits."""
+        ...
+
+    def close(self) -> None:
+        """Store what waits. May take long."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    reply: ChatReply
+    created: int
+    size: int
+
+
+class ReplyCache:
+    """The kept replies of a server. For the event loop's thread."""
+
+    def __init__(
+        self,
+        memory_bytes: int,
+        ttl_s: float = 30 * DAY_S,
+        store: ReplyStore | None = None,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        """Let replies count for `ttl_s` seconds from when they were given, by the clock `now`."""
+        self._most_bytes = memory_bytes
+        self._bytes = 0
+        self._entries: OrderedDict[bytes, _Entry] = OrderedDict()
+        self._ttl_s = ttl_s
+        self._store = store
+        self._now = now
+
+    def held(self, key: bytes) -> ChatReply | None:
+        """Return the reply that memory holds under a key."""
+        entry = self._entries.get(key)
+        if entry is None:
+            return None
+        if not self._counts(entry.created):
+            self._drop(key)
+            return None
+        self._entries.move_to_end(key)
+        return entry.reply
+
+    async def stored(self, key: bytes) -> ChatReply | None:
+        """Return the reply that the store has under a key, or that memory holds by now."""
+        if self._store is None:
+            return None
+        row = await self._store.get(key)
+        reply = self.held(key)
+        if reply is None and row is not None and self._counts(row.created):
+            reply = from_payload(row.payload)
+            if reply is not None:
+                self._hold(row, reply)
+        return reply
+
+    def keep(self, key: bytes, rubric: Rubric, card: ChatModelCard, reply: ChatReply) -> None:
+        """Keep a reply in place of an older one."""
+        payload = to_payload(reply)
+        if payload is None:
+            return
+        row = StoredReply(key, rubric.id, rubric.version, card.name, int(self._now()), payload)
+        self._hold(row, reply)
+        if self._store is not None:
+            self._store.put(row)
+
+    def close(self) -> None:
+        """Store what waits. Not for the event loop's thread."""
+        if self._store is not None:
+            self._store.close()
+
+    def _counts(self, created: int) -> bool:
+        """Say whether a reply given then counts still."""
+        # One from the future, by a clock that was put right, would count for ever.
+        return -DAY_S < self._now() - created < self._ttl_s
+
+    def _hold(self, row: StoredReply, reply: ChatReply) -> None:
+        self._drop(row.key)
+        size = len(row.payload) + _OVERHEAD_BYTES
+        self._entries[row.key] = _Entry(reply, row.created, size)
+        self._bytes += size
+        while self._bytes > self._most_bytes:
+            self._drop(next(iter(self._entries)))
+
+    def _drop(self, key: bytes) -> None:
+        entry = self._entries.pop(key, None)
+        if entry is not None:
+            self._bytes -= entry.size
+
+
+def default_folder(environ: Mapping[str, str]) -> Path:
+    """Return judged/replies in the user's cache folder; the setting llm_cache_dir overrides it."""
+    cache = environ.get("XDG_CACHE_HOME")
+    return (Path(cache) if cache else Path.home() / ".cache") / "judged" / "replies"

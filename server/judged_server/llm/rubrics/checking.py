@@ -1,0 +1,119 @@
+"""Whether a rubric can be asked: its templates, and the words that say how to answer.
+
+Owns every rule that needs more than one key of the file. Leaves the keys themselves to `loading`. A
+rubric whose words ask for another reply than the one that is read would fail on every item, so it
+is refused at the start.
+"""
+
+from __future__ import annotations
+
+import re
+
+from judged_server.domain import ClaimVerdict
+from judged_server.llm.rubrics.rubric import (
+    ANSWER,
+    ANSWER_FIELDS,
+    CLAIM,
+    CONTEXT_FIELDS,
+    NONCE,
+    PLACEHOLDER,
+    Form,
+    Rubric,
+)
+from judged_server.llm.toml_table import TomlTable
+
+_FIELDS: dict[Form, tuple[str, ...]] = {
+    "verdict": tuple(dict.fromkeys(CONTEXT_FIELDS + ANSWER_FIELDS)),
+    "score": tuple(dict.fromkeys(CONTEXT_FIELDS + ANSWER_FIELDS)),
+    "dimensions": ANSWER_FIELDS,
+    "extraction": ANSWER_FIELDS,
+    "verification": (*ANSWER_FIELDS, CLAIM),
+}
+_OF_CONTEXTS = set(CONTEXT_FIELDS) - set(ANSWER_FIELDS)
+_OF_ANSWERS = set(ANSWER_FIELDS) - set(CONTEXT_FIELDS)
+
+
+def check(rubric: Rubric, table: TomlTable) -> None:
+    """Raise SettingsError, by the place of `table` and the key, when `rubric` can't be asked."""
+    _check_system(rubric, table)
+    _check_user(rubric, table)
+    _check_answers(rubric, table)
+
+
+def _check_system(rubric: Rubric, table: TomlTable) -> None:
+    names = _placeholders(rubric.system, "system", table)
+    if names != [ANSWER]:
+        raise table.fault(
+            "system",
+            "must hold {{answer}} once, where it says how to answer, and nothing else "
+            "in double braces",
+        )
+
+
+def _check_user(rubric: Rubric, table: TomlTable) -> None:
+    names = _placeholders(rubric.user, "user", table)
+    known = _FIELDS[rubric.form]
+    allowed = ", ".join("{{" + name + "}}" for name in known)
+    if NONCE not in names:
+        raise table.fault("user", "must hold {{nonce}}, where it says how the texts are marked")
+    fields = [name for name in names if name != NONCE]
+    if not fields or not set(fields) <= set(known):
+        raise table.fault("user", f"must show one or more of {allowed}, and nothing else but nonce")
+    if len(set(fields)) < len(fields):
+        raise table.fault("user", "must show each text once")
+    if not _OF_CONTEXTS.isdisjoint(fields) and not _OF_ANSWERS.isdisjoint(fields):
+        raise table.fault(
+            "user",
+            "shows texts of a context (expected_text, retrieved_text) beside texts of an answer; "
+            "a rubric is for the one or for the other",
+        )
+    if rubric.form == "verification" and CLAIM not in fields:
+        raise table.fault("user", "must show {{claim}}, the one that is checked")
+    if rubric.need_contexts and "contexts" not in fields:
+        raise table.fault("user", "must show {{contexts}}, which some of the dimensions need")
+
+
+def _check_answers(rubric: Rubric, table: TomlTable) -> None:
+    """Refuse words on how to answer that fit another form of reply than the one that is read."""
+    for key in rubric.properties:
+        if f'"{key}"' not in rubric.structured_answer:
+            raise table.fault("structured_answer", f'must name the key "{key}" in double quotes')
+    if rubric.form == "verdict":
+        _check_verdict(rubric, table)
+    elif rubric.form == "score":
+        _check_score(rubric, table)
+    elif rubric.form == "verification":
+        words = [verdict.name for verdict in ClaimVerdict]
+        rule = "must name " + ", ".join(words) + ", in capitals"
+        _check_words(rubric.structured_answer, "structured_answer", words, rule, table)
+    for key in ("structured_answer", "plain_answer"):
+        if "{{" in getattr(rubric, key):
+            raise table.fault(key, "can't hold double braces")
+
+
+def _check_verdict(rubric: Rubric, table: TomlTable) -> None:
+    if not rubric.scored and '"score"' in rubric.structured_answer:
+        raise table.fault("structured_answer", 'must not ask for "score" without scored = true')
+    rule = "must ask for YES or NO, in capitals"
+    _check_words(rubric.plain_answer, "plain_answer", ["YES", "NO"], rule, table)
+
+
+def _check_score(rubric: Rubric, table: TomlTable) -> None:
+    if '"verdict"' in rubric.structured_answer:
+        raise table.fault("structured_answer", 'must not ask for "verdict" beside the score')
+    if "Score:" not in rubric.plain_answer:
+        raise table.fault("plain_answer", "must ask for a line that begins with Score:")
+
+
+def _check_words(prose: str, key: str, words: list[str], rule: str, table: TomlTable) -> None:
+    if not all(re.search(rf"\b{word}\b", prose) for word in words):
+        raise table.fault(key, rule)
+
+
+def _placeholders(template: str, key: str, table: TomlTable) -> list[str]:
+    """Return the names in double braces; a template has no others, so that none stays unfilled."""
+    names = PLACEHOLDER.findall(template)
+    rest = PLACEHOLDER.sub("", template)
+    if "{{" in rest or "}}" in rest:
+        raise table.fault(key, "has double braces that are not around a name")
+    return names

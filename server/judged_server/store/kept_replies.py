@@ -1,0 +1,89 @@
+"""The file of replies off the event loop: one thread reads, one writes what waits.
+
+Owns the batches: keys that are asked for at about the same time are read together, however many
+questions ask for them. Leaves the rows to `replies`, what waits to be written to `write_queue`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+
+from judged_server.store.replies import ReplyFile, StoredReply
+from judged_server.store.write_queue import MAX_WAITING_BYTES, WriteQueue
+
+READ_KEYS = 500
+"""Keys of one read: a few milliseconds of the reading thread."""
+MAX_PAYLOAD_BYTES = 64 << 10
+"""Longer replies are not stored; a rubric asks for some hundred bytes."""
+
+
+class KeptReplies:
+    """A file that nobody waits for, but for what they read."""
+
+    def __init__(self, file: ReplyFile, max_waiting_bytes: int = MAX_WAITING_BYTES) -> None:
+        self._file = file
+        self._waiting: dict[bytes, list[asyncio.Future[StoredReply | None]]] = {}
+        self._reading: asyncio.Task[None] | None = None
+        self._reader = ThreadPoolExecutor(1, thread_name_prefix="replies-read")
+        self._queue: WriteQueue[StoredReply] = WriteQueue(
+            file.put, _size, file.transaction_bytes, "replies", max_waiting_bytes
+        )
+
+    async def get(self, key: bytes) -> StoredReply | None:
+        """Return what is stored under a key."""
+        if not self._file.on or self._queue.closed:
+            return None
+        future = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(key, []).append(future)
+        if self._reading is None:
+            self._reading = asyncio.create_task(self._read())
+        reply: StoredReply | None = await future
+        return reply
+
+    def put(self, reply: StoredReply) -> None:
+        """Let a reply be written some time."""
+        if self._file.on and len(reply.payload) <= MAX_PAYLOAD_BYTES:
+            self._queue.put([reply])
+
+    def close(self) -> None:
+        """Write what waits, and close the file. Not for the event loop's thread."""
+        self._queue.close()
+        self._reader.shutdown(wait=True, cancel_futures=True)
+        self._file.close()
+
+    async def _read(self) -> None:
+        """Answer all who wait, a batch after the other, until nobody does."""
+        loop = asyncio.get_running_loop()
+        # What is asked in this turn of the loop is read together.
+        await asyncio.sleep(0)
+        try:
+            while self._waiting:
+                keys = list(self._waiting)[:READ_KEYS]
+                waiting = {key: self._waiting.pop(key) for key in keys}
+                found: Mapping[bytes, StoredReply] = {}
+                try:
+                    found = await loop.run_in_executor(self._reader, self._file.get, keys)
+                except RuntimeError:  # closed in the meantime
+                    found = {}
+                finally:
+                    _answer(waiting, found)
+        finally:
+            self._reading = None
+            _answer(self._waiting, {})
+            self._waiting.clear()
+
+
+def _answer(
+    waiting: Mapping[bytes, list[asyncio.Future[StoredReply | None]]],
+    found: Mapping[bytes, StoredReply],
+) -> None:
+    for key, futures in waiting.items():
+        for future in futures:
+            if not future.done():  # whoever waited may have left
+                future.set_result(found.get(key))
+
+
+def _size(reply: StoredReply) -> int:
+    return len(reply.payload) + len(reply.rubric) + len(reply.model) + len(reply.key)

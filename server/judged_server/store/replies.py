@@ -1,0 +1,176 @@
+"""Language models' replies on disk: the rows of one SQLite file.
+
+Owns the rows. Each holds the whole key and a checksum over all of itself, and what does not fit it
+is a miss. What a payload means is up to `llm`; what disks can do, to `sqlite_file`.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from judged_server.store.sqlite_file import BUSY_S, MIN_FREE_BYTES, Kind, SqliteFile
+
+FILE = "replies-1.sqlite3"
+"""The number is the format's: versions of judged that differ in it share the folder, not a file."""
+
+_KIND = Kind(
+    FILE,
+    "replies",
+    """
+CREATE TABLE IF NOT EXISTS replies (
+  n INTEGER PRIMARY KEY, id INTEGER NOT NULL UNIQUE, key BLOB NOT NULL, crc INTEGER NOT NULL,
+  rubric TEXT NOT NULL, version INTEGER NOT NULL, model TEXT NOT NULL, created INTEGER NOT NULL,
+  payload BLOB NOT NULL)
+""",
+    "replies",
+    "models are asked anew (--llm-cache memory does without a file)",
+)
+_COLUMNS = "key, crc, rubric, version, model, created, payload"
+
+
+@dataclass(frozen=True, slots=True)
+class StoredReply:
+    """One reply: to which rubric, of which model (by the operator's name), when, and what it was.
+
+    `created` is in whole seconds since 1970.
+    """
+
+    key: bytes
+    rubric: str
+    version: int
+    model: str
+    created: int
+    payload: bytes
+
+    @property
+    def checksum(self) -> int:
+        """CRC-32 over all of it, each field behind its length."""
+        checksum = 0
+        for raw in (
+            self.key,
+            self.rubric.encode("utf-8", "surrogatepass"),
+            self.version.to_bytes(8, "little", signed=True),
+            self.model.encode("utf-8", "surrogatepass"),
+            self.created.to_bytes(8, "little", signed=True),
+            self.payload,
+        ):
+            checksum = zlib.crc32(raw, zlib.crc32(len(raw).to_bytes(8, "little"), checksum))
+        return checksum
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which replies: those that fit all that is given; None fits every one."""
+
+    rubric: str | None = None
+    version: int | None = None
+    model: str | None = None
+
+    def where(self) -> tuple[str, list[object]]:
+        """Return the condition and its values."""
+        given = {"rubric": self.rubric, "version": self.version, "model": self.model}
+        wanted = {name: value for name, value in given.items() if value is not None}
+        return " AND ".join(["1", *(f"{name} = ?" for name in wanted)]), list(wanted.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """How many replies of a model to a rubric are stored, their bytes, and when they were given."""
+
+    rubric: str
+    version: int
+    model: str
+    replies: int
+    payload_bytes: int
+    oldest: int
+    newest: int
+
+
+class ReplyFile:
+    """The file. One thread may read while another writes."""
+
+    def __init__(
+        self,
+        folder: Path,
+        max_bytes: int,
+        min_free_bytes: int = MIN_FREE_BYTES,
+        busy_s: float = BUSY_S,
+    ) -> None:
+        self._file = SqliteFile(folder, _KIND, max_bytes, min_free_bytes, busy_s)
+
+    @property
+    def on(self) -> bool:
+        """Whether it is in use; once False it stays so."""
+        return self._file.on
+
+    @property
+    def transaction_bytes(self) -> int:
+        """How much to hand to one `put` at most."""
+        return self._file.transaction_bytes
+
+    def get(self, keys: Sequence[bytes]) -> Mapping[bytes, StoredReply]:
+        """Return the whole rows that are stored under keys, by key."""
+        marks = ",".join("?" * len(keys))
+        query = f"SELECT {_COLUMNS} FROM replies WHERE id IN ({marks})"  # noqa: S608 - question marks only
+        wanted = set(keys)
+        found = {}
+        for row in self._file.read(query, [_id(key) for key in keys]):
+            reply = _whole(row)
+            if reply is not None and reply.key in wanted:
+                found[reply.key] = reply
+        return found
+
+    def put(self, replies: Sequence[StoredReply]) -> bool:
+        """Store replies in one transaction, the oldest ones making room; False if that failed."""
+        return self._file.add(
+            f"INSERT OR REPLACE INTO replies (id, {_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608 - our own names
+            [
+                (_id(r.key), r.key, r.checksum, r.rubric, r.version, r.model, r.created, r.payload)
+                for r in replies
+            ],
+        )
+
+    def tally(self) -> list[Tally]:
+        """Return what is stored, by rubric, version and model."""
+        rows = self._file.read(
+            "SELECT rubric, version, model, count(*), sum(length(payload)), min(created), "
+            "max(created) FROM replies GROUP BY rubric, version, model ORDER BY 1, 2, 3"
+        )
+        return [Tally(*row) for row in rows]  # type: ignore[arg-type]  # as the query says
+
+    def purge(self, selection: Selection) -> int | None:
+        """Delete replies, overwriting them; return how many, None if the file can't be written."""
+        where, values = selection.where()
+        deleted = 0
+
+        def delete(db: sqlite3.Connection) -> None:
+            nonlocal deleted
+            db.execute("PRAGMA secure_delete = ON")
+            deleted = db.execute(f"DELETE FROM replies WHERE {where}", values).rowcount  # noqa: S608 - our own names
+
+        return deleted if self._file.write(delete) else None
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
+def _id(key: bytes) -> int:
+    return int.from_bytes(key[:8], "little", signed=True)
+
+
+def _whole(row: Sequence[object]) -> StoredReply | None:
+    """Return a row as it was put; None when it is not."""
+    key, crc, rubric, version, model, created, payload = row
+    if not (isinstance(key, bytes) and isinstance(payload, bytes)):
+        return None
+    if not (isinstance(rubric, str) and isinstance(model, str)):
+        return None
+    if not (isinstance(version, int) and isinstance(created, int)):
+        return None
+    reply = StoredReply(key, rubric, version, model, created, payload)
+    return reply if reply.checksum == crc else None

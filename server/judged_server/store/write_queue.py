@@ -1,0 +1,91 @@
+"""A thread that writes what waits, so that nobody else does.
+
+Owns the bound on what waits: above it new entries are not written, and nobody waits. What still
+waits when it is closed is written; what waits when the process is killed is lost.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Generic, TypeVar
+
+Entry = TypeVar("Entry")
+
+MAX_WAITING_BYTES = 8 << 20
+COMPANY_S = 0.25
+"""How long entries wait for others to be written with."""
+
+logger = logging.getLogger(__name__)
+
+
+class WriteQueue(Generic[Entry]):
+    """Entries on their way to a file."""
+
+    def __init__(
+        self,
+        write: Callable[[Sequence[Entry]], object],
+        size: Callable[[Entry], int],
+        most_at_once: int,
+        name: str,
+        max_waiting_bytes: int = MAX_WAITING_BYTES,
+    ) -> None:
+        """Call `write` with as many entries as have `most_at_once` bytes by `size`, or one."""
+        self._write = write
+        self._size = size
+        self._most = most_at_once
+        self._name = name
+        self._max_waiting_bytes = max_waiting_bytes
+        self._waiting: deque[Entry] = deque()
+        self._bytes = 0
+        self._closed = False
+        self._changed = threading.Condition()
+        self._writer = threading.Thread(target=self._run, name=f"{name}-write", daemon=True)
+        self._writer.start()
+
+    @property
+    def closed(self) -> bool:
+        """Whether it takes nothing any more."""
+        return self._closed
+
+    def put(self, entries: Sequence[Entry]) -> None:
+        """Let entries be written some time, all or none of them."""
+        size = sum(map(self._size, entries))
+        with self._changed:
+            if self._closed or self._bytes + size > self._max_waiting_bytes:
+                return
+            self._waiting.extend(entries)
+            self._bytes += size
+            self._changed.notify()
+
+    def close(self) -> None:
+        """Write what waits."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify()
+        self._writer.join()
+
+    def _run(self) -> None:
+        while batch := self._next():
+            try:
+                self._write(batch)
+            except Exception:
+                logger.exception("%d %s were not stored", len(batch), self._name)
+
+    def _next(self) -> list[Entry]:
+        """Return what to write together; nothing at the end."""
+        with self._changed:
+            while not self._waiting and not self._closed:
+                self._changed.wait()
+            self._changed.wait_for(lambda: self._closed or self._bytes >= self._most, COMPANY_S)
+            batch: list[Entry] = []
+            size = 0
+            while self._waiting and (
+                not batch or size + self._size(self._waiting[0]) <= self._most
+            ):
+                batch.append(self._waiting.popleft())
+                size += self._size(batch[-1])
+            self._bytes -= size
+            return batch

@@ -1,0 +1,105 @@
+"""A service that only scores, in this process, by a script: what a client meets on a real wire.
+
+It keeps the promises of ScoreAnswers: a score a pair, in an order that is not that of the request,
+then a summary.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import grpc
+from judged.v1 import judge_service_pb2 as pb
+from judged.v1 import scoring_pb2, types_pb2
+from judged.v1.judge_service_pb2_grpc import (
+    JudgeServiceServicer,
+    add_JudgeServiceServicer_to_server,
+)
+
+OK, ERROR, ABSTAINED, NOT_ASSESSABLE = 1, 2, 3, 4
+IDENTITY = types_pb2.JudgeIdentity(kind="answers", signature="answers|v1")
+
+
+@dataclass(frozen=True)
+class Break:
+    """Ends the stream with a status in place of a score."""
+
+    code: grpc.StatusCode
+    message: str = "broken"
+
+
+Scored = scoring_pb2.AnswerScore | float | Break | None
+Script = Callable[[pb.ScoreAnswersRequest, scoring_pb2.AnswerItem, str], Scored]
+"""Gets the request, an item and a rubric. A number is a score that is OK, None one left out."""
+
+
+def score_of(item_id: str, rubric: str, value: float, **fields: object) -> scoring_pb2.AnswerScore:
+    """A score that is OK."""
+    return scoring_pb2.AnswerScore(
+        item_id=item_id, rubric=rubric, status=OK, score=value, passed=value >= 0.7,
+        min_score=0.7, usage=types_pb2.Usage(calls=1, attempts=1, cost=0.5), samples=1,
+        agreement=1, source=1, judge=IDENTITY, **fields,
+    )  # fmt: skip
+
+
+@dataclass
+class ScoreService(JudgeServiceServicer):
+    """The running service. `requests` are all that came, in order."""
+
+    script: Script
+    with_summary: bool = True
+    requests: list[pb.ScoreAnswersRequest] = field(default_factory=list)
+    request_ids: list[str] = field(default_factory=list)
+    ended: int = 0
+    address: str = ""
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def GetServerInfo(self, request, context):
+        return pb.GetServerInfoResponse(version="fake")
+
+    def ScoreAnswers(self, request, context) -> Iterator[pb.ScoreAnswersResponse]:
+        with self._lock:
+            self.requests.append(request)
+            self.request_ids.append(dict(context.invocation_metadata())["x-request-id"])
+        if not context.add_callback(self._end):  # it was cancelled before it got here
+            self._end()
+        usage = types_pb2.Usage(cost=0.0)
+        pairs = [(item, spec.rubric) for spec in request.rubrics for item in request.items]
+        for item, rubric in reversed(pairs):
+            scored = self.script(request, item, rubric)
+            if isinstance(scored, Break):
+                context.abort(scored.code, scored.message)
+            if scored is None:
+                continue
+            if isinstance(scored, float | int):
+                scored = score_of(item.item_id, rubric, scored)
+            usage.calls += scored.usage.calls
+            usage.attempts += scored.usage.attempts
+            usage.cost += scored.usage.cost
+            yield pb.ScoreAnswersResponse(score=scored)
+        if self.with_summary:
+            yield pb.ScoreAnswersResponse(summary=scoring_pb2.ScoreSummary(usage=usage))
+
+    def _end(self) -> None:
+        with self._lock:
+            self.ended += 1
+
+
+@contextmanager
+def score_service(script: Script) -> Iterator[ScoreService]:
+    """A service on a port of its own, for as long as the block runs."""
+    service = ScoreService(script)
+    threads = ThreadPoolExecutor(16)
+    server = grpc.server(threads)
+    add_JudgeServiceServicer_to_server(service, server)
+    service.address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+    server.start()
+    try:
+        yield service
+    finally:
+        server.stop(0).wait()
+        threads.shutdown()

@@ -1,0 +1,275 @@
+"""Storms: thousands of callers who leave at any moment, and a provider that is down for everybody.
+
+Questions go the whole way from the asker to real sockets. The ordinary run is short; set
+JUDGED_STORM_CANCELS=10000 and JUDGED_OUTAGE_ITEMS=10000 for the long one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from judged_server.domain import CacheMode, JudgeSpec, QueryGroup, Status
+from judged_server.engine.catalog import JudgeCatalog
+from judged_server.judges.llm import LlmKind
+from judged_server.llm.asking import Asker, Question, Terms
+from judged_server.llm.budget.budgets import Budgets
+from judged_server.llm.budget.day import DayLedger
+from judged_server.llm.clock import Clock
+from judged_server.llm.configuration import parse_configuration
+from judged_server.llm.models import ChatModels
+from judged_server.llm.reply_cache import ReplyCache
+from judged_server.llm.rubrics import load_builtin
+from judged_server.ports import Caller
+from judged_server.spending import Purse
+
+from tests.fakes.faulty_http import completion
+from tests.fakes.still_clock import StillClock
+
+CANCELS = int(os.environ.get("JUDGED_STORM_CANCELS", "1500"))
+ITEMS = int(os.environ.get("JUDGED_OUTAGE_ITEMS", "1000"))
+CALLERS = 64
+ROOM = 24
+"""Fewer than there are callers, so that many are cancelled while they wait for room."""
+TEXTS = 400
+"""Fewer than there are questions, so that many share a flight, or find a reply."""
+LONGEST_S = 0.02
+MOST_PATIENT_S = 0.3
+
+RUBRIC = load_builtin()["retrieval_match"]
+BODY = completion('{"reasoning": "r", "verdict": "yes"}')
+ANSWER = (
+    b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
+    b"Content-Length: " + str(len(BODY)).encode() + b"\r\n\r\n" + BODY
+)
+DOWN = b"HTTP/1.1 503 Down\r\nContent-Type: text/html\r\nContent-Length: 4\r\n\r\ndown"
+
+
+class Pulse(asyncio.Protocol):
+    """Answers each request of a connection after a random time: in one piece, in two, or never."""
+
+    open: set[asyncio.BaseTransport]
+
+    def __init__(self, opened: set[asyncio.BaseTransport], counts: Counter[str], rng: Random):
+        self._opened, self._counts, self._rng = opened, counts, rng
+        self._received = b""
+        self._transport: Any = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport
+        self._opened.add(transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._opened.discard(self._transport)
+
+    def data_received(self, data: bytes) -> None:
+        self._received += data
+        while (end := self._received.find(b"\r\n\r\n")) >= 0:
+            head = self._received[:end].lower()
+            place = head.index(b"content-length:") + 15
+            end += 4 + int(head[place:].split(b"\r\n", 1)[0])
+            if len(self._received) < end:
+                return
+            self._received = self._received[end:]
+            self._counts["requests"] += 1
+            self._answer()
+
+    def _answer(self) -> None:
+        loop, roll, delay = asyncio.get_running_loop(), self._rng.random(), self._rng.random()
+        if roll < 0.05:
+            return
+        cut = self._rng.randrange(1, len(ANSWER)) if roll < 0.3 else len(ANSWER)
+        loop.call_later(delay * LONGEST_S, self._write, ANSWER[:cut])
+        loop.call_later((delay + 0.2) * LONGEST_S, self._write, ANSWER[cut:])
+
+    def _write(self, data: bytes) -> None:
+        if data and not self._transport.is_closing():
+            self._transport.write(data)
+
+
+class Down(Pulse):
+    """Says 503 to everything."""
+
+    def _answer(self) -> None:
+        self._write(DOWN)
+
+
+@asynccontextmanager
+async def provider(
+    kind: type[Pulse], counts: Counter[str]
+) -> AsyncIterator[tuple[str, set[asyncio.BaseTransport]]]:
+    opened: set[asyncio.BaseTransport] = set()
+    rng = Random(3)
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(
+        lambda: kind(opened, counts, rng), "127.0.0.1", 0, backlog=1024
+    )
+    port = server.sockets[0].getsockname()[1]
+    try:
+        yield f"http://127.0.0.1:{port}/v1", opened
+    finally:
+        server.close()
+        for transport in list(opened):
+            transport.close()
+        await server.wait_closed()
+
+
+def configured(url: str, clock: Clock | None = None) -> ChatModels:
+    document = {
+        "currency": "USD",
+        "providers": [{"name": "p", "base_url": url, "max_concurrency": ROOM}],
+        "models": [
+            {
+                "name": "m",
+                "provider": "p",
+                "model": "m-1",
+                "input_per_million": 1.0,
+                "output_per_million": 2.0,
+            }
+        ],
+    }
+    return ChatModels(parse_configuration(document, "test"), {}, clock, Random(7))
+
+
+def question(number: int) -> Question:
+    texts = {"query": "q", "expected_text": "e", "retrieved_text": f"text {number}"}
+    return Question(RUBRIC, texts, 0, 0.0, 16)
+
+
+def open_sockets() -> int:
+    found = 0
+    for entry in Path("/proc/self/fd").iterdir():
+        with suppress(OSError):
+            found += str(entry.readlink()).startswith("socket:")
+    return found
+
+
+async def settled(fact: Any, seconds: float = 10.0) -> None:
+    async with asyncio.timeout(seconds):
+        while not fact():  # noqa: ASYNC110 - nobody tells of it
+            await asyncio.sleep(0.005)
+
+
+@pytest.mark.timeout(600)
+async def test_callers_who_leave_at_any_moment_leave_nothing_behind(tmp_path: Path):
+    counts: Counter[str] = Counter()
+    tasks_before = asyncio.all_tasks()
+    sockets_before = open_sockets()
+    ledger = DayLedger(tmp_path / "day.db", "USD", 10**15, Clock())
+    budgets = Budgets("USD", None, ledger)
+    asker = Asker(budgets, ReplyCache(1 << 18))
+    async with provider(Pulse, counts) as (url, opened):
+        models = configured(url)
+        model = models.get("")
+        endpoint = models._endpoints["p"]
+        rng = Random(11)
+        purses: list[Purse] = []
+
+        async def caller() -> None:
+            while counts["cancelled"] < CANCELS:
+                purse = Purse(1e6)
+                purses.append(purse)
+                mode = CacheMode.REFRESH if rng.random() < 0.7 else CacheMode.USE
+                terms = Terms.of(asyncio.get_running_loop().time() + 60, purse, mode)
+                ask = asker.ask(model, question(rng.randrange(TEXTS)), terms)
+                task = asyncio.create_task(ask)
+                await asyncio.sleep(rng.random() ** 2 * MOST_PATIENT_S)
+                task.cancel()
+                await asyncio.wait({task})
+                if task.cancelled():
+                    counts["cancelled"] += 1
+                else:
+                    counts[task.result().opinion.status.name] += 1
+
+        await asyncio.gather(*(caller() for _ in range(CALLERS)))
+        assert counts["cancelled"] >= CANCELS
+        assert counts["OK"], "some came in time, so cancels met every stage"
+        assert not counts["ERROR"], counts
+
+        # Nothing waits for anything: each caller's end was the end of what it had begun.
+        assert asyncio.all_tasks() - tasks_before == set()
+        assert len(asker._flights) == 0
+        assert (endpoint._room.in_flight, len(endpoint._room._waiting)) == (0, 0)
+        assert endpoint._room.limit == ROOM, "a caller who leaves says nothing of the provider"
+        assert {purse.held for purse in purses} == {0}
+        assert (ledger.held, budgets._waiting) == (0, [])
+        session = endpoint._transport._session
+        assert session is not None
+        connector: Any = session.connector
+        assert not connector._acquired
+        # What is open is idle and will be used again; what was cut off has been closed.
+        kept = sum(len(idle) for idle in connector._conns.values())
+        await settled(lambda: len(opened) == kept)
+        assert kept <= ROOM
+
+        # And the way is free.
+        endings = [
+            await asker.ask(model, question(TEXTS + number), Terms.of(None)) for number in range(3)
+        ]
+        assert Status.OK in {answer.opinion.status for answer in endings}
+        await models.close()
+        budgets.close()
+    await settled(lambda: open_sockets() <= sockets_before)
+    await settled(lambda: asyncio.all_tasks() == tasks_before)
+    print(dict(counts))
+
+
+async def fault_reasons(models: ChatModels, first: int, items: int) -> Counter[str]:
+    """Judge so many contexts in one call; return the reasons of their faults."""
+    kind = LlmKind(models, load_builtin(), Asker())
+    judge: Any = JudgeCatalog([kind], "llm").choose(JudgeSpec("llm"))
+    texts = [f"text {number}" for number in range(first, first + items)]
+    leaves_at = asyncio.get_running_loop().time() + 60
+    columns = await judge.ask([QueryGroup("1", "q", ["e"], texts)], Caller(leaves_at))
+    return Counter(fault.reason for fault in columns.faults)
+
+
+@pytest.mark.timeout(300)
+async def test_a_provider_that_is_down_is_asked_hardly_more_often_than_there_are_items():
+    counts: Counter[str] = Counter()
+    async with provider(Down, counts) as (url, _):
+        models = configured(url)
+        reasons = await fault_reasons(models, 0, ITEMS)
+        await models.close()
+    assert reasons.total() == ITEMS, "each item says that it failed"
+    assert set(reasons) <= {"PROVIDER_ERROR", "BREAKER_OPEN"}
+    per_item = counts["requests"] / ITEMS
+    print(f"{counts['requests']} calls for {ITEMS} items: {per_item:.4f} an item")
+    assert per_item <= 1.1
+
+
+@pytest.mark.timeout(300)
+async def test_not_even_when_each_item_comes_as_the_breaker_lets_it_probe():
+    counts: Counter[str] = Counter()
+    items = max(50, ITEMS // 10)
+    clock = StillClock()
+    async with provider(Down, counts) as (url, _):
+        models = configured(url, clock)
+        for number in range(items):
+            await fault_reasons(models, number, 1)
+            clock.seconds += 61
+        await models.close()
+    per_item = counts["requests"] / items
+    print(f"{counts['requests']} calls for {items} items a minute apart: {per_item:.4f} an item")
+    # Ten tries more stand to a provider's credit at first; then one in ten calls.
+    assert counts["requests"] <= 1.1 * items + 10
+
+
+async def test_nobody_who_listens_is_found_out_once():
+    """No connection can be made: the items fail at once, the breaker turns the rest away."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    models = configured(f"http://127.0.0.1:{port}/v1")
+    reasons = await fault_reasons(models, 0, 200)
+    await models.close()
+    assert reasons.total() == 200
+    assert set(reasons) <= {"PROVIDER_UNREACHABLE", "BREAKER_OPEN"}
+    assert reasons["BREAKER_OPEN"] >= 100

@@ -1,0 +1,38 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from judged_server.llm.configuration import parse_configuration
+from judged_server.settings import SettingsError
+
+
+def document(budget, **model):
+    provider = {"name": "p", "base_url": "https://example.com/v1"}
+    prices = {"input_per_million": 1, "output_per_million": 2}
+    entry = {"name": "m", "provider": "p", "model": "x", **prices, **model}
+    return {"providers": [provider], "models": [entry], "budget": budget}
+
+
+def test_a_budget_is_read():
+    found = parse_configuration(document({"per_day": 5, "file": "/x/day"}), "llm.toml").budget
+    assert (found.per_request, found.per_day, found.file) == (None, 5.0, Path("/x/day"))
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (document({}), "budget: per_request and per_day are both missing"),
+        (document({"per_day": 0}), "budget: per_day must be a number from 1e-09"),
+        (document({"per_day": float("nan")}), "budget: per_day must be a number"),
+        (document({"per_month": 1}), "budget: per_month is not known"),
+        (document([1]), "budget must be a table"),
+        (
+            document({"per_day": 1}, input_per_million=None, output_per_million=None),
+            "model m has no prices",
+        ),
+    ],
+)
+def test_what_is_refused(content, says):
+    with pytest.raises(SettingsError, match=says):
+        parse_configuration(content, "llm.toml")

@@ -1,0 +1,256 @@
+"""Replies to rubrics that ask for scores, dimensions and claims, and what each one means."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from judged_server.domain import ClaimVerdict, Status
+from judged_server.llm.chat import ChatReply, FinishReason, TokenUsage
+from judged_server.llm.faults import Reason
+from judged_server.llm.opinion import ClaimCheck, Claims, Dimensions, Opinion
+from judged_server.llm.parsing import read
+from judged_server.llm.parsing.json_reply import MAX_CLAIM_CHARACTERS
+from judged_server.llm.rubrics import MAX_CLAIMS, Rubric, load_builtin
+
+ASKED = {step.id: step for rubric in load_builtin().values() for step in rubric.steps}
+SCORE = ASKED["answer_relevance"]
+CHECK = ASKED["faithfulness_verification"]
+FORMS = [
+    SCORE, ASKED["answer_quality"], ASKED["faithfulness_extraction"], CHECK, ASKED["answer_match"]
+]  # fmt: skip
+CORPUS = [
+    json.loads(line)
+    for line in (Path(__file__).parents[4] / "data" / "llm_replies_of_forms.jsonl")
+    .read_text()
+    .splitlines()
+]
+
+
+def opinion(
+    text: str,
+    rubric: Rubric,
+    structured: bool = True,
+    finish: FinishReason = FinishReason.STOP,
+    refusal: str | None = None,
+) -> Opinion:
+    return read(
+        ChatReply(text, finish, TokenUsage(), "m", refusal=refusal), rubric, structured=structured
+    )
+
+
+def said(found: Opinion) -> object:
+    """What an opinion says, in the words of the corpus."""
+    match found.content:
+        case Dimensions(scores, overall):
+            return {"scores": dict(scores), "overall": overall}
+        case Claims(texts):
+            return list(texts)
+        case ClaimCheck(verdict, evidence):
+            return [verdict.name, evidence]
+        case None:
+            return found.score
+
+
+def test_the_corpus_is_large_and_covers_every_outcome():
+    assert len(CORPUS) >= 200
+    outcomes = Counter((case["rubric"], case["reason"]) for case in CORPUS)
+    for rubric in FORMS[:4]:
+        for reason in (None, "UNPARSABLE", "SCHEMA", "REFUSED", "REPLY_TRUNCATED"):
+            assert outcomes[rubric.id, reason] >= 1, (rubric.id, reason)
+
+
+@pytest.mark.parametrize("place", range(len(CORPUS)))
+def test_a_recorded_reply(place: int):
+    case = CORPUS[place]
+    found = opinion(
+        case["reply"],
+        ASKED[case["rubric"]],
+        case["structured"],
+        FinishReason[case["finish_reason"]],
+        case.get("refusal"),
+    )
+    outcome = (found.status.name, found.reason and found.reason.value)
+    assert outcome == (case["status"], case["reason"]), case["note"]
+    if found.status is Status.OK:
+        assert said(found) == case["says"], case["note"]
+        assert found.message == ""
+    else:
+        assert found.message
+        assert found.content is None
+
+
+@pytest.mark.parametrize(("score", "passes"), [(0.7, True), (0.7 - 1e-12, True), (0.6999, False)])
+def test_a_score_is_a_yes_from_the_bar_on(score: float, passes: bool):
+    reply = json.dumps({"reasoning": "x", "score": score})
+    assert opinion(reply, SCORE).yes is passes
+    assert opinion(reply, replace(SCORE, min_score=0.99)).yes is False
+    assert opinion(reply, replace(SCORE, min_score=0.0)).yes is True
+
+
+def is_sound(found: Opinion, rubric: Rubric) -> bool:
+    """Say whether an opinion is one that its rubric can have, and fit to be sent."""
+    if found.status is not Status.OK:
+        return (
+            found.status in {Status.ERROR, Status.ABSTAINED}
+            and found.reason is not None
+            and found.content is None
+        )
+    found.reasoning.encode()
+    if found.reason is not None or len(found.reasoning) > 2000 or not 0 <= found.score <= 1:
+        return False
+    match rubric.form, found.content:
+        case ("verdict", None):
+            return found.score == float(found.yes)
+        case ("score", None):
+            return found.yes == (found.score + 1e-9 >= rubric.min_score)
+        case ("dimensions", Dimensions(scores, overall)):
+            names = [name for name, _ in rubric.dimensions]
+            values = [*dict(scores).values(), overall]
+            return [name for name, _ in scores] == names and all(
+                value is not None and 0 <= value <= 1 for value in values
+            )
+        case ("extraction", Claims(texts)):
+            return len(texts) <= MAX_CLAIMS and all(
+                text.strip() and len(text.encode()) <= 4 * MAX_CLAIM_CHARACTERS for text in texts
+            )
+        case ("verification", ClaimCheck(verdict, evidence)):
+            return isinstance(verdict, ClaimVerdict) and len(evidence.encode()) >= 0
+    return False
+
+
+rubrics = st.sampled_from(FORMS)
+finishes = st.sampled_from(FinishReason)
+shapes = st.sampled_from(
+    ["yes", "score", "Score:", "score: 0.8", "0.8", "1", "\n", " ", "-", ",", "/10", "%", "```",
+     "{", "}", "[", "]", '"', ":", '"claims"', '"verdict"', '"SUPPORTED"', '"evidence"', '"score"',
+     '"reasoning"', '"relevance"', '"overall"', "SUPPORTED", "<think>", "</think>", "**", "NaN",
+     "\ud800", "\x00", "I can't help", "**Score:** .5", "\n0.5", "1e5"]
+)  # fmt: skip
+texts = st.one_of(
+    st.text(), st.lists(st.one_of(shapes, st.text(max_size=3)), max_size=12).map("".join)
+)
+
+
+@given(texts, rubrics, st.booleans(), finishes)
+def test_any_text_is_an_opinion(text, rubric, structured, finish):
+    assert is_sound(opinion(text, rubric, structured, finish), rubric)
+
+
+keys = st.sampled_from(sorted({key for rubric in FORMS for key in rubric.properties} | {"x"}))
+json_values = st.recursive(
+    st.one_of(
+        st.none(), st.booleans(), st.integers(), st.floats(), st.floats(0, 1), st.text(max_size=5),
+        st.sampled_from(["yes", "no", *ClaimVerdict.__members__]),
+    ),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3), st.dictionaries(keys, inner, max_size=8)
+    ),
+    max_leaves=8,
+)  # fmt: skip
+
+
+def keeps(value: object, rubric: Rubric) -> bool:
+    """Say whether JSON keeps a rubric's schema, told apart by the schema alone."""
+    if not isinstance(value, dict) or set(value) != set(rubric.properties):
+        return False
+    for key, held in rubric.properties.items():
+        found = value[key]
+        match held["type"]:
+            case "string":
+                fits = isinstance(found, str) and found in held.get("enum", [found])
+            case "number":
+                fits = type(found) in (int, float) and 0 <= found <= 1
+            case _:
+                fits = isinstance(found, list) and all(
+                    isinstance(item, str) and item.strip() for item in found
+                )
+        if not fits:
+            return False
+    return True
+
+
+@given(rubrics, st.booleans(), st.data())
+def test_json_says_something_exactly_when_it_keeps_the_schema(rubric, structured, data):
+    held = st.fixed_dictionaries(
+        {key: st.one_of(json_values, good(value)) for key, value in rubric.properties.items()}
+    )
+    value = data.draw(st.one_of(held, json_values))
+    found = opinion(json.dumps(value), rubric, structured)
+    assert is_sound(found, rubric)
+    if isinstance(value, dict):
+        assert (found.status is Status.OK) == keeps(value, rubric)
+        assert found.reason in {None, Reason.SCHEMA}
+
+
+def good(held: dict[str, object]) -> st.SearchStrategy[object]:
+    """Values that a JSON schema of one key allows."""
+    if "enum" in held:
+        return st.sampled_from(held["enum"])
+    if held["type"] == "number":
+        return st.floats(0, 1)
+    text = st.text(alphabet=st.characters(exclude_categories=["Cs"]), min_size=1, max_size=9)
+    return text if held["type"] == "string" else st.lists(text, max_size=3)
+
+
+@given(texts, st.booleans())
+def test_no_words_become_dimensions_or_claims(text, structured):
+    if "{" not in text:
+        for rubric in FORMS[1:4]:
+            assert opinion(text, rubric, structured).status is not Status.OK
+
+
+@given(st.text(), st.booleans())
+def test_no_score_comes_from_a_text_without_a_number_in_range(text, structured):
+    if "0" not in text and "1" not in text and "." not in text:
+        assert opinion(text, SCORE, structured).status is not Status.OK
+
+
+@given(st.floats(0, 1).map(lambda score: f"{score:.4f}"), st.text(max_size=30))
+def test_no_words_before_a_score_change_it(score, words):
+    found = opinion(f"{words}\nScore: {score}", SCORE, structured=False)
+    assert found.status is not Status.OK or found.score == float(score)
+
+
+@pytest.mark.parametrize("rubric", FORMS, ids=lambda rubric: rubric.form)
+@pytest.mark.parametrize("text", ["[" * 100_000, '{"a":' * 100_000, "[" * 50_000 + "]" * 50_000])
+def test_deep_nesting_is_an_error(text, rubric):
+    found = opinion(text, rubric)
+    assert (found.status, found.reason) == (Status.ERROR, Reason.SCHEMA)
+
+
+@pytest.mark.parametrize("rubric", FORMS, ids=lambda rubric: rubric.form)
+def test_json_cut_at_any_place_is_an_error(rubric):
+    whole = json.dumps({key: example(value) for key, value in rubric.properties.items()})
+    assert opinion(whole, rubric).status is Status.OK
+    for end in range(len(whole)):
+        for finish, reason in (
+            (FinishReason.STOP, Reason.SCHEMA),
+            (FinishReason.LENGTH, Reason.REPLY_TRUNCATED),
+        ):
+            found = opinion(whole[:end], rubric, finish=finish)
+            assert (found.status, found.reason) == (Status.ERROR, reason)
+
+
+def example(held: dict[str, object]) -> object:
+    match held:
+        case {"enum": [first, *_]}:
+            return first
+        case {"type": "string"}:
+            return 'It says "1932", {and} more.'
+        case {"type": "number"}:
+            return 0.75
+    return ["It opened in 1932.", "It is in Sydney."]
+
+
+def test_messages_quote_nothing_of_a_reply():
+    canary = "canary-5f2c"
+    for case in CORPUS:
+        for text in (case["reply"] + canary, canary + case["reply"]):
+            found = opinion(text, ASKED[case["rubric"]], case["structured"])
+            assert canary not in found.message

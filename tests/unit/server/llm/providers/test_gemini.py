@@ -1,0 +1,485 @@
+"""Our JSON against the types of the `google-genai` package, both ways."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import pytest
+from google import genai
+from google.genai import types
+from hypothesis import given
+from hypothesis import strategies as st
+from judged_server.llm.chat import (
+    ChatReply,
+    ChatRequest,
+    FinishReason,
+    ReplySchema,
+    TokenLogprob,
+    TokenUsage,
+)
+from judged_server.llm.configuration import ModelConfiguration, ProviderConfiguration, Structured
+from judged_server.llm.faults import ProviderFault, Reason
+from judged_server.llm.providers.gemini import DIALECT, headers, read_reply, write_request
+from judged_server.llm.secrets import Secret
+from pydantic import ValidationError
+
+from tests.fakes.recording_http import recording_http
+
+MEANS = DIALECT.capabilities.structured
+SCHEMA = ReplySchema(
+    "verdict",
+    {
+        "type": "object",
+        "properties": {
+            "reasoning": {"type": "string"},
+            "score": {"type": "number", "minimum": 0, "maximum": 1},
+            "verdict": {"type": "string", "enum": ["yes", "no"]},
+        },
+        "required": ["reasoning", "score", "verdict"],
+        "additionalProperties": False,
+    },
+)
+REQUEST_TYPES = {
+    "systemInstruction": types.Content,
+    "contents": list[types.Content],
+    "generationConfig": types.GenerationConfig,
+    "tools": list[types.Tool],
+    "toolConfig": types.ToolConfig,
+}
+
+FIELDS = (
+    "args", "blockReason", "candidates", "chosenCandidates", "content", "details", "error",
+    "finishReason", "functionCall", "logprobsResult", "message", "parts", "promptFeedback",
+    "promptTokenCount", "reason", "retryDelay", "text", "thought", "token", "usageMetadata",
+)  # fmt: skip
+
+
+def asks(**changes: Any) -> ChatRequest:
+    return ChatRequest(
+        **{
+            "system": "You judge.",
+            "user": "Is it so?",
+            "schema": SCHEMA,
+            "max_tokens": 50,
+            "temperature": 0.25,
+            "seed": 11,
+            "logprobs": True,
+            **changes,
+        }
+    )
+
+
+def model(means: Structured = Structured.JSON_SCHEMA, **changes: Any) -> ModelConfiguration:
+    return ModelConfiguration("m", "p", "gemini-3.5-flash", means, **changes)
+
+
+def as_the_package_reads(body: dict[str, Any]) -> dict[str, Any]:
+    """Each part of a request, read by the package's strict types and written again."""
+    from pydantic import TypeAdapter
+
+    return {
+        name: TypeAdapter(REQUEST_TYPES[name]).dump_python(
+            TypeAdapter(REQUEST_TYPES[name]).validate_python(part),
+            mode="json",
+            by_alias=True,
+            exclude_none=True,
+        )
+        for name, part in body.items()
+    }
+
+
+def whole(*parts: dict[str, Any], **changes: Any) -> dict[str, Any]:
+    """A reply as the API documents it."""
+    candidate = {
+        "content": {"role": "model", "parts": list(parts) or [{"text": "YES"}]},
+        "finishReason": "STOP",
+        "index": 0,
+        "safetyRatings": [
+            {"category": "HARM_CATEGORY_HARASSMENT", "probability": "NEGLIGIBLE"},
+        ],
+    }
+    return {
+        "candidates": [{**candidate, **changes.pop("candidate", {})}],
+        "usageMetadata": {
+            "promptTokenCount": 12,
+            "candidatesTokenCount": 3,
+            "thoughtsTokenCount": 40,
+            "totalTokenCount": 55,
+            "promptTokensDetails": [{"modality": "TEXT", "tokenCount": 12}],
+        },
+        "modelVersion": "gemini-3.5-flash-001",
+        "responseId": "r1",
+        **changes,
+    }
+
+
+def ended(finish: str, **candidate: Any) -> dict[str, Any]:
+    return whole(candidate={"finishReason": finish, **candidate})
+
+
+LOGPROBS = {
+    "chosenCandidates": [
+        {"token": "YES", "tokenId": 1, "logProbability": -0.5},
+        {"token": "!", "tokenId": 2, "logProbability": -0.25},
+    ],
+    "topCandidates": [
+        {
+            "candidates": [
+                {"token": "YES", "tokenId": 1, "logProbability": -0.5},
+                {"token": "NO", "tokenId": 3, "logProbability": -1.5},
+            ]
+        },
+        {"candidates": [{"token": "!", "tokenId": 2, "logProbability": -0.25}]},
+    ],
+}
+BLOCKED = {
+    "promptFeedback": {
+        "blockReason": "PROHIBITED_CONTENT",
+        "safetyRatings": [{"category": "HARM_CATEGORY_HARASSMENT", "probability": "HIGH"}],
+    },
+    "usageMetadata": {"promptTokenCount": 9, "totalTokenCount": 9},
+    "modelVersion": "gemini-3.5-flash-001",
+}
+CALL = {"functionCall": {"name": "verdict", "args": {"verdict": "yes", "reasoning": "é"}}}
+
+
+def read(reply: Any) -> ChatReply:
+    return read_reply(200, json.dumps(reply).encode())
+
+
+def by_the_oracle(reply: dict[str, Any]) -> ChatReply:
+    """The same reply, read by Google's own types."""
+    parsed = types.GenerateContentResponse.model_validate(reply)
+    usage = parsed.usage_metadata or types.GenerateContentResponseUsageMetadata()
+    spent = TokenUsage(
+        (usage.prompt_token_count or 0) + (usage.tool_use_prompt_token_count or 0),
+        (usage.candidates_token_count or 0) + (usage.thoughts_token_count or 0),
+    )
+    if not parsed.candidates:
+        assert parsed.prompt_feedback is not None
+        assert parsed.prompt_feedback.block_reason is not None
+        return ChatReply("", FinishReason.SAFETY, spent, parsed.model_version or "")
+    [candidate] = parsed.candidates
+    calls = parsed.function_calls
+    said = json.dumps(calls[0].args, ensure_ascii=False, separators=(",", ":")) if calls else None
+    ends = {"STOP": "STOP", "MAX_TOKENS": "LENGTH", "CONTINUATION": "LENGTH"}
+    stopped = {"SAFETY", "RECITATION", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII"}
+    ends |= dict.fromkeys({*stopped, "ESCALATION", "MODEL_ARMOR"}, "SAFETY")
+    finish = candidate.finish_reason.value if candidate.finish_reason else ""
+    result = candidate.logprobs_result
+    chosen = (result.chosen_candidates or []) if result else []
+    top = (result.top_candidates or []) if result else []
+    return ChatReply(
+        said if said is not None else parsed.text or "",
+        FinishReason[ends.get(finish, "OTHER")],
+        spent,
+        parsed.model_version or "",
+        logprobs=tuple(
+            TokenLogprob(
+                place.token or "",
+                tuple((one.token or "", one.log_probability or 0) for one in others.candidates),
+            )
+            for place, others in zip(chosen, top, strict=True)
+        ),
+    )
+
+
+class TestRequests:
+    @pytest.mark.parametrize("means", MEANS)
+    @pytest.mark.parametrize("seed", [None, 11])
+    @pytest.mark.parametrize("schema", [None, SCHEMA])
+    @pytest.mark.parametrize("on", [True, False])
+    def test_are_what_gemini_takes(self, means, seed, schema, on):
+        chosen = model(means, logprobs=on, send_temperature=on, send_seed=on)
+        body = write_request(chosen, asks(seed=seed, schema=schema))
+        assert as_the_package_reads(body) == body
+        settings = body["generationConfig"]
+        assert settings["maxOutputTokens"] == 50
+        assert ("temperature" in settings, settings.get("responseLogprobs")) == (on, on or None)
+        assert ("seed" in settings) is (on and seed is not None)
+
+    def test_the_oracle_refuses_what_gemini_does(self):
+        body = write_request(model(), asks())
+        with pytest.raises(ValidationError):
+            as_the_package_reads(body | {"generationConfig": {"maxTokens": 3}})
+
+    def test_texts_stand_in_their_places(self):
+        body = write_request(model(), asks())
+        assert body["systemInstruction"] == {"parts": [{"text": "You judge."}]}
+        assert body["contents"] == [{"role": "user", "parts": [{"text": "Is it so?"}]}]
+
+    def test_hold_the_reply_to_the_schema_by_the_means_of_the_model(self):
+        def of(means: Structured) -> dict[str, Any]:
+            return write_request(model(means), asks())
+
+        held = of(Structured.JSON_SCHEMA)["generationConfig"]
+        assert held["responseMimeType"] == "application/json"
+        assert held["responseJsonSchema"] == SCHEMA.schema
+        loose = of(Structured.JSON_OBJECT)["generationConfig"]
+        assert loose["responseMimeType"] == "application/json"
+        assert "responseJsonSchema" not in loose
+        [tool] = of(Structured.TOOL)["tools"]
+        assert tool["functionDeclarations"][0]["parametersJsonSchema"] == SCHEMA.schema
+        demand = of(Structured.TOOL)["toolConfig"]["functionCallingConfig"]
+        assert demand == {"mode": "ANY", "allowedFunctionNames": ["verdict"]}
+        assert not {"tools", "toolConfig"} & set(of(Structured.NONE))
+        assert "responseMimeType" not in of(Structured.NONE)["generationConfig"]
+
+    @pytest.mark.parametrize(
+        ("name", "path"),
+        [
+            ("gemini-3.5-flash", "/models/gemini-3.5-flash:generateContent"),
+            ("models/gemini-3.5-flash", "/models/gemini-3.5-flash:generateContent"),
+            ("tunedModels/mine-1", "/tunedModels/mine-1:generateContent"),
+        ],
+    )
+    def test_the_path_holds_the_model(self, name, path):
+        assert DIALECT.path(ModelConfiguration("m", "p", name)) == path
+
+    # The package derives a class from aiohttp's session, which aiohttp advises against.
+    @pytest.mark.filterwarnings("ignore:Inheritance class:DeprecationWarning")
+    @pytest.mark.parametrize("means", [Structured.JSON_SCHEMA, Structured.TOOL])
+    async def test_are_what_the_sdk_sends(self, means):
+        """The package is told the same in its own words, and its request is ours."""
+        settings: dict[str, Any] = {
+            "system_instruction": "You judge.",
+            "max_output_tokens": 50,
+            "temperature": 0.25,
+            "seed": 11,
+            "response_logprobs": True,
+            "logprobs": 5,
+        }
+        if means is Structured.JSON_SCHEMA:
+            settings["response_mime_type"] = "application/json"
+            settings["response_json_schema"] = SCHEMA.schema
+        else:
+            function = types.FunctionDeclaration(
+                name="verdict",
+                description="Records the answer.",
+                parameters_json_schema=SCHEMA.schema,
+            )
+            settings["tools"] = [types.Tool(function_declarations=[function])]
+            calling = types.FunctionCallingConfig(mode="ANY", allowed_function_names=["verdict"])
+            settings["tool_config"] = types.ToolConfig(function_calling_config=calling)
+        async with recording_http(lambda _: (200, whole(CALL))) as server:
+            options = types.HttpOptions(base_url=server.url, api_version="v1beta")
+            client = genai.Client(api_key="k", http_options=options)
+            reply = await client.aio.models.generate_content(
+                model="gemini-3.5-flash",
+                contents="Is it so?",
+                config=types.GenerateContentConfig(**settings),
+            )
+            await client.aio.aclose()
+            client.close()
+        ours = write_request(model(means, logprobs=True), asks())
+        theirs = server.noted[0].body
+        theirs["systemInstruction"].pop("role", None)  # optional there
+        # It writes some names in snake case, which the API takes as well.
+        assert as_the_package_reads(theirs) == ours
+        assert server.noted[0].path == "/v1beta" + DIALECT.path(model())
+        assert reply.function_calls[0].args == json.loads(read(whole(CALL)).text)
+        key = headers(ProviderConfiguration("p", "u", auth="x-goog-api-key"), Secret("k"))
+        sent = {name.lower(): value for name, value in server.noted[0].headers.items()}
+        assert sent["x-goog-api-key"] == key["x-goog-api-key"] == "k"
+
+
+class TestHeaders:
+    def test_without_a_key(self):
+        fields = headers(ProviderConfiguration("p", "u", auth="x-goog-api-key"), None)
+        assert not {"x-goog-api-key", "Authorization"} & set(fields)
+
+    def test_bearer(self):
+        fields = headers(ProviderConfiguration("p", "u", auth="bearer"), Secret("k"))
+        assert fields["Authorization"] == "Bearer k"
+        assert "x-goog-api-key" not in fields
+
+
+class TestReplies:
+    @pytest.mark.parametrize(
+        "reply",
+        [
+            whole(),
+            whole({"text": "I think NO.", "thought": True}, {"text": "{"}, {"text": "}"}),
+            whole({"text": "{}", "thoughtSignature": "c2ln"}),
+            whole(CALL),
+            whole({"text": ""}),
+            whole(candidate={"logprobsResult": LOGPROBS}),
+            whole(usageMetadata={"promptTokenCount": 5, "toolUsePromptTokenCount": 2}),
+            BLOCKED,
+            BLOCKED | {"promptFeedback": {"blockReason": "SAFETY"}},
+            ended("MAX_TOKENS", content={"role": "model"}),
+            ended("SAFETY", content={}),
+            *(
+                ended(reason.value, content={"role": "model", "parts": []})
+                for reason in types.FinishReason
+            ),
+        ],
+    )
+    def test_are_read_as_google_reads_them(self, reply):
+        assert read(reply) == by_the_oracle(reply)
+
+    @given(
+        said=st.lists(st.tuples(st.text(), st.booleans()), max_size=3),
+        finish=st.sampled_from(list(types.FinishReason)),
+        spent=st.lists(st.none() | st.integers(0, 10**9), min_size=4, max_size=4),
+    )
+    def test_any_of_the_package_s_own_are_read(self, said, finish, spent):
+        built = types.GenerateContentResponse(
+            candidates=[
+                types.Candidate(
+                    content=types.Content(
+                        role="model",
+                        parts=[
+                            types.Part(text=text, thought=thought or None) for text, thought in said
+                        ],
+                    ),
+                    finish_reason=finish,
+                )
+            ],
+            usage_metadata=types.GenerateContentResponseUsageMetadata(
+                prompt_token_count=spent[0],
+                tool_use_prompt_token_count=spent[1],
+                candidates_token_count=spent[2],
+                thoughts_token_count=spent[3],
+            ),
+            model_version="v",
+        )
+        raw = built.model_dump_json(by_alias=True, exclude_none=True)
+        assert read_reply(200, raw.encode()) == by_the_oracle(json.loads(raw))
+
+    def test_unknown_fields_and_missing_extras_do_not_matter(self):
+        bare = {"candidates": [{"content": {"parts": [{"text": "NO"}, {"new": 1}]}, "x": 1}]}
+        assert read(bare) == ChatReply("NO", FinishReason.OTHER, TokenUsage(), "")
+
+    @pytest.mark.parametrize(
+        "reply",
+        [
+            None,
+            [],
+            {},
+            {"candidates": []},
+            {"candidates": [None]},
+            {"candidates": {"0": {}}},
+            {"promptFeedback": {}},
+            {"promptFeedback": {"blockReason": 3}},
+            whole({"text": 5}),
+            whole({"functionCall": "x"}),
+            whole({"functionCall": {"args": "x"}}),
+            whole(candidate={"content": "YES"}),
+            whole(candidate={"content": {"parts": {}}}),
+            whole(candidate={"content": {"parts": ["YES"]}}),
+            whole(candidate={"finishReason": 1}),
+            whole(candidate={"logprobsResult": {"chosenCandidates": [{}]}}),
+            whole(candidate={"logprobsResult": {**LOGPROBS, "topCandidates": [{"candidates": 1}]}}),
+            whole(usageMetadata=[]),
+            whole(usageMetadata={"promptTokenCount": -1}),
+            whole(usageMetadata={"thoughtsTokenCount": 1.5}),
+            whole(modelVersion=4),
+            whole(error={"code": 503, "message": "canary"}),
+        ],
+    )
+    def test_that_lack_something_are_faults(self, reply):
+        with pytest.raises(ProviderFault) as caught:
+            read(reply)
+        assert (caught.value.reason, caught.value.retryable) == (Reason.PROVIDER_ERROR, True)
+        assert "canary" not in str(caught.value)
+
+    @pytest.mark.parametrize("logprob", [None, "x", True, [1]])
+    def test_log_probabilities_are_numbers(self, logprob):
+        result = json.loads(json.dumps(LOGPROBS))
+        result["topCandidates"][0]["candidates"][1]["logProbability"] = logprob
+        with pytest.raises(ProviderFault):
+            read(whole(candidate={"logprobsResult": result}))
+
+    @given(
+        st.recursive(
+            st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+            lambda inner: (
+                st.lists(inner, max_size=3)
+                | st.dictionaries(
+                    st.sampled_from(FIELDS),
+                    inner,
+                    max_size=4,
+                )
+            ),
+            max_leaves=20,
+        ),
+        st.sampled_from([200, 400, 403, 429, 500, 503]),
+    )
+    def test_whatever_comes_is_a_reply_or_a_fault(self, reply, status):
+        try:
+            got = read_reply(status, json.dumps(reply).encode())
+        except ProviderFault:
+            return
+        assert isinstance(got.text, str)
+        assert all(math.isfinite(value) for place in got.logprobs for _, value in place.top)
+
+
+def error(status: str, message: str = "no", *details: dict[str, Any]) -> dict[str, Any]:
+    return {"error": {"code": 1, "message": message, "status": status, "details": list(details)}}
+
+
+BAD_KEY = {
+    "@type": "type.googleapis.com/google.rpc.ErrorInfo",
+    "reason": "API_KEY_INVALID",
+    "domain": "googleapis.com",
+    "metadata": {"service": "generativelanguage.googleapis.com"},
+}
+LATER = {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "34.074824224s"}
+
+
+class TestErrors:
+    @pytest.mark.parametrize(
+        ("status", "body", "reason", "retryable", "says"),
+        [
+            (400, error("INVALID_ARGUMENT", "canary"), Reason.PROVIDER_ERROR, False, "quirks"),
+            (
+                400,
+                error("INVALID_ARGUMENT", "API key not valid: canary", BAD_KEY),
+                Reason.PROVIDER_REFUSED_KEY,
+                False,
+                "key_env",
+            ),
+            (
+                400,
+                error(
+                    "INVALID_ARGUMENT",
+                    "The input token count (1200000) exceeds the maximum number of tokens allowed "
+                    "(1048576).",
+                ),
+                Reason.PROVIDER_ERROR,
+                False,
+                "window",
+            ),
+            (403, error("PERMISSION_DENIED"), Reason.PROVIDER_REFUSED_KEY, False, "refuses"),
+            (404, error("NOT_FOUND"), Reason.PROVIDER_ERROR, False, "model's name"),
+            (429, error("RESOURCE_EXHAUSTED"), Reason.RATE_LIMITED, True, "too many"),
+            (500, error("INTERNAL"), Reason.PROVIDER_ERROR, True, "answered 500"),
+            (503, error("UNAVAILABLE"), Reason.PROVIDER_ERROR, True, "answered 503"),
+        ],
+    )
+    def test_say_what_to_do_and_whether_to_try_again(self, status, body, reason, retryable, says):
+        with pytest.raises(ProviderFault, match=says) as caught:
+            read_reply(status, json.dumps(body).encode())
+        assert (caught.value.reason, caught.value.retryable) == (reason, retryable)
+        assert caught.value.status == status
+        assert "canary" not in str(caught.value)
+
+    @pytest.mark.parametrize(
+        ("delay", "seconds"),
+        [("34.074824224s", 34.074824224), ("0s", 0.0), ("-1s", None), ("nans", None), ("5", None)],
+    )
+    def test_name_the_time_to_wait_in_their_body(self, delay, seconds):
+        body = error("RESOURCE_EXHAUSTED", "no", {"@type": "x"}, LATER | {"retryDelay": delay})
+        with pytest.raises(ProviderFault) as caught:
+            read_reply(429, json.dumps(body).encode())
+        assert caught.value.retry_after_s == seconds
+
+    @pytest.mark.parametrize("body", [b"", b"[]", b'{"error":"text"}', b'{"error":{}}', b"\xff"])
+    @pytest.mark.parametrize("status", [201, 302, 400, 401, 404, 429, 500])
+    def test_any_body_will_do(self, body, status):
+        with pytest.raises(ProviderFault) as caught:
+            read_reply(status, body)
+        assert caught.value.status == status

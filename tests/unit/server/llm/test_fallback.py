@@ -1,0 +1,200 @@
+"""Which failures pass a question on, who has answered, and in whose time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from judged_server.llm.chat import (
+    ChatModelCard,
+    ChatReply,
+    ChatRequest,
+    Completed,
+    FinishReason,
+    TokenUsage,
+)
+from judged_server.llm.configured import ModelConfiguration
+from judged_server.llm.fallback import FallbackModel, chain_of, passes_on, with_chain
+from judged_server.llm.faults import ProviderFault, Reason
+
+from tests.fakes.still_clock import StillClock
+
+QUESTION = ChatRequest("s", "u", None, 9, 0.0)
+
+
+def card(name: str, **changes: Any) -> ChatModelCard:
+    fields: dict[str, Any] = {"structured": True, "logprobs": False, "prices": None, **changes}
+    return ChatModelCard(name, f"p-{name}", "openai", f"m-{name}", conditions=name, **fields)
+
+
+def fault(reason: Reason, *, retryable: bool = True, attempts: int = 1) -> ProviderFault:
+    return ProviderFault(reason, "no", retryable=retryable, attempts=attempts)
+
+
+class Scripted:
+    """A model that takes some time and then does what it was told."""
+
+    def __init__(
+        self,
+        name: str,
+        clock: StillClock,
+        outcome: ProviderFault | str,
+        takes_s: float = 0.0,
+        **changes: Any,
+    ) -> None:
+        self.card = card(name, **changes)
+        self._clock = clock
+        self._outcome = outcome
+        self._takes_s = takes_s
+        self.left_s: list[float] = []
+
+    async def complete(self, request: ChatRequest, timeout_s: float) -> Completed:
+        self.left_s.append(timeout_s)
+        await self._clock.sleep(self._takes_s)
+        if isinstance(self._outcome, ProviderFault):
+            raise self._outcome
+        reply = ChatReply(self._outcome, FinishReason.STOP, TokenUsage(1, 1), self.card.model)
+        return Completed(reply, 2, self._takes_s)
+
+
+def chain(clock: StillClock, *models: Scripted) -> FallbackModel:
+    return FallbackModel(models[0].card, models, clock)
+
+
+async def test_the_first_answers_when_it_can():
+    clock = StillClock()
+    first, second = Scripted("a", clock, "yes"), Scripted("b", clock, "no")
+    done = await chain(clock, first, second).complete(QUESTION, 10.0)
+    assert (done.reply.text, done.attempts, done.answered_by) == ("yes", 2, None)
+    assert second.left_s == []
+
+
+@pytest.mark.parametrize(
+    "reason",
+    [
+        Reason.TIMEOUT,
+        Reason.RATE_LIMITED,
+        Reason.PROVIDER_UNREACHABLE,
+        Reason.PROVIDER_REFUSED_KEY,
+        Reason.BREAKER_OPEN,
+        Reason.PROVIDER_ERROR,
+    ],
+)
+async def test_the_next_answers_in_the_time_that_is_left(reason):
+    clock = StillClock()
+    failing = fault(reason, retryable=reason is not Reason.PROVIDER_REFUSED_KEY, attempts=3)
+    first, second = Scripted("a", clock, failing, 4.0), Scripted("b", clock, "no", 1.0)
+    done = await chain(clock, first, second).complete(QUESTION, 10.0)
+    assert (done.reply.text, done.reply.model) == ("no", "m-b")
+    assert done.answered_by == second.card
+    assert (done.attempts, done.latency_s) == (5, 5.0)
+    assert (first.left_s, second.left_s) == ([10.0], [6.0])
+
+
+async def test_a_question_that_was_turned_down_as_such_goes_no_further():
+    clock = StillClock()
+    first = Scripted("a", clock, fault(Reason.PROVIDER_ERROR, retryable=False))
+    second = Scripted("b", clock, "no")
+    with pytest.raises(ProviderFault) as caught:
+        await chain(clock, first, second).complete(QUESTION, 10.0)
+    assert caught.value.attempts == 1
+    assert second.left_s == []
+
+
+async def test_without_time_nobody_else_is_asked():
+    clock = StillClock()
+    first = Scripted("a", clock, fault(Reason.TIMEOUT), 10.0)
+    second = Scripted("b", clock, "no")
+    with pytest.raises(ProviderFault) as caught:
+        await chain(clock, first, second).complete(QUESTION, 10.0)
+    assert caught.value.reason is Reason.TIMEOUT
+    assert second.left_s == []
+
+
+async def test_when_none_answers_the_first_fault_counts_with_the_attempts_of_all():
+    clock = StillClock()
+    models = [
+        Scripted("a", clock, fault(Reason.PROVIDER_REFUSED_KEY, retryable=False, attempts=1)),
+        Scripted("b", clock, fault(Reason.BREAKER_OPEN, attempts=0)),
+        Scripted("c", clock, fault(Reason.PROVIDER_ERROR, attempts=3)),
+    ]
+    with pytest.raises(ProviderFault) as caught:
+        await chain(clock, *models).complete(QUESTION, 10.0)
+    assert (caught.value.reason, caught.value.attempts) == (Reason.PROVIDER_REFUSED_KEY, 4)
+
+
+async def test_log_probabilities_come_only_from_models_that_have_them():
+    clock = StillClock()
+    first = Scripted("a", clock, fault(Reason.BREAKER_OPEN), logprobs=True)
+    without = Scripted("b", clock, "no")
+    third = Scripted("c", clock, "yes", logprobs=True)
+    asked = ChatRequest("s", "u", None, 9, 0.0, logprobs=True)
+    done = await chain(clock, first, without, third).complete(asked, 10.0)
+    assert done.answered_by == third.card
+    assert without.left_s == []
+
+
+async def test_a_cancel_is_not_passed_on():
+    clock = StillClock()
+    hangs = Scripted("a", clock, "yes")
+    hangs.complete = lambda *_: asyncio.sleep(60)  # type: ignore[method-assign,assignment]
+    second = Scripted("b", clock, "no")
+    call = asyncio.create_task(chain(clock, hangs, second).complete(QUESTION, 10.0))
+    await asyncio.sleep(0)
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    assert second.left_s == []
+
+
+@pytest.mark.parametrize("reason", [Reason.PROVIDER_ERROR, Reason.RATE_LIMITED])
+def test_what_passes_on(reason):
+    assert passes_on(fault(reason, retryable=True))
+    assert passes_on(fault(reason, retryable=False)) is (reason is Reason.RATE_LIMITED)
+
+
+def test_the_chain_enters_the_conditions_of_the_card():
+    alone = card("a")
+    assert with_chain(alone, []) is alone
+    found = {
+        with_chain(alone, others).conditions
+        for others in ([card("b")], [card("b"), card("c")], [card("c"), card("b")])
+    }
+    assert len(found | {alone.conditions}) == 4
+
+
+def configured(**fallbacks: list[str]) -> dict[str, ModelConfiguration]:
+    return {
+        name: ModelConfiguration(name, "p", "x", fallback=tuple(others))
+        for name, others in fallbacks.items()
+    }
+
+
+def test_the_chain_of_a_fallback_is_followed_in_order_and_each_model_asked_once():
+    models = configured(a=["b", "c"], b=["d"], c=["d", "e"], d=[], e=[])
+    assert chain_of("a", models) == ("b", "d", "c", "e")
+    assert chain_of("e", models) == ()
+
+
+NAMES = "abcdef"
+
+
+@given(
+    st.fixed_dictionaries(
+        {name: st.lists(st.sampled_from(NAMES), max_size=4, unique=True) for name in NAMES}
+    )
+)
+def test_any_chain_ends_and_holds_what_can_be_reached(fallbacks):
+    found = chain_of("a", configured(**fallbacks))
+    reached: set[str] = set()
+    ahead: Callable[[], set[str]] = lambda: {  # noqa: E731
+        other for name in (reached | {"a"}) for other in fallbacks[name]
+    }
+    while not ahead() <= reached:
+        reached |= ahead()
+    assert len(found) == len(set(found))
+    assert set(found) == reached

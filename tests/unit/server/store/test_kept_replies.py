@@ -1,0 +1,108 @@
+"""Replies off the event loop: read together, written by nobody who waits."""
+
+import asyncio
+import threading
+
+import pytest
+from judged_server.store.kept_replies import MAX_PAYLOAD_BYTES, KeptReplies
+from judged_server.store.replies import ReplyFile
+
+from tests.unit.server.store.test_replies import CAP, entry
+
+
+class CountingFile(ReplyFile):
+    def __init__(self, folder):
+        super().__init__(folder, CAP, 0)
+        self.reads = []
+        self.threads = set()
+
+    def get(self, keys):
+        self.reads.append(len(keys))
+        self.threads.add(threading.current_thread())
+        return super().get(keys)
+
+
+@pytest.fixture
+def file(tmp_path):
+    return CountingFile(tmp_path / "replies")
+
+
+@pytest.fixture
+def kept(file):
+    kept = KeptReplies(file)
+    yield kept
+    kept.close()
+
+
+async def test_a_thousand_questions_at_once_are_a_few_reads(tmp_path, file, kept):
+    ReplyFile(tmp_path / "replies", CAP, 0).put([entry(n) for n in range(0, 1000, 2)])
+    found = await asyncio.gather(*(kept.get(entry(n).key) for n in range(1000)))
+    assert found == [entry(n) if n % 2 == 0 else None for n in range(1000)]
+    assert file.reads == [500, 500]
+    assert threading.main_thread() not in file.threads
+
+
+async def test_the_same_key_is_read_once_for_all_who_ask(tmp_path, file, kept):
+    ReplyFile(tmp_path / "replies", CAP, 0).put([entry(1)])
+    assert await asyncio.gather(*(kept.get(entry(1).key) for _ in range(9))) == [entry(1)] * 9
+    assert file.reads == [1]
+
+
+async def test_one_who_leaves_takes_nothing_from_the_others(tmp_path, kept):
+    ReplyFile(tmp_path / "replies", CAP, 0).put([entry(1)])
+    tasks = [asyncio.create_task(kept.get(entry(1).key)) for _ in range(3)]
+    await asyncio.sleep(0)
+    tasks[0].cancel()
+    assert await asyncio.gather(*tasks[1:]) == [entry(1)] * 2
+
+
+async def test_closing_writes_what_waits_and_then_finds_nothing(tmp_path, kept):
+    kept.put(entry(1))
+    kept.close()
+    assert await kept.get(entry(1).key) is None
+    kept.put(entry(2))
+    file = ReplyFile(tmp_path / "replies", CAP, 0)
+    assert set(file.get([entry(1).key, entry(2).key])) == {entry(1).key}
+
+
+async def test_a_reply_that_is_very_long_is_not_stored(tmp_path, kept):
+    kept.put(entry(1, size=MAX_PAYLOAD_BYTES + 1))
+    kept.put(entry(2))
+    kept.close()
+    file = ReplyFile(tmp_path / "replies", CAP, 0)
+    assert set(file.get([entry(1).key, entry(2).key])) == {entry(2).key}
+
+
+async def test_a_folder_that_cant_be_made_is_a_miss_and_no_more(tmp_path, caplog):
+    (tmp_path / "file").write_text("")
+    kept = KeptReplies(ReplyFile(tmp_path / "file" / "replies", CAP, 0))
+    for _ in range(3):
+        kept.put(entry(1))
+        assert await kept.get(entry(1).key) is None
+    kept.close()
+    assert len(caplog.records) == 1
+    assert "--llm-cache memory" in caplog.text
+
+
+async def test_a_disk_that_hangs_holds_up_whoever_reads_and_nobody_else(tmp_path):
+    gate = threading.Event()
+
+    class Hanging(ReplyFile):
+        def get(self, keys):
+            gate.wait(30)
+            return super().get(keys)
+
+        def put(self, replies):
+            gate.wait(30)
+            return super().put(replies)
+
+    kept = KeptReplies(Hanging(tmp_path / "replies", CAP, 0))
+    reading = asyncio.create_task(kept.get(entry(1).key))
+    for number in range(100):  # any of these would hang, were it to wait for the disk
+        kept.put(entry(number))
+        await asyncio.sleep(0)
+    assert not reading.done()
+    gate.set()
+    assert await reading is None
+    kept.close()
+    assert len(ReplyFile(tmp_path / "replies", CAP, 0).get([entry(99).key])) == 1

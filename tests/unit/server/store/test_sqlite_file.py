@@ -1,0 +1,96 @@
+"""One file: whole transactions, its own table, and what a disk does.
+
+What is common to all files is tested with vectors, too; see test_vector_store.py.
+"""
+
+import sqlite3
+
+import pytest
+from judged_server.store.sqlite_file import DAMAGED, Kind, SqliteFile
+
+CAP = 16 << 20
+KIND = Kind(
+    "things.sqlite3",
+    "things",
+    "CREATE TABLE things (n INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE)",
+    "things",
+    "they are made anew",
+)
+INSERT = "INSERT INTO things (name) VALUES (?)"
+
+
+@pytest.fixture
+def file(tmp_path):
+    file = SqliteFile(tmp_path, KIND, CAP, 0)
+    yield file
+    file.close()
+
+
+def names(file):
+    return [row[0] for row in file.read("SELECT name FROM things ORDER BY n")]
+
+
+def test_rows_are_added_and_read(file):
+    assert file.add(INSERT, [["a"], ["b"]])
+    assert names(file) == ["a", "b"]
+    assert file.read("SELECT n FROM things WHERE name = ?", ["b"]) == [(2,)]
+
+
+def test_a_change_that_raises_leaves_nothing_half_done(file):
+    file.add(INSERT, [["a"]])
+
+    def change(db):
+        db.execute(INSERT, ["b"])
+        raise ValueError("a bug")
+
+    with pytest.raises(ValueError, match="a bug"):
+        file.write(change)
+    assert names(file) == ["a"]
+    assert file.add(INSERT, [["c"]])
+    assert names(file) == ["a", "c"]
+
+
+def test_a_table_of_another_program_is_moved_aside(tmp_path, caplog):
+    other = sqlite3.connect(tmp_path / KIND.name)
+    other.execute("CREATE TABLE others (a)")
+    other.commit()
+    other.close()
+    file = SqliteFile(tmp_path, KIND, CAP, 0)
+    assert names(file) == []
+    assert file.add(INSERT, [["a"]])
+    assert names(file) == ["a"]
+    file.close()
+    assert (tmp_path / DAMAGED).exists()
+    assert len(caplog.records) == 1
+
+
+@pytest.mark.parametrize(
+    "code", [sqlite3.SQLITE_FULL, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_IOERR_WRITE]
+)
+def test_a_disk_that_fails_switches_it_off_with_one_line(file, caplog, code):
+    def change(_):
+        error = sqlite3.OperationalError("the disk failed")
+        error.sqlite_errorcode = code
+        raise error
+
+    for _ in range(3):
+        assert not file.write(change)
+        assert names(file) == []
+    assert not file.on
+    assert [record.getMessage().split(": ", 1)[1] for record in caplog.records] == [
+        "the disk failed; they are made anew"
+    ]
+
+
+def test_the_last_of_a_disk_is_left_to_others(tmp_path, caplog):
+    file = SqliteFile(tmp_path, KIND, CAP, 1 << 60)
+    for _ in range(3):
+        assert not file.add(INSERT, [["a"]])
+    assert file.on
+    assert len(caplog.records) == 1
+
+
+def test_a_closed_file_reads_and_writes_nothing(file):
+    file.close()
+    assert not file.add(INSERT, [["a"]])
+    assert names(file) == []

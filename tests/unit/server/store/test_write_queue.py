@@ -1,0 +1,53 @@
+"""The queue of writes: nobody waits, what waits is bounded, the end writes the rest."""
+
+import threading
+
+from judged_server.store.write_queue import WriteQueue
+
+
+def test_closing_writes_what_waits_in_order_and_in_parts():
+    written = []
+    queue = WriteQueue(written.append, len, 6, "texts")
+    for text in ("aaa", "bb", "c", "dddddddd", "e"):
+        queue.put([text])
+    queue.close()
+    assert [text for batch in written for text in batch] == ["aaa", "bb", "c", "dddddddd", "e"]
+    assert all(sum(map(len, batch)) <= 6 or len(batch) == 1 for batch in written)
+    queue.put(["late"])
+    assert queue.closed
+
+
+def test_more_than_the_bound_is_not_written_and_nobody_waits():
+    gate, begun, written = threading.Event(), threading.Event(), []
+
+    def write(batch):
+        begun.set()
+        gate.wait(30)
+        written.extend(batch)
+
+    queue = WriteQueue(write, len, 1, "texts", max_waiting_bytes=3)
+    queue.put(["a"])
+    assert begun.wait(30)
+    queue.put(["b", "cc"])
+    queue.put(["d"])
+    gate.set()
+    queue.close()
+    assert written == ["a", "b", "cc"]
+
+
+def test_a_write_that_raises_does_not_end_the_thread(caplog):
+    failed, written = threading.Event(), []
+
+    def write(batch):
+        if not failed.is_set():
+            failed.set()
+            raise RuntimeError("a bug")
+        written.extend(batch)
+
+    queue = WriteQueue(write, len, 1, "texts")
+    queue.put(["a"])
+    assert failed.wait(30)
+    queue.put(["b"])
+    queue.close()
+    assert written == ["b"]
+    assert "1 texts were not stored" in caplog.text
