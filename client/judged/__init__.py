@@ -34,6 +34,7 @@ from judged.agreement import (
     ThresholdCriterion,
 )
 from judged.aio import AsyncClient
+from judged.asking import Asking, CacheMode
 from judged.client import Client
 from judged.comparison import (
     ComparedRuns,
@@ -49,6 +50,7 @@ from judged.correction import CorrectedEstimate, HumanLabels
 from judged.details import Usage, VerdictDetail, VerdictSample
 from judged.embeddings import EmbeddedRanking, EmbeddedRankings, Embeddings
 from judged.errors import (
+    BudgetExhausted,
     DeadlineExceeded,
     FailedPrecondition,
     InternalError,
@@ -60,8 +62,19 @@ from judged.errors import (
     Retryable,
     Unavailable,
 )
+from judged.estimates import CostEstimate
 from judged.golden import NegativeMatch, Span, Spans
 from judged.policies import Matching, NoGold, Unjudged
+from judged.scores import (
+    AnswerItem,
+    AnswerScore,
+    ClaimVerdict,
+    DimensionScore,
+    Rubric,
+    RubricSummary,
+    ScoredAnswers,
+    VerifiedClaim,
+)
 from judged.statistics import Estimate, Interval, IntervalMethod, IntervalOptions
 from judged.statuses import Flag, Source, Status
 from judged.text_metrics import TextItem, TextMetricResult, TextMetricTable
@@ -81,6 +94,7 @@ from judged.types import (
     MetricSlice,
     MetricTable,
     NegativeReport,
+    PanelMember,
     PerQueryValues,
     QueryGroup,
     TrecRankings,
@@ -92,18 +106,26 @@ from judged.types import (
 
 __all__ = [
     "Agreement",
+    "AnswerItem",
+    "AnswerScore",
+    "Asking",
     "AsyncClient",
+    "BudgetExhausted",
+    "CacheMode",
     "CalibrateOptions",
     "Calibration",
     "CascadeBounds",
     "ChatModelInfo",
+    "ClaimVerdict",
     "Client",
     "CompareOptions",
     "ComparedRuns",
     "ComparisonPower",
     "Context",
     "CorrectedEstimate",
+    "CostEstimate",
     "DeadlineExceeded",
+    "DimensionScore",
     "DocumentRankings",
     "EmbeddedRanking",
     "EmbeddedRankings",
@@ -145,6 +167,7 @@ __all__ = [
     "NoGold",
     "NotFound",
     "Overloaded",
+    "PanelMember",
     "ParameterInfo",
     "PerQueryValues",
     "PermissionRefused",
@@ -153,8 +176,11 @@ __all__ = [
     "RatingLevel",
     "RatingTable",
     "Retryable",
+    "Rubric",
     "RubricInfo",
+    "RubricSummary",
     "RunComparison",
+    "ScoredAnswers",
     "ServerInfo",
     "Source",
     "Span",
@@ -178,4 +204,5 @@ __all__ = [
     "VerdictError",
     "VerdictSample",
     "Verdicts",
+    "VerifiedClaim",
 ]

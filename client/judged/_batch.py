@@ -9,32 +9,50 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from judged import errors
+from judged._asking import share, write_asking
 from judged._chunks import Assembly, Piece, cut, original_path
 from judged._messages import read_identity, read_verdicts, usage_of, write_group
 from judged._status import may_retry
+from judged.asking import Asking
 from judged.types import QueryGroup, Verdicts
 from judged.v1 import judge_service_pb2 as pb
 from judged.v1 import types_pb2
 
 Progress = Callable[[int, int], object]
+_OF_THE_CHUNK = (
+    *(errors.Retryable, errors.DeadlineExceeded, errors.InternalError),
+    errors.BudgetExhausted,
+)
 
 
 def write_chunk(
-    chunk: Sequence[Piece], spec: types_pb2.JudgeSpec | None, *, include_details: bool
+    chunk: Sequence[Piece],
+    spec: types_pb2.JudgeSpec | None,
+    asking: Asking | None = None,
+    *,
+    include_details: bool,
 ) -> pb.BatchJudgeRequest:
     """Return the request that asks for the verdicts of a chunk."""
     groups = [write_group(piece.part(), f"groups[{piece.index}]") for piece in chunk]
-    return pb.BatchJudgeRequest(groups=groups, judge=spec, include_details=include_details)
+    return pb.BatchJudgeRequest(
+        groups=groups, judge=spec, include_details=include_details, asking=write_asking(asking)
+    )
 
 
 class Batch:
     """The groups of a call and the verdicts so far."""
 
-    def __init__(self, groups: Sequence[QueryGroup], progress: Progress | None) -> None:
+    def __init__(
+        self,
+        groups: Sequence[QueryGroup],
+        progress: Progress | None,
+        asking: Asking | None = None,
+    ) -> None:
         if not groups:
             raise errors.InvalidArgument.of_field("groups", "must hold at least one group")
         self._groups = groups
         self._assembly = Assembly(groups)
+        self._asking = asking
         self._progress = progress
         self._total = sum(group.n_expected * group.n_retrieved for group in groups)
         self._done = 0
@@ -43,6 +61,10 @@ class Batch:
     def chunks(self) -> Iterator[list[Piece]]:
         """Yield the chunks to send, in order."""
         return cut(self._groups)
+
+    def asking(self, chunk: Sequence[Piece]) -> Asking | None:
+        """Return how models are asked about a chunk: for its share of what all may cost."""
+        return share(self._asking, sum(piece.n_contexts for piece in chunk), self._total)
 
     def answered(self, chunk: Sequence[Piece], reply: pb.BatchJudgeResponse) -> None:
         """Take in the answer of a chunk."""
@@ -54,7 +76,7 @@ class Batch:
         """Note the failure of a chunk; raise it when it means that the whole call is wrong."""
         if isinstance(error, errors.InvalidArgument):
             raise original_path(chunk, error) from None
-        if not isinstance(error, errors.Retryable | errors.DeadlineExceeded | errors.InternalError):
+        if not isinstance(error, _OF_THE_CHUNK):
             raise error
         self._failure = self._failure or error
         self._assembly.fail(chunk, error, retryable=may_retry(error))

@@ -16,6 +16,8 @@ def read_usage(message: types_pb2.Usage) -> Usage:
         message.output_tokens,
         message.cost if message.HasField("cost") else None,
         message.latency.ToNanoseconds() / 1e9,
+        message.cached,
+        message.shared,
     )
 
 
@@ -40,4 +42,5 @@ def _read_sample(message: types_pb2.VerdictSample) -> VerdictSample:
         message.reason,
         message.reasoning,
         message.raw_reply,
+        message.judge,
     )

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
-from judged._messages import read_value
+from judged._judges import read_value
 from judged.policies import Matching
 from judged.types import Scalar
 from judged.v1 import judge_service_pb2 as pb
@@ -74,13 +74,20 @@ class MetricInfo:
 
 @dataclass(frozen=True, slots=True)
 class RubricInfo:
-    """One rubric: the instructions a language model judges by."""
+    """One rubric: the instructions a language model judges by.
+
+    `form` is that of its replies: "verdict", "score", "dimensions" or "claims". `fields` of a
+    context or an item are those that it reads; `dimensions` have their default weights.
+    """
 
     rubric: str
     version: str
     description: str
     default_min_score: float
     sha256: str
+    form: str = ""
+    fields: Sequence[str] = ()
+    dimensions: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +169,9 @@ def read_info(message: pb.GetServerInfoResponse) -> ServerInfo:
                 rubric.description,
                 rubric.default_min_score,
                 rubric.sha256,
+                rubric.form,
+                list(rubric.fields),
+                dict(rubric.dimensions),
             )
             for rubric in message.rubrics
         ],

@@ -9,11 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from judged import errors
+from judged._asking import write_asking
 from judged._correction import read_corrected, write_labels
 from judged._details import read_detail, read_usage
 from judged._golden import read_matches, write_embedded, write_golden, write_metadata
+from judged._judges import write_judge
 from judged._statistics import read_interval, write_interval_options
 from judged._trec import write_trec
+from judged.asking import Asking
 from judged.details import Usage
 from judged.embeddings import EmbeddedRankings
 from judged.statuses import Source, Status
@@ -33,7 +36,6 @@ from judged.types import (
     PerQueryValues,
     QueryGroup,
     Relevance,
-    Scalar,
     TrecRankings,
     VerdictCounts,
     VerdictError,
@@ -87,37 +89,6 @@ def _bad_group(group: QueryGroup, path: str, problem: Exception) -> errors.Inval
                 f"holds a lone surrogate at character {error.start}, which UTF-8 can't carry",
             )
     return errors.InvalidArgument.of_field(path, str(problem))
-
-
-def write_judge(judge: Judge | str | None) -> types_pb2.JudgeSpec | None:
-    """Return the message of a judge; a string is its kind, None the server's default."""
-    if judge is None:
-        return None
-    if isinstance(judge, str):
-        return types_pb2.JudgeSpec(kind=judge)
-    return types_pb2.JudgeSpec(
-        kind=judge.kind,
-        profile=judge.profile,
-        min_score=judge.min_score,
-        parameters={name: _write_value(value) for name, value in judge.parameters.items()},
-    )
-
-
-def _write_value(value: Scalar) -> types_pb2.ParameterValue:
-    if isinstance(value, bool):
-        return types_pb2.ParameterValue(bool_value=value)
-    if isinstance(value, int):
-        return types_pb2.ParameterValue(int_value=value)
-    if isinstance(value, float):
-        return types_pb2.ParameterValue(double_value=value)
-    return types_pb2.ParameterValue(string_value=value)
-
-
-def read_value(message: types_pb2.ParameterValue) -> Scalar | None:
-    """Return the value of a parameter, None when it has none."""
-    which = message.WhichOneof("kind")
-    value: Scalar | None = getattr(message, which) if which else None
-    return value
 
 
 def read_identity(message: types_pb2.JudgeIdentity) -> JudgeIdentity:
@@ -187,10 +158,13 @@ class StreamMessages:
         self,
         chunks: Iterable[Sequence[QueryGroup]],
         judge: Judge | str | None,
+        asking: Asking | None = None,
         *,
         include_details: bool,
     ) -> None:
-        start = pb.StreamJudgeStart(judge=write_judge(judge), include_details=include_details)
+        start = pb.StreamJudgeStart(
+            judge=write_judge(judge), include_details=include_details, asking=write_asking(asking)
+        )
         self._messages = self._write(chunks, start)
         self.failure: Exception | None = None
 
@@ -222,6 +196,7 @@ def write_evaluate(
     metrics: Sequence[str],
     judge: Judge | str | None,
     options: MetricOptions,
+    asking: Asking | None = None,
     *,
     include_verdicts: bool,
     include_details: bool,
@@ -234,6 +209,7 @@ def write_evaluate(
         options=write_options(options),
         include_verdicts=include_verdicts,
         include_details=include_details,
+        asking=write_asking(asking),
     )
 
 
@@ -285,6 +261,7 @@ def write_metrics(
         columns = request.judged.verdicts
         columns.relevant.extend(relevance.relevant)
         columns.status.extend(relevance.status)  # type: ignore[arg-type]  # ours has the same numbers
+        columns.source.extend(relevance.source)  # type: ignore[arg-type]  # ours has the same numbers
         columns.flags.extend(relevance.flags)
         columns.score.extend(relevance.score)
         if relevance.human_labels is not None:

@@ -16,6 +16,7 @@ from judged.internal.v1 import status_pb2
 
 REQUEST_ID = "x-request-id"
 _DETAILS = "grpc-status-details-bin"
+BUDGET_EXHAUSTED = "BUDGET_EXHAUSTED"
 _Code = grpc.StatusCode
 
 _CLASSES: dict[grpc.StatusCode, type[errors.JudgedError]] = {
@@ -61,6 +62,8 @@ def to_error(failure: Failure, target: str) -> errors.JudgedError:
     elif code is _Code.UNAVAILABLE and not info.reason:
         message = f"can't reach {target}: {message}; is judged-server running there, without TLS?"
     kind = _CLASSES.get(code, errors.InternalError)
+    if info.reason == BUDGET_EXHAUSTED:
+        kind = errors.BudgetExhausted
     error = kind(
         message,
         code=code.name,

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
-from types import TracebackType
-from typing import Self, TypeVar, cast
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import aclosing
+from typing import cast
 
 import grpc
 
-from judged import _channel, errors
+from judged import errors
 from judged._agreement import (
     read_agreement,
     read_calibration,
@@ -21,10 +21,13 @@ from judged._agreement import (
     write_calibrate,
 )
 from judged._batch import Batch, write_chunk
-from judged._call import CHUNKS_IN_FLIGHT, Attempts, Deadline, RetryBudget
+from judged._call import CHUNKS_IN_FLIGHT, Attempts, Deadline
 from judged._chunks import Piece, fold
 from judged._compare import read_compare, write_compare
+from judged._connection import AsyncConnection
+from judged._estimates import ask_about_judging, ask_about_scoring, of_work, read_estimate
 from judged._info import ServerInfo, read_info
+from judged._judges import write_judge
 from judged._messages import (
     StreamMessages,
     read_chunk,
@@ -32,10 +35,11 @@ from judged._messages import (
     read_identity,
     read_table,
     write_evaluate,
-    write_judge,
     write_metrics,
 )
 from judged._parts import Given, Parts
+from judged._score_stream import Tasks
+from judged._scoring import Scoring
 from judged._split import Metadata
 from judged._status import Failure, to_error
 from judged._text_metrics import (
@@ -54,7 +58,10 @@ from judged.agreement import (
     RatingTable,
     SystemScores,
 )
+from judged.asking import Asking
 from judged.comparison import ComparedRuns, CompareOptions, RunRelevance
+from judged.estimates import CostEstimate
+from judged.scores import AnswerItem, AnswerScore, Rubric, ScoredAnswers
 from judged.statistics import IntervalOptions
 from judged.text_metrics import TextItem, TextMetricTable
 from judged.types import (
@@ -71,43 +78,12 @@ from judged.types import (
 )
 from judged.v1 import judge_service_pb2 as pb
 from judged.v1 import types_pb2
-from judged.v1.judge_service_pb2_grpc import JudgeServiceStub
 
-Reply = TypeVar("Reply")
 _InFlight = tuple[list[Piece], "asyncio.Task[pb.BatchJudgeResponse]"]
 
 
-class AsyncClient:
+class AsyncClient(AsyncConnection):
     """A connection to one judge daemon, for one event loop; close it when done."""
-
-    def __init__(
-        self, target: str | None = None, *, channel: grpc.aio.Channel | None = None
-    ) -> None:
-        """Connect to `target` ("HOST:PORT", "unix:PATH"), else JUDGED_TARGET, else the default.
-
-        `channel` takes the place of a connection of our own, for TLS or tests; it is not closed.
-        """
-        self.target = _channel.resolve(target)
-        self._owned = channel is None
-        self._channel = channel or grpc.aio.insecure_channel(self.target, options=_channel.OPTIONS)
-        self._stub = JudgeServiceStub(self._channel)
-        self._budget = RetryBudget()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.close()
-
-    async def close(self) -> None:
-        """Close the connection."""
-        if self._owned:
-            await self._channel.close()
 
     async def judge(
         self,
@@ -115,17 +91,21 @@ class AsyncClient:
         judge: Judge | str | None = None,
         *,
         include_details: bool = False,
+        asking: Asking | None = None,
         timeout: float = 600.0,  # noqa: ASYNC109 - sent to the server as the call's deadline
         progress: Callable[[int, int], object] | None = None,
     ) -> Verdicts:
         """Return one verdict for each context, in order; see Client.judge."""
-        batch = Batch(fold(items), progress)
+        batch = Batch(fold(items), progress, asking)
         spec = write_judge(judge)
         deadline = Deadline(timeout)
         in_flight: deque[_InFlight] = deque()
         try:
             for chunk in batch.chunks():
-                task = asyncio.create_task(self._send_chunk(chunk, spec, deadline, include_details))
+                sending = self._send_chunk(
+                    chunk, spec, batch.asking(chunk), deadline, include_details
+                )
+                task = asyncio.create_task(sending)
                 in_flight.append((chunk, task))
                 if len(in_flight) >= CHUNKS_IN_FLIGHT:
                     await self._take(batch, in_flight.popleft())
@@ -154,11 +134,12 @@ class AsyncClient:
         judge: Judge | str | None = None,
         *,
         include_details: bool = False,
+        asking: Asking | None = None,
         timeout: float = 3600.0,  # noqa: ASYNC109 - sent to the server as the call's deadline
     ) -> AsyncIterator[JudgedChunk]:
         """Yield every chunk's verdicts as they finish; see Client.judge_stream."""
         attempts = Attempts(Deadline(timeout), self._budget)
-        messages = StreamMessages(chunks, judge, include_details=include_details)
+        messages = StreamMessages(chunks, judge, asking, include_details=include_details)
         replies = self._stub.StreamJudge(
             messages, timeout=attempts.timeout(), metadata=attempts.metadata
         )
@@ -185,6 +166,7 @@ class AsyncClient:
         *,
         include_verdicts: bool = False,
         include_details: bool = False,
+        asking: Asking | None = None,
         timeout: float = 600.0,  # noqa: ASYNC109 - sent to the server as the call's deadline
     ) -> Evaluation:
         """Return metrics of groups that the server judges on the way; see Client.evaluate."""
@@ -193,6 +175,7 @@ class AsyncClient:
             metrics,
             judge,
             options,
+            asking,
             include_verdicts=include_verdicts,
             include_details=include_details,
         )
@@ -310,6 +293,75 @@ class AsyncClient:
         reply = await self._call(self._stub.Calibrate, request, Deadline(timeout))
         return read_calibration(reply)
 
+    async def score_answers(
+        self,
+        items: Iterable[AnswerItem],
+        rubrics: Iterable[Rubric | str],
+        *,
+        include_replies: bool = False,
+        asking: Asking | None = None,
+        timeout: float = 3600.0,  # noqa: ASYNC109 - sent to the server as the call's deadline
+        progress: Callable[[int, int], object] | None = None,
+    ) -> ScoredAnswers:
+        """Return the score of every item by every rubric, in order; see Client.score_answers."""
+        scoring = Scoring(items, rubrics, asking, progress, include_replies=include_replies)
+        async for _ in self._scores(scoring, timeout):
+            pass  # the parts keep them
+        return scoring.whole()
+
+    async def stream_scores(
+        self,
+        items: Iterable[AnswerItem],
+        rubrics: Iterable[Rubric | str],
+        *,
+        include_replies: bool = False,
+        asking: Asking | None = None,
+        timeout: float = 3600.0,  # noqa: ASYNC109 - sent to the server as the call's deadline
+    ) -> AsyncIterator[AnswerScore]:
+        """Yield every score as soon as it is there, in any order; see Client.stream_scores."""
+        scoring = Scoring(items, rubrics, asking, include_replies=include_replies)
+        async with aclosing(self._scores(scoring, timeout)) as scores:
+            async for score in scores:
+                yield score
+
+    async def estimate(
+        self,
+        items: Iterable[QueryGroup] | Iterable[Context],
+        judge: Judge | str | None = None,
+        *,
+        asking: Asking | None = None,
+        timeout: float = 120.0,  # noqa: ASYNC109 - sent to the server as the call's deadline
+    ) -> CostEstimate:
+        """Return what `judge` would take at most; see Client.estimate."""
+        return await self._estimate(ask_about_judging(items, judge, asking), Deadline(timeout))
+
+    async def estimate_scores(
+        self,
+        items: Iterable[AnswerItem],
+        rubrics: Iterable[Rubric | str],
+        *,
+        asking: Asking | None = None,
+        timeout: float = 120.0,  # noqa: ASYNC109 - sent to the server as the call's deadline
+    ) -> CostEstimate:
+        """Return what `score_answers` would take at most; see Client.estimate_scores."""
+        return await self._estimate(ask_about_scoring(items, rubrics, asking), Deadline(timeout))
+
+    async def _estimate(
+        self, requests: Iterable[pb.EstimateBatchRequest], deadline: Deadline
+    ) -> CostEstimate:
+        found = CostEstimate()
+        try:
+            for request in requests:
+                reply = await self._call(self._stub.EstimateBatch, request, deadline)
+                found += read_estimate(reply)
+        except errors.InvalidArgument as error:
+            raise of_work(error) from None
+        return found
+
+    def _scores(self, scoring: Scoring, timeout: float) -> AsyncGenerator[AnswerScore, None]:
+        send = self._stub.ScoreAnswers
+        return Tasks(send, Deadline(timeout), self._budget, self.target).run(scoring)
+
     async def server_info(
         self,
         *,
@@ -323,31 +375,12 @@ class AsyncClient:
         self,
         chunk: list[Piece],
         spec: types_pb2.JudgeSpec | None,
+        asking: Asking | None,
         deadline: Deadline,
         include_details: bool,
     ) -> pb.BatchJudgeResponse:
         return await self._call(
             self._stub.BatchJudge,
-            write_chunk(chunk, spec, include_details=include_details),
+            write_chunk(chunk, spec, asking, include_details=include_details),
             deadline,
         )
-
-    async def _call(
-        self,
-        method: Callable[..., Awaitable[Reply]],
-        request: object,
-        deadline: Deadline,
-    ) -> Reply:
-        """Return the reply of the first try that is answered. The one retry loop of this client."""
-        attempts = Attempts(deadline, self._budget)
-        while True:
-            try:
-                reply = await method(
-                    request, timeout=attempts.timeout(), metadata=attempts.metadata
-                )
-            except grpc.aio.AioRpcError as failure:
-                error = to_error(cast("Failure", failure), self.target)
-                await asyncio.sleep(attempts.wait_after(error))
-            else:
-                self._budget.answered()
-                return reply

@@ -1,21 +1,18 @@
 """The synchronous client: one method a call of the service.
 
-Owns sending and waiting. `aio` is its sibling with the same names in the same order; what both do
-alike is in `_call`, `_chunks` and `_messages`.
+Owns the order of the steps. `aio` is its sibling with the same names in the same order; what both
+do alike is in `_connection`, `_call`, `_chunks` and `_messages`.
 """
 
 from __future__ import annotations
 
-import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from types import TracebackType
-from typing import Generic, Self, TypeVar, cast
+from typing import cast
 
 import grpc
 
-from judged import _channel, errors
+from judged import errors
 from judged._agreement import (
     read_agreement,
     read_calibration,
@@ -23,10 +20,13 @@ from judged._agreement import (
     write_calibrate,
 )
 from judged._batch import Batch, write_chunk
-from judged._call import CHUNKS_IN_FLIGHT, Attempts, Deadline, RetryBudget
+from judged._call import CHUNKS_IN_FLIGHT, Attempts, Deadline
 from judged._chunks import Piece, fold
 from judged._compare import read_compare, write_compare
+from judged._connection import Connection, InFlight
+from judged._estimates import ask_about_judging, ask_about_scoring, of_work, read_estimate
 from judged._info import ServerInfo, read_info
+from judged._judges import write_judge
 from judged._messages import (
     StreamMessages,
     read_chunk,
@@ -34,10 +34,11 @@ from judged._messages import (
     read_identity,
     read_table,
     write_evaluate,
-    write_judge,
     write_metrics,
 )
 from judged._parts import Given, Parts
+from judged._score_stream import Threads
+from judged._scoring import Scoring
 from judged._split import Metadata
 from judged._status import Failure, to_error
 from judged._text_metrics import (
@@ -56,7 +57,10 @@ from judged.agreement import (
     RatingTable,
     SystemScores,
 )
+from judged.asking import Asking
 from judged.comparison import ComparedRuns, CompareOptions, RunRelevance
+from judged.estimates import CostEstimate
+from judged.scores import AnswerItem, AnswerScore, Rubric, ScoredAnswers
 from judged.statistics import IntervalOptions
 from judged.text_metrics import TextItem, TextMetricTable
 from judged.types import (
@@ -72,41 +76,10 @@ from judged.types import (
     Verdicts,
 )
 from judged.v1 import judge_service_pb2 as pb
-from judged.v1.judge_service_pb2_grpc import JudgeServiceStub
-
-Reply = TypeVar("Reply")
-Request = TypeVar("Request")
 
 
-class Client:
+class Client(Connection):
     """A connection to one judge daemon. Safe to share between threads; close it when done."""
-
-    def __init__(self, target: str | None = None, *, channel: grpc.Channel | None = None) -> None:
-        """Connect to `target` ("HOST:PORT", "unix:PATH"), else JUDGED_TARGET, else the default.
-
-        `channel` takes the place of a connection of our own, for TLS or tests; it is not closed.
-        """
-        self.target = _channel.resolve(target)
-        self._owned = channel is None
-        self._channel = channel or grpc.insecure_channel(self.target, options=_channel.OPTIONS)
-        self._stub = JudgeServiceStub(self._channel)
-        self._budget = RetryBudget()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Close the connection."""
-        if self._owned:
-            self._channel.close()
 
     def judge(
         self,
@@ -114,6 +87,7 @@ class Client:
         judge: Judge | str | None = None,
         *,
         include_details: bool = False,
+        asking: Asking | None = None,
         timeout: float = 600.0,
         progress: Callable[[int, int], object] | None = None,
     ) -> Verdicts:
@@ -122,15 +96,17 @@ class Client:
         Large batches travel in chunks, several at once. A chunk that fails for good gives its
         contexts the status ERROR; the call raises when the request is wrong or nothing was
         answered. `progress` is called with (contexts done, contexts in all). `include_details`
-        asks how a language model came to each verdict.
+        asks how a language model came to each verdict, `asking` says how models are asked.
         """
-        batch = Batch(fold(items), progress)
+        batch = Batch(fold(items), progress, asking)
         spec = write_judge(judge)
         deadline = Deadline(timeout)
-        in_flight: deque[tuple[list[Piece], _InFlight[pb.BatchJudgeResponse]]] = deque()
+        in_flight: deque[tuple[list[Piece], InFlight[pb.BatchJudgeResponse]]] = deque()
         try:
             for chunk in batch.chunks():
-                request = write_chunk(chunk, spec, include_details=include_details)
+                request = write_chunk(
+                    chunk, spec, batch.asking(chunk), include_details=include_details
+                )
                 sent = self._send(self._stub.BatchJudge, request, deadline)
                 in_flight.append((chunk, sent))
                 if len(in_flight) >= CHUNKS_IN_FLIGHT:
@@ -143,7 +119,7 @@ class Client:
         return batch.verdicts()
 
     def _take(
-        self, batch: Batch, chunk: list[Piece], sent: _InFlight[pb.BatchJudgeResponse]
+        self, batch: Batch, chunk: list[Piece], sent: InFlight[pb.BatchJudgeResponse]
     ) -> None:
         try:
             reply = sent.finish()
@@ -158,6 +134,7 @@ class Client:
         judge: Judge | str | None = None,
         *,
         include_details: bool = False,
+        asking: Asking | None = None,
         timeout: float = 3600.0,
     ) -> Iterator[JudgedChunk]:
         """Yield every chunk's verdicts as they finish, in any order; ids count chunks from 0.
@@ -165,7 +142,7 @@ class Client:
         Nothing is retried: to resume, send the chunks again that had no answer.
         """
         attempts = Attempts(Deadline(timeout), self._budget)
-        messages = StreamMessages(chunks, judge, include_details=include_details)
+        messages = StreamMessages(chunks, judge, asking, include_details=include_details)
         replies = self._stub.StreamJudge(
             messages, timeout=attempts.timeout(), metadata=attempts.metadata
         )
@@ -189,6 +166,7 @@ class Client:
         *,
         include_verdicts: bool = False,
         include_details: bool = False,
+        asking: Asking | None = None,
         timeout: float = 600.0,
     ) -> Evaluation:
         """Return metrics of groups that the server judges on the way, in one message.
@@ -200,6 +178,7 @@ class Client:
             metrics,
             judge,
             options,
+            asking,
             include_verdicts=include_verdicts,
             include_details=include_details,
         )
@@ -227,7 +206,7 @@ class Client:
         if parts is None:
             request = write_metrics(metrics, relevance, options, given.metadata, human_values)
             return read_table(self._call(send, request, deadline).table)
-        in_flight: deque[tuple[Given, _InFlight[pb.ComputeMetricsResponse]]] = deque()
+        in_flight: deque[tuple[Given, InFlight[pb.ComputeMetricsResponse]]] = deque()
 
         def take() -> None:
             part, sent = in_flight.popleft()
@@ -326,54 +305,81 @@ class Client:
         request = write_calibrate(items, options, interval)
         return read_calibration(self._call(self._stub.Calibrate, request, Deadline(timeout)))
 
+    def score_answers(
+        self,
+        items: Iterable[AnswerItem],
+        rubrics: Iterable[Rubric | str],
+        *,
+        include_replies: bool = False,
+        asking: Asking | None = None,
+        timeout: float = 3600.0,
+        progress: Callable[[int, int], object] | None = None,
+    ) -> ScoredAnswers:
+        """Return the score of every item by every rubric, in this order, however many there are.
+
+        Large inputs travel in parts, several at once. Scores that never came have the status
+        ERROR; the call raises when the request is wrong or nothing was answered. `progress` is
+        called with (scores done, scores in all). `include_replies` asks for the models' replies.
+        """
+        scoring = Scoring(items, rubrics, asking, progress, include_replies=include_replies)
+        for _ in self._scores(scoring, timeout):
+            pass  # the parts keep them
+        return scoring.whole()
+
+    def stream_scores(
+        self,
+        items: Iterable[AnswerItem],
+        rubrics: Iterable[Rubric | str],
+        *,
+        include_replies: bool = False,
+        asking: Asking | None = None,
+        timeout: float = 3600.0,
+    ) -> Iterator[AnswerScore]:
+        """Yield every score as soon as it is there, in any order; see score_answers.
+
+        Those that never came are last, as errors. To leave early ends what is still asked.
+        """
+        scoring = Scoring(items, rubrics, asking, include_replies=include_replies)
+        return self._scores(scoring, timeout)
+
+    def estimate(
+        self,
+        items: Iterable[QueryGroup] | Iterable[Context],
+        judge: Judge | str | None = None,
+        *,
+        asking: Asking | None = None,
+        timeout: float = 120.0,
+    ) -> CostEstimate:
+        """Return what `judge` would take of calls, tokens and money at most; nothing is asked."""
+        return self._estimate(ask_about_judging(items, judge, asking), Deadline(timeout))
+
+    def estimate_scores(
+        self,
+        items: Iterable[AnswerItem],
+        rubrics: Iterable[Rubric | str],
+        *,
+        asking: Asking | None = None,
+        timeout: float = 120.0,
+    ) -> CostEstimate:
+        """Return what `score_answers` would take of calls, tokens and money at most."""
+        return self._estimate(ask_about_scoring(items, rubrics, asking), Deadline(timeout))
+
+    def _estimate(
+        self, requests: Iterable[pb.EstimateBatchRequest], deadline: Deadline
+    ) -> CostEstimate:
+        found = CostEstimate()
+        try:
+            for request in requests:
+                found += read_estimate(self._call(self._stub.EstimateBatch, request, deadline))
+        except errors.InvalidArgument as error:
+            raise of_work(error) from None
+        return found
+
+    def _scores(self, scoring: Scoring, timeout: float) -> Iterator[AnswerScore]:
+        send = self._stub.ScoreAnswers
+        return Threads(send, Deadline(timeout), self._budget, self.target).run(scoring)
+
     def server_info(self, *, timeout: float = 10.0) -> ServerInfo:
         """Return the server's version, limits, judges, models and metrics."""
         request = pb.GetServerInfoRequest()
         return read_info(self._call(self._stub.GetServerInfo, request, Deadline(timeout)))
-
-    def _call(self, method: Callable[..., Reply], request: object, deadline: Deadline) -> Reply:
-        attempts = Attempts(deadline, self._budget)
-
-        def send() -> Reply:
-            return method(request, timeout=attempts.timeout(), metadata=attempts.metadata)
-
-        return self._finish(send, send, attempts)
-
-    def _send(
-        self,
-        method: grpc.UnaryUnaryMultiCallable[Request, Reply],
-        request: Request,
-        deadline: Deadline,
-    ) -> _InFlight[Reply]:
-        """Send a message without waiting for its answer."""
-        attempts = Attempts(deadline, self._budget)
-        future = method.future(request, timeout=attempts.timeout(), metadata=attempts.metadata)
-
-        def again() -> Reply:
-            return method(request, timeout=attempts.timeout(), metadata=attempts.metadata)
-
-        return _InFlight(future.cancel, lambda: self._finish(future.result, again, attempts))
-
-    def _finish(
-        self, first: Callable[[], Reply], again: Callable[[], Reply], attempts: Attempts
-    ) -> Reply:
-        """Return the reply of the first try that is answered. The one retry loop of this client."""
-        send = first
-        while True:
-            try:
-                reply = send()
-            except grpc.RpcError as failure:
-                error = to_error(cast("Failure", failure), self.target)
-                time.sleep(attempts.wait_after(error))
-                send = again
-            else:
-                self._budget.answered()
-                return reply
-
-
-@dataclass(frozen=True, slots=True)
-class _InFlight(Generic[Reply]):
-    """A message that was sent. `finish` waits for its answer, retries included."""
-
-    cancel: Callable[[], object]
-    finish: Callable[[], Reply]

@@ -16,7 +16,8 @@ class Usage:
     """What calls to language models took: `calls` were answered, `attempts` were made.
 
     `cost` is in the currency of the server's prices, None where a price is not configured.
-    `latency_s` is summed over the calls.
+    `latency_s` is summed over the calls. `cached` samples came from the verdict cache, `shared`
+    ones from the call of another caller who asked the same at that moment.
     """
 
     calls: int = 0
@@ -25,6 +26,8 @@ class Usage:
     output_tokens: int = 0
     cost: float | None = 0.0
     latency_s: float = 0.0
+    cached: int = 0
+    shared: int = 0
 
     def __add__(self, other: Usage) -> Usage:
         """Return both together."""
@@ -36,12 +39,17 @@ class Usage:
             self.output_tokens + other.output_tokens,
             (self.cost or 0.0) + (other.cost or 0.0) if known else None,
             self.latency_s + other.latency_s,
+            self.cached + other.cached,
+            self.shared + other.shared,
         )
 
 
 @dataclass(frozen=True, slots=True)
 class VerdictSample:
-    """One answer of a language model. `relevant` and `score` are None unless it is a vote."""
+    """One answer of a language model. `relevant` and `score` are None unless it is a vote.
+
+    Of a panel it is the verdict of one member, whose signature is `judge`.
+    """
 
     status: Status
     relevant: bool | None
@@ -49,6 +57,7 @@ class VerdictSample:
     reason: str
     reasoning: str
     raw_reply: str
+    judge: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@
       InvalidArgument           the request breaks a rule; `field` names it
       NotFound                  no such judge
       FailedPrecondition        the server lacks something; the message says what to run
+      BudgetExhausted           what the server may spend is used up
       PermissionRefused         the server does not know or does not let you
       Retryable                 worth sending again
         Overloaded              ... the server is busy; `retry_after` seconds
@@ -64,6 +65,10 @@ class NotFound(JudgedError):
 
 class FailedPrecondition(JudgedError):
     """The server can't do this as it is set up. The message says what to run."""
+
+
+class BudgetExhausted(JudgedError):
+    """What the server may spend is used up, so that nothing was asked. Waiting a day helps."""
 
 
 class PermissionRefused(JudgedError):

@@ -70,12 +70,24 @@ class QueryGroup:
 
 @dataclass(frozen=True, slots=True)
 class Judge:
-    """A judge and what you override of it. The empty one is the server's default."""
+    """A judge and what you override of it. The empty one is the server's default.
+
+    `members` are the judges of a `panel`; a string is a kind.
+    """
 
     kind: str = ""
     profile: str = ""
     min_score: float | None = None
     parameters: Mapping[str, Scalar] = field(default_factory=dict)
+    members: Sequence[PanelMember | Judge | str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PanelMember:
+    """A judge of a panel; its weight counts in the profile `weighted`, None stands for 1."""
+
+    judge: Judge | str
+    weight: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,6 +232,7 @@ class JudgedRanking:
 class JudgedRankings:
     """Rankings and their verdicts, ranking after ranking, each retrieved-major.
 
+    Columns may be left empty where every verdict is OK, COMPUTED, or without a flag.
     With `human_labels` every mean also comes corrected; `score` makes bounds of queries narrower.
     """
 
@@ -229,6 +242,7 @@ class JudgedRankings:
     flags: Sequence[int] = ()
     score: Sequence[float] = ()
     human_labels: HumanLabels | None = None
+    source: Sequence[int] = ()
 
 
 @dataclass(frozen=True, slots=True)

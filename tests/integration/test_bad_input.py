@@ -17,18 +17,25 @@ from judged.v1.judge_service_pb2_grpc import JudgeServiceStub
 
 from tests.integration.bad_input import (
     agreement,
+    asking,
+    budgets,
     comparison,
     correction,
     golden,
     judging,
     llm,
     metrics,
+    panel,
+    scoring,
     text,
 )
 from tests.integration.bad_input.case import LONG, Case
 from tests.integration.bad_input.judging import batch, group
 
-PARTS = (agreement, judging, metrics, correction, text, comparison, golden, llm)
+PARTS = (
+    *(agreement, judging, metrics, correction, text, comparison, golden, llm, scoring, asking),
+    *(panel, budgets),
+)
 CASES = [case for part in PARTS for case in part.CASES]
 HARMLESS = {field for part in PARTS for field in part.HARMLESS}
 
@@ -75,7 +82,9 @@ def stub(server_address: str) -> Iterator[JudgeServiceStub]:
 def test_a_bad_field_is_named_and_the_server_lives(bad: Case, stub: JudgeServiceStub):
     request = bad.request()
     with pytest.raises(grpc.RpcError) as caught:
-        getattr(stub, call_of(request))(request, timeout=20)
+        answered = getattr(stub, call_of(request))(request, timeout=20)
+        if isinstance(answered, grpc.Call):  # a stream, which has yet to fail
+            list(answered)
     error = to_error(caught.value, "here")
     assert error.code == bad.code
     assert error.request_id

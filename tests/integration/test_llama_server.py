@@ -21,7 +21,7 @@ import grpc
 import pytest
 from judged import Client, Judge, QueryGroup, Status
 from judged.v1 import judge_service_pb2 as pb
-from judged.v1 import types_pb2
+from judged.v1 import scoring_pb2, types_pb2
 from judged.v1.judge_service_pb2_grpc import JudgeServiceStub
 
 from tests.integration.server_process import ServerProcess, running_server
@@ -107,10 +107,37 @@ def llm_server(llama: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         model = "smollm2-135m"
 
         [[models]]
+        name = "structured_with_logprobs"
+        provider = "llama"
+        model = "smollm2-135m"
+        logprobs = true
+
+        [[models]]
         name = "plain"
         provider = "llama"
         model = "smollm2-135m"
         structured = "none"
+
+        [[models]]
+        name = "plain_with_logprobs"
+        provider = "llama"
+        model = "smollm2-135m"
+        structured = "none"
+        logprobs = true
+
+        [[providers]]
+        name = "messages"
+        dialect = "anthropic"
+        base_url = "http://{llama}/v1"
+        max_concurrency = 2
+        timeout_s = 200
+
+        [[models]]
+        name = "by_messages"
+        provider = "messages"
+        model = "smollm2-135m"
+        structured = "none"
+        send_temperature = true
         """
     )
     with running_server("--llm-config", str(config)) as ready:
@@ -162,6 +189,41 @@ def test_plain_replies_become_verdicts_or_abstentions(client: Client):
     assert 6 <= found.usage.calls <= 12
 
 
+def test_the_dialect_of_anthropic_arrives_as_verdicts_too(client: Client):
+    parameters = {"model": "by_messages", "max_tokens": 8}
+    found = client.judge(
+        [GROUP], Judge("llm", parameters=parameters), include_details=True, timeout=250
+    )
+    assert {verdict.status for verdict in found} <= set(Status) - {Status.NOT_ASSESSABLE}
+    for verdict in found:
+        if verdict.error is not None:
+            assert verdict.error.reason in {"UNPARSABLE", "REPLY_TRUNCATED", "REFUSED"}
+        assert verdict.detail is not None
+        assert verdict.detail.model == "smollm2-135m"
+        assert verdict.detail.samples[0].raw_reply
+        # It keeps the instructions, which are the same each time, and counts them apart.
+        assert verdict.detail.usage.input_tokens > 100
+        assert 0 < verdict.detail.usage.output_tokens <= 16
+    assert found.usage is not None
+    assert found.usage.calls == found.usage.attempts
+
+
+@pytest.mark.parametrize("model", ["structured_with_logprobs", "plain_with_logprobs"])
+def test_the_probability_of_a_yes_is_read_off_the_tokens(client: Client, model: str):
+    parameters = {"model": model, "scoring": "logprobs", "max_tokens": 200}
+    found = client.judge([GROUP], Judge("llm", parameters=parameters), timeout=250)
+    for verdict in found:
+        if verdict.status is Status.OK:
+            assert verdict.score is not None
+            assert 0 <= verdict.score <= 1
+            assert verdict.relevant is (verdict.score >= 0.5)
+        else:  # it rambles now and then
+            assert verdict.error is not None
+            assert verdict.error.reason in {"UNPARSABLE", "REPLY_TRUNCATED", "REFUSED"}
+
+    assert found.agreement == []
+
+
 def test_what_does_not_come_in_time_is_told_in_time(client: Client):
     many = QueryGroup("q", ["e"], [f"text number {number}" for number in range(50)])
     started = time.monotonic()
@@ -186,3 +248,54 @@ def test_a_cancelled_call_frees_the_model(llama: str, llm_server: ServerProcess)
         call.cancel()
         # It looks up after each token, and after a prompt's batch.
         until(lambda: not busy(), 20)
+
+
+def test_answers_are_scored_by_every_form_of_rubric(llm_server: ServerProcess):
+    """Whatever it says is a score in its bounds, or a reason why there is none."""
+    short = {"max_tokens": types_pb2.ParameterValue(int_value=128)}
+    asked = pb.ScoreAnswersRequest(
+        items=[
+            scoring_pb2.AnswerItem(
+                item_id="1",
+                query=GROUP.query,
+                answer="It finds texts, and a model answers from them.",
+                references=GROUP.expected,
+                contexts=GROUP.retrieved,
+            )
+        ],
+        rubrics=[
+            scoring_pb2.RubricSpec(rubric=name, parameters=short)
+            for name in ("answer_match", "helpfulness", "answer_quality", "faithfulness")
+        ],
+        include_replies=True,
+    )
+    with grpc.insecure_channel(llm_server.address) as channel:
+        *scores, last = JudgeServiceStub(channel).ScoreAnswers(asked, timeout=250)
+    assert [each.counts.ok + each.counts.error for each in last.summary.rubrics] == [1] * 4
+    assert len(scores) == 4
+    for message in scores:
+        score = message.score
+        assert score.model == "smollm2-135m"
+        assert score.usage.input_tokens > 100
+        if score.status == types_pb2.VERDICT_STATUS_OK:
+            assert 0 <= score.score <= 1
+            assert score.passed == (score.score + 1e-9 >= score.min_score)
+            assert json.loads(score.raw_replies[0])
+        else:
+            assert score.error.reason in {"REPLY_TRUNCATED", "SCHEMA", "TIMEOUT"}
+
+
+def test_scores_that_are_late_are_told_in_time(llm_server: ServerProcess):
+    items = [
+        scoring_pb2.AnswerItem(item_id=str(n), query="q", answer=f"answer number {n}")
+        for n in range(50)
+    ]
+    rubrics = [scoring_pb2.RubricSpec(rubric="helpfulness")]
+    asked = pb.ScoreAnswersRequest(items=items, rubrics=rubrics)
+    with grpc.insecure_channel(llm_server.address) as channel:
+        # A stream that outlasts its deadline raises.
+        *scores, last = JudgeServiceStub(channel).ScoreAnswers(asked, timeout=2)
+    assert len(scores) == 50
+    assert last.summary.rubrics[0].counts.error >= 40
+    reasons = {message.score.error.reason for message in scores if message.score.HasField("error")}
+    assert "TIMEOUT" in reasons

@@ -24,6 +24,7 @@ from judged.evaluation import Evaluator
 from judged.v1 import judge_service_pb2 as pb
 from judged.v1 import types_pb2
 from judged.v1.judge_service_pb2_grpc import JudgeServiceStub
+from judged_server.llm.rubrics import load_builtin
 
 from tests.fakes.provider_thread import provider_on_a_thread
 from tests.fakes.scripted_provider import Answer, Asked, Failure, ScriptedProvider
@@ -90,7 +91,9 @@ def llm_server(
         model = "scripted-1"
         """
     )
-    with running_server("--llm-config", str(config), env={"SCRIPTED_KEY": KEY}) as ready:
+    # Every test counts its own calls.
+    flags = ("--llm-config", str(config), "--llm-cache", "off")
+    with running_server(*flags, env={"SCRIPTED_KEY": KEY}) as ready:
         yield ready
 
 
@@ -254,8 +257,10 @@ class TestDeadline:
 class TestModels:
     def test_the_server_lists_rubrics_and_models(self, llm: Client):
         info = llm.server_info()
-        assert [rubric.rubric for rubric in info.rubrics] == ["retrieval_match"]
-        assert len(info.rubrics[0].sha256) == 64
+        assert [rubric.rubric for rubric in info.rubrics] == [*load_builtin()]
+        assert {len(rubric.sha256) for rubric in info.rubrics} == {64}
+        with pytest.raises(InvalidArgument, match="retrieval_match"):
+            llm.judge([group("yes")], judge(rubric="faithfulness"))
         small, locked = info.chat_models
         assert (small.name, small.provider, small.model) == ("small", "scripted", "scripted-1")
         assert (small.is_default, small.unavailable) == (True, "")
@@ -341,7 +346,8 @@ class TestCommandLine:
 
     def test_lists_rubrics_and_models(self, llm_server: ServerProcess, tmp_path: Path):
         done = run_in(tmp_path, "judges", JUDGED_TARGET=llm_server.address)
-        assert "rubrics        retrieval_match@1\n" in done.stdout
+        shown = ", ".join(f"{name}@1" for name in load_builtin())
+        assert f"rubrics        {shown}\n" in done.stdout
         assert "chat models    small, locked (unavailable: " in done.stdout
 
     @pytest.mark.parametrize(

@@ -72,6 +72,9 @@ def test_a_chunk_id_is_used_once(stub: JudgeServiceStub):
 
 def test_an_unknown_judge_ends_the_stream_at_its_start(stub: JudgeServiceStub):
     assert isinstance(failure(stub, start("nobody")), NotFound)
+    asking = t.AskingOptions(cache=4)
+    bad = pb.StreamJudgeRequest(start=pb.StreamJudgeStart(asking=asking))
+    assert failure(stub, bad).field == "start.asking.cache"
     bad = pb.StreamJudgeRequest(start=pb.StreamJudgeStart(judge=t.JudgeSpec(min_score=2)))
     error = failure(stub, bad)
     assert isinstance(error, InvalidArgument)

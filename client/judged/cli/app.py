@@ -14,7 +14,7 @@ from typing import NoReturn
 
 import typer
 
-from judged.cli import agree, calibrate, compare, evaluate, judge, judges, metrics
+from judged.cli import agree, calibrate, compare, evaluate, judge, judges, metrics, score
 from judged.cli.problems import Problem, explain
 from judged.errors import JudgedError
 from judged.evaluation import FileError, MissingText
@@ -29,6 +29,7 @@ app = typer.Typer(
 )
 app.command("judge")(judge.command)
 app.command("evaluate")(evaluate.command)
+app.command("score")(score.command)
 app.command("metrics")(metrics.command)
 app.command("compare")(compare.command)
 app.command("agree")(agree.command)

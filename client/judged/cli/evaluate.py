@@ -6,7 +6,7 @@ Owns the steps from two files to a table. Formats are in `judged.evaluation`.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated
 
@@ -21,7 +21,9 @@ from judged import (
     VerdictCounts,
 )
 from judged.cli import certainty, options
+from judged.cli.asking import CacheOnly, JudgeRefresh, read_asking, refuse_missing
 from judged.cli.connection import connect
+from judged.cli.costs import EstimateOnly, MaxCost, check_costs, report_estimate
 from judged.cli.gate_options import (
     AllowOtherSignature,
     Baseline,
@@ -46,10 +48,12 @@ from judged.cli.llm import (
     usage_document,
     vote_warnings,
 )
+from judged.cli.members import Members, with_members
 from judged.cli.negatives import negative_warnings, negatives_document
 from judged.cli.output import Output, progress_bar
 from judged.cli.parameters import read_judge
 from judged.cli.problems import Place, Problem, explained
+from judged.cli.replaying import Name, open_replay, replay_warnings, replayed
 from judged.cli.tables import (
     count_warnings,
     describe_counts,
@@ -59,8 +63,17 @@ from judged.cli.tables import (
     per_query_table,
     verdict_warnings,
 )
+from judged.cli.trace_options import (
+    NoJudge,
+    TraceFile,
+    TraceJudge,
+    TraceTexts,
+    kept_trace,
+    read_tracing,
+)
 from judged.evaluation import Dataset, Evaluator, Results
 from judged.evaluation.labels import Labels, corrected_means
+from judged.traces import MissingJudgements
 
 _GROUP_PATH = re.compile(r"groups\[(\d+)\]\.(expected|retrieved)\[(\d+)\]")
 
@@ -82,10 +95,19 @@ def command(
     profile: options.Profile = None,
     min_score: MinScoresOrBar = None,
     param: options.Parameters = None,
+    member: Members = None,
     judge_model: JudgeModel = None,
     judge_samples: JudgeSamples = None,
     judge_temperature: JudgeTemperature = None,
     judge_max_tokens: JudgeMaxTokens = None,
+    judge_refresh: JudgeRefresh = False,
+    cache_only: CacheOnly = False,
+    estimate: EstimateOnly = False,
+    max_cost: MaxCost = None,
+    trace: TraceFile = None,
+    trace_texts: TraceTexts = None,
+    trace_judge: TraceJudge = None,
+    no_judge: NoJudge = False,
     matching: Annotated[
         options.MatchingName,
         typer.Option(case_sensitive=False, help="How results are paired with expected answers."),
@@ -117,7 +139,12 @@ def command(
         max_negatives=max_negatives,
         allow_other_signature=allow_other_signature,
     )
-    given = llm_parameters(judge, judge_model, judge_samples, judge_temperature, judge_max_tokens)
+    tracing = read_tracing(judge, trace, trace_texts, trace_judge, no_judge=no_judge)
+    kind = tracing.llm_kind(judge)
+    given = llm_parameters(kind, judge_model, judge_samples, judge_temperature, judge_max_tokens)
+    given = [*given, *(param or [])]
+    check_costs(max_cost, estimate=estimate, replays=tracing.replays)
+    asking = read_asking(judge, refresh=judge_refresh, cache_only=cache_only, max_cost=max_cost)
     queries = Dataset.from_json(dataset)
     retrieved = Results.from_jsonl(results)
     groups = queries.to_groups(retrieved, by_spans=True if judge == "span" else None)
@@ -130,20 +157,42 @@ def command(
         slice_by=slice_by or [],
     )
     contexts = sum(group.n_expected * group.n_retrieved for group in groups)
+    kept = kept_trace(tracing, out)
     with (
         connect(target) as server,
         explained(metric, places(groups)),
         progress_bar("judging", contexts) as progress,
     ):
-        spec = read_judge(server.info, judge, profile, bar, [*given, *(param or [])])
-        found = Evaluator(server.client).evaluate(
-            groups,
-            metric,
-            spec,
-            asked,
-            timeout=timeout,
-            progress=progress,
-        )
+        evaluate = Evaluator(server.client).evaluate
+        if tracing.replays:
+            replay = open_replay(
+                *(tracing, out, server, given, bar),
+                profile=profile,
+                members=member,
+                timeout=timeout,
+            )
+            with replayed(tracing, replay, server.info, missing_context(groups)):
+                found = evaluate(groups, metric, replay, asked, timeout=timeout)
+            for warning in replay_warnings(replay, trace):
+                out.warn(warning)
+        else:
+            spec = read_judge(server.info, judge, profile, bar, given)
+            spec = with_members(spec, server.info, member)
+            if estimate:
+                would = Evaluator(server.client).estimate(groups, metric, spec, asked, asking)
+                report_estimate(out, would)
+                return
+            found = evaluate(
+                groups,
+                metric,
+                spec,
+                asked,
+                asking=asking,
+                record=None if kept is None else kept.record,
+                timeout=timeout,
+                progress=progress,
+            )
+        refuse_missing(found.verdicts)
         means = None if human is None else corrected_means(server.client, found, human, asked)
     report(out, found, per_query=per_query, gates=gates, means=means)
 
@@ -189,6 +238,24 @@ def places(groups: list[QueryGroup]) -> Place:
         return f"query {groups[int(match[1])].query_id!r}, {side} {int(match[3]) + 1}"
 
     return place
+
+
+def missing_context(groups: Sequence[QueryGroup]) -> Name:
+    """Return what turns a context without a judgement into what the user knows it as."""
+
+    def name(missing: MissingJudgements) -> str:
+        first, group, side = missing.first, missing.group, "expected answer"
+        if first.group >= len(groups):  # the groups of negatives come behind the others
+            group = [g for g in groups if g.negatives][first.group - len(groups)]
+            side = "negative answer"
+        result = (
+            repr(group.document_ids[first.retrieved])
+            if group.document_ids
+            else f"{first.retrieved + 1}"
+        )
+        return f"query {group.query_id!r}, result {result}, {side} {first.expected + 1}"
+
+    return name
 
 
 def report(

@@ -161,7 +161,7 @@ def split_min_scores(texts: Sequence[str]) -> tuple[float | None, list[str]]:
         )
     if not bars:
         return None, gates
-    bar = _number(bars[0])
+    bar = read_number(bars[0])
     if bar is None:
         raise Problem(
             f"--min-score {bars[0]}: is not a number; the judge's bar is written 0.7, a gate "
@@ -172,7 +172,7 @@ def split_min_scores(texts: Sequence[str]) -> tuple[float | None, list[str]]:
 
 def _read(text: str, flag: str, metrics: Sequence[str]) -> Gate:
     metric, equals, number = text.rpartition("=")
-    bar = _number(number)
+    bar = read_number(number)
     if not equals or not metric or bar is None:
         raise Problem(f"{flag} {text}: is not METRIC=X, as in ndcg@10=0.8")
     if metric not in metrics:
@@ -185,7 +185,8 @@ def _read(text: str, flag: str, metrics: Sequence[str]) -> Gate:
     return Gate(flag, metric, bar)
 
 
-def _number(text: str) -> float | None:
+def read_number(text: str) -> float | None:
+    """Return the finite number that a text is, as people write one; None when it is none."""
     # float() takes more than people write: "1_0" is ten to it, and so are digits of other scripts.
     if "_" in text or not text.isascii():
         return None

@@ -9,7 +9,7 @@ import json
 import re
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Annotated, Any
 
 import typer
@@ -17,7 +17,9 @@ import typer
 from judged import Context, Flag, QueryGroup, Source, Status, Verdict, Verdicts
 from judged._chunks import fold
 from judged.cli import options
+from judged.cli.asking import CacheOnly, JudgeRefresh, read_asking, refuse_missing
 from judged.cli.connection import connect
+from judged.cli.costs import EstimateOnly, MaxCost, check_costs, report_estimate
 from judged.cli.llm import (
     Details,
     JudgeMaxTokens,
@@ -30,12 +32,23 @@ from judged.cli.llm import (
     usage_document,
     vote_warnings,
 )
+from judged.cli.members import Members, with_members
 from judged.cli.output import STDOUT, Output, check_writable, open_output, progress_bar
 from judged.cli.parameters import read_judge
 from judged.cli.problems import Place, explained
+from judged.cli.replaying import Name, open_replay, replay_warnings, replayed
 from judged.cli.tables import describe_verdicts, verdict_warnings
+from judged.cli.trace_options import (
+    NoJudge,
+    TraceFile,
+    TraceJudge,
+    TraceTexts,
+    kept_trace,
+    read_tracing,
+)
 from judged.evaluation._counts import count_verdicts
 from judged.evaluation.files import FileError, Record, number_lines, parse_json, read_lines
+from judged.traces import MissingJudgements
 
 _TEXTS = ("query", "expected_text", "retrieved_text")
 _ANSWERS = ("status", "relevant", "score", "agreement", "source", "flags", "error", "detail")
@@ -63,11 +76,20 @@ def command(
     profile: options.Profile = None,
     min_score: options.MinScore = None,
     param: options.Parameters = None,
+    member: Members = None,
     judge_model: JudgeModel = None,
     judge_samples: JudgeSamples = None,
     judge_temperature: JudgeTemperature = None,
     judge_max_tokens: JudgeMaxTokens = None,
+    judge_refresh: JudgeRefresh = False,
+    cache_only: CacheOnly = False,
+    estimate: EstimateOnly = False,
+    max_cost: MaxCost = None,
     details: Details = False,
+    trace: TraceFile = None,
+    trace_texts: TraceTexts = None,
+    trace_judge: TraceJudge = None,
+    no_judge: NoJudge = False,
     output: Annotated[
         str, typer.Option(metavar="FILE|-", help="Where the judged lines go.")
     ] = STDOUT,
@@ -79,18 +101,51 @@ def command(
     """Judge every line of a file and print it with its verdict."""
     out = Output(json_to, strict=strict)
     check_writable(output, "--output")
-    given = llm_parameters(judge, judge_model, judge_samples, judge_temperature, judge_max_tokens)
+    tracing = read_tracing(judge, trace, trace_texts, trace_judge, no_judge=no_judge)
+    kind = tracing.llm_kind(judge)
+    given = llm_parameters(kind, judge_model, judge_samples, judge_temperature, judge_max_tokens)
+    given = [*given, *(param or [])]
+    check_costs(max_cost, estimate=estimate, replays=tracing.replays)
+    asking = read_asking(judge, refresh=judge_refresh, cache_only=cache_only, max_cost=max_cost)
     lines = read_contexts(contexts)
     groups = fold(line.context for line in lines)
+    kept = kept_trace(tracing, out)
     with (
         connect(target) as server,
         explained(place=places(contexts, lines, groups)),
         progress_bar("judging", len(lines)) as progress,
     ):
-        spec = read_judge(server.info, judge, profile, min_score, [*given, *(param or [])])
-        verdicts = server.client.judge(
-            groups, spec, include_details=details, timeout=timeout, progress=progress
-        )
+        if tracing.replays:
+            replay = open_replay(
+                *(tracing, out, server, given, min_score),
+                profile=profile,
+                members=member,
+                details=details,
+                timeout=timeout,
+            )
+            with replayed(tracing, replay, server.info, missing_line(contexts, lines, groups)):
+                verdicts = replay.all_verdicts(groups, server.info.rubrics)
+            for warning in replay_warnings(replay, trace):
+                out.warn(warning)
+        else:
+            spec = read_judge(server.info, judge, profile, min_score, given)
+            spec = with_members(spec, server.info, member)
+            if estimate:
+                report_estimate(out, server.client.estimate(groups, spec, asking=asking))
+                return
+            verdicts = server.client.judge(
+                groups,
+                spec,
+                include_details=details or kept is not None,
+                asking=asking,
+                timeout=timeout,
+                progress=progress,
+            )
+            if kept is not None:
+                kept.record(groups, verdicts)
+    refuse_missing(verdicts)
+    if not details:
+        verdicts = replace(verdicts, details={})
     judged = [judged_line(line, verdict) for line, verdict in zip(lines, verdicts, strict=True)]
     if output != STDOUT or not out.takes_stdout:
         with open_output(output, "--output") as file:
@@ -141,6 +196,20 @@ def judged_line(line: Line, verdict: Verdict) -> dict[str, Any]:
     if verdict.detail is not None:
         fields["detail"] = detail_document(verdict.detail)
     return fields
+
+
+def missing_line(name: str, lines: Sequence[Line], groups: Sequence[QueryGroup]) -> Name:
+    """Return what turns a context without a judgement into the line that it came from."""
+    known_as = places(name, lines, groups)
+
+    def line_of(missing: MissingJudgements) -> str:
+        first = missing.first
+        # From its group's first expected text on, contexts are counted as lines are.
+        offset = first.retrieved * groups[first.group].n_expected + first.expected
+        place = known_as(f"groups[{first.group}].expected[{offset}]")
+        return (place or "").rpartition(":")[0]
+
+    return line_of
 
 
 def places(name: str, lines: Sequence[Line], groups: Sequence[QueryGroup]) -> Place:

@@ -65,7 +65,10 @@ def describe_usage(usage: Usage) -> str:
     tokens = f"{usage.input_tokens} input and {usage.output_tokens} output tokens"
     cost = "" if usage.cost is None else f", cost {usage.cost:.6g}"
     tries = plural(usage.attempts, "try", "tries")
-    return f"{plural(usage.calls, 'call', 'calls')} answered in {tries}, {tokens}{cost}"
+    kept = f"; {plural(usage.cached, 'sample', 'samples')} from the cache" if usage.cached else ""
+    shared = f"; {usage.shared} shared with another caller" if usage.shared else ""
+    calls = plural(usage.calls, "call", "calls")
+    return f"{calls} answered in {tries}, {tokens}{cost}{kept}{shared}"
 
 
 def vote_warnings(verdicts: Verdicts) -> Iterator[str]:

@@ -19,6 +19,8 @@ _FLAGS = (
     (re.compile(r"judge\.profile"), "--profile"),
     (re.compile(r"judge\.min_score"), "--min-score"),
     (re.compile(r"judge\.parameters\[\"(.*)\"\]"), r"--param \1"),
+    (re.compile(r"asking\.max_cost"), "--max-cost"),
+    (re.compile(r"judge\.members(\[\d+\].*)?"), r"--member\1"),
     (re.compile(r"options\.matching"), "--matching"),
 )
 _METRIC = re.compile(r"metrics\[(\d+)\]")

@@ -10,23 +10,33 @@
 Needs no more than the base install.
 """
 
+from judged.evaluation import systems
+from judged.evaluation.answers import AnsweredQuestion, AnswerEvaluation, evaluate_answers
 from judged.evaluation.dataset import Dataset, Document, MissingText, Query
 from judged.evaluation.evaluator import Evaluator
 from judged.evaluation.files import FileError
 from judged.evaluation.results import Results, Retrieved
 from judged.evaluation.retriever import Retriever
+from judged.evaluation.system import Answer, Question, System
 from judged.evaluation.trec import TrecQrels, TrecRun
 
 __all__ = [
+    "Answer",
+    "AnswerEvaluation",
+    "AnsweredQuestion",
     "Dataset",
     "Document",
     "Evaluator",
     "FileError",
     "MissingText",
     "Query",
+    "Question",
     "Results",
     "Retrieved",
     "Retriever",
+    "System",
     "TrecQrels",
     "TrecRun",
+    "evaluate_answers",
+    "systems",
 ]

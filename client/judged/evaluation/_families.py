@@ -117,6 +117,16 @@ def split_metrics(metrics: Sequence[str]) -> list[Part]:
     return [part for part in (own, exact, similarity) if part.names] or [own]
 
 
+def refuse_families(parts: Sequence[Part]) -> None:
+    """Raise InvalidArgument when a part has a judge of its own."""
+    for part in parts:
+        if part.family:
+            rule = f"metrics of the family {part.family} ask a judge of their own, and none is to"
+            raise InvalidArgument.of_field(
+                f"metrics[{part.places[0]}]", f"{rule} run; leave them out, or name a judge"
+            )
+
+
 def join_parts(
     parts: Sequence[Part],
     measured: Sequence[Callable[[frozenset[str] | None, MetricOptions], MetricTable]],

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 
 from judged.evaluation._counts import count_verdicts
-from judged.statuses import Status
+from judged.statuses import Source, Status
 from judged.types import (
     JudgedRanking,
     JudgedRankings,
@@ -36,12 +36,19 @@ class _Part:
     rankings: list[JudgedRanking]
     relevant: list[bool]
     status: list[int]
+    source: list[int]
     size: int = 0
 
     def rankings_message(self) -> JudgedRankings:
-        """Return the part as compute_metrics takes it: the status column only where it tells."""
+        """Return the part as compute_metrics takes it: columns only where they tell."""
         told = any(status != Status.OK for status in self.status)
-        return JudgedRankings(self.rankings, self.relevant, self.status if told else ())
+        elsewhere = any(source != Source.COMPUTED for source in self.source)
+        return JudgedRankings(
+            self.rankings,
+            self.relevant,
+            self.status if told else (),
+            source=self.source if elsewhere else (),
+        )
 
 
 def measure(
@@ -71,37 +78,40 @@ def _parts(
     only: frozenset[str] | None,
 ) -> Iterator[_Part]:
     """Yield the rankings in parts, each within PART_BYTES and `max_contexts` where it can be."""
-    part = _Part([], [], [])
+    part = _Part([], [], [], [])
     for index, group in enumerate(groups):
         if only is not None and group.query_id not in only:
             continue
-        n_expected, relevant, status = _columns(index, group, verdicts)
-        # A query id, its two numbers and their tags; one byte a decision and one a status.
-        size = 3 * len(group.query_id) + 16 + 2 * len(relevant)
+        n_expected, relevant, status, source = _columns(index, group, verdicts)
+        # A query id, its two numbers and their tags; one byte each a decision, status and source.
+        size = 3 * len(group.query_id) + 16 + 3 * len(relevant)
         over = part.size + size > PART_BYTES or len(part.relevant) + len(relevant) > max_contexts
         if part.rankings and over:
             yield part
-            part = _Part([], [], [])
+            part = _Part([], [], [], [])
         part.rankings.append(JudgedRanking(group.query_id, n_expected, group.n_retrieved))
         part.relevant += relevant
         part.status += status
+        part.source += source
         part.size += size
     yield part
 
 
 def _columns(
     index: int, group: QueryGroup, verdicts: Verdicts | None
-) -> tuple[int, Sequence[bool], Sequence[int]]:
-    """Return a group's number of expected things, and the decision and status of each pair."""
+) -> tuple[int, Sequence[bool], Sequence[int], Sequence[int]]:
+    """Return a group's number of expected things; decision, status and source of each pair."""
     if not group.relevant_document_ids:
         if verdicts is None:
-            return group.n_expected, [], []
+            return group.n_expected, [], [], []
         part = slice(verdicts.offsets[index], verdicts.offsets[index + 1])
-        return group.n_expected, verdicts.relevant[part], verdicts.status[part]
+        columns = verdicts.relevant[part], verdicts.status[part], verdicts.source[part]
+        return group.n_expected, *columns
     wanted = list(dict.fromkeys(group.relevant_document_ids))
     found = group.document_ids or [f"retrieved_{rank}" for rank in range(group.n_retrieved)]
     relevant = [document == target for document in found for target in wanted]
-    return len(wanted), relevant, [int(Status.OK)] * len(relevant)
+    n = len(relevant)
+    return len(wanted), relevant, [int(Status.OK)] * n, [int(Source.COMPUTED)] * n
 
 
 def _merge(tables: Sequence[MetricTable], options: MetricOptions) -> MetricTable:

@@ -11,9 +11,11 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from judged import errors
+from judged._asking import share
 from judged._call import Attempts, Deadline, RetryBudget
 from judged._chunks import Assembly, Piece, cut, original_path
-from judged._status import may_retry
+from judged._status import BUDGET_EXHAUSTED, may_retry
+from judged.asking import Asking
 from judged.client import Client
 from judged.types import Judge, QueryGroup, VerdictError, Verdicts
 
@@ -36,9 +38,16 @@ class StreamedJudging:
         groups: Sequence[QueryGroup],
         deadline: Deadline,
         progress: Progress | None,
+        asking: Asking | None = None,
+        *,
+        include_details: bool = False,
     ) -> None:
         self._client = client
+        self._include_details = include_details
         self._judge = judge
+        self._asking = asking
+        self._spent = 0.0
+        self._refusal: errors.BudgetExhausted | None = None
         self._assembly = Assembly(groups)
         self._chunks: list[Chunk] = [chunk for chunk in map(_judged, cut(groups)) if chunk]
         self._deadline = deadline
@@ -55,7 +64,7 @@ class StreamedJudging:
         """
         failure: errors.JudgedError | None = None
         for chunks in _streams(self._chunks, max_contexts):
-            failure = self._until_answered(chunks) or failure
+            failure = self._until_answered(chunks) or failure or self._refusal
         if failure is not None and not self._assembly.answered:
             raise failure
         return self._assembly.verdicts() if self._chunks else None
@@ -82,15 +91,22 @@ class StreamedJudging:
     def _send(self, chunks: Sequence[Chunk]) -> tuple[list[Chunk], errors.JudgedError | None]:
         """Send chunks on one stream. Return those to send again, and why; or no reason."""
         left = dict(enumerate(chunks))
+        asked = sum(map(_size, chunks))
         failure: errors.JudgedError | None = None
         try:
             answers = self._client.judge_stream(
-                map(_groups, chunks), self._judge, timeout=self._deadline.left()
+                map(_groups, chunks),
+                self._judge,
+                include_details=self._include_details,
+                asking=share(self._asking, asked, self._total - self._done, self._spent),
+                timeout=self._deadline.left(),
             )
             for answer in answers:
                 chunk = chunks[answer.chunk_id]
                 if answer.verdicts is not None:
                     self._assembly.add(chunk, answer.verdicts)
+                    usage = answer.verdicts.usage
+                    self._spent += 0.0 if usage is None else usage.cost or 0.0
                     self._budget.answered()
                     self._tell(chunk)
                 elif (error := _as_error(chunk, answer.error)) and may_retry(error):
@@ -98,6 +114,8 @@ class StreamedJudging:
                     continue
                 else:
                     self._fail(chunk, error)
+                    if isinstance(error, errors.BudgetExhausted):
+                        self._refusal = error
                 del left[answer.chunk_id]
         except errors.InvalidArgument as error:
             raise _of_batch(chunks, error) from None
@@ -167,4 +185,8 @@ def _as_error(chunk: Chunk, answer: VerdictError | None) -> errors.JudgedError:
         busy = errors.Overloaded(answer.message, code="RESOURCE_EXHAUSTED", reason=answer.reason)
         busy.retry_after = _WAIT_FOR_CHUNK_S
         return busy
+    if answer.reason == BUDGET_EXHAUSTED:
+        return errors.BudgetExhausted(
+            answer.message, code="RESOURCE_EXHAUSTED", reason=answer.reason
+        )
     return errors.InternalError(answer.message, code="INTERNAL", reason=answer.reason)

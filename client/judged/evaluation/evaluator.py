@@ -12,11 +12,13 @@ from dataclasses import dataclass, replace
 
 from judged._call import Deadline
 from judged._split import Metadata
+from judged.asking import Asking
 from judged.client import Client
 from judged.errors import InvalidArgument
+from judged.estimates import CostEstimate
 from judged.evaluation._certainty import certain_table
 from judged.evaluation._distinct import distinct_groups
-from judged.evaluation._families import Part, join_parts, split_metrics
+from judged.evaluation._families import Part, join_parts, refuse_families, split_metrics
 from judged.evaluation._measuring import Compute, measure
 from judged.evaluation._negatives import (
     negative_groups,
@@ -26,6 +28,7 @@ from judged.evaluation._negatives import (
 )
 from judged.evaluation._streaming import Progress, StreamedJudging
 from judged.evaluation.dataset import Dataset
+from judged.evaluation.recorded import Record, RecordedJudge
 from judged.evaluation.results import Results
 from judged.evaluation.retriever import Retriever
 from judged.types import (
@@ -55,9 +58,11 @@ class Evaluator:
         self,
         groups: Iterable[QueryGroup],
         metrics: Sequence[str],
-        judge: Judge | str | None = None,
+        judge: Judge | RecordedJudge | str | None = None,
         options: MetricOptions = MetricOptions(),  # noqa: B008 - frozen
         *,
+        asking: Asking | None = None,
+        record: Record | None = None,
         timeout: float = 3600.0,
         progress: Progress | None = None,
     ) -> Evaluation:
@@ -69,6 +74,10 @@ class Evaluator:
         for good gives its contexts the status ERROR, which widens the bounds; a stream that breaks
         is resumed with what had no answer. `progress` is called with (contexts done, contexts in
         all). The offsets of the verdicts are those of the groups without their repeated results.
+
+        A recorded judge, say a Replay of a trace, stands for one: then nobody is asked, and the
+        families can't be. `record` is told the verdicts of the judge given, with details and those
+        on negatives, before anything is measured.
         """
         deadline = Deadline(timeout)
         given = list(groups)
@@ -79,16 +88,23 @@ class Evaluator:
             # matching, is refused now instead of after an hour of judging.
             nothing = JudgedRankings([JudgedRanking("", 1, 0)], [])
             self._compute(part, deadline)(nothing, part.options(options))
-        max_contexts = self._client.server_info(timeout=deadline.left()).limits.max_contexts
+        if isinstance(judge, RecordedJudge):
+            refuse_families(parts)
+        info = self._client.server_info(timeout=deadline.left())
+        max_contexts = info.limits.max_contexts
         positive = without_negatives(distinct)
         own = positive if not parts[0].family else []
         negatives = negative_groups(distinct)
-        work = [_Work(judge, [*own, *negatives])]
         families = [part for part in parts if part.family]
-        work += [_Work(part.judge(positive), part.groups(positive)) for part in families]
+        work = [_Work(part.judge(positive), part.groups(positive)) for part in families]
         # Asked before the judging, so that a judge that can't run here is known at once.
-        identities = [self._identity(some.judge, deadline) for some in work[1:]]
-        found = self._judge(work, deadline, progress, max_contexts)
+        identities = [self._identity(some.judge, deadline) for some in work]
+        found: list[Verdicts | None]
+        if isinstance(judge, RecordedJudge):
+            found = [judge.verdicts([*own, *negatives], info.rubrics)]
+        else:
+            work.insert(0, _Work(judge, [*own, *negatives]))
+            found = self._judge(work, asking, deadline, progress, max_contexts, record)
         both, of_negatives = found[0], None
         verdicts = both
         if both is not None and negatives:
@@ -123,6 +139,27 @@ class Evaluator:
             else report_negatives(given, distinct, of_negatives),
             usage=None if both is None else both.usage,
         )
+
+    def estimate(
+        self,
+        groups: Iterable[QueryGroup],
+        metrics: Sequence[str],
+        judge: Judge | str | None = None,
+        options: MetricOptions = MetricOptions(),  # noqa: B008 - frozen
+        asking: Asking | None = None,
+        *,
+        timeout: float = 120.0,
+    ) -> CostEstimate:
+        """Return what `evaluate` would take of a language model at most; nothing is asked.
+
+        Groups that are matched by id, and metrics that bring judges of their own, take nothing.
+        """
+        distinct = distinct_groups(list(groups), strict=options.strict_duplicates)
+        own = without_negatives(distinct) if not split_metrics(metrics)[0].family else []
+        judged = [group for group in [*own, *negative_groups(distinct)] if _is_judged(group)]
+        if not judged:
+            return CostEstimate()
+        return self._client.estimate(judged, judge, asking=asking, timeout=timeout)
 
     def _compute(self, part: Part, deadline: Deadline) -> Compute:
         def compute(rankings: JudgedRankings, asked: MetricOptions) -> MetricTable:
@@ -159,18 +196,31 @@ class Evaluator:
     def _judge(
         self,
         work: Sequence[_Work],
+        asking: Asking | None,
         deadline: Deadline,
         progress: Progress | None,
         max_contexts: int,
+        record: Record | None,
     ) -> list[Verdicts | None]:
-        """Return the verdicts of each; None where there is nothing to judge."""
+        """Return the verdicts of each; None where there is nothing to judge. Record the first."""
         total = sum(some.n_contexts for some in work)
         found: list[Verdicts | None] = []
         before = 0
         for some in work:
             tell = progress and _shifted(progress, before, total)
-            judging = StreamedJudging(self._client, some.judge, some.groups, deadline, tell)
-            found.append(judging.run(max_contexts))
+            details = record is not None and not found
+            judging = StreamedJudging(
+                self._client,
+                some.judge,
+                some.groups,
+                deadline,
+                tell,
+                asking,
+                include_details=details,
+            )
+            found.append(verdicts := judging.run(max_contexts))
+            if record is not None and details and verdicts is not None:
+                record(some.groups, verdicts)
             before += some.n_contexts
         return found
 
@@ -180,9 +230,11 @@ class Evaluator:
         dataset: Dataset,
         metrics: Sequence[str],
         k: int,
-        judge: Judge | str | None = None,
+        judge: Judge | RecordedJudge | str | None = None,
         options: MetricOptions = MetricOptions(),  # noqa: B008 - frozen
         *,
+        asking: Asking | None = None,
+        record: Record | None = None,
         timeout: float = 3600.0,
         progress: Progress | None = None,
     ) -> Evaluation:
@@ -194,7 +246,14 @@ class Evaluator:
             {query.query_id: retriever.retrieve(query.text, k) for query in dataset.queries}
         )
         return self.evaluate(
-            dataset.to_groups(found), metrics, judge, options, timeout=timeout, progress=progress
+            dataset.to_groups(found),
+            metrics,
+            judge,
+            options,
+            asking=asking,
+            record=record,
+            timeout=timeout,
+            progress=progress,
         )
 
 
@@ -210,6 +269,10 @@ class _Work:
         """The number of contexts to judge."""
         judged = (group for group in self.groups if not group.relevant_document_ids)
         return sum(group.n_expected * group.n_retrieved for group in judged)
+
+
+def _is_judged(group: QueryGroup) -> bool:
+    return not group.relevant_document_ids
 
 
 def _within(measured: Measured, queries: frozenset[str]) -> Measured:

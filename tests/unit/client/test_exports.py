@@ -6,18 +6,20 @@ import judged
 from judged import AsyncClient, Client
 
 PUBLIC = """
-Agreement AsyncClient CalibrateOptions Calibration CascadeBounds ChatModelInfo Client ComparedRuns
-CompareOptions ComparisonPower Context CorrectedEstimate DeadlineExceeded DocumentRankings
-EmbeddedRanking EmbeddedRankings Embeddings Estimate Evaluation FailedPrecondition Flag
-GainRanking GainRankings HumanLabels InternalError Interval IntervalMethod IntervalOptions
-InvalidArgument Judge JudgedChunk JudgedError JudgedRanking JudgedRankings JudgeIdentity JudgeInfo
-JudgeQuality LabelledScores Limits Matching MeasuredAgreement MetricCounts MetricInfo
-MetricOptions MetricResult MetricSlice MetricTable ModelInfo MovedQuery NegativeMatch
-NegativeReport NoGold NotFound Overloaded ParameterInfo PermissionRefused PerQueryValues
-QueryGroup RankAgreement RatingLevel RatingTable Retryable RubricInfo RunComparison ServerInfo
-Source Span Spans Status SystemScores TestResult TextItem TextMetricResult TextMetricTable
-Threshold ThresholdCriterion TrecRankings TukeyComparison Unavailable Unjudged Usage Verdict
-VerdictCounts VerdictDetail VerdictError Verdicts VerdictSample
+Agreement AnswerItem AnswerScore Asking AsyncClient BudgetExhausted CacheMode CalibrateOptions
+Calibration CascadeBounds ChatModelInfo ClaimVerdict Client ComparedRuns CompareOptions
+ComparisonPower Context CorrectedEstimate CostEstimate DeadlineExceeded DimensionScore
+DocumentRankings EmbeddedRanking EmbeddedRankings Embeddings Estimate Evaluation
+FailedPrecondition Flag GainRanking GainRankings HumanLabels InternalError Interval IntervalMethod
+IntervalOptions InvalidArgument Judge JudgedChunk JudgedError JudgedRanking JudgedRankings
+JudgeIdentity JudgeInfo JudgeQuality LabelledScores Limits Matching MeasuredAgreement MetricCounts
+MetricInfo MetricOptions MetricResult MetricSlice MetricTable ModelInfo MovedQuery NegativeMatch
+NegativeReport NoGold NotFound Overloaded PanelMember ParameterInfo PermissionRefused
+PerQueryValues QueryGroup RankAgreement RatingLevel RatingTable Retryable Rubric RubricInfo
+RubricSummary RunComparison ScoredAnswers ServerInfo Source Span Spans Status SystemScores
+TestResult TextItem TextMetricResult TextMetricTable Threshold ThresholdCriterion TrecRankings
+TukeyComparison Unavailable Unjudged Usage Verdict VerdictCounts VerdictDetail VerdictError
+Verdicts VerdictSample VerifiedClaim
 """
 
 
@@ -54,6 +56,8 @@ def test_every_call_of_the_service_has_a_method():
         "ComputeTextMetrics": "compute_text_metrics",
         "MeasureAgreement": "measure_agreement",
         "Calibrate": "calibrate",
+        "ScoreAnswers": "score_answers",
+        "EstimateBatch": "estimate",
         "GetServerInfo": "server_info",
     }
     assert calls == names.keys()

@@ -39,7 +39,7 @@ class Status(_message.Message):
     """message is for people."""
     @_builtins.property
     def details(self) -> _containers.RepeatedCompositeFieldContainer[_any_pb2.Any]:
-        """details are ErrorInfo, BadRequest, ResourceInfo or RetryInfo."""
+        """details are ErrorInfo, BadRequest, ResourceInfo, QuotaFailure or RetryInfo."""
 
     def __init__(
         self,
@@ -179,6 +179,54 @@ class BadRequest(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___BadRequest: _TypeAlias = BadRequest  # noqa: Y015
+
+@_typing.final
+class QuotaFailure(_message.Message):
+    """QuotaFailure mirrors google.rpc.QuotaFailure."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class Violation(_message.Message):
+        """Violation names one limit that was reached."""
+
+        DESCRIPTOR: _descriptor.Descriptor
+
+        SUBJECT_FIELD_NUMBER: _builtins.int
+        DESCRIPTION_FIELD_NUMBER: _builtins.int
+        subject: _builtins.str
+        """subject is the limit, for example "budget:per_day"."""
+        description: _builtins.str
+        """description says which limit it is, and what to do."""
+        def __init__(
+            self,
+            *,
+            subject: _builtins.str = ...,
+            description: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["description", b"description", "subject", b"subject"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    VIOLATIONS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def violations(self) -> _containers.RepeatedCompositeFieldContainer[Global___QuotaFailure.Violation]:
+        """violations lists the limits."""
+
+    def __init__(
+        self,
+        *,
+        violations: _abc.Iterable[Global___QuotaFailure.Violation] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["violations", b"violations"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___QuotaFailure: _TypeAlias = QuotaFailure  # noqa: Y015
 
 @_typing.final
 class ResourceInfo(_message.Message):

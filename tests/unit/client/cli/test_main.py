@@ -3,6 +3,7 @@
 import builtins
 import sys
 
+import judged.cli
 import pytest
 from judged.cli import __main__ as entry
 
@@ -16,6 +17,8 @@ def without(monkeypatch):
         for loaded in list(sys.modules):
             if loaded.partition(".")[0] == name or loaded.startswith("judged.cli."):
                 monkeypatch.delitem(sys.modules, loaded)
+            if loaded.startswith("judged.cli."):  # else `from judged.cli import agree` finds it
+                monkeypatch.delattr(judged.cli, loaded.split(".")[2], raising=False)
 
         def refuse(module, *args, **kwargs):
             if module.partition(".")[0] == name:

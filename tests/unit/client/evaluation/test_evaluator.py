@@ -23,19 +23,23 @@ IDENTITY = JudgeIdentity("fake", "", 0.5, "fake|v1", "", "")
 class FakeClient:
     def __init__(self):
         self.calls = []
+        self.sources = []
+        self.details = []
 
     def server_info(self, *, timeout):
-        return SimpleNamespace(limits=SimpleNamespace(max_contexts=1000))
+        return SimpleNamespace(limits=SimpleNamespace(max_contexts=1000), rubrics=["a rubric"])
 
     def compute_metrics(self, metrics, rankings, options, *, timeout):
         self.calls.append(("metrics", list(rankings.rankings), list(rankings.relevant)))
+        self.sources.append(rankings.source)
         if "nope" in metrics:
             raise InvalidArgument("metrics[0]: no metric is called 'nope'")
         counts = MetricCounts(queries=len(rankings.rankings), duplicates=0)
         result = MetricResult(metrics[0], 0.5, 1, None, None, "", [])
         return MetricTable([result], [], counts)
 
-    def judge_stream(self, chunks, judge, *, timeout):
+    def judge_stream(self, chunks, judge, *, include_details, asking, timeout):
+        self.details.append(include_details)
         for chunk_id, groups in enumerate(chunks):
             self.calls.append(("judge", judge, [list(group.retrieved) for group in groups]))
             n = sum(group.n_expected * group.n_retrieved for group in groups)
@@ -70,6 +74,45 @@ class TestEvaluate:
             Evaluator(FakeClient()).evaluate(
                 [group], ["ap"], "fake", MetricOptions(strict_duplicates=True)
             )
+
+    def test_a_recorded_judge_is_asked_in_place_of_the_client(self):
+        client = FakeClient()
+        asked = []
+
+        class Recorded:
+            def verdicts(self, groups, rubrics):
+                asked.append((groups, rubrics))
+                columns = [True, False], [1.0, 0.0], [1, 1], [4, 4], [0, 0]
+                return Verdicts(*columns, [0, 2], {}, IDENTITY)
+
+        group = QueryGroup("q", ["e"], ["x", "y"], "q0", ["a", "b"])
+        found = Evaluator(client).evaluate([group], ["ap"], Recorded())
+        assert asked == [([group], ["a rubric"])]
+        assert [call[0] for call in client.calls] == ["metrics", "metrics"]
+        assert client.sources == [(), [4, 4]]
+        assert found.judge == IDENTITY
+
+    def test_the_families_have_no_recorded_judge(self):
+        class Recorded:
+            def verdicts(self, groups, rubrics):
+                raise AssertionError
+
+        group = QueryGroup("q", ["e"], ["x"], "q0")
+        with pytest.raises(InvalidArgument, match=r"metrics\[1\]: metrics of the family exact ask"):
+            Evaluator(FakeClient()).evaluate([group], ["ap", "recall_exact"], Recorded())
+
+    def test_tells_verdicts_with_details_before_it_measures(self):
+        client = FakeClient()
+        told = []
+
+        def record(groups, verdicts):
+            told.append((groups, len(verdicts), [call[0] for call in client.calls]))
+
+        group = QueryGroup("q", ["e"], ["x"], "q0", negatives=["n"])
+        Evaluator(client).evaluate([group], ["ap"], "fake", record=record)
+        without = QueryGroup("q", ["e"], ["x"], "q0")
+        assert told == [([without, QueryGroup("q", ["n"], ["x"])], 2, ["metrics", "judge"])]
+        assert client.details == [True]
 
     def test_names_no_judge_when_all_is_matched_by_id(self):
         found = Evaluator(FakeClient()).evaluate(

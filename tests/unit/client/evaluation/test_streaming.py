@@ -38,7 +38,7 @@ class FakeClient:
         self.script = list(script)
         self.streams = []
 
-    def judge_stream(self, chunks, judge, *, timeout):
+    def judge_stream(self, chunks, judge, *, include_details, asking, timeout):
         answer = self.script.pop(0) if self.script else right
         sent = [list(chunk) for chunk in chunks]
         self.streams.append(sent)

@@ -1,0 +1,143 @@
+"""Between the values of `scores` and the messages of ScoreAnswers.
+
+Owns both directions, and the path of a text that can't be sent. Which items a message holds is up
+to `_scoring`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from judged import errors
+from judged._asking import write_asking
+from judged._details import read_usage
+from judged._judges import write_value
+from judged._messages import read_error, read_identity
+from judged.asking import Asking
+from judged.details import Usage
+from judged.scores import (
+    AnswerItem,
+    AnswerScore,
+    ClaimVerdict,
+    DimensionScore,
+    Rubric,
+    VerifiedClaim,
+)
+from judged.statuses import Source, Status
+from judged.v1 import judge_service_pb2 as pb
+from judged.v1 import scoring_pb2
+
+
+def write_scores(
+    items: Sequence[AnswerItem],
+    rubrics: Sequence[Rubric],
+    asking: Asking | None = None,
+    *,
+    include_replies: bool = False,
+) -> pb.ScoreAnswersRequest:
+    """Return the request for scores. Raises InvalidArgument for text that UTF-8 can't hold."""
+    return pb.ScoreAnswersRequest(
+        items=[write_item(item, f"items[{i}]") for i, item in enumerate(items)],
+        rubrics=[write_rubric(rubric, f"rubrics[{i}]") for i, rubric in enumerate(rubrics)],
+        asking=write_asking(asking),
+        include_replies=include_replies,
+    )
+
+
+def write_item(item: AnswerItem, path: str) -> scoring_pb2.AnswerItem:
+    """Return the message of an item. Raises InvalidArgument for text that UTF-8 can't hold."""
+    if isinstance(item.references, str) or isinstance(item.contexts, str):
+        check_item(item, path)  # protobuf would take it letter by letter
+    try:
+        return scoring_pb2.AnswerItem(
+            item_id=item.item_id,
+            query=item.query,
+            answer=item.answer,
+            references=item.references,
+            contexts=item.contexts,
+        )
+    except (UnicodeEncodeError, TypeError, ValueError) as problem:
+        check_item(item, path)
+        raise errors.InvalidArgument.of_field(path, str(problem)) from None
+
+
+def write_rubric(rubric: Rubric, path: str) -> scoring_pb2.RubricSpec:
+    """Return the message of a rubric."""
+    _check_text(rubric.rubric, f"{path}.rubric")
+    return scoring_pb2.RubricSpec(
+        rubric=rubric.rubric,
+        min_score=rubric.min_score,
+        parameters={name: write_value(value) for name, value in rubric.parameters.items()},
+        weights=dict(rubric.weights),
+    )
+
+
+def check_item(item: AnswerItem, path: str) -> None:
+    """Raise InvalidArgument that names the first text of an item that can't be sent."""
+    for name in ("references", "contexts"):
+        if isinstance(getattr(item, name), str):
+            rule = "must be a list of texts, not one text"
+            raise errors.InvalidArgument.of_field(f"{path}.{name}", rule)
+    for name, text in _texts(item):
+        _check_text(text, f"{path}.{name}")
+
+
+def _texts(item: AnswerItem) -> Iterator[tuple[str, object]]:
+    yield "item_id", item.item_id
+    yield "query", item.query
+    yield "answer", item.answer
+    for index, text in enumerate(item.references):
+        yield f"references[{index}]", text
+    for index, text in enumerate(item.contexts):
+        yield f"contexts[{index}]", text
+
+
+def _check_text(text: object, path: str) -> None:
+    if not isinstance(text, str):
+        raise errors.InvalidArgument.of_field(path, f"must be text, not {type(text).__name__}")
+    try:
+        text.encode()
+    except UnicodeEncodeError as problem:
+        rule = f"holds a lone surrogate at character {problem.start}, which UTF-8 can't carry"
+        raise errors.InvalidArgument.of_field(path, rule) from None
+
+
+def read_score(message: scoring_pb2.AnswerScore) -> AnswerScore:
+    """Return the score of a message. Raises InternalError for one that says nothing."""
+    try:
+        status, source = Status(message.status), Source(message.source or Source.COMPUTED)
+        claims = [_read_claim(claim) for claim in message.claims]
+    except ValueError as problem:
+        sent = f"the server sent a score that can't be read: {problem}"
+        raise errors.InternalError(sent) from None
+    ok = status is Status.OK
+    if ok and not (message.HasField("score") and message.HasField("passed")):
+        raise errors.InternalError("the server sent a score that is OK and has no value")
+    return AnswerScore(
+        item_id=message.item_id,
+        rubric=message.rubric,
+        status=status,
+        score=message.score if ok else None,
+        passed=message.passed if ok else None,
+        min_score=message.min_score,
+        reasoning=message.reasoning,
+        raw_replies=list(message.raw_replies),
+        usage=read_usage(message.usage) if message.HasField("usage") else Usage(),
+        samples=message.samples,
+        agreement=message.agreement if message.HasField("agreement") else None,
+        source=source,
+        dimensions=[
+            DimensionScore(d.name, d.score if d.HasField("score") else None, d.weight)
+            for d in message.dimensions
+        ],
+        reported_overall=message.reported_overall if message.HasField("reported_overall") else None,
+        claims=claims,
+        error=read_error(message.error) if message.HasField("error") else None,
+        warnings=list(message.warnings),
+        judge=read_identity(message.judge) if message.HasField("judge") else None,
+        model=message.model,
+    )
+
+
+def _read_claim(message: scoring_pb2.VerifiedClaim) -> VerifiedClaim:
+    return VerifiedClaim(message.claim, ClaimVerdict(message.verdict), message.evidence)

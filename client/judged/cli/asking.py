@@ -1,0 +1,62 @@
+"""The flags that say how language models are asked, and what to say when the cache has no answer.
+
+Owns their way into `judged.Asking`. Which model is asked is in `llm`.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from judged import Asking, CacheMode, Verdicts
+from judged.cli.llm import KIND
+from judged.cli.problems import Problem
+from judged.cli.tables import plural
+
+NOT_CACHED = "NOT_CACHED"
+
+JudgeRefresh = Annotated[
+    bool,
+    typer.Option(
+        "--judge-refresh", help="Ask the model anew, and keep its replies in place of older ones."
+    ),
+]
+CacheOnly = Annotated[
+    bool,
+    typer.Option(
+        "--cache-only", help="Ask no model; exit with 2 if a reply is not in the server's cache."
+    ),
+]
+
+
+def read_asking(
+    kind: str | None, *, refresh: bool, cache_only: bool, max_cost: float | None = None
+) -> Asking | None:
+    """Return how to ask the judge, None for the defaults. Raises Problem."""
+    if refresh and cache_only:
+        raise Problem("--judge-refresh and --cache-only exclude each other; say one of them")
+    if not (refresh or cache_only):
+        return None if max_cost is None else Asking(max_cost=max_cost)
+    if kind != KIND:
+        flag = "--judge-refresh" if refresh else "--cache-only"
+        raise Problem(f"{flag}: is for --judge {KIND}; say that too, or leave it out")
+    return Asking(CacheMode.REFRESH if refresh else CacheMode.ONLY, max_cost)
+
+
+def refuse_missing(verdicts: Verdicts | None) -> None:
+    """Raise Problem with the next step when a verdict is missing because it was not cached."""
+    if verdicts is None:
+        return
+    missing = sum(error.reason == NOT_CACHED for error in verdicts.errors.values())
+    if missing:
+        raise Problem(missing_message(missing, len(verdicts)))
+
+
+def missing_message(missing: int, total: int) -> str:
+    """Return what to do when `missing` of `total` verdicts are not in the cache."""
+    return (
+        f"--cache-only: {missing} of {plural(total, 'verdict', 'verdicts')} not in the server's "
+        "cache; run the same command once without --cache-only, with the same model, rubric and "
+        "texts, to fill it"
+    )

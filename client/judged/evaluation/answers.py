@@ -1,0 +1,213 @@
+"""Evaluation of systems that answer questions: ask, then score what was said.
+
+    from judged import Client
+    from judged.evaluation import Question, evaluate_answers, systems
+
+    questions = [Question("q1", "what is RAG", references=["retrieval augmented generation"])]
+    with Client() as client:
+        found = evaluate_answers(questions, systems.ollama(), ["answer_match"], client=client)
+
+Owns the order of the steps and the result. The asking is in `_answering`, the file to go on from in
+`answer_log`, the scores are those of `Client.score_answers`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+
+from judged._scoring import as_rubrics, summarise
+from judged.asking import Asking
+from judged.client import Client
+from judged.details import Usage
+from judged.errors import InvalidArgument
+from judged.evaluation._answering import Answering, Outcome
+from judged.evaluation.answer_log import AnswerLog
+from judged.evaluation.system import Answer, Question, System, signature_of
+from judged.scores import AnswerItem, AnswerScore, Rubric, RubricSummary, ScoredAnswers
+
+Progress = Callable[[int, int], object]
+
+
+@dataclass(frozen=True, slots=True)
+class AnsweredQuestion:
+    """One question with the answer and its scores by rubric.
+
+    `answer` is None when the system failed; `failure` then says how, and there are no scores.
+    `seconds` is what the system took; `resumed` says that the answer is that of an earlier run.
+    """
+
+    question: Question
+    answer: Answer | None
+    failure: str | None
+    seconds: float
+    scores: Mapping[str, AnswerScore]
+    resumed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerEvaluation:
+    """The questions in order, and a summary a rubric, over the questions that were answered.
+
+    A question whose system failed has no part in any mean: look at `failures` beside them.
+    `usage` is what the scoring took; what the system took, it alone knows.
+    """
+
+    items: Sequence[AnsweredQuestion]
+    rubrics: Sequence[RubricSummary]
+    usage: Usage
+
+    @property
+    def failures(self) -> list[AnsweredQuestion]:
+        """The questions that the system did not answer."""
+        return [item for item in self.items if item.failure is not None]
+
+    def summary(self, rubric: str) -> RubricSummary:
+        """Return the summary of a rubric by its id. Raises KeyError."""
+        for summary in self.rubrics:
+            if summary.rubric == rubric:
+                return summary
+        raise KeyError(f"{rubric}; these scores have {', '.join(s.rubric for s in self.rubrics)}")
+
+
+def evaluate_answers(
+    items: Iterable[Question],
+    system: System,
+    rubrics: Iterable[Rubric | str],
+    *,
+    client: Client,
+    resume: Path | str | None = None,
+    concurrency: int = 4,
+    asking: Asking | None = None,
+    include_replies: bool = False,
+    timeout: float = 3600.0,
+    progress: Progress | None = None,
+) -> AnswerEvaluation:
+    """Return what a system answered to questions, and the scores of its answers by rubrics.
+
+    `system` is called with the query, and with `contexts=` when it has such a parameter; it returns
+    text or an Answer, whose contexts, where it brings some, are those it is scored by. It may be a
+    coroutine function, which then runs on an event loop of its own. At most `concurrency` questions
+    are with it at once. An exception of the system is that question's failure.
+
+    `resume` names a file that every answer is written to as it comes: a later run asks only what
+    has no answer there. `timeout` is about the scoring. `progress` is called with (done, in all),
+    where each answer counts as one, and so does each score. Raises InvalidArgument for questions or
+    rubrics that are wrong, FileError for a file that belongs to other questions, and what
+    `Client.score_answers` raises.
+    """
+    questions, asked = list(items), as_rubrics(rubrics)
+    _check(questions, asked, concurrency)
+    log = None if resume is None else AnswerLog(resume, questions, signature_of(system))
+    counter = _Counter(progress, len(questions) * (1 + len(asked)))
+    with nullcontext() if log is None else closing(log):
+        known = {} if log is None else log.known
+        outcomes = {
+            q.item_id: Outcome(q, *_pair(known[q.item_id])) for q in questions if q.item_id in known
+        }
+        resumed = set(outcomes)
+        counter.add(len(resumed))
+        waiting = [q for q in questions if q.item_id not in resumed]
+        for outcome in _answers(system, waiting, concurrency, log):
+            outcomes[outcome.question.item_id] = outcome
+            counter.add(1 if outcome.answer is not None else 1 + len(asked))
+    told = [outcomes[question.item_id] for question in questions]
+    answered = [_as_item(outcome) for outcome in told if outcome.answer is not None]
+    found = ScoredAnswers([], [summarise(rubric.rubric, []) for rubric in asked], Usage())
+    if answered:
+        found = client.score_answers(
+            answered,
+            asked,
+            include_replies=include_replies,
+            asking=asking,
+            timeout=timeout,
+            progress=lambda *_: counter.add(1),
+        )
+    scores = {(score.item_id, score.rubric): score for score in found}
+    return AnswerEvaluation(
+        [_result(outcome, asked, scores, outcome.question.item_id in resumed) for outcome in told],
+        found.rubrics,
+        found.usage,
+    )
+
+
+def _check(questions: Sequence[Question], rubrics: Sequence[Rubric], concurrency: int) -> None:
+    if not questions:
+        raise InvalidArgument.of_field("items", "must hold at least one question")
+    if not rubrics:
+        raise InvalidArgument.of_field("rubrics", "must hold at least one rubric")
+    if concurrency < 1:
+        raise ValueError("concurrency must be 1 or more")
+    places: dict[str, int] = {}
+    for i, question in enumerate(questions):
+        if not question.item_id:
+            raise InvalidArgument.of_field(f"items[{i}].item_id", "must not be empty")
+        first = places.setdefault(question.item_id, i)
+        if first != i:
+            rule = f"is that of items[{first}] again; give every question an id of its own"
+            raise InvalidArgument.of_field(f"items[{i}].item_id", rule)
+
+
+def _pair(known: tuple[Answer, float]) -> tuple[Answer, None, float]:
+    answer, seconds = known
+    return answer, None, seconds
+
+
+def _answers(
+    system: System, questions: Sequence[Question], concurrency: int, log: AnswerLog | None
+) -> Iterator[Outcome]:
+    """Yield the outcome of each question, written down; what came before a break is not lost."""
+    answering = Answering(system, concurrency)
+    outcomes = answering.outcomes(questions)
+    try:
+        for outcome in outcomes:
+            if log is not None:
+                log.append(outcome)
+            if outcome.failure is not None and not isinstance(outcome.failure, Exception):
+                raise outcome.failure
+            yield outcome
+    finally:
+        outcomes.close()
+        for outcome in answering.leftover():
+            if log is not None:
+                log.append(outcome)
+
+
+def _as_item(outcome: Outcome) -> AnswerItem:
+    question, answer = outcome.question, outcome.answer or Answer("")
+    contexts = question.contexts if answer.contexts is None else answer.contexts
+    return AnswerItem(question.item_id, question.query, answer.text, question.references, contexts)
+
+
+def _result(
+    outcome: Outcome,
+    rubrics: Sequence[Rubric],
+    scores: Mapping[tuple[str, str], AnswerScore],
+    resumed: bool,
+) -> AnsweredQuestion:
+    failure, item_id = outcome.failure, outcome.question.item_id
+    pairs = [(item_id, rubric.rubric) for rubric in rubrics]
+    return AnsweredQuestion(
+        outcome.question,
+        outcome.answer,
+        None if failure is None else f"{type(failure).__name__}: {failure}",
+        outcome.seconds,
+        {pair[1]: scores[pair] for pair in pairs if pair in scores},
+        resumed,
+    )
+
+
+class _Counter:
+    """Counts what is done, for `progress`."""
+
+    def __init__(self, progress: Progress | None, total: int) -> None:
+        self._progress = progress
+        self._total = total
+        self._done = 0
+
+    def add(self, n: int) -> None:
+        if n and self._progress is not None:
+            self._done += n
+            self._progress(self._done, self._total)

@@ -1,0 +1,153 @@
+"""Answers of a system, the rubrics they are scored by, and the scores.
+
+Owns the values. How they travel is in `_scores`, the sending of many in `_scoring`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+from judged.details import Usage
+from judged.statuses import Source, Status
+from judged.types import JudgeIdentity, Scalar, VerdictCounts, VerdictError
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerItem:
+    """One answer of a system, and what it may be measured by.
+
+    `item_id` comes back with every score and must be unique. `references` are answers known to be
+    right; `contexts` are the texts that the system was given, best rank first.
+    """
+
+    item_id: str
+    query: str = ""
+    answer: str = ""
+    references: Sequence[str] = ()
+    contexts: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Rubric:
+    """A rubric by id and what you override of it.
+
+    `min_score` is the bar, None the rubric's own. `parameters` are those of the judge "answers":
+    model, samples, temperature, max_tokens, max_context_tokens. `weights` of dimensions by name
+    take the place of the rubric's own; a dimension left out then counts for nothing.
+    """
+
+    rubric: str
+    min_score: float | None = None
+    parameters: Mapping[str, Scalar] = field(default_factory=dict)
+    weights: Mapping[str, float] = field(default_factory=dict)
+
+
+class ClaimVerdict(IntEnum):
+    """What the contexts say of a claim."""
+
+    SUPPORTED = 1
+    CONTRADICTED = 2
+    NOT_ENOUGH_INFO = 3
+
+
+@dataclass(frozen=True, slots=True)
+class VerifiedClaim:
+    """One claim of an answer, or one fact of a reference, with the evidence the model names."""
+
+    claim: str
+    verdict: ClaimVerdict
+    evidence: str
+
+
+@dataclass(frozen=True, slots=True)
+class DimensionScore:
+    """One dimension of a score: None when not assessable. `weight` is the one it had in the end."""
+
+    name: str
+    score: float | None
+    weight: float
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerScore:
+    """The score of one item by one rubric.
+
+    `score` in [0, 1], `passed` and `agreement` are None unless the status is OK; `error` says why
+    it is not. `min_score` is the bar that was applied, and `judge` the one that gave the score;
+    both are None when the server never answered. `samples` is the number of votes asked for.
+    `reported_overall` is the model's own number for the whole, which the score does not use.
+    """
+
+    item_id: str
+    rubric: str
+    status: Status
+    score: float | None = None
+    passed: bool | None = None
+    min_score: float | None = None
+    reasoning: str = ""
+    raw_replies: Sequence[str] = ()
+    usage: Usage = field(default_factory=Usage)
+    samples: int = 0
+    agreement: float | None = None
+    source: Source | None = None
+    dimensions: Sequence[DimensionScore] = ()
+    reported_overall: float | None = None
+    claims: Sequence[VerifiedClaim] = ()
+    error: VerdictError | None = None
+    warnings: Sequence[str] = ()
+    judge: JudgeIdentity | None = None
+    model: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RubricSummary:
+    """The scores of one rubric summed up.
+
+    `mean` is that of the scores that are OK, None when there are none: what failed counts neither
+    as 0 nor at all. `counts` are by status; its `relevant` are those that passed, as `passed`.
+    """
+
+    rubric: str
+    mean: float | None
+    passed: int
+    counts: VerdictCounts
+    judge: JudgeIdentity | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredAnswers(Sequence[AnswerScore]):
+    """The scores of a call: for each item, in order, its score by each rubric, in order.
+
+    `rubrics` sums them up, one entry a rubric; `usage` is what all of it took.
+    """
+
+    scores: Sequence[AnswerScore]
+    rubrics: Sequence[RubricSummary]
+    usage: Usage
+
+    def __len__(self) -> int:
+        return len(self.scores)
+
+    def __iter__(self) -> Iterator[AnswerScore]:
+        return iter(self.scores)
+
+    def __getitem__(self, index: int) -> AnswerScore:  # type: ignore[override]  # no slices
+        return self.scores[index]
+
+    def summary(self, rubric: str) -> RubricSummary:
+        """Return the summary of a rubric by its id. Raises KeyError."""
+        for summary in self.rubrics:
+            if summary.rubric == rubric:
+                return summary
+        raise KeyError(f"{rubric}; these scores have {', '.join(s.rubric for s in self.rubrics)}")
+
+    def of_item(self, item_id: str) -> dict[str, AnswerScore]:
+        """Return the scores of an item by rubric; none for an id that is not there."""
+        return {score.rubric: score for score in self.scores if score.item_id == item_id}
+
+    @property
+    def errors(self) -> dict[int, VerdictError]:
+        """Why scores are missing, by their index."""
+        return {i: score.error for i, score in enumerate(self.scores) if score.error is not None}

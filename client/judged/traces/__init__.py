@@ -1,0 +1,42 @@
+"""Traces: files of items with their judgements, and metrics from them without a judge.
+
+    from judged.traces import Replay, Trace, record_verdicts
+
+    trace = Trace()
+    record_verdicts(trace, groups, client.judge(groups, "llm", include_details=True))
+    trace.write("trace.jsonl")
+    found = Evaluator(client).evaluate(groups, ["ndcg@10"], Replay(Trace.read("trace.jsonl")))
+
+Needs no more than the base install.
+"""
+
+from judged.traces.judgement import Judgement
+from judged.traces.recording import record_scores, record_verdicts
+from judged.traces.replay import (
+    Missing,
+    MissingJudgements,
+    MissingScores,
+    OtherRubric,
+    Replay,
+    ReplayError,
+    UnclearBar,
+    UnclearName,
+)
+from judged.traces.score_replay import ScoreReplay
+from judged.traces.trace import Trace
+
+__all__ = [
+    "Judgement",
+    "Missing",
+    "MissingJudgements",
+    "MissingScores",
+    "OtherRubric",
+    "Replay",
+    "ReplayError",
+    "ScoreReplay",
+    "Trace",
+    "UnclearBar",
+    "UnclearName",
+    "record_scores",
+    "record_verdicts",
+]

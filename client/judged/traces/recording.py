@@ -1,0 +1,143 @@
+"""From verdicts and scores to judgements in a trace.
+
+Owns what of a verdict is kept. Leaves the file to `trace`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from judged._info import RubricInfo
+from judged.errors import InvalidArgument
+from judged.scores import AnswerItem, AnswerScore
+from judged.statuses import Flag, Source, Status
+from judged.traces.breakdown import Breakdown
+from judged.traces.items import Hashes, Text, TracedAnswer, TracedContext
+from judged.traces.judgement import Judgement, majority_of
+from judged.traces.trace import Trace
+from judged.types import JudgeIdentity, QueryGroup, Verdict, VerdictError, Verdicts
+
+NOT_CACHED = "NOT_CACHED"
+
+_VOTING = "llm"
+"""The judge whose samples vote whatever the bar; a panel's members have bars of their own."""
+
+
+def contexts_of(groups: Sequence[QueryGroup], hashes: Hashes) -> Iterator[TracedContext]:
+    """Yield the contexts of groups in the order of their verdicts.
+
+    Groups that are matched by document id have none. Raises InvalidArgument for groups that bring
+    spans or embeddings, which a trace can't hold.
+    """
+    for index, group in enumerate(groups):
+        if group.relevant_document_ids:
+            continue
+        brings = "spans" if group.spans is not None else "embeddings"
+        if group.spans is not None or group.embeddings is not None:
+            raise InvalidArgument.of_field(
+                f"groups[{index}].{brings}",
+                "can't be kept in a trace, which holds judgements of texts; leave the trace out",
+            )
+        query = Text.of(group.query, hashes)
+        expected = [Text.of(text, hashes) for text in group.expected]
+        for retrieved in group.retrieved:
+            found = Text.of(retrieved, hashes)
+            for wanted in expected:
+                yield TracedContext(query, wanted, found, group.query_id)
+
+
+def answer_of(item: AnswerItem, hashes: Hashes) -> TracedAnswer:
+    """Return an answer as an item of a trace."""
+    return TracedAnswer(
+        item.item_id,
+        Text.of(item.query, hashes),
+        Text.of(item.answer, hashes),
+        [Text.of(text, hashes) for text in item.references],
+        [Text.of(text, hashes) for text in item.contexts],
+    )
+
+
+def record_verdicts(trace: Trace, groups: Sequence[QueryGroup], verdicts: Verdicts) -> None:
+    """Put the verdicts of groups into a trace; details of verdicts, where there are, go along.
+
+    What nobody judged, since it was to come from the verdict cache and was not there, is left out.
+    """
+    contexts = contexts_of(groups, trace.hashes)
+    for context, verdict in zip(contexts, verdicts, strict=True):
+        if not _is_gap(verdict.error):
+            trace.put(context, _of_verdict(verdict, verdicts))
+
+
+def record_scores(
+    trace: Trace,
+    items: Sequence[AnswerItem],
+    scores: Sequence[AnswerScore],
+    rubrics: Sequence[RubricInfo],
+) -> None:
+    """Put the scores of items into a trace; those that no judge gave are left out.
+
+    `rubrics` are those of the server that gave them.
+    """
+    known = {item.item_id: answer_of(item, trace.hashes) for item in items}
+    forms = {info.rubric: info.form for info in rubrics}
+    for score in scores:
+        if score.judge is not None and not _is_gap(score.error):
+            judgement = _of_score(score, score.judge, forms.get(score.rubric, ""))
+            trace.put(known[score.item_id], judgement)
+
+
+def _is_gap(error: VerdictError | None) -> bool:
+    return error is not None and error.reason == NOT_CACHED
+
+
+def _of_verdict(verdict: Verdict, verdicts: Verdicts) -> Judgement:
+    detail = verdict.detail
+    samples = 0
+    if verdicts.agreement:
+        samples = len(detail.samples) if detail is not None else 0
+    votes = [
+        bool(sample.relevant)
+        for sample in (detail.samples if detail is not None else ())
+        if sample.status is Status.OK
+    ]
+    majority = None
+    if verdict.agreement is not None and verdicts.judge.kind == _VOTING:
+        bar = verdicts.judge.min_score
+        majority = majority_of(votes, verdict.relevant, verdict.score, bar)
+    return Judgement(
+        verdicts.judge,
+        verdict.status,
+        verdict.relevant,
+        verdict.score,
+        verdict.source,
+        verdict.flags,
+        samples,
+        majority,
+        verdict.agreement,
+        "" if detail is None else detail.rationale,
+        "" if detail is None else detail.model,
+        verdict.error,
+    )
+
+
+def _of_score(score: AnswerScore, judge: JudgeIdentity, form: str) -> Judgement:
+    majority = None
+    if score.score is not None and form == "verdict":
+        majority = score.score > 0.5  # the share of those who said yes; a tie has no score
+    elif score.score is not None and form == "claims":
+        majority = True  # claims were voted on, the whole was not
+    return Judgement(
+        judge,
+        score.status,
+        score.passed,
+        score.score,
+        score.source or Source.COMPUTED,
+        Flag.NONE,
+        score.samples,
+        majority,
+        score.agreement,
+        score.reasoning,
+        score.model,
+        score.error,
+        Breakdown.of(score),
+    )

@@ -1,0 +1,300 @@
+"""Verdicts without a judge: from a trace, then from the server's verdict cache.
+
+Owns the order of the two, what is said when both lack a judgement, and where they disagree. What a
+judgement says under another bar is in `judgement`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from judged._info import RubricInfo
+from judged.details import Usage, VerdictDetail
+from judged.statuses import Source, Status
+from judged.traces.judgement import Judgement, identity_at, rubric_of
+from judged.traces.recording import NOT_CACHED, contexts_of
+from judged.traces.trace import Trace
+from judged.types import JudgeIdentity, QueryGroup, Verdict, VerdictError, Verdicts
+
+Cached = Callable[[Sequence[QueryGroup], float | None], Verdicts]
+"""Judges groups by the verdict cache alone, under a bar, None for the judge's own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """One context of groups by indices."""
+
+    group: int
+    retrieved: int
+    expected: int
+
+    @classmethod
+    def of(cls, groups: Sequence[QueryGroup], index: int) -> Place:
+        """Return the place of a verdict by its index among those of the groups."""
+        for number, group in enumerate(groups):
+            size = 0 if group.relevant_document_ids else group.n_expected * group.n_retrieved
+            if index < size:
+                return cls(number, *divmod(index, group.n_expected))
+            index -= size
+        raise IndexError(index)
+
+
+class ReplayError(Exception):
+    """A trace can't stand for a judge. The message says why."""
+
+
+class Missing(ReplayError):
+    """Neither the trace nor the cache has `missing` of `total` judgements, those called `name`."""
+
+    def __init__(self, missing: int, total: int, name: str) -> None:
+        super().__init__(f"{missing} of {total} judgements by {name} are missing")
+        self.missing = missing
+        self.total = total
+        self.name = name
+
+
+class MissingJudgements(Missing):
+    """Judgements of contexts are missing: the first is that of the place `first`, in `group`."""
+
+    def __init__(
+        self, first: Place, group: QueryGroup, missing: int, total: int, name: str
+    ) -> None:
+        super().__init__(missing, total, name)
+        self.first = first
+        self.group = group
+
+
+class MissingScores(Missing):
+    """Scores of answers are missing: the first is that of the item `item_id`."""
+
+    def __init__(self, item_id: str, missing: int, total: int, name: str) -> None:
+        super().__init__(missing, total, name)
+        self.item_id = item_id
+
+
+class UnclearName(ReplayError):
+    """The trace has judgements under several names."""
+
+
+class UnclearBar(ReplayError):
+    """The judgements were made under several bars."""
+
+
+class OtherRubric(ReplayError):
+    """The judgements were made by a rubric that is not the server's. The message names both."""
+
+    def __init__(self, rubrics: str) -> None:
+        super().__init__(f"the judgements were made by {rubrics}")
+
+
+@dataclass(slots=True)
+class Replay:
+    """Stands for a judge: gives the verdicts that a trace has, then those of the cache.
+
+    `judgements` names those of the trace to take, "" when it has one kind only. `min_score` is
+    the bar, None for the one they were recorded under. A failure that was recorded gives way to
+    what the cache has. `disagreements` are the indices of the verdicts of the last call on which
+    the two have different decisions; the trace's counts.
+    """
+
+    trace: Trace | None
+    judgements: str = ""
+    min_score: float | None = None
+    cached: Cached | None = None
+    with_details: bool = False
+    disagreements: list[int] = field(default_factory=list)
+
+    def verdicts(
+        self, groups: Sequence[QueryGroup], rubrics: Sequence[RubricInfo]
+    ) -> Verdicts | None:
+        """Return the verdict of every context; None when there is nothing to judge.
+
+        `rubrics` are those of the server. Raises OtherRubric when the trace has another version of
+        one, MissingJudgements, and ReplayError where judgements don't fit together.
+        """
+        name = self.name
+        found = self._traced(groups, name)
+        if not found:
+            return None
+        judges = {j.judge.scoring_key: j.judge for j in found if j is not None}
+        for judge in judges.values():
+            check_rubric(judge, rubrics)
+        own = one_judge(list(judges.values()), name)
+        bar = self.min_score if self.min_score is not None else only_bar(found, name)
+        cached = None if self.cached is None else self.cached(without_ids(groups), bar)
+        if cached is not None:
+            own = _same_judge(own, cached.judge)
+        self.disagreements = []
+        verdicts: list[Verdict] = []
+        missing: list[int] = []
+        for index, judgement in enumerate(found):
+            other = None if cached is None else _of_cache(cached, index)
+            ours = None if judgement is None else self._at_bar(judgement, bar)
+            if ours is None or (ours.status is Status.ERROR and other is not None):
+                if other is None:
+                    missing.append(index)
+                else:
+                    verdicts.append(other)
+                continue
+            verdicts.append(ours)
+            if other is not None and _differ(ours, other):
+                self.disagreements.append(index)
+        if missing or own is None:
+            first = Place.of(groups, missing[0])
+            raise MissingJudgements(first, groups[first.group], len(missing), len(found), name)
+        own = own if bar is None else identity_at(own, bar)
+        return _columns(groups, verdicts, own, with_details=self.with_details)
+
+    def all_verdicts(self, groups: Sequence[QueryGroup], rubrics: Sequence[RubricInfo]) -> Verdicts:
+        """Return `verdicts` of groups that have something to judge. Raises ReplayError."""
+        found = self.verdicts(groups, rubrics)
+        if found is None:
+            raise ReplayError("there is nothing to judge")
+        return found
+
+    @property
+    def name(self) -> str:
+        """The name of the judgements that are taken. Raises ReplayError when it is not clear."""
+        if self.judgements or self.trace is None:
+            return self.judgements or "the verdict cache"
+        return only_name(self.trace)
+
+    def _traced(self, groups: Sequence[QueryGroup], name: str) -> list[Judgement | None]:
+        trace = self.trace if self.trace is not None else Trace()
+        return [trace.get(context.key, name) for context in contexts_of(groups, trace.hashes)]
+
+    def _at_bar(self, judgement: Judgement, bar: float | None) -> Verdict:
+        moved = judgement if bar is None else judgement.at_bar(bar)
+        if moved is None:
+            raise ReplayError(
+                f"the votes behind a judgement by {judgement.name} are not in the trace, so that "
+                f"no other bar than {judgement.judge.min_score:g} can be applied"
+            )
+        return _of_trace(moved, with_details=self.with_details)
+
+
+def only_name(trace: Trace) -> str:
+    """Return the one name of a trace's judgements of contexts. Raises ReplayError."""
+    names = [name for name in trace.names() if not name.startswith("answers/")]
+    if len(names) == 1:
+        return names[0]
+    if not names:
+        raise ReplayError(f"{trace.name} has no judgements")
+    raise UnclearName(f"{trace.name} has judgements by {', '.join(names)}; say whose to take")
+
+
+def only_bar(found: Sequence[Judgement | None], name: str) -> float | None:
+    """Return the one bar of judgements, None without any. Raises ReplayError for several."""
+    bars = sorted({judgement.judge.min_score for judgement in found if judgement is not None})
+    if len(bars) > 1:
+        several = " to ".join(f"{bar:g}" for bar in (bars[0], bars[-1]))
+        raise UnclearBar(
+            f"the judgements by {name} were made under bars from {several}; say which to apply"
+        )
+    return bars[0] if bars else None
+
+
+def one_judge(judges: Sequence[JudgeIdentity], name: str) -> JudgeIdentity | None:
+    """Return the one judge, bars aside, None without any. Raises ReplayError for several."""
+    if len({judge.scoring_key for judge in judges}) > 1:
+        raise ReplayError(
+            f"the judgements by {name} are those of several judges, {judges[0].signature} and "
+            f"{judges[1].signature}"
+        )
+    return judges[0] if judges else None
+
+
+def check_rubric(judge: JudgeIdentity, rubrics: Sequence[RubricInfo]) -> None:
+    """Raise OtherRubric when a judge's rubric is not one that the server has."""
+    used = rubric_of(judge)
+    if used is None:
+        return
+    rubric, version, sha256 = used
+    known = next((info for info in rubrics if info.rubric == rubric), None)
+    if known is None:
+        raise OtherRubric(f"rubric {rubric}@{version}, which this server lacks")
+    if known.version != version:
+        raise OtherRubric(
+            f"rubric {rubric}@{version}, and this server has {rubric}@{known.version}"
+        )
+    if not known.sha256.startswith(sha256):
+        raise OtherRubric(
+            f"rubric {rubric}@{version} with the hash {sha256}, and that of this server is "
+            f"{known.sha256[:8]}: its text was changed under the same version"
+        )
+
+
+def _same_judge(traced: JudgeIdentity | None, cached: JudgeIdentity) -> JudgeIdentity:
+    if traced is not None and traced.scoring_key != cached.scoring_key:
+        raise ReplayError(
+            f"the trace was made by {traced.signature}, but the cache was asked for "
+            f"{cached.signature}"
+        )
+    return cached if traced is None else traced
+
+
+def without_ids(groups: Sequence[QueryGroup]) -> list[QueryGroup]:
+    """Return the groups with empty ones where documents are matched by id: no judge takes those."""
+    return [QueryGroup() if group.relevant_document_ids else group for group in groups]
+
+
+def _of_cache(cached: Verdicts, index: int) -> Verdict | None:
+    verdict = cached[index]
+    lacks = verdict.error is not None and verdict.error.reason == NOT_CACHED
+    return None if lacks else verdict
+
+
+def _of_trace(judgement: Judgement, *, with_details: bool) -> Verdict:
+    detail = None
+    if with_details and (judgement.rationale or judgement.model):
+        detail = VerdictDetail(judgement.rationale, (), Usage(), judgement.model, "")
+    return Verdict(
+        judgement.status,
+        judgement.passed,
+        judgement.score,
+        Source.REPLAY,
+        judgement.flags,
+        judgement.error,
+        judgement.agreement,
+        detail,
+    )
+
+
+def _differ(one: Verdict, other: Verdict) -> bool:
+    both = one.status is Status.OK and other.status is Status.OK
+    return both and one.relevant != other.relevant
+
+
+def _columns(
+    groups: Sequence[QueryGroup],
+    verdicts: Sequence[Verdict],
+    judge: JudgeIdentity,
+    *,
+    with_details: bool,
+) -> Verdicts:
+    errors: dict[int, VerdictError] = {
+        i: verdict.error for i, verdict in enumerate(verdicts) if verdict.error is not None
+    }
+    details = {i: v.detail for i, v in enumerate(verdicts) if v.detail is not None}
+    voted = any(verdict.agreement is not None for verdict in verdicts)
+    return Verdicts(
+        relevant=[bool(verdict.relevant) for verdict in verdicts],
+        score=[verdict.score or 0.0 for verdict in verdicts],
+        status=[int(verdict.status) for verdict in verdicts],
+        source=[int(verdict.source) for verdict in verdicts],
+        flags=[int(verdict.flags) for verdict in verdicts],
+        offsets=list(_offsets(groups)),
+        errors=errors,
+        judge=judge,
+        agreement=[verdict.agreement or 0.0 for verdict in verdicts] if voted else (),
+        details=details if with_details else {},
+    )
+
+
+def _offsets(groups: Sequence[QueryGroup]) -> Iterator[int]:
+    offset = 0
+    yield offset
+    for group in groups:
+        offset += 0 if group.relevant_document_ids else group.n_expected * group.n_retrieved
+        yield offset

@@ -1,0 +1,154 @@
+"""Scores of answers without a judge: from a trace, then from the server's verdict cache.
+
+Owns the same for answers that `replay` owns for contexts; what both share is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from judged._info import RubricInfo
+from judged._scoring import summarise
+from judged.details import Usage
+from judged.scores import AnswerItem, AnswerScore, Rubric, ScoredAnswers
+from judged.statuses import Source, Status
+from judged.traces.breakdown import Breakdown
+from judged.traces.items import Hashes
+from judged.traces.judgement import Judgement
+from judged.traces.recording import NOT_CACHED, answer_of
+from judged.traces.replay import MissingScores, ReplayError, check_rubric, one_judge, only_bar
+from judged.traces.trace import Trace
+from judged.types import JudgeIdentity
+
+KIND = "answers"
+
+CachedScores = Callable[[Sequence[AnswerItem], Sequence[Rubric]], ScoredAnswers]
+"""Scores answers by the verdict cache alone."""
+
+
+@dataclass(slots=True)
+class ScoreReplay:
+    """Gives the scores that a trace has, then those of the cache.
+
+    A failure that was recorded gives way to what the cache has. `disagreements` are the indices of
+    the scores of the last call that pass in one and not in the other; the trace's count.
+    """
+
+    trace: Trace | None
+    cached: CachedScores | None = None
+    disagreements: list[int] = field(default_factory=list)
+
+    def scores(
+        self, items: Sequence[AnswerItem], rubrics: Sequence[Rubric], known: Sequence[RubricInfo]
+    ) -> ScoredAnswers:
+        """Return the score of every item by every rubric, in this order.
+
+        A bar that a rubric does not set is the one its scores were recorded under. `known` are the
+        rubrics of the server. Raises OtherRubric when the trace has another version of one,
+        MissingScores, and ReplayError where judgements don't fit together.
+        """
+        columns = [self._column(items, rubric, known) for rubric in rubrics]
+        cached = None
+        if self.cached is not None:
+            cached = self.cached(items, [column.asked for column in columns])
+        self.disagreements = []
+        found: list[AnswerScore] = []
+        missing: list[tuple[AnswerItem, str]] = []
+        for row, item in enumerate(items):
+            for place, column in enumerate(columns):
+                index = row * len(columns) + place
+                other = None if cached is None else _of_cache(cached, index, column)
+                ours = column.score(item, row)
+                if ours is not None and other is not None and _differ(ours, other):
+                    self.disagreements.append(index)
+                if ours is None or (ours.status is Status.ERROR and other is not None):
+                    ours = other
+                if ours is None:
+                    missing.append((item, column.asked.rubric))
+                else:
+                    found.append(ours)
+        if missing:
+            item, rubric = missing[0]
+            total = len(items) * len(rubrics)
+            raise MissingScores(item.item_id, len(missing), total, f"{KIND}/{rubric}")
+        summaries = [
+            summarise(column.asked.rubric, found[place :: len(columns)])
+            for place, column in enumerate(columns)
+        ]
+        return ScoredAnswers(found, summaries, Usage())
+
+    def _column(
+        self, items: Sequence[AnswerItem], rubric: Rubric, known: Sequence[RubricInfo]
+    ) -> _Column:
+        name = f"{KIND}/{rubric.rubric}"
+        trace = self.trace if self.trace is not None else Trace()
+        hashes = trace.hashes if self.trace is not None else Hashes()
+        found = [trace.get(answer_of(item, hashes).key, name) for item in items]
+        judges = {j.judge.scoring_key: j.judge for j in found if j is not None}
+        for judge in judges.values():
+            check_rubric(judge, known)
+        bar = rubric.min_score if rubric.min_score is not None else only_bar(found, name)
+        asked = replace(rubric, min_score=bar)
+        return _Column(asked, found, one_judge(list(judges.values()), name))
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    """What a trace has of one rubric: a judgement or None for each item, and who judged."""
+
+    asked: Rubric
+    found: Sequence[Judgement | None]
+    judge: JudgeIdentity | None
+
+    def score(self, item: AnswerItem, row: int) -> AnswerScore | None:
+        """Return the score of an item under the bar asked for; None without a judgement."""
+        judgement = self.found[row]
+        if judgement is None:
+            return None
+        bar = self.asked.min_score
+        moved = judgement if bar is None else judgement.at_bar(bar)
+        if moved is None:
+            raise ReplayError(
+                f"the samples behind the scores by {self.asked.rubric} are not in the trace, so "
+                f"that no other bar than {judgement.judge.min_score:g} can be applied"
+            )
+        return _of_trace(item, self.asked.rubric, moved)
+
+
+def _of_trace(item: AnswerItem, rubric: str, judgement: Judgement) -> AnswerScore:
+    parts = judgement.breakdown or Breakdown()
+    return AnswerScore(
+        item_id=item.item_id,
+        rubric=rubric,
+        status=judgement.status,
+        score=judgement.score,
+        passed=judgement.passed,
+        min_score=judgement.judge.min_score,
+        reasoning=judgement.rationale,
+        samples=judgement.samples,
+        agreement=judgement.agreement,
+        source=Source.REPLAY,
+        dimensions=list(parts.dimensions),
+        reported_overall=parts.reported_overall,
+        claims=list(parts.claims),
+        error=judgement.error,
+        warnings=list(parts.warnings),
+        judge=judgement.judge,
+        model=judgement.model,
+    )
+
+
+def _of_cache(cached: ScoredAnswers, index: int, column: _Column) -> AnswerScore | None:
+    score = cached[index]
+    if score.error is not None and score.error.reason == NOT_CACHED:
+        return None
+    theirs = score.judge
+    if column.judge is not None and theirs is not None:
+        one_judge([column.judge, theirs], f"{KIND}/{column.asked.rubric}")
+    return score
+
+
+def _differ(one: AnswerScore, other: AnswerScore) -> bool:
+    both = one.status is Status.OK and other.status is Status.OK
+    return both and one.passed != other.passed

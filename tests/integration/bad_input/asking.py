@@ -1,0 +1,30 @@
+"""Bad requests about how language models are asked."""
+
+from __future__ import annotations
+
+from judged.v1 import judge_service_pb2 as pb
+from judged.v1 import types_pb2 as t
+
+from tests.integration.bad_input.case import case
+from tests.integration.bad_input.judging import batch, evaluate
+
+
+def asking(**fields: object) -> pb.BatchJudgeRequest:
+    request = batch()
+    request.asking.CopyFrom(t.AskingOptions(**fields))
+    return request
+
+
+CASES = [
+    case("AskingOptions.cache", "asking.cache", lambda: asking(cache=0)),
+    case("AskingOptions.cache", "asking.cache", lambda: asking(cache=4)),
+    case("AskingOptions.cache", "asking.cache", lambda: asking(cache=-1)),
+    case("BatchJudgeRequest.asking", "asking.cache", lambda: asking(cache=99)),
+    case(
+        "EvaluateRequest.asking",
+        "asking.cache",
+        lambda: evaluate(asking=t.AskingOptions(cache=4)),
+    ),
+]
+
+HARMLESS = {"StreamJudgeStart.asking": "see test_stream.py"}

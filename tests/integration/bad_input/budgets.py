@@ -1,0 +1,86 @@
+"""Bad requests about money: limits that are none, and work that can't be estimated."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from judged.v1 import judge_service_pb2 as pb
+from judged.v1 import types_pb2 as t
+
+from tests.integration.bad_input.case import NAN, case
+from tests.integration.bad_input.judging import batch, evaluate, group
+from tests.integration.bad_input.scoring import item, rubric, score
+
+WRONG = (NAN, float("inf"), -float("inf"), 0.0, -0.0, -1.0, 5e-324 * -1)
+
+
+def limited(max_cost: float) -> Callable[[], pb.BatchJudgeRequest]:
+    def request() -> pb.BatchJudgeRequest:
+        given = batch()
+        given.asking.max_cost = max_cost
+        return given
+
+    return request
+
+
+def of_judge(request: pb.BatchJudgeRequest) -> pb.EstimateBatchRequest:
+    return pb.EstimateBatchRequest(judge=request)
+
+
+def of_score(request: pb.ScoreAnswersRequest) -> pb.EstimateBatchRequest:
+    return pb.EstimateBatchRequest(score=request)
+
+
+def estimated_limit(max_cost: float) -> Callable[[], pb.EstimateBatchRequest]:
+    return lambda: of_judge(limited(max_cost)())
+
+
+JUDGE, SCORE = "EstimateBatchRequest.judge", "EstimateBatchRequest.score"
+
+CASES = [
+    *(case("AskingOptions.max_cost", "asking.max_cost", limited(wrong)) for wrong in WRONG),
+    case(
+        "EvaluateRequest.asking",
+        "asking.max_cost",
+        lambda: evaluate(asking=t.AskingOptions(max_cost=NAN)),
+    ),
+    case(JUDGE, "work", pb.EstimateBatchRequest),
+    case(JUDGE, "judge.groups", lambda: of_judge(pb.BatchJudgeRequest())),
+    case(JUDGE, "judge.judge.min_score", lambda: of_judge(batch(min_score=NAN))),
+    case(
+        JUDGE,
+        "judge.judge.profile",
+        lambda: of_judge(batch(kind="exact", profile="loose")),
+    ),
+    case(JUDGE, "", lambda: of_judge(batch(kind="nobody")), "NOT_FOUND"),
+    case(JUDGE, "", lambda: of_judge(batch(kind="llm")), "FAILED_PRECONDITION"),
+    case(
+        JUDGE,
+        "judge.groups[0].negatives",
+        lambda: of_judge(batch(group(negatives=["n"]))),
+    ),
+    case(
+        JUDGE,
+        "judge.groups[1].spans.expected",
+        lambda: of_judge(batch(group(), group(spans=t.GroupSpans()), kind="exact")),
+    ),
+    *(case(JUDGE, "judge.asking.max_cost", estimated_limit(wrong)) for wrong in WRONG),
+    case(SCORE, "score.items", lambda: of_score(pb.ScoreAnswersRequest(rubrics=[rubric()]))),
+    case(SCORE, "score.items[1].item_id", lambda: of_score(score(item(), item()))),
+    case(SCORE, "score.rubrics", lambda: of_score(score(rubrics=[]))),
+    case(SCORE, "", lambda: of_score(score(rubrics=[rubric("taste")])), "NOT_FOUND"),
+    case(
+        SCORE,
+        'score.rubrics[0].parameters["samples"]',
+        lambda: of_score(
+            score(rubrics=[rubric(parameters={"samples": t.ParameterValue(int_value=33)})])
+        ),
+    ),
+    case(
+        SCORE,
+        "score.asking.max_cost",
+        lambda: of_score(score(asking=t.AskingOptions(max_cost=-1))),
+    ),
+]
+
+HARMLESS: dict[str, str] = {}

@@ -1,0 +1,91 @@
+"""Bad requests for the judge `panel`."""
+
+from __future__ import annotations
+
+from judged.v1 import judge_service_pb2 as pb
+from judged.v1 import types_pb2 as t
+
+from tests.integration.bad_input.case import NAN, case
+from tests.integration.bad_input.judging import batch
+
+LEXICAL, EXACT = t.JudgeSpec(kind="token_overlap"), t.JudgeSpec(kind="exact")
+
+
+def member(judge: t.JudgeSpec = EXACT, **changes: object) -> t.PanelMember:
+    return t.PanelMember(judge=judge, **changes)
+
+
+def panel(*members: t.PanelMember, profile: str = "") -> pb.BatchJudgeRequest:
+    return batch(kind="panel", profile=profile, members=members)
+
+
+def weighted(weight: float) -> pb.BatchJudgeRequest:
+    return panel(member(LEXICAL), member(weight=weight), profile="weighted")
+
+
+CASES = [
+    case("JudgeSpec.members", "judge.members", panel),
+    case("JudgeSpec.members", "judge.members", lambda: panel(member())),
+    case("JudgeSpec.members", "judge.members", lambda: panel(*[member()] * 17)),
+    case("JudgeSpec.members", "judge.members", lambda: batch(kind="exact", members=[member()] * 2)),
+    case("JudgeSpec.members", "judge.kind", lambda: batch(members=[member()] * 2)),
+    case("JudgeSpec.profile", "judge.profile", lambda: panel(member(), profile="median")),
+    case("PanelMember.judge", "judge.members[1].judge", lambda: panel(member(), member())),
+    case(
+        "PanelMember.judge",
+        "judge.members[1].judge.kind",
+        lambda: panel(member(), member(t.JudgeSpec(kind="panel"))),
+    ),
+    case(
+        "PanelMember.judge",
+        "judge.members[0].judge.members",
+        lambda: panel(member(t.JudgeSpec(kind="panel", members=[member(LEXICAL), member()]))),
+    ),
+    case(
+        "PanelMember.judge",
+        "judge.members[1].judge",
+        lambda: panel(member(), member(t.JudgeSpec(kind="span"))),
+    ),
+    case(
+        "PanelMember.judge",
+        "judge.members[1].judge.min_score",
+        lambda: panel(member(), member(t.JudgeSpec(kind="token_overlap", min_score=NAN))),
+    ),
+    case(
+        "PanelMember.judge",
+        'judge.members[0].judge.parameters["min_tokens"]',
+        lambda: panel(
+            member(
+                t.JudgeSpec(
+                    kind="token_overlap", parameters={"min_tokens": t.ParameterValue(int_value=0)}
+                )
+            ),
+            member(),
+        ),
+    ),
+    case(
+        "PanelMember.judge",
+        "",
+        lambda: panel(member(), member(t.JudgeSpec(kind="oracle"))),
+        "NOT_FOUND",
+    ),
+    case(
+        "PanelMember.judge",
+        "",
+        lambda: panel(member(), member(t.JudgeSpec(kind="llm"))),
+        "FAILED_PRECONDITION",
+    ),
+    case(
+        "PanelMember.weight",
+        "judge.members[1].weight",
+        lambda: panel(member(LEXICAL), member(weight=2)),
+    ),
+    *(
+        case(
+            "PanelMember.weight", "judge.members[1].weight", lambda weight=weight: weighted(weight)
+        )
+        for weight in (0.0, -1.0, NAN, float("inf"), 1e-300, 1e300)
+    ),
+]
+
+HARMLESS: dict[str, str] = {}

@@ -1,0 +1,46 @@
+"""The flags about asking, and what they say when they can't be followed."""
+
+import pytest
+from judged import Asking, CacheMode, JudgeIdentity, VerdictError, Verdicts
+from judged.cli.asking import read_asking, refuse_missing
+from judged.cli.problems import Problem
+
+
+def verdicts(**errors):
+    n = len(errors) + 1
+    found = {i: VerdictError(9, reason, "", False) for i, reason in enumerate(errors.values())}
+    identity = JudgeIdentity("llm", "", 0.5, "llm|v1", "", "")
+    return Verdicts([False] * n, [0.0] * n, [2] * n, [1] * n, [0] * n, [0, n], found, identity)
+
+
+def test_no_flag_is_the_default_for_every_judge():
+    assert read_asking(None, refresh=False, cache_only=False) is None
+    assert read_asking("exact", refresh=False, cache_only=False) is None
+
+
+def test_flags_are_modes():
+    assert read_asking("llm", refresh=True, cache_only=False) == Asking(CacheMode.REFRESH)
+    assert read_asking("llm", refresh=False, cache_only=True) == Asking(CacheMode.ONLY)
+
+
+@pytest.mark.parametrize(
+    ("kind", "refresh", "only", "says"),
+    [
+        ("llm", True, True, "exclude each other"),
+        ("exact", True, False, "--judge-refresh: is for --judge llm"),
+        (None, False, True, "--cache-only: is for --judge llm"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(kind, refresh, only, says):
+    with pytest.raises(Problem, match=says):
+        read_asking(kind, refresh=refresh, cache_only=only)
+
+
+def test_a_missing_reply_is_a_problem_with_the_next_step():
+    with pytest.raises(Problem, match=r"1 of 3 verdicts not in .* without --cache-only"):
+        refuse_missing(verdicts(a="NOT_CACHED", b="TIMEOUT"))
+
+
+def test_other_errors_are_not():
+    refuse_missing(verdicts(a="TIMEOUT"))
+    refuse_missing(None)

@@ -1,0 +1,116 @@
+"""What is typed about rubrics, and what the server says of it in words of the command line."""
+
+from __future__ import annotations
+
+import pytest
+from judged import InvalidArgument, NotFound, Rubric, RubricInfo, RubricSummary, VerdictCounts
+from judged.cli.problems import Problem
+from judged.cli.score_options import as_flag, read_bars, read_rubrics
+
+DIMENSIONS = {"accuracy": 1.0, "coherence": 1.0}
+
+
+class Info:
+    """What a server says, as far as it is read here."""
+
+    default_judge = "token_overlap"
+    judges = ()
+    rubrics = (
+        RubricInfo("faithfulness", "1", "", 0.7, ""),
+        RubricInfo("quality", "1", "", 0.7, "", "dimensions", (), DIMENSIONS),
+        RubricInfo("other", "1", "", 0.7, "", "dimensions", (), {"accuracy": 1.0}),
+    )
+
+
+def rubrics(*names: str, weights: str | None = None, bar: float | None = None, **flags):
+    return read_rubrics(names, Info(), bar, flags, [], weights)
+
+
+class TestRubrics:
+    def test_flags_that_were_given_become_parameters_of_each(self):
+        found = rubrics("faithfulness", "quality", bar=0.5, model=None, samples=3, temperature=0.0)
+        assert found == [
+            Rubric(name, 0.5, {"samples": 3, "temperature": 0.0})
+            for name in ("faithfulness", "quality")
+        ]
+
+    def test_weights_are_for_the_rubrics_that_have_all_of_them(self):
+        found = rubrics("faithfulness", "quality", "other", weights="accuracy=2, coherence=.5")
+        assert [r.weights for r in found] == [{}, {"accuracy": 2.0, "coherence": 0.5}, {}]
+        assert rubrics("other", "quality", weights="accuracy=1")[0].weights == {"accuracy": 1.0}
+
+    @pytest.mark.parametrize(
+        ("names", "weights", "message"),
+        [
+            (["faithfulness"], "accuracy=1", "has dimensions; leave it out"),
+            (["quality"], "accuracy=1,speed=2", "quality has accuracy, coherence"),
+            (["quality"], "accuracy", "write name=weight"),
+            (["quality"], "accuracy=-1", "weights of 0 or more"),
+            (["quality"], "accuracy=1e999", "write name=weight"),
+            (["quality"], "accuracy=1,accuracy=2", "accuracy is given twice"),
+            (["quality"], "", "write name=weight"),
+        ],
+    )
+    def test_weights_that_fit_nowhere(self, names, weights, message):
+        with pytest.raises(Problem, match=message):
+            rubrics(*names, weights=weights)
+
+    @pytest.mark.parametrize(
+        ("names", "message"),
+        [
+            (["quality", "quality"], "--rubric quality: is given twice"),
+            (["qualty"], "this server has faithfulness, quality, other; did you mean quality"),
+        ],
+    )
+    def test_rubrics_that_are_wrong(self, names, message):
+        with pytest.raises(Problem, match=message):
+            rubrics(*names)
+
+
+class TestBars:
+    def test_a_number_is_the_bar_and_the_others_are_gates(self):
+        bars = read_bars(["0.5", "a=0.8", "b=0"], ["a", "b", "c"])
+        assert bars.bar == 0.5
+        assert [str(gate) for gate in bars.gates] == ["--min-score a=0.8", "--min-score b=0"]
+
+    @pytest.mark.parametrize(
+        ("mean", "passed"), [(0.8, True), (0.8 - 1e-10, True), (0.79, False), (None, False)]
+    )
+    def test_outcomes(self, mean: float | None, passed: bool):
+        summary = RubricSummary("a", mean, 0, VerdictCounts())
+        (outcome,) = read_bars(["a=0.8"], ["a"]).outcomes([summary])
+        assert (outcome.value, outcome.passed) == (mean, passed)
+
+    @pytest.mark.parametrize("text", ["x", "a=", "=1", "a=nan", "1_0", "a=high"])
+    def test_what_is_neither(self, text: str):
+        with pytest.raises(Problem, match=r"a gate on a mean RUBRIC=X"):
+            read_bars([text], ["a"])
+
+    def test_two_bars_and_a_gate_on_nothing(self):
+        with pytest.raises(Problem, match=r"--min-score 0\.6: the bar of an answer is 0\.5"):
+            read_bars(["0.5", "0.6"], ["a"])
+        with pytest.raises(Problem, match="b is not scored; add --rubric b, or name one of a"):
+            read_bars(["b=1"], ["a"])
+
+
+class TestAsFlag:
+    @pytest.mark.parametrize(
+        ("field", "flag"),
+        [
+            ("rubrics[1].rubric", "--rubric b"),
+            ("rubrics[0].min_score", "--min-score"),
+            ('rubrics[0].parameters["max_tokens"]', "--judge-max-tokens"),
+            ('rubrics[0].parameters["max_context_tokens"]', "--param max_context_tokens"),
+            ('rubrics[1].weights["x"]', "--weights"),
+            ("rubrics[1].weights", "--weights"),
+        ],
+    )
+    def test_names_the_flag_of_a_field(self, field: str, flag: str):
+        error = InvalidArgument.of_field(field, "rule")
+        assert str(as_flag(error, ["a", "b"])) == f"{flag}: rule"
+
+    def test_leaves_the_rest(self):
+        assert as_flag(InvalidArgument.of_field("items[0].query", "x"), ["a"]) is None
+        assert as_flag(NotFound("no method"), ["a"]) is None
+        unknown = NotFound("no rubric 'x'", reason="UNKNOWN_RUBRIC")
+        assert str(as_flag(unknown, ["x"])) == "--rubric: no rubric 'x'"

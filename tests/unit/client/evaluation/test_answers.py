@@ -1,0 +1,404 @@
+"""A system asked and scored: bounded, whatever it does, and from where it stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from judged import Client, InternalError, InvalidArgument, Status, Unavailable
+from judged.evaluation import Answer, FileError, Question, evaluate_answers
+from judged.evaluation._answering import Answering, Outcome
+from judged.evaluation.answer_log import AnswerLog, digest
+from judged.evaluation.system import signature_of
+
+from tests.fakes.score_service import ScoreService, score_service
+
+SURROGATE = "the system returned a lone surrogate at character 0, which UTF-8 can't carry"
+QUESTIONS = [Question(str(i), f"question {i}", ["r"], [f"source {i}"]) for i in range(6)]
+
+
+@pytest.fixture
+def service() -> Iterator[ScoreService]:
+    with score_service(lambda _, item, rubric: 1.0 if rubric == "a" else 0.5) as running:
+        yield running
+
+
+@pytest.fixture
+def client(service: ScoreService) -> Iterator[Client]:
+    with Client(service.address) as connected:
+        yield connected
+
+
+def echo(query: str) -> str:
+    return f"about {query}"
+
+
+async def echo_async(query: str) -> str:
+    await asyncio.sleep(0)
+    return f"about {query}"
+
+
+def items_of(service: ScoreService) -> dict[str, object]:
+    return {item.item_id: item for request in service.requests for item in request.items}
+
+
+class TestEvaluate:
+    @pytest.mark.parametrize("system", [echo, echo_async])
+    def test_asks_and_scores(self, service: ScoreService, client: Client, system):
+        seen: list[tuple[int, int]] = []
+        found = evaluate_answers(
+            QUESTIONS, system, ["a", "b"], client=client, progress=lambda *now: seen.append(now)
+        )
+        assert [item.question for item in found.items] == QUESTIONS
+        assert [item.answer for item in found.items] == [
+            Answer(f"about question {i}") for i in range(6)
+        ]
+        assert {name: s.score for name, s in found.items[3].scores.items()} == {"a": 1.0, "b": 0.5}
+        assert (found.summary("a").mean, found.summary("b").mean) == (1.0, 0.5)
+        assert found.failures == []
+        assert found.usage.calls == 12
+        assert seen == [(n, 18) for n in range(1, 19)]
+        with pytest.raises(KeyError, match="these scores have a, b"):
+            found.summary("c")
+
+    def test_sources_go_to_a_system_that_takes_them_and_references_never(
+        self, service: ScoreService, client: Client
+    ):
+        asked = []
+
+        def system(query: str, *, contexts=()) -> str:
+            asked.append((query, list(contexts)))
+            return "x"
+
+        evaluate_answers(QUESTIONS, system, ["a"], client=client, concurrency=1)
+        assert asked == [(f"question {i}", [f"source {i}"]) for i in range(6)]
+        sent = items_of(service)["2"]
+        assert (list(sent.references), list(sent.contexts)) == (["r"], ["source 2"])
+
+    def test_contexts_that_the_system_used_are_those_it_is_scored_by(
+        self, service: ScoreService, client: Client
+    ):
+        def system(query: str) -> Answer:
+            used = None if query.endswith("0") else ([] if query.endswith("1") else ["mine"])
+            return Answer("x", used, {"model": "m"})
+
+        found = evaluate_answers(QUESTIONS, system, ["a"], client=client)
+        sent = items_of(service)
+        contexts = [list(sent[str(i)].contexts) for i in range(3)]
+        assert contexts == [["source 0"], [], ["mine"]]
+        assert found.items[0].answer.metadata == {"model": "m"}
+
+    @pytest.mark.parametrize("concurrency", [1, 3])
+    @pytest.mark.parametrize("is_async", [False, True])
+    def test_no_more_at_once_than_said(self, client: Client, concurrency: int, is_async: bool):
+        lock, now, most = threading.Lock(), [0], [0]
+        gate = threading.Barrier(concurrency)
+
+        def enter() -> None:
+            with lock:
+                now[0] += 1
+                most[0] = max(most[0], now[0])
+
+        def system(query: str) -> str:
+            enter()
+            gate.wait(5)  # as many as said are in here together
+            with lock:
+                now[0] -= 1
+            return query
+
+        async def system_async(query: str) -> str:
+            enter()
+            for _ in range(20):  # the others get their turns
+                await asyncio.sleep(0)
+            now[0] -= 1
+            return query
+
+        asked = system_async if is_async else system
+        evaluate_answers(QUESTIONS, asked, ["a"], client=client, concurrency=concurrency)
+        assert most[0] == concurrency
+
+    @pytest.mark.parametrize("is_async", [False, True])
+    def test_an_exception_is_the_failure_of_its_question(
+        self, service: ScoreService, client: Client, is_async: bool
+    ):
+        def system(query: str) -> object:
+            if query.endswith("1"):
+                raise ValueError("no idea")
+            return {"2": None, "3": 7, "4": "\ud800", "5": Answer("x", "text")}.get(query[-1], "ok")
+
+        async def system_async(query: str) -> object:
+            return system(query)
+
+        seen = []
+        found = evaluate_answers(
+            QUESTIONS,
+            system_async if is_async else system,
+            ["a"],
+            client=client,
+            progress=lambda *now: seen.append(now),
+        )
+        assert [item.failure for item in found.items] == [
+            None,
+            "ValueError: no idea",
+            "TypeError: the system returned NoneType; return text or an Answer",
+            "TypeError: the system returned int; return text or an Answer",
+            f"ValueError: {SURROGATE}",
+            "TypeError: the contexts of an Answer must be a list of texts, not one text",
+        ]
+        assert [item.question.item_id for item in found.failures] == list("12345")
+        assert found.items[1].scores == {}
+        assert found.summary("a").counts.total == 1  # what failed is in no mean
+        assert list(items_of(service)) == ["0"]
+        assert seen[-1] == (12, 12)
+
+    def test_when_all_fail_nothing_is_scored(self, service: ScoreService, client: Client):
+        found = evaluate_answers(QUESTIONS, lambda _: 1 / 0, ["a"], client=client)
+        assert len(found.failures) == 6
+        assert found.summary("a").mean is None
+        assert service.requests == []
+
+    def test_an_answer_that_cant_be_scored_is_not_a_failure_of_the_system(self, client: Client):
+        with (
+            score_service(lambda *_: None) as silent,
+            Client(silent.address) as other,
+            pytest.raises(InternalError, match="scores missing"),
+        ):
+            evaluate_answers(QUESTIONS, echo, ["a"], client=other)
+        found = evaluate_answers(QUESTIONS[:1], echo, ["a"], client=client)
+        assert found.items[0].scores["a"].status is Status.OK
+
+    def test_works_where_an_event_loop_runs(self, client: Client):
+        async def inside() -> None:
+            found = evaluate_answers(QUESTIONS, echo_async, ["a"], client=client)
+            assert found.failures == []
+
+        asyncio.run(inside())
+
+    def test_a_coroutine_from_a_plain_function_is_a_failure_that_says_so(self, client: Client):
+        def plain(query: str) -> object:
+            return echo_async(query)
+
+        found = evaluate_answers(QUESTIONS[:1], plain, ["a"], client=client)
+        assert "make it an `async def`" in found.items[0].failure
+
+    @pytest.mark.parametrize(
+        ("questions", "rubrics", "message"),
+        [
+            ([], ["a"], "items: must hold at least one question"),
+            (QUESTIONS, [], "rubrics: must hold at least one rubric"),
+            ([Question("", "q")], ["a"], r"items\[0\]\.item_id: must not be empty"),
+            ([*QUESTIONS, QUESTIONS[2]], ["a"], r"items\[6\]\.item_id: is that of items\[2\]"),
+        ],
+    )
+    def test_what_is_wrong_is_known_before_anything_is_asked(
+        self, client: Client, questions, rubrics, message: str
+    ):
+        def never(_: str) -> str:
+            raise AssertionError
+
+        with pytest.raises(InvalidArgument, match=f"^{message}"):
+            evaluate_answers(questions, never, rubrics, client=client)
+        with pytest.raises(ValueError, match="concurrency"):
+            evaluate_answers(QUESTIONS, never, ["a"], client=client, concurrency=0)
+
+
+class TestResume:
+    def test_what_is_answered_is_not_asked_again(self, client: Client, tmp_path: Path):
+        log = tmp_path / "answers.jsonl"
+        asked: list[str] = []
+
+        def system(query: str) -> Answer:
+            asked.append(query)
+            if query.endswith("4") and len(asked) < 7:
+                raise OSError("down")
+            return Answer(f"about {query}", ["used"], {"tokens": 3})
+
+        first = evaluate_answers(QUESTIONS, system, ["a"], client=client, resume=log, concurrency=1)
+        assert [item.question.item_id for item in first.failures] == ["4"]
+        seen = []
+        second = evaluate_answers(
+            QUESTIONS,
+            system,
+            ["a"],
+            client=client,
+            resume=log,
+            progress=lambda *now: seen.append(now),
+        )
+        assert asked[6:] == ["question 4"]
+        assert second.failures == []
+        assert [item.answer for item in second.items] == [
+            Answer(f"about question {i}", ["used"], {"tokens": 3}) for i in range(6)
+        ]
+        assert [item.resumed for item in second.items] == [True] * 4 + [False, True]
+        assert seen == [(5, 12), *((n, 12) for n in range(6, 13))]
+        assert second.items[0].seconds == pytest.approx(first.items[0].seconds, abs=1e-6)
+
+    def test_a_scoring_that_fails_loses_no_answer(self, tmp_path: Path):
+        log, asked = tmp_path / "log", []
+
+        def system(query: str) -> str:
+            asked.append(query)
+            return query
+
+        for _ in range(2):
+            with Client("127.0.0.1:1") as nobody, pytest.raises(Unavailable):
+                evaluate_answers(QUESTIONS, system, ["a"], client=nobody, resume=log, timeout=0.5)
+        assert len(asked) == 6
+
+    @pytest.mark.parametrize("leave", [KeyboardInterrupt, SystemExit])
+    @pytest.mark.parametrize("is_async", [False, True])
+    def test_an_interrupt_keeps_what_was_answered(
+        self, client: Client, tmp_path: Path, leave, is_async: bool
+    ):
+        log = tmp_path / "log"
+
+        def system(query: str) -> str:
+            if query.endswith("3"):
+                raise leave
+            return query
+
+        async def system_async(query: str) -> str:
+            return system(query)
+
+        asked = system_async if is_async else system
+        with pytest.raises(leave):
+            evaluate_answers(QUESTIONS, asked, ["a"], client=client, resume=log, concurrency=1)
+        kept = [json.loads(line)["item_id"] for line in log.read_text().splitlines()]
+        assert kept[:3] == ["0", "1", "2"]
+        asked_again: list[str] = []
+        signed = signature_of(asked)
+
+        def later(query: str) -> str:
+            asked_again.append(query)
+            return query
+
+        later.signature = signed
+        evaluate_answers(QUESTIONS, later, ["a"], client=client, resume=log, concurrency=1)
+        assert sorted(asked_again) == [f"question {i}" for i in range(6) if str(i) not in kept]
+
+    def test_an_interrupt_of_the_caller_waits_for_nobody(self, client: Client, tmp_path: Path):
+        never = threading.Event()
+
+        def system(query: str) -> str:
+            if not query.endswith("0"):
+                never.wait(20)
+            return query
+
+        def interrupt(*_: int) -> None:
+            raise KeyboardInterrupt
+
+        started = time.monotonic()
+        with pytest.raises(KeyboardInterrupt):
+            evaluate_answers(
+                QUESTIONS, system, ["a"], client=client, resume=tmp_path / "l", progress=interrupt
+            )
+        assert time.monotonic() - started < 5
+        never.set()
+
+    def test_leaving_cancels_what_a_coroutine_function_is_asked(self):
+        cancelled = threading.Event()
+
+        async def system(query: str) -> str:
+            if not query.endswith("0"):
+                try:
+                    await asyncio.sleep(20)
+                finally:
+                    cancelled.set()
+            return query
+
+        outcomes = Answering(system, 2).outcomes(QUESTIONS)
+        assert next(outcomes).answer == Answer("question 0")
+        outcomes.close()
+        assert cancelled.wait(5)
+
+
+def line(item: Question, **other: object) -> bytes:
+    fields = {
+        "item_id": item.item_id,
+        "question_sha256": digest(item),
+        "system": "s",
+        "answer": "kept",
+        "contexts": None,
+        "metadata": {},
+        "seconds": 1.0,
+    }
+    return json.dumps(fields | other).encode()
+
+
+class TestLog:
+    def read(self, path: Path, raw: bytes, system: str = "s") -> AnswerLog:
+        path.write_bytes(raw)
+        return AnswerLog(path, QUESTIONS, system)
+
+    @given(cut=st.integers(0, 400))
+    def test_a_last_line_cut_anywhere_is_asked_again(self, tmp_path_factory, cut: int):
+        path = tmp_path_factory.mktemp("log") / "l"
+        whole = line(QUESTIONS[0]) + b"\n"
+        last = line(QUESTIONS[1], answer="ü\u20ac")
+        log = self.read(path, whole + last[: min(cut, len(last))])
+        assert log.known["0"] == (Answer("kept"), 1.0)
+        assert ("1" in log.known) == (cut >= len(last))
+        log.append(Outcome(QUESTIONS[2], Answer("new"), None, 0.5))
+        log.close()
+        again = AnswerLog(path, QUESTIONS, "s")
+        again.close()
+        assert set(again.known) == {"0", "2"} | ({"1"} if cut >= len(last) else set())
+
+    @given(
+        text=st.text(st.characters(exclude_categories=["Cs"])),
+        used=st.none() | st.lists(st.text(st.characters(exclude_categories=["Cs"]))),
+    )
+    def test_any_answer_comes_back_as_it_was(self, tmp_path_factory, text: str, used):
+        path = tmp_path_factory.mktemp("log") / "l"
+        log = AnswerLog(path, QUESTIONS, "s")
+        log.append(Outcome(QUESTIONS[0], Answer(text, used), None, 0.0))
+        log.close()
+        again = AnswerLog(path, QUESTIONS, "s")
+        again.close()
+        assert again.known["0"][0] == Answer(text, used)
+
+    @pytest.mark.parametrize(
+        ("raw", "message"),
+        [
+            (b"{broken\n" + line(QUESTIONS[0]), "l:1: is not JSON"),
+            (line(QUESTIONS[0], question_sha256="0") + b"\n", "l:1: is the answer to another"),
+            (line(QUESTIONS[0], system="other") + b"\n", "l:1: was answered by other, and now"),
+            (line(QUESTIONS[0], answer=None) + b"\n", "l:1: has no 'answer'"),
+            (b"[]\n", "l:1: must be an object"),
+        ],
+    )
+    def test_a_file_that_does_not_belong_is_refused(self, tmp_path: Path, raw: bytes, message: str):
+        with pytest.raises(FileError) as caught:
+            self.read(tmp_path / "l", raw)
+        assert message in str(caught.value)
+        assert (tmp_path / "l").read_bytes() == raw
+
+    def test_questions_that_are_not_asked_today_are_passed_over(self, tmp_path: Path):
+        log = self.read(tmp_path / "l", line(Question("99", "q")) + b"\n\n")
+        log.close()
+        assert log.known == {}
+
+    def test_a_place_that_cant_be_written(self, tmp_path: Path):
+        with pytest.raises(FileError, match="can't be written: No such file"):
+            AnswerLog(tmp_path / "none" / "l", QUESTIONS, "s")
+        with pytest.raises(FileError, match="can't be read"):
+            AnswerLog(tmp_path, QUESTIONS, "s")
+
+
+def test_a_system_is_known_by_its_signature_or_its_name():
+    class Bot:
+        def __call__(self, query: str) -> str:
+            return query
+
+    assert signature_of(echo) == "echo"
+    assert signature_of(Bot()).endswith("Bot")
+    bot = Bot()
+    bot.signature = "bot|v2"
+    assert signature_of(bot) == "bot|v2"

@@ -1,0 +1,85 @@
+"""Traces made by chance."""
+
+from hypothesis import strategies as st
+from judged import Flag, JudgeIdentity, Source, Status, VerdictError
+from judged.scores import ClaimVerdict, DimensionScore, VerifiedClaim
+from judged.traces import Judgement, Trace
+from judged.traces.breakdown import Breakdown
+from judged.traces.items import Hashes, Text, TracedAnswer, TracedContext
+
+HASHES = Hashes()
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
+words = st.text("abcdefgh_", min_size=1, max_size=6)
+keys = st.text("0123456789abcdef", min_size=64, max_size=64)
+scores = st.floats(0, 1)
+
+
+claims = st.builds(VerifiedClaim, texts, st.sampled_from(ClaimVerdict), texts)
+breakdowns = st.builds(
+    Breakdown,
+    st.lists(st.builds(DimensionScore, words, st.none() | scores, scores), max_size=2),
+    st.none() | scores,
+    st.lists(claims, max_size=2),
+    st.lists(texts, max_size=2),
+)
+
+
+def identities():
+    def made(kind, profile, rubric, version, bar, key, fingerprint):
+        parts = [f"profile:{profile}"] if profile else []
+        parts += [f"rubric:{rubric}@{version}", "sha:0123abcd"] if rubric else []
+        signature = "|".join([kind, *parts, f"min_score:{bar:.12g}", "v1"])
+        return JudgeIdentity(kind, profile, bar, signature, key, fingerprint)
+
+    optional = st.one_of(st.just(""), words)
+    return st.builds(made, words, optional, optional, words, scores, keys, keys)
+
+
+@st.composite
+def judgements(draw):
+    judge = draw(identities())
+    status = draw(st.sampled_from(Status))
+    common = {
+        "source": draw(st.sampled_from(Source)),
+        "flags": Flag(draw(st.integers(0, 7))),
+        "samples": draw(st.integers(0, 9)),
+        "rationale": draw(texts),
+        "model": draw(texts),
+        "breakdown": draw(st.none() | breakdowns),
+    }
+    if status is not Status.OK:
+        parts = draw(st.integers(0, 16)), draw(words), draw(texts), draw(st.booleans())
+        error = VerdictError(*parts)
+        return Judgement(judge, status, error=error, **common)
+    score = draw(scores)
+    majority = draw(st.none() | st.booleans())
+    passed = score + 1e-9 >= judge.min_score and majority is not False
+    agreement = draw(st.none() | scores)
+    return Judgement(judge, status, passed, score, majority=majority, agreement=agreement, **common)
+
+
+def items(whole=True):
+    def text(value, kept):
+        return Text.of(value, HASHES) if kept or whole else Text(HASHES[value])
+
+    one = st.builds(text, texts, st.booleans())
+    ids = texts.filter(bool)
+    # Lists of texts are kept, or hashed, as a whole.
+    several = st.builds(
+        lambda values, kept: [text(v, kept) for v in values],
+        st.lists(texts, max_size=3),
+        st.booleans(),
+    )
+    return st.one_of(
+        st.builds(TracedContext, one, one, one, st.just("") | ids),
+        st.builds(TracedAnswer, ids, one, one, several, several),
+    )
+
+
+@st.composite
+def traces(draw, whole=True):
+    trace = Trace()
+    for item in draw(st.lists(items(whole), max_size=4)):
+        for judgement in draw(st.lists(judgements(), min_size=1, max_size=3)):
+            trace.put(item, judgement)
+    return trace

@@ -1,0 +1,103 @@
+"""What a judgement says under another bar, and what it is called."""
+
+import hashlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from judged import JudgeIdentity, Status
+from judged.traces.judgement import Judgement, identity_at, judgement_name, majority_of, rubric_of
+
+KEY = "a" * 64
+SIGNATURE = "llm|rubric:retrieval_match@7|sha:3b70145c|model:small|samples:3|min_score:0.5|v1"
+LLM = JudgeIdentity("llm", "", 0.5, SIGNATURE, KEY, "b" * 64)
+OVERLAP = JudgeIdentity(
+    "token_overlap", "classic", 0.6, "token_overlap|profile:classic|min_score:0.6|v1", KEY, ""
+)
+EXACT = JudgeIdentity("exact", "", 0.5, "exact|min_score:0.5|v1", KEY, "")
+
+
+def voted(votes, min_score=0.5):
+    yes = 2 * sum(votes) > len(votes)
+    score = sum(votes) / len(votes)
+    return Judgement(
+        LLM,
+        Status.OK,
+        yes and score + 1e-9 >= min_score,
+        score,
+        samples=len(votes),
+        majority=yes,
+        agreement=max(sum(votes), len(votes) - sum(votes)) / len(votes),
+    )
+
+
+@pytest.mark.parametrize(
+    ("judge", "name"),
+    [(LLM, "llm/retrieval_match"), (OVERLAP, "token_overlap/classic"), (EXACT, "exact")],
+)
+def test_a_name_is_the_kind_with_rubric_or_profile(judge, name):
+    assert judgement_name(judge) == name
+
+
+def test_the_rubric_is_read_from_the_signature():
+    assert rubric_of(LLM) == ("retrieval_match", "7", "3b70145c")
+    assert rubric_of(OVERLAP) is None
+
+
+class TestBar:
+    def test_the_identity_is_the_one_the_server_would_give(self):
+        moved = identity_at(LLM, 0.75)
+        assert moved.signature == SIGNATURE.replace("min_score:0.5", "min_score:0.75")
+        assert moved.fingerprint == hashlib.sha256(f"{KEY}|0.75".encode()).hexdigest()
+        assert moved.scoring_key == KEY
+        assert identity_at(LLM, 0.5) is LLM
+
+    def test_a_judge_without_votes_needs_the_score_only(self):
+        judgement = Judgement(OVERLAP, Status.OK, False, 0.55)
+        lower = judgement.at_bar(0.55)
+        assert lower is not None
+        assert (lower.passed, lower.score, lower.judge.min_score) == (True, 0.55, 0.55)
+        assert judgement.at_bar(0.55 + 1e-10).passed
+        assert not judgement.at_bar(0.56).passed
+
+    @given(
+        st.lists(st.booleans(), min_size=1, max_size=7).filter(
+            lambda votes: 2 * sum(votes) != len(votes)
+        ),
+        st.floats(0, 1),
+    )
+    def test_votes_need_the_score_and_a_majority(self, votes, bar):
+        moved = voted(votes).at_bar(bar)
+        majority, share = 2 * sum(votes) > len(votes), sum(votes) / len(votes)
+        assert moved.passed == (majority and share + 1e-9 >= bar)
+
+    def test_unknown_votes_give_no_decision_unless_the_score_does(self):
+        judgement = Judgement(LLM, Status.OK, False, 0.4, samples=3, agreement=2 / 3)
+        assert judgement.at_bar(0.3) is None
+        assert judgement.at_bar(0.45).passed is False
+        assert judgement.at_bar(0.9).passed is False
+
+    def test_one_sample_votes_by_its_score(self):
+        judgement = Judgement(LLM, Status.OK, False, 0.4, samples=1, agreement=1.0)
+        assert judgement.at_bar(0.3).passed is True
+        assert judgement.at_bar(0.45).passed is False
+
+    def test_what_failed_stays_failed(self):
+        judgement = Judgement(LLM, Status.ERROR)
+        assert judgement.at_bar(0.9).passed is None
+        assert judgement.at_bar(0.9).judge.min_score == 0.9
+
+
+@pytest.mark.parametrize(
+    ("votes", "passed", "score", "majority"),
+    [
+        ([True, True, False], False, 0.6, True),
+        ([False, False, True], False, 0.6, False),
+        ([], True, 0.8, True),
+        ([], False, 0.8, False),
+        ([], False, 0.2, None),
+        ([], None, None, None),
+    ],
+)
+def test_the_majority_follows_from_votes_or_from_what_came_of_them(votes, passed, score, majority):
+    assert majority_of(votes, passed, score, 0.5) is majority

@@ -1,0 +1,303 @@
+"""Files of traces: what is written is read again, what is wrong is named by line and key."""
+
+import json
+from contextlib import suppress
+from dataclasses import replace
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from judged import JudgeIdentity, Status, VerdictError
+from judged.evaluation import FileError
+from judged.traces import Judgement, Trace
+from judged.traces.items import Hashes, Text, TracedAnswer, TracedContext
+
+from tests.unit.client.traces.strategies import traces
+
+HASHES = Hashes()
+JUDGE = JudgeIdentity(
+    *("llm", "", 0.5, "llm|rubric:retrieval_match@1|sha:3b70145c|min_score:0.5|v1"),
+    *("a" * 64, "b" * 64),
+)
+YES = Judgement(JUDGE, Status.OK, True, 1.0, samples=1, majority=True, agreement=1.0)
+NAME = "llm/retrieval_match"
+quick = settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+def context(retrieved="r", query_id="q1"):
+    texts = [Text.of(text, HASHES) for text in ("q", "e", retrieved)]
+    return TracedContext(*texts, query_id)
+
+
+def answer(item_id="a1", **texts):
+    parts = {"query": Text.of("q", HASHES), "answer": Text.of("a", HASHES), **texts}
+    return TracedAnswer(item_id, **parts)
+
+
+def written(path, *judged):
+    trace = Trace()
+    for item, judgement in judged:
+        trace.put(item, judgement)
+    trace.write(path)
+    return path
+
+
+def edited(path, line, change):
+    """Change the object of one line in place."""
+    lines = path.read_text().splitlines()
+    fields = json.loads(lines[line - 1])
+    change(fields)
+    lines[line - 1] = json.dumps(fields)
+    path.write_text("".join(f"{line}\n" for line in lines))
+
+
+class TestRoundTrip:
+    @quick
+    @given(traces(whole=False))
+    def test_what_is_written_is_read_again(self, tmp_path, trace):
+        path = tmp_path / "t.jsonl"
+        trace.write(path)
+        again = Trace.read(path)
+        assert again.items == trace.items
+        assert again.warnings == []
+        first = path.read_bytes()
+        again.write(path)
+        assert path.read_bytes() == first
+
+    @quick
+    @given(traces())
+    def test_hashes_find_what_texts_find(self, tmp_path, trace):
+        path = tmp_path / "t.jsonl"
+        trace.write(path, hashed=True)
+        again = Trace.read(path)
+        assert list(again.items) == list(trace.items)
+        assert not any(found.item.whole for found in again.items.values())
+
+    def test_hashed_files_hold_no_text(self, tmp_path):
+        path = tmp_path / "t.jsonl"
+        trace = Trace()
+        trace.put(answer(references=[Text.of("canary", HASHES)]), YES)
+        trace.put(context("canary"), YES)
+        trace.write(path, hashed=True)
+        assert "canary" not in path.read_text()
+
+    def test_the_header_comes_first(self, tmp_path):
+        path = written(tmp_path / "t.jsonl", (context(), YES))
+        header = json.loads(path.read_text().splitlines()[0])
+        assert header["format"] == "judged-trace"
+        assert header["version"] == 1
+        assert header["created_by"].startswith("judged ")
+
+    def test_an_empty_trace_is_a_header(self, tmp_path):
+        assert len(Trace.read(written(tmp_path / "t.jsonl"))) == 0
+
+
+class TestWriting:
+    def test_replaces_the_file_whole_and_leaves_nothing_behind(self, tmp_path):
+        path = written(tmp_path / "t.jsonl", (context("x"), YES))
+        written(path, (context("y"), YES))
+        assert [found.name for found in tmp_path.iterdir()] == ["t.jsonl"]
+        assert [f.item.retrieved_text.value for f in Trace.read(path).items.values()] == ["y"]
+
+    def test_keeps_the_old_file_when_it_fails(self, tmp_path):
+        path = written(tmp_path / "t.jsonl", (context(), YES))
+        before = path.read_bytes()
+        trace = Trace()
+        trace.put(context("half \ud800"[:4]), replace(YES, score=float("nan")))
+        with pytest.raises(ValueError, match="not JSON compliant"):
+            trace.write(path)
+        assert path.read_bytes() == before
+        assert [found.name for found in tmp_path.iterdir()] == ["t.jsonl"]
+
+    def test_a_folder_that_is_not_there_is_named(self, tmp_path):
+        with pytest.raises(FileError, match=r"no/t\.jsonl: can't be written: No such file"):
+            Trace().write(tmp_path / "no" / "t.jsonl")
+
+    def test_the_file_has_the_usual_mode(self, tmp_path):
+        usual = tmp_path / "usual"
+        usual.touch()
+        path = written(tmp_path / "t.jsonl")
+        assert path.stat().st_mode == usual.stat().st_mode
+
+
+class TestMerging:
+    def test_judgements_of_an_item_stand_beside_each_other(self):
+        other = replace(JUDGE, kind="exact", signature="exact|min_score:0.5|v1")
+        trace = Trace()
+        trace.put(context(), YES)
+        trace.put(context(), replace(YES, judge=other))
+        (found,) = trace.items.values()
+        assert list(found.judgements) == trace.names() == [NAME, "exact"]
+
+    def test_a_newer_one_takes_the_place_of_its_name(self):
+        trace = Trace()
+        trace.put(context(), YES)
+        no = replace(YES, passed=False, score=0.0)
+        trace.put(context(query_id="another"), no)
+        assert trace.get(context().key, NAME) == no
+
+    def test_a_failure_does_not_take_the_place_of_what_the_same_judge_said(self):
+        failed = Judgement(JUDGE, Status.ERROR, error=VerdictError(14, "TIMEOUT", "", True))
+        trace = Trace()
+        trace.put(context(), YES)
+        trace.put(context(), failed)
+        assert trace.get(context().key, NAME) == YES
+        other = replace(failed, judge=replace(JUDGE, scoring_key="c" * 64))
+        trace.put(context(), other)
+        assert trace.get(context().key, NAME) == other
+
+    def test_texts_come_in_when_they_are_known_again(self):
+        hashed = [Text(HASHES[text]) for text in ("q", "e", "r")]
+        trace = Trace()
+        trace.put(TracedContext(*hashed), YES)
+        trace.put(context(), YES)
+        (found,) = trace.items.values()
+        assert found.item.whole
+
+    def test_answers_with_the_same_texts_keep_their_ids(self):
+        trace = Trace()
+        trace.put(answer("a1"), YES)
+        trace.put(answer("a2"), YES)
+        trace.put(answer("a2", contexts=[Text.of("c", HASHES)]), YES)
+        trace.put(answer("a2", references=[Text.of("c", HASHES)]), YES)
+        assert len(trace) == 4
+
+
+def put(key, value):
+    return lambda fields: fields["judgements"][NAME].__setitem__(key, value)
+
+
+def drop(key):
+    return lambda fields: fields["judgements"][NAME].pop(key)
+
+
+class TestFaults:
+    @pytest.mark.parametrize(
+        ("line", "change", "says"),
+        [
+            (2, put("score", "1.0"), f"judgements['{NAME}'] has 'score' that is not a number"),
+            (2, put("score", True), "has 'score' that is not a number but true or false"),
+            (2, put("score", 1.5), "has 'score' 1.5, which does not lie from 0 to 1"),
+            (2, put("score", None), "has no 'score'"),
+            (2, put("score", 0.2), "has 'passed' true, but its score 0.2 is below its bar 0.5"),
+            (2, put("majority", False), "has 'passed' true, but 'majority' false"),
+            (2, put("min_score", -1), "has 'min_score' -1, which does not lie from 0 to 1"),
+            (2, drop("min_score"), "has no 'min_score'"),
+            (2, put("passed", "yes"), "has 'passed' that is neither true nor false"),
+            (2, drop("passed"), "has no 'passed'"),
+            (2, put("status", "FINE"), "has 'status' 'FINE'; it must be one of OK, ERROR"),
+            (2, put("status", "ERROR"), "has 'passed', but its status is ERROR"),
+            (2, put("source", 1), "has 'source' that is not text but a number"),
+            (2, put("flags", ["LOUD"]), "has 'flags' with 'LOUD'; they must be among NO_TOKENS"),
+            (2, put("samples", -1), "has 'samples' that is not a whole number"),
+            (2, put("agreement", 2), "has 'agreement' 2, which does not lie from 0 to 1"),
+            (2, put("scoring_key", "xyz"), "has 'scoring_key' that is not a SHA-256 in hex"),
+            (2, put("rubric", "faithfulness"), "has another 'rubric' than its 'signature'"),
+            (2, put("rubric_version", "2"), "has another 'rubric_version' than its 'signature'"),
+            (2, put("signature", "exact|v1"), "has the signature of 'llm'"),
+            (2, put("scores", 1), "has 'scores', which this version of the format does not know"),
+            (2, put("error", {"code": "x"}), "error has 'code' that is not a whole number"),
+            (2, lambda f: f.pop("judgements"), "has no 'judgements'"),
+            (2, lambda f: f.update(judgements=[]), "judgements must be an object"),
+            (2, lambda f: f.update(query=None), "has no 'query'"),
+            (2, lambda f: f.update(query_sha256="a" * 64), "has 'query' and its hash"),
+            (2, lambda f: f.update(note=1), "has 'note', which this version of the format does"),
+            (2, lambda f: f.update(item_id="a"), "has 'query_id', which"),
+        ],
+    )
+    def test_are_named_by_line_and_key_with_the_next_step(self, tmp_path, line, change, says):
+        path = written(tmp_path / "t.jsonl", (context(), YES))
+        edited(path, line, change)
+        with pytest.raises(FileError) as caught:
+            Trace.read(path)
+        assert str(caught.value).startswith(f"{path}:{line}: ")
+        assert says in str(caught.value)
+        assert str(caught.value).endswith(
+            "; mend it, or delete the line and have its item judged again with --trace"
+        )
+
+    @pytest.mark.parametrize(
+        ("change", "says"),
+        [
+            (lambda f: f.update(version=2), "has 'version' 2, and this judged reads version 1"),
+            (lambda f: f.update(version=True), "has 'version' that is not a whole number"),
+            (lambda f: f.pop("format"), "is no header of a trace"),
+            (lambda f: f.update(more=1), "has 'more', which this version of the format does"),
+        ],
+    )
+    def test_of_the_header(self, tmp_path, change, says):
+        path = written(tmp_path / "t.jsonl", (context(), YES))
+        edited(path, 1, change)
+        with pytest.raises(FileError) as caught:
+            Trace.read(path)
+        assert str(caught.value).startswith(f"{path}:1: {says}")
+
+    def test_an_empty_file_is_no_trace(self, tmp_path):
+        (tmp_path / "t").touch()
+        with pytest.raises(FileError, match="is empty; a trace begins with a header"):
+            Trace.read(tmp_path / "t")
+
+    def test_an_item_twice(self, tmp_path):
+        path = written(tmp_path / "t.jsonl", (context(), YES))
+        lines = path.read_text().splitlines(keepends=True)
+        path.write_text("".join([*lines, lines[1]]))
+        with pytest.raises(FileError, match=r"t\.jsonl:3: has the item of line 2 again"):
+            Trace.read(path)
+
+    def test_a_second_header(self, tmp_path):
+        path = written(tmp_path / "t.jsonl", (context(), YES))
+        path.write_text(path.read_text() * 2)
+        with pytest.raises(FileError, match=r"t\.jsonl:3: is a second header"):
+            Trace.read(path)
+
+    def test_a_last_line_cut_off_anywhere_is_left_out(self, tmp_path):
+        path = written(tmp_path / "t.jsonl", (context("x"), YES), (context("y"), YES))
+        whole = path.read_bytes()
+        start = whole.rindex(b"\n", 0, -1) + 1
+        for end in range(start + 1, len(whole) - 1):
+            path.write_bytes(whole[:end])
+            trace = Trace.read(path)
+            assert len(trace) == 1
+            assert trace.warnings == [
+                f"{path}:3: the last line was cut off; what it held is left out"
+            ]
+        path.write_bytes(whole[:-1])
+        assert len(Trace.read(path)) == 2
+
+    def test_a_line_cut_off_in_the_middle_is_a_fault(self, tmp_path):
+        path = written(tmp_path / "t.jsonl", (context("x"), YES), (context("y"), YES))
+        lines = path.read_text().splitlines()
+        path.write_text(f"{lines[0]}\n{lines[1][:-9]}\n{lines[2]}\n")
+        with pytest.raises(FileError, match=r"t\.jsonl:2: is not JSON"):
+            Trace.read(path)
+
+    @quick
+    @given(
+        traces(whole=False),
+        st.integers(0, 40),
+        st.recursive(
+            st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+            lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(), inner),
+        ),
+    )
+    def test_no_other_exception_escapes(self, tmp_path, trace, place, value):
+        path = tmp_path / "t.jsonl"
+        trace.write(path)
+        lines = [json.loads(line) for line in path.read_bytes().splitlines()]
+        holders = list(_holders(lines))
+        holder, key = holders[place % len(holders)]
+        holder[key] = value
+        path.write_bytes(
+            b"".join(json.dumps(line).encode("utf-8", "replace") + b"\n" for line in lines)
+        )
+        with suppress(FileError):
+            Trace.read(path)
+
+
+def _holders(value):
+    """Yield (container, key) of everything inside."""
+    pairs = enumerate(value) if isinstance(value, list) else value.items()
+    for key, inner in list(pairs):
+        yield value, key
+        if isinstance(inner, list | dict):
+            yield from _holders(inner)
