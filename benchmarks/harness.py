@@ -22,7 +22,11 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 ORACLES = ROOT / ".venv" / "oracles"
-DEFAULTS = {"JUDGED_VECTOR_CACHE": "memory", "JUDGED_EMBEDDING_BACKEND": "onnxruntime"}
+DEFAULTS = {
+    "JUDGED_VECTOR_CACHE": "memory",
+    "JUDGED_LLM_CACHE": "memory",
+    "JUDGED_EMBEDDING_BACKEND": "onnxruntime",
+}
 """What an earlier run has embedded must not make a later one faster, nor what is installed change
 what is measured; flags and the caller's own environment are stronger."""
 _TICKS = os.sysconf("SC_CLK_TCK")
