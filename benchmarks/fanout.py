@@ -11,6 +11,8 @@ cpu_over_bare_loop              CPU seconds, likewise: prompts, limits, retries,
 calls_per_cpu_s_over_openai_sdk calls a CPU second of the judge over those of the SDK
 overhead_ms_p50, _p95, _p99     from when a small call was due to its verdict, less the provider's
                                 200 ms: gRPC, the judge, HTTP, and how late the provider is
+grpc_ms_p50, _p95, _p99         the same calls to the judge `exact`, which asks nobody: the share
+                                of gRPC and of this machine in the overhead
 server_wall_over_bare_loop      wall seconds of the BatchJudge over those of the bare loop
 server_cpu_over_bare_loop       CPU seconds of the server during it, likewise
 bare_over_ideal                 wall seconds of the bare loop over calls * latency / concurrency
@@ -108,8 +110,8 @@ def batch(server: Server, calls: int, seed: int) -> dict[str, float]:
     return {"wall_s": wall, "cpu_s": server.cpu_seconds() - cpu}
 
 
-def overhead(server: Server, calls: int, seed: int) -> Tally:
-    """Return the latencies of small calls at RATE a second."""
+def overhead(server: Server, calls: int, seed: int, kind: str = "llm") -> Tally:
+    """Return the latencies of small calls at RATE a second to the judge `kind`."""
     contexts = iter(
         [
             types_pb2.QueryGroup(query=g.query, expected=g.expected, retrieved=[retrieved])
@@ -117,11 +119,11 @@ def overhead(server: Server, calls: int, seed: int) -> Tally:
             for retrieved in g.retrieved
         ]
     )
-    judge = types_pb2.JudgeSpec(kind="llm")
+    judge = types_pb2.JudgeSpec(kind=kind)
 
     def make() -> Request:
         request = pb.BatchJudgeRequest(judge=judge, groups=[next(contexts)])
-        return Request("llm", request.SerializeToString(), 1)
+        return Request(kind, request.SerializeToString(), 1)
 
     due = list(arrivals(RATE, calls / RATE, poisson=False, seed=seed))
     outcome = asyncio.run(drive(server.address, due, make, TIMEOUT_S))
@@ -139,6 +141,7 @@ def measure(arguments: argparse.Namespace, url: str) -> dict[str, list[float]]:
     calls, repeats = arguments.calls, arguments.repeats
     spent: dict[str, list[dict[str, float]]] = {side: [] for side in (*SIDES, "server")}
     tallies: list[Tally] = []
+    of_grpc: list[Tally] = []
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory())
         config = Path(folder, "llm.toml")
@@ -163,18 +166,20 @@ def measure(arguments: argparse.Namespace, url: str) -> dict[str, list[float]]:
                 spent[side].append(worker.run(calls, seed))
             spent["server"].append(batch(server, calls, seed + 1))
             tallies.append(overhead(server, calls, seed + 2))
+            of_grpc.append(overhead(server, calls, seed + 3, "exact"))
             told = ", ".join(
                 f"{side} {rounds[-1]['wall_s']:.2f} s wall {rounds[-1]['cpu_s']:.2f} s CPU"
                 for side, rounds in spent.items()
             )
             print(f"round {repeat + 1}: {told}", flush=True)
-    return figures(arguments, spent, tallies)
+    return figures(arguments, spent, tallies, of_grpc)
 
 
 def figures(
     arguments: argparse.Namespace,
     spent: dict[str, list[dict[str, float]]],
     tallies: Sequence[Tally],
+    of_grpc: Sequence[Tally],
 ) -> dict[str, list[float]]:
     """Return the samples of each figure, one a round."""
     wall = {side: [one["wall_s"] for one in rounds] for side, rounds in spent.items()}
@@ -189,6 +194,7 @@ def figures(
         samples[f"overhead_ms_p{percentile}"] = [
             tally.milliseconds(percentile) - 1e3 * arguments.latency for tally in tallies
         ]
+        samples[f"grpc_ms_p{percentile}"] = [tally.milliseconds(percentile) for tally in of_grpc]
     samples |= {
         "server_wall_over_bare_loop": ratios(wall["server"], wall["bare"]),
         "server_cpu_over_bare_loop": ratios(cpu["server"], cpu["bare"]),

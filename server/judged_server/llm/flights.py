@@ -57,6 +57,8 @@ class Flights(Generic[Result]):
         flight.waiters += 1
         task = flight.task
         try:
+            if timeout_s is None:
+                return await asyncio.shield(task)
             await asyncio.wait({task}, timeout=timeout_s)
             return task.result() if task.done() else None
         finally:

@@ -56,9 +56,12 @@ class WriteQueue(Generic[Entry]):
         with self._changed:
             if self._closed or self._bytes + size > self._max_waiting_bytes:
                 return
+            first = not self._waiting
             self._waiting.extend(entries)
             self._bytes += size
-            self._changed.notify()
+            # Waking the writer for each entry would cost as much as writing them.
+            if first or self._bytes >= self._most:
+                self._changed.notify()
 
     def close(self) -> None:
         """Write what waits."""
