@@ -114,14 +114,12 @@ def rank_run(
 class _Block:
     """What is read of some topics, end to end.
 
-    `n_retrieved` and `n_judged` are int64[topics]; `scores` is float64 of all that was retrieved,
-    `found` float64 parallel to what was judged: the scores of these documents in the run, NaN
-    where it lacks one.
+    `n_retrieved` is int64[topics]; `scores` is float64 of all that was retrieved, `found` float64
+    parallel to what was judged: the scores of these documents in the run, NaN where it lacks one.
     """
 
     n_retrieved: IntArray
     scores: FloatArray
-    n_judged: IntArray
     found: FloatArray
 
 
@@ -177,18 +175,17 @@ class _Join:
         scores = unpacked(b"".join(columns))
         of_judged = np.full(int(found.n_judged.sum()), np.nan)
         of_judged[found.judged] = scores[found.retrieved]
-        return _Block(found.n_retrieved, scores, found.n_judged, of_judged)
+        return _Block(found.n_retrieved, scores, of_judged)
 
     def _one_by_one(self, pairs: Sequence[_Pair]) -> _Block:
         """Return the block of any topics."""
-        n_retrieved, n_judged = [], []
+        n_retrieved: list[int] = []
         columns: list[bytes] = []
         found: list[float] = []
         for row, at in pairs:
             topic = self._qrels[row]
             check_judgements(topic, f"{self._field}.qrels[{row}]")
             judged = topic.document_ids
-            n_judged.append(len(judged))
             if at is None:
                 n_retrieved.append(0)
                 found += [np.nan] * len(judged)
@@ -202,7 +199,6 @@ class _Join:
         return _Block(
             np.array(n_retrieved, np.int64),
             unpacked(b"".join(columns)),
-            np.array(n_judged, np.int64),
             np.array(found, np.float64),
         )
 

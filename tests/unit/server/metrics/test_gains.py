@@ -34,6 +34,20 @@ def test_refused_gains_are_named(gains, relevant, path):
     assert caught.value.field == path
 
 
+@pytest.mark.parametrize(
+    ("gains", "relevant", "says"),
+    [
+        ([[float("nan")]], [[1]], "f[0].gains[0]: must be finite"),
+        ([[1]], [[1, 0]], "f[0].relevant_gains[1]: must be finite and above 0"),
+        ([[1, 1]], [[1]], "f[0].relevant_gains: must hold the gain of every relevant document"),
+    ],
+)
+def test_the_rule_is_told(gains, relevant, says):
+    with pytest.raises(InvalidField) as caught:
+        rank_gains(gains, relevant, "f")
+    assert caught.value.message.startswith(says)
+
+
 def test_the_rule_on_unattainable_gains_says_which():
     with pytest.raises(InvalidField, match="number 2 is 1 but 2 was retrieved"):
         rank_gains([[2, 2]], [[3, 1]], "f")

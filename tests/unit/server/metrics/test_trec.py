@@ -153,6 +153,13 @@ def test_refused_input_is_named(qrels, run, strict, path):
     assert caught.value.field == f"trec.{path}"
 
 
+def test_columns_of_two_lengths_are_told_with_both():
+    with pytest.raises(InvalidField, match=r"\.grades: has 2 entries for 1 document ids$"):
+        rank_run([Topic("q", ["a"], [1, 2])], [])
+    with pytest.raises(InvalidField, match=r"\.scores: has 2 entries for 1 documents$"):
+        rank_run(ONE, [Topic("q", ["a"], [1.0, 2.0])])
+
+
 def test_the_largest_single_precision_score_is_fine():
     largest = float(np.finfo(np.float32).max)
     assert gains_of(["a", "b"], [-largest, largest], DISTINCT) == [2.0, 1.0]
