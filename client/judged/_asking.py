@@ -11,8 +11,9 @@ from dataclasses import replace
 from judged.asking import Asking
 from judged.v1 import types_pb2
 
-LEAST = 1e-9
-"""A limit that lets nothing be asked that costs anything; 0 would be refused."""
+LEAST = 1e-12
+"""A limit that lets nothing be asked that costs anything: the server counts whole 1e-9 of the
+currency, so it adds nothing to the sum of all shares. 0 would be refused."""
 _BELOW = 1 - 1e-12
 """Keeps the sum of rounded shares from exceeding the whole."""
 

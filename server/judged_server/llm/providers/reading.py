@@ -92,8 +92,12 @@ def may(table: object, key: str, kind: type[_T]) -> _T | None: ...
 def may(table: object, key: str, kind: type[_T], default: _T) -> _T: ...
 def may(table: object, key: str, kind: type[_T], default: _T | None = None) -> _T | None:
     """Return a field that may be missing or null, then the default; otherwise in its type."""
-    if isinstance(table, dict) and table.get(key) is None:
-        return default
+    if isinstance(table, dict):
+        value = table.get(key)
+        if value is None:
+            return default
+        if type(value) is kind:  # the usual case, ten times a reply
+            return value
     return need(table, key, kind)
 
 
