@@ -12,7 +12,7 @@ os.environ.setdefault("JUDGED_LLM_CACHE", "memory")
 os.environ.setdefault("JUDGED_EMBEDDING_BACKEND", "onnxruntime")
 
 # How long an example takes says nothing on a shared machine; benchmarks measure time.
-# Where a failure turns a change away, the examples are those of the last run; at a desk they are new
-# each time, which is how they find something.
+# Where a failure turns a change away, the examples are those of the run before; at a desk they are
+# new each time, which is how they find something.
 settings.register_profile("judged", deadline=None, derandomize="CI" in os.environ)
 settings.load_profile("judged")
