@@ -92,6 +92,14 @@ ROWS = (
     ),
     Row("wire", "grouped_over_naive", "one message a context", "contexts a second, as groups"),
     Row(
+        "fanout",
+        "calls_per_cpu_s_over_openai_sdk",
+        "the `openai` package and a semaphore",
+        "calls to a model a CPU second, by the judge `llm`: prompts, limits, cache, votes included",
+    ),
+    Row("fanout", "cpu_over_bare_loop", "a bare aiohttp loop", "CPU of a call"),
+    Row("fanout", "wall_over_bare_loop", "", "wall time of 2,000 calls, 256 at once"),
+    Row(
         "metrics",
         "prepared_over_pytrec_eval",
         "pytrec_eval, in process",
