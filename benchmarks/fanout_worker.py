@@ -156,6 +156,7 @@ class Sdk:
         bodies = _bodies(groups)
 
         async def ask(body: dict[str, object]) -> None:
+            # A body is of the fields that `create` has overloads for, but typed as any JSON object.
             reply = await self._client.chat.completions.create(**body)  # type: ignore[call-overload]
             _check(reply.choices[0].message.content)
 
@@ -196,8 +197,8 @@ def configuration(url: str, concurrency: int) -> dict[str, object]:
 
 async def serve(side: str, url: str, concurrency: int) -> None:
     """Do what standard input says until it ends."""
-    kinds = {"bare": Bare, "sdk": Sdk, "judge": JudgeSide}
-    running: Side = kinds[side](url, concurrency)  # type: ignore[abstract]
+    kinds: dict[str, Callable[[str, int], Side]] = {"bare": Bare, "sdk": Sdk, "judge": JudgeSide}
+    running = kinds[side](url, concurrency)
     gc.collect()
     gc.freeze()
     print("ready", flush=True)
