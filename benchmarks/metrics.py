@@ -6,10 +6,10 @@ interleaved. A ratio is theirs over ours, so that more is better. Each pair star
     prepared  arrays of gains against pytrec_eval's evaluator and dicts, and against ranx's objects
     ids       the dicts that pytrec_eval takes, {topic: {document: score}}; ours joins them too
     columns   lists of ids and scores; both sides make of them what they need
-    wire      the same lists; ours are dicts of the client, requests, replies from a real server;
-              theirs is as for columns. Wall seconds: one process of theirs against client and
-              server, which work side by side where two cores are free. The figures that end in
-              _cpu count the CPU seconds of both processes instead
+    wire      the same lists; ours go into requests as they are and come back as replies from a
+              real server; theirs is as for columns. Wall seconds: one process of theirs against
+              client and server, which work side by side where two cores are free. The figures
+              that end in _cpu count the CPU seconds of both processes instead
     ranked    the same, but ours sends the lists as they are, best first, without scores: the
               order says all, where theirs has to have scores
 
@@ -28,16 +28,16 @@ import math
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import numpy as np
 import pytrec_eval
-from judged import Client, TrecRankings
-from judged_server.metrics import Topic, parse_metrics
+from judged import Client, ScoredDocuments, TrecRankings
+from judged_server.metrics import MappedTopic, Topic, parse_metrics
 from judged_server.metrics.rankings import Rankings
 from judged_server.metrics.statistics.intervals import IntervalOptions, mean_intervals
-from judged_server.metrics.trec import rank_run
+from judged_server.metrics.trec import AnyTopic, rank_run
 
 from benchmarks.harness import ROOT, Server, closing_line, ratios, serving
 from benchmarks.trec_runs import Runs, build_runs, mappings
@@ -134,7 +134,7 @@ def prepared(rankings: Rankings) -> list[object]:
     return [measure.values(bare) for measure in MEASURES]
 
 
-def from_ids(qrels: list[Topic], run: list[Topic]) -> list[object]:
+def from_ids(qrels: Sequence[AnyTopic], run: Sequence[AnyTopic]) -> list[object]:
     """Rank and measure."""
     return prepared(rank_run(qrels, run).rankings)
 
@@ -167,12 +167,7 @@ def local_rounds(runs: Runs, ranx: Ranx | None) -> dict[str, list[float]]:
         taken = {
             "evaluate": seconds(lambda: evaluator.evaluate(run)),
             "prepared": seconds(lambda: prepared(ready)),
-            "ids": seconds(
-                lambda: from_ids(
-                    [Topic.of(*topic) for topic in qrels.items()],
-                    [Topic.of(*topic) for topic in run.items()],
-                )
-            ),
+            "ids": seconds(lambda: from_ids(MappedTopic.all_of(qrels), MappedTopic.all_of(run))),
             "pytrec": seconds(lambda: pytrec(runs)),
             "columns": seconds(
                 lambda: from_ids([Topic(*c) for c in runs.qrels], [Topic(*c) for c in runs.run])
@@ -197,8 +192,8 @@ def local_rounds(runs: Runs, ranx: Ranx | None) -> dict[str, list[float]]:
 
 def scored(client: Client, runs: Runs) -> None:
     """Send ids and scores, and read the means."""
-    rankings = TrecRankings(mappings(runs.qrels), mappings(runs.run))  # type: ignore[arg-type]
-    client.compute_metrics(list(NAMES), rankings)
+    run = {topic: ScoredDocuments(ids, scores) for topic, ids, scores in runs.run}
+    client.compute_metrics(list(NAMES), TrecRankings(mappings(runs.qrels), run))  # type: ignore[arg-type]
 
 
 def ranked(client: Client, runs: Runs) -> None:

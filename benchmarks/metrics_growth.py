@@ -1,17 +1,19 @@
 """How time and memory of the ranking metrics grow: part of `benchmarks.metrics`.
 
-A process for each size, so that neither its peers' memory nor their caches count. Prints one JSON
-line: the exponents of the CPU seconds in the number of queries, by least squares over 1,000,
-10,000 and 100,000 queries of 20 documents, each the best of several evaluations, and the largest
-memory taken on top of the input, as a multiple of the bytes that the ids of the input take.
+Evaluates the same 100,000 queries of 20 documents once whole, once in parts of 10,000 and once in
+parts of 1,000, in turns. So every evaluation starts from ids and numbers that lie in memory, as
+those of a request do; one part measured again and again would have them in the CPU's caches, and
+what grows would be the caches' misses. Prints one JSON line: the exponents of the CPU seconds of
+an evaluation in its number of queries, by least squares, one a round, and the largest memory taken
+on top of the input, as a multiple of the bytes that the ids of the input take.
 """
 
 from __future__ import annotations
 
+import gc
 import json
 import math
 import statistics
-import subprocess
 import sys
 import time
 import tracemalloc
@@ -21,11 +23,10 @@ from judged_server.metrics import Topic, parse_metrics
 from judged_server.metrics.names import Measure
 from judged_server.metrics.trec import rank_run
 
-from benchmarks.harness import ROOT
 from benchmarks.trec_runs import Runs, build_runs
 
 SIZES = (1_000, 10_000, 100_000)
-ROUNDS = 3
+ROUNDS = 5
 
 
 def measure(runs: Runs, measures: Sequence[Measure]) -> None:
@@ -37,21 +38,15 @@ def measure(runs: Runs, measures: Sequence[Measure]) -> None:
         each.values(rankings)
 
 
-def cpu_seconds(runs: Runs, measures: Sequence[Measure]) -> float:
-    """Return the least CPU seconds of one evaluation, over as many as make half a second."""
-    spent = []
-    for _ in range(max(3, 50_000 // len(runs.run))):
-        started = time.process_time()
-        measure(runs, measures)
-        spent.append(time.process_time() - started)
-    return min(spent)
-
-
-def alone(size: int, names: Sequence[str]) -> float:
-    """Return the CPU seconds of one size, taken in a new process."""
-    command = [sys.executable, "-m", "benchmarks.metrics_growth", f"--size={size}", *names]
-    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, cwd=ROOT)
-    return float(done.stdout)
+def cpu_seconds(runs: Runs, size: int, measures: Sequence[Measure]) -> float:
+    """Return the mean CPU seconds of evaluating a part of `size` queries, over all parts."""
+    n = len(runs.run)
+    gc.collect()
+    started = time.process_time()
+    for begin in range(0, n, size):
+        part = slice(begin, begin + size)
+        measure(Runs(runs.qrels[part], runs.run[part]), measures)
+    return (time.process_time() - started) * size / n
 
 
 def exponent(seconds: Sequence[float]) -> float:
@@ -73,14 +68,11 @@ def memory_over_ids(runs: Runs, measures: Sequence[Measure]) -> float:
 
 def main() -> None:
     """Measure and print."""
-    names = sys.argv[1:]
-    if names[0].startswith("--size="):
-        runs = build_runs(int(names[0].partition("=")[2]), depth=20, judged=4)
-        print(cpu_seconds(runs, parse_metrics(names[1:])))
-        return
-    rounds = [[alone(size, names) for size in SIZES] for _ in range(ROUNDS)]
-    memory = memory_over_ids(build_runs(SIZES[1], depth=20, judged=4), parse_metrics(names))
-    print(json.dumps({"exponents": [exponent(each) for each in rounds], "memory": memory}))
+    measures = parse_metrics(sys.argv[1:])
+    runs = build_runs(max(SIZES), depth=20, judged=4)
+    rounds = [[cpu_seconds(runs, size, measures) for size in SIZES] for _ in range(ROUNDS + 1)]
+    memory = memory_over_ids(Runs(runs.qrels[: SIZES[1]], runs.run[: SIZES[1]]), measures)
+    print(json.dumps({"exponents": [exponent(each) for each in rounds[1:]], "memory": memory}))
 
 
 if __name__ == "__main__":

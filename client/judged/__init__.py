@@ -65,6 +65,7 @@ from judged.errors import (
 from judged.estimates import CostEstimate
 from judged.golden import NegativeMatch, Span, Spans
 from judged.policies import Matching, NoGold, Unjudged
+from judged.runs import RetrievedDocuments, ScoredDocuments, TrecRankings
 from judged.scores import (
     AnswerItem,
     AnswerScore,
@@ -97,7 +98,6 @@ from judged.types import (
     PanelMember,
     PerQueryValues,
     QueryGroup,
-    TrecRankings,
     Verdict,
     VerdictCounts,
     VerdictError,
@@ -175,12 +175,14 @@ __all__ = [
     "RankAgreement",
     "RatingLevel",
     "RatingTable",
+    "RetrievedDocuments",
     "Retryable",
     "Rubric",
     "RubricInfo",
     "RubricSummary",
     "RunComparison",
     "ScoredAnswers",
+    "ScoredDocuments",
     "ServerInfo",
     "Source",
     "Span",

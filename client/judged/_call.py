@@ -13,11 +13,14 @@ from dataclasses import dataclass
 
 from judged import errors
 from judged._status import REQUEST_ID, may_retry
+from judged.v1 import judge_service_pb2 as pb
 
 MAX_TRIES = 6
 FIRST_DELAY_S = 0.1
 MAX_DELAY_S = 5.0
 CHUNKS_IN_FLIGHT = 4
+IDENTIFIED = (pb.BatchJudgeRequest, pb.EvaluateRequest)
+"""Requests that have a request_id."""
 
 
 @dataclass(slots=True)
@@ -66,11 +69,17 @@ class Deadline:
 class Attempts:
     """The tries of one message. Ask `wait_after` for every failure."""
 
-    def __init__(self, deadline: Deadline, budget: RetryBudget) -> None:
+    def __init__(
+        self, deadline: Deadline, budget: RetryBudget, request: object | None = None
+    ) -> None:
+        """Give the tries one id, by which the server answers them as one call where it can."""
         self._deadline = deadline
         self._budget = budget
         self._failed = 0
-        self.metadata = ((REQUEST_ID, str(uuid.uuid4())),)
+        request_id = str(uuid.uuid4())
+        self.metadata = ((REQUEST_ID, request_id),)
+        if isinstance(request, IDENTIFIED):
+            request.request_id = request_id
 
     def timeout(self) -> float:
         """Return the seconds the next try may take."""

@@ -20,7 +20,8 @@ from judged.comparison import (
     TestResult,
     TukeyComparison,
 )
-from judged.types import MetricOptions, TrecRankings
+from judged.runs import TrecRankings
+from judged.types import MetricOptions
 from judged.v1 import judge_service_pb2 as pb
 from judged.v1 import statistics_pb2
 

@@ -19,6 +19,7 @@ from judged._trec import write_trec
 from judged.asking import Asking
 from judged.details import Usage
 from judged.embeddings import EmbeddedRankings
+from judged.runs import TrecRankings
 from judged.statuses import Source, Status
 from judged.types import (
     Evaluation,
@@ -36,7 +37,6 @@ from judged.types import (
     PerQueryValues,
     QueryGroup,
     Relevance,
-    TrecRankings,
     VerdictCounts,
     VerdictError,
     Verdicts,

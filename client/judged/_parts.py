@@ -28,7 +28,8 @@ from judged._split import (
     split,
     values_of,
 )
-from judged.types import MetricOptions, MetricTable, PerQueryValues, Relevance, TrecRankings
+from judged.runs import TrecRankings
+from judged.types import MetricOptions, MetricTable, PerQueryValues, Relevance
 from judged.v1 import judge_service_pb2 as pb
 
 _PATH = re.compile(

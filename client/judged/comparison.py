@@ -8,15 +8,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from judged.runs import RetrievedDocuments
 from judged.statistics import Estimate
 from judged.types import GainRankings, JudgedRankings, MetricTable, PerQueryValues
 
 
 @dataclass(frozen=True, slots=True)
 class DocumentRankings:
-    """The documents that a run retrieved: query id to document id to score, or to a list of ids."""
+    """The documents that a run retrieved, by query id, as in the run of TrecRankings."""
 
-    topics: Mapping[str, Mapping[str, float] | Sequence[str]]
+    topics: Mapping[str, RetrievedDocuments]
 
 
 RunRelevance = JudgedRankings | DocumentRankings | GainRankings | PerQueryValues

@@ -13,6 +13,7 @@ from judged.details import Usage, VerdictDetail
 from judged.embeddings import EmbeddedRankings, Embeddings
 from judged.golden import NegativeMatch, Spans
 from judged.policies import Matching, NoGold, Unjudged
+from judged.runs import TrecRankings
 from judged.statistics import Interval, IntervalOptions
 from judged.statuses import Flag, Source, Status
 
@@ -243,18 +244,6 @@ class JudgedRankings:
     score: Sequence[float] = ()
     human_labels: HumanLabels | None = None
     source: Sequence[int] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class TrecRankings:
-    """Judgements and a run.
-
-    `qrels` maps query id to document id to grade. `run` maps query id to document id to score, or
-    to a list of document ids, best first.
-    """
-
-    qrels: Mapping[str, Mapping[str, int]]
-    run: Mapping[str, Mapping[str, float] | Sequence[str]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import pytrec_eval
 from judged_server.metrics import (
+    MappedTopic,
     MetricOptions,
     NoGoldPolicy,
     Topic,
@@ -87,7 +88,7 @@ def ours(case: Case, names, *, mappings: bool = False, **options):
     sides = []
     for side in (case.qrels, case.run):
         if mappings:
-            sides.append([Topic.of(t, docs) for t, docs in side.items()])
+            sides.append(MappedTopic.all_of(side))
         else:
             sides.append([Topic(t, list(docs), list(docs.values())) for t, docs in side.items()])
     qrels, run = sides

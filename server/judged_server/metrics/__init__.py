@@ -28,13 +28,14 @@ from judged_server.metrics.options import (
 )
 from judged_server.metrics.registry import METRICS
 from judged_server.metrics.table import MetricColumn, MetricCounts, MetricTable
-from judged_server.metrics.trec import Topic
+from judged_server.metrics.trec import MappedTopic, Topic
 
 __all__ = [
     "FAMILIES",
     "METRICS",
     "JudgedResults",
     "Judging",
+    "MappedTopic",
     "MatchingMode",
     "Measure",
     "Metric",

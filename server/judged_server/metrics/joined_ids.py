@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import repeat
 
 import numpy as np
 
 from judged_server.domain import BoolArray, IntArray, UnsignedArray
-from judged_server.metrics.rankings import offsets_of
 
 SEPARATOR = "\n"
 MAX_ID_BYTES = 256
@@ -93,15 +93,15 @@ class _Lines:
     @classmethod
     def of(cls, joined: Sequence[str]) -> _Lines:
         texts = [text.encode() for text in joined]
-        sizes = np.fromiter(map(len, texts), np.int64, len(texts))
-        some = sizes > 0
-        text = b"\n".join(filter(None, texts)) + b"\n" * bool(some.any())
+        text = b"\n".join(filter(None, texts))
+        if text:
+            text += b"\n"
         ends = np.flatnonzero(np.frombuffer(text, np.uint8) == _LINE_FEED)
         starts = np.empty_like(ends)
         starts[:1] = 0
         starts[1:] = ends[:-1] + 1
-        counts = np.zeros(len(texts), np.int64)
-        counts[some] = np.diff(np.searchsorted(ends, np.cumsum(sizes[some] + 1)), prepend=0)
+        counts = np.fromiter(map(bytes.count, texts, repeat(b"\n")), np.int64, len(texts))
+        counts += np.fromiter(map(bool, texts), np.bool_, len(texts))
         words: UnsignedArray = np.ndarray(
             len(text) + 1, "<u8", buffer=text + bytes(_WORD), strides=(1,)
         )
@@ -131,7 +131,7 @@ class _Lines:
 
     def topic_of(self, lines: IntArray) -> IntArray:
         """Return the topics of lines."""
-        return np.searchsorted(offsets_of(self.counts), lines, side="right")
+        return np.repeat(np.arange(len(self.counts)), self.counts)[lines]
 
 
 def _mix(hashes: UnsignedArray, words: UnsignedArray) -> None:

@@ -14,10 +14,14 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
+from struct import pack
 
 import numpy as np
 
 from judged_server.domain import BoolArray, FloatArray, IntArray
+
+_SMALL = 1 << 31
+"""Whole numbers below this share 64 bits with the number of a group."""
 
 
 @dataclass(frozen=True)
@@ -217,13 +221,20 @@ def ratio(numerator: FloatArray | IntArray, denominator: FloatArray | IntArray) 
 def flatten(ragged: Sequence[Collection[float]]) -> tuple[IntArray, FloatArray]:
     """Return int64[n + 1] offsets and float64 values of n sequences put end to end."""
     lengths = np.fromiter(map(len, ragged), np.int64, len(ragged))
-    flat = np.fromiter(chain.from_iterable(ragged), np.float64, int(lengths.sum()))
-    return offsets_of(lengths), flat
+    # Half the time of fromiter.
+    flat = pack(f"{int(lengths.sum())}d", *chain.from_iterable(ragged))
+    return offsets_of(lengths), np.frombuffer(flat)
 
 
 def descending(offsets: IntArray, values: FloatArray) -> FloatArray:
     """Return ragged `values` sorted within each group, the largest first."""
     group = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+    if (np.abs(values) < _SMALL).all() and not np.any(values % 1):
+        # Grades mostly are whole numbers, which one sort of integers does in a tenth of the time.
+        group <<= 32
+        keys = group - values.astype(np.int64)
+        keys.sort()
+        return (group - keys).astype(np.float64)
     return values[np.lexsort((-values, group))]
 
 

@@ -12,9 +12,11 @@ blocks that stay in the memory caches, read as they are needed and not kept.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import repeat
+from types import MappingProxyType
+from typing import cast
 
 import numpy as np
 
@@ -24,6 +26,8 @@ from judged_server.metrics.rankings import Pool, Rankings, flatten, offsets_of
 from judged_server.metrics.trec_order import RaggedScores, rank
 from judged_server.metrics.trec_topics import (
     AnyTopic,
+    Documents,
+    MappedTopic,
     Topic,
     check_judgements,
     check_numbers,
@@ -34,12 +38,13 @@ from judged_server.metrics.trec_topics import (
     unpacked,
 )
 
-__all__ = ["AnyTopic", "RankedRun", "Topic", "rank_run"]
+__all__ = ["AnyTopic", "MappedTopic", "RankedRun", "Topic", "rank_run"]
 
 BLOCK_DOCUMENTS = 40_000
 """Documents of a block, about: fewer pay NumPy's calls more often, more leave the caches."""
 _FIRST_BLOCK, _MAX_BLOCK = 64, 2_000
 
+_NO_DOCUMENTS: Documents = MappingProxyType({})
 _NOWHERE = repeat(float("nan"))
 
 _Pair = tuple[int, int | None]
@@ -82,22 +87,18 @@ def rank_run(
     a number that is not finite in single precision, at `...[i].grades[j]` or `...[i].scores[j]`.
     What came joined or packed has the same paths.
     """
-    places_of(qrels, f"{field}.qrels")
-    waiting = places_of(run, f"{field}.run")
-    pairs: list[_Pair] = []
-    unused: list[Collection[float]] = []
-    for row, topic in enumerate(qrels):
-        at = waiting.pop(topic.query_id, None)
-        if at is not None or complete:
-            pairs.append((row, at))
-        else:
-            check_judgements(topic, f"{field}.qrels[{row}]")
-            unused.append(topic.values)
-    check_numbers(flatten(unused)[1], qrels, f"{field}.qrels", "grades")
+    row_of = places_of(qrels, f"{field}.qrels")
+    at_of = places_of(run, f"{field}.run")
+    pairs: list[_Pair] = [
+        (row, at) for row, at in enumerate(map(at_of.get, row_of)) if complete or at is not None
+    ]
+    if len(pairs) < len(qrels):
+        _check_unused(qrels, at_of, f"{field}.qrels")
     join = _Join(qrels, run, field, strict_duplicates)
     rankings = _end_to_end(list(join.blocks(pairs)))
     duplicates = join.duplicates
-    for at in waiting.values():
+    unjudged = [at for query_id, at in at_of.items() if query_id not in row_of]
+    for at in unjudged:
         scores, dropped = scores_of(run[at], f"{field}.run[{at}]", strict=strict_duplicates)
         check_numbers(flatten([scores.values()])[1], run, f"{field}.run", "scores")
         duplicates += dropped
@@ -105,21 +106,34 @@ def rank_run(
         rankings=rankings,
         rows=np.array([row for row, _ in pairs], np.int64),
         skipped_missing=len(qrels) - len(pairs),
-        skipped_unjudged=len(waiting),
+        skipped_unjudged=len(unjudged),
         duplicates=duplicates,
     )
+
+
+def _check_unused(qrels: Sequence[AnyTopic], run: Mapping[str, int], field: str) -> None:
+    """Refuse what is wrong in topics that the run lacks."""
+    unused: list[Collection[float]] = []
+    for row, topic in enumerate(qrels):
+        if topic.query_id not in run:
+            check_judgements(topic, f"{field}[{row}]")
+            unused.append(topic.values)
+    check_numbers(flatten(unused)[1], qrels, field, "grades")
 
 
 @dataclass(frozen=True, slots=True)
 class _Block:
     """What is read of some topics, end to end.
 
-    `n_retrieved` is int64[topics]; `scores` is float64 of all that was retrieved, `found` float64
-    parallel to what was judged: the scores of these documents in the run, NaN where it lacks one.
+    `n_retrieved` is int64[topics]; `scores` is float64 of all that was retrieved. `grades` is
+    float64 of all that was judged, topic by topic between `judged_offsets`, int64[topics + 1];
+    parallel to it, `found` has the scores of these documents in the run, NaN where it lacks one.
     """
 
     n_retrieved: IntArray
     scores: FloatArray
+    judged_offsets: IntArray
+    grades: FloatArray
     found: FloatArray
 
 
@@ -141,13 +155,15 @@ class _Join:
         while begin < len(pairs):
             chosen = pairs[begin : begin + size]
             begin += size
-            block = self._joined(chosen) or self._one_by_one(chosen)
+            block = self._joined(chosen) or self._mapped(chosen) or self._one_by_one(chosen)
             yield self._ranked(chosen, block)
             n_documents = len(block.scores) + len(block.found)
             size = min(max(BLOCK_DOCUMENTS * len(chosen) // (n_documents or 1), 1), _MAX_BLOCK)
 
     def _joined(self, pairs: Sequence[_Pair]) -> _Block | None:
         """Return the block of topics whose ids came joined; None where that takes a closer look."""
+        if self._qrels[pairs[0][0]].joined_ids is None:
+            return None
         qrels = [self._qrels[row] for row, _ in pairs]
         run = [None if at is None else self._run[at] for _, at in pairs]
         judged = [topic.joined_ids for topic in qrels]
@@ -157,7 +173,8 @@ class _Join:
         found = match_joined(retrieved, judged)  # type: ignore[arg-type]  # none of them is None
         if found is None:
             return None
-        if found.n_judged.tolist() != [len(topic.values) for topic in qrels]:
+        judged_offsets, grades = flatten([topic.values for topic in qrels])
+        if not np.array_equal(offsets_of(found.n_judged), judged_offsets):
             return None
         columns: list[bytes] = []
         for (_, at), topic, n in zip(pairs, run, found.n_retrieved.tolist(), strict=True):
@@ -165,7 +182,7 @@ class _Join:
                 continue
             column = topic.packed_values
             if column is None:
-                column = packed(topic.values)
+                column = np.array(topic.values, "<f8").tobytes()
             if not column:
                 check_unscored(n, f"{self._field}.run[{at}]")
                 column = np.arange(0, -n, -1).astype("<f8").tobytes()
@@ -173,9 +190,31 @@ class _Join:
                 return None
             columns.append(column)
         scores = unpacked(b"".join(columns))
-        of_judged = np.full(int(found.n_judged.sum()), np.nan)
+        of_judged = np.full(len(grades), np.nan)
         of_judged[found.judged] = scores[found.retrieved]
-        return _Block(found.n_retrieved, scores, of_judged)
+        return _Block(found.n_retrieved, scores, judged_offsets, grades, of_judged)
+
+    def _mapped(self, pairs: Sequence[_Pair]) -> _Block | None:
+        """Return the block of topics that are mappings; None where one is not."""
+        both = [
+            [self._qrels[row].documents for row, _ in pairs],
+            [_NO_DOCUMENTS if at is None else self._run[at].documents for _, at in pairs],
+        ]
+        if any(None in side for side in both):
+            return None
+        judged, retrieved = cast("list[list[Documents]]", both)
+        columns: list[bytes] = []
+        found: list[float] = []
+        for scores, names in zip(retrieved, judged, strict=True):
+            # In this order: reading all scores brings the mapping into the caches.
+            columns.append(packed(scores.values()))
+            found += map(scores.get, names, _NOWHERE)
+        return _Block(
+            np.fromiter(map(len, retrieved), np.int64, len(retrieved)),
+            np.frombuffer(b"".join(columns)),
+            *flatten([grades.values() for grades in judged]),
+            np.frombuffer(packed(found)),
+        )
 
     def _one_by_one(self, pairs: Sequence[_Pair]) -> _Block:
         """Return the block of any topics."""
@@ -198,15 +237,15 @@ class _Join:
             found += map(scores.get, judged, _NOWHERE)
         return _Block(
             np.array(n_retrieved, np.int64),
-            unpacked(b"".join(columns)),
+            np.frombuffer(b"".join(columns)),
+            *flatten([self._qrels[row].values for row, _ in pairs]),
             np.array(found, np.float64),
         )
 
     def _ranked(self, pairs: Sequence[_Pair], block: _Block) -> Rankings:
         """Return the rankings of a block."""
         check_numbers(block.scores, self._run, f"{self._field}.run", "scores")
-        judged_offsets, grades = flatten([self._qrels[row].values for row, _ in pairs])
-        check_numbers(grades, self._qrels, f"{self._field}.qrels", "grades")
+        check_numbers(block.grades, self._qrels, f"{self._field}.qrels", "grades")
 
         def retrieved_ids(i: int) -> list[str]:
             at = pairs[i][1]
@@ -217,8 +256,8 @@ class _Join:
 
         offsets = offsets_of(block.n_retrieved)
         retrieved = RaggedScores(retrieved_ids, offsets, block.scores.astype(np.float32))
-        judged = RaggedScores(judged_ids, judged_offsets, block.found.astype(np.float32))
-        return rank(retrieved, judged, grades)
+        judged = RaggedScores(judged_ids, block.judged_offsets, block.found.astype(np.float32))
+        return rank(retrieved, judged, block.grades)
 
 
 def _end_to_end(parts: Sequence[Rankings]) -> Rankings:

@@ -131,7 +131,6 @@ def _sort_keys(topic_of: IntArray, scores: Float32Array) -> UnsignedArray:
     # 0 - score makes one of -0 and +0.
     bits = (np.float32(0) - scores).view(np.int32)
     ascending = bits ^ (bits >> 31 | np.int32(-(1 << 31)))
-    keys = topic_of.astype(np.uint64)
-    keys <<= np.uint64(32)
+    keys: UnsignedArray = (topic_of << 32).view(np.uint64)
     keys |= ascending.view(np.uint32)
     return keys

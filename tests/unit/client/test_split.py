@@ -33,8 +33,8 @@ def test_topics_stay_whole_and_none_is_lost(qrels, run, size):
         patch.setattr(_split, "PART_BYTES", size)
         parts = list(split(TrecRankings(qrels, run)))
     assert [q for part in parts for q in part.qrels] == list(qrels)
-    joined = {q: ranked for part in parts for q, ranked in part.run.items()}
-    assert joined == run
+    sent = [pair for part in parts for pair in part.run.items()]
+    assert {q: dict(zip(*ranked[:2], strict=True)) for q, ranked in sent} == run
     assert all(part.qrels for part in parts)
     for part in parts:
         for query_id in part.run:

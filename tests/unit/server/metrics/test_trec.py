@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from judged_server.errors import InvalidField
 from judged_server.metrics import trec, trec_topics
-from judged_server.metrics.trec import Topic, rank_run
+from judged_server.metrics.trec import MappedTopic, Topic, rank_run
 from judged_server.metrics.trec_topics import packed
 
 
@@ -136,8 +136,8 @@ NAN, INFINITY = float("nan"), float("inf")
         ([Topic("q", ["a"], [])], [], False, "qrels[0].grades"),
         ([Topic("q", ["a", "b"], [1, NAN])], [Topic("q", [])], False, "qrels[0].grades[1]"),
         ([*ONE, Topic("r", ["a"], [-INFINITY])], ONE, False, "qrels[1].grades[0]"),
-        ([Topic.of("q", {"a": 1, "b": NAN})], ONE, False, "qrels[0].grades[1]"),
-        (ONE, [Topic.of("q", {"a": 1, "b": NAN})], False, "run[0].scores[1]"),
+        ([MappedTopic("q", {"a": 1, "b": NAN})], ONE, False, "qrels[0].grades[1]"),
+        (ONE, [MappedTopic("q", {"a": 1, "b": NAN})], False, "run[0].scores[1]"),
         (ONE, [Topic("q", ["a"], [1.0, 2.0])], False, "run[0].scores"),
         (ONE, [Topic("r", ["a"], [1.0, 2.0])], False, "run[0].scores"),
         (ONE, [Topic("q", ["a"]), Topic("r", ["a", "b"], [1, NAN])], False, "run[1].scores[1]"),
@@ -195,7 +195,7 @@ def test_mappings_columns_and_columns_in_any_order_rank_alike(topics, rng):
     qrels = {f"q{i}": grades for i, (grades, _) in enumerate(topics)}
     run = {f"q{i}": scores for i, (_, scores) in enumerate(topics) if i % 3 or not i}
     expected = arrays_of(
-        rank_run([Topic.of(*t) for t in qrels.items()], [Topic.of(*t) for t in run.items()])
+        rank_run([MappedTopic(*t) for t in qrels.items()], [MappedTopic(*t) for t in run.items()])
     )
     assert (
         arrays_of(

@@ -116,6 +116,14 @@ def test_perfect_rankings():
     assert parse_measure("err(max_grade=100)").values(ranked([([100], [100])])).tolist() == [1.0]
 
 
+@pytest.mark.parametrize("p", [0.04, 0.06, 0.09, 0.14])
+def test_rounding_lifts_no_rbp_over_one(p):
+    # At these the rounded weights (1 - p) * p^(rank - 1) of all ranks sum to a bit more than 1.
+    weights = p ** np.arange(50.0)
+    assert (1 - p) * np.cumsum(weights)[-1] > 1
+    assert parse_measure(f"rbp(p={p})").values(ranked([([1] * 50, [1] * 50)])).tolist() == [1.0]
+
+
 def test_the_residual_covers_the_ranks_that_nobody_saw():
     rankings = ranked([([], [1]), ([0, 1, 0], [1]), ([], [])])
     assert parse_measure("rbp_residual(p=0.5)").values(rankings).tolist() == [1.0, 0.125, 1.0]

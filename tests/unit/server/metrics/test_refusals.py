@@ -1,0 +1,345 @@
+"""How the metrics refuse: the field, the rule that is broken and the next step, word for word.
+
+The tests of each module show what is refused. Here is what people then read; a message that lost
+a word, a number or the other place it speaks of is a fault that they would have to bear.
+"""
+
+import numpy as np
+import pytest
+from judged_server.errors import InvalidField
+from judged_server.metrics import check_keys, distinct_results, parse_metrics, with_certainty
+from judged_server.metrics.agreement import Ratings
+from judged_server.metrics.agreement.rank_correlation import rank_agreement
+from judged_server.metrics.calibration.items import ScoredItems
+from judged_server.metrics.comparison.pairing import RunValues, pair_up
+from judged_server.metrics.comparison.sign_flips import check_flips
+from judged_server.metrics.compute import check_modes, check_unique, compute_gains, merge_values
+from judged_server.metrics.options import MatchingMode, MetricOptions, NoGoldPolicy
+from judged_server.metrics.statistics.intervals import IntervalOptions, check_work
+from judged_server.metrics.text import merge_text_values, parse_text_metrics
+
+NAN = float("nan")
+RECALL = parse_metrics(["recall"])
+BLEU = parse_text_metrics(["bleu"])
+YES_NO = ["no", "yes"]
+
+
+def named(*names):
+    return lambda: parse_metrics(list(names))
+
+
+def moded(name, mode, **options):
+    return lambda: check_modes(parse_metrics([name]), mode, **options)
+
+
+def merged(*columns, n=1):
+    return lambda: merge_values(RECALL, list(columns), n)
+
+
+def merged_texts(*columns, metrics=BLEU):
+    return lambda: merge_text_values(metrics, list(columns), "f")
+
+
+def rated(*columns, raters=("a", "b"), categories=YES_NO):
+    return lambda: Ratings.build(raters, categories, columns)
+
+
+def correlated(systems, first, second):
+    return lambda: rank_agreement(systems, first, second, IntervalOptions())
+
+
+def scored(scores, labelled=(0,), labels=(True,), clusters=()):
+    return lambda: ScoredItems.build(scores, labelled, labels, clusters)
+
+
+def sliced():
+    table = compute_gains(RECALL, [[1]] * 1001, [[1]] * 1001, MetricOptions())
+    with_certainty(
+        table, MetricOptions(slice_by=("k",)), [{"k": str(i)} for i in range(1001)], "asked"
+    )
+
+
+def without_gold():
+    compute_gains(RECALL, [[1], []], [[1], []], MetricOptions(no_gold=NoGoldPolicy.ERROR))
+
+
+def runs_apart():
+    values = np.zeros((1, 2))
+    ours, theirs = RunValues("a", ["x", "y"], values), RunValues("b", ["y", "z"], values)
+    pair_up(ours, theirs, {"x": 0, "y": 1}, "runs[3]")
+
+
+METRICS = {
+    "parameter of another": (
+        named("rbp(k=1)"),
+        "metrics[0]: rbp has no parameter 'k'; it has p",
+    ),
+    "parameter of none": (
+        named("recall(p=1)"),
+        "metrics[0]: recall has no parameter 'p'; it has none",
+    ),
+    "no value": (
+        named("rbp(p)"),
+        "metrics[0]: parameters are written name=value, not 'p'",
+    ),
+    "parameter again": (
+        named("recall", "rbp(p=0.1,p=0.2)"),
+        "metrics[1]: parameter p is given twice",
+    ),
+    "choice": (
+        named("ndcg(gain=cubic)"),
+        "metrics[0]: gain must be one of linear, exponential",
+    ),
+    "number": (
+        named("rbp(p=much)"),
+        "metrics[0]: p must be a number from 0 to 0.9999",
+    ),
+    "range": (
+        named("hybrid_log_rank(alpha=2)"),
+        "metrics[0]: alpha must be a number from 0 to 1",
+    ),
+    "cutoff": (
+        named("recall@0"),
+        "metrics[0]: k must be a whole number from 1 to 1000000000, not '0'",
+    ),
+    "no name": (
+        named("re call"),
+        (
+            "metrics[0]: 're call' is not a metric's name; write metric@k, or "
+            "metric(parameter=value)@k"
+        ),
+    ),
+    "nothing": (
+        named(),
+        "metrics: must name at least one metric, for example ndcg@10",
+    ),
+    "measure again": (
+        named("ap", "rbp(p=0.8)", "rbp"),
+        "metrics[2]: is rbp again, as in metrics[1]",
+    ),
+    "mode": (
+        moded("ap", MatchingMode.ANY),
+        "metrics[0]: ap is not defined for matching ANY; use GREEDY_FIRST, MAXIMUM",
+    ),
+    "verdicts": (
+        moded("bpref", MatchingMode.MAXIMUM),
+        "metrics[0]: bpref is not defined for verdicts; it needs qrels or gains",
+    ),
+    "family": (
+        moded("recall_exact", MatchingMode.ANY),
+        (
+            "metrics[0]: recall_exact is judged on the way, not taken from verdicts; use Evaluate, "
+            "or ask for recall with matching ANY over verdicts of the judge exact"
+        ),
+    ),
+    "query again": (
+        lambda: check_unique(["a", "b", "c", "b"], "groups[{}].query_id"),
+        "groups[3].query_id: is that of groups[1].query_id again",
+    ),
+    "columns": (
+        merged([0.5], [0.5]),
+        "values.columns: has 2 entries for 1 metrics",
+    ),
+    "column": (
+        merged([0.5, 0.5]),
+        "values.columns[0].values: has 2 entries for 1 query_ids",
+    ),
+    "value": (
+        merged([0.5, -2e100], n=2),
+        "values.columns[0].values[1]: must be finite, within +-1e100",
+    ),
+    "repeated id": (
+        lambda: distinct_results(["a", "b", "b"], None, field="f", strict=True),
+        "f[2]: has the id of entry 1",
+    ),
+    "repeated text": (
+        lambda: distinct_results(["a", "b", "b"], ["", "x", "x"], field="f", strict=True),
+        "f[2]: has the id and text of entry 1",
+    ),
+    "many keys": (
+        lambda: check_keys([str(i) for i in range(17)]),
+        "options.slice_by[16]: is one key above 16; use several calls",
+    ),
+    "empty key": (
+        lambda: check_keys(["a", ""]),
+        "options.slice_by[1]: must name a key of the metadata",
+    ),
+    "key again": (
+        lambda: check_keys(["a", "b", "c", "b"]),
+        "options.slice_by[3]: is options.slice_by[1] again",
+    ),
+    "slices": (
+        sliced,
+        "asked.slice_by[0]: makes more than 1000 slices; slice by keys with fewer values",
+    ),
+    "work": (
+        lambda: check_work(30_000_000, 10, IntervalOptions(resamples=20_000)),
+        (
+            "options.interval.resamples: is 20000 for 30000000 queries and 10 metrics, which is "
+            "too much work for one call; ask for fewer metrics or slices, or use the method T"
+        ),
+    ),
+    "flips": (
+        lambda: check_flips(1_000, 16, 2_000_001),
+        (
+            "comparison.permutations: is 2000001 for 1000 queries and 16 comparisons, which is too "
+            "much work for one call; ask for at most 2000000"
+        ),
+    ),
+    "flips of very many": (
+        lambda: check_flips(1_000_000, 336, 1_000),
+        (
+            "comparison.permutations: is 1000 for 1000000 queries and 336 comparisons, which is "
+            "too much work for one call; compare fewer runs or metrics"
+        ),
+    ),
+    "runs apart": (
+        runs_apart,
+        (
+            "runs[3]: shares 1 evaluated queries with the baseline, runs[0]; a comparison needs at "
+            "least 2: compare runs on the same queries"
+        ),
+    ),
+}
+
+TEXTS = {
+    "nothing": (
+        lambda: parse_text_metrics([]),
+        "metrics: must name at least one text metric, for example rougeL",
+    ),
+    "again": (
+        lambda: parse_text_metrics(["rougeL", "bleu", "rougeL"]),
+        "metrics[2]: is rougeL again, as in metrics[0]",
+    ),
+    "columns": (
+        merged_texts([0.5], [0.5]),
+        "f: has 2 columns for 1 metrics",
+    ),
+    "no value": (
+        merged_texts([]),
+        "f[0].values: must hold at least one value",
+    ),
+    "lengths": (
+        merged_texts([0.5, 1.0], [0.5], metrics=parse_text_metrics(["bleu", "rougeL"])),
+        "f[1].values: has 1 entries, the first column 2",
+    ),
+    "range": (
+        merged_texts([0.5, 1.5]),
+        "f[0].values[1]: must lie in [0, 1]",
+    ),
+}
+
+HUMANS = {
+    "one rater": (
+        rated([0], raters=("a",)),
+        "ratings.raters: must hold at least two raters",
+    ),
+    "one category": (
+        rated([0], [0], categories=["yes"]),
+        "ratings.categories: must hold at least two categories",
+    ),
+    "nameless rater": (
+        rated([0], [0], raters=("a", "")),
+        "ratings.raters[1].name: must not be empty",
+    ),
+    "rater again": (
+        rated([0], [0], [0], raters=("a", "b", "b")),
+        "ratings.raters[2].name: is that of ratings.raters[1] again",
+    ),
+    "no item": (
+        rated([], []),
+        "ratings.raters[0].ratings: must hold at least one item",
+    ),
+    "lengths": (
+        rated([0, 1], [0]),
+        "ratings.raters[1].ratings: has 1 entries where raters[0] has 2",
+    ),
+    "rating": (
+        rated([0, 1], [0, 2]),
+        (
+            "ratings.raters[1].ratings[1]: must be -1 for no rating, or the place of one of 2 "
+            "categories, counted from 0"
+        ),
+    ),
+    "one system": (
+        correlated(["a"], [1.0], [1.0]),
+        "systems.systems: must hold at least two systems",
+    ),
+    "nameless system": (
+        correlated(["a", ""], [1.0, 2.0], [1.0, 2.0]),
+        "systems.systems[1]: must not be empty",
+    ),
+    "system again": (
+        correlated(["a", "b", "b"], [1.0] * 3, [1.0] * 3),
+        "systems.systems[2]: is that of systems.systems[1] again",
+    ),
+    "scores of systems": (
+        correlated(["a", "b"], [1.0], [1.0, 2.0]),
+        "systems.first: has 1 entries for 2 systems",
+    ),
+    "score of a system": (
+        correlated(["a", "b"], [1.0, 2.0], [1.0, NAN]),
+        "systems.second[1]: must be a finite number",
+    ),
+    "no score": (
+        scored([]),
+        "scores: must hold at least one score",
+    ),
+    "score": (
+        scored([0.5, NAN]),
+        "scores[1]: must lie in 0 to 1",
+    ),
+    "labels": (
+        scored([0.5], labels=(True, False)),
+        "labels: has 2 entries for 1 entries of labelled",
+    ),
+    "no label": (
+        scored([0.5], labelled=(), labels=()),
+        "labelled: must name at least one item that has a label",
+    ),
+    "clusters": (
+        scored([0.5], clusters=(1, 2)),
+        "clusters: has 2 entries for 1 scores",
+    ),
+    "place": (
+        scored([0.5], labelled=(1,)),
+        "labelled[0]: must be below 1, the number of scores",
+    ),
+    "order": (
+        scored([0.5, 0.5], labelled=(1, 1), labels=(True, True)),
+        "labelled[1]: must be above the entry before it; sort, each once",
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        pytest.param(*case, id=f"{part}: {name}")
+        for part, cases in (("metrics", METRICS), ("texts", TEXTS), ("humans", HUMANS))
+        for name, case in cases.items()
+    ],
+)
+def test_a_refusal_names_the_field_the_rule_and_the_next_step(call, message):
+    with pytest.raises(InvalidField) as caught:
+        call()
+    assert caught.value.message == message
+
+
+@pytest.mark.parametrize(
+    ("parse", "name", "hint", "known"),
+    [
+        (parse_metrics, "Recal", "; did you mean recall?", "recall"),
+        (parse_metrics, "zzzz", "", "ndcg"),
+        (parse_text_metrics, "ROUGEL", "; did you mean rougeL?", "bleu"),
+        (parse_text_metrics, "zzzz", "", "rougeL"),
+    ],
+)
+def test_an_unknown_name_is_told_with_those_known(parse, name, hint, known):
+    with pytest.raises(InvalidField) as caught:
+        parse([name])
+    what = "metric" if parse is parse_metrics else "text metric"
+    says, _, listed = caught.value.message.partition(" (this server has ")
+    assert says == f"metrics[0]: no {what} is called {name!r}{hint}"
+    assert known in listed.removesuffix(")").split(", ")
+    assert listed.endswith(")")
