@@ -14,6 +14,11 @@ fp32_peak_share                           floating-point operations a second of 
                                           over those of a bare matrix multiplication, all cores,
                                           taken in the same rounds (`gemm_worker`)
 bf16_peak_share                           the same of the fastest bf16 backend
+fp32_product_ceiling                      the same of the model's own products and nothing else, in
+bf16_product_ceiling                      the server's batches (`product_worker`): the runtime
+                                          multiplies these shapes no faster
+fp32_share_of_products                    a peak share over its product ceiling
+bf16_share_of_products
 texts_a_s_NAME, cpu_ms_a_text_NAME        what the ratios are made of
 
 Operations are counted of real tokens, not of padding: see `passages.Passages.flops`. The first
@@ -121,23 +126,41 @@ def check_same(contenders: list[Contender]) -> None:
             raise SystemExit(f"{contender.name} does not compute what {reference.name} does")
 
 
-def find_peaks(stack: ExitStack, not_run: dict[str, str]) -> dict[str, peers.Worker]:
-    """Return the workers that measure matrix multiplications, by precision."""
-    found: dict[str, peers.Worker] = {}
+def find_peaks(
+    lengths: Path, stack: ExitStack, not_run: dict[str, str]
+) -> dict[str, dict[str, peers.Worker]]:
+    """Return the workers that measure bare products, and the model's own, by precision."""
+    found: dict[str, dict[str, peers.Worker]] = {"peak": {}, "products": {}}
     for precision in ("fp32", "bf16"):
         try:
             worker = peers.Worker(sys.executable, "benchmarks.gemm_worker", precision)
+            stack.callback(worker.close)
+            found["peak"][precision] = worker
+            worker = peers.Worker(
+                sys.executable, "benchmarks.product_worker", precision, str(lengths)
+            )
+            stack.callback(worker.close)
+            found["products"][precision] = worker
         except peers.NotRun as problem:
-            not_run[f"{precision}_peak_share"] = str(problem)
-            continue
-        stack.callback(worker.close)
-        found[precision] = worker
+            for figure in ("peak_share", "product_ceiling", "share_of_products"):
+                not_run[f"{precision}_{figure}"] = str(problem)
     return found
+
+
+def ask_rates(
+    workers: dict[str, dict[str, peers.Worker]], rates: dict[str, dict[str, list[float]]]
+) -> None:
+    """Take one more sample of each rate."""
+    for kind, by_precision in workers.items():
+        for precision, worker in by_precision.items():
+            rate = float(worker.ask()["gflops"])
+            rates[kind].setdefault(precision, []).append(rate)
 
 
 def figures(
     contenders: list[Contender],
     peaks: dict[str, list[float]],
+    products: dict[str, list[float]],
     passages: Passages,
     not_run: dict[str, str],
 ) -> tuple[dict[str, list[float]], str]:
@@ -162,6 +185,9 @@ def figures(
             reached = [rate / 1e9 for rate in best.rates(passages.flops)]
             samples[f"{precision}_peak_share"] = ratios(reached, gflops)
             samples[f"{precision}_peak_gflops"] = gflops
+            if precision in products:
+                samples[f"{precision}_product_ceiling"] = ratios(products[precision], gflops)
+                samples[f"{precision}_share_of_products"] = ratios(reached, products[precision])
         else:
             not_run[f"{precision}_peak_share"] = f"no backend runs in {precision} here"
     for contender in contenders:
@@ -179,10 +205,11 @@ def main() -> None:
     arguments = parser.parse_args()
     passages = build_passages(arguments.texts, SEED)
     not_run: dict[str, str] = {}
-    peaks: dict[str, list[float]] = {}
+    rates: dict[str, dict[str, list[float]]] = {"peak": {}, "products": {}}
     with ExitStack() as stack:
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         (scratch / "texts.json").write_text(json.dumps(passages.texts))
+        (scratch / "lengths.json").write_text(json.dumps(passages.tokens))
         servers = start_all(stack, arguments.backend, not_run, "--vector-cache", "off")
         contenders = [our_side(backend, passages) for backend in servers]
         for name in PEERS:
@@ -191,14 +218,13 @@ def main() -> None:
             except peers.NotRun as problem:
                 print(f"{name}: not run ({problem})")
                 not_run[name] = str(problem)
-        gemms = find_peaks(stack, not_run)
+        workers = find_peaks(scratch / "lengths.json", stack, not_run)
         for round_number in range(arguments.rounds + 1):
             if not round_number:  # the first round warms up
                 for contender in contenders:
                     contender.embed(max(2, arguments.texts // 10))
                 continue
-            for precision, worker in gemms.items():
-                peaks.setdefault(precision, []).append(float(worker.ask()["gflops"]))
+            ask_rates(workers, rates)
             for contender in contenders:
                 wall, cpu = contender.embed(arguments.texts)
                 contender.wall.append(wall)
@@ -211,10 +237,10 @@ def main() -> None:
             "backends": {b.name: f"{b.precision} on {b.provider}" for b in servers},
             "peers": [requirement for peer in PEERS.values() for requirement in peer[2]],
         }
-    samples, fastest = figures(contenders, peaks, passages, not_run)
+    samples, fastest = figures(contenders, rates["peak"], rates["products"], passages, not_run)
     for contender in contenders:
-        rates = contender.rates(arguments.texts)
-        print(f"{contender.name}: {min(rates):.1f} to {max(rates):.1f} texts/s")
+        speeds = contender.rates(arguments.texts)
+        print(f"{contender.name}: {min(speeds):.1f} to {max(speeds):.1f} texts/s")
     print(closing_line("embed", samples, not_run, facts | {"fastest": fastest}))
 
 

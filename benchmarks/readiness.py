@@ -1,7 +1,8 @@
 """Holds the server to its promises of start, size and health.
 
-first_verdict_over_3_s    from starting the process to the first verdict of the semantic judge, over
-                          the 3 s that are allowed; the model is installed and in the page cache.
+first_verdict_over_2_s    from starting the process to the first verdict of the semantic judge, over
+                          the 2 s that are allowed; the model is installed and in the page cache,
+                          and Python's bytecode is written. ONNX Runtime; others add their name.
 memory_over_450_mb        resident memory after that verdict, over the 450 MB that are allowed.
 health_p99_over_100_ms    health checks, one every 20 ms, beside a batch that keeps the model busy
                           on all cores: their 99th percentile over the 100 ms that are allowed.
@@ -20,18 +21,21 @@ import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from judged import Client, QueryGroup
 
+from benchmarks.backends import Backend, backends, running
 from benchmarks.harness import Server, closing_line, serving
+from benchmarks.peers import NotRun
 from tests.conformance.prose import build_groups
 
 SEED = 20
 ROUNDS = 5
 WORK_GROUPS = 60
+ALLOWED_S = 2.0
 
 
-def first_verdict_seconds() -> tuple[float, float]:
+def first_verdict_seconds(backend: Backend) -> tuple[float, float]:
     """Return the seconds to the first semantic verdict, and the resident MB after it."""
     started = time.perf_counter()
-    with serving("judged_server") as server, Client(server.address) as client:
+    with serving("judged_server", *backend.flags) as server, Client(server.address) as client:
         client.judge([QueryGroup("q", ["a first text"], ["another text"])], "semantic")
         return time.perf_counter() - started, resident_mb(server)
 
@@ -59,26 +63,45 @@ def health_seconds(server: Server, groups: list[QueryGroup]) -> list[float]:
     return sorted(took)
 
 
+def can_start(backend: Backend, not_run: dict[str, str]) -> bool:
+    """Return whether a backend starts here; the reason against it goes to `not_run`."""
+    try:
+        with running(backend):
+            return True
+    except NotRun as problem:
+        print(f"{backend.name}: not run ({problem})")
+        not_run[f"first_verdict_over_2_s_{backend.name}"] = str(problem)
+        return False
+
+
 def main() -> None:
     """Measure and print."""
     prose = build_groups(SEED, WORK_GROUPS)
     groups = [QueryGroup(g.query, g.expected, g.retrieved) for g in prose]
     samples: dict[str, list[float]] = {
-        "first_verdict_over_3_s": [],
+        "first_verdict_over_2_s": [],
         "memory_over_450_mb": [],
         "health_p99_over_100_ms": [],
         "health_max_over_100_ms": [],
     }
+    not_run: dict[str, str] = {}
+    reference, *others = backends()
+    usable = [backend for backend in others if can_start(backend, not_run)]
+    first_verdict_seconds(reference)  # the first start compiles what Python has not compiled yet
     for _ in range(ROUNDS):
-        seconds, megabytes = first_verdict_seconds()
-        samples["first_verdict_over_3_s"].append(seconds / 3)
+        seconds, megabytes = first_verdict_seconds(reference)
+        samples["first_verdict_over_2_s"].append(seconds / ALLOWED_S)
         samples["memory_over_450_mb"].append(megabytes / 450)
+        for backend in usable:
+            took, _ = first_verdict_seconds(backend)
+            name = f"first_verdict_over_2_s_{backend.name}"
+            samples.setdefault(name, []).append(took / ALLOWED_S)
         with serving("judged_server") as server:
             took = health_seconds(server, groups)
         samples["health_p99_over_100_ms"].append(took[int(len(took) * 0.99)] / 0.1)
         samples["health_max_over_100_ms"].append(took[-1] / 0.1)
         print(f"{seconds:.2f} s, {megabytes:.0f} MB, {len(took)} checks, slowest {took[-1]:.3f} s")
-    print(closing_line("readiness", samples))
+    print(closing_line("readiness", samples, not_run))
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from judged_server.domain import Flag
 from judged_server.embedding import queue
-from judged_server.embedding.choice import PROVIDERS, Machine, Running, choose
+from judged_server.embedding.choice import ON_GPU, PROVIDERS, Machine, Running, choose
 from judged_server.embedding.loading import load_embedder
 from judged_server.embedding.policy import LONG_TEXT_POLICIES, TEXT_TOO_LONG
 from judged_server.embedding.store import DEFAULT_MODEL, ModelStore, default_root
@@ -29,9 +29,12 @@ BACKENDS = {
     "onnxruntime": ("onnxruntime", "fp32"),
     "openvino-fp32": ("openvino", "fp32"),
     "openvino-bf16": ("openvino", "bf16"),
-    "cuda": ("cuda", "fp32"),
+    "cuda-fp32": ("cuda", "fp32"),
+    "cuda-fp16": ("cuda", "fp16"),
+    "tensorrt-fp32": ("tensorrt", "fp32"),
+    "tensorrt-fp16": ("tensorrt", "fp16"),
 }
-TO_FP32 = {"fp32": (TOLERANCE, 1e-5), "bf16": (5e-3, 3e-3)}
+TO_FP32 = {"fp32": (TOLERANCE, 1e-5), "bf16": (5e-3, 3e-3), "fp16": (1e-3, 1e-3)}
 """On a cosine and on an element, against the figures of sentence-transformers."""
 
 TEXTS = [
@@ -62,7 +65,8 @@ def backend(request):
     try:
         return choose(*BACKENDS[request.param], Machine.here())
     except SettingsError as error:
-        pytest.skip(f"not run: {error}")
+        gpu = "no NVIDIA GPU: " if BACKENDS[request.param][0] in ON_GPU else ""
+        pytest.skip(f"not run: {gpu}{error}")
 
 
 @pytest.fixture(scope="module", params=["tiny-mean", "tiny-cls", DEFAULT_MODEL])
@@ -75,7 +79,12 @@ def embedder(request, backend, tmp_path_factory):
     else:
         root = tmp_path_factory.mktemp(request.param)
         files = tiny_model.stored_files(root, pooling=request.param.removeprefix("tiny-"))
-    loaded = load_embedder(files, Running(backend, threads=2))
+    engines = tmp_path_factory.mktemp("engines")
+    try:
+        loaded = load_embedder(files, Running(backend, threads=2, engines=engines))
+    except SettingsError as error:
+        # An ONNX Runtime for GPUs on a machine without one.
+        pytest.skip(f"not run: {error}")
     yield loaded
     loaded.close()
 

@@ -8,7 +8,7 @@ start: nothing is replaced in silence. Leaves the running to the sessions.
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -16,15 +16,18 @@ from judged_server.embedding.manifest import Manifest
 from judged_server.ports import ModelCard
 from judged_server.settings import SettingsError
 
-ONNXRUNTIME, OPENVINO, CUDA = "onnxruntime", "openvino", "cuda"
-AUTO, FP32, BF16 = "auto", "fp32", "bf16"
+ONNXRUNTIME, OPENVINO, CUDA, TENSORRT = "onnxruntime", "openvino", "cuda", "tensorrt"
+AUTO, FP32, BF16, FP16 = "auto", "fp32", "bf16", "fp16"
 
 PROVIDERS = {
     ONNXRUNTIME: "CPUExecutionProvider",
     OPENVINO: "OpenVINO:CPU",
     CUDA: "CUDAExecutionProvider",
+    TENSORRT: "TensorrtExecutionProvider",
 }
 """What GetServerInfo calls each backend."""
+
+ON_GPU = frozenset({CUDA, TENSORRT})
 
 _CPU_FACTS = Path("/proc/cpuinfo")
 
@@ -58,13 +61,15 @@ class Running:
     """How the models of a server are run: the backend, and how its work is cut.
 
     `threads` compute at a time, 0: one a core; `batch_threads` of them share a batch;
-    `batch_tokens`, padding included, are at most in one, 0: what suits the backend.
+    `batch_tokens`, padding included, are at most in one, 0: what suits the backend. TensorRT keeps
+    what it builds under `engines`, if that is a folder.
     """
 
     backend: Backend = Backend()
     threads: int = 0
     batch_threads: int = 1
     batch_tokens: int = 0
+    engines: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +79,17 @@ class Machine:
     has_amx_bf16: Callable[[], bool]
     has_openvino: Callable[[], bool]
     has_cuda: Callable[[], bool]
+    has_tensorrt: Callable[[], bool]
 
     @classmethod
     def here(cls) -> Machine:
         """Return this machine."""
-        return cls(_has_amx_bf16, _has_openvino, _has_cuda)
+        return cls(
+            _has_amx_bf16,
+            _has_openvino,
+            lambda: _has_provider(CUDA),
+            lambda: _has_provider(TENSORRT),
+        )
 
 
 def choose(name: str, precision: str, machine: Machine) -> Backend:
@@ -87,6 +98,11 @@ def choose(name: str, precision: str, machine: Machine) -> Backend:
     Left open, it is OpenVINO in bf16 where that is installed and the CPU has AMX for bf16, else
     ONNX Runtime in fp32. Raises SettingsError, saying what to do, when it can't be had.
     """
+    if precision == FP16 and name not in ON_GPU:
+        raise SettingsError(
+            "embedding_precision fp16 is for GPUs: set embedding_backend to cuda or tensorrt, or "
+            "embedding_precision to auto; a model that is stored as fp16 needs no setting"
+        )
     if name == AUTO:
         fast = machine.has_openvino() and machine.has_amx_bf16()
         wants_openvino = precision == BF16 or (precision == AUTO and fast)
@@ -98,13 +114,26 @@ def choose(name: str, precision: str, machine: Machine) -> Backend:
             f"embedding_precision bf16: {name} does not compute in bf16; set embedding_backend to "
             "openvino, or embedding_precision to fp32"
         )
-    if name == CUDA and not machine.has_cuda():
+    if name in ON_GPU:
+        return _on_gpu(name, precision, machine)
+    return Backend(name, FP32)
+
+
+def default_engines(environ: Mapping[str, str]) -> Path:
+    """Return judged/engines in the user's cache folder; engine_cache_dir overrides it."""
+    cache = environ.get("XDG_CACHE_HOME")
+    return (Path(cache) if cache else Path.home() / ".cache") / "judged" / "engines"
+
+
+def _on_gpu(name: str, precision: str, machine: Machine) -> Backend:
+    if not (machine.has_cuda() if name == CUDA else machine.has_tensorrt()):
         raise SettingsError(
-            "embedding_backend cuda: the ONNX Runtime that is installed has no CUDA; on a machine "
+            f"embedding_backend {name}: the ONNX Runtime that is installed has no "
+            f"{'CUDA' if name == CUDA else 'TensorRT'}; on a machine "
             "with an NVIDIA GPU run `pip uninstall onnxruntime`, then `pip install "
             "--force-reinstall --no-deps onnxruntime-gpu`; or set embedding_backend to auto"
         )
-    return Backend(name, FP32)
+    return Backend(name, FP16 if precision == FP16 else FP32)
 
 
 def _openvino(precision: str, machine: Machine) -> Backend:
@@ -136,7 +165,7 @@ def _has_openvino() -> bool:
     return importlib.util.find_spec("openvino") is not None
 
 
-def _has_cuda() -> bool:
-    import onnxruntime  # noqa: PLC0415 - no import for those who did not ask for CUDA
+def _has_provider(name: str) -> bool:
+    import onnxruntime  # noqa: PLC0415 - no import for those who did not ask for a GPU
 
-    return PROVIDERS[CUDA] in onnxruntime.get_available_providers()
+    return PROVIDERS[name] in onnxruntime.get_available_providers()

@@ -10,7 +10,7 @@ import numpy as np
 
 from judged_server.embedding.backend import Session
 from judged_server.embedding.batches import pad
-from judged_server.embedding.choice import CUDA, OPENVINO, PROVIDERS, Running
+from judged_server.embedding.choice import FP16, FP32, ON_GPU, OPENVINO, PROVIDERS, Running
 from judged_server.embedding.cores import available_cores
 from judged_server.embedding.engine import ModelEmbedder
 from judged_server.embedding.policy import TRUNCATE
@@ -89,11 +89,30 @@ def open_session(files: ModelFiles, running: Running) -> Session:
         from judged_server.embedding.openvino_session import OpenVinoSession  # noqa: PLC0415
 
         return OpenVinoSession(path, manifest.pooling, precision, workers, running.batch_threads)
-    if backend.name == CUDA:
-        # Two, so that one batch is prepared while the other runs.
-        workers = running.threads or 2
-    return EncoderSession(
-        path, manifest.pooling, precision, workers, running.batch_threads, PROVIDERS[backend.name]
+    if backend.name in ON_GPU:
+        return _on_gpu(files, running)
+    return EncoderSession(path, manifest.pooling, precision, workers, running.batch_threads)
+
+
+def _on_gpu(files: ModelFiles, running: Running) -> Session:
+    # Imported here: they need onnx.
+    from judged_server.embedding.gpu_session import WORKERS, GpuSession  # noqa: PLC0415
+    from judged_server.embedding.half_graph import halved  # noqa: PLC0415
+
+    manifest, backend = files.manifest, running.backend
+    precision = backend.precision_of(manifest.precision)
+    path = str(files.graph)
+    convert = precision == FP16 and manifest.precision == FP32
+    # An engine is of one model at one precision; TensorRT tells versions and devices apart itself.
+    engines = running.engines and running.engines / f"{manifest.model_sha256[:32]}-{precision}"
+    return GpuSession(
+        halved(path) if convert else path,
+        manifest.pooling,
+        precision,
+        manifest.max_tokens,
+        running.threads or WORKERS,
+        PROVIDERS[backend.name],
+        engines,
     )
 
 

@@ -1,4 +1,4 @@
-"""One ONNX Runtime session: padded token ids in, one unit vector a row out.
+"""One ONNX Runtime session on the CPU: padded token ids in, one unit vector a row out.
 
 Owns the runtime and its options, which were chosen by measurement
 (docs/decisions/0004-embedding-model.md), and what a graph must look like, whatever runs it. Leaves
@@ -27,8 +27,6 @@ REQUIRED_INPUTS = frozenset({"input_ids", "attention_mask"})
 KNOWN_INPUTS = REQUIRED_INPUTS | {"token_type_ids"}
 
 _ERRORS_ONLY = 3
-_PROVIDER_OPTIONS = {"CUDAExecutionProvider": {"use_tf32": "0"}}
-"""Without it, CUDA would take fp32 for TF32, whose fractions have 10 bits."""
 
 
 class UnusableGraphError(ValueError):
@@ -43,7 +41,7 @@ class UnusableDeviceError(Exception):
 
 
 class EncoderSession:
-    """A loaded graph; implements backend.Session."""
+    """A loaded graph on the CPU; implements backend.Session."""
 
     def __init__(
         self,
@@ -52,21 +50,14 @@ class EncoderSession:
         precision: str = "fp32",
         workers: int = 1,
         batch_threads: int = 1,
-        provider: str = PROVIDER,
     ) -> None:
-        """Load a graph of this precision. Raises UnusableGraphError or UnusableDeviceError."""
-        chosen = [(provider, _PROVIDER_OPTIONS.get(provider, {}))]
-        if provider not in ort.get_available_providers():
-            raise UnusableDeviceError(provider, "the installed ONNX Runtime does not have it")
+        """Load a graph of this precision. Raises UnusableGraphError."""
+        options = _options(batch_threads)
         try:
-            self._session = ort.InferenceSession(path, _options(batch_threads), providers=chosen)
+            self._session = ort.InferenceSession(path, options, providers=[PROVIDER])
         except Exception as error:
             raise UnusableGraphError(f"ONNX Runtime can't load it ({first_line(error)})") from error
-        really = self._session.get_providers()[0]
-        if really != provider:
-            # The runtime takes the CPU where a device does not work, with a line in its log.
-            raise UnusableDeviceError(provider, f"ONNX Runtime took {really}: no device or driver?")
-        self.facts = SessionFacts(precision, really, f"onnxruntime {ort.__version__}", workers)
+        self.facts = SessionFacts(precision, PROVIDER, f"onnxruntime {ort.__version__}", workers)
         self._pooling = pooling
         inputs = self._session.get_inputs()
         self._inputs = frozenset(node.name for node in inputs)

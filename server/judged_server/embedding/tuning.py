@@ -23,6 +23,7 @@ from judged_server.embedding.choice import (
     AUTO,
     BF16,
     CUDA,
+    FP16,
     FP32,
     ONNXRUNTIME,
     OPENVINO,
@@ -70,8 +71,9 @@ def backends(name: str, precision: str, machine: Machine) -> tuple[Backend, ...]
 
     ONNX Runtime in fp32, the reference, comes first. Raises SettingsError when none is left.
     """
+    # TensorRT builds for minutes, so it is tried when it is asked for by name.
     names = (ONNXRUNTIME, OPENVINO, CUDA) if name == AUTO else (name,)
-    precisions = (FP32, BF16) if precision == AUTO else (precision,)
+    precisions = (FP32, BF16, FP16) if precision == AUTO else (precision,)
     found = []
     for each in names:
         for asked in precisions:

@@ -1,6 +1,7 @@
 """The choice of a backend: what is open is filled in, what is asked for is had or refused."""
 
 import itertools
+from pathlib import Path
 
 import pytest
 from judged_server.embedding import choice
@@ -12,7 +13,8 @@ from tests.fakes import tiny_model
 
 
 def _machine(*parts: str) -> Machine:
-    return Machine(lambda: "amx" in parts, lambda: "openvino" in parts, lambda: "cuda" in parts)
+    has = (lambda part=part: part in parts for part in ("amx", "openvino", "cuda", "tensorrt"))
+    return Machine(*has)
 
 
 @pytest.mark.parametrize(
@@ -30,6 +32,9 @@ def _machine(*parts: str) -> Machine:
         (("openvino", "auto"), ("amx", "openvino"), Backend("openvino", "bf16")),
         (("openvino", "fp32"), ("amx", "openvino"), Backend("openvino", "fp32")),
         (("cuda", "auto"), ("cuda",), Backend("cuda", "fp32")),
+        (("cuda", "fp16"), ("cuda",), Backend("cuda", "fp16")),
+        (("tensorrt", "auto"), ("cuda", "tensorrt"), Backend("tensorrt", "fp32")),
+        (("tensorrt", "fp16"), ("cuda", "tensorrt"), Backend("tensorrt", "fp16")),
     ],
 )
 def test_a_choice(asked, parts, expected):
@@ -46,6 +51,12 @@ def test_a_choice(asked, parts, expected):
         (("onnxruntime", "bf16"), ("amx", "openvino"), "embedding_backend to openvino"),
         (("cuda", "auto"), ("amx", "openvino"), "onnxruntime-gpu"),
         (("cuda", "bf16"), ("cuda",), "cuda does not compute in bf16"),
+        (("cuda", "fp16"), (), "embedding_backend cuda.*has no CUDA.*onnxruntime-gpu"),
+        (("tensorrt", "auto"), ("cuda",), "embedding_backend tensorrt.*has no TensorRT"),
+        (("tensorrt", "bf16"), ("cuda", "tensorrt"), "tensorrt does not compute in bf16"),
+        (("auto", "fp16"), ("cuda",), "fp16 is for GPUs.*cuda or tensorrt"),
+        (("onnxruntime", "fp16"), (), "fp16 is for GPUs"),
+        (("openvino", "fp16"), ("amx", "openvino"), "fp16 is for GPUs"),
     ],
 )
 def test_what_can_not_be_had_is_refused_with_what_to_do(asked, parts, words):
@@ -55,7 +66,7 @@ def test_what_can_not_be_had_is_refused_with_what_to_do(asked, parts, words):
 
 def test_every_backend_and_precision_has_a_card_of_its_own(tmp_path):
     manifest = tiny_model.add_to(ModelStore(tmp_path), tmp_path)
-    backends = itertools.product(choice.PROVIDERS, (choice.FP32, choice.BF16))
+    backends = itertools.product(choice.PROVIDERS, (choice.FP32, choice.BF16, choice.FP16))
     cards = [Backend(*each).card(manifest) for each in backends]
     assert len(set(cards)) == len(cards)
 
@@ -79,3 +90,12 @@ def test_amx_is_a_flag_of_the_cpu(tmp_path, text, expected):
     (tmp_path / "cpuinfo").write_text(text)
     assert choice._has_amx_bf16(tmp_path / "cpuinfo") is expected
     assert not choice._has_amx_bf16(tmp_path / "none")
+
+
+@pytest.mark.parametrize(
+    ("environ", "expected"), [({"XDG_CACHE_HOME": "/c"}, "/c/judged/engines"), ({}, None)]
+)
+def test_engines_are_kept_in_the_users_cache(environ, expected):
+    assert choice.default_engines(environ) == Path(
+        expected or Path.home() / ".cache/judged/engines"
+    )

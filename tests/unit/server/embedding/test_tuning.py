@@ -117,12 +117,19 @@ def test_the_sample_is_the_same_each_time_and_has_texts_of_all_lengths():
     ],
 )
 def test_the_candidates_are_what_settings_and_machine_leave_open(asked, expected):
-    machine = Machine(lambda: True, lambda: True, lambda: False)
+    machine = Machine(lambda: True, lambda: True, lambda: False, lambda: False)
     assert backends(*asked, machine) == expected
 
 
+def test_a_gpu_is_tried_at_both_of_its_precisions_and_tensorrt_when_it_is_named():
+    machine = Machine(lambda: False, lambda: False, lambda: True, lambda: True)
+    cuda = (Backend("cuda", "fp32"), Backend("cuda", "fp16"))
+    assert backends("auto", "auto", machine) == (SLOW, *cuda)
+    assert backends("tensorrt", "fp16", machine) == (Backend("tensorrt", "fp16"),)
+
+
 def test_nothing_left_to_try_says_why():
-    machine = Machine(lambda: False, lambda: False, lambda: False)
+    machine = Machine(*[lambda: False] * 4)
     with pytest.raises(SettingsError, match="embedding_precision bf16"):
         backends("auto", "bf16", machine)
 
