@@ -9,10 +9,13 @@ same contexts go through a server in one BatchJudge, and small calls to it, a co
 wall_over_bare_loop             wall seconds of the judge over those of the bare loop
 cpu_over_bare_loop              CPU seconds, likewise: prompts, limits, retries, cache, parsing
 calls_per_cpu_s_over_openai_sdk calls a CPU second of the judge over those of the SDK
-overhead_ms_p50, _p95, _p99     from when a small call was due to its verdict, less the provider's
-                                200 ms: gRPC, the judge, HTTP, and how late the provider is
+overhead_ms_p50, _p95, _p99     from when a small call was due to its verdict, less what the
+                                provider took, from the last byte of the request to its answer:
+                                gRPC, the judge, HTTP, and whoever else wants these cores
 grpc_ms_p50, _p95, _p99         the same calls to the judge `exact`, which asks nobody: the share
                                 of gRPC and of this machine in the overhead
+bare_ms_p50, _p95, _p99         the same questions asked by a bare aiohttp loop, likewise less what
+                                the provider took: the share of HTTP and of this machine
 server_wall_over_bare_loop      wall seconds of the BatchJudge over those of the bare loop
 server_cpu_over_bare_loop       CPU seconds of the server during it, likewise
 bare_over_ideal                 wall seconds of the bare loop over calls * latency / concurrency
@@ -30,19 +33,21 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from importlib.metadata import version
 from pathlib import Path
 from typing import IO
 
+import aiohttp
+import orjson
 from judged import Client, QueryGroup
 from judged.v1 import judge_service_pb2 as pb
 from judged.v1 import types_pb2
 
-from benchmarks.fanout_worker import configuration, make_groups
+from benchmarks.fanout_worker import bodies, configuration, make_groups
 from benchmarks.harness import ROOT, Server, closing_line, ratios, serving
-from benchmarks.open_loop import Request, Tally, arrivals, drive
+from benchmarks.open_loop import Request, Tally, arrivals, drive, microseconds
 
 SIDES = ("bare", "judge", "sdk")
 SEED = 53
@@ -111,7 +116,11 @@ def batch(server: Server, calls: int, seed: int) -> dict[str, float]:
 
 
 def overhead(server: Server, calls: int, seed: int, kind: str = "llm") -> Tally:
-    """Return the latencies of small calls at RATE a second to the judge `kind`."""
+    """Return the latencies of small calls at RATE a second to the judge `kind`.
+
+    What the provider took is left out; it tells that as the tokens of the prompt, see
+    `fanout_provider`.
+    """
     contexts = iter(
         [
             types_pb2.QueryGroup(query=g.query, expected=g.expected, retrieved=[retrieved])
@@ -126,7 +135,7 @@ def overhead(server: Server, calls: int, seed: int, kind: str = "llm") -> Tally:
         return Request(kind, request.SerializeToString(), 1)
 
     due = list(arrivals(RATE, calls / RATE, poisson=False, seed=seed))
-    outcome = asyncio.run(drive(server.address, due, make, TIMEOUT_S))
+    outcome = asyncio.run(drive(server.address, due, make, TIMEOUT_S, elsewhere_s=_of_provider_s))
     total = outcome.total
     if total.answered != len(due) or total.missing_verdicts:
         raise SystemExit(f"{len(due) - total.answered} calls failed: {dict(total.errors)}")
@@ -136,17 +145,52 @@ def overhead(server: Server, calls: int, seed: int, kind: str = "llm") -> Tally:
     return total
 
 
+def _of_provider_s(answer: pb.BatchJudgeResponse) -> float:
+    return answer.usage.input_tokens / 1e6
+
+
+async def floor(url: str, calls: int, seed: int) -> Tally:
+    """Return the latencies of a bare loop that asks the same at RATE a second, as `overhead`."""
+    asked = bodies(make_groups(calls + WARM_UP_CALLS, seed))
+    tally = Tally()
+
+    async def ask(body: bytes, due: float, tally: Tally) -> None:
+        async with session.post(f"{url}/chat/completions", data=body) as reply:
+            answer = orjson.loads(await reply.read())
+        took_s = time.perf_counter() - due - answer["usage"]["prompt_tokens"] / 1e6
+        tally.histogram.record_value(microseconds(took_s))
+
+    async with aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(limit=0), headers={"Content-Type": "application/json"}
+    ) as session:
+        ready = iter([orjson.dumps(body) for body in asked])
+        await asyncio.gather(*(ask(next(ready), 0.0, Tally()) for _ in range(WARM_UP_CALLS)))
+        started = time.perf_counter() + 0.05
+        tasks = []
+        for instant in arrivals(RATE, calls / RATE, poisson=False, seed=seed):
+            due = started + instant
+            if (wait := due - time.perf_counter()) > 0:
+                await asyncio.sleep(wait)
+            tasks.append(asyncio.create_task(ask(next(ready), due, tally)))
+        await asyncio.gather(*tasks)
+    return tally
+
+
 def measure(arguments: argparse.Namespace, url: str) -> dict[str, list[float]]:
     """Return the samples of each figure."""
     calls, repeats = arguments.calls, arguments.repeats
     spent: dict[str, list[dict[str, float]]] = {side: [] for side in (*SIDES, "server")}
     tallies: list[Tally] = []
     of_grpc: list[Tally] = []
+    of_bare: list[Tally] = []
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory())
         config = Path(folder, "llm.toml")
         config.write_text(to_toml(configuration(url, arguments.concurrency)))
-        flags = ("--llm-config", str(config), "--llm-cache-dir", str(Path(folder, "replies")))
+        flags = (
+            *("--llm-config", str(config)),
+            *("--llm-cache", "disk", "--llm-cache-dir", str(Path(folder, "replies"))),
+        )
         server = stack.enter_context(serving("judged_server", *flags))
         workers = {
             side: Worker(
@@ -167,19 +211,20 @@ def measure(arguments: argparse.Namespace, url: str) -> dict[str, list[float]]:
             spent["server"].append(batch(server, calls, seed + 1))
             tallies.append(overhead(server, calls, seed + 2))
             of_grpc.append(overhead(server, calls, seed + 3, "exact"))
+            of_bare.append(asyncio.run(floor(url, calls, seed + 4)))
             told = ", ".join(
                 f"{side} {rounds[-1]['wall_s']:.2f} s wall {rounds[-1]['cpu_s']:.2f} s CPU"
                 for side, rounds in spent.items()
             )
             print(f"round {repeat + 1}: {told}", flush=True)
-    return figures(arguments, spent, tallies, of_grpc)
+    latencies = {"overhead_ms": tallies, "grpc_ms": of_grpc, "bare_ms": of_bare}
+    return figures(arguments, spent, latencies)
 
 
 def figures(
     arguments: argparse.Namespace,
     spent: dict[str, list[dict[str, float]]],
-    tallies: Sequence[Tally],
-    of_grpc: Sequence[Tally],
+    latencies: Mapping[str, Sequence[Tally]],
 ) -> dict[str, list[float]]:
     """Return the samples of each figure, one a round."""
     wall = {side: [one["wall_s"] for one in rounds] for side, rounds in spent.items()}
@@ -190,11 +235,9 @@ def figures(
         "cpu_over_bare_loop": ratios(cpu["judge"], cpu["bare"]),
         "calls_per_cpu_s_over_openai_sdk": ratios(cpu["sdk"], cpu["judge"]),
     }
-    for percentile in PERCENTILES:
-        samples[f"overhead_ms_p{percentile}"] = [
-            tally.milliseconds(percentile) - 1e3 * arguments.latency for tally in tallies
-        ]
-        samples[f"grpc_ms_p{percentile}"] = [tally.milliseconds(percentile) for tally in of_grpc]
+    for name, tallies in latencies.items():
+        for percentile in PERCENTILES:
+            samples[f"{name}_p{percentile}"] = [each.milliseconds(percentile) for each in tallies]
     samples |= {
         "server_wall_over_bare_loop": ratios(wall["server"], wall["bare"]),
         "server_cpu_over_bare_loop": ratios(cpu["server"], cpu["bare"]),

@@ -1,8 +1,10 @@
 """Answers each request after a fixed time: the provider of `benchmarks.fanout`.
 
-Speaks Chat Completions, always with the same bytes: a verdict in the form that the rubric
-`retrieval_match` asks for. Runs as a process of its own and must never be what is measured, so it
-parses nothing but the end of a request.
+Speaks Chat Completions, always with the same verdict, in the form that the rubric `retrieval_match`
+asks for. The tokens that it counts for a prompt are the microseconds that it really took, from the
+last byte of the request to the writing of the answer: its timer is late at times, and that is not
+to be charged to whoever asks. Runs as a process of its own and must never be what is measured, so
+it parses nothing but the end of a request.
 
     python -m benchmarks.fanout_provider SECONDS
 """
@@ -12,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+import time
 from typing import cast
 
 import uvloop
@@ -30,16 +33,19 @@ _COMPLETION = {
             "logprobs": None,
         }
     ],
-    "usage": {"prompt_tokens": 400, "completion_tokens": 20, "total_tokens": 420},
+    "usage": {"prompt_tokens": 0, "completion_tokens": 20, "total_tokens": 20},
     "system_fingerprint": "fp_scripted",
 }
-_BODY = json.dumps(_COMPLETION).encode()
-ANSWER = (
-    b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
-    b"Content-Length: " + str(len(_BODY)).encode() + b"\r\n\r\n" + _BODY
-)
+_BEFORE, _AFTER = json.dumps(_COMPLETION).encode().split(b'"prompt_tokens": 0')
+_HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
 _LENGTH = b"content-length:"
 _END = b"\r\n\r\n"
+
+
+def answer(took_us: int) -> bytes:
+    """Return the answer that tells how long it took."""
+    body = b'%b"prompt_tokens": %d%b' % (_BEFORE, took_us, _AFTER)
+    return _HEAD % len(body) + body
 
 
 class Connection(asyncio.Protocol):
@@ -70,11 +76,11 @@ class Connection(asyncio.Protocol):
             if len(self._received) < end:
                 return
             self._received = self._received[end:]
-            self._loop.call_later(self._delay_s, self._answer)
+            self._loop.call_later(self._delay_s, self._answer, time.perf_counter_ns())
 
-    def _answer(self) -> None:
+    def _answer(self, since_ns: int) -> None:
         if self._transport is not None:
-            self._transport.write(ANSWER)
+            self._transport.write(answer((time.perf_counter_ns() - since_ns) // 1000))
 
 
 async def serve(delay_s: float) -> None:

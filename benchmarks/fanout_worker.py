@@ -6,7 +6,8 @@ answer is read. The sides do the same calls, byte for byte but for the marker of
 
     bare    a loop over an aiohttp session that sends bytes which are ready
     sdk     the `openai` package's AsyncOpenAI under a semaphore, given texts which are ready
-    judge   the judge `llm` as the server builds it, given contexts: prompts, limits, parsing, cache
+    judge   the judge `llm` as the server builds it, given contexts: prompts, limits, parsing,
+            cache, and Python's garbage collector as the server sets it
 
     python -m benchmarks.fanout_worker bare|sdk|judge URL CONCURRENCY
 """
@@ -28,6 +29,7 @@ import aiohttp
 import openai
 import orjson
 import uvloop
+from judged_server import garbage
 from judged_server.domain import JudgeSpec, QueryGroup, Status
 from judged_server.judges.llm import LlmKind
 from judged_server.llm.asking import Asker
@@ -93,7 +95,8 @@ def _requests(groups: list[QueryGroup]) -> list[ChatRequest]:
     ]
 
 
-def _bodies(groups: list[QueryGroup]) -> list[dict[str, object]]:
+def bodies(groups: list[QueryGroup]) -> list[dict[str, object]]:
+    """Return the JSON objects that ask the provider about each context."""
     model = ModelConfiguration("scripted", "scripted", MODEL)
     return [dialect.write_request(model, request) for request in _requests(groups)]
 
@@ -130,10 +133,10 @@ class Bare:
 
     def prepare(self, groups: list[QueryGroup]) -> Callable[[], Awaitable[None]]:
         """Return the loop over bodies that are ready."""
-        bodies = iter([orjson.dumps(body) for body in _bodies(groups)])
+        ready = iter([orjson.dumps(body) for body in bodies(groups)])
 
         async def worker() -> None:
-            for body in bodies:
+            for body in ready:
                 async with self._session.post(self._url, data=body) as reply:
                     answer = orjson.loads(await reply.read())
                 _check(answer["choices"][0]["message"]["content"])
@@ -153,14 +156,14 @@ class Sdk:
 
     def prepare(self, groups: list[QueryGroup]) -> Callable[[], Awaitable[None]]:
         """Return the loop over arguments that are ready."""
-        bodies = _bodies(groups)
+        asked = bodies(groups)
 
         async def ask(body: dict[str, object]) -> None:
             # A body is of the fields that `create` has overloads for, but typed as any JSON object.
             reply = await self._client.chat.completions.create(**body)  # type: ignore[call-overload]
             _check(reply.choices[0].message.content)
 
-        return lambda: _at_once(self._concurrency, ask, bodies)
+        return lambda: _at_once(self._concurrency, ask, asked)
 
 
 class JudgeSide:
@@ -199,8 +202,11 @@ async def serve(side: str, url: str, concurrency: int) -> None:
     """Do what standard input says until it ends."""
     kinds: dict[str, Callable[[str, int], Side]] = {"bare": Bare, "sdk": Sdk, "judge": JudgeSide}
     running = kinds[side](url, concurrency)
-    gc.collect()
-    gc.freeze()
+    if side == "judge":
+        garbage.settle()
+    else:
+        gc.collect()
+        gc.freeze()
     print("ready", flush=True)
     while line := await asyncio.to_thread(sys.stdin.readline):
         order = json.loads(line)

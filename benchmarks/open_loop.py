@@ -96,10 +96,12 @@ async def drive(
     make: Callable[[], Request],
     timeout_s: float,
     warm_up: int = 3,
+    elsewhere_s: Callable[[pb.BatchJudgeResponse], float] = lambda _: 0.0,
 ) -> Outcome:
     """Return what became of a request for each instant; they are made before the first leaves.
 
-    `warm_up` more of them are sent first, one after the other, and not counted.
+    `warm_up` more of them are sent first, one after the other, and not counted. `elsewhere_s` says
+    of an answer which part of its latency is not the server's, and is left out.
     """
     requests = [make() for _ in due]
     outcome = Outcome()
@@ -108,15 +110,16 @@ async def drive(
     ) as channel:
         call = channel.unary_unary(METHOD)
         for _ in range(warm_up):
-            await _send(call, make(), time.perf_counter(), timeout_s, Outcome())
+            await _send(call, make(), time.perf_counter(), timeout_s, elsewhere_s, Outcome())
         started = time.perf_counter() + 0.05
         tasks = []
         for instant, request in zip(due, requests, strict=True):
             at = started + instant
             if (wait := at - time.perf_counter()) > 0:
                 await asyncio.sleep(wait)
-            outcome.lag.histogram.record_value(_microseconds(time.perf_counter() - at))
-            tasks.append(asyncio.create_task(_send(call, request, at, timeout_s, outcome)))
+            outcome.lag.histogram.record_value(microseconds(time.perf_counter() - at))
+            sending = _send(call, request, at, timeout_s, elsewhere_s, outcome)
+            tasks.append(asyncio.create_task(sending))
         await asyncio.gather(*tasks)
         outcome.seconds = time.perf_counter() - started
     return outcome
@@ -127,6 +130,7 @@ async def _send(
     request: Request,
     due: float,
     timeout_s: float,
+    elsewhere_s: Callable[[pb.BatchJudgeResponse], float],
     outcome: Outcome,
 ) -> None:
     tally = outcome.tallies.setdefault(request.label, Tally())
@@ -137,12 +141,14 @@ async def _send(
     except grpc.aio.AioRpcError as error:
         tally.errors[error.code().name] += 1
         return
-    tally.histogram.record_value(_microseconds(time.perf_counter() - due))
+    latency_s = time.perf_counter() - due
+    response = pb.BatchJudgeResponse.FromString(answer)
+    tally.histogram.record_value(microseconds(latency_s - elsewhere_s(response)))
     tally.answered += 1
     tally.contexts += request.contexts
-    counts = pb.BatchJudgeResponse.FromString(answer).counts
-    tally.missing_verdicts += request.contexts - counts.ok
+    tally.missing_verdicts += request.contexts - response.counts.ok
 
 
-def _microseconds(seconds: float) -> int:
+def microseconds(seconds: float) -> int:
+    """Return seconds as what a histogram holds: at least 1, at most an hour."""
     return min(MAX_US, max(1, round(seconds * 1e6)))

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from judged_server.domain import CacheMode, Source, Status, Usage
+from judged_server.errors import ModelNotConfigured
 from judged_server.llm.budget import Budgets, most_of, prices_of, request_tokens
 from judged_server.llm.chat import (
     ChatModel,
@@ -29,6 +30,7 @@ from judged_server.llm.probabilities import weighed
 from judged_server.llm.question_key import question_key
 from judged_server.llm.reply_cache import ReplyCache
 from judged_server.llm.rubrics import FieldValue, Rubric, new_nonce, write
+from judged_server.llm.turns import Turns
 from judged_server.spending import Purse
 
 MAX_SAMPLES = 32
@@ -134,21 +136,26 @@ class Asker:
         self._budgets = budgets or Budgets()
         self._cache = cache
         self._flights: Flights[Answer] = Flights()
-        self._begun = 0
+        # Those that the cache answers wait for nothing else, and there may be thousands.
+        self._turns = Turns(_BEGUN_A_TURN)
 
     async def ask(self, model: ChatModel, question: Question, terms: Terms) -> Answer:
         """Return the answer, whatever comes of it, in time for the caller.
 
         Cancelling it closes the connection of the call under way.
         """
-        await self._turn()
+        await self._turns.begin()
         key = question_key(model.card, question)
         if terms.cache is not CacheMode.REFRESH:
-            kept = await self._kept(key, model.card, question)
+            only = terms.cache is CacheMode.ONLY
+            kept = await self._kept(key, model.card, question, sure=only)
             if kept is not None:
                 return kept
         if terms.cache is CacheMode.ONLY:
-            return Answer(_NOT_KEPT if self._cache is None else _NOT_CACHED, None, Usage())
+            missing = _NOT_KEPT if self._cache is None else _NOT_CACHED
+            if (keyless := keyless_fault(model)) is not None:
+                missing = replace(missing, message=f"{missing.message}; {keyless.message}")
+            return Answer(missing, None, Usage())
         return await self._fly(key, model, question, terms)
 
     async def knows(self, prospect: Prospect) -> bool:
@@ -156,29 +163,18 @@ class Asker:
         card, question = prospect.model.card, prospect.question
         if self._cache is None or not prospect.settled:
             return False
-        return await self._kept(question_key(card, question), card, question) is not None
+        key = question_key(card, question)
+        return await self._kept(key, card, question, sure=True) is not None
 
-    async def _turn(self) -> None:
-        """Wait until this turn of the event loop has begun no more questions than others can bear.
-
-        Those that the cache answers wait for nothing else, and there may be thousands.
-        """
-        while self._begun >= _BEGUN_A_TURN:  # noqa: ASYNC110 - the event is the next turn itself
-            await asyncio.sleep(0)
-        if not self._begun:
-            asyncio.get_running_loop().call_soon(self._next_turn)
-        self._begun += 1
-
-    def _next_turn(self) -> None:
-        self._begun = 0
-
-    async def _kept(self, key: bytes, card: ChatModelCard, question: Question) -> Answer | None:
-        """Return the answer that the cache has."""
+    async def _kept(
+        self, key: bytes, card: ChatModelCard, question: Question, *, sure: bool
+    ) -> Answer | None:
+        """Return the answer that the cache has; `sure` as for `ReplyCache.stored`."""
         if self._cache is None:
             return None
         reply = self._cache.held(key)
         if reply is None:
-            reply = await self._cache.stored(key)
+            reply = await self._cache.stored(key, sure=sure)
         if reply is None:
             return None
         opinion = _opinion(reply, question, card)
@@ -225,7 +221,8 @@ class Asker:
             left_s = terms.ends_at - now()
             if left_s <= 0:
                 break
-            request = _request(card, question, attempt)
+            nonce = new_nonce()
+            request = _request(card, question, nonce, attempt)
             try:
                 done = await self._budgets.complete(model, request, left_s, terms.purse)
             except ModelFault as fault:
@@ -236,26 +233,42 @@ class Asker:
             reply = done.reply
             by_fallback = done.answered_by is not None
             opinion = _opinion(reply, question, card)
+            if nonce in reply.text or nonce in opinion.reasoning:
+                opinion = _MARKER_REPEATED
             # What a fallback answered is paid by its own prices.
             usage += _usage(done, (done.answered_by or card).prices)
             if opinion.status is not Status.ERROR:
                 break
+        if usage.calls:
+            terms.purse.note(usage.calls, usage.input_tokens, usage.output_tokens, usage.cost)
         return Answer(opinion, reply, usage, by_fallback=by_fallback)
 
 
 def weigh(model: ChatModel, question: Question) -> Weight:
     """Return what it takes at most to put a question once."""
-    request = _request(model.card, question)
+    request = _request(model.card, question, new_nonce())
     prices = prices_of(model)
     cost = most_of(prices, request) if prices else None
     return Weight(request_tokens(request), request.max_tokens, cost)
 
 
-def _request(card: ChatModelCard, question: Question, attempt: int = 0) -> ChatRequest:
+def keyless_fault(model: ChatModel) -> ModelNotConfigured | None:
+    """Return why a model whose key is missing can't be asked; None for all others."""
+    problem = getattr(model, "problem", "")
+    return ModelNotConfigured(model.card.name, problem) if problem else None
+
+
+def refuse_keyless(model: ChatModel, cache: CacheMode) -> None:
+    """Raise ModelNotConfigured when a model may have to be asked and its key is missing."""
+    if cache is not CacheMode.ONLY and (fault := keyless_fault(model)) is not None:
+        raise fault
+
+
+def _request(card: ChatModelCard, question: Question, nonce: str, attempt: int = 0) -> ChatRequest:
     request = write(
         question.rubric,
         question.fields,
-        new_nonce(),
+        nonce,
         structured=card.structured,
         max_tokens=question.max_tokens,
         temperature=question.temperature,
@@ -281,6 +294,12 @@ _NOT_KEPT = Opinion(
     reason=Reason.NOT_CACHED,
     message="this server keeps no replies, and the request lets no model be asked; "
     "start it with --llm-cache disk or memory, or ask with the cache mode USE",
+)
+_MARKER_REPEATED = Opinion(
+    Status.ABSTAINED,
+    reason=Reason.MARKER_REPEATED,
+    message="the model's reply repeats the secret marker of its prompt: it copied the prompt, or "
+    "one of the texts made it do so",
 )
 _NO_TIME = Opinion(
     Status.ERROR,

@@ -107,7 +107,8 @@ class ChatModelCard:
 
     `name` is the operator's, `model` the provider's. `dialect` is the provider's, openai say.
     `conditions` holds what else of the configuration can change a reply: where the provider is, by
-    which means the reply is held to a schema, which parameters are sent.
+    which means the reply is held to a schema, which parameters are sent. `takes_temperature` is one
+    of these: whether it is sent a temperature.
     """
 
     name: str
@@ -118,6 +119,11 @@ class ChatModelCard:
     logprobs: bool
     prices: Prices | None
     conditions: str = ""
+    takes_temperature: bool = True
+
+    def shown_temperature(self, temperature: float) -> str:
+        """Return a temperature as signatures show it: "unset" where none is sent."""
+        return format(temperature, ".12g") if self.takes_temperature else "unset"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,9 @@
 """The models that are asked in place of one whose provider fails.
 
-Owns which failures pass a question on: those of the provider, never a reply that broke its form.
-The models share the time of the call. The reply says who gave it, so that it is paid by its own
-prices and not taken for an answer of the model that was asked.
+Owns which failures pass a question on: those of the provider, never a reply that broke its form;
+and how the models share the time of the call, so that one that hangs leaves some to the next. The
+reply says who gave it, so that it is paid by its own prices and not taken for an answer of the
+model that was asked.
 """
 
 from __future__ import annotations
@@ -28,6 +29,9 @@ _OF_THE_PROVIDER = {
     Reason.BREAKER_OPEN,
 }
 
+OWN_SHARE = 0.5
+"""What a model may take of the time that is left, while others stand behind it."""
+
 _log = logger("llm")
 
 
@@ -46,7 +50,7 @@ class FallbackModel:
         return tuple(model.card for model in self._models)
 
     async def complete(self, request: ChatRequest, timeout_s: float) -> Completed:
-        """Return the first reply within `timeout_s` seconds.
+        """Return the first reply within `timeout_s` seconds, of which each model leaves a share.
 
         Raises the ProviderFault of the model that was asked when none can answer, with the attempts
         of all.
@@ -54,19 +58,21 @@ class FallbackModel:
         began = self._clock.now()
         attempts = 0
         fault: ProviderFault | None = None
-        for model in self._models:
+        first, *others = self._models
+        chain = [first, *(m for m in others if m.card.logprobs or not request.logprobs)]
+        for place, model in enumerate(chain):
             left_s = timeout_s - (self._clock.now() - began)
             if fault is not None:
                 if left_s <= 0:
                     break
-                if request.logprobs and not model.card.logprobs:
-                    continue
                 _log.warning(
                     "llm fallback",
                     model=self.card.name,
                     fallback=model.card.name,
                     reason=str(fault.reason),
                 )
+            if place < len(chain) - 1:
+                left_s *= OWN_SHARE
             try:
                 done = await model.complete(request, left_s)
             except ProviderFault as failed:

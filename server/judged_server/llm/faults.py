@@ -32,6 +32,7 @@ class Reason(StrEnum):
     EMPTY_ANSWER = "EMPTY_ANSWER"
     NO_CONTEXT = "NO_CONTEXT"
     NO_CLAIMS = "NO_CLAIMS"
+    MARKER_REPEATED = "MARKER_REPEATED"
 
 
 class ModelFault(Exception):

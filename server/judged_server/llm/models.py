@@ -75,6 +75,25 @@ class ConfiguredModel:
         return Completed(reply, attempts, self._clock.now() - began)
 
 
+class KeylessModel:
+    """A model whose key is missing; implements chat.ChatModel.
+
+    It stands for its kept replies. `problem` says what to do to have it asked.
+    """
+
+    def __init__(self, card: ChatModelCard, problem: str) -> None:
+        self.card = card
+        self.problem = problem
+
+    async def complete(
+        self,
+        request: ChatRequest,  # noqa: ARG002 - of the protocol
+        timeout_s: float,  # noqa: ARG002
+    ) -> Completed:
+        """Raise ModelNotConfigured."""
+        raise ModelNotConfigured(self.card.name, self.problem)
+
+
 @dataclass(frozen=True, slots=True)
 class ListedModel:
     """A model as the server lists it: `problem` is "" when it can be asked, else what to do."""
@@ -135,6 +154,7 @@ class ChatModels:
             card = with_chain(cards[model.name], [cards[name] for name in chain])
             self._listed[model.name] = ListedModel(card, problems.get(model.provider, ""))
             if model.name not in alone:
+                self._models[model.name] = KeylessModel(card, problems[model.provider])
                 continue
             # Those behind it whose key is missing are left out; that was logged above.
             able = [alone[name] for name in (model.name, *chain) if name in alone]
@@ -153,16 +173,14 @@ class ChatModels:
         return tuple(self._listed.values())
 
     def get(self, name: str) -> ChatModel:
-        """Return a model by name, "" for the default.
+        """Return a model by name, "" for the default; one without its key has a `problem`.
 
-        Raises ModelNotConfigured with the next step when there is none, or its key is missing.
+        Raises ModelNotConfigured with the next step when there is none.
         """
         name = name or next(iter(self._listed))
         model = self._models.get(name)
         if model is None:
-            listed = self._listed.get(name)
-            known = "this server knows " + ", ".join(self._listed)
-            raise ModelNotConfigured(name, listed.problem if listed else known)
+            raise ModelNotConfigured(name, "this server knows " + ", ".join(self._listed))
         return model
 
     async def close(self) -> None:
@@ -207,6 +225,7 @@ def _card(
         structured=model.structured is not Structured.NONE,
         logprobs=model.logprobs,
         prices=model.prices,
+        takes_temperature=model.send_temperature,
         conditions=orjson.dumps(
             [
                 provider.base_url if script is None else script.sha256,

@@ -27,8 +27,11 @@ _OVERHEAD_BYTES = 800
 class ReplyStore(Protocol):
     """Where replies outlive the process."""
 
-    async def get(self, key: bytes) -> StoredReply | None:
-        """Return what is stored under a key; never raises for what a disk can do."""
+    async def get(self, key: bytes, *, sure: bool) -> StoredReply | None:
+        """Return what is stored under a key; never raises for what a disk can do.
+
+        Unless it must be `sure`, it may pass over what came in just now from another process.
+        """
         ...
 
     def put(self, reply: StoredReply) -> None:
@@ -76,11 +79,15 @@ class ReplyCache:
         self._entries.move_to_end(key)
         return entry.reply
 
-    async def stored(self, key: bytes) -> ChatReply | None:
-        """Return the reply that the store has under a key, or that memory holds by now."""
+    async def stored(self, key: bytes, *, sure: bool) -> ChatReply | None:
+        """Return the reply that the store has under a key, or that memory holds by now.
+
+        Unless it must be `sure`, it may pass over what another process stored within the last
+        second, and is the faster for it.
+        """
         if self._store is None:
             return None
-        row = await self._store.get(key)
+        row = await self._store.get(key, sure=sure)
         reply = self.held(key)
         if reply is None and row is not None and self._counts(row.created):
             reply = from_payload(row.payload)
@@ -97,6 +104,11 @@ class ReplyCache:
         self._hold(row, reply)
         if self._store is not None:
             self._store.put(row)
+
+    def forget(self) -> None:
+        """Hold nothing in memory any more; what is stored is found again."""
+        self._entries.clear()
+        self._bytes = 0
 
     def close(self) -> None:
         """Store what waits. Not for the event loop's thread."""

@@ -3,8 +3,9 @@
 Owns the rule of the vote. A valid sample is a yes or a no; a sample that failed or abstained is no
 vote. The score is the mean over the valid samples, the agreement the share of the larger side, so
 that a unanimous "no" has the agreement 1. A tie, or fewer valid samples than half of those asked
-for, is no verdict. Leaves the bar to whoever reads the vote: a verdict is relevant when the bar is
-met *and* most valid samples said yes.
+for, is no verdict. Nor is there one while the cache alone was to answer and lacks a sample: asking
+for it may turn the vote. Leaves the bar to whoever reads the vote: a verdict is relevant when the
+bar is met *and* most valid samples said yes.
 """
 
 from __future__ import annotations
@@ -42,7 +43,14 @@ def count(opinions: Sequence[Opinion]) -> Vote:
     """
     if not opinions:
         raise ValueError("a vote needs at least one sample")
+    first = opinions[0]
+    if len(opinions) == 1 and first.status is Status.OK:  # the usual case
+        return Vote(Status.OK, first.score, first.yes, 1.0, decisive=0)
     valid = [opinion for opinion in opinions if opinion.status is Status.OK]
+    if len(valid) < len(opinions):
+        for place, opinion in enumerate(opinions):
+            if opinion.reason is Reason.NOT_CACHED:
+                return Vote(Status.ERROR, reason=opinion.reason, decisive=place)
     if not valid:
         return _without_votes(opinions)
     ayes = sum(opinion.yes for opinion in valid)

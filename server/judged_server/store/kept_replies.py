@@ -1,7 +1,8 @@
 """The file of replies off the event loop: one thread reads, one writes what waits.
 
-Owns the batches: keys that are asked for at about the same time are read together, however many
-questions ask for them. Leaves the rows to `replies`, what waits to be written to `write_queue`.
+Owns who waits: nobody whose key is certainly not stored, which `stored_ids` tells; all others for
+one read of all keys that are asked for at about the same time. Leaves the rows to `replies`, what
+waits to be written to `write_queue`.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 
 from judged_server.store.replies import ReplyFile, StoredReply
+from judged_server.store.stored_ids import StoredIds
 from judged_server.store.write_queue import MAX_WAITING_BYTES, WriteQueue
 
 READ_KEYS = 500
@@ -27,13 +29,22 @@ class KeptReplies:
         self._waiting: dict[bytes, list[asyncio.Future[StoredReply | None]]] = {}
         self._reading: asyncio.Task[None] | None = None
         self._reader = ThreadPoolExecutor(1, thread_name_prefix="replies-read")
+        self._ids = StoredIds(file, self._reader)
+        self._looking: asyncio.Task[None] | None = None
         self._queue: WriteQueue[StoredReply] = WriteQueue(
             file.put, _size, file.transaction_bytes, "replies", max_waiting_bytes
         )
 
-    async def get(self, key: bytes) -> StoredReply | None:
-        """Return what is stored under a key."""
+    async def get(self, key: bytes, *, sure: bool = False) -> StoredReply | None:
+        """Return what is stored under a key; with `sure` whatever it takes to know.
+
+        Else what another process has stored within the last second may be passed over.
+        """
         if not self._file.on or self._queue.closed:
+            return None
+        if self._looking is None and self._ids.is_due:
+            self._looking = asyncio.create_task(self._look())
+        if not sure and self._ids.rules_out(key):
             return None
         future = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(key, []).append(future)
@@ -45,6 +56,7 @@ class KeptReplies:
     def put(self, reply: StoredReply) -> None:
         """Let a reply be written some time."""
         if self._file.on and len(reply.payload) <= MAX_PAYLOAD_BYTES:
+            self._ids.add(reply.key)
             self._queue.put([reply])
 
     def close(self) -> None:
@@ -52,6 +64,14 @@ class KeptReplies:
         self._queue.close()
         self._reader.shutdown(wait=True, cancel_futures=True)
         self._file.close()
+
+    async def _look(self) -> None:
+        try:
+            await self._ids.look()
+        except RuntimeError:  # closed in the meantime
+            return
+        finally:
+            self._looking = None
 
     async def _read(self) -> None:
         """Answer all who wait, a batch after the other, until nobody does."""

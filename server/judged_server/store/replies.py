@@ -11,7 +11,11 @@ import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
+import numpy as np
+
+from judged_server.store.id_filter import Ids
 from judged_server.store.sqlite_file import BUSY_S, MIN_FREE_BYTES, Kind, SqliteFile
 
 FILE = "replies-1.sqlite3"
@@ -22,14 +26,22 @@ _KIND = Kind(
     "replies",
     """
 CREATE TABLE IF NOT EXISTS replies (
-  n INTEGER PRIMARY KEY, id INTEGER NOT NULL UNIQUE, key BLOB NOT NULL, crc INTEGER NOT NULL,
-  rubric TEXT NOT NULL, version INTEGER NOT NULL, model TEXT NOT NULL, created INTEGER NOT NULL,
-  payload BLOB NOT NULL)
+  n INTEGER PRIMARY KEY AUTOINCREMENT, id INTEGER NOT NULL UNIQUE, key BLOB NOT NULL,
+  crc INTEGER NOT NULL, rubric TEXT NOT NULL, version INTEGER NOT NULL, model TEXT NOT NULL,
+  created INTEGER NOT NULL, payload BLOB NOT NULL)
 """,
     "replies",
     "models are asked anew (--llm-cache memory does without a file)",
 )
 _COLUMNS = "key, crc, rubric, version, model, created, payload"
+
+# All ids in one text: each row that SQLite hands over takes the interpreter's lock anew.
+_IDS_ABOVE = """
+SELECT group_concat(id) FROM (SELECT id FROM replies WHERE id > ? ORDER BY id LIMIT ?)
+"""
+_IDS_BEHIND = """
+SELECT max(n), group_concat(id) FROM (SELECT n, id FROM replies WHERE n > ? ORDER BY n LIMIT ?)
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +73,14 @@ class StoredReply:
             checksum = zlib.crc32(raw, zlib.crc32(len(raw).to_bytes(8, "little"), checksum))
         return checksum
 
+    @property
+    def row(self) -> tuple[object, ...]:
+        """Its row but for the number."""
+        return (
+            *(id_of(self.key), self.key, self.checksum, self.rubric, self.version, self.model),
+            *(self.created, self.payload),
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Selection:
@@ -90,6 +110,13 @@ class Tally:
     newest: int
 
 
+class Mark(NamedTuple):
+    """The newest row at some time: its number, never used again, in the file with that inode."""
+
+    inode: int
+    n: int
+
+
 class ReplyFile:
     """The file. One thread may read while another writes."""
 
@@ -101,6 +128,7 @@ class ReplyFile:
         busy_s: float = BUSY_S,
     ) -> None:
         self._file = SqliteFile(folder, _KIND, max_bytes, min_free_bytes, busy_s)
+        self.max_bytes = max_bytes
 
     @property
     def on(self) -> bool:
@@ -118,20 +146,39 @@ class ReplyFile:
         query = f"SELECT {_COLUMNS} FROM replies WHERE id IN ({marks})"  # noqa: S608 - question marks only
         wanted = set(keys)
         found = {}
-        for row in self._file.read(query, [_id(key) for key in keys]):
+        for row in self._file.read(query, [id_of(key) for key in keys]):
             reply = _whole(row)
             if reply is not None and reply.key in wanted:
                 found[reply.key] = reply
         return found
 
+    def newest(self) -> Mark | None:
+        """Return the newest row, numbered 0 where there is none; None when it can't be read."""
+        for (n,) in self._file.read("SELECT max(n) FROM replies"):
+            return Mark(self._file.inode, n if isinstance(n, int) else 0)
+        return None
+
+    def ids_above(self, least: float, most: int) -> Ids | None:
+        """Return the ids of rows above one, the least first; None when the file can't be read."""
+        rows = self._file.read(_IDS_ABOVE, (least, most))
+        return _ids(rows[0][0]) if rows else None
+
+    def ids_behind(self, mark: Mark, most: int) -> tuple[Ids, Mark] | None:
+        """Return the ids of rows that came in after one, and the last of these rows.
+
+        None when it can't be read, or was another file.
+        """
+        rows = self._file.read(_IDS_BEHIND, (mark.n, most))
+        if not rows or self._file.inode != mark.inode:
+            return None
+        n, ids = rows[0]
+        return _ids(ids), Mark(mark.inode, n) if isinstance(n, int) else mark
+
     def put(self, replies: Sequence[StoredReply]) -> bool:
         """Store replies in one transaction, the oldest ones making room; False if that failed."""
         return self._file.add(
             f"INSERT OR REPLACE INTO replies (id, {_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608 - our own names
-            [
-                (_id(r.key), r.key, r.checksum, r.rubric, r.version, r.model, r.created, r.payload)
-                for r in replies
-            ],
+            [reply.row for reply in replies],
         )
 
     def tally(self) -> list[Tally]:
@@ -159,8 +206,15 @@ class ReplyFile:
         self._file.close()
 
 
-def _id(key: bytes) -> int:
+def id_of(key: bytes) -> int:
+    """Return the id of a key's row: the first 8 bytes of the key, as a signed number."""
     return int.from_bytes(key[:8], "little", signed=True)
+
+
+def _ids(joined: object) -> Ids:
+    if not isinstance(joined, str):
+        return np.empty(0, np.int64)
+    return np.fromstring(joined, np.int64, sep=",")
 
 
 def _whole(row: Sequence[object]) -> StoredReply | None:

@@ -92,6 +92,12 @@ class SqliteFile:
         """How much to write at once at most."""
         return self._max_bytes // _TRANSACTION_SHARE
 
+    @property
+    def inode(self) -> int:
+        """Which file was read last; 0 when none is open for reading."""
+        link = self._links.get("read")
+        return 0 if link is None else link.inode
+
     def read(self, query: str, values: Sequence[object] = ()) -> list[tuple[object, ...]]:
         """Return the rows of a query; none when the file can't be read."""
         link = self._link("read")

@@ -46,13 +46,13 @@ class OneAtATime(JudgeServiceServicer):
         return pb.BatchJudgeResponse(counts=types_pb2.VerdictCounts(ok=1))
 
 
-async def _drive(hold_s: float, due: list[float], make):
+async def _drive(hold_s: float, due: list[float], make, **more):
     server = grpc.aio.server()
     add_JudgeServiceServicer_to_server(OneAtATime(hold_s), server)
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     try:
-        return await drive(f"127.0.0.1:{port}", due, make, 10.0, warm_up=1)
+        return await drive(f"127.0.0.1:{port}", due, make, 10.0, warm_up=1, **more)
     finally:
         await server.stop(None)
 
@@ -72,6 +72,12 @@ class TestDrive:
         assert tally.answered == tally.sent == 10
         assert tally.milliseconds(100) >= 195
         assert tally.milliseconds(50) >= 95
+
+    async def test_what_was_spent_elsewhere_is_left_out(self):
+        outcome = await _drive(0.5, [0.0], _good, elsewhere_s=lambda answer: 0.5 * answer.counts.ok)
+        assert outcome.total.milliseconds(100) < 450
+        outcome = await _drive(0.0, [0.0], _good, elsewhere_s=lambda _: 1e6)
+        assert outcome.total.milliseconds(100) < 1
 
     async def test_verdicts_that_are_missing_are_counted(self):
         total = (await _drive(0.0, [0.0, 0.01], _good)).total

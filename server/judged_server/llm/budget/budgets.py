@@ -209,6 +209,8 @@ _NEXT = {
 
 def prices_of(model: ChatModel) -> tuple[Prices, ...]:
     """Return the prices of all models that may answer in a model's name; () when one has none."""
+    if model.card.prices is None:
+        return ()
     cards: Sequence[ChatModelCard] = getattr(model, "cards", (model.card,))
     prices = [card.prices for card in cards if card.prices is not None]
     return tuple(prices) if len(prices) == len(cards) else ()

@@ -52,12 +52,12 @@ def _object_with(keys: Mapping[str, object], reply: object) -> dict[str, Any]:
     """Return a reply that is an object with these keys and no others."""
     if not isinstance(reply, dict):
         raise _BreaksRule("it is not an object")
+    if reply.keys() == keys.keys():
+        return reply
     for key in sorted(keys):
         if key not in reply:
             raise _BreaksRule(f"{key} is missing")
-    if len(reply) > len(keys):
-        raise _BreaksRule("it has more keys than " + ", ".join(sorted(keys)))
-    return reply
+    raise _BreaksRule("it has more keys than " + ", ".join(sorted(keys)))
 
 
 def _verdict(reply: Mapping[str, Any], rubric: Rubric) -> Opinion:

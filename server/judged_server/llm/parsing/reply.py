@@ -57,9 +57,10 @@ def read(reply: ChatReply, rubric: Rubric, *, structured: bool) -> Opinion:
     asked for, only a bare YES or NO, or a bare score, counts. A reply that was cut off counts when
     it is a whole JSON object, or begins with a whole YES or NO.
     """
-    if reply.refusal or reply.finish_reason in {FinishReason.REFUSAL, FinishReason.SAFETY}:
+    finish = reply.finish_reason
+    if reply.refusal or finish is FinishReason.REFUSAL or finish is FinishReason.SAFETY:
         return _REFUSED
-    cut = reply.finish_reason is FinishReason.LENGTH
+    cut = finish is FinishReason.LENGTH
     text = unwrapped(reply.text)
     asked_json = structured or rubric.takes_json
     if not text:

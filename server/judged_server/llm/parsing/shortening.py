@@ -10,4 +10,6 @@ def shortened(text: str) -> str:
     """Return `text` cut to MAX_REASONING characters, with U+FFFD for each lone surrogate."""
     if len(text) > MAX_REASONING:
         text = text[: MAX_REASONING - 1] + "…"
+    if text.isascii():
+        return text
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

@@ -103,10 +103,13 @@ def may(table: object, key: str, kind: type[_T], default: _T | None = None) -> _
 
 def tokens(table: object, *keys: str) -> int:
     """Return the sum of some counts of tokens, each 0 when it is missing."""
-    counts = [may(table, key, int, 0) for key in keys]
-    if min(counts) < 0:
-        raise broken("counts tokens below 0")
-    return sum(counts)
+    total = 0
+    for key in keys:
+        count = may(table, key, int, 0)
+        if count < 0:
+            raise broken("counts tokens below 0")
+        total += count
+    return total
 
 
 def log_probability(table: dict[str, Any], key: str) -> float:

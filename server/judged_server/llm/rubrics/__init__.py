@@ -2,10 +2,12 @@
 
 load_builtin, load_folder   files -> Rubric, or SettingsError with the file and the key
 write, new_nonce            Rubric and texts -> ChatRequest
+holds_reserved              whether a text holds what no honest one needs
 """
 
 from judged_server.llm.rubrics.loading import load_builtin, load_folder
 from judged_server.llm.rubrics.prompt import PROMPT_VERSION, new_nonce, write
+from judged_server.llm.rubrics.reserved import holds_reserved
 from judged_server.llm.rubrics.rubric import MAX_CLAIMS, FieldValue, Form, Rubric
 
 __all__ = [
@@ -14,6 +16,7 @@ __all__ = [
     "FieldValue",
     "Form",
     "Rubric",
+    "holds_reserved",
     "load_builtin",
     "load_folder",
     "new_nonce",

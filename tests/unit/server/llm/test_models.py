@@ -132,8 +132,10 @@ async def test_models_are_listed_the_default_first_and_found_by_name():
         ("a", True),
     ]
     assert models.get("").card.name == models.get("b").card.name == "b"
+    keyless = models.get("a")
+    assert keyless.card == models.listed[1].card, "its kept replies are found by it"
     with pytest.raises(ModelNotConfigured, match="variable Q_KEY is not set"):
-        models.get("a")
+        await keyless.complete(question(), 10.0)
     with pytest.raises(ModelNotConfigured, match="'c' can't be asked: this server knows b, a"):
         models.get("c")
     await models.close()
@@ -305,4 +307,4 @@ async def test_a_fallback_without_its_key_is_left_out(tmp_path):
     whole["models"][0]["fallback"] = []
     models = ChatModels(parse_configuration(whole, "f", tmp_path), {})
     with pytest.raises(ModelNotConfigured, match="Q_KEY is not set"):
-        models.get("locked")
+        await models.get("locked").complete(question(), 10.0)

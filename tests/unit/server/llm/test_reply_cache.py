@@ -18,7 +18,7 @@ class FakeStore:
         self.asked = 0
         self.closed = False
 
-    async def get(self, key):
+    async def get(self, key, *, sure):
         self.asked += 1
         return self.rows.get(key)
 
@@ -59,17 +59,17 @@ async def test_what_was_kept_is_held_and_stored_with_where_it_came_from():
     assert row.created == 1_700_000_000
     again = ReplyCache(1 << 20, store=store, now=FakeTime())
     assert again.held(key(1)) is None
-    assert await again.stored(key(1)) == reply()
+    assert await again.stored(key(1), sure=False) == reply()
     assert again.held(key(1)) == reply()
     assert store.asked == 1
-    assert await again.stored(key(2)) is None
+    assert await again.stored(key(2), sure=False) is None
 
 
 async def test_without_a_store_memory_is_all():
     cache = ReplyCache(1 << 20)
     keep(cache, 1)
     assert cache.held(key(1)) == reply()
-    assert await cache.stored(key(2)) is None
+    assert await cache.stored(key(2), sure=False) is None
     cache.close()
 
 
@@ -105,11 +105,11 @@ async def test_a_reply_counts_until_its_time_is_over_wherever_it_is():
     keep(cache, 1)
     time.now += 99
     assert cache.held(key(1)) == reply()
-    assert await ReplyCache(1 << 20, 100, store, time).stored(key(1)) == reply()
+    assert await ReplyCache(1 << 20, 100, store, time).stored(key(1), sure=False) == reply()
     time.now += 1
     assert cache.held(key(1)) is None
-    assert await cache.stored(key(1)) is None
-    assert await ReplyCache(1 << 20, 100, store, time).stored(key(1)) is None
+    assert await cache.stored(key(1), sure=False) is None
+    assert await ReplyCache(1 << 20, 100, store, time).stored(key(1), sure=False) is None
 
 
 def test_a_reply_from_far_in_the_future_does_not_count():
@@ -125,7 +125,7 @@ async def test_a_row_whose_payload_is_no_reply_is_a_miss(payload):
     store = FakeStore()
     store.rows[key(1)] = StoredReply(key(1), "r", 1, "m", 1_700_000_000, payload)
     cache = ReplyCache(1 << 20, store=store, now=FakeTime())
-    assert await cache.stored(key(1)) is None
+    assert await cache.stored(key(1), sure=False) is None
     assert cache.held(key(1)) is None
 
 
@@ -133,17 +133,33 @@ async def test_what_came_in_while_the_store_was_read_is_found():
     cache = ReplyCache(1 << 20, store=FakeStore(), now=FakeTime())
 
     class Slow(FakeStore):
-        async def get(self, wanted):
+        async def get(self, wanted, *, sure):
             keep(cache, 1)
             return
 
     cache._store = Slow()
     keep_store = cache._store
     keep_store.put = lambda _: None
-    assert await cache.stored(key(1)) == reply()
+    assert await cache.stored(key(1), sure=False) == reply()
 
 
 def test_closing_closes_the_store():
     store = FakeStore()
     ReplyCache(1, store=store).close()
     assert store.closed
+
+
+async def test_what_is_forgotten_is_found_in_the_store_alone():
+    store = FakeStore()
+    cache = ReplyCache(10_000, store=store, now=FakeTime())
+    for number in range(5):
+        keep(cache, number)
+    del store.rows[key(1)]
+    cache.forget()
+    assert [cache.held(key(number)) for number in range(5)] == [None] * 5
+    assert await cache.stored(key(1), sure=True) is None
+    assert await cache.stored(key(2), sure=True) == reply()
+    assert cache.held(key(2)) == reply()
+    for number in range(5, 30):  # and its bound is counted from nothing
+        keep(cache, number)
+    assert cache.held(key(29)) == reply()

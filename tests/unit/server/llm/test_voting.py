@@ -58,6 +58,16 @@ def test_a_failure_counts_before_an_abstention():
     assert count([ABSTAINED, FAILED]).status is Status.ERROR
 
 
+def test_a_sample_that_the_cache_lacks_leaves_no_verdict():
+    """With it the vote might have gone the other way, under the same fingerprint."""
+    lacks = Opinion(Status.ERROR, reason=Reason.NOT_CACHED)
+    for others in product(KINDS, repeat=3):
+        for place in range(4):
+            vote = count([*others[:place], lacks, *others[place:]])
+            assert (vote.status, vote.reason) == (Status.ERROR, Reason.NOT_CACHED)
+            assert vote.decisive == place
+
+
 def test_no_samples_are_refused():
     with pytest.raises(ValueError, match="at least one"):
         count([])

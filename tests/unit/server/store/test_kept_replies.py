@@ -6,6 +6,7 @@ import threading
 import pytest
 from judged_server.store.kept_replies import MAX_PAYLOAD_BYTES, KeptReplies
 from judged_server.store.replies import ReplyFile
+from judged_server.store.stored_ids import LOOK_S
 
 from tests.unit.server.store.test_replies import CAP, entry
 
@@ -54,6 +55,72 @@ async def test_one_who_leaves_takes_nothing_from_the_others(tmp_path, kept):
     await asyncio.sleep(0)
     tasks[0].cancel()
     assert await asyncio.gather(*tasks[1:]) == [entry(1)] * 2
+
+
+async def looked(kept):
+    """Look at the file's ids, and let no time go by after that."""
+    await kept._ids.look()
+    kept._ids._now = lambda: kept._ids._looked_at
+
+
+async def test_what_is_certainly_not_stored_waits_for_no_read(tmp_path, file, kept):
+    ReplyFile(tmp_path / "replies", CAP, 0).put([entry(1)])
+    await looked(kept)
+    file.reads.clear()
+    for number in range(2, 100):
+        with pytest.raises(StopIteration) as end:  # at once
+            kept.get(entry(number).key).send(None)
+        assert end.value.value is None
+    assert file.reads == []
+    assert await kept.get(entry(1).key) == entry(1)
+    assert file.reads == [1]
+
+
+async def test_who_must_be_sure_reads_the_file_whatever_is_known_of_it(tmp_path, file, kept):
+    await looked(kept)
+    ReplyFile(tmp_path / "replies", CAP, 0).put([entry(1)])
+    assert await kept.get(entry(1).key) is None  # what another process stored just now
+    assert await kept.get(entry(1).key, sure=True) == entry(1)
+    file.reads.clear()
+    assert await kept.get(entry(2).key, sure=True) is None
+    assert file.reads == [1]
+
+
+async def test_what_another_process_stored_is_found_with_the_next_look(tmp_path, kept):
+    await looked(kept)
+    ReplyFile(tmp_path / "replies", CAP, 0).put([entry(1)])
+    until = kept._ids._looked_at + LOOK_S + 0.01
+    kept._ids._now = lambda: until
+    assert await kept.get(entry(1).key) is None
+    await kept._looking
+    assert await kept.get(entry(1).key) == entry(1)
+
+
+async def test_what_this_process_stores_is_never_ruled_out(kept):
+    await looked(kept)
+    kept.put(entry(1))
+    assert kept._ids.rules_out(entry(2).key)
+    assert not kept._ids.rules_out(entry(1).key)
+
+
+async def test_a_look_ends_with_the_store(file, kept):
+    gate = threading.Event()
+    read = file.newest
+
+    def hanging():
+        gate.wait(30)
+        return read()
+
+    file.newest = hanging
+    waiting = asyncio.create_task(kept.get(entry(1).key))
+    await asyncio.sleep(0)
+    looking = kept._looking
+    closing = asyncio.create_task(asyncio.to_thread(kept.close))
+    gate.set()
+    assert await waiting is None
+    await closing
+    await asyncio.wait_for(asyncio.gather(looking, return_exceptions=True), 5)
+    assert kept._looking is None
 
 
 async def test_closing_writes_what_waits_and_then_finds_nothing(tmp_path, kept):
