@@ -55,7 +55,7 @@ class Connection:
             self._channel.close()
 
     def _call(self, method: Callable[..., Reply], request: object, deadline: Deadline) -> Reply:
-        attempts = Attempts(deadline, self._budget)
+        attempts = Attempts(deadline, self._budget, request)
 
         def send() -> Reply:
             return method(request, timeout=attempts.timeout(), metadata=attempts.metadata)
@@ -69,7 +69,7 @@ class Connection:
         deadline: Deadline,
     ) -> InFlight[Reply]:
         """Send a message without waiting for its answer."""
-        attempts = Attempts(deadline, self._budget)
+        attempts = Attempts(deadline, self._budget, request)
         future = method.future(request, timeout=attempts.timeout(), metadata=attempts.metadata)
 
         def again() -> Reply:
@@ -141,7 +141,7 @@ class AsyncConnection:
         deadline: Deadline,
     ) -> Reply:
         """Return the reply of the first try that is answered."""
-        attempts = Attempts(deadline, self._budget)
+        attempts = Attempts(deadline, self._budget, request)
         while True:
             try:
                 reply = await method(

@@ -33,3 +33,4 @@ class Flag(IntFlag):
     NO_TOKENS = 1
     TRUNCATED = 2
     WINDOWED = 4
+    RESERVED_TOKENS = 8

@@ -7,7 +7,6 @@ drain. Leaves the command line to `__main__` and every behaviour to the layers b
 from __future__ import annotations
 
 import asyncio
-import gc
 import os
 import signal
 import tempfile
@@ -23,9 +22,9 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from judged.v1 import judge_service_pb2
 from judged.v1.judge_service_pb2_grpc import add_JudgeServiceServicer_to_server
 
-from judged_server import errors
+from judged_server import errors, garbage
 from judged_server.address import Address, AddressError
-from judged_server.embedding.choice import Machine, Running, choose
+from judged_server.embedding.choice import Machine, Running, choose, default_engines
 from judged_server.embedding.registry import StoredEmbedders
 from judged_server.embedding.store import DEFAULT_MODEL, ModelStore, default_root
 from judged_server.embedding.vector_cache import VectorCaches, default_folder
@@ -51,10 +50,12 @@ from judged_server.llm.rubrics import Rubric, load_builtin, load_folder
 from judged_server.rpc.guard import Deadlines, Guard, GuardedRegistrar
 from judged_server.rpc.info_codec import ServerFacts
 from judged_server.rpc.limits import RequestLimits
+from judged_server.rpc.repeats import Repeats
 from judged_server.rpc.service import JudgeService
 from judged_server.settings import Settings
 from judged_server.spending import nano_within
 from judged_server.store.kept_replies import KeptReplies
+from judged_server.store.purge_notice import PurgeNotice
 from judged_server.store.replies import ReplyFile
 from judged_server.telemetry import logger
 
@@ -69,6 +70,8 @@ SHORTEST_PING_MS = 30_000
 _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _LAST_WORDS_S = 0.2
 """Time for the last replies to leave once nothing is in work any more."""
+_PURGES_HEEDED_S = 1.0
+"""How often a server looks whether stored replies were purged."""
 
 _log = logger("server")
 
@@ -96,7 +99,9 @@ class App:
             settings.max_stream_deadline_s,
         )
         self._guard = Guard(self._deadlines)
+        self._repeats = Repeats(settings.request_id_memory_bytes)
         self._hurry = asyncio.Event()
+        self._heeding: asyncio.Task[None] | None = None
         self._health = health.aio.HealthServicer()
         self._server: grpc.aio.Server | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -118,12 +123,13 @@ class App:
         await server.start()
         self._server = server
         # What start-up made lives as long as the process; a collection need not walk it each time.
-        gc.collect()
-        gc.freeze()
+        garbage.settle()
         for service in ("", SERVICE):
             await self._health.set(service, health_pb2.HealthCheckResponse.SERVING)
         if settings.port_file is not None:
             write_whole(settings.port_file, f"{self.address}\n")
+        if self._reply_cache is not None and settings.llm_cache == "disk":
+            self._heeding = asyncio.create_task(_heed_purges(self._reply_cache, settings))
         _log.info("ready", address=str(self.address), version=version("judged"), pid=os.getpid())
 
     async def run(self) -> None:
@@ -170,6 +176,9 @@ class App:
         if self._server is not None:
             # Those who watch our health are left, and they would watch for ever.
             await self._server.stop(_LAST_WORDS_S)
+        await self._repeats.close()
+        if self._heeding is not None:
+            self._heeding.cancel()
         await asyncio.to_thread(self._slices.close)
         await asyncio.to_thread(self._embedders.close)
         if self._chat_models is not None:
@@ -236,6 +245,7 @@ class App:
                 () if self._chat_models is None else self._chat_models.listed,
             ),
             settings.max_chunks_in_flight,
+            self._repeats,
         )
         server = grpc.aio.server(
             options=(
@@ -290,6 +300,7 @@ def _running(settings: Settings) -> Running:
         settings.embedding_threads,
         settings.embedding_batch_threads,
         settings.embedding_batch_tokens,
+        settings.engine_cache_dir or default_engines(os.environ),
     )
 
 
@@ -315,13 +326,27 @@ def _budgets(models: ChatModels | None) -> Budgets:
     return Budgets(models.currency, budget.per_request, day)
 
 
+async def _heed_purges(cache: ReplyCache, settings: Settings) -> None:
+    """Forget what is held in memory whenever stored replies were purged."""
+    notice = PurgeNotice(_reply_folder(settings))
+    while True:
+        await asyncio.sleep(_PURGES_HEEDED_S)
+        if await asyncio.to_thread(notice.heard):
+            cache.forget()
+            _log.info("stored replies were purged, so those in memory are forgotten")
+
+
+def _reply_folder(settings: Settings) -> Path:
+    return settings.llm_cache_dir or default_reply_folder(os.environ)
+
+
 def _reply_cache(settings: Settings) -> ReplyCache | None:
     """Return the cache of replies that the settings ask for; none where no model can be asked."""
     if settings.llm_config is None or settings.llm_cache == "off":
         return None
     store = None
     if settings.llm_cache == "disk":  # only then is a home folder needed
-        folder = settings.llm_cache_dir or default_reply_folder(os.environ)
+        folder = _reply_folder(settings)
         store = KeptReplies(ReplyFile(folder, settings.llm_cache_disk_bytes))
     return ReplyCache(settings.llm_cache_memory_bytes, settings.llm_cache_ttl_s, store)
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from judged_server.llm.reply_cache import default_folder
 from judged_server.settings import Settings, SettingsError
+from judged_server.store.purge_notice import PurgeNotice
 from judged_server.store.replies import FILE, ReplyFile, Selection
 
 BUSY_S = 10.0
@@ -30,8 +31,8 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     purge = actions.add_parser(
         "purge",
         help="delete stored replies",
-        description="Deletes the replies that fit all flags given. A server that runs keeps those "
-        "it has in memory until it is restarted.",
+        description="Deletes the replies that fit all flags given. Servers that run on the same "
+        "folder forget theirs within a few seconds.",
     )
     purge.add_argument("--rubric", metavar="ID[@VERSION]", help="replies to this rubric")
     # The setting `model` names the embedding model; this is another one.
@@ -74,13 +75,24 @@ def _purge(
         return 0
     deleted = file.purge(selection)
     file.close()
+    if deleted is not None:
+        deleted = _told(folder, deleted)
     if deleted is None:
         raise SettingsError(
             f"the replies in {folder} can't be changed; is the disk full or read-only, or does "
             "another process hold the file? Try again, or delete the folder"
         )
-    say(f"{_replies(deleted)} deleted from {folder}; restart servers that run: they hold some too")
+    say(f"{_replies(deleted)} deleted from {folder}; servers that run forget theirs in seconds")
     return 0
+
+
+def _told(folder: Path, deleted: int) -> int | None:
+    """Return what was deleted once servers that run can hear of it; None where they can't."""
+    try:
+        PurgeNotice(folder).give()
+    except OSError:
+        return None
+    return deleted
 
 
 def _open(folder: Path, settings: Settings) -> ReplyFile | None:

@@ -1,7 +1,8 @@
-"""The words of the service as frozen values: groups, judge specs, identities, verdict columns.
+"""The words of the service as values: groups, judge specs, identities, verdict columns.
 
 Owns the shapes that travel between layers. Leaves protobuf to `rpc.codec`, behaviour to the
-layers, and errors to `errors`. Arrays are NumPy arrays that nobody writes to after they are made.
+layers, and errors to `errors`. Nobody writes to a value, or to an array in it, after it is made.
+Those that every call makes are not frozen: a frozen one takes six times as long to make.
 """
 
 from __future__ import annotations
@@ -68,6 +69,7 @@ class Flag(IntFlag):
     NO_TOKENS = 1
     TRUNCATED = 2
     WINDOWED = 4
+    RESERVED_TOKENS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +108,7 @@ class GroupSpans:
     retrieved: Spans
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class QueryGroup:
     """One query with expected and retrieved texts: all pairs are contexts, retrieved-major.
 
@@ -293,7 +295,7 @@ class VerdictDetail:
     system_fingerprint: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ScoreColumns:
     """What a judge returns: one score a context, the groups in order, each retrieved-major.
 
@@ -315,7 +317,7 @@ class ScoreColumns:
     sources: ByteArray | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Verdicts:
     """Scores with the bar applied, as a reply carries them.
 

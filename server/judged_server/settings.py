@@ -61,11 +61,11 @@ class Settings(BaseSettings):
     rubrics_dir: Path | None = Field(
         None, description="folder of rubrics (*.toml) for the llm judge, beside the built-in ones"
     )
-    embedding_backend: Literal["auto", "onnxruntime", "openvino", "cuda"] = Field(
-        "auto", description="what runs models: auto, onnxruntime, openvino or cuda"
+    embedding_backend: Literal["auto", "onnxruntime", "openvino", "cuda", "tensorrt"] = Field(
+        "auto", description="what runs models: auto, onnxruntime, openvino, cuda or tensorrt"
     )
-    embedding_precision: Literal["auto", "fp32", "bf16"] = Field(
-        "auto", description="of computing with models stored as fp32: auto, fp32 or bf16"
+    embedding_precision: Literal["auto", "fp32", "bf16", "fp16"] = Field(
+        "auto", description="of computing with models stored as fp32: auto, fp32, bf16 or fp16"
     )
     embedding_threads: int = Field(0, ge=0, le=256, description="threads per model, 0 = the cores")
     embedding_batch_threads: int = Field(
@@ -73,6 +73,9 @@ class Settings(BaseSettings):
     )
     embedding_batch_tokens: int = Field(
         0, ge=0, le=1 << 16, description="tokens in a batch, padding counted, 0 = by the backend"
+    )
+    engine_cache_dir: Path | None = Field(
+        None, description="folder of engines that TensorRT builds; default: the user's cache"
     )
     vector_cache: Literal["disk", "memory", "off"] = Field(
         "disk", description="where the vectors of texts are kept: disk is memory and a file"
@@ -101,6 +104,9 @@ class Settings(BaseSettings):
     )
     max_pending_bytes: int = Field(
         256 << 20, ge=1 << 20, description="request bytes in work before calls are turned away"
+    )
+    request_id_memory_bytes: int = Field(
+        64 << 20, ge=0, description="bytes of replies kept for calls that are sent again"
     )
     max_chunks_in_flight: int = Field(8, ge=1, le=256, description="chunks one stream works on")
 

@@ -6,6 +6,7 @@ exact. Leaves what a question may cost, and the server's own budgets, to `llm.bu
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 
 NANO = 10**9
@@ -29,14 +30,25 @@ def to_amount(nano: int) -> float:
     return nano / NANO
 
 
+@dataclass(slots=True)
+class Spent:
+    """What models took; `cost` in the currency of their prices, None where one has none."""
+
+    calls: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost: float | None = 0.0
+
+
 class Purse:
     """What one call may spend, has spent, and holds for what is under way.
 
     `limit` is in nano-units, None for none. `granted` counts the questions that were let through,
-    `refused_by_day` those that were not because of the server's budget of the day.
+    `refused_by_day` those that were not because of the server's budget of the day. `untold` is
+    what models took since it was told last.
     """
 
-    __slots__ = ("granted", "held", "limit", "max_cost", "refused_by_day", "spent")
+    __slots__ = ("granted", "held", "limit", "max_cost", "refused_by_day", "spent", "untold")
 
     def __init__(self, max_cost: float | None = None) -> None:
         """Begin with nothing spent; `max_cost` is the call's limit in the server's currency."""
@@ -46,3 +58,19 @@ class Purse:
         self.held = 0
         self.granted = 0
         self.refused_by_day = 0
+        self.untold: Spent | None = None
+
+    def note(self, calls: int, input_tokens: int, output_tokens: int, cost: float | None) -> None:
+        """Note what a question took; `cost` is None where the price is not known."""
+        noted = self.untold
+        if noted is None:
+            noted = self.untold = Spent()
+        noted.calls += calls
+        noted.input_tokens += input_tokens
+        noted.output_tokens += output_tokens
+        noted.cost = None if cost is None or noted.cost is None else noted.cost + cost
+
+    def tell(self) -> Spent | None:
+        """Return what was noted since it was told last; None when models were asked nothing."""
+        noted, self.untold = self.untold, None
+        return noted

@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Protocol
 
 import orjson
 import structlog
@@ -24,8 +24,26 @@ FLUSH_AFTER_S = 0.05
 """How long a line may wait for others, so that there is a write now and then and not one a call."""
 
 
-AccessLine = tuple[str, str, float, str, float]
-"""A call that ended: method, code, seconds it took, request id, seconds since 1970."""
+class Spent(Protocol):
+    """What language models took."""
+
+    calls: int
+    input_tokens: int
+    output_tokens: int
+    cost: float | None
+
+
+class Purse(Protocol):
+    """What a call spends on language models."""
+
+    def tell(self) -> Spent | None:
+        """Return what was spent since it was told last; None for nothing."""
+        ...
+
+
+AccessLine = tuple[str, str, float, str, float, Spent | None]
+"""A call that ended: method, code, seconds it took, request id, seconds since 1970, and what
+language models took."""
 
 
 class Lines:
@@ -70,19 +88,38 @@ class AccessLog:
 
     def __init__(self) -> None:
         self._lines: Lines | None = None
+        self._purses: dict[object, Purse] = {}
 
     def open(self, lines: Lines | None) -> None:
         """Write to `lines` from now on, or nowhere."""
         self._lines = lines
 
-    def call(self, method: str, code: str, seconds: float, request_id: str) -> None:
+    def spends(self, key: object, purse: Purse) -> None:
+        """Let the line of a call that may ask language models tell what they took.
+
+        `key` is any object that stands for the call until it ends.
+        """
+        self._purses[key] = purse
+
+    def call(self, method: str, code: str, seconds: float, request_id: str, key: object) -> None:
         """Note a call that has ended."""
+        purse = self._purses.pop(key, None) if self._purses else None
         if self._lines is not None:
-            self._lines.later((method, code, seconds, request_id, time.time()))
+            spent = None if purse is None else purse.tell()
+            self._lines.later((method, code, seconds, request_id, time.time(), spent))
 
 
 def _print(line: AccessLine) -> bytes:
-    method, code, seconds, request_id, ended = line
+    method, code, seconds, request_id, ended, spent = line
+    took: dict[str, object] = {}
+    if spent is not None:
+        took = {
+            "model_calls": spent.calls,
+            "input_tokens": spent.input_tokens,
+            "output_tokens": spent.output_tokens,
+        }
+        if spent.cost is not None:
+            took["cost"] = round(spent.cost, 9)
     return orjson.dumps(
         {
             "part": "call",
@@ -90,6 +127,7 @@ def _print(line: AccessLine) -> bytes:
             "code": code,
             "ms": round(seconds * 1e3, 3),
             "request_id": request_id,
+            **took,
             "event": "call",
             "level": "info",
             "timestamp": datetime.fromtimestamp(ended, UTC),

@@ -225,7 +225,7 @@ class TestKeys:
         [listed] = models.listed
         assert "THE_KEY is not set; set it to the key" in listed.problem
         with pytest.raises(ModelNotConfigured, match="THE_KEY is not set"):
-            models.get("")
+            await models.get("").complete(REQUEST, 1.0)
         await models.close()
 
     async def test_arrive_at_the_provider_alone(self):

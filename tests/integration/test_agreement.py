@@ -145,6 +145,56 @@ def test_calibrate_judges_all_lines_and_needs_labels_of_some(judged, tmp_path):
     assert document["prevalence"]["naive"]["value"] == 0.5
 
 
+def test_calibrate_keeps_a_trace_that_judge_reads(judged, tmp_path):
+    texts = ["rag combines retrieval with generation", "vector databases store embeddings"]
+    rows = [
+        {
+            "query": "what is rag",
+            "expected_text": texts[0],
+            "retrieved_text": text,
+            "relevant": text == texts[0],
+        }
+        for text in texts
+    ]
+    write(tmp_path / "labels.jsonl", rows)
+    line = ("calibrate", "labels.jsonl", "--judge", "token_overlap")
+    estimate = judged(*line, "--estimate", "--trace", "t.jsonl", "--json", "would.json")
+    assert estimate.returncode == 0, estimate.stderr
+    assert json.loads((tmp_path / "would.json").read_text())["estimate"]["contexts"] == 2
+    assert not (tmp_path / "t.jsonl").exists()
+    kept = judged(*line, "--trace", "t.jsonl", "--trace-texts", "hash")
+    assert kept.returncode == 0, kept.stderr
+    assert kept.stderr.startswith("judged: trace t.jsonl: 2 items\n")
+    assert "vector" not in (tmp_path / "t.jsonl").read_text()
+    read = judged("judge", "labels.jsonl", "--judge", "none", "--trace", "t.jsonl")
+    assert [json.loads(each)["relevant"] for each in read.stdout.splitlines()] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (
+            ("--judge", "exact", "--judge-temperature", "1"),
+            "--judge-temperature: is for --judge llm; say that too, or leave it out",
+        ),
+        (
+            ("--judge", "none", "--trace", "t.jsonl"),
+            "--profile, --param, --member and --trace are of a judge; --judge none asks none",
+        ),
+        (
+            ("--judge", "exact", "--member", "exact"),
+            "--member: is for --judge panel; say that too, or leave it out",
+        ),
+        (("--max-cost", "0"), "--max-cost 0: must be above 0; leave it out for no limit"),
+    ],
+)
+def test_calibrate_names_flags_that_do_not_go_together(judged, tmp_path, flags, message):
+    texts = {"query": "q", "expected_text": "e", "retrieved_text": "r"}
+    write(tmp_path / "labels.jsonl", [{**texts, "relevant": True}])
+    done = judged("calibrate", "labels.jsonl", *flags)
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", f"judged: {message}\n")
+
+
 def test_calibrate_reads_scores_without_a_judge(judged, tmp_path):
     items = scored()
     write(

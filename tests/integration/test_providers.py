@@ -12,7 +12,7 @@ from judged_server.llm.configuration import read_configuration
 from judged_server.llm.models import ChatModels
 
 from tests.fakes.provider_thread import provider_on_a_thread
-from tests.fakes.scripted_provider import Asked, Failure, ScriptedProvider
+from tests.fakes.scripted_provider import Answer, Asked, Failure, ScriptedProvider
 from tests.integration.server_process import ServerProcess, running_server
 
 PAGE = (Path(__file__).parents[2] / "docs" / "providers" / "fake.md").read_text()
@@ -63,8 +63,15 @@ def provider() -> Iterator[ScriptedProvider]:
 
 
 @pytest.fixture(scope="module")
+def hanging() -> Iterator[ScriptedProvider]:
+    """A provider that takes requests and says nothing."""
+    with provider_on_a_thread(lambda _: Answer("late", delay_s=600.0)) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
 def failing_server(
-    provider: ScriptedProvider, tmp_path_factory: pytest.TempPathFactory
+    provider: ScriptedProvider, hanging: ScriptedProvider, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[ServerProcess]:
     folder = tmp_path_factory.mktemp("fallback")
     (folder / "replies.jsonl").write_text(
@@ -79,6 +86,10 @@ def failing_server(
         key_env = "THE_KEY"
 
         [[providers]]
+        name = "hanging"
+        base_url = "{hanging.base_url}"
+
+        [[providers]]
         name = "file"
         dialect = "fake"
         replies = "replies.jsonl"
@@ -90,6 +101,12 @@ def failing_server(
         fallback = ["spare"]
         input_per_million = 1000.0
         output_per_million = 1000.0
+
+        [[models]]
+        name = "patient"
+        provider = "hanging"
+        model = "scripted-1"
+        fallback = ["spare"]
 
         [[models]]
         name = "alone"
@@ -134,6 +151,16 @@ class TestFallbacks:
         assert usage.calls == 1
         assert usage.attempts >= 1
         assert usage.cost == pytest.approx((usage.input_tokens + 2 * usage.output_tokens) / 1e6)
+
+    def test_answer_in_time_for_one_that_hangs(
+        self, failing_server: ServerProcess, hanging: ScriptedProvider
+    ):
+        with Client(failing_server.address) as client:
+            judge = Judge("llm", parameters={"model": "patient"})
+            found = client.judge([QueryGroup("q", ["e"], ["text"])], judge, timeout=8)
+        assert hanging.requests >= 1
+        assert found.relevant == [True]
+        assert found.status == [Status.OK]
 
     def test_are_asked_only_where_they_are_configured(self, failing_server: ServerProcess):
         [verdict] = self.ask(failing_server, "alone")

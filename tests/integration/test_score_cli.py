@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -24,7 +24,14 @@ from judged import (
     _scoring,
 )
 from judged.cli.app import run
-from judged.evaluation import Question, evaluate_answers, systems
+from judged.evaluation import (
+    AnswerEvaluation,
+    FileError,
+    Question,
+    evaluate_answers,
+    systems,
+)
+from judged.traces import ScoreReplay, Trace, TraceFile
 
 from tests.fakes.provider_thread import provider_on_a_thread
 from tests.fakes.scripted_provider import Answer, Asked, ScriptedProvider
@@ -240,6 +247,55 @@ class TestEvaluateAnswers:
         asked = [a for a in provider.asked if "response_format" not in a.body]
         assert len(asked) == 2
 
+    @pytest.mark.parametrize("hashed", [False, True])
+    def test_its_trace_is_read_back_by_library_and_command(
+        self, llm: Client, llm_server: ServerProcess, tmp_path: Path, hashed: bool
+    ):
+        questions = [Question("1", "q", ["r"], ["c"]), Question("2", "q", ["r"], ["c"])]
+        path = tmp_path / "t.jsonl"
+
+        def evaluated(rubric: str, trace: TraceFile | None) -> AnswerEvaluation:
+            def system(query: str, contexts: Sequence[str] = ()) -> str:
+                return "one. two"
+
+            return evaluate_answers(questions, system, [rubric], client=llm, trace=trace)
+
+        found = {
+            rubric: evaluated(rubric, TraceFile(path, hashed=hashed))
+            for rubric in ("faithfulness", "answer_match")
+        }
+        assert ("one. two" in path.read_text()) is not hashed
+        items = [AnswerItem(q.item_id, "q", "one. two", ["r"], ["c"]) for q in questions]
+        known = llm.server_info().rubrics
+        for rubric, evaluation in found.items():
+            replayed = ScoreReplay(Trace.read(path)).scores(items, [Rubric(rubric)], known)
+            scored = [item.scores[rubric] for item in evaluation.items]
+            assert [s.score for s in replayed] == [s.score for s in scored]
+            assert [s.passed for s in replayed] == [s.passed for s in scored]
+        lines = [
+            {"item_id": i.item_id, "query": "q", "answer": i.answer}
+            | {"references": ["r"], "contexts": ["c"]}
+            for i in items
+        ]
+        (tmp_path / "answers.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+        done = run_in(
+            tmp_path,
+            *("score", "answers.jsonl", "--rubric", "faithfulness", "--json", "out.json"),
+            *("--judge", "none", "--trace", "t.jsonl"),
+            JUDGED_TARGET=llm_server.address,
+        )
+        assert done.returncode == 0, done.stderr
+        summaries = json.loads((tmp_path / "out.json").read_text())["rubrics"]
+        (expected,) = found["faithfulness"].rubrics
+        assert summaries["faithfulness"]["mean"] == expected.mean
+
+    def test_a_trace_that_is_none_is_refused_before_anybody_is_asked(
+        self, llm: Client, tmp_path: Path
+    ):
+        (tmp_path / "t.jsonl").write_text("{}\n")
+        with pytest.raises(FileError, match="no header of a trace"):
+            TraceFile(tmp_path / "t.jsonl")
+
 
 class TestCommandLine:
     def test_a_row_a_rubric(self, llm_server: ServerProcess, folder: Path):
@@ -381,7 +437,10 @@ class TestCommandLine:
     @pytest.mark.parametrize(
         ("flags", "message"),
         [
-            (["--rubric", "helpfulnes"], "--rubric helpfulnes: this server has answer_match, "),
+            (
+                ["--rubric", "helpfulnes"],
+                "--rubric helpfulnes: this server scores answers by answer_match, ",
+            ),
             (["--rubric", "helpfulnes"], "did you mean helpfulness?"),
             (["--rubric", "helpfulness"] * 2, "--rubric helpfulness: is given twice"),
             (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
@@ -95,6 +96,13 @@ def calls(provider: ScriptedProvider) -> Callable[[], int]:
 def group(request: pytest.FixtureRequest) -> Callable[..., QueryGroup]:
     """Build groups whose query is the test's own."""
     return lambda *retrieved: QueryGroup(request.node.name, ["e"], retrieved, "1")
+
+
+def until(fact: Callable[[], bool], seconds: float = 30.0) -> None:
+    ends = time.monotonic() + seconds
+    while not fact():
+        assert time.monotonic() < ends
+        time.sleep(0.02)
 
 
 def judge(min_score: float | None = None, **parameters: object) -> Judge:
@@ -252,6 +260,27 @@ class TestOnDisk:
         with serve() as server, Client(server.address) as client:
             assert client.judge([group("yes")], judge()).source == [Source.COMPUTED]
         assert calls() == 3
+
+    def test_a_server_that_runs_forgets_what_is_purged(
+        self,
+        serve: Serve,
+        group: Group,
+        calls: Calls,
+        tmp_path: Path,
+        capsys: pytest.CaptureFixture[str],
+    ):
+        def cache(*arguments: str) -> str:
+            assert run_server(["--llm-cache-dir", str(tmp_path / "replies"), *arguments]) == 0
+            return capsys.readouterr().out
+
+        with serve() as server, Client(server.address) as client:
+            client.judge([group("yes")], judge())
+            until(lambda: "1 reply in" in cache("cache", "show"))  # it is written a little later
+            assert cache("cache", "purge", "--model", "small").startswith("1 reply deleted")
+            until(lambda: "were purged" in server.log_text())
+            assert client.judge([group("yes")], judge()).source == [Source.COMPUTED]
+            assert client.judge([group("yes")], judge()).source == [Source.CACHE]
+        assert calls() == 2
 
 
 class TestSharing:

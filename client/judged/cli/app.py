@@ -1,20 +1,23 @@
 """The commands put together, and what a run of one ends with.
 
 Owns exit codes: 0 fine; 1 fell short (a gate, or `--strict` and a warning); 2 configuration, set-up
-or infrastructure, with one line on standard error. What a command does is in its own module.
+or infrastructure, with one line on standard error. What a command does is in its own module; where
+its options come from when they are not typed, in `defaults`.
 """
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from collections.abc import Sequence
 from types import FrameType
-from typing import NoReturn
+from typing import Annotated, NoReturn
 
 import typer
 
 from judged.cli import agree, calibrate, compare, evaluate, judge, judges, metrics, score
+from judged.cli.defaults import FILE_VARIABLE, defaults
 from judged.cli.problems import Problem, explain
 from judged.errors import JudgedError
 from judged.evaluation import FileError, MissingText
@@ -27,6 +30,23 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
+
+
+@app.callback()
+def _whole(
+    config: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="TOML file with options of the commands; what is typed counts before JUDGED_* "
+            f"variables, these before the file. Without it {FILE_VARIABLE} names one.",
+        ),
+    ] = None,
+) -> None:
+    """Judge retrieval results and measure them."""
+    del config  # `defaults` reads it before any command is chosen
+
+
 app.command("judge")(judge.command)
 app.command("evaluate")(evaluate.command)
 app.command("score")(score.command)
@@ -43,7 +63,9 @@ def run(arguments: Sequence[str]) -> int:
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _leave)
     try:
-        app(args=list(arguments), prog_name="judged")
+        group = typer.main.get_command(app)
+        given = defaults(group.commands, arguments, os.environ)  # type: ignore[attr-defined]
+        group(args=list(arguments), prog_name="judged", default_map=given)
     except SystemExit as left:
         return left.code if isinstance(left.code, int) else 0
     except JudgedError as error:

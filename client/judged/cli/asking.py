@@ -5,16 +5,20 @@ Owns their way into `judged.Asking`. Which model is asked is in `llm`.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from typing import Annotated
 
 import typer
 
-from judged import Asking, CacheMode, Verdicts
+from judged import Asking, CacheMode, VerdictError, Verdicts
 from judged.cli.llm import KIND
 from judged.cli.problems import Problem
 from judged.cli.tables import plural
 
 NOT_CACHED = "NOT_CACHED"
+_KEYLESS = re.compile(r"language model .* can't be asked: .*")
+"""What the server adds when the model's key is missing: what to do about that."""
 
 JudgeRefresh = Annotated[
     bool,
@@ -48,15 +52,18 @@ def refuse_missing(verdicts: Verdicts | None) -> None:
     """Raise Problem with the next step when a verdict is missing because it was not cached."""
     if verdicts is None:
         return
-    missing = sum(error.reason == NOT_CACHED for error in verdicts.errors.values())
-    if missing:
-        raise Problem(missing_message(missing, len(verdicts)))
+    refuse_uncached(verdicts.errors.values(), len(verdicts))
 
 
-def missing_message(missing: int, total: int) -> str:
-    """Return what to do when `missing` of `total` verdicts are not in the cache."""
-    return (
-        f"--cache-only: {missing} of {plural(total, 'verdict', 'verdicts')} not in the server's "
-        "cache; run the same command once without --cache-only, with the same model, rubric and "
-        "texts, to fill it"
+def refuse_uncached(errors: Iterable[VerdictError], total: int) -> None:
+    """Raise Problem with the next step when any of these errors of `total` verdicts is a gap."""
+    missing = [error.message for error in errors if error.reason == NOT_CACHED]
+    if not missing:
+        return
+    keyless = _KEYLESS.search(missing[0])
+    first = f"{keyless[0]}; then " if keyless else ""
+    raise Problem(
+        f"--cache-only: {len(missing)} of {plural(total, 'verdict', 'verdicts')} not in the "
+        f"server's cache; {first}run the same command once without --cache-only, with the same "
+        "model, rubric and texts, to fill it"
     )

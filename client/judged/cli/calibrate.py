@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from itertools import islice
 from typing import Annotated
 
 import typer
@@ -22,10 +23,14 @@ from judged import (
     JudgeQuality,
     LabelledScores,
     Status,
+    Usage,
+    Verdicts,
 )
 from judged._chunks import fold
 from judged.cli import certainty, options
-from judged.cli.connection import Connection, connect
+from judged.cli.asking import CacheOnly, JudgeRefresh, read_asking, refuse_missing
+from judged.cli.connection import connect
+from judged.cli.costs import EstimateOnly, MaxCost, check_costs, report_estimate
 from judged.cli.estimates import (
     Method,
     cells,
@@ -35,10 +40,24 @@ from judged.cli.estimates import (
     number,
 )
 from judged.cli.judge import Line, places
+from judged.cli.llm import (
+    JudgeMaxTokens,
+    JudgeModel,
+    JudgeSamples,
+    JudgeTemperature,
+    describe_usage,
+    llm_parameters,
+    named_as_typed,
+    usage_document,
+    vote_warnings,
+    with_parameters,
+)
+from judged.cli.members import Members, with_members
 from judged.cli.output import STDOUT, Output, new_table, progress_bar
 from judged.cli.parameters import read_judge
 from judged.cli.problems import Problem, explained
 from judged.cli.tables import plural, verdict_warnings
+from judged.cli.trace_options import TraceTexts, kept_trace, read_tracing
 from judged.evaluation._counts import count_verdicts
 from judged.evaluation.files import FileError, Record, number_lines, parse_json, read_lines
 from judged.types import Context
@@ -62,12 +81,13 @@ class LabelledLine:
 
 @dataclass(frozen=True, slots=True)
 class _Scored:
-    """The lines that have a score, the judge that gave it, and the bar of its verdicts."""
+    """The lines that have a score, the judge that gave it, the bar of its verdicts, its usage."""
 
     lines: Sequence[LabelledLine]
     scores: Sequence[float]
     signature: str | None
     min_score: float | None
+    usage: Usage | None = None
 
 
 def command(
@@ -88,6 +108,20 @@ def command(
     profile: options.Profile = None,
     min_score: options.MinScore = None,
     param: options.Parameters = None,
+    member: Members = None,
+    judge_model: JudgeModel = None,
+    judge_samples: JudgeSamples = None,
+    judge_temperature: JudgeTemperature = None,
+    judge_max_tokens: JudgeMaxTokens = None,
+    judge_refresh: JudgeRefresh = False,
+    cache_only: CacheOnly = False,
+    estimate: EstimateOnly = False,
+    max_cost: MaxCost = None,
+    trace: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="Keep the judgements in this file, beside those it has."),
+    ] = None,
+    trace_texts: TraceTexts = None,
     precision_floor: Annotated[
         float | None,
         typer.Option(metavar="X", help="Precision that the third bar must keep; 0.9."),
@@ -110,16 +144,46 @@ def command(
 ) -> None:
     """Hold a judge against human labels: its quality, bars for it, and its error carried along."""
     out = Output(json_to, strict=strict)
-    lines = read_labels(labels, scored=judge == NO_JUDGE)
+    if judge == NO_JUDGE and (profile or param or member or trace):
+        raise Problem(
+            "--profile, --param, --member and --trace are of a judge; --judge none asks none"
+        )
+    tracing = read_tracing(judge, trace, trace_texts, None, no_judge=False)
+    flags = llm_parameters(judge, judge_model, judge_samples, judge_temperature, judge_max_tokens)
+    given = with_parameters(flags, param)
+    check_costs(max_cost, estimate=estimate, replays=tracing.replays)
+    asking = read_asking(judge, refresh=judge_refresh, cache_only=cache_only, max_cost=max_cost)
+    lines = read_labels(labels, scored=tracing.replays)
+    contexts = [Line(line.number, {}, line.context) for line in lines if line.context is not None]
+    groups = fold(line.context for line in contexts)
     made = certainty.interval_options(interval, confidence, resamples, seed)
+    kept = kept_trace(tracing, out)
     with connect(target) as server:
-        if judge == NO_JUDGE:
-            if profile or param:
-                raise Problem("--profile and --param are of a judge; --judge none asks none")
+        if tracing.replays:
             scores = [line.score for line in lines if line.score is not None]
             scored = _Scored(lines, scores, None, min_score)
         else:
-            scored = _judge(out, server, labels, lines, judge, profile, min_score, param, timeout)
+            with (
+                named_as_typed(flags),
+                explained(place=places(labels, contexts, groups)),
+                progress_bar("judging", len(lines)) as progress,
+            ):
+                spec = read_judge(server.info, judge, profile, min_score, given)
+                spec = with_members(spec, server.info, member)
+                if estimate:
+                    report_estimate(out, server.client.estimate(groups, spec, asking=asking))
+                    return
+                verdicts = server.client.judge(
+                    groups,
+                    spec,
+                    include_details=kept is not None,
+                    asking=asking,
+                    timeout=timeout,
+                    progress=progress,
+                )
+                if kept is not None:
+                    kept.record(groups, verdicts)
+            scored = _scored(out, lines, verdicts)
         asked = CalibrateOptions(scored.min_score, precision_floor, folds, max_error)
         with explained(place=_place):
             found = server.client.calibrate(_items(scored), asked, made)
@@ -159,34 +223,21 @@ def read_labels(path: str, *, scored: bool) -> list[LabelledLine]:
     return lines
 
 
-def _judge(
-    out: Output,
-    server: Connection,
-    name: str,
-    lines: Sequence[LabelledLine],
-    judge: str | None,
-    profile: str | None,
-    min_score: float | None,
-    param: Sequence[str] | None,
-    timeout: float,
-) -> _Scored:
-    """Return the lines that the server's judge could score, labelled or not."""
-    contexts = [Line(line.number, {}, line.context) for line in lines if line.context is not None]
-    groups = fold(line.context for line in contexts)
-    with (
-        explained(place=places(name, contexts, groups)),
-        progress_bar("judging", len(lines)) as progress,
-    ):
-        spec = read_judge(server.info, judge, profile, min_score, param or [])
-        verdicts = server.client.judge(groups, spec, timeout=timeout, progress=progress)
-    for warning in verdict_warnings(count_verdicts(verdicts)):
+def _scored(out: Output, lines: Sequence[LabelledLine], verdicts: Verdicts) -> _Scored:
+    """Return the lines that the judge could score, labelled or not. Raises Problem."""
+    refuse_missing(verdicts)
+    if verdicts.usage is not None:
+        out.note(describe_usage(verdicts.usage))
+    for warning in [*verdict_warnings(count_verdicts(verdicts)), *vote_warnings(verdicts)]:
         out.warn(warning)
     kept = [i for i, status in enumerate(verdicts.status) if status == Status.OK]
     scored = [lines[i] for i in kept]
     if all(line.label is None for line in scored):
-        raise Problem("no line with a label could be judged; see the errors of `judged judge`")
+        errors = (e.message for i, e in verdicts.errors.items() if lines[i].label is not None)
+        raise Problem(": ".join(["no line with a label could be judged", *islice(errors, 1)]))
     scores = [verdicts.score[i] for i in kept]
-    return _Scored(scored, scores, verdicts.judge.signature, verdicts.judge.min_score)
+    judge = verdicts.judge
+    return _Scored(scored, scores, judge.signature, judge.min_score, verdicts.usage)
 
 
 def _items(scored: _Scored) -> LabelledScores:
@@ -256,6 +307,7 @@ def _report(out: Output, found: Calibration, scored: _Scored) -> None:
             },
             "judge": scored.signature,
             "signature": found.signature,
+            **usage_document(scored.usage),
             "warnings": out.warnings,
         }
     )

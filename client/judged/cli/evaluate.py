@@ -45,8 +45,10 @@ from judged.cli.llm import (
     JudgeTemperature,
     describe_usage,
     llm_parameters,
+    named_as_typed,
     usage_document,
     vote_warnings,
+    with_parameters,
 )
 from judged.cli.members import Members, with_members
 from judged.cli.negatives import negative_warnings, negatives_document
@@ -141,8 +143,8 @@ def command(
     )
     tracing = read_tracing(judge, trace, trace_texts, trace_judge, no_judge=no_judge)
     kind = tracing.llm_kind(judge)
-    given = llm_parameters(kind, judge_model, judge_samples, judge_temperature, judge_max_tokens)
-    given = [*given, *(param or [])]
+    flags = llm_parameters(kind, judge_model, judge_samples, judge_temperature, judge_max_tokens)
+    given = with_parameters(flags, param)
     check_costs(max_cost, estimate=estimate, replays=tracing.replays)
     asking = read_asking(judge, refresh=judge_refresh, cache_only=cache_only, max_cost=max_cost)
     queries = Dataset.from_json(dataset)
@@ -160,6 +162,7 @@ def command(
     kept = kept_trace(tracing, out)
     with (
         connect(target) as server,
+        named_as_typed(flags),
         explained(metric, places(groups)),
         progress_bar("judging", contexts) as progress,
     ):

@@ -29,8 +29,10 @@ from judged.cli.llm import (
     describe_usage,
     detail_document,
     llm_parameters,
+    named_as_typed,
     usage_document,
     vote_warnings,
+    with_parameters,
 )
 from judged.cli.members import Members, with_members
 from judged.cli.output import STDOUT, Output, check_writable, open_output, progress_bar
@@ -103,8 +105,8 @@ def command(
     check_writable(output, "--output")
     tracing = read_tracing(judge, trace, trace_texts, trace_judge, no_judge=no_judge)
     kind = tracing.llm_kind(judge)
-    given = llm_parameters(kind, judge_model, judge_samples, judge_temperature, judge_max_tokens)
-    given = [*given, *(param or [])]
+    flags = llm_parameters(kind, judge_model, judge_samples, judge_temperature, judge_max_tokens)
+    given = with_parameters(flags, param)
     check_costs(max_cost, estimate=estimate, replays=tracing.replays)
     asking = read_asking(judge, refresh=judge_refresh, cache_only=cache_only, max_cost=max_cost)
     lines = read_contexts(contexts)
@@ -112,6 +114,7 @@ def command(
     kept = kept_trace(tracing, out)
     with (
         connect(target) as server,
+        named_as_typed(flags),
         explained(place=places(contexts, lines, groups)),
         progress_bar("judging", len(lines)) as progress,
     ):

@@ -1,18 +1,20 @@
 """The flags of the judge `llm`, and what to say of its verdicts.
 
-Owns the flags' way into the judge's parameters, the line about what asking took, and the detail of
-a verdict as a document. How parameters are typed is in `parameters`.
+Owns the flags' way into the judge's parameters and into the problems with those, the line about
+what asking took, and the detail of a verdict as a document. How parameters are typed is in
+`parameters`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Annotated, Any
 
 import typer
 
-from judged import Usage, VerdictDetail, Verdicts
+from judged import Flag, Usage, VerdictDetail, Verdicts
 from judged.cli.problems import Problem
 from judged.cli.tables import plural
 
@@ -55,9 +57,39 @@ def llm_parameters(
     }
     given = {name: value for name, value in flags.items() if value is not None}
     if given and kind != KIND:
-        flag = next(iter(given)).replace("_", "-")
-        raise Problem(f"--judge-{flag}: is for --judge {KIND}; say that too, or leave it out")
+        flag = _flag(next(iter(given)))
+        raise Problem(f"{flag}: is for --judge {KIND}; say that too, or leave it out")
     return [f"{name}={value}" for name, value in given.items()]
+
+
+def with_parameters(flags: Sequence[str], param: Sequence[str] | None) -> list[str]:
+    """Return the parameters of flags with those of `--param`. Raises Problem for one in both."""
+    names = _names(flags)
+    for name in _names(param or []):
+        if name in names:
+            raise Problem(f"--param {name}: is given by {_flag(name)} already")
+    return [*flags, *(param or [])]
+
+
+@contextmanager
+def named_as_typed(flags: Sequence[str]) -> Iterator[None]:
+    """Let problems with the parameters of flags name what was typed, not `--param`."""
+    try:
+        yield
+    except Problem as problem:
+        named, colon, rule = str(problem).partition(": ")
+        name = named.removeprefix("--param ")
+        if name == named or name not in _names(flags):
+            raise
+        raise Problem(f"{_flag(name)}{colon}{rule}") from problem
+
+
+def _names(parameters: Sequence[str]) -> list[str]:
+    return [text.partition("=")[0] for text in parameters]
+
+
+def _flag(name: str) -> str:
+    return f"--judge-{name.replace('_', '-')}"
 
 
 def describe_usage(usage: Usage) -> str:
@@ -72,10 +104,17 @@ def describe_usage(usage: Usage) -> str:
 
 
 def vote_warnings(verdicts: Verdicts) -> Iterator[str]:
-    """Yield what the reader should know about the votes."""
+    """Yield what the reader should know about the votes, and the texts they are on."""
     split = sum(0 < agreement < 1 for agreement in verdicts.agreement)
     if split:
         yield f"{split} of {len(verdicts)} verdicts have votes on both sides; see their agreement"
+    suspicious = verdicts.count(Flag.RESERVED_TOKENS)
+    if suspicious:
+        yield (
+            f"{plural(suspicious, 'verdict is', 'verdicts are')} flagged RESERVED_TOKENS: a text "
+            "holds tokens of chat templates, or characters that only a model reads; read those "
+            "texts before you trust the verdicts"
+        )
 
 
 def usage_document(usage: Usage | None) -> dict[str, Any]:

@@ -16,13 +16,7 @@ import typer
 from judged import ScoredAnswers
 from judged.cli import options
 from judged.cli.answer_file import read_answers
-from judged.cli.asking import (
-    NOT_CACHED,
-    CacheOnly,
-    JudgeRefresh,
-    missing_message,
-    read_asking,
-)
+from judged.cli.asking import CacheOnly, JudgeRefresh, read_asking, refuse_uncached
 from judged.cli.connection import connect
 from judged.cli.costs import EstimateOnly, MaxCost, check_costs, report_estimate
 from judged.cli.gates import finish, gates_document
@@ -154,7 +148,7 @@ def command(
             )
             if kept is not None:
                 kept.record_scores(file.items, found, server.info.rubrics)
-    refuse_uncached(found)
+    refuse_uncached(found.errors.values(), len(found))
     report(out, found, bars, output, per_item=per_item, details=details)
 
 
@@ -169,13 +163,6 @@ def flagged(rubrics: Sequence[str], place: Place) -> Iterator[None]:
             if problem is None:
                 raise
             raise problem from error
-
-
-def refuse_uncached(found: ScoredAnswers) -> None:
-    """Raise Problem with the next step when a score is missing because it was not cached."""
-    missing = sum(error.reason == NOT_CACHED for error in found.errors.values())
-    if missing:
-        raise Problem(missing_message(missing, len(found)))
 
 
 def report(

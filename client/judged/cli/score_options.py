@@ -22,6 +22,8 @@ from judged.types import Scalar
 
 ANSWERS = "answers"
 """The judge whose parameters are those of every rubric."""
+ANSWER_FIELDS = frozenset({"query", "answer", "references", "contexts"})
+"""What a rubric that scores answers may read; one that reads more is for contexts."""
 _ROUNDING = 1e-9
 _FLAG_OF = {"model", "samples", "temperature", "max_tokens"}
 _RUBRIC_PATH = re.compile(r'rubrics\[(\d+)\](?:\.(\w+)(?:\["(.*)"\])?)?')
@@ -119,13 +121,14 @@ def _outcome(gate: Gate, mean: float | None) -> Outcome:
 def check_rubrics(names: Sequence[str], info: ServerInfo) -> None:
     """Raise Problem for a rubric that is given twice or that the server lacks."""
     known = [rubric.rubric for rubric in info.rubrics]
+    fit = [rubric.rubric for rubric in info.rubrics if ANSWER_FIELDS.issuperset(rubric.fields)]
     for place, name in enumerate(names):
         if name in names[:place]:
             raise Problem(f"--rubric {name}: is given twice")
         if known and name not in known:
-            near = get_close_matches(name, known, n=1)
+            near = get_close_matches(name, fit, n=1)
             hint = f"; did you mean {near[0]}?" if near else ""
-            raise Problem(f"--rubric {name}: this server has {', '.join(known)}{hint}")
+            raise Problem(f"--rubric {name}: this server scores answers by {', '.join(fit)}{hint}")
 
 
 def read_rubrics(

@@ -17,7 +17,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
+from judged._info import RubricInfo
 from judged._scoring import as_rubrics, summarise
 from judged.asking import Asking
 from judged.client import Client
@@ -29,6 +31,19 @@ from judged.evaluation.system import Answer, Question, System, signature_of
 from judged.scores import AnswerItem, AnswerScore, Rubric, RubricSummary, ScoredAnswers
 
 Progress = Callable[[int, int], object]
+
+
+class ScoreTrace(Protocol):
+    """Where scores are kept beside what they are about; `judged.traces.TraceFile` is one."""
+
+    def keep_scores(
+        self,
+        items: Sequence[AnswerItem],
+        scores: Sequence[AnswerScore],
+        rubrics: Sequence[RubricInfo],
+    ) -> None:
+        """Keep the scores of items; `rubrics` are those of the server that gave them."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +97,7 @@ def evaluate_answers(
     concurrency: int = 4,
     asking: Asking | None = None,
     include_replies: bool = False,
+    trace: ScoreTrace | None = None,
     timeout: float = 3600.0,
     progress: Progress | None = None,
 ) -> AnswerEvaluation:
@@ -93,13 +109,15 @@ def evaluate_answers(
     are with it at once. An exception of the system is that question's failure.
 
     `resume` names a file that every answer is written to as it comes: a later run asks only what
-    has no answer there. `timeout` is about the scoring. `progress` is called with (done, in all),
-    where each answer counts as one, and so does each score. Raises InvalidArgument for questions or
-    rubrics that are wrong, FileError for a file that belongs to other questions, and what
-    `Client.score_answers` raises.
+    has no answer there. `trace`, a `judged.traces.TraceFile`, keeps the scores as `judged score
+    --trace` does, so that they can be had again without a model. `timeout` is about the scoring.
+    `progress` is called with (done, in all), where each answer counts as one, and so does each
+    score. Raises InvalidArgument for questions or rubrics that are wrong, FileError for a file that
+    belongs to other questions or can't be written, and what `Client.score_answers` raises.
     """
     questions, asked = list(items), as_rubrics(rubrics)
     _check(questions, asked, concurrency)
+    known_rubrics = () if trace is None else client.server_info().rubrics
     log = None if resume is None else AnswerLog(resume, questions, signature_of(system))
     counter = _Counter(progress, len(questions) * (1 + len(asked)))
     with nullcontext() if log is None else closing(log):
@@ -125,6 +143,8 @@ def evaluate_answers(
             timeout=timeout,
             progress=lambda *_: counter.add(1),
         )
+        if trace is not None:
+            trace.keep_scores(answered, found.scores, known_rubrics)
     scores = {(score.item_id, score.rubric): score for score in found}
     return AnswerEvaluation(
         [_result(outcome, asked, scores, outcome.question.item_id in resumed) for outcome in told],

@@ -24,6 +24,7 @@ from judged.traces.replay import (
 )
 from judged.traces.score_replay import ScoreReplay
 from judged.traces.trace import Trace
+from judged.traces.trace_file import TraceFile
 
 __all__ = [
     "Judgement",
@@ -35,6 +36,7 @@ __all__ = [
     "ReplayError",
     "ScoreReplay",
     "Trace",
+    "TraceFile",
     "UnclearBar",
     "UnclearName",
     "record_scores",

@@ -167,6 +167,11 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
         {"reason": "BUDGET_EXHAUSTED", "domain": "judged",
          "metadata": {"budget": "per_day"}}
     """
+    ERROR_REASON_MARKER_REPEATED: _ErrorReason.ValueType  # 33
+    """ERROR_REASON_MARKER_REPEATED (an abstention's UNKNOWN): the reply repeats the
+    secret marker of the prompt's data blocks, which no answer does; the model
+    copied its prompt, or was made to.
+    """
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     """ErrorReason lists every google.rpc.ErrorInfo.reason in the domain "judged".
@@ -317,5 +322,10 @@ server's budget of the day is used up, so that nothing of the call could be
 asked. Sending it again does not help before the next day, in UTC.
     {"reason": "BUDGET_EXHAUSTED", "domain": "judged",
      "metadata": {"budget": "per_day"}}
+"""
+ERROR_REASON_MARKER_REPEATED: ErrorReason.ValueType  # 33
+"""ERROR_REASON_MARKER_REPEATED (an abstention's UNKNOWN): the reply repeats the
+secret marker of the prompt's data blocks, which no answer does; the model
+copied its prompt, or was made to.
 """
 Global___ErrorReason: _TypeAlias = ErrorReason  # noqa: Y015

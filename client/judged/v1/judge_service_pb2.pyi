@@ -61,9 +61,20 @@ class BatchJudgeRequest(_message.Message):
     JUDGE_FIELD_NUMBER: _builtins.int
     INCLUDE_DETAILS_FIELD_NUMBER: _builtins.int
     ASKING_FIELD_NUMBER: _builtins.int
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
     include_details: _builtins.bool
     """include_details asks for the details of verdicts that a language model
     gave.
+    """
+    request_id: _builtins.str
+    """request_id makes a call whose judge asks language models safe to send
+    again: a UUID of version 4 that no other call has. For 10 minutes a call
+    with the same id and the same fields gets the same reply, or takes part in
+    the call while it is in work, and nothing is asked or paid twice. With
+    another field changed it is INVALID_ARGUMENT. When all callers of a call
+    are gone it asks nothing new; for a minute, within its deadline, it waits to
+    be sent again. A call that failed is forgotten, so its id may be used again.
+    Judges that ask no model ignore it.
     """
     @_builtins.property
     def groups(self) -> _containers.RepeatedCompositeFieldContainer[_types_pb2.QueryGroup]:
@@ -84,10 +95,11 @@ class BatchJudgeRequest(_message.Message):
         judge: _types_pb2.JudgeSpec | None = ...,
         include_details: _builtins.bool = ...,
         asking: _types_pb2.AskingOptions | None = ...,
+        request_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["asking", b"asking", "judge", b"judge"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["asking", b"asking", "groups", b"groups", "include_details", b"include_details", "judge", b"judge"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["asking", b"asking", "groups", b"groups", "include_details", b"include_details", "judge", b"judge", "request_id", b"request_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -382,6 +394,7 @@ class EvaluateRequest(_message.Message):
     INCLUDE_VERDICTS_FIELD_NUMBER: _builtins.int
     INCLUDE_DETAILS_FIELD_NUMBER: _builtins.int
     ASKING_FIELD_NUMBER: _builtins.int
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
     include_verdicts: _builtins.bool
     """include_verdicts asks for the verdict columns too. Groups matched by
     document id have none, and dropped duplicates have none either: the
@@ -391,6 +404,8 @@ class EvaluateRequest(_message.Message):
     """include_details asks, beside include_verdicts, for the details of verdicts
     that a language model gave.
     """
+    request_id: _builtins.str
+    """request_id makes the call safe to send again, as that of BatchJudgeRequest."""
     @_builtins.property
     def groups(self) -> _containers.RepeatedCompositeFieldContainer[_types_pb2.QueryGroup]:
         """groups to evaluate, one a query, each with a query_id of its own."""
@@ -421,10 +436,11 @@ class EvaluateRequest(_message.Message):
         include_verdicts: _builtins.bool = ...,
         include_details: _builtins.bool = ...,
         asking: _types_pb2.AskingOptions | None = ...,
+        request_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["asking", b"asking", "judge", b"judge", "options", b"options"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["asking", b"asking", "groups", b"groups", "include_details", b"include_details", "include_verdicts", b"include_verdicts", "judge", b"judge", "metrics", b"metrics", "options", b"options"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["asking", b"asking", "groups", b"groups", "include_details", b"include_details", "include_verdicts", b"include_verdicts", "judge", b"judge", "metrics", b"metrics", "options", b"options", "request_id", b"request_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -29,8 +29,10 @@ class JudgeServiceStub(object):
     """JudgeService decides whether retrieved texts match what was expected and
     turns verdicts into metrics. Every call may carry the metadata key
     "x-request-id"; it is echoed in the trailing metadata, and made up when
-    missing. Errors carry google.rpc.ErrorInfo with a reason of ErrorReason;
-    INVALID_ARGUMENT also carries google.rpc.BadRequest with the field's path.
+    missing. It is for logs; what makes a call safe to send again is the field
+    request_id, where a request has one. Errors carry google.rpc.ErrorInfo with a
+    reason of ErrorReason; INVALID_ARGUMENT also carries google.rpc.BadRequest
+    with the field's path.
     """
 
     def __init__(self, channel):
@@ -100,8 +102,10 @@ class JudgeServiceServicer(object):
     """JudgeService decides whether retrieved texts match what was expected and
     turns verdicts into metrics. Every call may carry the metadata key
     "x-request-id"; it is echoed in the trailing metadata, and made up when
-    missing. Errors carry google.rpc.ErrorInfo with a reason of ErrorReason;
-    INVALID_ARGUMENT also carries google.rpc.BadRequest with the field's path.
+    missing. It is for logs; what makes a call safe to send again is the field
+    request_id, where a request has one. Errors carry google.rpc.ErrorInfo with a
+    reason of ErrorReason; INVALID_ARGUMENT also carries google.rpc.BadRequest
+    with the field's path.
     """
 
     def BatchJudge(self, request, context):
@@ -264,8 +268,10 @@ class JudgeService(object):
     """JudgeService decides whether retrieved texts match what was expected and
     turns verdicts into metrics. Every call may carry the metadata key
     "x-request-id"; it is echoed in the trailing metadata, and made up when
-    missing. Errors carry google.rpc.ErrorInfo with a reason of ErrorReason;
-    INVALID_ARGUMENT also carries google.rpc.BadRequest with the field's path.
+    missing. It is for logs; what makes a call safe to send again is the field
+    request_id, where a request has one. Errors carry google.rpc.ErrorInfo with a
+    reason of ErrorReason; INVALID_ARGUMENT also carries google.rpc.BadRequest
+    with the field's path.
     """
 
     @staticmethod

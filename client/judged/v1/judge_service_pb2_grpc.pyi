@@ -30,8 +30,10 @@ class JudgeServiceStub:
     """JudgeService decides whether retrieved texts match what was expected and
     turns verdicts into metrics. Every call may carry the metadata key
     "x-request-id"; it is echoed in the trailing metadata, and made up when
-    missing. Errors carry google.rpc.ErrorInfo with a reason of ErrorReason;
-    INVALID_ARGUMENT also carries google.rpc.BadRequest with the field's path.
+    missing. It is for logs; what makes a call safe to send again is the field
+    request_id, where a request has one. Errors carry google.rpc.ErrorInfo with a
+    reason of ErrorReason; INVALID_ARGUMENT also carries google.rpc.BadRequest
+    with the field's path.
     """
 
     @_typing.overload
@@ -87,8 +89,10 @@ class JudgeServiceAsyncStub(JudgeServiceStub):
     """JudgeService decides whether retrieved texts match what was expected and
     turns verdicts into metrics. Every call may carry the metadata key
     "x-request-id"; it is echoed in the trailing metadata, and made up when
-    missing. Errors carry google.rpc.ErrorInfo with a reason of ErrorReason;
-    INVALID_ARGUMENT also carries google.rpc.BadRequest with the field's path.
+    missing. It is for logs; what makes a call safe to send again is the field
+    request_id, where a request has one. Errors carry google.rpc.ErrorInfo with a
+    reason of ErrorReason; INVALID_ARGUMENT also carries google.rpc.BadRequest
+    with the field's path.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
@@ -140,8 +144,10 @@ class JudgeServiceServicer(metaclass=_abc_1.ABCMeta):
     """JudgeService decides whether retrieved texts match what was expected and
     turns verdicts into metrics. Every call may carry the metadata key
     "x-request-id"; it is echoed in the trailing metadata, and made up when
-    missing. Errors carry google.rpc.ErrorInfo with a reason of ErrorReason;
-    INVALID_ARGUMENT also carries google.rpc.BadRequest with the field's path.
+    missing. It is for logs; what makes a call safe to send again is the field
+    request_id, where a request has one. Errors carry google.rpc.ErrorInfo with a
+    reason of ErrorReason; INVALID_ARGUMENT also carries google.rpc.BadRequest
+    with the field's path.
     """
 
     @_abc_1.abstractmethod

@@ -141,6 +141,11 @@ class _VerdictFlagEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_VerdictFl
     """VERDICT_FLAG_WINDOWED: a text was longer than the model's window and the
     score is the best over its windows.
     """
+    VERDICT_FLAG_RESERVED_TOKENS: _VerdictFlag.ValueType  # 8
+    """VERDICT_FLAG_RESERVED_TOKENS: a text holds tokens of chat templates, as
+    "<|im_start|>" is one, or characters that only a model reads. They were
+    escaped before a language model was asked; the text may be an attack on it.
+    """
 
 class VerdictFlag(_VerdictFlag, metaclass=_VerdictFlagEnumTypeWrapper):
     """VerdictFlag is a remark on a verdict. Values are bits, so that one number
@@ -160,6 +165,11 @@ its beginning was judged.
 VERDICT_FLAG_WINDOWED: VerdictFlag.ValueType  # 4
 """VERDICT_FLAG_WINDOWED: a text was longer than the model's window and the
 score is the best over its windows.
+"""
+VERDICT_FLAG_RESERVED_TOKENS: VerdictFlag.ValueType  # 8
+"""VERDICT_FLAG_RESERVED_TOKENS: a text holds tokens of chat templates, as
+"<|im_start|>" is one, or characters that only a model reads. They were
+escaped before a language model was asked; the text may be an attack on it.
 """
 Global___VerdictFlag: _TypeAlias = VerdictFlag  # noqa: Y015
 

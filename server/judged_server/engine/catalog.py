@@ -24,6 +24,7 @@ from judged_server.ports import (
     Parameter,
     Profile,
 )
+from judged_server.settings import SettingsError
 
 _MAX_BUILT = 256
 
@@ -48,10 +49,19 @@ class JudgeCatalog:
     """The kinds of judges by name. Raises errors for specs that ask for what is not there."""
 
     def __init__(self, kinds: Sequence[JudgeKind], default: str) -> None:
+        """Raise UnknownJudge, and SettingsError, for a default that can't be one."""
         self._kinds = {kind.kind: kind for kind in kinds}
         if default not in self._kinds:
             raise errors.UnknownJudge(default, tuple(self._kinds))
+        if default == PanelKind.kind:
+            raise SettingsError(
+                f"default_judge: a {default} has no members before a request names them; name "
+                f"another judge: {', '.join(name for name in self._kinds if name != default)}"
+            )
         self.default = default
+        self._asking = {kind.kind for kind in kinds if getattr(kind, "asks_models", False)}
+        if default in self._asking:
+            self._asking.add("")
         self._built: OrderedDict[object, AnyJudge] = OrderedDict()
 
     def choose(
@@ -73,6 +83,10 @@ class JudgeCatalog:
             if len(self._built) > _MAX_BUILT:
                 self._built.popitem(last=False)
         return judge
+
+    def asks_models(self, kind: str) -> bool:
+        """Return whether judges of a kind, "" for the default, may ask language models."""
+        return kind in self._asking
 
     def offers(self) -> list[Offer]:
         """Return every kind under every profile, the defaults first."""
@@ -96,6 +110,8 @@ class JudgeCatalog:
             judge = self.choose(JudgeSpec(kind.kind, profile.name))
         except errors.JudgedError as error:
             return Offer(kind.kind, profile, "", error.message)
+        if unavailable := getattr(judge, "unavailable", ""):
+            return Offer(kind.kind, profile, "", unavailable)
         return Offer(kind.kind, profile, judge.identity.signature, "")
 
     def _build(self, spec: JudgeSpec, field: str) -> AnyJudge:

@@ -6,6 +6,7 @@ admission to the caller at the edge, metrics to `evaluation`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Generator, Sequence
 from itertools import accumulate
 from typing import TypeVar, cast
@@ -13,8 +14,8 @@ from typing import TypeVar, cast
 from judged_server import errors
 from judged_server.domain import JudgeSpec, QueryGroup, ScoreColumns, Verdicts
 from judged_server.engine.catalog import AnyJudge, JudgeCatalog
-from judged_server.engine.slices import SliceRunner
-from judged_server.ports import AskingJudge, AsyncJudge, Caller
+from judged_server.engine.slices import CONTEXT_COST, SLICE_COST, SliceRunner
+from judged_server.ports import AskingJudge, AsyncJudge, Caller, LexicalJudge
 
 Result = TypeVar("Result")
 
@@ -39,16 +40,22 @@ class Engine:
         groups: Sequence[QueryGroup],
         field: str = "groups",
         caller: Caller = Caller(),  # noqa: B008 - frozen
+        size: float = math.inf,
     ) -> Verdicts:
         """Return one verdict for each context of the groups, in order.
 
+        `size` is that of the groups in bytes, or more: it spares looking at every text.
         Raises InvalidField when a group brings what the judge does not take, texts to a judge of
         vectors, say.
         """
         self.refuse_misfits(judge, groups, field)
         identity = judge.identity
         offsets = list(accumulate([group.n_contexts for group in groups], initial=0))
-        columns = await run_judge(self._slices, judge, groups, caller)
+        most_cost = size + CONTEXT_COST * (len(groups) + offsets[-1])
+        if most_cost <= SLICE_COST and hasattr(judge, "score"):  # one slice, in place
+            columns = cast("LexicalJudge", judge).score(groups)
+        else:
+            columns = await run_judge(self._slices, judge, groups, caller)
         if len(columns.scores) != offsets[-1]:
             raise RuntimeError(
                 f"{identity.kind} returned {len(columns.scores)} scores for {offsets[-1]}"

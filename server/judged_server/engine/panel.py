@@ -15,6 +15,7 @@ from operator import add
 
 from judged_server import errors
 from judged_server.domain import (
+    CacheMode,
     JudgeIdentity,
     JudgeSpec,
     ParameterScalar,
@@ -61,6 +62,7 @@ class PanelKind:
     """Seats panels; `run` runs a member."""
 
     kind = "panel"
+    asks_models = True
     for_embeddings: Mapping[str, ParameterScalar] | None = None
     profiles = (
         Profile("majority", "Several judges vote; the score is the share of yeses.", MIN_SCORE),
@@ -154,6 +156,12 @@ class Panel:
         for member in self.members:
             if hasattr(member.judge, "prospects"):
                 yield from member.judge.prospects(groups)
+
+    def refuse_keyless(self, cache: CacheMode) -> None:
+        """Raise ModelNotConfigured when a member may have to ask a model whose key is missing."""
+        for member in self.members:
+            if hasattr(member.judge, "refuse_keyless"):
+                member.judge.refuse_keyless(cache)
 
     async def ask(self, groups: Sequence[QueryGroup], caller: Caller) -> ScoreColumns:
         """Return what the members decide on each context; all judge at the same time.

@@ -1,8 +1,9 @@
 """The rule by which the verdicts of several judges become one.
 
 Owns the three rules. As in a vote of samples (`llm.voting`) only OK verdicts count, a failure or an
-abstention is no vote, and without any vote the first failure stands. Leaves who judges to `panel`,
-and the bar to whoever reads the scores.
+abstention is no vote, and without any vote the first failure stands. Nor does the rest vote without
+a member whose reply was to come from the cache and is not there. Leaves who judges to `panel`, and
+the bar to whoever reads the scores.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from judged_server.domain import (
     BoolArray,
     ByteArray,
     ScoreColumns,
+    Source,
     Status,
     Usage,
     VerdictDetail,
@@ -23,6 +25,7 @@ from judged_server.domain import (
     Verdicts,
     VerdictSample,
 )
+from judged_server.llm.faults import Reason
 
 NO_QUORUM = "NO_QUORUM"
 _UNKNOWN = 2
@@ -83,6 +86,8 @@ def poll(ballots: Ballots, rule: Rule, usage: Usage | None) -> ScoreColumns:
     quorum = (counted > 0) & (2 * counted >= _all_votes(ballots, rule) * (1 - 1e-12))
     if rule is Rule.MAJORITY:
         quorum &= ayes != noes
+    unknown = _unknown(ballots)
+    quorum[unknown] = False
     divisor = np.where(quorum, counted, 1.0)
     if rule is Rule.MAJORITY:
         scores = ayes / divisor
@@ -90,6 +95,7 @@ def poll(ballots: Ballots, rule: Rule, usage: Usage | None) -> ScoreColumns:
         given = np.stack([one.columns.scores for one in ballots.verdicts])
         scores = np.minimum((votes * given).sum(axis=0) / divisor, 1.0)
     outcome = _outcome(statuses, valid.any(axis=0), quorum)
+    outcome[unknown] = Status.ERROR
     missing = outcome != Status.OK
     faults = _Faults(ballots, outcome, valid.any(axis=0))
     return ScoreColumns(
@@ -100,6 +106,7 @@ def poll(ballots: Ballots, rule: Rule, usage: Usage | None) -> ScoreColumns:
         (ayes > noes) & quorum if rule is Rule.MAJORITY else None,
         np.where(quorum, np.maximum(ayes, noes) / divisor, 0.0),
         usage=usage,
+        sources=_sources(ballots),
     )
 
 
@@ -164,6 +171,19 @@ def _outcome(statuses: ByteArray, any_vote: BoolArray, quorum: BoolArray) -> Byt
     return np.where(any_vote, with_votes, without).astype(np.uint8)
 
 
+def _unknown(ballots: Ballots) -> list[int]:
+    """Return the contexts of which a member's reply was to come from the cache, and is not there.
+
+    What the others say is another panel's verdict.
+    """
+    return [
+        fault.index
+        for one in ballots.verdicts
+        for fault in one.columns.faults
+        if fault.reason == Reason.NOT_CACHED
+    ]
+
+
 def _flags(ballots: Ballots) -> ByteArray | None:
     """Return the remarks of all members on each text."""
     flags: ByteArray | None = None
@@ -171,6 +191,17 @@ def _flags(ballots: Ballots) -> ByteArray | None:
         if one.columns.flags is not None:
             flags = one.columns.flags if flags is None else flags | one.columns.flags
     return flags
+
+
+def _sources(ballots: Ballots) -> ByteArray | None:
+    """Return where each verdict came from: CACHE or SHARED where no member computed its own."""
+    told = [one.sources for one in ballots.verdicts if one.sources is not None]
+    if len(told) < len(ballots.verdicts):
+        return None
+    sources = np.stack(told)
+    shared = np.where((sources == Source.CACHE).all(axis=0), Source.CACHE, Source.SHARED)
+    found = np.where((sources == Source.COMPUTED).any(axis=0), Source.COMPUTED, shared)
+    return found.astype(np.uint8) if (found != Source.COMPUTED).any() else None
 
 
 class _Faults:
@@ -189,10 +220,18 @@ class _Faults:
         """Return why the panel has no verdict: NO_QUORUM, or what its first such member says."""
         found = [(place, faults.get(index)) for place, faults in enumerate(self._by_index)]
         retryable = any(fault is not None and fault.retryable for _, fault in found)
+        for place, fault in found:
+            if fault is not None and fault.reason == Reason.NOT_CACHED:
+                return _named(fault, place, retryable)
         if self._any_vote[index]:
             return VerdictFault(index, _UNKNOWN, NO_QUORUM, _NO_QUORUM, retryable)
         for place, fault in found:
             if fault is not None and self._statuses[place, index] == self._outcome[index]:
-                message = f"members[{place}] of the panel: {fault.message}"
-                return replace(fault, message=message, retryable=retryable)
+                return _named(fault, place, retryable)
         return VerdictFault(index, _UNKNOWN, NO_QUORUM, _NO_QUORUM, retryable)
+
+
+def _named(fault: VerdictFault, place: int, retryable: bool) -> VerdictFault:
+    """Return a member's fault as that of the panel."""
+    message = f"members[{place}] of the panel: {fault.message}"
+    return replace(fault, message=message, retryable=retryable)

@@ -21,7 +21,7 @@ from judged_server.engine.catalog import Offer, settle
 from judged_server.judges.answers import AnswerScorer, AnswersKind, SettledRubric
 from judged_server.judges.enquiry import Asking, fault, no_usage
 from judged_server.judges.fan_out import fan_out
-from judged_server.llm.asking import Terms
+from judged_server.llm.asking import Terms, keyless_fault, refuse_keyless
 from judged_server.llm.budget import refuse_if_nothing_asked, unpriced
 from judged_server.llm.faults import Reason
 from judged_server.llm.rubrics import Rubric
@@ -64,6 +64,8 @@ class Scoring:
             (scorer,) = self.choose([RubricSpec(rubric.id)])
         except errors.JudgedError as error:
             return Offer(self._kind.kind, profile, "", error.message)
+        if (fault := keyless_fault(scorer.model)) is not None:
+            return Offer(self._kind.kind, profile, "", fault.message)
         return Offer(self._kind.kind, profile, scorer.identity.signature, "")
 
     def choose(self, specs: Sequence[RubricSpec], field: str = "rubrics") -> list[AnswerScorer]:
@@ -115,8 +117,11 @@ class Scoring:
         Items that are alike in what a rubric reads are asked about once; the score of the others
         took nothing. What failed, or could not be had in time, is a score with a fault. While
         nobody takes them, at most MAX_WAITING scores wait. Closing it ends all that is under way.
-        Raises InvalidField for a limit on money where a model has no price.
+        Raises InvalidField for a limit on money where a model has no price, and ModelNotConfigured
+        where a model may have to be asked and has no key.
         """
+        for scorer in scorers:
+            refuse_keyless(scorer.model, caller.cache)
         if caller.max_cost is not None and not all(scorer.priced for scorer in scorers):
             raise unpriced()
         large = len(items) * len(scorers) > LARGE_PAIRS

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from judged_server.answers import AnswerItem
 from judged_server.llm.faults import Reason
-from judged_server.llm.rubrics import FieldValue, Rubric
+from judged_server.llm.rubrics import FieldValue, Rubric, holds_reserved
 
 BYTES_A_TOKEN = 4
 """A usual English token, by which the budget of contexts is estimated."""
@@ -71,7 +71,17 @@ def show(rubric: Rubric, item: AnswerItem, max_context_tokens: int) -> Shown | L
         warnings.append(
             f"{rubric.id} reads one reference: the first of {len(item.references)} was shown"
         )
+    suspicious = [name for name, value in fields.items() if _holds_reserved(value)]
+    if suspicious:
+        warnings.append(
+            "tokens of chat templates, or characters that only a model reads, stand in: "
+            + ", ".join(suspicious)
+        )
     return Shown(fields, has_contexts, tuple(warnings))
+
+
+def _holds_reserved(value: FieldValue) -> bool:
+    return holds_reserved(value) if isinstance(value, str) else any(map(holds_reserved, value))
 
 
 def within(texts: Sequence[str], max_bytes: int) -> Sequence[str]:

@@ -238,7 +238,7 @@ class AnswerScorer:
             ("model", card.name),
             ("structured", str(card.structured).lower()),
             ("samples", str(self._samples)),
-            ("temperature", format(self._temperature, ".12g")),
+            ("temperature", card.shown_temperature(self._temperature)),
             ("max_tokens", str(self._max_tokens)),
         ]
         if "contexts" in rubric.fields:

@@ -12,6 +12,8 @@ from typing import NamedTuple
 import numpy as np
 
 from judged_server.domain import (
+    ByteArray,
+    Flag,
     IntArray,
     QueryGroup,
     ScoreColumns,
@@ -26,6 +28,7 @@ from judged_server.llm.asking import Answer
 from judged_server.llm.chat import ChatReply
 from judged_server.llm.faults import Reason
 from judged_server.llm.opinion import Opinion
+from judged_server.llm.rubrics import holds_reserved
 from judged_server.llm.voting import Vote, count
 
 MAX_RAW_REPLY_BYTES = 64 << 10
@@ -47,6 +50,7 @@ CODES = {
     Reason.EMPTY_ANSWER: 9,
     Reason.NO_CONTEXT: 9,
     Reason.NO_CLAIMS: 9,
+    Reason.MARKER_REPEATED: 2,
 }
 """gRPC's codes: DEADLINE_EXCEEDED, RESOURCE_EXHAUSTED, UNAVAILABLE, FAILED_PRECONDITION, INTERNAL;
 UNKNOWN for a model that answered, but not with a verdict."""
@@ -127,6 +131,18 @@ def number_contexts(groups: Sequence[QueryGroup]) -> tuple[list[TextContext], In
         for expected in group.expected
     ]
     return list(numbers), np.array(places, np.int64)
+
+
+def flags_of(contexts: Sequence[TextContext], places: IntArray) -> ByteArray | None:
+    """Return RESERVED_TOKENS for each context with a text that holds some; None without any."""
+    flags = np.array(
+        [
+            Flag.RESERVED_TOKENS if any(map(holds_reserved, context)) else Flag.NONE
+            for context in contexts
+        ],
+        np.uint8,
+    )
+    return flags[places] if flags.any() else None
 
 
 def to_columns(ballots: Sequence[Ballot], places: IntArray, nothing: Usage) -> ScoreColumns:

@@ -107,8 +107,9 @@ def _of(step: Rubric, fields: Mapping[str, FieldValue]) -> dict[str, FieldValue]
 
 def _decide(claim: str, opinions: Sequence[Opinion]) -> _Checked:
     valid = [opinion for opinion in opinions if opinion.status is Status.OK]
-    if not valid:
-        first = next(
+    lacks = next((each for each in opinions if each.reason is Reason.NOT_CACHED), None)
+    if lacks is not None or not valid:
+        first = lacks or next(
             (each for each in opinions if each.status is Status.ERROR),
             opinions[0],
         )

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from judged_server.domain import (
+    CacheMode,
     IntArray,
     JudgeIdentity,
     JudgeSpec,
@@ -20,9 +21,24 @@ from judged_server.domain import (
     ScoreColumns,
 )
 from judged_server.errors import InvalidField, ModelNotConfigured
-from judged_server.judges.asked_contexts import Ballot, TextContext, number_contexts, to_columns
+from judged_server.judges.asked_contexts import (
+    Ballot,
+    TextContext,
+    flags_of,
+    number_contexts,
+    to_columns,
+)
 from judged_server.judges.fan_out import fan_out
-from judged_server.llm.asking import MAX_SAMPLES, Asker, Prospect, Question, Terms, nothing
+from judged_server.llm.asking import (
+    MAX_SAMPLES,
+    Asker,
+    Prospect,
+    Question,
+    Terms,
+    keyless_fault,
+    nothing,
+    refuse_keyless,
+)
 from judged_server.llm.budget import prices_of, refuse_if_nothing_asked, unpriced
 from judged_server.llm.chat import ChatModel
 from judged_server.llm.parsing import PARSER_VERSION
@@ -61,6 +77,7 @@ class LlmKind:
     """Builds `llm` judges over the language models of this server, None if it has none."""
 
     kind = "llm"
+    asks_models = True
     for_embeddings: Mapping[str, ParameterScalar] | None = None
 
     def __init__(
@@ -99,7 +116,8 @@ class LlmKind:
         """Return the judge.
 
         Raises ModelNotConfigured when there is no such model here, and InvalidField when it, or
-        what else is asked for, can't be scored by log-probabilities.
+        what else is asked for, can't be scored by log-probabilities. A model whose key is missing
+        is refused when it would be asked: its kept replies can still be had.
         """
         given = spec.parameters
         name = str(given.get("model", ""))
@@ -181,7 +199,7 @@ class LlmJudge:
                 ("model", card.name),
                 ("structured", str(card.structured).lower()),
                 ("samples", str(samples)),
-                ("temperature", format(temperature, ".12g")),
+                ("temperature", card.shown_temperature(temperature)),
                 ("max_tokens", str(max_tokens)),
                 *([("scoring", LOGPROBS)] if logprobs else []),
             ],
@@ -202,6 +220,16 @@ class LlmJudge:
         """Whether the prices of all models that may answer are known."""
         return bool(prices_of(self._model))
 
+    @property
+    def unavailable(self) -> str:
+        """Why its model can't be asked, "" when it can."""
+        fault = keyless_fault(self._model)
+        return "" if fault is None else fault.message
+
+    def refuse_keyless(self, cache: CacheMode) -> None:
+        """Raise ModelNotConfigured when a model may have to be asked and its key is missing."""
+        refuse_keyless(self._model, cache)
+
     def prospects(self, groups: Sequence[QueryGroup]) -> Iterator[Prospect]:
         """Yield all that `ask` would ask of the groups."""
         contexts, _ = number_contexts(groups)
@@ -221,6 +249,7 @@ class LlmJudge:
         A call to the model gets no longer than the caller waits, so that what came in time is
         answered and the rest has the fault TIMEOUT. Cancelling it closes the calls under way.
         """
+        self.refuse_keyless(caller.cache)
         large = len(groups) > LARGE_CONTEXTS
         large = large or sum(group.n_contexts for group in groups) > LARGE_CONTEXTS
         if caller.max_cost is not None and not self.priced:
@@ -248,5 +277,6 @@ class LlmJudge:
         reasons = (opinion.reason for ballot in ballots for opinion in ballot.opinions)
         refuse_if_nothing_asked(terms.purse, reasons)
         columns = await off_loop_if(large, to_columns, ballots, places, none)
+        columns = replace(columns, flags=await off_loop_if(large, flags_of, contexts, places))
         # One reply is no vote: its probability decides alone, under whatever bar.
         return replace(columns, majorities=None, agreements=None) if self._logprobs else columns

@@ -16,8 +16,16 @@ import itertools
 import re
 import secrets
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Mapping,
+    Sequence,
+)
 from contextlib import aclosing
+from contextvars import ContextVar
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
@@ -69,14 +77,35 @@ class _Unparsable:
 _UNPARSABLE = _Unparsable()
 
 
+_received: ContextVar[int] = ContextVar("received")
+
+
+def received_bytes() -> int:
+    """Return the size of the message that the call in work received (last).
+
+    A message does not know its size: it would be written anew to tell it.
+    """
+    return _received.get()
+
+
 def _lenient(deserialize: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
     def parse(raw: bytes) -> Any:  # noqa: ANN401 - any request message
+        _received.set(len(raw))
         try:
             return deserialize(raw)
         except (DecodeError, UnicodeDecodeError, ValueError):
             return _UNPARSABLE
 
     return parse
+
+
+def _or_bytes(serialize: Callable[[Any], bytes]) -> Callable[[Any], bytes]:
+    """Let handlers return a reply's bytes too."""
+
+    def write(reply: Any) -> bytes:  # noqa: ANN401 - any reply message
+        return reply if type(reply) is bytes else serialize(reply)
+
+    return write
 
 
 def _parsed(request: Any) -> Any:  # noqa: ANN401 - any request message
@@ -92,8 +121,11 @@ async def _each_parsed(requests: AsyncIterator[Any]) -> AsyncIterator[Any]:
         yield _parsed(request)
 
 
-def _request_id(context: Context) -> str:
-    for key, value in context.invocation_metadata() or ():
+_metadata: ContextVar[Sequence[tuple[str, str | bytes]]] = ContextVar("metadata", default=())
+
+
+def _request_id() -> str:
+    for key, value in _metadata.get():
         if key == REQUEST_ID and isinstance(value, str) and _PLAIN_ID.fullmatch(value):
             return value
     return f"{_PROCESS}-{next(_NUMBERS):x}"
@@ -136,13 +168,12 @@ class Guard:
         """Return a handler that keeps the promises of this module around `inner`."""
         maximum = self._deadlines.max_unary_s
 
-        async def body(request: Any, context: Context) -> Any:  # noqa: ANN401 - any message
+        def body(request: Any, context: Context) -> Awaitable[Any]:  # noqa: ANN401 - any message
             if self._draining and limited:
                 raise errors.Draining(_DRAINING, _DRAINED_AFTER_S)
-            if not limited or (limit := self._deadlines.imposed(context, maximum)) is None:
-                return await inner(_parsed(request), context)
-            async with _Expiring(limit):
-                return await inner(_parsed(request), context)
+            work = inner(_parsed(request), context)
+            limit = self._deadlines.imposed(context, maximum) if limited else None
+            return work if limit is None else _within(limit, work)
 
         return self._around(method, body, counted=limited)
 
@@ -169,7 +200,7 @@ class Guard:
     def _around(self, method: str, body: UnaryHandler, *, counted: bool) -> UnaryHandler:
         async def call(request: Any, context: Context) -> Any:  # noqa: ANN401 - any message
             started = time.perf_counter()
-            request_id = _request_id(context)
+            request_id = _request_id()
             code = "CANCELLED"
             if counted:
                 self._in_work += 1
@@ -190,9 +221,14 @@ class Guard:
                     self._in_work -= 1
                     if not self._in_work:
                         self._idle.set()
-                access.call(method, code, time.perf_counter() - started, request_id)
+                access.call(method, code, time.perf_counter() - started, request_id, context)
 
         return call
+
+
+async def _within(limit: float, work: Awaitable[Any]) -> Any:  # noqa: ANN401 - any message
+    async with _Expiring(limit):
+        return await work
 
 
 class _Expiring:
@@ -220,6 +256,24 @@ class _Expiring:
             ) from None
 
 
+class _Handlers(grpc.GenericRpcHandler):
+    """Finds the handlers of a service, and notes the metadata of the call they are for.
+
+    gRPC has them here, and would read them anew for whoever asks the context. It looks for the
+    handler in the task that then runs it.
+    """
+
+    def __init__(self, service: str, handlers: Mapping[str, Any]) -> None:
+        self._handlers = {f"/{service}/{name}": handler for name, handler in handlers.items()}
+
+    def service(self, handler_call_details: grpc.HandlerCallDetails) -> Any:  # noqa: ANN401
+        """Return the handler of a method; None for those of other services."""
+        handler = self._handlers.get(handler_call_details.method)
+        if handler is not None:
+            _metadata.set(handler_call_details.invocation_metadata or ())
+        return handler
+
+
 class GuardedRegistrar:
     """Stands in for a server where generated code registers handlers, and wraps each of them."""
 
@@ -236,8 +290,7 @@ class GuardedRegistrar:
         wrapped = {
             name: self._wrap(f"/{service}/{name}", handler) for name, handler in handlers.items()
         }
-        generic = grpc.method_handlers_generic_handler(service, wrapped)
-        self._server.add_generic_rpc_handlers((generic,))
+        self._server.add_generic_rpc_handlers((_Handlers(service, wrapped),))
 
     def _wrap(self, method: str, handler: Any) -> Any:  # noqa: ANN401 - grpc's named tuple
         make: Callable[..., Any]
@@ -250,4 +303,6 @@ class GuardedRegistrar:
         else:
             make = grpc.stream_stream_rpc_method_handler
             call = self._guard.stream(method, handler.stream_stream, limited=self._limited)
-        return make(call, _lenient(handler.request_deserializer), handler.response_serializer)
+        return make(
+            call, _lenient(handler.request_deserializer), _or_bytes(handler.response_serializer)
+        )

@@ -5,12 +5,12 @@ Owns that choice. What makes a group good is in `judging_codec`.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 
 from judged.v1 import types_pb2
 
 from judged_server.domain import QueryGroup
-from judged_server.off_loop import off_loop_if
 from judged_server.rpc.judging_codec import read_groups
 from judged_server.rpc.limits import RequestLimits
 
@@ -29,4 +29,6 @@ async def take_groups(
     large = size > LARGE_BYTES or len(messages) > LARGE_GROUPS
     if not large and size > LARGE_GOLDEN_BYTES:
         large = any(message.HasField("spans") or message.metadata for message in messages)
-    return await off_loop_if(large, read_groups, messages, limits, field)
+    if not large:
+        return read_groups(messages, limits, field, size)
+    return await asyncio.to_thread(read_groups, messages, limits, field, size)

@@ -1,12 +1,13 @@
-"""Between the judging messages and the domain: groups and specs in, verdict columns and back.
+"""Between the judging messages and the domain: groups, specs and verdicts that callers send.
 
 Owns the validation of groups, specs and columns, each failure naming the field's path. Leaves the
 meaning of parameters to `engine.catalog`, metrics to `metrics_codec`, and spans, negatives and
-metadata to `golden_codec`, and what language models said to `details_codec`.
+metadata to `golden_codec`, and verdicts on their way out to `verdict_bytes`.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from itertools import accumulate
@@ -31,17 +32,25 @@ from judged_server.domain import (
     VerdictFault,
     Verdicts,
 )
-from judged_server.rpc.details_codec import write_detail
 from judged_server.rpc.golden_codec import check_golden, read_metadata, read_spans
 from judged_server.rpc.limits import RequestLimits
 
 
 def read_groups(
-    messages: Sequence[types_pb2.QueryGroup], limits: RequestLimits, field: str = "groups"
+    messages: Sequence[types_pb2.QueryGroup],
+    limits: RequestLimits,
+    field: str = "groups",
+    size: float = math.inf,
 ) -> list[QueryGroup]:
-    """Return the groups of a request. Raises InvalidField and LimitExceeded with paths."""
+    """Return the groups of a request. Raises InvalidField and LimitExceeded with paths.
+
+    `size` is that of the whole message in bytes: no text in it is longer.
+    """
     limits.check_groups(len(messages), field)
-    groups = [_read_group(message, limits, field, i) for i, message in enumerate(messages)]
+    fit = size <= limits.surely_fits
+    groups = [
+        _read_group(message, limits, f"{field}[{i}]", fit) for i, message in enumerate(messages)
+    ]
     contexts = sum([group.n_contexts for group in groups])
     # What is judged against negatives is work as well.
     contexts += sum(
@@ -66,7 +75,7 @@ def refuse_evaluation(groups: Sequence[QueryGroup], field: str = "groups") -> No
 
 
 def _read_group(
-    message: types_pb2.QueryGroup, limits: RequestLimits, field: str, index: int
+    message: types_pb2.QueryGroup, limits: RequestLimits, path: str, texts_fit: bool
 ) -> QueryGroup:
     query_id, query = message.query_id, message.query
     expected, retrieved = list(message.expected), list(message.retrieved)
@@ -76,12 +85,12 @@ def _read_group(
     relevant = list(relevant) if relevant else ()
     negatives: Sequence[str] = message.negatives
     negatives = list(negatives) if negatives else ()
-    path = f"{field}[{index}]"
-    # Small requests spend much of their time here, so paths of texts are only written out for a
-    # group in which something may be wrong.
-    texts = (query, query_id, *expected, *retrieved, *document_ids, *relevant, *negatives)
-    longest = max(map(len, texts))
-    if longest > limits.surely_fits:
+    metadata = message.metadata
+    # Paths of texts are only written out for a group in which something may be wrong.
+    if not texts_fit:
+        texts = (query, query_id, *expected, *retrieved, *document_ids, *relevant, *negatives)
+        texts_fit = max(map(len, texts)) <= limits.surely_fits
+    if not texts_fit:
         limits.check_text(query, f"{path}.query")
         limits.check_text(query_id, f"{path}.query_id")
         limits.check_texts(expected, f"{path}.expected")
@@ -107,9 +116,10 @@ def _read_group(
         embeddings,
         spans,
         negatives,
-        read_metadata(message.metadata, f"{path}.metadata"),
+        read_metadata(metadata, f"{path}.metadata") if metadata else {},
     )
-    check_golden(group, path)
+    if spans is not None or embeddings is not None:
+        check_golden(group, path)
     if document_ids and len(document_ids) != group.n_retrieved:
         raise errors.InvalidField(
             f"{path}.document_ids",
@@ -201,28 +211,6 @@ def write_identity(identity: JudgeIdentity) -> types_pb2.JudgeIdentity:
         scoring_key=identity.scoring_key,
         fingerprint=identity.fingerprint,
     )
-
-
-def write_verdicts(verdicts: Verdicts) -> types_pb2.VerdictColumns:
-    """Return the columns of verdicts; columns that say the same of all are left empty."""
-    columns = verdicts.columns
-    message = types_pb2.VerdictColumns(
-        relevant=verdicts.relevant.tolist(),
-        score=columns.scores.tolist(),
-        group_offsets=verdicts.offsets,
-    )
-    if columns.statuses is not None and (columns.statuses != Status.OK).any():
-        message.status.extend(columns.statuses.tolist())
-    if verdicts.sources is not None and (verdicts.sources != Source.COMPUTED).any():
-        message.source.extend(verdicts.sources.tolist())
-    if columns.flags is not None and columns.flags.any():
-        message.flags.extend(columns.flags.tolist())
-    for fault in columns.faults:
-        message.errors.append(write_fault(fault))
-    if columns.agreements is not None:
-        message.agreement.extend(columns.agreements.tolist())
-    message.details.extend(map(write_detail, columns.details))
-    return message
 
 
 def write_fault(fault: VerdictFault) -> types_pb2.VerdictError:

@@ -7,9 +7,10 @@ a message means is in the codecs, the work is in `engine` and `metrics`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import aclosing
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 import grpc
 from judged.v1 import judge_service_pb2 as pb
@@ -17,7 +18,7 @@ from judged.v1 import types_pb2
 from judged.v1.judge_service_pb2_grpc import JudgeServiceServicer
 
 from judged_server.answers import ScoreSummary
-from judged_server.domain import JudgeIdentity, QueryGroup, Verdicts
+from judged_server.domain import QueryGroup
 from judged_server.engine.admission import Admission
 from judged_server.engine.engine import Engine
 from judged_server.engine.estimate import Estimator
@@ -34,6 +35,7 @@ from judged_server.rpc.comparison_codec import compare_runs
 from judged_server.rpc.details_codec import write_usage
 from judged_server.rpc.estimate_codec import estimate
 from judged_server.rpc.golden_codec import write_negatives
+from judged_server.rpc.guard import received_bytes
 from judged_server.rpc.info_codec import ServerFacts, write_info
 from judged_server.rpc.intake import LARGE_BYTES, LARGE_GROUPS, take_groups
 from judged_server.rpc.judging_codec import (
@@ -41,9 +43,10 @@ from judged_server.rpc.judging_codec import (
     refuse_evaluation,
     write_counts,
     write_identity,
-    write_verdicts,
 )
+from judged_server.rpc.known_judges import KnownJudges
 from judged_server.rpc.metrics_codec import compute, read_options, write_table
+from judged_server.rpc.repeats import Repeats, check_request_id
 from judged_server.rpc.scoring_codec import (
     read_answers,
     read_rubrics,
@@ -57,8 +60,12 @@ from judged_server.rpc.text_metrics_codec import (
     read_values,
     write_text_metrics,
 )
+from judged_server.rpc.verdict_bytes import reply_bytes, write_verdicts
+from judged_server.telemetry import access
 
 Context = grpc.aio.ServicerContext[Any, Any]
+Identified = pb.BatchJudgeRequest | pb.EvaluateRequest
+Reply = TypeVar("Reply", bytes, pb.EvaluateResponse)
 
 LARGE_METRICS_BYTES = 1 << 16
 """A ComputeMetrics request above this is worked off the event loop,"""
@@ -68,6 +75,9 @@ LARGE_TEXT_METRICS_BYTES = 1 << 14
 """A ComputeTextMetrics request above this takes turns with others, off the event loop."""
 LARGE_VERDICTS = 50_000
 """Verdicts above this number are written off the event loop."""
+
+NOBODY = Caller()
+"""Whom judges serve that ask no models."""
 
 
 class JudgeService(JudgeServiceServicer):
@@ -82,6 +92,7 @@ class JudgeService(JudgeServiceServicer):
         admission: Admission,
         facts: ServerFacts,
         max_chunks_in_flight: int,
+        repeats: Repeats,
     ) -> None:
         self._engine = engine
         self._scoring = scoring
@@ -90,21 +101,45 @@ class JudgeService(JudgeServiceServicer):
         self._admission = admission
         self._facts = facts
         self._max_chunks = max_chunks_in_flight
+        self._repeats = repeats
+        self._known_judges = KnownJudges(engine)
 
-    async def BatchJudge(
+    async def BatchJudge(  # type: ignore[override]  # the guard takes a reply's bytes as well
         self, request: pb.BatchJudgeRequest, context: Context
-    ) -> pb.BatchJudgeResponse:
+    ) -> bytes:
         """Judge the groups of one request."""
-        size = request.ByteSize()
+        if self._engine.catalog.asks_models(request.judge.kind):
+            caller = self._caller(context, request.asking, wants_details=request.include_details)
+            return await self._ask(request, context, caller, partial(self._judge_to_bytes, request))
+        if request.HasField("asking"):
+            read_asking(request.asking)  # nobody is asked, and what is wrong is wrong
+        return await self._judge_to_bytes(request)
+
+    async def _judge_to_bytes(
+        self, request: pb.BatchJudgeRequest, caller: Caller = NOBODY
+    ) -> bytes:
+        size = received_bytes()
         with self._admission.admit(size):
-            spec = read_spec(request.judge)
             groups = await take_groups(request.groups, size, self._facts.limits, "groups")
             refuse_evaluation(groups)
-            judge = self._engine.choose(spec, groups)
-            caller = self._caller(context, request.asking, wants_details=request.include_details)
-            verdicts = await self._engine.judge(judge, groups, caller=caller)
+            judge = self._known_judges.choose(request.judge, groups)
+            verdicts = await self._engine.judge(judge, groups, caller=caller, size=size)
             large = len(verdicts.relevant) > LARGE_VERDICTS
-            return await off_loop_if(large, _write_batch, verdicts, judge.identity)
+            return await off_loop_if(large, reply_bytes, verdicts, judge.identity)
+
+    async def _ask(
+        self,
+        request: Identified,
+        context: Context,
+        caller: Caller,
+        work: Callable[[Caller], Coroutine[Any, Any, Reply]],
+    ) -> Reply:
+        """Return what `work` does; once for all requests that have the same request_id."""
+        if request.request_id:
+            check_request_id(request.request_id)
+            return await self._repeats.reply(request, context, caller, work)
+        access.spends(context, caller.purse)
+        return await work(caller)
 
     def StreamJudge(
         self,
@@ -120,11 +155,22 @@ class JudgeService(JudgeServiceServicer):
             self._max_chunks,
             request_iterator,
             _now() + deadlines.allowed(context, deadlines.max_stream_s),
+            partial(access.spends, context),
         )
 
     async def Evaluate(self, request: pb.EvaluateRequest, context: Context) -> pb.EvaluateResponse:
         """Judge, match and measure the groups of one request."""
-        size = request.ByteSize()
+        caller = self._caller(
+            context,
+            request.asking,
+            wants_details=request.include_details and request.include_verdicts,
+        )
+        if self._engine.catalog.asks_models(request.judge.kind):
+            return await self._ask(request, context, caller, partial(self._evaluate, request))
+        return await self._evaluate(request, caller)
+
+    async def _evaluate(self, request: pb.EvaluateRequest, caller: Caller) -> pb.EvaluateResponse:
+        size = received_bytes()
         with self._admission.admit(size):
             measures = parse_metrics(request.metrics)
             options = read_options(request.options)
@@ -137,11 +183,7 @@ class JudgeService(JudgeServiceServicer):
                 measures,
                 options,
                 keep_verdicts=request.include_verdicts,
-                caller=self._caller(
-                    context,
-                    request.asking,
-                    wants_details=request.include_details and request.include_verdicts,
-                ),
+                caller=caller,
             )
             large = done.n_verdicts > LARGE_VERDICTS
             return await off_loop_if(large, _write_evaluation, request, groups, done)
@@ -165,7 +207,7 @@ class JudgeService(JudgeServiceServicer):
         context: Context,
     ) -> pb.ComputeMetricsResponse:
         """Measure rankings whose relevance is known."""
-        size = request.ByteSize()
+        size = received_bytes()
         with self._admission.admit(size):
             measures = parse_metrics(request.metrics)
             options = read_options(request.options)
@@ -184,7 +226,7 @@ class JudgeService(JudgeServiceServicer):
         context: Context,
     ) -> pb.CompareRunsResponse:
         """Test whether runs differ."""
-        with self._admission.admit(request.ByteSize()):
+        with self._admission.admit(received_bytes()):
             measures = parse_metrics(request.metrics)
             return await off_loop_if(True, compare_runs, request, measures)
 
@@ -194,7 +236,7 @@ class JudgeService(JudgeServiceServicer):
         context: Context,
     ) -> pb.ComputeTextMetricsResponse:
         """Compare texts with references."""
-        size = request.ByteSize()
+        size = received_bytes()
         with self._admission.admit(size):
             asked = read_measurement(request)
             large = size > LARGE_TEXT_METRICS_BYTES
@@ -213,7 +255,7 @@ class JudgeService(JudgeServiceServicer):
         context: Context,
     ) -> pb.MeasureAgreementResponse:
         """Tell how far raters, or two judges, agree."""
-        with self._admission.admit(request.ByteSize()):
+        with self._admission.admit(received_bytes()):
             return await off_loop_if(True, agreement, request)
 
     async def Calibrate(
@@ -222,7 +264,7 @@ class JudgeService(JudgeServiceServicer):
         context: Context,
     ) -> pb.CalibrateResponse:
         """Hold a judge's scores against human labels."""
-        with self._admission.admit(request.ByteSize()):
+        with self._admission.admit(received_bytes()):
             return await off_loop_if(True, calibration, request)
 
     async def ScoreAnswers(
@@ -231,7 +273,7 @@ class JudgeService(JudgeServiceServicer):
         context: Context,
     ) -> AsyncIterator[pb.ScoreAnswersResponse]:
         """Score answers by rubrics."""
-        size, limits = request.ByteSize(), self._facts.limits
+        size, limits = received_bytes(), self._facts.limits
         with self._admission.admit(size):
             caller = self._caller(
                 context,
@@ -239,6 +281,7 @@ class JudgeService(JudgeServiceServicer):
                 wants_details=request.include_replies,
                 maximum_s=self._facts.deadlines.max_stream_s,
             )
+            access.spends(context, caller.purse)
             specs = read_rubrics(request.rubrics)
             large = size > LARGE_BYTES or len(request.items) > LARGE_GROUPS
             items = await off_loop_if(large, read_answers, request.items, len(specs), limits)
@@ -257,7 +300,7 @@ class JudgeService(JudgeServiceServicer):
         context: Context,
     ) -> pb.EstimateBatchResponse:
         """Tell what work would take."""
-        with self._admission.admit(request.ByteSize()):
+        with self._admission.admit(received_bytes()):
             limits = self._facts.limits
             return await estimate(request, self._engine, self._scoring, self._estimator, limits)
 
@@ -275,16 +318,6 @@ class JudgeService(JudgeServiceServicer):
 
 def _now() -> float:
     return asyncio.get_running_loop().time()
-
-
-def _write_batch(verdicts: Verdicts, identity: JudgeIdentity) -> pb.BatchJudgeResponse:
-    usage = verdicts.columns.usage
-    return pb.BatchJudgeResponse(
-        verdicts=write_verdicts(verdicts),
-        judge=write_identity(identity),
-        counts=write_counts(verdicts),
-        usage=None if usage is None else write_usage(usage),
-    )
 
 
 def _write_evaluation(

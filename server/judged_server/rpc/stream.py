@@ -7,7 +7,7 @@ that can't be judged gets its own error; only a fault of the stream itself ends 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 from judged.v1 import judge_service_pb2 as pb
 from judged.v1 import types_pb2
@@ -26,9 +26,10 @@ from judged_server.rpc.judging_codec import (
     read_spec,
     refuse_evaluation,
     write_identity,
-    write_verdicts,
 )
 from judged_server.rpc.limits import RequestLimits
+from judged_server.rpc.verdict_bytes import write_verdicts
+from judged_server.spending import Purse
 
 
 async def judge_stream(
@@ -38,10 +39,12 @@ async def judge_stream(
     window: int,
     requests: AsyncIterator[pb.StreamJudgeRequest],
     leaves_at: float,
+    spends: Callable[[Purse], object] = lambda _: None,
 ) -> AsyncIterator[pb.StreamJudgeResponse]:
     """Yield the answer to the start, then to each chunk when it is done.
 
-    The caller waits until `leaves_at`, on the event loop's clock.
+    The caller waits until `leaves_at`, on the event loop's clock. `spends` gets to know the purse
+    of the stream.
 
     At most `window` chunks are read and not yet answered: reading stops until one answer has been
     taken, so neither a fast sender nor a slow reader makes the server hold more than that.
@@ -53,6 +56,8 @@ async def judge_stream(
     asking = read_asking(first.start.asking, "start.asking")
     if asking.max_cost is not None and not getattr(judge, "priced", True):
         raise unpriced("start.asking.max_cost")
+    if hasattr(judge, "refuse_keyless"):
+        judge.refuse_keyless(asking.cache)
     started = pb.StreamJudgeStarted(
         judge=write_identity(judge.identity), max_chunks_in_flight=window
     )
@@ -60,6 +65,7 @@ async def judge_stream(
     slots = asyncio.Semaphore(window)
     answers: asyncio.Queue[pb.JudgedChunk | None] = asyncio.Queue(window + 1)
     caller = Caller(leaves_at, first.start.include_details, asking.cache, asking.max_cost)
+    spends(caller.purse)
     stream = _Stream(engine, admission, limits, judge, caller, slots, answers)
     reader = asyncio.create_task(stream.read(requests))
     try:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from judged.v1 import judge_service_pb2 as pb
 from judged.v1 import types_pb2 as t
 
 from tests.integration.bad_input.case import NAN, case
-from tests.integration.bad_input.judging import batch, parameter
+from tests.integration.bad_input.judging import batch, evaluate, parameter
 
 
 def agreement(*values: float) -> pb.ComputeMetricsRequest:
@@ -17,8 +20,25 @@ def agreement(*values: float) -> pb.ComputeMetricsRequest:
     return pb.ComputeMetricsRequest(metrics=["mrr"], judged=judged)
 
 
+def identified(make: Callable[..., Any], request_id: str) -> Callable[[], Any]:
+    """A request to the judge llm under an id."""
+
+    def request() -> Any:
+        given = make()
+        given.judge.kind = "llm"
+        given.request_id = request_id
+        return given
+
+    return request
+
+
 CASES = [
     case("JudgeSpec.kind", "", lambda: batch(kind="llm"), "FAILED_PRECONDITION"),
+    *(
+        case("BatchJudgeRequest.request_id", "request_id", identified(batch, wrong))
+        for wrong in ("1", "0b0b9b3c-52c0-1f0a-9a44-5b3c8a7b1d11", "x" * 36)
+    ),
+    case("EvaluateRequest.request_id", "request_id", identified(evaluate, "1")),
     case(
         "ParameterValue.int_value",
         'judge.parameters["samples"]',

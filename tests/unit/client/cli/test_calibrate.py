@@ -1,7 +1,10 @@
 from __future__ import annotations
 
 import pytest
-from judged.cli.calibrate import _items, _Scored, read_labels
+from judged import JudgeIdentity, Status, Usage, VerdictError, Verdicts
+from judged.cli.calibrate import LabelledLine, _items, _Scored, _scored, command, read_labels
+from judged.cli.output import Output
+from judged.cli.problems import Problem
 from judged.evaluation import FileError
 
 TEXTS = '"query": "q", "expected_text": "e", "retrieved_text": "r"'
@@ -57,3 +60,45 @@ def test_a_bad_line_is_named(tmp_path, line, scored, problem):
 def test_a_file_without_a_label_is_refused(tmp_path):
     with pytest.raises(FileError, match="label some lines"):
         read_labels(write(tmp_path, '{"score": 1}'), scored=True)
+
+
+def verdicts(*statuses):
+    n = len(statuses)
+    failed = [place for place, status in enumerate(statuses) if status != Status.OK]
+    errors = {i: VerdictError(8, "BUDGET_EXCEEDED", f"line {i + 1} failed", False) for i in failed}
+    identity = JudgeIdentity("llm", "", 0.5, "llm|v1", "", "")
+    columns = [[True] * n, [1.0] * n, list(statuses), [1] * n, [0] * n]
+    return Verdicts(*columns, [0, n], errors, identity, usage=Usage(calls=n, cost=None))
+
+
+LINES = [LabelledLine(1, None, None, True, None), LabelledLine(2, None, None, None, None)]
+
+
+class TestScored:
+    def test_holds_the_lines_with_a_verdict_and_what_they_took(self, capsys):
+        scored = _scored(Output(None), LINES, verdicts(Status.OK, Status.ERROR))
+        assert (scored.lines, scored.scores) == (LINES[:1], [1.0])
+        assert (scored.signature, scored.min_score, scored.usage.calls) == ("llm|v1", 0.5, 2)
+        assert "2 calls answered" in capsys.readouterr().err
+
+    def test_without_a_label_among_them_is_a_problem_with_the_first_reason(self):
+        for status in (Status.OK, Status.ERROR):
+            found = verdicts(status, Status.ERROR)
+            with pytest.raises(Problem, match="could be judged: line 2 failed"):
+                _scored(Output(None), LINES[::-1], found)
+
+
+@pytest.mark.parametrize(
+    ("flags", "problem"),
+    [
+        ({"member": ["exact"]}, "--judge none asks none"),
+        ({"trace": "t.jsonl"}, "--judge none asks none"),
+        ({"judge_model": "small"}, "--judge-model: is for --judge llm"),
+        ({"cache_only": True}, "--cache-only: is for --judge llm"),
+        ({"estimate": True}, "--estimate: no model is asked"),
+        ({"max_cost": 1.0}, "--max-cost: no model is asked"),
+    ],
+)
+def test_scores_of_the_lines_leave_no_judge_to_shape(flags, problem):
+    with pytest.raises(Problem, match=problem):
+        command("labels.jsonl", judge="none", **flags)

@@ -6,8 +6,10 @@ from judged.cli.llm import (
     describe_usage,
     detail_document,
     llm_parameters,
+    named_as_typed,
     usage_document,
     vote_warnings,
+    with_parameters,
 )
 from judged.cli.problems import Problem
 
@@ -24,6 +26,28 @@ class TestParameters:
     def test_are_for_one_judge_only(self, kind):
         with pytest.raises(Problem, match="--judge-max-tokens: is for --judge llm"):
             llm_parameters(kind, None, None, None, 9)
+
+    def test_stand_beside_others(self):
+        assert with_parameters(["samples=3"], None) == ["samples=3"]
+        assert with_parameters(["samples=3"], ["rubric=r"]) == ["samples=3", "rubric=r"]
+        with pytest.raises(Problem, match=r"^--param max_tokens: is given by --judge-max-tokens"):
+            with_parameters(["max_tokens=9"], ["max_tokens=8"])
+
+
+class TestNames:
+    @pytest.mark.parametrize(
+        ("problem", "named"),
+        [
+            ("--param max_tokens: must be 1: no", "--judge-max-tokens: must be 1: no"),
+            ("--param samples: must be 1", "--param samples: must be 1"),
+            ("max_tokens: must be 1", "max_tokens: must be 1"),
+            ("out of max_tokens", "out of max_tokens"),
+        ],
+    )
+    def test_are_those_that_were_typed(self, problem, named):
+        with pytest.raises(Problem) as caught, named_as_typed(["max_tokens=0"]):
+            raise Problem(problem)
+        assert str(caught.value) == named
 
 
 class TestUsage:

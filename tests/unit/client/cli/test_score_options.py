@@ -19,6 +19,7 @@ class Info:
         RubricInfo("faithfulness", "1", "", 0.7, ""),
         RubricInfo("quality", "1", "", 0.7, "", "dimensions", (), DIMENSIONS),
         RubricInfo("other", "1", "", 0.7, "", "dimensions", (), {"accuracy": 1.0}),
+        RubricInfo("match", "1", "", 0.5, "", "verdict", ("query", "expected", "retrieved")),
     )
 
 
@@ -59,7 +60,8 @@ class TestRubrics:
         ("names", "message"),
         [
             (["quality", "quality"], "--rubric quality: is given twice"),
-            (["qualty"], "this server has faithfulness, quality, other; did you mean quality"),
+            (["qualty"], "scores answers by faithfulness, quality, other; did you mean quality"),
+            (["matching"], "scores answers by faithfulness, quality, other$"),
         ],
     )
     def test_rubrics_that_are_wrong(self, names, message):

@@ -4,10 +4,15 @@ import math
 
 import pytest
 from judged_server import errors
-from judged_server.domain import JudgeSpec
+from judged_server.domain import JudgeSpec, ScoreColumns
 from judged_server.engine.catalog import JudgeCatalog
+from judged_server.engine.panel import PanelKind
 from judged_server.judges.exact import ExactKind
+from judged_server.judges.llm import LlmKind
 from judged_server.judges.token_overlap import TokenOverlapKind
+from judged_server.llm.asking import Asker
+from judged_server.llm.rubrics import load_builtin
+from judged_server.settings import SettingsError
 
 
 @pytest.fixture
@@ -52,6 +57,24 @@ def test_an_unknown_judge_is_told_what_there_is(catalog: JudgeCatalog):
         catalog.choose(JudgeSpec("overlap"))
     with pytest.raises(errors.UnknownJudge):
         JudgeCatalog([ExactKind()], "token_overlap")
+
+
+def test_a_panel_is_no_default():
+    kinds = [ExactKind(), PanelKind(run), TokenOverlapKind()]
+    with pytest.raises(SettingsError, match="name another judge: exact, token_overlap"):
+        JudgeCatalog(kinds, "panel")
+
+
+@pytest.mark.parametrize(("default", "asks"), [("exact", False), ("llm", True)])
+def test_which_kinds_may_ask_models(default: str, asks: bool):
+    kinds = [ExactKind(), PanelKind(run), LlmKind(None, load_builtin(), Asker())]
+    catalog = JudgeCatalog(kinds, default)
+    found = {kind: catalog.asks_models(kind) for kind in ("", "exact", "panel", "llm", "nobody")}
+    assert found == {"": asks, "exact": False, "panel": True, "llm": True, "nobody": False}
+
+
+async def run(judge: object, groups: object, caller: object) -> ScoreColumns:
+    raise AssertionError
 
 
 @pytest.mark.parametrize("min_score", [math.nan, math.inf, -math.inf, -1e-9, 1.1])

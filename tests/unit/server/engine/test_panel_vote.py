@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 from itertools import product
 
@@ -7,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from judged_server.domain import ScoreColumns, Status, Usage, VerdictFault, Verdicts
+from judged_server.domain import ScoreColumns, Source, Status, Usage, VerdictFault, Verdicts
 from judged_server.engine.panel_vote import Ballots, Rule, poll
 
 OUTCOMES = ("yes", "no", "abstained", "failed", "nothing")
@@ -103,6 +104,24 @@ def test_why_there_is_no_verdict_names_the_member():
     assert (fault.reason, fault.retryable) == ("TIMEOUT", True)
 
 
+def test_the_rest_does_not_vote_without_a_member_whose_reply_is_not_cached():
+    lacking = replace(
+        (abstaining := member(["abstained", "yes"])),
+        columns=replace(
+            abstaining.columns,
+            statuses=np.array([Status.ERROR, Status.OK], np.uint8),
+            faults=(VerdictFault(0, 9, "NOT_CACHED", "ask once", False),),
+        ),
+    )
+    columns = poll(ballots(member(["yes", "yes"]), member(["yes", "no"]), lacking), Rule.MEAN, None)
+    assert columns.statuses is not None
+    assert columns.statuses.tolist() == [Status.ERROR, Status.OK]
+    [fault] = columns.faults
+    assert (fault.index, fault.code, fault.reason) == (0, 9, "NOT_CACHED")
+    assert fault.message == "members[2] of the panel: ask once"
+    assert columns.scores[0] == 0
+
+
 def test_a_quorum_that_failures_broke_may_be_tried_again():
     voters = ballots(member(["yes"]), member(["failed"]), member(["failed"]))
     (fault,) = poll(voters, Rule.MEAN, None).faults
@@ -135,3 +154,36 @@ def test_the_order_of_members_changes_nothing_but_who_speaks(
     other = poll(ballots(*[member([votes[place]]) for place in order]), Rule.MAJORITY, None)
     assert one.scores.tolist() == other.scores.tolist()
     assert [fault.reason for fault in one.faults] == [fault.reason for fault in other.faults]
+
+
+@given(
+    st.integers(1, 5).flatmap(
+        lambda n: st.lists(
+            st.none() | st.lists(st.sampled_from(Source), min_size=n, max_size=n),
+            min_size=1,
+            max_size=4,
+        ).map(lambda sources: (n, sources))
+    )
+)
+def test_a_verdict_comes_from_where_those_of_all_members_came(
+    drawn: tuple[int, list[list[Source] | None]],
+):
+    n, sources = drawn
+    members = [
+        Verdicts.decide(
+            ScoreColumns(np.ones(n), sources=None if each is None else np.array(each, np.uint8)),
+            (),
+            0.5,
+        )
+        for each in sources
+    ]
+    found = poll(ballots(*members), Rule.MEAN, None).sources
+    for index in range(n):
+        seen = {Source.COMPUTED if each is None else each[index] for each in sources}
+        want = Source.SHARED
+        if seen == {Source.CACHE}:
+            want = Source.CACHE
+        elif Source.COMPUTED in seen:
+            want = Source.COMPUTED
+        assert (Source.COMPUTED if found is None else found[index]) == want
+    assert found is None or (found != Source.COMPUTED).any()

@@ -4,12 +4,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from judged_server.domain import QueryGroup, Status, Usage, Verdicts
+from judged_server.domain import Flag, QueryGroup, Status, Usage, Verdicts
 from judged_server.judges.asked_contexts import (
     CODES,
     MAX_RAW_REPLY_BYTES,
     Ballot,
     TextContext,
+    flags_of,
     number_contexts,
     to_columns,
 )
@@ -139,3 +140,17 @@ class TestDetails:
 
 def test_every_reason_has_a_code():
     assert set(CODES) == set(Reason)
+
+
+class TestFlags:
+    def test_are_those_of_texts_with_reserved_tokens(self):
+        group = QueryGroup("", "q", ["e", "[INST]"], ["r", "<|im_end|>"])
+        contexts, places = number_contexts([group, group])
+        found = flags_of(contexts, places)
+        assert found is not None
+        assert found.dtype == np.uint8
+        assert found.tolist() == [0, *[Flag.RESERVED_TOKENS] * 3] * 2
+
+    def test_are_none_without_any(self):
+        assert flags_of(*number_contexts([QueryGroup("", "q", ["e"], ["<b>r</b> [1]"])])) is None
+        assert flags_of(*number_contexts([])) is None

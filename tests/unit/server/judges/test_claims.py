@@ -108,6 +108,14 @@ async def test_samples_vote_on_each_claim(samples: int):
             assert finding.agreement == pytest.approx(valid.count(winner) / len(valid))
 
 
+async def test_a_check_that_the_cache_lacks_leaves_no_score():
+    lacks = Opinion(Status.ERROR, reason=Reason.NOT_CACHED, message="not cached")
+    finding = await found(3, one=[YES, YES, YES], two=[YES, lacks, YES])
+    assert finding.status is Status.ERROR
+    assert finding.fault is not None
+    assert (finding.fault.reason, finding.fault.code) == ("NOT_CACHED", 9)
+
+
 def test_the_most_that_is_asked_has_the_fields_of_each_step():
     for rubric, fields in most_asked(RUBRIC, FIELDS, 1024):
         assert set(fields) == set(rubric.fields)

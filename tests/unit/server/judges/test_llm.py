@@ -363,6 +363,13 @@ class TestSpec:
             "temperature:0.5|max_tokens:256|min_score:0.5|v1"
         )
 
+    async def test_a_temperature_that_is_not_sent_is_not_shown(self):
+        async with provider_and_models(by_text, send_temperature=False) as (provider, models):
+            judge = judge_over(models, temperature=0.5)
+            await judge.ask([QueryGroup("1", "q", ["e"], ["yes"])], Caller())
+        assert "|samples:3|temperature:unset|" in judge.identity.signature
+        assert not any("temperature" in asked.body for asked in provider.asked)
+
     async def test_everything_that_can_change_a_score_changes_the_key(self):
         keys = set()
         for changes in (

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from judged.v1 import types_pb2
 from judged_server import errors
 from judged_server.domain import ScoreColumns, VerdictFault, Verdicts
-from judged_server.rpc.judging_codec import read_groups, read_verdicts, write_counts, write_verdicts
+from judged_server.rpc.judging_codec import read_groups, read_verdicts, write_counts
 from judged_server.rpc.limits import RequestLimits
+from judged_server.rpc.verdict_bytes import write_verdicts
 
 LIMITS = RequestLimits(1000, 100, 50, 8, 1 << 20)
 scores = st.floats(0, 1)

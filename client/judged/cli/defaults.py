@@ -1,0 +1,196 @@
+"""Where an option comes from that nobody typed: the environment, then a file, then its own default.
+
+Owns the names of the variables, the form of the file, and which of their values give way to what
+was typed. What an option means is up to its command. A private server reads `JUDGED_*` too: no
+option has the name of one of its settings.
+"""
+
+from __future__ import annotations
+
+import shlex
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from judged.cli.problems import Problem
+
+PREFIX = "JUDGED_"
+FILE_VARIABLE = "JUDGED_CLI_CONFIG"
+"""Names the file where no `--config` does; JUDGED_CONFIG names that of a server's settings."""
+
+_TRUE, _FALSE = {"1", "true", "yes", "on"}, {"0", "false", "no", "off"}
+_JUDGE, _NO_JUDGE, _NONE, _LLM, _SCORE = "judge", "no_judge", "none", "llm", "score"
+_CALIBRATE = "calibrate"
+_OF_MODELS = ("judge_model", "judge_samples", "judge_temperature", "judge_max_tokens")
+_OF_ASKING = ("judge_refresh", "cache_only")
+_OF_COSTS = ("estimate", "max_cost")
+_OF_JUDGES = ("profile", "param", "member")
+_OF_TRACES = ("trace", "trace_texts")
+
+Options = Mapping[str, Any]
+"""The options of a command, as click has them, by what is typed: `_` for `-`, none before it."""
+Values = dict[str, Any]
+
+
+def options_of(command: Any) -> Options:  # noqa: ANN401 - click's, or typer's own copy of it
+    """Return the options of a command."""
+    return {
+        max(option.opts, key=len).lstrip("-").replace("-", "_"): option
+        for option in command.params
+        if option.param_type_name == "option" and option.name != "help"
+    }
+
+
+def variable(option: str) -> str:
+    """Return the environment variable of an option."""
+    return PREFIX + option.upper()
+
+
+def defaults(
+    commands: Mapping[str, Any], arguments: Sequence[str], environ: Mapping[str, str]
+) -> dict[str, Values]:
+    """Return what the environment and the file say of the command that runs, by its parameters.
+
+    It is click's map of defaults. `arguments` are all that follow the program's name. Raises
+    Problem for a file that can't be read, and for a value that its option does not take.
+    """
+    path, command, rest = _split(arguments)
+    if command not in commands:
+        return {}
+    known = {name: options_of(each) for name, each in commands.items()}
+    options = known[command]
+    path = path or environ.get(FILE_VARIABLE) or None
+    given = dict(() if path is None else _of_file(path, known, command))
+    given |= _of_environment(options, environ)
+    for name in {*_give_way(command, given, _typed(options, rest))}:
+        given.pop(name, None)
+    return {command: {options[name].name: value for name, value in given.items()}}
+
+
+def _split(arguments: Sequence[str]) -> tuple[str | None, str, Sequence[str]]:
+    """Return the value of `--config`, the command and what follows it."""
+    path = None
+    places = iter(range(len(arguments)))
+    for place in places:
+        word = arguments[place]
+        if word == "--config":
+            path = arguments[place + 1] if place + 1 < len(arguments) else None
+            next(places, None)
+        elif word.startswith("--config="):
+            path = word.partition("=")[2]
+        elif not word.startswith("-"):
+            return path, word, arguments[place + 1 :]
+    return path, "", ()
+
+
+def _of_environment(options: Options, environ: Mapping[str, str]) -> Iterator[tuple[str, Any]]:
+    for name, option in options.items():
+        text = environ.get(variable(name), "")
+        if text:
+            yield name, _from_text(option, text, variable(name))
+
+
+def _from_text(option: Any, text: str, source: str) -> Any:  # noqa: ANN401 - as click takes it
+    if option.multiple:
+        try:
+            return shlex.split(text)
+        except ValueError:
+            raise Problem(f"{source}: has a quotation mark without its other half") from None
+    if not option.is_flag:
+        return text
+    if text.lower() not in _TRUE | _FALSE:
+        raise Problem(f"{source}: must be true or false, or unset")
+    return text.lower() in _TRUE
+
+
+def _of_file(path: str, known: Mapping[str, Options], command: str) -> Iterator[tuple[str, Any]]:
+    """Yield what a file says for one command; its table comes last, and so counts."""
+    try:
+        content = tomllib.loads(Path(path).read_text("utf-8"))
+    except OSError as error:
+        raise Problem(f"--config {path}: can't be read: {error.strerror or error}") from None
+    except UnicodeDecodeError:
+        raise Problem(f"--config {path}: is not UTF-8") from None
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise Problem(f"--config {path}: is not TOML: {error}") from None
+    everywhere = {name: option for options in known.values() for name, option in options.items()}
+    tables = {name: value for name, value in content.items() if isinstance(value, dict)}
+    for table in tables:
+        if table not in known:
+            raise Problem(f"{path}: [{table}] is no command; {_near(table, known)}")
+    outside = {name: value for name, value in content.items() if name not in tables}
+    for values, options, place in (
+        (outside, everywhere, path),
+        *((table, known[name], f"{path}: [{name}]") for name, table in tables.items()),
+    ):
+        mine = place in {path, f"{path}: [{command}]"}
+        for key, value in values.items():
+            name = key.replace("-", "_")
+            if name not in options:
+                raise Problem(f"{place}: {key} is no option; {_near(name, options)}")
+            read = _from_toml(options[name], value, f"{place}: {key}")
+            if mine and name in known[command]:
+                yield name, read
+
+
+def _from_toml(option: Any, value: object, source: str) -> Any:  # noqa: ANN401 - as click takes it
+    if option.is_flag:
+        if isinstance(value, bool):
+            return value
+        raise Problem(f"{source}: must be true or false")
+    listed = value if isinstance(value, list) else [value]
+    if any(isinstance(each, bool) or not isinstance(each, str | int | float) for each in listed):
+        raise Problem(f"{source}: must be a text or a number")
+    texts = [str(each) for each in listed]
+    if option.multiple:
+        return texts
+    if isinstance(value, list):
+        raise Problem(f"{source}: must be one value, not a list")
+    return texts[0]
+
+
+def _near(name: str, known: Mapping[str, object]) -> str:
+    typed = {each.replace("_", "-"): each for each in known}
+    near = get_close_matches(name.replace("_", "-"), typed, n=1, cutoff=0.75)
+    return f"did you mean {near[0]}?" if near else f"known are {', '.join(sorted(typed))}"
+
+
+def _typed(options: Options, arguments: Sequence[str]) -> dict[str, str]:
+    """Return the options that were typed; with a value where it was one word of its own or `=`."""
+    found: dict[str, str] = {}
+    names = {word: name for name, option in options.items() for word in option.opts}
+    for place, word in enumerate(arguments):
+        flag, equals, value = word.partition("=")
+        if flag in names:
+            following = arguments[place + 1] if place + 1 < len(arguments) else ""
+            found[names[flag]] = value if equals else following
+    return found
+
+
+def _give_way(command: str, given: Values, typed: Mapping[str, str]) -> Iterator[str]:
+    """Yield the options whose values from elsewhere do not go with what was typed.
+
+    A flag that is typed beside one that it excludes is a mistake, and its command says so. A
+    variable that is set for other runs is none.
+    """
+    judge = typed.get(_JUDGE, given.get(_JUDGE))
+    unjudged = _NO_JUDGE in typed or (_JUDGE not in typed and bool(given.get(_NO_JUDGE)))
+    if _NO_JUDGE in typed:
+        yield _JUDGE
+    elif _JUDGE in typed:
+        yield _NO_JUDGE
+        if judge != given.get(_JUDGE):
+            yield from _OF_JUDGES
+    elif unjudged or (command == _SCORE and judge != _NONE):
+        yield _JUDGE  # answers have one judge, whatever other commands are to ask
+    for one, other in (_OF_ASKING, _OF_ASKING[::-1]):
+        if one in typed:
+            yield other
+    if unjudged or judge == _NONE:
+        yield from (*_OF_ASKING, *_OF_COSTS, "profile", "member")
+        if command == _CALIBRATE:  # it takes scores from its lines, not from a trace or a cache
+            yield from (*_OF_MODELS, *_OF_TRACES, "param")
+    elif judge != _LLM and command != _SCORE:
+        yield from (*_OF_MODELS, *_OF_ASKING)
