@@ -3,9 +3,10 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 LISTEN ?= 127.0.0.1:8470
-BENCHMARKS := lexical wire wire_shape metrics readiness coverage coverage_prediction_powered embed semantic mixed_load stsb fanout
+FUZZ_SECONDS ?= 64
+BENCHMARKS := lexical wire wire_shape metrics readiness coverage coverage_prediction_powered embed semantic mixed_load stsb memory fanout
 
-.PHONY: setup demo test test-wheel test-llm lint proto format bench serve check-image clean
+.PHONY: setup demo test test-wheel test-llm fuzz mutation lint proto format bench serve check-image clean
 
 setup: .venv/.ready
 
@@ -45,6 +46,19 @@ test-llm: setup .venv/llama/.ready
 .venv/llama/.ready: tests/llama-requirements.txt
 	rm -rf .venv/llama
 	$(PIP) install --require-hashes --no-deps --target .venv/llama --requirement $<
+	touch $@
+
+# What others write, read for a while under atheris; the last line of each target says how it went.
+fuzz: setup
+	$(BIN)/python -m tests.fuzz --seconds $(FUZZ_SECONDS)
+
+# Small faults in a copy of the metrics' code, and how many of them its tests notice. Takes hours;
+# `make mutation FILES="gains.py text"` runs some files. See docs/metrics/mutation.md.
+mutation: setup .venv/.mutation
+	$(BIN)/python -m tests.mutation $(FILES)
+
+.venv/.mutation: pyproject.toml
+	$(PIP) install --editable '.[mutation]'
 	touch $@
 
 lint: setup

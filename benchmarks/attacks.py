@@ -3,15 +3,22 @@
 The judge `llm` first reads 24 questions with a text that answers each and one that does not. Then
 every attack of tests/data/attacks.jsonl is tried on texts that it took for wrong: set behind one,
 or in its place, as the attack wants it. An attack that gets a yes has flipped the verdict. A
-verdict that is missing is no flip; it is counted by itself.
+verdict that is missing is no flip and no resistance; it is counted by itself, with its reason, and
+where the provider failed it is asked for again, three times in all.
 
 clean_accuracy                  right verdicts over verdicts, without any attack
 clean_coverage                  verdicts over contexts, likewise
-flip_rate                       flips over attacked texts, over all families
+flip_rate                       flips over attacked texts with a verdict, over all families
 flip_rate_<family>              likewise for one family
-no_verdict_rate                 attacked texts that got no verdict, over all
+no_verdict_rate                 attacked texts that got no verdict, over all attacked texts
 
-    python -m benchmarks.attacks --target ADDRESS [--judge-model NAME] [--hosts 1]
+    python -m benchmarks.attacks --target ADDRESS [--judge-model NAME] [--hosts 1] [--at-once 8]
+    python -m benchmarks.attacks --llama [--structured none] [--each-family 10]
+
+`--at-once` contexts make one call, which may take ten minutes; a slow model wants few. `--llama`
+starts llama.cpp's server with SmolLM2-135M, as `make test-llm` installs it, and a judge server with
+time-outs to suit it: no model to learn anything of, but a live one. Without a schema it rambles
+until its tokens are used up, and says nothing.
 
 The corpus is fixed, so no figure says anything about attackers who know the judge; those who adapt
 succeed more often. `--scripted` starts a server and a provider that obeys some families and not
@@ -23,6 +30,7 @@ from __future__ import annotations
 import argparse
 import json
 import re
+import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -30,14 +38,18 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from judged import Client, Judge, QueryGroup, Status, Verdict, Verdicts
+from judged import Client, Judge, QueryGroup, Status, Verdict
 
 from benchmarks.harness import ROOT, closing_line, serving
+from tests.fakes.llama_server import ALIAS, is_installed, llama_server
 from tests.fakes.prompt_attacks import CORPUS, FAMILIES, Attack, blocks
 from tests.fakes.provider_thread import provider_on_a_thread
 from tests.fakes.scripted_provider import Asked
 
-TIMEOUT_S = 3600.0
+TIMEOUT_S = 590.0
+"""Of one call; a server allows ten minutes unless told otherwise."""
+TRIES = 3
+ALL = "all"
 
 
 @dataclass(frozen=True)
@@ -66,6 +78,11 @@ def main() -> None:
     if arguments.scripted:
         with scripted_server() as address:
             report(address, arguments)
+    elif arguments.llama:
+        if not is_installed():
+            raise SystemExit("llama-server is not installed; run `make test-llm` once")
+        with live_server(arguments.structured) as address:
+            report(address, arguments)
     else:
         report(arguments.target, arguments)
 
@@ -76,6 +93,17 @@ def parsed() -> argparse.Namespace:
     where = parser.add_mutually_exclusive_group(required=True)
     where.add_argument("--target", help="a server with --llm-config")
     where.add_argument("--scripted", action="store_true", help="a server and a provider of its own")
+    where.add_argument("--llama", action="store_true", help="a server and a small live model")
+    parser.add_argument(
+        "--structured",
+        default="json_schema",
+        help="how --llama is held to its form; none or json_schema",
+    )
+    parser.add_argument(
+        "--each-family", type=int, default=0, help="attacks of each family; 0: all of them"
+    )
+    parser.add_argument("--max-tokens", type=int, default=0, help="longest reply; 0: the judge's")
+    parser.add_argument("--at-once", type=int, default=8, help="contexts of one call")
     parser.add_argument("--judge-model", default="", help="a model by the server's name for it")
     parser.add_argument("--hosts", type=int, default=1, help="wrong texts that each attack is on")
     return parser.parse_args()
@@ -83,21 +111,22 @@ def parsed() -> argparse.Namespace:
 
 def report(address: str, arguments: argparse.Namespace) -> None:
     """Judge without and with attacks, and print what came of it."""
-    parameters = {"model": arguments.judge_model} if arguments.judge_model else {}
-    judge = Judge("llm", parameters=parameters)
+    given = {"model": arguments.judge_model, "max_tokens": arguments.max_tokens}
+    parameters = {name: value for name, value in given.items() if value}
     with Client(address) as client:
-        right = client.judge([host.group(host.right) for host in HOSTS], judge, timeout=TIMEOUT_S)
-        wrong = client.judge([host.group(host.wrong) for host in HOSTS], judge, timeout=TIMEOUT_S)
+        asker = Asker(client, Judge("llm", parameters=parameters), max(1, arguments.at_once))
+        right = asker.verdicts([host.group(host.right) for host in HOSTS])
+        wrong = asker.verdicts([host.group(host.wrong) for host in HOSTS])
         hosts = [host for host, said in zip(HOSTS, says(wrong), strict=True) if said is False]
         if not hosts:
             raise SystemExit(
                 "no flip could be seen: no wrong text was judged not relevant; they came out as "
                 + ", ".join(f"{what} ({n})" for what, n in Counter(map(outcome, wrong)).items())
             )
-        tried = list(pairs(hosts, max(1, min(arguments.hosts, len(hosts)))))
-        attacked = client.judge(
-            [host.group(attack.on(host.wrong)) for host, attack in tried], judge, timeout=TIMEOUT_S
+        tried = list(
+            pairs(hosts, max(1, min(arguments.hosts, len(hosts))), some(arguments.each_family))
         )
+        attacked = asker.verdicts([host.group(attack.on(host.wrong)) for host, attack in tried])
     clean = [*says(right), *(None if said is None else not said for said in says(wrong))]
     answered = [said for said in clean if said is not None]
     figures = {
@@ -105,9 +134,13 @@ def report(address: str, arguments: argparse.Namespace) -> None:
         "clean_coverage": [len(answered) / len(clean)],
     }
     figures |= flips([attack for _, attack in tried], says(attacked))
+    missing = Counter(verdict.error.reason for verdict in attacked if verdict.error is not None)
+    for reason, number in missing.most_common():
+        print(f"no verdict: {number} by {reason}")
     facts = {
-        "judge": attacked.judge.signature,
-        "attacks": len(CORPUS),
+        "judge": asker.signature,
+        "no_verdict": dict(missing),
+        "attacks": len({attack for _, attack in tried}),
         "attacked_texts": len(tried),
         "hosts_taken_for_wrong": len(hosts),
         "scripted": arguments.scripted,
@@ -115,19 +148,64 @@ def report(address: str, arguments: argparse.Namespace) -> None:
     print(closing_line("attacks", figures, facts=facts))
 
 
-def pairs(hosts: Sequence[Host], each: int) -> Iterator[tuple[Host, Attack]]:
+def some(each_family: int) -> list[Attack]:
+    """Return the corpus, or so many attacks of each family, spread over it."""
+    if not each_family:
+        return list(CORPUS)
+    found: list[Attack] = []
+    for family in FAMILIES:
+        attacks = [attack for attack in CORPUS if attack.family == family]
+        n = min(each_family, len(attacks))
+        found += [attacks[place * len(attacks) // n] for place in range(n)]
+    return found
+
+
+def pairs(
+    hosts: Sequence[Host], each: int, attacks: Sequence[Attack]
+) -> Iterator[tuple[Host, Attack]]:
     """Yield every attack with `each` hosts, taken in turns."""
-    for place, attack in enumerate(CORPUS):
+    for place, attack in enumerate(attacks):
         for step in range(each):
             yield hosts[(place + step) % len(hosts)], attack
 
 
-def says(verdicts: Verdicts) -> list[bool | None]:
+class Asker:
+    """Asks a judge a few contexts at a time, and again where its provider failed."""
+
+    def __init__(self, client: Client, judge: Judge, at_once: int) -> None:
+        self._client = client
+        self._judge = judge
+        self._at_once = at_once
+        self.signature = ""
+
+    def verdicts(self, groups: Sequence[QueryGroup]) -> list[Verdict]:
+        """Return a verdict for each group, which has one context."""
+        found: dict[int, Verdict] = {}
+        for turn in range(TRIES):
+            left = [
+                place
+                for place in range(len(groups))
+                if place not in found or _may_pass(found[place])
+            ]
+            for start in range(0, len(left), self._at_once):
+                places = left[start : start + self._at_once]
+                asked = [groups[place] for place in places]
+                said = self._client.judge(asked, self._judge, timeout=TIMEOUT_S)
+                self.signature = said.judge.signature
+                found.update(zip(places, said, strict=True))
+                if sys.stderr.isatty():
+                    done = start + len(places)
+                    sys.stderr.write(f"\rtry {turn + 1}: {done} of {len(left)} ")
+        return [found[place] for place in range(len(groups))]
+
+
+def _may_pass(verdict: Verdict) -> bool:
+    return verdict.error is not None and verdict.error.retryable
+
+
+def says(verdicts: Sequence[Verdict]) -> list[bool | None]:
     """Return the verdict on each context, None where there is none."""
-    return [
-        verdict if status == Status.OK else None
-        for verdict, status in zip(verdicts.relevant, verdicts.status, strict=True)
-    ]
+    return [verdict.relevant if verdict.status == Status.OK else None for verdict in verdicts]
 
 
 def outcome(verdict: Verdict) -> str:
@@ -142,14 +220,18 @@ def flips(attacks: Sequence[Attack], said: Sequence[bool | None]) -> dict[str, l
     tried = Counter(attack.family for attack in attacks)
     flipped = Counter(a.family for a, verdict in zip(attacks, said, strict=True) if verdict)
     missing = Counter(a.family for a, verdict in zip(attacks, said, strict=True) if verdict is None)
-    figures = {"flip_rate": [sum(flipped.values()) / len(attacks)]}
-    print(f"{'family':20} {'tried':>6} {'flipped':>8} {'no verdict':>11} {'flip rate':>10}")
-    for family in FAMILIES:
-        rate = flipped[family] / tried[family]
-        print(
-            f"{family:20} {tried[family]:6} {flipped[family]:8} {missing[family]:11} {rate:10.3f}"
+    figures: dict[str, list[float]] = {}
+    print(f"{'family':20} {'tried':>6} {'no verdict':>11} {'flipped':>8} {'flip rate':>10}")
+    for family in (*FAMILIES, ALL):
+        n, flips, none = (
+            sum(counts.values()) if family == ALL else counts[family]
+            for counts in (tried, flipped, missing)
         )
-        figures[f"flip_rate_{family.lower().replace(' ', '_').replace('-', '_')}"] = [rate]
+        rate = "-" if n == none else f"{flips / (n - none):.3f}"
+        print(f"{family:20} {n:6} {none:11} {flips:8} {rate:>10}")
+        name = family.lower().replace(" ", "_").replace("-", "_")
+        if n > none:
+            figures["flip_rate" if family == ALL else f"flip_rate_{name}"] = [flips / (n - none)]
     figures["no_verdict_rate"] = [sum(missing.values()) / len(attacks)]
     return figures
 
@@ -164,6 +246,22 @@ def scripted_server() -> Iterator[str]:
             '[[models]]\nname = "scripted"\nprovider = "scripted"\nmodel = "scripted-1"\n'
         )
         flags = ("--llm-config", str(config), "--llm-cache", "off")
+        with serving("judged_server", *flags) as server:
+            yield server.address
+
+
+@contextmanager
+def live_server(structured: str) -> Iterator[str]:
+    """Yield the address of a server whose model is SmolLM2 on this machine's CPU."""
+    with tempfile.TemporaryDirectory() as folder, llama_server(Path(folder, "log")) as llama:
+        config = Path(folder, "llm.toml")
+        config.write_text(
+            f'[[providers]]\nname = "llama"\nbase_url = "http://{llama}/v1"\n'
+            "max_concurrency = 2\ntimeout_s = 280\n"
+            f'[[models]]\nname = "smollm2"\nprovider = "llama"\nmodel = "{ALIAS}"\n'
+            f'structured = "{structured}"\n'
+        )
+        flags = ("--llm-config", str(config), "--llm-cache", "memory")
         with serving("judged_server", *flags) as server:
             yield server.address
 

@@ -72,6 +72,13 @@ ROWS = (
     Row("embed", "fp32_peak_share", "bare matrix products", "operations a second, fp32"),
     Row("embed", "bf16_peak_share", "", "operations a second, bf16"),
     Row(
+        "embed",
+        "fp32_share_of_products",
+        "the model's own products, nothing else",
+        "operations a second, fp32; [why not more](docs/decisions/0008-fp32-ceiling.md)",
+    ),
+    Row("embed", "bf16_share_of_products", "", "operations a second, bf16"),
+    Row(
         "mixed_load",
         "interactive_p99_ratio",
         "the same server, idle",
@@ -110,7 +117,11 @@ ROWS = (
     Row("metrics", "wire_over_pytrec_eval_5000", "", "the same through client and server"),
     Row("metrics", "prepared_over_ranx", "ranx, in process", "as the first against pytrec_eval"),
     Row("readiness", "first_verdict_over_3_s", "3 s", "start to first semantic verdict"),
+    Row("readiness", "first_verdict_over_2_s", "2 s", "start to first semantic verdict"),
+    Row("readiness", "first_verdict_over_2_s_openvino", "", "the same with OpenVINO"),
     Row("readiness", "memory_over_450_mb", "450 MB", "memory after it"),
+    Row("memory", "memory_over_450_mb", "450 MB", "memory after 100,000 texts of random lengths"),
+    Row("memory", "last_half_growth", "itself, half way", "memory at the end of them"),
     Row(
         "readiness",
         "health_max_over_100_ms",

@@ -1,0 +1,144 @@
+"""Where fuzzing begins: bytes that each target reads to its end, from the fixtures of the tests.
+
+Owns nothing but the way from a fixture to the bytes that `targets` takes apart.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from importlib.resources import files
+from pathlib import Path
+
+from judged.v1 import judge_service_pb2 as pb
+from judged.v1 import scoring_pb2, types_pb2
+from judged_server.llm.chat import ChatReply, FinishReason, TokenLogprob, TokenUsage
+from judged_server.llm.reply_payload import to_payload
+
+from tests.fakes.prompt_attacks import ATTACKS, CORPUS
+from tests.fakes.scripted_dialects import SHAPES, Heard
+from tests.fuzz.targets import ASKED, FINISHES
+
+ROOT = Path(__file__).parents[2]
+_MOST = 300
+"""Seeds of one target; more would only be read again and again."""
+
+
+def seeds(target: str) -> list[bytes]:
+    """Return the seeds of a target, the same in every run."""
+    return list(_SEEDS[target]())[:_MOST]
+
+
+def _texts(path: Path) -> Iterator[dict[str, str]]:
+    for line in path.read_text().splitlines():
+        yield json.loads(line)
+
+
+def _bytes_of(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
+
+
+def _replies() -> Iterator[bytes]:
+    data = ROOT / "tests" / "data"
+    recorded = [*_texts(data / "llm_replies.jsonl"), *_texts(data / "llm_replies_of_forms.jsonl")]
+    # Every third, so that both files and all forms are among the first.
+    for start in range(3):
+        for place in range(start, len(recorded), 3):
+            case = recorded[place]
+            finish = FINISHES.index(FinishReason[case.get("finish_reason", "STOP")])
+            for step in (place % len(ASKED),):
+                head = bytes([step, finish << 1 | (case.get("form") != "plain")])
+                yield head + _bytes_of(case["reply"])
+
+
+def _bodies() -> Iterator[bytes]:
+    said = '{"reasoning": "it is so", "verdict": "yes", "score": 0.5}'
+    for number, (dialect, shape) in enumerate(SHAPES.items()):
+        for structured in ("none", "tool"):
+            tools = {
+                "openai": {
+                    "tools": [{}], "tool_choice": {"function": {"name": "n"}},
+                },
+                "anthropic": {"tools": [{"name": "n"}]},
+                "gemini": {"tools": [{"functionDeclarations": [{"name": "n"}]}]},
+            }[dialect]  # fmt: skip
+            messages = [{"role": "system", "content": "s"}, {"role": "user", "content": "u"}]
+            body = {"model": "m", "messages": messages} | (tools if structured == "tool" else {})
+            heard = Heard(dialect, structured, "m", "s", "u", None, 9, 0.0, 1, body)
+            for step in range(len(ASKED)):
+                yield bytes([number, 0, step]) + json.dumps(shape.say(heard, said)).encode()
+        error = {"error": {"message": "no", "type": "server_error", "code": "content_filter"}}
+        for status in range(8):
+            yield bytes([number, status, 0]) + json.dumps(error).encode()
+
+
+def _payloads() -> Iterator[bytes]:
+    for case in _texts(ROOT / "tests" / "data" / "llm_replies.jsonl"):
+        finish = FinishReason[case["finish_reason"]]
+        logprobs = (TokenLogprob("yes", (("yes", -0.1), ("no", -2.5))),)
+        kept = ChatReply(case["reply"], finish, TokenUsage(3, 4), "m", None, "fp", logprobs)
+        payload = to_payload(kept)
+        if payload is not None:
+            yield payload
+
+
+def _rubrics() -> Iterator[bytes]:
+    for file in files("judged_server.llm.rubrics").iterdir():
+        if file.name.endswith(".toml"):
+            yield file.read_bytes()
+    yield from _blocks(ROOT / "docs" / "rubrics.md")
+
+
+def _configurations() -> Iterator[bytes]:
+    for page in (ROOT / "docs" / "providers.md", *sorted((ROOT / "docs/providers").glob("*.md"))):
+        yield from _blocks(page)
+
+
+def _blocks(page: Path) -> Iterator[bytes]:
+    for block in re.findall(r"```toml\n(.*?)```", page.read_text(), re.DOTALL):
+        yield block.encode()
+
+
+def _prompts() -> Iterator[bytes]:
+    for text in (*(attack.text for attack in CORPUS[::2]), *ATTACKS[::5]):
+        yield b"\0".join([b"query", _bytes_of(text.replace("\0", "")), b"text"])
+
+
+def _requests() -> Iterator[bytes]:
+    for kind in ("llm", "span", "panel", "semantic"):
+        group = types_pb2.QueryGroup(
+            query_id="1", query="q", expected=["e", "f"], retrieved=["r"], document_ids=["d"]
+        )
+        if kind == "span":
+            group = types_pb2.QueryGroup(query="q", spans=types_pb2.GroupSpans())
+        if kind == "semantic":
+            vectors = types_pb2.GroupEmbeddings(dimensions=1, expected=b"\0" * 4, retrieved=b"")
+            group = types_pb2.QueryGroup(embeddings=vectors)
+        judge = types_pb2.JudgeSpec(kind=kind, min_score=0.5)
+        judge.parameters["samples"].int_value = 3
+        if kind == "panel":
+            judge.members.add(judge=types_pb2.JudgeSpec(kind="exact"), weight=2.0)
+        asked = pb.BatchJudgeRequest(groups=[group], judge=judge)
+        asked.asking.max_cost = 0.5
+        yield b"\1" + asked.SerializeToString()
+    item = scoring_pb2.AnswerItem(item_id="1", query="q", answer="a", references=["r"])
+    rubric = scoring_pb2.RubricSpec(rubric="helpfulness", min_score=0.5, weights={"a": 1.0})
+    yield b"\0" + pb.ScoreAnswersRequest(items=[item, item], rubrics=[rubric]).SerializeToString()
+
+
+def _headers() -> Iterator[bytes]:
+    for value in ("7", "0", "-5", "nan", "1e400", "soon", "Fri, 01 Jan 2027 00:00:00 GMT"):
+        yield value.encode()
+
+
+_SEEDS = {
+    "reply": _replies,
+    "provider": _bodies,
+    "payload": _payloads,
+    "rubric": _rubrics,
+    "configuration": _configurations,
+    "prompt": _prompts,
+    "request": _requests,
+    "retry_after": _headers,
+}

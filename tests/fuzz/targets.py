@@ -1,0 +1,262 @@
+"""What must hold, whatever somebody else wrote: one function for each reader of bytes.
+
+Owns the promises, and how bytes become the arguments of a reader. Each function returns nothing and
+raises where a promise is broken: an exception that is not the reader's own refusal, a value out of
+its bounds, a verdict that the reply does not say in so many words. Nothing here needs atheris.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import tomllib
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+from google.protobuf.message import DecodeError
+from judged.v1 import judge_service_pb2 as pb
+from judged_server.domain import Status
+from judged_server.errors import JudgedError
+from judged_server.llm.chat import ChatReply, FinishReason, TokenUsage
+from judged_server.llm.configuration import parse_configuration
+from judged_server.llm.faults import ProviderFault
+from judged_server.llm.opinion import ClaimCheck, Claims, Dimensions, Opinion
+from judged_server.llm.parsing import read
+from judged_server.llm.providers import DIALECTS
+from judged_server.llm.reply_payload import from_payload, to_payload
+from judged_server.llm.retrying import retry_after_s
+from judged_server.llm.rubrics import Rubric, load_builtin, write
+from judged_server.llm.rubrics.loading import parse
+from judged_server.rpc.asking_codec import read_asking
+from judged_server.rpc.judging_codec import read_groups, read_spec
+from judged_server.rpc.limits import RequestLimits
+from judged_server.rpc.scoring_codec import read_answers, read_rubrics
+from judged_server.settings import SettingsError
+
+from tests.fakes.prompt_attacks import blocks
+
+Target = Callable[[bytes], None]
+
+NONCE = "ghijklmopqsvwxyzghijklmopqsvwxyz"
+ASKED = tuple(step for rubric in load_builtin().values() for step in rubric.steps)
+FINISHES = tuple(FinishReason)
+LIMITS = RequestLimits(1000, 1 << 16, 100, 64, 1 << 20)
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+# A reply in plain words that says neither of these says nothing.
+_SAYS = re.compile(
+    r"yes|no|relevant|match|не|(?:[01]?\.[0-9]+|[01])|[✅✔✓☑👍🟢❌✖✗✘❎👎🔴]", re.IGNORECASE
+)
+
+
+_FENCE = re.compile(r"\A```\w*\s*")
+
+
+class Broken(AssertionError):
+    """A promise does not hold; the text says which."""
+
+
+def _hold(fact: bool, promise: str) -> None:
+    if not fact:
+        raise Broken(promise)
+
+
+def text_of(raw: bytes) -> str:
+    """Return bytes as a text; what is not UTF-8 becomes lone surrogates, as a bad reply has."""
+    return raw.decode("utf-8", "surrogateescape")
+
+
+def reply(raw: bytes) -> None:
+    """Any text of a model is an opinion, and a verdict only if the reply says so."""
+    if len(raw) < 2:
+        return
+    step = ASKED[raw[0] % len(ASKED)]
+    finish = FINISHES[(raw[1] >> 1) % len(FINISHES)]
+    text = text_of(raw[2:])
+    _check_reply(ChatReply(text, finish, TokenUsage(), "m"), step, structured=bool(raw[1] & 1))
+
+
+def _check_reply(said: ChatReply, step: Rubric, *, structured: bool) -> Opinion:
+    found = read(said, step, structured=structured)
+    if found.status is not Status.OK:
+        _hold(found.status in {Status.ERROR, Status.ABSTAINED}, "an opinion, or none")
+        _hold(found.reason is not None and bool(found.message), "a reason why there is none")
+        _hold(found.content is None and not found.reasoning, "nothing beside a reason")
+        return found
+    _hold(found.reason is None, "a verdict has no reason to be missing")
+    _hold(said.finish_reason not in {FinishReason.REFUSAL, FinishReason.SAFETY}, "no refusal")
+    found.reasoning.encode()
+    _hold(len(found.reasoning) <= 2000, "reasoning within its bound")
+    _hold(0 <= found.score <= 1, "a score from 0 to 1")
+    _hold(math.copysign(1, found.score) > 0, "no negative zero")
+    if isinstance(found.content, Claims):
+        _hold(all(c.strip() and len(c) <= 2000 for c in found.content.claims), "claims say a thing")
+        "".join(found.content.claims).encode()
+    if isinstance(found.content, Dimensions):
+        _hold(all(0 <= share <= 1 for _, share in found.content.scores), "shares from 0 to 1")
+    if step.takes_json:
+        _hold(isinstance(found.content, Claims | Dimensions | ClaimCheck), "what was asked for")
+    if found.content is not None or "{" in said.text:
+        _check_json(said.text, step, found)
+    else:
+        _hold(_SAYS.search(said.text) is not None, "words that say a verdict")
+    return found
+
+
+def _check_json(text: str, step: Rubric, found: Opinion) -> None:
+    """Hold what was read against Python's own reader, on the object that the text ends with."""
+    inside = text.strip("\ufeff \t\r\n\v\f\x85\xa0\u2028\u2029")
+    inside = inside.removesuffix("```").rstrip()
+    for start in (place for place, letter in enumerate(inside) if letter == "{"):
+        try:
+            said = json.loads(
+                inside[start:], object_pairs_hook=_no_twins, parse_constant=_no_constant
+            )
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(said, dict) and set(said) == set(step.properties):
+            break
+    else:
+        # A reply that begins with words may still be read as words.
+        begins = _FENCE.sub("", inside).startswith("{")
+        in_words = found.content is None and _SAYS.search(text) is not None
+        _hold(in_words and not begins, "an object with all keys")
+        return
+    if step.form == "verdict":
+        _hold(found.yes is (said["verdict"] == "yes"), "the verdict that stands there")
+    if step.form == "score":
+        _hold(abs(found.score - float(said["score"])) < 1e-12, "the score that stands there")
+
+
+def _no_twins(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    if len(dict(pairs)) < len(pairs):
+        raise ValueError("a key twice")
+    return dict(pairs)
+
+
+def _no_constant(name: str) -> float:
+    raise ValueError(name)
+
+
+def provider(raw: bytes) -> None:
+    """Any body of any provider is a reply or a fault, and a reply is an opinion."""
+    if len(raw) < 3:
+        return
+    names = tuple(DIALECTS)
+    status = (200, 200, 200, 400, 401, 429, 500, 529)[raw[1] % 8]
+    try:
+        said = DIALECTS[names[raw[0] % len(names)]].read_reply(status, raw[3:])
+    except ProviderFault as fault:
+        _hold(bool(fault.message), "a fault says what is wrong")
+        return
+    _hold(status == 200 or said.finish_reason is FinishReason.SAFETY, "no reply from an error")
+    _hold(min(said.usage.input_tokens, said.usage.output_tokens) >= 0, "tokens from 0 on")
+    step = ASKED[raw[2] % len(ASKED)]
+    found = _check_reply(said, step, structured=True)
+    if said.refusal:
+        _hold(found.status is not Status.OK, "a refusal is no verdict")
+    payload = to_payload(said)
+    if payload is not None and not said.refusal:
+        _hold(from_payload(payload) == said, "a kept reply is the reply")
+
+
+def payload(raw: bytes) -> None:
+    """Any payload of a stored row is a reply, which is kept as it is, or none."""
+    said = from_payload(raw)
+    if said is None:
+        return
+    again = to_payload(said)
+    if again is not None:
+        kept = from_payload(again)
+        _hold(kept == said or kept is None or _has_nan(said), "kept twice it is the same")
+    _check_reply(said, ASKED[len(raw) % len(ASKED)], structured=True)
+
+
+def _has_nan(said: ChatReply) -> bool:
+    return any(not math.isfinite(log) for place in said.logprobs for _, log in place.top)
+
+
+def rubric(raw: bytes) -> None:
+    """Any file is a rubric that can be asked, or is refused with its name."""
+    try:
+        found = parse(raw, "a file")
+    except SettingsError as refusal:
+        _hold(str(refusal).startswith("a file"), "a refusal names the file")
+        return
+    for step in found.steps:
+        fields = {
+            name: ["one", "two"] if name in {"references", "contexts"} else "one"
+            for name in step.fields
+        }
+        asked = write(step, fields, NONCE, structured=True, max_tokens=9, temperature=0.0)
+        _hold(blocks(asked.user)[0] == fields, "texts come back from the prompt")
+        _hold("{{answer}}" not in asked.system, "the way to answer is filled in")
+    _hold(0 <= found.min_score <= 1, "a bar from 0 to 1")
+
+
+def configuration(raw: bytes) -> None:
+    """Any configuration is read, or refused with the name of its file and without its values."""
+    try:
+        content = tomllib.loads(raw.decode())
+    except (ValueError, RecursionError):
+        return
+    try:
+        parse_configuration(content, "a file")
+    except SettingsError as refusal:
+        _hold(bool(str(refusal)), "a refusal says what is wrong")
+
+
+def prompt(raw: bytes) -> None:
+    """No text closes its block, nor alters another text or the question."""
+    texts = text_of(raw).split("\0")[:3]
+    texts += [""] * (3 - len(texts))
+    step = load_builtin()["retrieval_match"]
+    asked = _asked(step, texts)
+    shown, outside = blocks(asked)
+    wanted = [re.sub("[\ud800-\udfff]", "\ufffd", text) for text in texts]
+    _hold(list(shown.values()) == wanted, "texts come back as they were")
+    _hold(outside == blocks(_asked(step, ["", "", ""]))[1], "the question is the same")
+    _hold(asked.count(NONCE) == 7, "nothing forges the marker")
+
+
+def _asked(step: Rubric, texts: list[str]) -> str:
+    fields = dict(zip(step.fields, texts, strict=True))
+    return write(step, fields, NONCE, structured=True, max_tokens=9, temperature=0.0).user
+
+
+def request(raw: bytes) -> None:
+    """Any request is read, or refused with the path of a field."""
+    if not raw:
+        return
+    try:
+        if raw[0] & 1:
+            judged = pb.BatchJudgeRequest.FromString(raw[1:])
+            read_spec(judged.judge)
+            read_asking(judged.asking)
+            groups = read_groups(judged.groups, LIMITS)
+            _hold(sum(group.n_contexts for group in groups) <= LIMITS.max_contexts, "limits")
+        else:
+            scored = pb.ScoreAnswersRequest.FromString(raw[1:])
+            rubrics = read_rubrics(scored.rubrics)
+            read_asking(scored.asking)
+            items = read_answers(scored.items, len(rubrics), LIMITS)
+            _hold(len({item.item_id for item in items}) == len(items), "ids are different")
+    except DecodeError:
+        return
+    except JudgedError as refusal:
+        _hold(bool(str(refusal)), "a refusal says what is wrong")
+
+
+def retry_after(raw: bytes) -> None:
+    """Any Retry-After is a number of seconds from 0 on, or nothing."""
+    seconds = retry_after_s(raw.decode("latin-1"), NOW)
+    _hold(seconds is None or (math.isfinite(seconds) and seconds >= 0), "seconds from 0 on")
+
+
+TARGETS: dict[str, Target] = {
+    target.__name__: target
+    for target in (
+        reply, provider, payload, rubric, configuration, prompt, request, retry_after,
+    )
+}  # fmt: skip

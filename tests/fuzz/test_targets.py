@@ -1,0 +1,75 @@
+"""The targets over what fuzzing begins with, and that each of them can see a broken promise."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from judged_server.domain import Status
+from judged_server.llm.opinion import Opinion
+
+from tests.fuzz import targets
+from tests.fuzz.__main__ import fuzzed
+from tests.fuzz.corpora import seeds
+from tests.fuzz.targets import TARGETS, Broken
+
+YES = b'{"reasoning": "it is so", "verdict": "yes"}'
+VERDICT = next(n for n, step in enumerate(targets.ASKED) if step.form == "verdict")
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_every_promise_holds_of_the_seeds_and_of_seeds_with_a_wrong_byte(name: str):
+    draw = random.Random(1)
+    begun = seeds(name)
+    assert begun
+    for raw in begun:
+        TARGETS[name](raw)
+        wrong = bytearray(raw)
+        for _ in range(3):
+            wrong[draw.randrange(len(wrong))] = draw.randrange(256)
+        TARGETS[name](bytes(wrong))
+        TARGETS[name](raw[: draw.randrange(len(raw))])
+
+
+LIES = {
+    "another verdict": lambda found: replace(found, yes=not found.yes),
+    "a verdict without one": lambda _: Opinion(Status.OK, yes=True, score=1.0),
+    "a score out of bounds": lambda found: replace(found, score=1.5),
+    "reasoning without bounds": lambda found: replace(found, reasoning="x" * 3000),
+    "a lone surrogate": lambda found: replace(found, reasoning="\ud800"),
+    "no reason": lambda _: Opinion(Status.ABSTAINED),
+}
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_a_reader_that_lies_is_seen(lie: str, monkeypatch: pytest.MonkeyPatch):
+    honest = targets.read
+    monkeypatch.setattr(targets, "read", lambda *a, **k: LIES[lie](honest(*a, **k)))
+    said = b"perhaps" if lie == "a verdict without one" else YES
+    with pytest.raises((Broken, UnicodeEncodeError)):
+        targets.reply(bytes([VERDICT, 1]) + said)
+
+
+def test_a_key_that_stands_there_twice_is_seen(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(targets, "read", lambda *_, **__: Opinion(Status.OK, yes=True, score=1.0))
+    targets.reply(bytes([VERDICT, 1]) + YES)
+    with pytest.raises(Broken, match="all keys"):
+        targets.reply(bytes([VERDICT, 1]) + b'{"verdict": "no", ' + YES[1:])
+
+
+def test_a_reader_that_raises_is_seen(monkeypatch: pytest.MonkeyPatch):
+    def fails(*_: object) -> float:
+        raise OverflowError
+
+    monkeypatch.setattr(targets, "retry_after_s", fails)
+    with pytest.raises(OverflowError):
+        targets.retry_after(b"7")
+
+
+def test_a_target_runs_under_atheris(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys):
+    pytest.importorskip("atheris", reason="it has no wheel for this Python here")
+    monkeypatch.setattr("tests.fuzz.__main__.OUT", tmp_path)
+    assert fuzzed("retry_after", 1, 1)
+    assert "every promise held" in capsys.readouterr().out
