@@ -62,27 +62,31 @@ def check_rankings(relevance: Relevance) -> None:
 def _split_trec(whole: TrecRankings) -> Iterator[TrecRankings]:
     # Topics that only the run has ride along with the last part, which has judged ones too.
     extra = {q: joined(ranked) for q, ranked in whole.run.items() if q not in whole.qrels}
-    qrels: dict[str, Mapping[str, int]] = {}
+    qrels: dict[str, Joined] = {}
     run: dict[str, Joined] = {}
     size = sum(topic.size for topic in extra.values())
     for query_id, grades in whole.qrels.items():
-        more = joined(grades).size
+        judged = joined(grades)
+        more = judged.size
         ranked = joined(whole.run[query_id]) if query_id in whole.run else None
         if ranked is not None:
             more += ranked.size
         if qrels and size + more > PART_BYTES:
             yield _part(qrels, run)
             qrels, run, size = {}, {}, 0
-        qrels[query_id] = grades
+        qrels[query_id] = judged
         if ranked is not None:
             run[query_id] = ranked
         size += more
     yield _part(qrels, {**run, **extra})
 
 
-def _part(qrels: Mapping[str, Mapping[str, int]], run: Mapping[str, Joined]) -> TrecRankings:
+def _part(qrels: Mapping[str, Joined], run: Mapping[str, Joined]) -> TrecRankings:
     """Return judgements and a run whose ids are joined already, which spares doing it again."""
-    return TrecRankings(qrels, cast("Mapping[str, RetrievedDocuments]", run))
+    return TrecRankings(
+        cast("Mapping[str, Mapping[str, int]]", qrels),
+        cast("Mapping[str, RetrievedDocuments]", run),
+    )
 
 
 def _split_gains(whole: GainRankings) -> Iterator[GainRankings]:
