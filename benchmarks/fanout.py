@@ -14,6 +14,8 @@ overhead_ms_p50, _p95, _p99     from when a small call was due to its verdict, l
                                 gRPC, the judge, HTTP, and whoever else wants these cores
 grpc_ms_p50, _p95, _p99         the same calls to the judge `exact`, which asks nobody: the share
                                 of gRPC and of this machine in the overhead
+judge_ms_p50, _p95, _p99        the same contexts, given to the judge in its own process, without
+                                gRPC: what the judge adds to HTTP
 bare_ms_p50, _p95, _p99         the same questions asked by a bare aiohttp loop, likewise less what
                                 the provider took: the share of HTTP and of this machine
 server_wall_over_bare_loop      wall seconds of the BatchJudge over those of the bare loop
@@ -37,10 +39,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from importlib.metadata import version
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import aiohttp
 import orjson
+import uvloop
 from judged import Client, QueryGroup
 from judged.v1 import judge_service_pb2 as pb
 from judged.v1 import types_pb2
@@ -67,10 +70,20 @@ class Worker:
 
     def run(self, calls: int, seed: int) -> dict[str, float]:
         """Return the wall and CPU seconds that so many calls took."""
-        self._orders.write(json.dumps({"calls": calls, "seed": seed}) + "\n")
-        self._orders.flush()
-        spent: dict[str, float] = json.loads(self._read())
+        spent: dict[str, float] = self._told({"calls": calls, "seed": seed})
         return spent
+
+    def latencies(self, calls: int, seed: int) -> Tally:
+        """Return how long contexts took at RATE a second on top of the provider."""
+        tally = Tally()
+        for took_ms in self._told({"calls": calls, "seed": seed, "rate": RATE}):
+            tally.histogram.record_value(microseconds(took_ms / 1e3))
+        return tally
+
+    def _told(self, order: dict[str, float]) -> Any:  # noqa: ANN401 - whatever it was asked for
+        self._orders.write(json.dumps(order) + "\n")
+        self._orders.flush()
+        return json.loads(self._read())
 
     def _read(self) -> str:
         line = self._answers.readline()
@@ -135,7 +148,7 @@ def overhead(server: Server, calls: int, seed: int, kind: str = "llm") -> Tally:
         return Request(kind, request.SerializeToString(), 1)
 
     due = list(arrivals(RATE, calls / RATE, poisson=False, seed=seed))
-    outcome = asyncio.run(drive(server.address, due, make, TIMEOUT_S, elsewhere_s=_of_provider_s))
+    outcome = uvloop.run(drive(server.address, due, make, TIMEOUT_S, elsewhere_s=_of_provider_s))
     total = outcome.total
     if total.answered != len(due) or total.missing_verdicts:
         raise SystemExit(f"{len(due) - total.answered} calls failed: {dict(total.errors)}")
@@ -182,6 +195,7 @@ def measure(arguments: argparse.Namespace, url: str) -> dict[str, list[float]]:
     spent: dict[str, list[dict[str, float]]] = {side: [] for side in (*SIDES, "server")}
     tallies: list[Tally] = []
     of_grpc: list[Tally] = []
+    of_judge: list[Tally] = []
     of_bare: list[Tally] = []
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory())
@@ -211,13 +225,15 @@ def measure(arguments: argparse.Namespace, url: str) -> dict[str, list[float]]:
             spent["server"].append(batch(server, calls, seed + 1))
             tallies.append(overhead(server, calls, seed + 2))
             of_grpc.append(overhead(server, calls, seed + 3, "exact"))
-            of_bare.append(asyncio.run(floor(url, calls, seed + 4)))
+            of_judge.append(workers["judge"].latencies(calls, seed + 5))
+            of_bare.append(uvloop.run(floor(url, calls, seed + 4)))
             told = ", ".join(
                 f"{side} {rounds[-1]['wall_s']:.2f} s wall {rounds[-1]['cpu_s']:.2f} s CPU"
                 for side, rounds in spent.items()
             )
             print(f"round {repeat + 1}: {told}", flush=True)
-    latencies = {"overhead_ms": tallies, "grpc_ms": of_grpc, "bare_ms": of_bare}
+    latencies = {"overhead_ms": tallies, "grpc_ms": of_grpc}
+    latencies |= {"judge_ms": of_judge, "bare_ms": of_bare}
     return figures(arguments, spent, latencies)
 
 

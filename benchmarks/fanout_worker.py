@@ -2,7 +2,9 @@
 
 Runs as a process of its own, so that its CPU seconds are those of this side alone. Every line on
 standard input is {"calls": N, "seed": S}; what is asked is made before the clock starts, and every
-answer is read. The sides do the same calls, byte for byte but for the marker of each prompt:
+answer is read. With "rate": R the judge is given contexts one by one, R a second, and what is told
+is how long each took on top of the provider. The sides do the same calls, byte for byte but for the
+marker of each prompt:
 
     bare    a loop over an aiohttp session that sends bytes which are ready
     sdk     the `openai` package's AsyncOpenAI under a semaphore, given texts which are ready
@@ -189,6 +191,30 @@ class JudgeSide:
 
         return run
 
+    async def latencies_ms(self, groups: list[QueryGroup], rate: float) -> list[float]:
+        """Return how long each context took from when it was due, less what the provider took."""
+        alone = [
+            QueryGroup(g.query_id, g.query, g.expected, [retrieved])
+            for g in groups
+            for retrieved in g.retrieved
+        ]
+
+        async def one(group: QueryGroup, due: float) -> float:
+            columns = await self._judge.ask([group], Caller())
+            took_s = time.perf_counter() - due
+            if columns.usage is None or columns.statuses is not None:
+                raise SystemExit("a verdict is missing")
+            return 1e3 * (took_s - columns.usage.input_tokens / 1e6)
+
+        started = time.perf_counter() + 0.05
+        tasks = []
+        for number, group in enumerate(alone):
+            due = started + number / rate
+            if (wait := due - time.perf_counter()) > 0:
+                await asyncio.sleep(wait)
+            tasks.append(asyncio.create_task(one(group, due)))
+        return await asyncio.gather(*tasks)
+
 
 def configuration(url: str, concurrency: int) -> dict[str, object]:
     """Return the configuration of a server that asks the provider of this benchmark."""
@@ -210,6 +236,10 @@ async def serve(side: str, url: str, concurrency: int) -> None:
     print("ready", flush=True)
     while line := await asyncio.to_thread(sys.stdin.readline):
         order = json.loads(line)
+        if "rate" in order and isinstance(running, JudgeSide):
+            groups = make_groups(order["calls"], order["seed"])
+            print(json.dumps(await running.latencies_ms(groups, order["rate"])), flush=True)
+            continue
         work = running.prepare(make_groups(order["calls"], order["seed"]))
         gc.collect()
         cpu, wall = time.process_time(), time.perf_counter()

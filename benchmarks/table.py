@@ -116,7 +116,6 @@ ROWS = (
     Row("metrics", "columns_over_pytrec_eval", "", "the same from lists of ids and scores"),
     Row("metrics", "wire_over_pytrec_eval_5000", "", "the same through client and server"),
     Row("metrics", "prepared_over_ranx", "ranx, in process", "as the first against pytrec_eval"),
-    Row("readiness", "first_verdict_over_3_s", "3 s", "start to first semantic verdict"),
     Row("readiness", "first_verdict_over_2_s", "2 s", "start to first semantic verdict"),
     Row("readiness", "first_verdict_over_2_s_openvino", "", "the same with OpenVINO"),
     Row("readiness", "memory_over_450_mb", "450 MB", "memory after it"),
