@@ -71,10 +71,9 @@ class BatchJudgeRequest(_message.Message):
     again: a UUID of version 4 that no other call has. For 10 minutes a call
     with the same id and the same fields gets the same reply, or takes part in
     the call while it is in work, and nothing is asked or paid twice. With
-    another field changed it is INVALID_ARGUMENT. When all callers of a call
-    are gone it asks nothing new; for a minute, within its deadline, it waits to
-    be sent again. A call that failed is forgotten, so its id may be used again.
-    Judges that ask no model ignore it.
+    another field changed it is INVALID_ARGUMENT. A call that all its callers
+    have left ends at once, and begins anew when it is sent again; so does one
+    that failed. Judges that ask no model ignore the id.
     """
     @_builtins.property
     def groups(self) -> _containers.RepeatedCompositeFieldContainer[_types_pb2.QueryGroup]:
