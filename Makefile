@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 LISTEN ?= 127.0.0.1:8470
-FUZZ_SECONDS ?= 64
+FUZZ ?= --seconds 64
 BENCHMARKS := lexical wire wire_shape metrics readiness coverage coverage_prediction_powered embed semantic mixed_load stsb memory fanout
 
 .PHONY: setup demo test test-wheel test-llm fuzz mutation lint proto format bench serve check-image clean
@@ -50,7 +50,7 @@ test-llm: setup .venv/llama/.ready
 
 # What others write, read for a while under atheris; the last line of each target says how it went.
 fuzz: setup
-	$(BIN)/python -m tests.fuzz --seconds $(FUZZ_SECONDS)
+	$(BIN)/python -m tests.fuzz $(FUZZ)
 
 # Small faults in a copy of the metrics' code, and how many of them its tests notice. Takes hours;
 # `make mutation FILES="gains.py text"` runs some files. See docs/metrics/mutation.md.

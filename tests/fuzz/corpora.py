@@ -10,10 +10,12 @@ import re
 from collections.abc import Iterator
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 from judged.v1 import judge_service_pb2 as pb
 from judged.v1 import scoring_pb2, types_pb2
 from judged_server.llm.chat import ChatReply, FinishReason, TokenLogprob, TokenUsage
+from judged_server.llm.configured import Structured
 from judged_server.llm.reply_payload import to_payload
 
 from tests.fakes.prompt_attacks import ATTACKS, CORPUS
@@ -23,6 +25,7 @@ from tests.fuzz.targets import ASKED, FINISHES
 ROOT = Path(__file__).parents[2]
 _MOST = 300
 """Seeds of one target; more would only be read again and again."""
+_STEPS = {step.id: place for place, step in enumerate(ASKED)}
 
 
 def seeds(target: str) -> list[bytes]:
@@ -30,7 +33,7 @@ def seeds(target: str) -> list[bytes]:
     return list(_SEEDS[target]())[:_MOST]
 
 
-def _texts(path: Path) -> Iterator[dict[str, str]]:
+def _texts(path: Path) -> Iterator[dict[str, Any]]:
     for line in path.read_text().splitlines():
         yield json.loads(line)
 
@@ -42,29 +45,29 @@ def _bytes_of(text: str) -> bytes:
 def _replies() -> Iterator[bytes]:
     data = ROOT / "tests" / "data"
     recorded = [*_texts(data / "llm_replies.jsonl"), *_texts(data / "llm_replies_of_forms.jsonl")]
-    # Every third, so that both files and all forms are among the first.
-    for start in range(3):
-        for place in range(start, len(recorded), 3):
-            case = recorded[place]
+    # Every fifth, so that both files and all forms are among the first.
+    for start in range(5):
+        for case in recorded[start::5]:
             finish = FINISHES.index(FinishReason[case.get("finish_reason", "STOP")])
-            for step in (place % len(ASKED),):
-                head = bytes([step, finish << 1 | (case.get("form") != "plain")])
-                yield head + _bytes_of(case["reply"])
+            structured = case["structured"] if "rubric" in case else case["form"] != "plain"
+            step = _STEPS[case.get("rubric", "retrieval_match")]
+            yield bytes([step, finish << 1 | structured]) + _bytes_of(case["reply"])
 
 
 def _bodies() -> Iterator[bytes]:
     said = '{"reasoning": "it is so", "verdict": "yes", "score": 0.5}'
     for number, (dialect, shape) in enumerate(SHAPES.items()):
-        for structured in ("none", "tool"):
-            tools = {
+        for structured in (Structured.NONE, Structured.TOOL):
+            of_tools: dict[str, dict[str, object]] = {
                 "openai": {
                     "tools": [{}], "tool_choice": {"function": {"name": "n"}},
                 },
                 "anthropic": {"tools": [{"name": "n"}]},
                 "gemini": {"tools": [{"functionDeclarations": [{"name": "n"}]}]},
-            }[dialect]  # fmt: skip
+            }  # fmt: skip
+            tools = of_tools[dialect] if structured is Structured.TOOL else {}
             messages = [{"role": "system", "content": "s"}, {"role": "user", "content": "u"}]
-            body = {"model": "m", "messages": messages} | (tools if structured == "tool" else {})
+            body = {"model": "m", "messages": messages, **tools}
             heard = Heard(dialect, structured, "m", "s", "u", None, 9, 0.0, 1, body)
             for step in range(len(ASKED)):
                 yield bytes([number, 0, step]) + json.dumps(shape.say(heard, said)).encode()

@@ -91,8 +91,8 @@ def _check_reply(said: ChatReply, step: Rubric, *, structured: bool) -> Opinion:
     _hold(0 <= found.score <= 1, "a score from 0 to 1")
     _hold(math.copysign(1, found.score) > 0, "no negative zero")
     if isinstance(found.content, Claims):
-        _hold(all(c.strip() and len(c) <= 2000 for c in found.content.claims), "claims say a thing")
-        "".join(found.content.claims).encode()
+        _hold(all(c.strip() and len(c) <= 2000 for c in found.content.texts), "claims say a thing")
+        "".join(found.content.texts).encode()
     if isinstance(found.content, Dimensions):
         _hold(all(0 <= share <= 1 for _, share in found.content.scores), "shares from 0 to 1")
     if step.takes_json:

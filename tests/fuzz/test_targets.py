@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from judged_server.domain import Status
-from judged_server.llm.opinion import Opinion
+from judged_server.llm.opinion import ClaimCheck, Claims, Dimensions, Opinion
 
 from tests.fuzz import targets
 from tests.fuzz.__main__ import fuzzed
@@ -31,6 +31,22 @@ def test_every_promise_holds_of_the_seeds_and_of_seeds_with_a_wrong_byte(name: s
             wrong[draw.randrange(len(wrong))] = draw.randrange(256)
         TARGETS[name](bytes(wrong))
         TARGETS[name](raw[: draw.randrange(len(raw))])
+
+
+def test_the_seeds_of_replies_reach_every_kind_of_opinion(monkeypatch: pytest.MonkeyPatch):
+    honest, reached = targets.read, set()
+
+    def noted(*said, **how):
+        found = honest(*said, **how)
+        reached.add((found.status, type(found.content), found.reason))
+        return found
+
+    monkeypatch.setattr(targets, "read", noted)
+    for raw in seeds("reply"):
+        targets.reply(raw)
+    assert {content for _, content, _ in reached} == {Claims, ClaimCheck, Dimensions, type(None)}
+    assert {status for status, _, _ in reached} == {Status.OK, Status.ERROR, Status.ABSTAINED}
+    assert len({reason for _, _, reason in reached}) >= 5
 
 
 LIES = {
@@ -71,5 +87,5 @@ def test_a_reader_that_raises_is_seen(monkeypatch: pytest.MonkeyPatch):
 def test_a_target_runs_under_atheris(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys):
     pytest.importorskip("atheris", reason="it has no wheel for this Python here")
     monkeypatch.setattr("tests.fuzz.__main__.OUT", tmp_path)
-    assert fuzzed("retry_after", 1, 1)
+    assert fuzzed("retry_after", ("-runs=2000",), 1)
     assert "every promise held" in capsys.readouterr().out
