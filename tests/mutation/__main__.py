@@ -1,12 +1,14 @@
 """Mutants of the metrics: how many small faults in the code its tests notice.
 
-    python -m tests.mutation [--survivors] [--report] [FILE ...]
+    python -m tests.mutation [--sample N] [--seed S] [--survivors] [--report] [--workers N]
+                             [FILE ...]
 
 mutmut changes one thing at a time (a bound, an operator, a constant, an argument) in a copy of
 `server/judged_server/metrics` under out/mutation, and runs the tests that reach the changed
 function. Files are named from that folder: `gains.py`, `text/rouge.py`, `text`. Without a file all
-that was not decided before is run; what is named is run again. Two passes: the tests that take
-QUICK_S together, quickest first, then, for what survives these, those that take THOROUGH_S.
+that was not decided before is run; what is named or drawn is run again. Two passes: the tests that
+take QUICK_S together, quickest first, then, for what survives these or times out, those that take
+THOROUGH_S.
 
 docs/metrics/mutation.md has the figures and says of each survivor why it may live.
 """
@@ -23,8 +25,12 @@ import shutil
 import subprocess
 import sys
 from collections import Counter
+from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from typing import Any
+
+from tests.mutation.sample import draw, wilson
 
 SCRATCH = Path("out") / "mutation"
 MUTANTS = SCRATCH / "mutants"
@@ -45,6 +51,7 @@ TESTS = (
 )
 QUICK_S = 10.0
 THOROUGH_S = 60.0
+GRACE_S = 25.0  # before a time-out; half as long again as the tests may take, for busy machines
 MEMORY_BYTES = 6 << 30
 OUTCOMES = {
     None: "open", 0: "survived", 1: "killed", 3: "killed", 5: "untested", 33: "untested",
@@ -56,43 +63,99 @@ def main() -> int:
     """Run the command line; return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m tests.mutation")
     parser.add_argument("files", nargs="*", metavar="FILE", help="file or folder of metrics/")
+    parser.add_argument("--sample", type=int, metavar="N", help="only N mutants, drawn at random")
+    parser.add_argument("--seed", type=int, default=1, help="of the sample; 1 unless told")
     parser.add_argument("--survivors", action="store_true", help="run what survived once more")
     parser.add_argument("--report", action="store_true", help="run nothing; print what stands")
+    parser.add_argument("--workers", type=int, default=1, help="mutants at a time; 1 unless told")
     arguments = parser.parse_args()
-    chosen = tuple(
+    if arguments.sample is not None and arguments.sample < 1:
+        parser.error("--sample must be at least 1")
+    files = tuple(
         name.removeprefix("server/").removeprefix(f"{PACKAGE}/").removesuffix(".py")
         for name in arguments.files
     )
+    chosen = Chosen(files, arguments.sample, arguments.seed)
     if not arguments.report:
         copy()
-        if not arguments.survivors:
-            patterns = (f"judged_server.metrics.{name.replace('/', '.')}.*" for name in chosen)
-            mutmut(*patterns, seconds=QUICK_S)
-        again = survivors(chosen, 0.0 if arguments.survivors else QUICK_S)
-        if again:
-            mutmut(*again, seconds=THOROUGH_S)
+        if arguments.sample:
+            generate()
+        run(chosen, survivors_only=arguments.survivors, workers=arguments.workers)
     report(chosen)
     return 0
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """The mutants spoken of: those of the files, of all files where none is named, or a sample."""
+
+    files: tuple[str, ...]
+    size: int | None
+    seed: int
+
+    def codes(self) -> dict[str, int | None]:
+        """Return what pytest's exit status was under each mutant; None where it was not run."""
+        found = {
+            key: code
+            for meta in metas(self.files)
+            for key, code in meta["exit_code_by_key"].items()
+        }
+        return (
+            {key: found[key] for key in draw(found, self.size, self.seed)} if self.size else found
+        )
+
+    def patterns(self) -> list[str]:
+        """Return what mutmut is to run; nothing stands for all that it did not run before."""
+        if self.size:
+            return list(self.codes())
+        return [f"judged_server.metrics.{name.replace('/', '.')}.*" for name in self.files]
+
+
+def run(chosen: Chosen, *, survivors_only: bool, workers: int) -> None:
+    """Run both passes, or the second one alone on all that survived before."""
+    if not survivors_only:
+        if chosen.size:
+            forget(set(chosen.codes()))
+        mutmut(chosen.patterns(), QUICK_S, workers)
+    again = doubtful(chosen, 0.0 if survivors_only else QUICK_S)
+    if again:
+        # The first pass has shown that the tests pass where nothing is changed.
+        mutmut(again, THOROUGH_S, workers, unchanged_s=inf if survivors_only else THOROUGH_S)
 
 
 def copy() -> None:
     """Bring the copy up to date; mutmut keeps what it knows of functions that did not change."""
     MUTANTS.mkdir(parents=True, exist_ok=True)  # Python forgets a path that begins as nothing
+    before = code()
     for source, target in COPIED.items():
         place = SCRATCH / target
+        if Path(target) != PACKAGE.parent:
+            shutil.rmtree(MUTANTS / target, ignore_errors=True)  # what was deleted is deleted
         if Path(source).is_file():
             shutil.copy2(source, place)
             continue
         shutil.rmtree(place, ignore_errors=True)
         shutil.copytree(source, place, ignore=shutil.ignore_patterns("__pycache__"))
+    if code() != before:  # a new function is reached by tests that mutmut has met already
+        (MUTANTS / "mutmut-stats.json").unlink(missing_ok=True)
+
+
+def code() -> list[bytes]:
+    """Return the code of the copy that is mutated."""
+    return [path.read_bytes() for path in sorted((SCRATCH / PACKAGE).rglob("*.py"))]
+
+
+def configure(seconds: float) -> None:
+    """Tell mutmut what to change and what to run, for a pass of so many seconds a mutant."""
     lines = {
         "source_paths": ("judged_server",),
         "only_mutate": (f"{PACKAGE}/*",),
         "also_copy": ("judged", "tests", "benchmarks"),
         "pytest_add_cli_args_test_selection": TESTS,
         "pytest_add_cli_args": ("-p", "tests.mutation.quickest_first", "-p", "no:cacheprovider"),
-        "timeout_multiplier": ("0.5",),
-        "timeout_constant": ("15",),
+        # mutmut multiplies the sum of the tests' time and the constant; most of them are not run.
+        "timeout_multiplier": ("0.2",),
+        "timeout_constant": (str(5 * (GRACE_S + 1.5 * seconds)),),
         "on_dependency_change": ("ignore",),
         "use_git_change_detection": ("false",),
     }
@@ -100,10 +163,22 @@ def copy() -> None:
     (SCRATCH / "setup.cfg").write_text("[mutmut]\n" + text, encoding="utf-8")
 
 
-def mutmut(*names: str, seconds: float) -> None:
-    """Run mutmut on the mutants named, or on all that are undecided, in one worker."""
+def generate() -> None:
+    """Write the mutants of the copy, and run none of them."""
+    configure(QUICK_S)
     subprocess.run(
-        [Path(sys.prefix) / "bin" / "mutmut", "run", "--max-children", "1", *names],
+        [sys.executable, "-m", "tests.mutation.generate"],
+        cwd=SCRATCH,
+        check=True,
+        stdout=subprocess.DEVNULL,
+    )
+
+
+def mutmut(names: list[str], seconds: float, workers: int, *, unchanged_s: float = inf) -> None:
+    """Run mutmut on the mutants named, or on all that are undecided."""
+    configure(seconds)
+    subprocess.run(
+        [Path(sys.prefix) / "bin" / "mutmut", "run", "--max-children", str(workers), *names],
         cwd=SCRATCH,
         check=True,
         env={
@@ -113,49 +188,77 @@ def mutmut(*names: str, seconds: float) -> None:
             "CI": "1",  # property tests draw the same examples in every run
             "OPENBLAS_NUM_THREADS": "1",
             "JUDGED_MUTANT_SECONDS": str(seconds),
+            "JUDGED_UNCHANGED_SECONDS": str(unchanged_s),
         },
         # A mutant that never stops growing ends with a MemoryError, not with the machine.
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES)),
     )
 
 
-def survivors(chosen: tuple[str, ...], seconds: float) -> list[str]:
-    """Return what survived in the files chosen, where the tests that reach it take longer."""
+def forget(keys: set[str]) -> None:
+    """Count the mutants as not run, so that a run cut short leaves no result of an older one."""
+    for path in (MUTANTS / PACKAGE).rglob("*.py.meta"):
+        meta = json.loads(path.read_text("utf-8"))
+        codes = meta["exit_code_by_key"]
+        meta["exit_code_by_key"] = {key: None if key in keys else codes[key] for key in codes}
+        path.write_text(json.dumps(meta, indent=4), encoding="utf-8")
+
+
+def doubtful(chosen: Chosen, seconds: float) -> list[str]:
+    """Return what survived of the chosen where the tests that reach it take longer, and time-outs.
+
+    A mutant that only waited for its turn may time out; the second pass leaves it more time.
+    """
+    needed = {
+        key: estimate
+        for meta in metas(chosen.files)
+        for key, estimate in meta["estimated_durations_by_key"].items()
+    }
+    outcomes = {key: OUTCOMES.get(code, "killed") for key, code in chosen.codes().items()}
     return [
         key
-        for meta in metas(chosen)
-        for key, code in meta["exit_code_by_key"].items()
-        if OUTCOMES.get(code) == "survived"
-        and meta["estimated_durations_by_key"].get(key, seconds + 1) > seconds
+        for key, outcome in outcomes.items()
+        if outcome == "timed out"
+        or (outcome == "survived" and needed.get(key, seconds + 1) > seconds)
     ]
 
 
-def metas(chosen: tuple[str, ...]) -> list[dict[str, dict[str, Any]]]:
-    """Return what mutmut noted of each of the files chosen."""
+def metas(files: tuple[str, ...]) -> list[dict[str, dict[str, Any]]]:
+    """Return what mutmut noted of each of the files, those that are no longer there left out."""
     found = []
     for path in sorted((MUTANTS / PACKAGE).rglob("*.py.meta")):
         name = str(path.relative_to(MUTANTS / PACKAGE)).removesuffix(".py.meta")
-        if not chosen or any(name == one or name.startswith(f"{one}/") for one in chosen):
+        if not (SCRATCH / PACKAGE / f"{name}.py").exists():
+            continue
+        if not files or any(name == one or name.startswith(f"{one}/") for one in files):
             found.append(json.loads(path.read_text("utf-8")))
     return found
 
 
-def report(chosen: tuple[str, ...]) -> None:
-    """Print the survivors as differences, then the counts of every file."""
+def report(chosen: Chosen) -> None:
+    """Print what was not killed by a test as differences, then the counts of every file."""
     counts: dict[str, Counter[str]] = {}
-    for key, code in (item for meta in metas(chosen) for item in meta["exit_code_by_key"].items()):
+    for key, code in chosen.codes().items():
         outcome = OUTCOMES.get(code, "killed")
         module = key.rpartition(".")[0].removeprefix("judged_server.metrics.").replace(".", "/")
         counts.setdefault(module + ".py", Counter())[outcome] += 1
-        if outcome in ("survived", "untested"):
+        if outcome in ("survived", "untested", "timed out"):
             print(f"{outcome}: {key}\n{difference(key)}")
     kinds = ("killed", "timed out", "survived", "untested", "open")
     print(f"{'file':36}" + "".join(f"{kind:>10}" for kind in kinds) + f"{'share':>8}")
     counts["all"] = sum(counts.values(), Counter())
     for name, count in counts.items():
         decided = sum(count.values()) - count["open"]
-        share = (count["killed"] + count["timed out"]) / decided if decided else 0.0
+        hits = count["killed"] + count["timed out"]
+        share = hits / decided if decided else 0.0
         print(f"{name:36}" + "".join(f"{count[kind]:10}" for kind in kinds) + f"{share:8.1%}")
+    if chosen.size:
+        low, high = wilson(hits, decided)
+        whole = len(Chosen(chosen.files, None, 0).codes())
+        print(
+            f"seed {chosen.seed}: {decided} mutants of {whole}, "
+            f"killed {share:.1%}, 95 % interval {low:.1%} to {high:.1%}"
+        )
 
 
 def difference(key: str) -> str:

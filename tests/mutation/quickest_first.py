@@ -1,29 +1,48 @@
 """The tests of a mutant, quickest first, up to a sum of seconds.
 
 A plugin of pytest that mutmut's workers load. mutmut hands over every test that reaches the mutated
-function, in no order; most mutants die in the quickest ones. What a pass may spend is in
-JUDGED_MUTANT_SECONDS; one test always runs.
+function, in no order; most mutants die in the quickest ones. What a pass may spend on a mutant is
+in JUDGED_MUTANT_SECONDS, and on the unchanged code in JUDGED_UNCHANGED_SECONDS; one test always
+runs.
+
+While mutmut notes which test reaches what, each test begins with empty caches: otherwise only the
+first one to need a table would be seen to reach the functions that make it.
 """
 
 from __future__ import annotations
 
 import os
+import sys
 from itertools import accumulate
 
 import pytest
 from mutmut.mutation.trampoline import get_mutant_under_test
 from mutmut.state import state
 
-NOT_A_MUTANT = ("", "stats", "list_all_tests", "mutant_generation", "fail")
+ALL_TESTS = ("stats", "list_all_tests", "mutant_generation", "fail")
+
+
+def pytest_runtest_setup() -> None:
+    """Empty the caches of the metrics where it is noted which test reaches what."""
+    if get_mutant_under_test() != "stats":
+        return
+    for name, module in list(sys.modules.items()):
+        if name.startswith("judged_server.metrics."):
+            for value in list(vars(module).values()):
+                clear = getattr(value, "cache_clear", None)
+                if callable(clear):
+                    clear()
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Sort, and cut off what would take too long, where a mutant is under test."""
-    if get_mutant_under_test() in NOT_A_MUTANT:
+    """Sort, and cut off what would take too long."""
+    under_test = get_mutant_under_test()
+    if under_test in ALL_TESTS:
         return
     seconds = state().duration_by_test
     items.sort(key=lambda item: seconds.get(item.nodeid, 0.0))
     spent = accumulate(seconds.get(item.nodeid, 0.0) for item in items)
-    limit = float(os.environ.get("JUDGED_MUTANT_SECONDS", "inf"))
+    spending = "JUDGED_MUTANT_SECONDS" if under_test else "JUDGED_UNCHANGED_SECONDS"
+    limit = float(os.environ.get(spending, "inf"))
     del items[max(1, sum(total <= limit for total in spent)) :]

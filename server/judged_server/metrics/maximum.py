@@ -31,7 +31,7 @@ def earliest_hits(matrix: BoolArray) -> BoolArray:
         frontier = [start]
         end = -1
         seen = 0
-        while frontier and end < 0:
+        while frontier:
             result = frontier.pop()
             if rows[result] & free:
                 end = _lowest(rows[result] & free)

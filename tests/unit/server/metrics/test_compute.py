@@ -9,6 +9,7 @@ from judged_server.metrics import (
     MetricOptions,
     NoGoldPolicy,
     Topic,
+    UnjudgedPolicy,
     check_modes,
     check_unique,
     compute_gains,
@@ -187,6 +188,34 @@ def test_refused_values_are_named(columns, path):
     with pytest.raises(InvalidField) as caught:
         merge_values(SOME, columns, 1)
     assert caught.value.field == path
+
+
+def test_merged_values_are_floats_up_to_the_bound_and_counted():
+    table = merge_values(SOME[:1], [[1, 0, -1]], 3)
+    assert table.columns[0].values.dtype == np.float64
+    assert (table.counts.queries, table.counts.evaluated) == (3, 3)
+    assert table.rows.tolist() == [0, 1, 2]
+    assert merge_values(SOME[:1], [[1e100, -1e100]], 2).columns[0].values.tolist() == [
+        1e100,
+        -1e100,
+    ]
+
+
+def test_the_signature_of_a_run_under_qrels_tells_every_option():
+    topics = [Topic("1", ["a", "b"], [2, 1])]
+    options = MetricOptions(
+        complete=True,
+        unjudged=UnjudgedPolicy.BOUNDS,
+        relevance_level=2,
+        max_documents=3,
+    )
+    table = compute_trec(SOME[:1], topics, [Topic("1", ["b", "a"], [2.0, 1.0])], options)
+    assert table.columns[0].signature == (
+        "recall|source:trec|complete:true|unjudged:bounds|max_documents:3|relevance_level:2|v1"
+    )
+    run = [Topic("1", ["a"])]
+    plain = compute_trec(SOME[:1], topics, run, MetricOptions(relevance_level=1))
+    assert plain.columns[0].signature == "recall|source:trec|v1"
 
 
 def test_merging_nothing():

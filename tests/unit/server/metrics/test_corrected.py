@@ -1,5 +1,7 @@
 """Human labels joined with the machine's table: which values meet, and the families of bounds."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from judged_server.metrics import compute_judged, merge_values
@@ -7,6 +9,7 @@ from judged_server.metrics.corrected import (
     MAX_STEPS,
     HumanLabels,
     HumanValues,
+    _Bars,
     correct_judged,
     correct_values,
 )
@@ -14,6 +17,7 @@ from judged_server.metrics.matching import JudgedResults
 from judged_server.metrics.names import parse_measure
 from judged_server.metrics.options import MatchingMode, MetricOptions, NoGoldPolicy
 from judged_server.metrics.statistics.prediction_powered import correct_mean
+from judged_server.metrics.statistics.risk_control import shifted_bounds
 
 MEASURES = [parse_measure(name) for name in ("precision@2", "recall", "ap", "ndcg@3")]
 DEFAULTS = MetricOptions()
@@ -94,6 +98,23 @@ def test_values_that_the_caller_brings_meet_their_queries():
     assert done.columns[0].query_lower is None
 
 
+def test_values_that_the_caller_brings_have_bounds_where_asked_and_what_is_left_out_is_counted():
+    table = merge_values(MEASURES[:1], [[0.1, 0.9, 0.5, 0.4, 0.8]], 5)
+    table = replace(table, rows=np.array([0, 1, 2, 3, 5]))
+    human = HumanValues(np.array([5, 4, 0]), np.array([[0.7, 0.0, 0.2]]))
+    (column,) = correct_values(table, human, per_query=True).columns
+    places, own = np.array([0, 4]), np.array([0.2, 0.7])
+    expected = correct_mean(column.values, own, places, confidence=0.95)
+    left_out = (
+        "1 labelled queries have no value of the machine (nothing was expected, they are missing, "
+        "or missing verdicts could change them) and were left out"
+    )
+    assert column.corrected == replace(expected, warnings=(*expected.warnings, left_out))
+    bounds = shifted_bounds(column.values[None], own[None], places, 0.95)
+    assert column.query_lower.tolist() == bounds.lower[0].tolist()
+    assert column.query_upper.tolist() == bounds.upper[0].tolist()
+
+
 @pytest.mark.parametrize("with_scores", [True, False])
 def test_bounds_enclose_values_and_most_of_the_truth(with_scores):
     results, scores, truth = world(n=600)
@@ -139,6 +160,45 @@ def test_bounds_of_scores_are_the_metric_under_other_bars():
     for i, column in enumerate(table.columns):
         highest = np.maximum.accumulate([t.columns[i].values for t in lowered])
         assert any(np.array_equal(column.query_upper, row) for row in highest)
+
+
+def test_bars_start_next_to_the_judges_own_and_go_in_even_steps_to_the_end():
+    results, scores, _ = world(n=20)
+    rows = np.array([1, 4, 7, 19])
+    contexts = contexts_of(rows)
+    bars = _Bars.of(MEASURES, results, scores, GREEDY, rows)
+    relevant, known = results.relevant[contexts], scores[contexts]
+
+    def values(verdicts):
+        own = JudgedResults(verdicts, np.full(4, 3), np.full(4, 2))
+        return [
+            column.values.tolist() for column in compute_judged(MEASURES, own, DEFAULTS).columns
+        ]
+
+    falling = np.linspace(known[~relevant].max(), 0, MAX_STEPS)
+    lowered = [made.tolist() for made in bars.lowered()]
+    assert lowered == [values(known >= bar) for bar in falling]
+    rising = np.linspace(known[relevant].min(), 1, MAX_STEPS)
+    raised = [made.tolist() for made in bars.raised()]
+    assert raised == [values(known > bar) for bar in rising]
+
+
+def test_there_are_no_bars_beyond_the_ends():
+    two = np.array([2])
+    nothing = JudgedResults(np.array([False, False]), two, np.array([1]))
+    bars = _Bars.of(MEASURES, nothing, np.array([0.2, -0.0]), GREEDY, np.array([0]))
+    assert len(list(bars.raised())) == 1
+    everything = JudgedResults(np.array([True, True]), two, np.array([1]))
+    bars = _Bars.of(MEASURES, everything, np.array([0.7, 0.9]), GREEDY, np.array([0]))
+    assert len(list(bars.lowered())) == 1
+
+
+def test_more_verdicts_get_fewer_bars(monkeypatch):
+    results, scores, _ = world(n=20)
+    for most, steps in ((120 * 40, 32), (120 * 9, 9), (1, 4)):
+        monkeypatch.setattr("judged_server.metrics.corrected.STEP_VERDICTS", most)
+        bars = _Bars.of(MEASURES, results, scores, GREEDY, np.arange(20))
+        assert (len(list(bars.lowered())), len(list(bars.raised()))) == (steps, steps)
 
 
 def test_scores_that_no_bar_can_cut_give_a_margin():

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from judged_server.errors import InvalidField
@@ -15,6 +17,7 @@ from judged_server.metrics import (
     compute_trec,
     parse_metrics,
 )
+from judged_server.metrics.families import family_metric
 
 MEMBERS = ["precision", "recall", "f1", "hybrid_log_rank"]
 
@@ -32,6 +35,17 @@ def test_a_member_has_the_formula_and_the_parameters_of_its_metric(name, family)
     assert member.modes == (MatchingMode.ANY,)
 
 
+def test_a_member_is_its_metric_under_the_family_and_in_mode_any():
+    plain, family = METRICS["recall"], FAMILIES["exact"]
+    assert family_metric(plain, family) == replace(
+        plain,
+        name="recall_exact",
+        description="recall in mode ANY, where texts match that are equal, byte for byte.",
+        modes=(MatchingMode.ANY,),
+        family="exact",
+    )
+
+
 def test_a_name_prints_as_it_parses():
     name = "hybrid_log_rank_exact(gamma=2)@10"
     assert str(parse_metrics([name])[0]) == name
@@ -39,6 +53,7 @@ def test_a_name_prints_as_it_parses():
 
 def test_the_signature_tells_the_judge_once_there_is_one():
     measure = parse_metrics(["precision_exact@5"])[0].judged_by("exact|min_score:0.8|v1")
+    assert measure.metric == replace(METRICS["precision_exact"], family="")
     assert measure.signature([("matching", "any")]) == (
         "precision_exact@5|judge:exact min_score:0.8 v1|matching:any|v1"
     )

@@ -4,11 +4,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from judged_server.errors import InvalidField
 from judged_server.metrics import (
     JudgedResults,
     Judging,
     MatchingMode,
     MetricOptions,
+    NoGoldPolicy,
     compute_joint,
     compute_judged,
     parse_metrics,
@@ -67,6 +69,20 @@ def test_one_judge_has_the_table_of_its_own():
         assert ours.values.tolist() == theirs.values.tolist()
 
 
+def test_a_group_without_gold_is_named_where_the_caller_has_it():
+    measures = parse_metrics(["mrr"])
+    options = MetricOptions(no_gold=NoGoldPolicy.ERROR)
+    one = np.array([1])
+    empty = JudgedResults(np.empty(0, np.bool_), one, np.array([0]))
+    judgings = [Judging(measures, empty, options)]
+    with pytest.raises(InvalidField) as caught:
+        compute_joint(judgings, measures, field="runs[0].groups[{}]")
+    assert caught.value.field == "runs[0].groups[0]"
+    with pytest.raises(InvalidField) as caught:
+        compute_joint(judgings, measures)
+    assert caught.value.field == "groups[0].expected"
+
+
 class TestMissingVerdicts:
     """The second group's first verdict is missing under the other judge."""
 
@@ -95,6 +111,9 @@ class TestMissingVerdicts:
         own, family = self.table().columns
         assert own.lower == own.upper == pytest.approx((1 + 0.5 + 1) / 3)
         assert (family.lower, family.upper) == pytest.approx((0.5 / 3, 1.5 / 3))
+        assert own.bounds.rows.tolist() == [0, 1, 2]
+        assert own.bounds.lowest.tolist() == own.bounds.highest.tolist() == [1.0, 0.5, 1.0]
+        assert sorted(family.bounds.rows.tolist()) == [0, 1, 2]
         assert (
             family.lower == compute_judged(bound("recall_exact"), self.other, ANY).columns[0].lower
         )

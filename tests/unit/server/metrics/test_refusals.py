@@ -7,7 +7,14 @@ a word, a number or the other place it speaks of is a fault that they would have
 import numpy as np
 import pytest
 from judged_server.errors import InvalidField
-from judged_server.metrics import check_keys, distinct_results, parse_metrics, with_certainty
+from judged_server.metrics import (
+    JudgedResults,
+    check_keys,
+    compute_judged,
+    distinct_results,
+    parse_metrics,
+    with_certainty,
+)
 from judged_server.metrics.agreement import Ratings
 from judged_server.metrics.agreement.rank_correlation import rank_agreement
 from judged_server.metrics.calibration.items import ScoredItems
@@ -61,6 +68,11 @@ def sliced():
 
 def without_gold():
     compute_gains(RECALL, [[1], []], [[1], []], MetricOptions(no_gold=NoGoldPolicy.ERROR))
+
+
+def group_without_gold():
+    results = JudgedResults(np.array([True]), np.array([1, 1]), np.array([1, 0]))
+    compute_judged(RECALL, results, MetricOptions(no_gold=NoGoldPolicy.ERROR))
 
 
 def runs_apart():
@@ -148,6 +160,33 @@ METRICS = {
         merged([0.5, -2e100], n=2),
         "values.columns[0].values[1]: must be finite, within +-1e100",
     ),
+    "no gold": (
+        without_gold,
+        "gains.rankings[1].relevant_gains: must not be empty when no_gold is ERROR",
+    ),
+    "no gold of a group": (
+        group_without_gold,
+        "groups[1].expected: must not be empty when no_gold is ERROR",
+    ),
+    "mode of judged results": (
+        lambda: compute_judged(
+            parse_metrics(["ap"]),
+            JudgedResults(np.array([True]), np.array([1]), np.array([1])),
+            MetricOptions(MatchingMode.ANY),
+        ),
+        "metrics[0]: ap is not defined for matching ANY; use GREEDY_FIRST, MAXIMUM",
+    ),
+    "work for its means": (
+        lambda: check_work(1, 1, IntervalOptions(resamples=10**9), "here", unit="items"),
+        (
+            "here.resamples: is 1000000000 for 1 items and 1 metrics, which is too much work for "
+            "one call; ask for at most 8000000, or use the method T"
+        ),
+    ),
+    "many metrics": (
+        named(*["recall"] * 101),
+        "metrics: 101 metrics, the limit is 100",
+    ),
     "repeated id": (
         lambda: distinct_results(["a", "b", "b"], None, field="f", strict=True),
         "f[2]: has the id of entry 1",
@@ -211,6 +250,10 @@ TEXTS = {
         lambda: parse_text_metrics(["rougeL", "bleu", "rougeL"]),
         "metrics[2]: is rougeL again, as in metrics[0]",
     ),
+    "many metrics": (
+        lambda: parse_text_metrics(["bleu"] * 101),
+        "metrics: 101 metrics, the limit is 100",
+    ),
     "columns": (
         merged_texts([0.5], [0.5]),
         "f: has 2 columns for 1 metrics",
@@ -260,6 +303,22 @@ HUMANS = {
             "ratings.raters[1].ratings[1]: must be -1 for no rating, or the place of one of 2 "
             "categories, counted from 0"
         ),
+    ),
+    "many raters": (
+        rated(*[[0]] * 1_001, raters=[str(i) for i in range(1_001)]),
+        "ratings.raters: 1001 raters, the limit is 1000",
+    ),
+    "many ratings": (
+        rated([0] * 1_000_001, [0]),
+        "ratings.raters[0].ratings: 1000001 items, the limit is 1000000",
+    ),
+    "many systems": (
+        correlated([str(i) for i in range(1_001)], [0.0] * 1_001, [0.0] * 1_001),
+        "systems.systems: 1001 systems, the limit is 1000",
+    ),
+    "many scores": (
+        scored([0.5] * 1_000_001),
+        "scores: 1000001 items, the limit is 1000000",
     ),
     "one system": (
         correlated(["a"], [1.0], [1.0]),
@@ -324,6 +383,31 @@ def test_a_refusal_names_the_field_the_rule_and_the_next_step(call, message):
     with pytest.raises(InvalidField) as caught:
         call()
     assert caught.value.message == message
+
+
+LONG = "k" * 45
+
+
+@pytest.mark.parametrize(
+    ("name", "rule"),
+    [
+        (f"rbp({LONG}=1)", "rbp has no parameter {}; it has p"),
+        (f"rbp({LONG})", "parameters are written name=value, not {}"),
+        (f"re {LONG}", "{} is not a metric's name; write metric@k, or metric(parameter=value)@k"),
+        (f"recall@{'1' * 45}", "k must be a whole number from 1 to 1000000000, not {}"),
+    ],
+)
+def test_a_refusal_repeats_forty_letters_of_what_was_sent(name, rule):
+    sent = name.removeprefix("rbp(").removeprefix("recall@")
+    with pytest.raises(InvalidField) as caught:
+        parse_metrics([name])
+    assert caught.value.rule == rule.format(repr(sent[:40]))
+
+
+@pytest.mark.parametrize("parse", [parse_metrics, parse_text_metrics])
+def test_an_unknown_name_is_repeated_up_to_forty_letters(parse):
+    with pytest.raises(InvalidField, match=f" is called '{LONG[:40]}' "):
+        parse([LONG])
 
 
 @pytest.mark.parametrize(

@@ -32,8 +32,9 @@ def table(qrels, run, metrics, options):
 
 def test_condensed_rankings_leave_unjudged_documents_out():
     qrels = {"a": 1, "b": 0, "c": 2, "pooled": -1}
-    found = table(qrels, "xaybzcx", ["mrr", "precision@2", "ndcg", "judged"], CONDENSED)
-    without = table(qrels, "abc", ["mrr", "precision@2", "ndcg", "judged"], MetricOptions())
+    metrics = ["mrr", "precision@2", "ndcg", "judged", "bpref", "infap"]
+    found = table(qrels, "xaybzcx", metrics, CONDENSED)
+    without = table(qrels, "abc", metrics, MetricOptions())
     assert [c.values[0] for c in found.columns] == [c.values[0] for c in without.columns]
     assert found.counts.unjudged == 3
     assert found.counts.retrieved == 3
@@ -41,6 +42,13 @@ def test_condensed_rankings_leave_unjudged_documents_out():
     assert found.columns[0].lower is None
     # A document with a grade below 0 is in the qrels.
     assert table(qrels, ["pooled", "a"], ["mrr"], CONDENSED).columns[0].mean == 0.5
+
+
+def test_a_topic_of_unjudged_documents_alone_is_empty_when_condensed():
+    qrels = [Topic("1", ["a"], [1]), Topic("2", ["a"], [1])]
+    run = [Topic("1", ["x", "a"]), Topic("2", ["x", "y"])]
+    (column,) = compute_trec(parse_metrics(["mrr"]), qrels, run, CONDENSED).columns
+    assert column.values.tolist() == [1.0, 0.0]
 
 
 def test_the_default_is_silent_and_counts():

@@ -1,6 +1,8 @@
 """Context precision, hybrid log rank, ERR and RBP against scalar readings of their definitions."""
 
 import math
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import pytest
@@ -51,7 +53,7 @@ def hybrid(best_ranks, n, gamma, alpha):
 def scalar(name, gains, relevant):
     """One query's value, straight from the definition."""
     measure = parse_measure(name)
-    parameters = measure.parameters
+    parameters: Mapping[str, Any] = measure.parameters
     top = [max(gain, 0) for gain in gains][: measure.k]
     shares = [gain / max(1, *relevant) if relevant else 0 for gain in top]
     if measure.metric.name == "context_precision":

@@ -20,6 +20,7 @@ def measure(*columns, k=2, level=RatingLevel.NOMINAL, options=FEW):
 def test_two_raters_have_a_confusion_of_the_items_both_rated():
     found = measure([0, 0, 1, -1, 1], [0, 1, 1, 1, 1])
     assert found.confusion.tolist() == [[1, 1], [0, 2]]
+    assert found.confusion.dtype == np.int64
     assert found.n_items == 4
     assert found.observed.value == 0.75
     assert found.cohen_kappa.value == pytest.approx(0.5)
@@ -86,6 +87,22 @@ def test_units_count_like_rows_together():
     assert sorted(rated.units.counts.tolist()) == [1, 2]
     sums = rated.sums(lambda rows: rows.sum(axis=0).astype(float))
     assert (rated.units.counts @ sums).tolist() == [1.0, 3.0]
+
+
+def test_many_raters_have_patterns_like_few():
+    codes = np.random.default_rng(0).integers(-1, 4, (3, 40)).astype(np.int8)
+    codes = codes[[0, 1, 0, 2, 0]]
+    rated = rated_units(codes, 4, seed=0)
+    found = dict(zip(map(tuple, rated.codes.tolist()), rated.units.counts.tolist(), strict=True))
+    assert found == {tuple(codes[0]): 3, tuple(codes[1]): 1, tuple(codes[3]): 1}
+
+
+def test_as_many_patterns_as_units_are_not_dealt(monkeypatch):
+    codes = np.array([[0, 1], [1, 1], [0, 0]], np.int8)
+    for most, over in ((3, "items"), (2, "1024 groups of items")):
+        monkeypatch.setattr("judged_server.metrics.agreement.ratings.MAX_UNITS", most)
+        monkeypatch.setattr("judged_server.metrics.agreement.resampling.MAX_UNITS", most)
+        assert rated_units(codes, 2, seed=0).units.over == over.replace("1024", str(most))
 
 
 TABLES = st.integers(2, 4).flatmap(

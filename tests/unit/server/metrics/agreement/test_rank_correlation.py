@@ -1,11 +1,12 @@
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from judged_server.errors import InvalidField, LimitExceeded
 from judged_server.metrics.agreement import rank_agreement
-from judged_server.metrics.statistics.intervals import IntervalOptions
+from judged_server.metrics.statistics.intervals import IntervalMethod, IntervalOptions
 
 FEW = IntervalOptions(resamples=100)
 
@@ -25,6 +26,21 @@ def test_tau_ap_minds_the_top_of_the_second_ranking():
     assert top.kendall_tau.value == bottom.kendall_tau.value
     assert top.tau_ap.value == pytest.approx(1 / 3)  # 2/3 * (0 + 1 + 1) - 1
     assert bottom.tau_ap.value == pytest.approx(7 / 9)  # 2/3 * (1 + 1 + 2/3) - 1
+
+
+FIRST, SECOND = [9, 7, 6, 6, 5, 2, 1], [5, 8, 7, 4, 4, 6, 1]
+
+
+@pytest.mark.parametrize("name", ["kendall_tau", "tau_ap"])
+def test_the_jackknife_leaves_out_one_system_after_the_other(name):
+    names = list("abcdefg")
+    found = rank_agreement(names, FIRST, SECOND, IntervalOptions(IntervalMethod.T))
+    without = []
+    for i in range(7):
+        kept, first, second = (one[:i] + one[i + 1 :] for one in (names, FIRST, SECOND))
+        without.append(getattr(rank_agreement(kept, first, second, FEW), name).value)
+    error = np.std(without) * np.sqrt(6)
+    assert getattr(found, name).interval.standard_error == pytest.approx(error)
 
 
 def test_a_judge_that_scores_all_alike_leaves_both_undefined():

@@ -10,9 +10,15 @@ from judged_server.metrics.agreement.resampling import (
     deal,
     estimate,
     sum_by_unit,
+    undefined_intervals,
     units_of,
 )
-from judged_server.metrics.statistics.intervals import IntervalMethod, IntervalOptions
+from judged_server.metrics.statistics.intervals import (
+    Estimate,
+    IntervalMethod,
+    IntervalOptions,
+)
+from scipy import stats
 
 VALUES = np.random.default_rng(5).exponential(size=200)
 ONES = Units(np.ones(200, np.int64), "items")
@@ -78,7 +84,9 @@ def test_there_is_no_interval_where_most_resamples_are_undefined():
 
 def test_one_unit_has_no_interval():
     one = Units(np.ones(1, np.int64), "clusters")
-    assert estimate(lambda weights: weights, one, IntervalOptions())[0][0].interval is None
+    assert estimate(lambda weights: weights, one, IntervalOptions()) == ((Estimate(1.0),), (0.0,))
+    nothing = estimate(lambda weights: weights * np.nan, one, IntervalOptions())
+    assert nothing == ((Estimate(None),), (0.0,))
 
 
 def test_a_constant_has_an_interval_without_width_and_says_so():
@@ -138,3 +146,122 @@ def test_the_draws_are_pinned(counts, weights):
 
     estimate(first, Units(np.array(counts), "items"), IntervalOptions(resamples=100, seed=3))
     assert seen[1] == weights
+
+
+def scripted(*answers):
+    """Return a statistic that gives these columns: of the data, the resamples, all but one."""
+    left = [np.asarray(answer, np.float64).reshape(len(answer), -1) for answer in answers]
+    return lambda weights: left.pop(0)
+
+
+def bca(value, draws, without, counts, confidence):
+    """Return the interval as Efron (1987) defines it, ties of the value counted half."""
+    draws, without, counts = (np.asarray(one, np.float64) for one in (draws, without, counts))
+    bias = stats.norm.ppf((draws < value).mean() + (draws == value).mean() / 2)
+    away = (without * counts).sum() / counts.sum() - without
+    skew, spread = (counts * away**3).sum(), (counts * away**2).sum()
+    acceleration = skew / (6 * spread**1.5) if spread else 0.0
+    levels = []
+    for quantile in stats.norm.ppf([(1 - confidence) / 2, (1 + confidence) / 2]):
+        shifted = bias + quantile
+        levels.append(stats.norm.cdf(bias + shifted / (1 - acceleration * shifted)))
+    return np.quantile(draws, levels)
+
+
+def interval_of(value, draws, without, *, counts=None, confidence=0.95):
+    units = Units(np.asarray(counts or [1] * len(without), np.int64), "items")
+    options = IntervalOptions(IntervalMethod.BCA, resamples=len(draws), confidence=confidence)
+    found = estimate(scripted([value], draws, without), units, options)[0][0].interval
+    return [found.lower, found.upper]
+
+
+RNG = np.random.default_rng(8)
+DRAWS = np.round(RNG.exponential(size=999), 2)
+
+
+@pytest.mark.parametrize("value", [0.31, 0.7, 2.0])
+@pytest.mark.parametrize("counts", [[1, 1, 1, 1], [40, 5, 3, 1]])
+@pytest.mark.parametrize("without", [[0.5, 0.6, 0.5, 0.9], [0.9, 0.2, 0.3, 0.3], [1.0] * 4])
+def test_bca_follows_its_definition(value, counts, without):
+    expected = bca(value, DRAWS, without, counts, 0.9)
+    found = interval_of(value, DRAWS, without, counts=counts, confidence=0.9)
+    assert found == pytest.approx(expected)
+
+
+def test_bca_leaves_out_what_is_undefined_without_an_item():
+    expected = bca(0.6, DRAWS, [0.5, 0.7, 0.5], [2, 1, 4], 0.95)
+    assert interval_of(0.6, DRAWS, [0.5, np.nan, 0.7, 0.5], counts=[2, 9, 1, 4]) == pytest.approx(
+        expected
+    )
+    nothing = bca(0.6, DRAWS, [1.0], [1], 0.95)
+    assert interval_of(0.6, DRAWS, [np.nan] * 3) == pytest.approx(nothing)
+
+
+@pytest.mark.parametrize("value", [-1.0, 100.0])
+def test_bca_is_the_plain_interval_where_all_resamples_lie_on_one_side(value):
+    expected = np.quantile(DRAWS, [0.025, 0.975])
+    assert interval_of(value, DRAWS, [0.5, 0.6, 0.7]) == pytest.approx(expected)
+
+
+def test_bca_reaches_the_last_resample_where_the_transformation_turns_round():
+    draws = np.sort(DRAWS + np.arange(999) * 1e-6)
+    value, without = draws[-1], [1.0] * 40 + [0.0]  # the bias and the acceleration are large
+    assert interval_of(value, draws, without, confidence=0.999)[1] == draws[-1]
+    mirrored = interval_of(-value, -draws, [-one for one in without], confidence=0.999)
+    assert mirrored[0] == -draws[-1]
+
+
+def test_the_jackknife_follows_its_definition():
+    counts, without = np.array([3, 1, 2]), np.array([0.4, 0.9, 0.5])
+    options = IntervalOptions(IntervalMethod.T, confidence=0.9)
+    (found,), left_out = estimate(scripted([0.6], without), Units(counts, "items"), options)
+    each = np.repeat(without, counts)
+    error = np.sqrt(5 / 6 * ((each - each.mean()) ** 2).sum())
+    reach = stats.t.ppf(0.95, 5) * error
+    assert found.value == 0.6
+    assert found.interval.standard_error == pytest.approx(error)
+    assert [found.interval.lower, found.interval.upper] == pytest.approx([0.6 - reach, 0.6 + reach])
+    assert left_out == (0.0,)
+
+
+def test_the_jackknife_gives_each_statistic_its_own_interval_or_none():
+    nan = np.nan
+    values = [[nan, 2.0, 3.0]]
+    without = [[1.0, 1.0, nan], [1.5, nan, nan], [1.0, nan, nan], [2.0, 2.0, 5.0]]
+    units = Units(np.ones(4, np.int64), "items")
+    found, left_out = estimate(scripted(values, without), units, IntervalOptions(IntervalMethod.T))
+    assert left_out == (0.0, 0.5, 0.75)
+    assert found[0] == Estimate(None)
+    assert found[2] == Estimate(3.0)
+    # One draw each of two that are defined: sqrt(1/2 * (0.5**2 + 0.5**2)).
+    assert found[1].interval.standard_error == pytest.approx(0.5)
+    (warning,) = found[1].interval.warnings
+    assert warning == (
+        "50% of the resamples leave the number undefined and were left out; the interval speaks "
+        "of the others"
+    )
+
+
+@pytest.mark.parametrize("method", [IntervalMethod.PERCENTILE, IntervalMethod.BCA])
+def test_the_bootstrap_gives_each_statistic_its_own_interval_or_none(method):
+    draws = np.tile(np.arange(100.0)[:, None], 3)
+    draws[:50, 1] = np.nan
+    draws[:51, 2] = np.nan
+    without = [[1.0, 2.0, 3.0], [1.5, 2.5, 3.0], [1.0, 2.0, 3.5]]
+    units = Units(np.ones(3, np.int64), "items")
+    answers = [[[np.nan, 70.0, 70.0]], draws, without]
+    found, left_out = estimate(scripted(*answers), units, IntervalOptions(method, resamples=100))
+    assert left_out == pytest.approx((0.0, 0.5, 0.51))
+    assert (found[0], found[2]) == (Estimate(None), Estimate(70.0))
+    assert found[1].interval.standard_error == pytest.approx(np.arange(50.0, 100.0).std(ddof=1))
+    assert 50 <= found[1].interval.lower < 70 < found[1].interval.upper <= 99
+
+
+def test_a_value_without_an_interval_is_named_and_an_undefined_one_is_not():
+    (with_one,), _ = estimate(mean, ONES, IntervalOptions(resamples=100))
+    found = [with_one, Estimate(1.0), Estimate(None)]
+    (warning,) = undefined_intervals(["a", "b", "c"], found)
+    assert warning == (
+        "b has no interval: most resamples leave it undefined, or there is too little to "
+        "resample; collect more"
+    )

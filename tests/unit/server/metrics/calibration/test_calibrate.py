@@ -1,10 +1,16 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from judged_server.errors import InvalidField, LimitExceeded
+from judged_server.metrics.agreement.quality import judge_quality
 from judged_server.metrics.calibration import CalibrationOptions, ScoredItems, calibrate
+from judged_server.metrics.calibration.cascade import cascade_bounds
+from judged_server.metrics.calibration.thresholds import choose_thresholds
 from judged_server.metrics.statistics.intervals import IntervalOptions
+from judged_server.metrics.statistics.prediction_powered import correct_mean
 
 FEW = CalibrationOptions(interval=IntervalOptions(resamples=100))
 
@@ -24,6 +30,31 @@ def test_the_prevalence_is_corrected_towards_the_truth():
     assert abs(corrected.value - truth.mean()) < abs(naive.value - truth.mean())
     assert corrected.interval.lower < truth.mean() < corrected.interval.upper
     assert (found.prevalence.n, found.prevalence.n_labelled) == (2_000, 300)
+
+
+@pytest.mark.parametrize("clustered", [False, True])
+def test_every_part_is_made_with_the_options_of_the_call(clustered):
+    plain, truth = made(400, 80)
+    clusters = (np.arange(400) // 4).tolist() if clustered else ()
+    items = ScoredItems.build(plain.scores, plain.labelled, truth[plain.labelled], clusters)
+    interval = IntervalOptions(resamples=100, seed=4, confidence=0.8)
+    options = CalibrationOptions(0.6, interval, precision_floor=0.8, folds=3, max_error=0.1)
+    found = calibrate(items, options)
+    quality = judge_quality(items.with_label, 0.6, interval)
+    assert replace(found.quality, warnings=quality.warnings) == quality
+    thresholds, remarks = choose_thresholds(items.with_label, 0.8, 3, interval)
+    assert found.thresholds == tuple(thresholds)
+    cascade = cascade_bounds(items.with_label, items.scores, 0.1, 0.8)
+    assert found.cascade == cascade
+    assert found.quality.warnings == (*quality.warnings, *remarks, *cascade.warnings)
+    assert found.prevalence == correct_mean(
+        (items.scores >= 0.6).astype(float),
+        truth[items.labelled].astype(float),
+        items.labelled,
+        clusters=items.clusters,
+        confidence=0.8,
+        unit="clusters" if clustered else "items",
+    )
 
 
 def test_quality_is_over_labels_and_carries_all_warnings():

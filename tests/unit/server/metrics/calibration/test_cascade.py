@@ -79,3 +79,14 @@ def test_one_bad_label_at_the_top_does_not_end_it_all():
     scores, labels = np.linspace(0, 1, 2_000), np.ones(2_000, bool)
     labels[-1] = False
     assert bounds(scores, labels).accept == 0.0
+
+
+def test_of_many_scores_the_highest_and_the_lowest_are_tried(monkeypatch):
+    monkeypatch.setattr("judged_server.metrics.calibration.cascade.MAX_STEPS", 2)
+    scores = np.append(np.full(60, 0.9), np.linspace(0.8, 0.1, 40))
+    assert bounds(scores, np.arange(100) < 60).accept == 0.9
+
+
+def test_a_score_is_not_both_accepted_and_rejected():
+    found = bounds([0.5] * 200, [0, 1] * 100, max_error=0.65)
+    assert (found.accept, found.reject, found.escalated) == (0.5, None, 0.0)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from judged_server.domain import TIE_TOLERANCE
 from judged_server.metrics.agreement import LabelledScores
 from judged_server.metrics.agreement.quality import (
     balanced_accuracy,
@@ -52,6 +53,14 @@ def test_labels_of_one_kind_have_no_best_bar():
 def test_scores_at_the_ends_have_bars_within_them(scores):
     bar = best_bar(items(scores, [0, 1]), Criterion.BALANCED_ACCURACY, 0.9)
     assert 0 <= bar <= 1
+
+
+@pytest.mark.parametrize(("gap", "above"), [(2.5, True), (1.5, False)])
+def test_a_bar_above_the_highest_score_needs_room_below_one(gap, above):
+    highest = 1 - gap * TIE_TOLERANCE
+    # Calling all relevant is as good as calling nothing relevant; the latter's bars are more.
+    bar = best_bar(items([0.0, highest], [1, 0]), Criterion.BALANCED_ACCURACY, 0.9)
+    assert (bar > highest) == above
 
 
 def value_at(found, bar, criterion, floor):

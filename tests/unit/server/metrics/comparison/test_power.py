@@ -5,7 +5,7 @@ import math
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as some
-from judged_server.metrics.comparison.power import Power, paired_t_power
+from judged_server.metrics.comparison.power import Power, _least, paired_t_power
 from statsmodels.stats.power import TTestPower
 
 ORACLE = TTestPower()
@@ -31,6 +31,20 @@ def test_queries_needed_is_the_smallest_number_that_will_do(effect):
     n = paired_t_power(20, 1.0, 0.05, effect).queries_needed
     assert paired_t_power(n, 1.0, 0.05, effect).power >= 0.8
     assert n == 2 or paired_t_power(n - 1, 1.0, 0.05, effect).power < 0.8
+
+
+@pytest.mark.parametrize("guess", [2, 3, 4, 7, 20, 50])
+def test_the_least_number_is_found_from_any_guess_and_nothing_is_asked_twice(guess):
+    for least in range(2, 60):
+        asked: list[int] = []
+
+        def enough(n, least=least, asked=asked):
+            assert n >= 2
+            asked.append(n)
+            return n >= least
+
+        assert _least(enough, guess) == least
+        assert len(asked) == len(set(asked))
 
 
 def test_tiny_differences_need_many_queries():

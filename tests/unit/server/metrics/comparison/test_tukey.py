@@ -58,6 +58,17 @@ def test_equals_a_reference_made_by_hand():
         assert ours == pytest.approx(expected, abs=1e-6)
 
 
+def test_an_interval_says_how_it_was_made_and_has_the_error_of_a_difference():
+    x = values()
+    k, n = x.shape
+    residuals = x - x.mean(axis=1)[:, None] - x.mean(axis=0) + x.mean()
+    variance = (residuals**2).sum() / ((k - 1) * (n - 1))
+    for pair in tukey_pairs(x, 0.9):
+        assert pair.interval.signature == "tukey_hsd|runs:4|queries:30|confidence:0.9|v1"
+        assert pair.interval.confidence == 0.9
+        assert pair.interval.standard_error == pytest.approx(math.sqrt(2 * variance / n))
+
+
 def test_hard_queries_do_not_blur_the_runs():
     x = values()
     harder = x + np.linspace(0, 50, x.shape[1])
@@ -69,13 +80,22 @@ def test_two_equal_runs_have_p_1():
     x = values(3)
     x[1] = x[0]
     first = tukey_pairs(x, 0.95)[0]
-    assert (first.difference, first.p_value) == (0.0, pytest.approx(1.0))
+    assert first.difference == 0.0
+    assert first.p_value == pytest.approx(1.0)
 
 
 def test_is_undefined_where_the_residuals_do_not_vary():
     x = np.add.outer([0.0, 0.1, 0.2], np.linspace(0, 0.5, 9))
     for pair in tukey_pairs(x, 0.95):
         assert (pair.interval, pair.p_value) == (None, 1.0)
+
+
+@pytest.mark.parametrize(("scale", "varies"), [(1.0, True), (4.0, False)])
+def test_residuals_of_rounding_do_not_vary(scale, varies):
+    x = np.zeros((3, 4))
+    x[0, 0] = 3e-9  # the largest residual is half of it
+    pairs = tukey_pairs(x + scale * np.linspace(0, 1, 4), 0.95)
+    assert all((pair.interval is not None) == varies for pair in pairs)
 
 
 def test_many_runs_are_quick_enough():

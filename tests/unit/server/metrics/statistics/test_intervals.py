@@ -189,9 +189,12 @@ def test_the_cost_of_a_large_table(monkeypatch):
     """5,000 queries under 10 metrics are drawn in bounded blocks, whatever the resamples."""
     sizes = []
     whole = np.matmul
-    monkeypatch.setattr(
-        np, "matmul", lambda a, b, out: (sizes.append(a.nbytes), whole(a, b, out=out))
-    )
+
+    def noted(a, b, out):
+        sizes.append(a.nbytes)
+        return whole(a, b, out=out)
+
+    monkeypatch.setattr(np, "matmul", noted)
     mean_intervals(RNG.random((10, 5_000)), IntervalOptions(resamples=1_000))
     assert len(sizes) > 50
     assert max(sizes) < 1 << 20

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from judged_server.metrics.statistics.distributions import t_quantile
 from judged_server.metrics.statistics.prediction_powered import correct_mean
+from scipy import stats
 
 N, LABELLED = 1000, 200
 PLACES = np.arange(N)
@@ -241,3 +242,31 @@ def test_the_interval_covers_and_the_naive_one_does_not():
         naive += found.naive.interval.lower <= truth <= found.naive.interval.upper
     assert 0.93 <= covered / runs <= 0.97
     assert naive / runs < 0.5
+
+
+@pytest.mark.parametrize(("departures", "widened"), [(9, True), (10, False)])
+def test_ten_departures_speak_for_themselves(departures, widened):
+    human = np.where(np.arange(30) < departures, 0.6, 0.5)
+    found = correct_mean(np.zeros(30), human, np.arange(30)).labels_only
+    reach = stats.t.ppf(0.975, 29) * human.std(ddof=1) / np.sqrt(30)
+    if widened:
+        reach = 0.5 * (1 - 0.025 ** (1 / 30))  # as far as the range goes, and Clopper and Pearson
+    assert found.interval.lower == pytest.approx(found.value - reach)
+    assert found.interval.standard_error == pytest.approx(human.std(ddof=1) / np.sqrt(30))
+
+
+def test_two_labels_have_an_interval_and_one_has_none():
+    machine = np.linspace(0.1, 0.9, 9)
+    for n in (1, 2):
+        found = correct_mean(machine, np.array([0.3, 0.5])[:n], np.arange(n)).labels_only
+        assert (found.interval is None) == (n == 1)
+        assert found.value == pytest.approx(np.mean([0.3, 0.5][:n]))
+
+
+def test_a_power_is_fitted_from_four_labelled_clusters():
+    machine, places = np.linspace(0.1, 0.9, 9), np.array([0, 3, 5, 8])
+    human = machine[places] * 0.8
+    assert correct_mean(machine, human, places).power == pytest.approx(0.8)
+    assert correct_mean(machine, human[:3], places[:3]).power == 0.0
+    clusters = np.array([0, 1, 2, 0, 4, 3, 6, 7, 8])  # two labels are of one cluster
+    assert correct_mean(machine, human, places, clusters=clusters).power == 0.0

@@ -60,8 +60,8 @@ def test_fresh_queries_are_missed_no_more_often_than_promised(kind):
     for _ in range(400):
         machine, human = drawn(rng, 180)
         bounds = bounds_of(kind, machine, human, 80)
-        below += np.count_nonzero(human[80:] < bounds.lower[0, 80:])
-        above += np.count_nonzero(human[80:] > bounds.upper[0, 80:])
+        below += int(np.count_nonzero(human[80:] < bounds.lower[0, 80:]))
+        above += int(np.count_nonzero(human[80:] > bounds.upper[0, 80:]))
     slack = 3 * 0.02 / np.sqrt(400)
     assert below / 40_000 <= 0.025 + slack
     assert above / 40_000 <= 0.025 + slack

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -117,6 +118,12 @@ def test_merged_means_are_those_of_the_values(values):
     (column,) = merge_text_values(bleu, [values])
     assert column.mean == math.fsum(values) / len(values)
     assert column.signature == "bleu|source:values|v1"
+
+
+def test_merged_whole_numbers_are_floats():
+    (column,) = merge_text_values(parse_text_metrics(["bleu"]), [[1, 0]])
+    assert column.values.dtype == np.float64
+    assert (column.precision, column.recall) == (None, None)
 
 
 @pytest.mark.parametrize(

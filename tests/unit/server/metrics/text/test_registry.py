@@ -32,3 +32,13 @@ def test_bad_names_are_refused_with_their_place(names, field, words):
     assert caught.value.field == field
     assert words in caught.value.message
     assert len(caught.value.message) < 300
+
+
+def test_an_unknown_name_is_cut_at_forty_letters_and_the_nearest_is_proposed():
+    name = "x" * 45
+    with pytest.raises(errors.InvalidField) as caught:
+        parse_text_metrics([name])
+    known = ", ".join(TEXT_METRICS)
+    assert caught.value.rule == f"no text metric is called '{'x' * 40}' (this server has {known})"
+    with pytest.raises(errors.InvalidField, match=r"did you mean rouge2\?"):
+        parse_text_metrics(["rouge_2"])
