@@ -39,6 +39,9 @@ def write_compare(
         metrics=judgements.metrics,
         options=judgements.options,
         qrels=judgements.trec.qrels,
+        joined_qrels=(
+            judgements.trec.joined_qrels if judgements.trec.HasField("joined_qrels") else None
+        ),
         comparison=pb.CompareOptions(
             permutations=comparison.permutations,
             seed=comparison.seed,
@@ -52,6 +55,8 @@ def write_compare(
             retrieved = write_metrics((), TrecRankings({}, relevance.topics), options)
             run.documents.topics.extend(retrieved.trec.run)
             run.documents.SetInParent()  # a run that retrieved nothing is one of documents too
+            if retrieved.trec.HasField("joined_run"):
+                run.documents.joined_topics.CopyFrom(retrieved.trec.joined_run)
             continue
         alone = write_metrics((), relevance, options)
         kind = alone.WhichOneof("relevance")

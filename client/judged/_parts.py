@@ -83,13 +83,13 @@ class Parts:
         of a query that is not there.
         """
         parts = split(given.relevance)
-        first, second = next(parts), next(parts, None)
-        if second is None:
+        first = next(parts)  # the second is made only when the first is on its way
+        if len(query_ids_of(first)) == len(query_ids_of(given.relevance)):
             return None
         check_rankings(given.relevance)
         check_metadata(given.relevance, given.metadata)
         check_human_values(given.relevance, given.human)
-        return cls(metrics, given, options, chain((first, second), parts))
+        return cls(metrics, given, options, chain((first,), parts))
 
     def requests(self) -> Iterator[tuple[Given, pb.ComputeMetricsRequest]]:
         """Yield what to send for each part, in order, made as it is asked for."""

@@ -7,7 +7,7 @@ slices of the whole come from the server, out of the per-query values of the par
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from itertools import compress
 from typing import cast
@@ -150,7 +150,7 @@ def among(human: PerQueryValues | None, values: PerQueryValues) -> PerQueryValue
     )
 
 
-def query_ids_of(relevance: Relevance) -> Iterable[str]:
+def query_ids_of(relevance: Relevance) -> Collection[str]:
     """Return the ids of all queries."""
     if isinstance(relevance, TrecRankings):
         return [*relevance.qrels, *relevance.run]

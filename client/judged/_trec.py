@@ -1,13 +1,14 @@
 """Judgements and runs as messages.
 
-Owns the choice between the two forms that the contract has for ids and for scores: joined and
-packed where that is possible, since the server then makes no text of each id.
+Owns the choice between the two forms that the contract has for topics: in columns where that is
+possible, since neither side then makes anything for each topic; else one by one.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import chain
 from struct import error as struct_error
 from struct import pack
 from typing import NamedTuple, SupportsFloat
@@ -23,11 +24,11 @@ _LITTLE_ENDIAN = "" if sys.byteorder == "little" else "<"
 
 
 _UNFIT = (UnicodeEncodeError, TypeError, ValueError)
-"""What protobuf and struct raise for values that a message can't hold."""
+"""What protobuf raises for values that a message can't hold."""
 
 
 class Joined(NamedTuple):
-    """The documents of a query, whose ids are one text already; it is empty where they can't be.
+    """The documents of a query, whose ids are one text already; None where they can't be.
 
     May stand for the documents of judgements or of a run on their way to a message; of judgements
     the scores are the grades.
@@ -35,17 +36,17 @@ class Joined(NamedTuple):
 
     document_ids: Collection[str]
     scores: Collection[float]
-    text: str
+    text: str | None
 
     @property
     def size(self) -> int:
         """What the documents take on the wire, in bytes, about."""
-        characters = len(self.text) or sum(len(str(name)) for name in self.document_ids)
+        characters = len(self.text or "") or sum(len(str(name)) for name in self.document_ids)
         return characters + (_TEXT_BYTES + 8) * len(self.document_ids)
 
 
 def joined(documents: RetrievedDocuments) -> Joined:
-    """Return documents with their ids joined, if they can be joined and told apart again."""
+    """Return documents with their ids joined, if they are texts."""
     if isinstance(documents, Joined):
         return documents
     ids: Collection[str]
@@ -57,11 +58,9 @@ def joined(documents: RetrievedDocuments) -> Joined:
     else:
         ids = documents
     try:
-        text = "" if isinstance(ids, str) else "\n".join(ids)
+        text = None if isinstance(ids, str) else "\n".join(ids)
     except TypeError:
-        text = ""  # the other form says what is wrong with which
-    if text.count("\n") != len(ids) - 1:
-        text = ""
+        text = None  # the other form says what is wrong with which
     return Joined(ids, scores, text)
 
 
@@ -70,39 +69,80 @@ def write_trec(message: pb.TrecRankings, relevance: TrecRankings) -> None:
 
     What a topic's columns have to be beyond that is up to the server.
     """
-    for i, (query_id, grades) in enumerate(relevance.qrels.items()):
-        documents = joined(grades)
+    if relevance.qrels:
+        judged = list(map(joined, relevance.qrels.values()))
+        if not _write_columns(message.joined_qrels, relevance.qrels, judged):
+            message.ClearField("joined_qrels")
+            _write_qrels(message, relevance.qrels, judged)
+    if relevance.run:
+        retrieved = list(map(joined, relevance.run.values()))
+        if not _write_columns(message.joined_run, relevance.run, _all_scored(retrieved)):
+            message.ClearField("joined_run")
+            _write_run(message, relevance.run, retrieved)
+
+
+def _all_scored(run: Sequence[Joined]) -> Sequence[Joined]:
+    """Return topics that all have scores, or none: the places where only some had any."""
+    scored = sum(1 for topic in run if len(topic.scores))
+    if scored in (0, len(run)):
+        return run
+    return [
+        topic
+        if len(topic.scores)
+        else topic._replace(scores=range(0, -len(topic.document_ids), -1))
+        for topic in run
+    ]
+
+
+def _write_columns(
+    message: pb.JoinedTopics, query_ids: Iterable[str], topics: Sequence[Joined]
+) -> bool:
+    """Fill in topics; return whether that could be done. What is in the message if not is void."""
+    counts = [len(topic.document_ids) for topic in topics]
+    texts = [topic.text for topic, n in zip(topics, counts, strict=True) if n]
+    n_scores = [len(topic.scores) for topic in topics]
+    if None in texts or (n_scores != counts and any(n_scores)):
+        return False
+    text = "\n".join(texts)  # type: ignore[arg-type]  # none of them is None
+    n = sum(counts)
+    if text.count("\n") != max(n - 1, 0):
+        return False  # an id holds a line feed
+    try:
+        message.query_ids.extend(query_ids)
+        message.n_documents.extend(counts)
+        message.document_ids = text
+        if any(n_scores):
+            scores = chain.from_iterable(topic.scores for topic in topics)
+            message.values = pack(f"{_LITTLE_ENDIAN}{n}d", *scores)
+    except (*_UNFIT, struct_error, OverflowError):
+        return False
+    return True
+
+
+def _write_qrels(
+    message: pb.TrecRankings, query_ids: Iterable[str], topics: Sequence[Joined]
+) -> None:
+    for i, (query_id, documents) in enumerate(zip(query_ids, topics, strict=True)):
         try:
             judged = message.qrels.add(query_id=query_id)
-            _write_ids(judged, documents)
+            judged.document_ids.extend(documents.document_ids)
             judged.grades.extend(documents.scores)  # type: ignore[arg-type]  # the error names them
         except _UNFIT as problem:
             raise _unfit(f"trec.qrels[{i}]", query_id, documents, "grades", problem) from None
-    for i, (query_id, ranked) in enumerate(relevance.run.items()):
-        documents = joined(ranked)
+
+
+def _write_run(
+    message: pb.TrecRankings, query_ids: Iterable[str], topics: Sequence[Joined]
+) -> None:
+    for i, (query_id, documents) in enumerate(zip(query_ids, topics, strict=True)):
         try:
+            if isinstance(documents.document_ids, str):
+                raise TypeError("must be a list of ids, not one text")
             retrieved = message.run.add(query_id=query_id)
-            _write_ids(retrieved, documents)
-            if len(documents.scores):
-                _write_scores(retrieved, documents.scores)
+            retrieved.document_ids.extend(documents.document_ids)
+            retrieved.scores.extend(documents.scores)
         except _UNFIT as problem:
             raise _unfit(f"trec.run[{i}]", query_id, documents, "scores", problem) from None
-
-
-def _write_ids(message: pb.TopicQrels | pb.TopicRun, documents: Joined) -> None:
-    if isinstance(documents.document_ids, str):
-        raise TypeError("must be a list of ids, not one text")
-    if documents.text:
-        message.joined_document_ids = documents.text
-    else:
-        message.document_ids.extend(documents.document_ids)
-
-
-def _write_scores(message: pb.TopicRun, scores: Collection[float]) -> None:
-    try:
-        message.score_bytes = pack(f"{_LITTLE_ENDIAN}{len(scores)}d", *scores)
-    except (struct_error, OverflowError):
-        message.scores.extend(scores)
 
 
 def _unfit(

@@ -21,6 +21,11 @@ if sys.version_info >= (3, 11):
 else:
     from typing_extensions import TypeAlias as _TypeAlias, Never as _Never
 
+if sys.version_info >= (3, 13):
+    from warnings import deprecated as _deprecated
+else:
+    from typing_extensions import deprecated as _deprecated
+
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class _RatingLevel:
@@ -884,12 +889,19 @@ Global___JudgedRanking: _TypeAlias = JudgedRanking  # noqa: Y015
 
 @_typing.final
 class TrecRankings(_message.Message):
-    """TrecRankings is a run and the judgements to measure it by."""
+    """TrecRankings is a run and the judgements to measure it by. Topics come one by
+    one in qrels and run, or in columns in joined_qrels and joined_run, which for
+    large runs takes a fraction of the time on both sides. Errors about a
+    document name it as if it had come in the first form, for example
+    trec.qrels[3].document_ids[7].
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
     QRELS_FIELD_NUMBER: _builtins.int
     RUN_FIELD_NUMBER: _builtins.int
+    JOINED_QRELS_FIELD_NUMBER: _builtins.int
+    JOINED_RUN_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def qrels(self) -> _containers.RepeatedCompositeFieldContainer[Global___TopicQrels]:
         """qrels holds the judgements, one entry a topic."""
@@ -898,15 +910,29 @@ class TrecRankings(_message.Message):
     def run(self) -> _containers.RepeatedCompositeFieldContainer[Global___TopicRun]:
         """run holds the retrieved documents, one entry a topic."""
 
+    @_builtins.property
+    def joined_qrels(self) -> Global___JoinedTopics:
+        """joined_qrels is the same as qrels; set one of the two. Its values are the
+        grades: whole numbers within sint32.
+        """
+
+    @_builtins.property
+    def joined_run(self) -> Global___JoinedTopics:
+        """joined_run is the same as run; set one of the two. Its values are the
+        scores; without any the given order is the ranking.
+        """
+
     def __init__(
         self,
         *,
         qrels: _abc.Iterable[Global___TopicQrels] | None = ...,
         run: _abc.Iterable[Global___TopicRun] | None = ...,
+        joined_qrels: Global___JoinedTopics | None = ...,
+        joined_run: Global___JoinedTopics | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["joined_qrels", b"joined_qrels", "joined_run", b"joined_run"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["qrels", b"qrels", "run", b"run"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["joined_qrels", b"joined_qrels", "joined_run", b"joined_run", "qrels", b"qrels", "run", b"run"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -924,13 +950,22 @@ class TopicQrels(_message.Message):
     JOINED_DOCUMENT_IDS_FIELD_NUMBER: _builtins.int
     query_id: _builtins.str
     """query_id names the topic; it must be unique."""
-    joined_document_ids: _builtins.str
-    """joined_document_ids are the same as document_ids in one text, a line feed
-    (U+000A) between them. Where topics have many documents this takes a third
-    of the time on both sides. Set one of the two: ids that hold a line feed,
-    and a single empty id, need document_ids. Errors call them document_ids in
-    either form.
-    """
+    @_builtins.property
+    @_deprecated("""This field has been marked as deprecated using proto field options.""")
+    def joined_document_ids(self) -> _builtins.str:
+        """joined_document_ids are the same as document_ids in one text, a line feed
+        (U+000A) between them; set one of the two. Columns of all topics, as in
+        TrecRankings.joined_qrels, are faster.
+        """
+
+    @joined_document_ids.setter
+    @_deprecated("""This field has been marked as deprecated using proto field options.""")
+    def joined_document_ids(self, value: _builtins.str) -> None:
+        """joined_document_ids are the same as document_ids in one text, a line feed
+        (U+000A) between them; set one of the two. Columns of all topics, as in
+        TrecRankings.joined_qrels, are faster.
+        """
+
     @_builtins.property
     def document_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """document_ids that were judged, each once."""
@@ -970,13 +1005,32 @@ class TopicRun(_message.Message):
     SCORE_BYTES_FIELD_NUMBER: _builtins.int
     query_id: _builtins.str
     """query_id names the topic; it must be unique."""
-    joined_document_ids: _builtins.str
-    """joined_document_ids are the same as document_ids in one text; see TopicQrels."""
-    score_bytes: _builtins.bytes
-    """score_bytes are the same as scores as little-endian IEEE 754 doubles, 8
-    bytes each, which runtimes without typed lists read and write faster. Set
-    one of the two, or none. Errors call them scores in either form.
-    """
+    @_builtins.property
+    @_deprecated("""This field has been marked as deprecated using proto field options.""")
+    def joined_document_ids(self) -> _builtins.str:
+        """joined_document_ids are the same as document_ids in one text; see TopicQrels."""
+
+    @joined_document_ids.setter
+    @_deprecated("""This field has been marked as deprecated using proto field options.""")
+    def joined_document_ids(self, value: _builtins.str) -> None:
+        """joined_document_ids are the same as document_ids in one text; see TopicQrels."""
+
+    @_builtins.property
+    @_deprecated("""This field has been marked as deprecated using proto field options.""")
+    def score_bytes(self) -> _builtins.bytes:
+        """score_bytes are the same as scores as little-endian IEEE 754 doubles, 8
+        bytes each; set one of the two, or none. Columns of all topics, as in
+        TrecRankings.joined_run, are faster.
+        """
+
+    @score_bytes.setter
+    @_deprecated("""This field has been marked as deprecated using proto field options.""")
+    def score_bytes(self, value: _builtins.bytes) -> None:
+        """score_bytes are the same as scores as little-endian IEEE 754 doubles, 8
+        bytes each; set one of the two, or none. Columns of all topics, as in
+        TrecRankings.joined_run, are faster.
+        """
+
     @_builtins.property
     def document_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """document_ids that were retrieved."""
@@ -1004,6 +1058,48 @@ class TopicRun(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___TopicRun: _TypeAlias = TopicRun  # noqa: Y015
+
+@_typing.final
+class JoinedTopics(_message.Message):
+    """JoinedTopics is the documents of topics in columns, topic after topic."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    QUERY_IDS_FIELD_NUMBER: _builtins.int
+    N_DOCUMENTS_FIELD_NUMBER: _builtins.int
+    DOCUMENT_IDS_FIELD_NUMBER: _builtins.int
+    VALUES_FIELD_NUMBER: _builtins.int
+    document_ids: _builtins.str
+    """document_ids is the ids of all documents, a line feed (U+000A) between two.
+    Ids that hold a line feed need the other form.
+    """
+    values: _builtins.bytes
+    """values of the documents, little-endian IEEE 754 doubles, 8 bytes each."""
+    @_builtins.property
+    def query_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """query_ids names the topics; each must be unique."""
+
+    @_builtins.property
+    def n_documents(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """n_documents is how many documents each topic has, one entry for each of
+        query_ids.
+        """
+
+    def __init__(
+        self,
+        *,
+        query_ids: _abc.Iterable[_builtins.str] | None = ...,
+        n_documents: _abc.Iterable[_builtins.int] | None = ...,
+        document_ids: _builtins.str = ...,
+        values: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["document_ids", b"document_ids", "n_documents", b"n_documents", "query_ids", b"query_ids", "values", b"values"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___JoinedTopics: _TypeAlias = JoinedTopics  # noqa: Y015
 
 @_typing.final
 class GainRankings(_message.Message):
@@ -1135,6 +1231,7 @@ class CompareRunsRequest(_message.Message):
     RUNS_FIELD_NUMBER: _builtins.int
     QRELS_FIELD_NUMBER: _builtins.int
     COMPARISON_FIELD_NUMBER: _builtins.int
+    JOINED_QRELS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def metrics(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """metrics by name, for example "ndcg@10": at least one."""
@@ -1159,6 +1256,10 @@ class CompareRunsRequest(_message.Message):
     def comparison(self) -> Global___CompareOptions:
         """comparison shapes the tests."""
 
+    @_builtins.property
+    def joined_qrels(self) -> Global___JoinedTopics:
+        """joined_qrels is the same as qrels; set one of the two. See TrecRankings."""
+
     def __init__(
         self,
         *,
@@ -1167,10 +1268,11 @@ class CompareRunsRequest(_message.Message):
         runs: _abc.Iterable[Global___ComparedRun] | None = ...,
         qrels: _abc.Iterable[Global___TopicQrels] | None = ...,
         comparison: Global___CompareOptions | None = ...,
+        joined_qrels: Global___JoinedTopics | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["comparison", b"comparison", "options", b"options"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["comparison", b"comparison", "joined_qrels", b"joined_qrels", "options", b"options"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["comparison", b"comparison", "metrics", b"metrics", "options", b"options", "qrels", b"qrels", "runs", b"runs"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["comparison", b"comparison", "joined_qrels", b"joined_qrels", "metrics", b"metrics", "options", b"options", "qrels", b"qrels", "runs", b"runs"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1231,18 +1333,24 @@ class DocumentRankings(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     TOPICS_FIELD_NUMBER: _builtins.int
+    JOINED_TOPICS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def topics(self) -> _containers.RepeatedCompositeFieldContainer[Global___TopicRun]:
         """topics, each once."""
+
+    @_builtins.property
+    def joined_topics(self) -> Global___JoinedTopics:
+        """joined_topics is the same as topics; set one of the two. See TrecRankings."""
 
     def __init__(
         self,
         *,
         topics: _abc.Iterable[Global___TopicRun] | None = ...,
+        joined_topics: Global___JoinedTopics | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["joined_topics", b"joined_topics"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["topics", b"topics"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["joined_topics", b"joined_topics", "topics", b"topics"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -1017,6 +1017,7 @@ class VerdictCounts(_message.Message):
     RELEVANT_FIELD_NUMBER: _builtins.int
     FLAGGED_NO_TOKENS_FIELD_NUMBER: _builtins.int
     FLAGGED_TRUNCATED_FIELD_NUMBER: _builtins.int
+    FLAGGED_RESERVED_TOKENS_FIELD_NUMBER: _builtins.int
     ok: _builtins.int
     """ok is the number of verdicts that exist."""
     error: _builtins.int
@@ -1031,6 +1032,8 @@ class VerdictCounts(_message.Message):
     """flagged_no_tokens is the number with VERDICT_FLAG_NO_TOKENS."""
     flagged_truncated: _builtins.int
     """flagged_truncated is the number with VERDICT_FLAG_TRUNCATED."""
+    flagged_reserved_tokens: _builtins.int
+    """flagged_reserved_tokens is the number with VERDICT_FLAG_RESERVED_TOKENS."""
     def __init__(
         self,
         *,
@@ -1041,10 +1044,11 @@ class VerdictCounts(_message.Message):
         relevant: _builtins.int = ...,
         flagged_no_tokens: _builtins.int = ...,
         flagged_truncated: _builtins.int = ...,
+        flagged_reserved_tokens: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["abstained", b"abstained", "error", b"error", "flagged_no_tokens", b"flagged_no_tokens", "flagged_truncated", b"flagged_truncated", "not_assessable", b"not_assessable", "ok", b"ok", "relevant", b"relevant"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["abstained", b"abstained", "error", b"error", "flagged_no_tokens", b"flagged_no_tokens", "flagged_reserved_tokens", b"flagged_reserved_tokens", "flagged_truncated", b"flagged_truncated", "not_assessable", b"not_assessable", "ok", b"ok", "relevant", b"relevant"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

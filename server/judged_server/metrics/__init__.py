@@ -17,6 +17,7 @@ from judged_server.metrics.compute import (
 from judged_server.metrics.declaration import Metric
 from judged_server.metrics.duplicates import distinct_results
 from judged_server.metrics.families import FAMILIES
+from judged_server.metrics.joined_topics import query_ids
 from judged_server.metrics.joint import Judging, compute_joint
 from judged_server.metrics.matching import JudgedResults, match_ids
 from judged_server.metrics.names import Measure, parse_metrics
@@ -57,5 +58,6 @@ __all__ = [
     "match_ids",
     "merge_values",
     "parse_metrics",
+    "query_ids",
     "with_certainty",
 ]

@@ -32,6 +32,21 @@ _NAME = re.compile(r"(?P<metric>\w+)(?:\((?P<parameters>[^()]*)\))?(?:@(?P<k>.*)
 _CUTOFF = re.compile(r"[1-9][0-9]{0,9}")
 _LONGEST_NAME = 200
 
+_CUT = re.compile(r"(_cut)?(_[0-9]+)?$")
+_ELSEWHERE = {
+    "map": "ap",
+    "average_precision": "ap",
+    "p": "precision",
+    "set_p": "precision",
+    "set_recall": "recall",
+    "set_f": "f1",
+    "success": "hit_rate",
+    "recip_rank": "mrr",
+    "reciprocal_rank": "mrr",
+    "rprec": "r_precision",
+}
+"""What trec_eval, ir_measures and ranx call a metric (small, without its cutoff), and its name."""
+
 
 class MetricNameError(ValueError):
     """A metric's name breaks a rule; the message is the rule, without the field's path."""
@@ -160,6 +175,7 @@ def _read_parameters(metric: Metric, text: str | None) -> dict[str, ParameterVal
 
 def _unknown(name: str, metrics: Mapping[str, Metric]) -> str:
     """Return what to say of a metric that does not exist."""
-    close = get_close_matches(name.lower(), metrics, n=1)
+    elsewhere = _ELSEWHERE.get(_CUT.sub("", name.lower()))
+    close = [elsewhere] if elsewhere else get_close_matches(name.lower(), metrics, n=1)
     hint = f"; did you mean {close[0]}?" if close else ""
     return f"no metric is called {name[:40]!r}{hint} (this server has {', '.join(metrics)})"

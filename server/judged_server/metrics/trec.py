@@ -4,9 +4,9 @@ Owns the joining: unjudged documents gain nothing; grades below 0 count as 0, an
 as pooled but not judged. Leaves the order of documents to `trec_order`, the rules about a topic to
 `trec_topics`, and the numbers made from the rankings to `compute`.
 
-Most of the time goes into the ids, since each has to be looked at. Where they came as one text a
-topic, `joined_ids` finds the judged ones without making a string of any. Else a mapping for each
-topic of the run finds its repeats and the scores of its judged documents. Topics are worked on in
+Most of the time goes into the ids, since each has to be looked at. Where they came as one text,
+`joined_ids` finds the judged ones without making a string of any. Else a mapping for each topic of
+the run finds its repeats and the scores of its judged documents. Topics are worked on in
 blocks that stay in the memory caches, read as they are needed and not kept.
 """
 
@@ -21,7 +21,8 @@ from typing import cast
 import numpy as np
 
 from judged_server.domain import FloatArray, IntArray
-from judged_server.metrics.joined_ids import match_joined
+from judged_server.metrics.joined_ids import match
+from judged_server.metrics.joined_topics import JoinedTopics, query_ids
 from judged_server.metrics.rankings import Pool, Rankings, flatten, offsets_of
 from judged_server.metrics.trec_order import RaggedScores, rank
 from judged_server.metrics.trec_topics import (
@@ -31,11 +32,9 @@ from judged_server.metrics.trec_topics import (
     Topic,
     check_judgements,
     check_numbers,
-    check_unscored,
     packed,
     places_of,
     scores_of,
-    unpacked,
 )
 
 __all__ = ["AnyTopic", "MappedTopic", "RankedRun", "Topic", "rank_run"]
@@ -85,17 +84,19 @@ def rank_run(
     retrieved twice if `strict_duplicates`; columns of different lengths, at `...[i].grades` or
     `...[i].scores`; more documents than MAX_UNSCORED without scores, at `...[i].document_ids`; and
     a number that is not finite in single precision, at `...[i].grades[j]` or `...[i].scores[j]`.
-    What came joined or packed has the same paths.
+    What came in columns has the same paths.
     """
-    row_of = places_of(qrels, f"{field}.qrels")
-    at_of = places_of(run, f"{field}.run")
+    judged_ids, run_ids = query_ids(qrels), query_ids(run)
+    row_of = places_of(judged_ids, f"{field}.qrels")
+    # A run mostly has the topics of the qrels in their order.
+    at_of = row_of if judged_ids == run_ids else places_of(run_ids, f"{field}.run")
     pairs: list[_Pair] = [
         (row, at) for row, at in enumerate(map(at_of.get, row_of)) if complete or at is not None
     ]
     if len(pairs) < len(qrels):
-        _check_unused(qrels, at_of, f"{field}.qrels")
-    join = _Join(qrels, run, field, strict_duplicates)
-    rankings = _end_to_end(list(join.blocks(pairs)))
+        _check_unused(qrels, judged_ids, at_of, f"{field}.qrels")
+    join = _Join(qrels, run, pairs, field, strict_duplicates)
+    rankings = _end_to_end(list(join.blocks()))
     duplicates = join.duplicates
     unjudged = [at for query_id, at in at_of.items() if query_id not in row_of]
     for at in unjudged:
@@ -111,11 +112,14 @@ def rank_run(
     )
 
 
-def _check_unused(qrels: Sequence[AnyTopic], run: Mapping[str, int], field: str) -> None:
-    """Refuse what is wrong in topics that the run lacks."""
+def _check_unused(
+    qrels: Sequence[AnyTopic], ids: Sequence[str], run: Mapping[str, int], field: str
+) -> None:
+    """Refuse what is wrong in topics that the run lacks; `ids` is parallel to `qrels`."""
     unused: list[Collection[float]] = []
-    for row, topic in enumerate(qrels):
-        if topic.query_id not in run:
+    for row, query_id in enumerate(ids):
+        if query_id not in run:
+            topic = qrels[row]
             check_judgements(topic, f"{field}[{row}]")
             unused.append(topic.values)
     check_numbers(flatten(unused)[1], qrels, field, "grades")
@@ -141,58 +145,49 @@ class _Join:
     """Joins topics block by block; `duplicates` counts the repeats that were dropped so far."""
 
     def __init__(
-        self, qrels: Sequence[AnyTopic], run: Sequence[AnyTopic], field: str, strict: bool
+        self,
+        qrels: Sequence[AnyTopic],
+        run: Sequence[AnyTopic],
+        pairs: Sequence[_Pair],
+        field: str,
+        strict: bool,
     ) -> None:
         self._qrels = qrels
         self._run = run
+        self._pairs = pairs
         self._field = field
         self._strict = strict
+        self._columns: tuple[JoinedTopics, JoinedTopics] | None = None
+        if isinstance(qrels, JoinedTopics) and isinstance(run, JoinedTopics):
+            judged, retrieved = [row for row, _ in pairs], [at for _, at in pairs]
+            self._columns = qrels.chosen(judged), run.chosen(retrieved)
         self.duplicates = 0
 
-    def blocks(self, pairs: Sequence[_Pair]) -> Iterator[Rankings]:
+    def blocks(self) -> Iterator[Rankings]:
         """Yield the rankings of topics in blocks of about BLOCK_DOCUMENTS."""
         begin, size = 0, _FIRST_BLOCK
-        while begin < len(pairs):
-            chosen = pairs[begin : begin + size]
-            begin += size
-            block = self._joined(chosen) or self._mapped(chosen) or self._one_by_one(chosen)
+        while begin < len(self._pairs):
+            chosen = self._pairs[begin : begin + size]
+            end = begin + len(chosen)
+            block = self._joined(begin, end) or self._mapped(chosen) or self._one_by_one(chosen)
             yield self._ranked(chosen, block)
+            begin = end
             n_documents = len(block.scores) + len(block.found)
             size = min(max(BLOCK_DOCUMENTS * len(chosen) // (n_documents or 1), 1), _MAX_BLOCK)
 
-    def _joined(self, pairs: Sequence[_Pair]) -> _Block | None:
-        """Return the block of topics whose ids came joined; None where that takes a closer look."""
-        if self._qrels[pairs[0][0]].joined_ids is None:
+    def _joined(self, begin: int, end: int) -> _Block | None:
+        """Return the block of topics that came in columns; None where one takes a closer look."""
+        if self._columns is None:
             return None
-        qrels = [self._qrels[row] for row, _ in pairs]
-        run = [None if at is None else self._run[at] for _, at in pairs]
-        judged = [topic.joined_ids for topic in qrels]
-        retrieved = ["" if topic is None else topic.joined_ids for topic in run]
-        if None in judged or None in retrieved:
-            return None
-        found = match_joined(retrieved, judged)  # type: ignore[arg-type]  # none of them is None
+        judged, retrieved = (topics[begin:end] for topics in self._columns)
+        found = match(retrieved.lines, judged.lines)
         if found is None:
             return None
-        judged_offsets, grades = flatten([topic.values for topic in qrels])
-        if not np.array_equal(offsets_of(found.n_judged), judged_offsets):
-            return None
-        columns: list[bytes] = []
-        for (_, at), topic, n in zip(pairs, run, found.n_retrieved.tolist(), strict=True):
-            if topic is None or not n:
-                continue
-            column = topic.packed_values
-            if column is None:
-                column = np.array(topic.values, "<f8").tobytes()
-            if not column:
-                check_unscored(n, f"{self._field}.run[{at}]")
-                column = np.arange(0, -n, -1).astype("<f8").tobytes()
-            elif len(column) != 8 * n:
-                return None
-            columns.append(column)
-        scores = unpacked(b"".join(columns))
-        of_judged = np.full(len(grades), np.nan)
-        of_judged[found.judged] = scores[found.retrieved]
-        return _Block(found.n_retrieved, scores, judged_offsets, grades, of_judged)
+        of_judged = np.full(len(judged.values), np.nan)
+        of_judged[found.judged] = retrieved.values[found.retrieved]
+        return _Block(
+            retrieved.lines.counts, retrieved.values, judged.lines.offsets, judged.values, of_judged
+        )
 
     def _mapped(self, pairs: Sequence[_Pair]) -> _Block | None:
         """Return the block of topics that are mappings; None where one is not."""

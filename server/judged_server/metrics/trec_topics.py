@@ -7,9 +7,8 @@ those retrieved twice, numbers that single precision holds. Leaves order to `tre
 from __future__ import annotations
 
 import struct
-from collections.abc import Collection, Mapping, Sequence
-from functools import partial
-from operator import attrgetter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import lru_cache, partial
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -27,9 +26,7 @@ class AnyTopic(Protocol):
 
     `values` is parallel to `document_ids`: the grades, or the scores. A run's topic may leave it
     empty: the given order is then the ranking. `documents` is the same as a mapping, from those
-    who have one; it can't hold a document twice, which spares the search for repeats. Those who
-    have them as such give the ids as one text, `joined_ids`, a line feed between them, and the
-    values as little-endian doubles, `packed_values`.
+    who have one; it can't hold a document twice, which spares the search for repeats.
     """
 
     @property
@@ -40,10 +37,6 @@ class AnyTopic(Protocol):
     def values(self) -> Collection[float]: ...  # noqa: D102
     @property
     def documents(self) -> Documents | None: ...  # noqa: D102
-    @property
-    def joined_ids(self) -> str | None: ...  # noqa: D102
-    @property
-    def packed_values(self) -> bytes | None: ...  # noqa: D102
 
 
 class Topic(NamedTuple):
@@ -53,8 +46,6 @@ class Topic(NamedTuple):
     document_ids: Collection[str]
     values: Collection[float] = ()
     documents: None = None
-    joined_ids: str | None = None
-    packed_values: bytes | None = None
 
 
 class MappedTopic(NamedTuple):
@@ -79,29 +70,19 @@ class MappedTopic(NamedTuple):
         """Their grades or scores."""
         return self.documents.values()
 
-    @property
-    def joined_ids(self) -> None:
-        """None: the ids are no text."""
-
-    @property
-    def packed_values(self) -> None:
-        """None: the values are numbers."""
-
-
-_QUERY_ID = attrgetter("query_id")
 
 LARGEST_SINGLE = float(np.finfo(np.float32).max)
 MAX_UNSCORED = 1 << 24
 """Places up to here are distinct numbers in single precision."""
 
 
-def places_of(topics: Sequence[AnyTopic], field: str) -> dict[str, int]:
-    """Return the place of each topic by its id, which must not repeat."""
-    places = dict(zip(map(_QUERY_ID, topics), range(len(topics)), strict=True))
-    if len(places) < len(topics):
+def places_of(ids: Sequence[str], field: str) -> dict[str, int]:
+    """Return the place of each topic by its query id, which must not repeat."""
+    places = dict(zip(ids, range(len(ids)), strict=True))
+    if len(places) < len(ids):
         first: dict[str, int] = {}
-        for i, topic in enumerate(topics):
-            j = first.setdefault(topic.query_id, i)
+        for i, query_id in enumerate(ids):
+            j = first.setdefault(query_id, i)
             if j != i:
                 raise InvalidField(f"{field}[{i}].query_id", f"is that of {field}[{j}] again")
     return places
@@ -167,9 +148,10 @@ def check_numbers(numbers: FloatArray, topics: Sequence[AnyTopic], side: str, co
 
 def packed(numbers: Collection[float]) -> bytes:
     """Return numbers as doubles of this machine, which takes a third less than for any other."""
-    return struct.pack(f"{len(numbers)}d", *numbers)
+    return _packer(len(numbers))(*numbers)
 
 
-def unpacked(raw: bytes) -> FloatArray:
-    """Return little-endian doubles as numbers."""
-    return np.frombuffer(raw, "<f8").astype(np.float64, copy=False)
+@lru_cache(1024)
+def _packer(n: int) -> Callable[..., bytes]:
+    # The method takes its arguments from any iterable at once; struct.pack goes by a list.
+    return struct.Struct(f"{n}d").pack

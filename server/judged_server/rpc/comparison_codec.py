@@ -37,8 +37,9 @@ MAX_COMPARISONS = 1_000
 PERMUTATIONS = (100, 1_000_000)
 MAX_MOVED = 1_000
 
-_QRELS = re.compile(r"\btrec\.qrels\b")
-_OF_A_RUN = re.compile(r"\b(trec\.run|(?:judged|gains|values)(?=\.))")
+_QRELS = re.compile(r"\btrec\.(qrels|joined_qrels)\b")
+_OF_A_RUN = re.compile(r"\b(trec\.run|trec\.joined_run|(?:judged|gains|values)(?=\.))")
+_OF_DOCUMENTS = {"trec.run": "documents.topics", "trec.joined_run": "documents.joined_topics"}
 
 
 def check_comparison(request: pb.CompareRunsRequest, measures: Sequence[Measure]) -> None:
@@ -50,7 +51,8 @@ def check_comparison(request: pb.CompareRunsRequest, measures: Sequence[Measure]
     n = len(measures) * (len(request.runs) - 1)
     if n > MAX_COMPARISONS:
         raise LimitExceeded("runs", "comparisons (metrics times later runs)", MAX_COMPARISONS, n)
-    if request.qrels and request.runs[0].WhichOneof("relevance") != "documents":
+    judged = request.qrels or request.HasField("joined_qrels")
+    if judged and request.runs[0].WhichOneof("relevance") != "documents":
         raise InvalidField("qrels", "must be left empty: only runs with documents are judged by it")
 
 
@@ -145,6 +147,10 @@ def _measure(
     if kind == "documents":
         alone.trec.qrels.MergeFrom(request.qrels)
         alone.trec.run.MergeFrom(run.documents.topics)
+        if request.HasField("joined_qrels"):
+            alone.trec.joined_qrels.CopyFrom(request.joined_qrels)
+        if run.documents.HasField("joined_topics"):
+            alone.trec.joined_run.CopyFrom(run.documents.joined_topics)
     elif kind is not None:
         getattr(alone, kind).CopyFrom(getattr(run, kind))
     try:
@@ -163,10 +169,9 @@ def _of_run(text: str, i: int) -> str:
     """Return a path, or a rule with paths in it, as it is in the request of many runs."""
 
     def renamed(match: re.Match[str]) -> str:
-        name = "documents.topics" if match[1] == "trec.run" else match[1]
-        return f"runs[{i}].{name}"
+        return f"runs[{i}].{_OF_DOCUMENTS.get(match[1], match[1])}"
 
-    return _OF_A_RUN.sub(renamed, _QRELS.sub("qrels", text))
+    return _OF_A_RUN.sub(renamed, _QRELS.sub(r"\1", text))
 
 
 def _write_comparison(

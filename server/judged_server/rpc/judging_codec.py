@@ -48,14 +48,13 @@ def read_groups(
     """
     limits.check_groups(len(messages), field)
     fit = size <= limits.surely_fits
-    groups = [
-        _read_group(message, limits, f"{field}[{i}]", fit) for i, message in enumerate(messages)
-    ]
-    contexts = sum([group.n_contexts for group in groups])
-    # What is judged against negatives is work as well.
-    contexts += sum(
-        [group.n_retrieved * len(group.negatives) for group in groups if group.negatives]
-    )
+    groups, contexts = [], 0
+    for i, message in enumerate(messages):
+        group = _read_group(message, limits, f"{field}[{i}]", fit)
+        groups.append(group)
+        contexts += group.n_contexts
+        if group.negatives:  # what is judged against them is work as well
+            contexts += group.n_retrieved * len(group.negatives)
     limits.check_contexts(contexts, field)
     return groups
 
@@ -241,6 +240,8 @@ def write_counts(*judged: Verdicts) -> types_pb2.VerdictCounts:
         if columns.flags is not None:
             message.flagged_no_tokens += int(np.count_nonzero(columns.flags & Flag.NO_TOKENS))
             message.flagged_truncated += int(np.count_nonzero(columns.flags & Flag.TRUNCATED))
+            reserved = np.count_nonzero(columns.flags & Flag.RESERVED_TOKENS)
+            message.flagged_reserved_tokens += int(reserved)
     return message
 
 

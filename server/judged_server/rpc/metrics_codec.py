@@ -30,6 +30,7 @@ from judged_server.metrics import (
     compute_judged,
     compute_trec,
     merge_values,
+    query_ids,
     with_certainty,
 )
 from judged_server.metrics.table import MetricColumn
@@ -212,13 +213,11 @@ def _trec(
     measures: Sequence[Measure],
     options: MetricOptions,
 ) -> _Measured:
-    if not message.qrels:
+    qrels, run = read_qrels(message), read_run(message)
+    if not qrels:
         raise errors.InvalidField("trec.qrels", "must hold at least one topic")
-    qrels, run = read_qrels(message.qrels), read_run(message.run)
     table = compute_trec(measures, qrels, run, options)
-    retrieved = [topic.query_id for topic in run]
-    query_ids = [topic.query_id for topic in qrels]
-    return _Measured(table, query_ids, not_measured=retrieved)
+    return _Measured(table, query_ids(qrels), not_measured=query_ids(run))
 
 
 def _gains(

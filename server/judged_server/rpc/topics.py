@@ -1,7 +1,7 @@
-"""The topics of a request, whose columns are read as they are asked for.
+"""The topics of a request, one by one or in columns.
 
-Owns the reading of TopicQrels and TopicRun, and that ids and scores come in one form. What the
-columns have to be is up to `metrics.trec`.
+Owns the reading of TopicQrels, TopicRun and JoinedTopics, and that topics come in one form. What
+the documents of a topic have to be is up to `metrics.trec`.
 
 A large run holds as many ids as fill the memory caches many times over. Read topic by topic and
 dropped again they stay in the cache, which is worth more than reading them once only.
@@ -9,37 +9,35 @@ dropped again they stay in the cache, which is worth more than reading them once
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
+import numpy as np
 from judged.v1 import judge_service_pb2
 
+from judged_server.domain import FloatArray, IntArray
 from judged_server.errors import InvalidField
-from judged_server.metrics.joined_ids import split_ids
-from judged_server.metrics.trec_topics import unpacked
+from judged_server.metrics.joined_ids import SEPARATOR
+from judged_server.metrics.joined_topics import JoinedTopics
+from judged_server.metrics.trec_topics import AnyTopic, check_unscored
 
 _DOUBLE_BYTES = 8
+_LARGEST_GRADE = (1 << 31) - 1
 
 
 class QrelsTopic:
     """One topic of the qrels: an `AnyTopic` of `metrics.trec`."""
 
-    __slots__ = ("_message", "joined_ids", "query_id")
+    __slots__ = ("_message", "query_id")
     documents = None
-    packed_values = None
 
     def __init__(self, message: judge_service_pb2.TopicQrels) -> None:
         self._message = message
         self.query_id = message.query_id
-        # Without any ids both forms are the same, and the joined one is the faster.
-        joined = message.joined_document_ids
-        self.joined_ids = joined if joined or not message.document_ids else None
 
     @property
     def document_ids(self) -> list[str]:
         """The documents that were judged."""
-        if self.joined_ids is not None:
-            return split_ids(self.joined_ids)
-        return self._message.document_ids[:]  # a slice takes a third less time than list()
+        return _document_ids(self._message)
 
     @property
     def values(self) -> list[int]:
@@ -50,73 +48,115 @@ class QrelsTopic:
 class RunTopic:
     """One topic of a run: an `AnyTopic` of `metrics.trec`."""
 
-    __slots__ = ("_message", "joined_ids", "query_id")
+    __slots__ = ("_message", "query_id")
     documents = None
 
     def __init__(self, message: judge_service_pb2.TopicRun) -> None:
         self._message = message
         self.query_id = message.query_id
-        # Without any ids both forms are the same, and the joined one is the faster.
-        joined = message.joined_document_ids
-        self.joined_ids = joined if joined or not message.document_ids else None
 
     @property
     def document_ids(self) -> list[str]:
         """The documents that were retrieved."""
-        if self.joined_ids is not None:
-            return split_ids(self.joined_ids)
-        return self._message.document_ids[:]
-
-    @property
-    def packed_values(self) -> bytes | None:
-        """Their scores as little-endian doubles, where they came so."""
-        return self._message.score_bytes or None
+        return _document_ids(self._message)
 
     @property
     def values(self) -> list[float]:
         """Their scores, or nothing."""
         raw = self._message.score_bytes
-        return unpacked(raw).tolist() if raw else self._message.scores[:]
+        return _doubles(raw).tolist() if raw else self._message.scores[:]
 
 
-def read_qrels(
-    messages: Iterable[judge_service_pb2.TopicQrels], field: str = "trec.qrels"
-) -> list[QrelsTopic]:
-    """Return the topics of the qrels. Raises InvalidField at `field[i]` for ids in two forms."""
-    topics = []
-    for i, message in enumerate(messages):
-        topic = QrelsTopic(message)
-        topics.append(topic)
-        if topic.joined_ids and message.document_ids:
-            raise _two_forms(f"{field}[{i}]")
-    return topics
+def _document_ids(message: judge_service_pb2.TopicQrels | judge_service_pb2.TopicRun) -> list[str]:
+    joined = message.joined_document_ids
+    # A slice takes a third less time than list().
+    return joined.split(SEPARATOR) if joined else message.document_ids[:]
 
 
-def read_run(
-    messages: Iterable[judge_service_pb2.TopicRun], field: str = "trec.run"
-) -> list[RunTopic]:
-    """Return the topics of a run.
+def read_qrels(message: judge_service_pb2.TrecRankings, field: str = "trec") -> Sequence[AnyTopic]:
+    """Return the topics of the qrels.
 
-    Raises InvalidField at `field[i]` for ids or scores in two forms, and for score_bytes that are
-    no whole number of doubles.
+    Raises InvalidField at `field.joined_qrels` or `field.qrels[i]` for two forms, below the first
+    for columns that do not fit together, and at `field.qrels[i].grades[j]` for a grade in them that
+    is no whole number.
     """
-    topics = []
-    for i, message in enumerate(messages):
-        topic = RunTopic(message)
-        topics.append(topic)
-        if topic.joined_ids and message.document_ids:
-            raise _two_forms(f"{field}[{i}]")
-        raw = topic.packed_values
-        if raw is not None:
-            if message.scores:
-                rule = "must be left empty where scores are given"
-                raise InvalidField(f"{field}[{i}].score_bytes", rule)
-            if len(raw) % _DOUBLE_BYTES:
-                rule = f"has {len(raw)} bytes; a score takes {_DOUBLE_BYTES}"
-                raise InvalidField(f"{field}[{i}].score_bytes", rule)
+    if not message.HasField("joined_qrels"):
+        for i, topic in enumerate(message.qrels):
+            _check_ids(topic, f"{field}.qrels[{i}]")
+        return [QrelsTopic(topic) for topic in message.qrels]
+    if message.qrels:
+        raise _two_forms(f"{field}.joined_qrels", "qrels")
+    columns, path = message.joined_qrels, f"{field}.joined_qrels"
+    grades = _values(columns, path)
+    counts = _counts(columns)
+    topics = JoinedTopics.of(columns.query_ids[:], counts, columns.document_ids, grades, path)
+    if not np.array_equal(np.clip(np.trunc(grades), -_LARGEST_GRADE - 1, _LARGEST_GRADE), grades):
+        _refuse_grades(topics, field)
     return topics
 
 
-def _two_forms(path: str) -> InvalidField:
-    rule = "must be left empty where document_ids are given"
-    return InvalidField(f"{path}.joined_document_ids", rule)
+def read_run(message: judge_service_pb2.TrecRankings, field: str = "trec") -> Sequence[AnyTopic]:
+    """Return the topics of the run.
+
+    Raises InvalidField at `field.joined_run` or `field.run[i]` for two forms, below the first for
+    columns that do not fit together, at `field.run[i].score_bytes` for half a score, and at
+    `field.run[i].document_ids` for more than MAX_UNSCORED documents in columns without scores.
+    """
+    if not message.HasField("joined_run"):
+        for i, topic in enumerate(message.run):
+            _check_ids(topic, f"{field}.run[{i}]")
+            if topic.score_bytes:
+                _check_scores(topic, f"{field}.run[{i}].score_bytes")
+        return [RunTopic(topic) for topic in message.run]
+    if message.run:
+        raise _two_forms(f"{field}.joined_run", "run")
+    columns, path = message.joined_run, f"{field}.joined_run"
+    counts, scores = _counts(columns), _values(columns, path)
+    ranked = not len(scores)
+    if ranked and len(counts):
+        longest = int(counts.argmax())
+        check_unscored(int(counts[longest]), f"{field}.run[{longest}]")
+    return JoinedTopics.of(
+        columns.query_ids[:], counts, columns.document_ids, None if ranked else scores, path
+    )
+
+
+def _counts(columns: judge_service_pb2.JoinedTopics) -> IntArray:
+    return np.array(columns.n_documents[:], np.int64)
+
+
+def _values(columns: judge_service_pb2.JoinedTopics, path: str) -> FloatArray:
+    _check_bytes(columns.values, f"{path}.values")
+    return _doubles(columns.values)
+
+
+def _doubles(raw: bytes) -> FloatArray:
+    return np.frombuffer(raw, "<f8").astype(np.float64, copy=False)
+
+
+def _check_bytes(raw: bytes, path: str) -> None:
+    if len(raw) % _DOUBLE_BYTES:
+        raise InvalidField(path, f"has {len(raw)} bytes; a number takes {_DOUBLE_BYTES}")
+
+
+def _check_ids(topic: judge_service_pb2.TopicQrels | judge_service_pb2.TopicRun, path: str) -> None:
+    if topic.joined_document_ids and topic.document_ids:
+        raise _two_forms(f"{path}.joined_document_ids", "document_ids")
+
+
+def _check_scores(topic: judge_service_pb2.TopicRun, path: str) -> None:
+    _check_bytes(topic.score_bytes, path)
+    if topic.scores:
+        raise _two_forms(path, "scores")
+
+
+def _refuse_grades(topics: JoinedTopics, field: str) -> None:
+    for i, topic in enumerate(topics):
+        for j, grade in enumerate(topic.values):
+            if not (float(grade).is_integer() and -_LARGEST_GRADE - 1 <= grade <= _LARGEST_GRADE):
+                rule = f"must be a whole number from {-_LARGEST_GRADE - 1} to {_LARGEST_GRADE}"
+                raise InvalidField(f"{field}.qrels[{i}].grades[{j}]", rule)
+
+
+def _two_forms(path: str, other: str) -> InvalidField:
+    return InvalidField(path, f"must be left unset where {other} is given")

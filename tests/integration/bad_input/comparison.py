@@ -8,6 +8,7 @@ from judged.v1 import types_pb2 as t
 
 from tests.integration.bad_input.case import NAN, case
 
+ONE_TOPIC = pb.JoinedTopics(query_ids=["1"], n_documents=[1], document_ids="a", values=bytes(8))
 QRELS = [pb.TopicQrels(query_id=q, document_ids=["a"], grades=[1]) for q in "12"]
 
 
@@ -28,10 +29,9 @@ def compare(*later: pb.ComparedRun, metrics: object = ("ap",), **more: object):
     return pb.CompareRunsRequest(metrics=metrics, runs=[run("a"), *(later or [run()])], **more)
 
 
-def compare_documents(*later: pb.ComparedRun, qrels: object = QRELS):
-    return pb.CompareRunsRequest(
-        metrics=["ap"], qrels=qrels, runs=[documents("a"), *(later or [documents("b")])]
-    )
+def compare_documents(*later: pb.ComparedRun, qrels: object = QRELS, **more: object):
+    runs = [documents("a"), *(later or [documents("b")])]
+    return pb.CompareRunsRequest(metrics=["ap"], qrels=qrels, runs=runs, **more)
 
 
 def shaped(**options: object) -> pb.CompareRunsRequest:
@@ -77,6 +77,22 @@ CASES = [
         "qrels[2].query_id",
         lambda: compare_documents(qrels=[*QRELS, QRELS[0]]),
     ),
+    case(
+        "CompareRunsRequest.joined_qrels",
+        "joined_qrels",
+        lambda: compare_documents(joined_qrels=ONE_TOPIC),
+    ),
+    case(
+        "CompareRunsRequest.joined_qrels",
+        "qrels[0].grades[0]",
+        lambda: compare_documents(
+            qrels=[],
+            joined_qrels=pb.JoinedTopics(
+                query_ids=["1"], n_documents=[1], document_ids="a", values=bytes(7) + b"\x7f"
+            ),
+        ),
+    ),
+    case("CompareRunsRequest.joined_qrels", "qrels", lambda: compare(joined_qrels=ONE_TOPIC)),
     case(
         "CompareRunsRequest.comparison",
         "comparison.permutations",
@@ -140,6 +156,30 @@ CASES = [
         "runs[1].documents.topics[0].scores[0]",
         lambda: compare_documents(
             documents("b", pb.TopicRun(query_id="1", document_ids=["a"], scores=[NAN]))
+        ),
+    ),
+    case(
+        "DocumentRankings.joined_topics",
+        "runs[1].documents.joined_topics.values",
+        lambda: compare_documents(
+            run(
+                "b",
+                documents=pb.DocumentRankings(
+                    joined_topics=pb.JoinedTopics(
+                        query_ids=["1"], n_documents=[1], document_ids="a", values=bytes(16)
+                    )
+                ),
+            )
+        ),
+    ),
+    case(
+        "DocumentRankings.joined_topics",
+        "runs[1].documents.joined_topics",
+        lambda: compare_documents(
+            run(
+                "b",
+                documents=pb.DocumentRankings(topics=[pb.TopicRun()], joined_topics=ONE_TOPIC),
+            )
         ),
     ),
     case("CompareOptions.permutations", "comparison.permutations", lambda: shaped(permutations=0)),

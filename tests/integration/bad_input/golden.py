@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from judged.v1 import judge_service_pb2 as pb
 from judged.v1 import types_pb2 as t
 
@@ -20,9 +22,9 @@ def spans(*expected: t.Span, kind: str = "span", **changes: object) -> pb.BatchJ
 GOOD = t.Span(file="f", start=1, end=3)
 
 
-def embedded(ids: str = "ab", **changes: object) -> pb.ComputeMetricsRequest:
+def embedded(ids: str = "ab", **changes: Any) -> pb.ComputeMetricsRequest:
     metrics = changes.pop("metrics", ["recall"])
-    vectors = {"dimensions": 2, "expected": TWO_FLOATS, "retrieved": TWO_FLOATS}
+    vectors: dict[str, Any] = {"dimensions": 2, "expected": TWO_FLOATS, "retrieved": TWO_FLOATS}
     vectors |= changes.pop("vectors", {})
     rankings = [
         pb.EmbeddedRanking(query_id=i, embeddings=t.GroupEmbeddings(**vectors)) for i in ids

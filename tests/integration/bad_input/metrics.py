@@ -21,14 +21,37 @@ def judged(options: object = None, ids: str = "ab", **columns: object) -> pb.Com
     return compute(options, judged=pb.JudgedRankings(rankings=rankings, verdicts=verdicts))
 
 
-def trec(qrels: object = None, run: object = None, **options: object) -> pb.ComputeMetricsRequest:
+def trec(
+    qrels: object = None,
+    run: object = None,
+    joined_qrels: pb.JoinedTopics | None = None,
+    joined_run: pb.JoinedTopics | None = None,
+    **options: object,
+) -> pb.ComputeMetricsRequest:
     return compute(
         t.MetricOptions(**options),
         trec=pb.TrecRankings(
             qrels=qrels or [pb.TopicQrels(query_id="1", document_ids=["a"], grades=[1])],
             run=run or [pb.TopicRun(query_id="1", document_ids=["a"], scores=[1.0])],
+            joined_qrels=joined_qrels,
+            joined_run=joined_run,
         ),
     )
+
+
+def columns(ids: str, n: object, document_ids: str, *values: float) -> pb.JoinedTopics:
+    packed = struct.pack(f"<{len(values)}d", *values)
+    return pb.JoinedTopics(
+        query_ids=list(ids), n_documents=n, document_ids=document_ids, values=packed
+    )
+
+
+def joined(
+    qrels: pb.JoinedTopics | None = None, run: pb.JoinedTopics | None = None, **options: object
+) -> pb.ComputeMetricsRequest:
+    one = columns("q", [1], "a", 1.0)
+    rankings = pb.TrecRankings(joined_qrels=qrels or one, joined_run=run or one)
+    return compute(t.MetricOptions(**options), trec=rankings)
 
 
 def gains(*rankings: pb.GainRanking) -> pb.ComputeMetricsRequest:
@@ -190,33 +213,76 @@ CASES = [
         lambda: trec(run=[pb.TopicRun(document_ids=["a"], joined_document_ids="a")]),
     ),
     case(
-        "TopicRun.joined_document_ids",
-        "trec.run[0].document_ids[1]",
-        lambda: trec(
-            run=[pb.TopicRun(query_id="1", joined_document_ids="a\na")], strict_duplicates=True
-        ),
-    ),
-    case(
         "TopicRun.score_bytes",
         "trec.run[0].score_bytes",
         lambda: trec(run=[pb.TopicRun(joined_document_ids="a", score_bytes=bytes(9))]),
     ),
     case(
         "TopicRun.score_bytes",
-        "trec.run[0].score_bytes",
-        lambda: trec(run=[pb.TopicRun(score_bytes=bytes(8), scores=[1.0])]),
-    ),
-    case(
-        "TopicRun.score_bytes",
         "trec.run[0].scores",
-        lambda: trec(run=[pb.TopicRun(joined_document_ids="a", score_bytes=bytes(16))]),
+        lambda: trec(
+            run=[pb.TopicRun(query_id="1", joined_document_ids="a", score_bytes=bytes(16))]
+        ),
     ),
     case(
-        "TopicRun.score_bytes",
+        "TrecRankings.joined_qrels",
+        "trec.joined_qrels",
+        lambda: trec(qrels=[pb.TopicQrels()], joined_qrels=columns("q", [1], "a", 1.0)),
+    ),
+    case(
+        "TrecRankings.joined_run",
+        "trec.joined_run",
+        lambda: trec(run=[pb.TopicRun()], joined_run=columns("q", [1], "a", 1.0)),
+    ),
+    case(
+        "JoinedTopics.query_ids",
+        "trec.run[1].query_id",
+        lambda: joined(run=columns("qq", [1, 1], "a\nb", 1.0, 2.0)),
+    ),
+    case(
+        "JoinedTopics.n_documents",
+        "trec.joined_qrels.n_documents",
+        lambda: joined(qrels=columns("q", [], "a", 1.0)),
+    ),
+    case(
+        "JoinedTopics.n_documents",
+        "trec.joined_run.document_ids",
+        lambda: joined(run=columns("q", [2**32 - 1], "a", 1.0)),
+    ),
+    case(
+        "JoinedTopics.document_ids",
+        "trec.joined_run.document_ids",
+        lambda: joined(run=columns("q", [1], "a\nb", 1.0)),
+    ),
+    case(
+        "JoinedTopics.document_ids",
+        "trec.qrels[0].document_ids[1]",
+        lambda: joined(qrels=columns("q", [2], "a\na", 1.0, 0.0)),
+    ),
+    case(
+        "JoinedTopics.document_ids",
+        "trec.run[0].document_ids[1]",
+        lambda: joined(run=columns("q", [2], "a\na"), strict_duplicates=True),
+    ),
+    case(
+        "JoinedTopics.values",
+        "trec.joined_run.values",
+        lambda: joined(run=columns("q", [1], "a", 1.0, 2.0)),
+    ),
+    case(
+        "JoinedTopics.values",
+        "trec.joined_qrels.values",
+        lambda: joined(qrels=columns("q", [1], "a")),
+    ),
+    case(
+        "JoinedTopics.values",
+        "trec.qrels[0].grades[0]",
+        lambda: joined(qrels=columns("q", [1], "a", 0.5)),
+    ),
+    case(
+        "JoinedTopics.values",
         "trec.run[0].scores[0]",
-        lambda: trec(
-            run=[pb.TopicRun(joined_document_ids="a", score_bytes=struct.pack("<d", NAN))]
-        ),
+        lambda: joined(run=columns("q", [1], "a", NAN)),
     ),
     case(
         "MetricOptions.relevance_level",

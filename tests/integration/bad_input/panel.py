@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from judged.v1 import judge_service_pb2 as pb
 from judged.v1 import types_pb2 as t
 
@@ -81,9 +83,7 @@ CASES = [
         lambda: panel(member(LEXICAL), member(weight=2)),
     ),
     *(
-        case(
-            "PanelMember.weight", "judge.members[1].weight", lambda weight=weight: weighted(weight)
-        )
+        case("PanelMember.weight", "judge.members[1].weight", partial(weighted, weight))
         for weight in (0.0, -1.0, NAN, float("inf"), 1e-300, 1e300)
     ),
 ]

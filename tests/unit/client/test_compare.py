@@ -40,9 +40,16 @@ class TestWrite:
 
     def test_documents_and_judgements(self):
         message = write({"a": DocumentRankings({"1": {"d": 2.5}})}, {"1": {"d": 3}})
+        topics, qrels = message.runs[0].documents.joined_topics, message.joined_qrels
+        assert (topics.document_ids, topics.values) == ("d", struct.pack("<d", 2.5))
+        assert (list(qrels.query_ids), qrels.values) == (["1"], struct.pack("<d", 3))
+
+    def test_documents_that_can_not_be_joined(self):
+        message = write({"a": DocumentRankings({"1": ["d\n"]})}, {"1": {"d\n": 3}})
         (topic,) = message.runs[0].documents.topics
-        assert (topic.joined_document_ids, topic.score_bytes) == ("d", struct.pack("<d", 2.5))
+        assert list(topic.document_ids) == ["d\n"]
         assert (message.qrels[0].query_id, list(message.qrels[0].grades)) == ("1", [3])
+        assert not message.HasField("joined_qrels")
 
     def test_what_is_not_asked_for_stays_unset(self):
         options = write({}).comparison

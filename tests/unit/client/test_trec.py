@@ -1,4 +1,4 @@
-"""Judgements and runs as messages: joined and packed where that is possible."""
+"""Judgements and runs as messages: in columns where that is possible."""
 
 from __future__ import annotations
 
@@ -14,38 +14,55 @@ def write(qrels, run):
     return write_metrics(["ap"], TrecRankings(qrels, run), MetricOptions()).trec
 
 
-def test_ids_are_joined_and_scores_packed():
-    trec = write({"q": {"a": 1, "é": -2}}, {"q": {"b": 0.5, "a": 2}, "r": ["x", "", "y"]})
-    (qrels,), (scored, ranked) = trec.qrels, trec.run
-    assert (qrels.query_id, qrels.joined_document_ids) == ("q", "a\né")
-    assert list(qrels.grades) == [1, -2]
-    assert (scored.query_id, scored.joined_document_ids) == ("q", "b\na")
-    assert scored.score_bytes == struct.pack("<2d", 0.5, 2)
-    assert (ranked.joined_document_ids, ranked.score_bytes) == ("x\n\ny", b"")
-    for topic in (qrels, scored, ranked):
-        assert not topic.document_ids
-    assert not scored.scores
+def doubles(*numbers):
+    return struct.pack(f"<{len(numbers)}d", *numbers)
+
+
+def test_topics_travel_in_columns():
+    trec = write({"q": {"a": 1, "é": -2}}, {"q": {"b": 0.5, "a": 2}, "r": {}, "s": {"x": 7.0}})
+    judged, retrieved = trec.joined_qrels, trec.joined_run
+    assert (list(judged.query_ids), list(judged.n_documents)) == (["q"], [2])
+    assert (judged.document_ids, judged.values) == ("a\né", doubles(1, -2))
+    assert (list(retrieved.query_ids), list(retrieved.n_documents)) == (["q", "r", "s"], [2, 0, 1])
+    assert (retrieved.document_ids, retrieved.values) == ("b\na\nx", doubles(0.5, 2, 7))
+    assert not trec.qrels
+    assert not trec.run
+
+
+def test_a_run_without_scores_is_ranked_as_given():
+    run = write({}, {"q": ["x", "", "y"], "r": [""], "s": []}).joined_run
+    assert (run.document_ids, run.values) == ("x\n\ny\n", b"")
+    assert list(run.n_documents) == [3, 1, 0]
+
+
+def test_places_stand_for_scores_where_only_some_topics_have_them():
+    run = write({}, {"q": ["x", "y", "z"], "r": {"a": 0.5}}).joined_run
+    assert run.values == doubles(0, -1, -2, 0.5)
 
 
 def test_columns_travel_as_mappings_and_lists_do():
-    columns = {
-        "q": ScoredDocuments(["b", "a"], array("f", [0.5, 2])),
-        "r": ScoredDocuments(("x", "y")),
-    }
-    assert write({}, columns) == write({}, {"q": {"b": 0.5, "a": 2}, "r": ["x", "y"]})
+    scored = {"q": ScoredDocuments(["b", "a"], array("f", [0.5, 2]))}
+    assert write({}, scored) == write({}, {"q": {"b": 0.5, "a": 2}})
+    assert write({}, {"q": ScoredDocuments(("x", "y"))}) == write({}, {"q": ["x", "y"]})
 
 
-def test_columns_of_two_lengths_are_left_to_the_server():
+def test_scores_that_do_not_fit_their_ids_are_left_to_the_server():
     (topic,) = write({}, {"q": ScoredDocuments(["a", "b"], [1.0])}).run
-    assert (topic.joined_document_ids, topic.score_bytes) == ("a\nb", struct.pack("<d", 1))
+    assert (list(topic.document_ids), list(topic.scores)) == (["a", "b"], [1.0])
 
 
-@pytest.mark.parametrize("ids", [["a\nb", "c"], ["\n"], [""], []])
-def test_ids_that_can_not_be_joined_travel_one_by_one(ids):
+@pytest.mark.parametrize("ids", [["a\nb", "c"], ["\n"]])
+def test_ids_that_hold_a_line_feed_travel_one_by_one(ids):
     trec = write({"q": dict.fromkeys(ids, 1)}, {"q": ids, "r": dict.fromkeys(ids, 0.5)})
     for topic in (*trec.qrels, *trec.run):
         assert list(topic.document_ids) == ids
-        assert topic.joined_document_ids == ""
+    assert not trec.HasField("joined_qrels")
+    assert not trec.HasField("joined_run")
+
+
+def test_nothing_is_nothing():
+    assert write({}, {}).ByteSize() == 0
+    assert write({"q": {}}, {"q": []}).joined_qrels.query_ids == ["q"]
 
 
 @pytest.mark.parametrize(
@@ -54,7 +71,6 @@ def test_ids_that_can_not_be_joined_travel_one_by_one(ids):
         ({"q": {"a": 1}, 2: {}}, {}, "trec.qrels[1].query_id", "must be text, not int"),
         ({"q": {1: 1}}, {}, "trec.qrels[0].document_ids[0]", "must be text, not int"),
         ({"q": {"a": "x"}}, {}, "trec.qrels[0].grades[0]", "must be a number, not str"),
-        ({"q": {"a": 0.5}}, {}, "trec.qrels[0]", "float"),
         ({}, {"q": ["a", None]}, "trec.run[0].document_ids[1]", "must be text, not NoneType"),
         ({}, {"q": ["a", "\ud800"]}, "trec.run[0].document_ids[1]", "a lone surrogate"),
         ({}, {"q": "abc"}, "trec.run[0]", "must be a list of ids, not one text"),

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from judged_server.errors import InvalidField
 from judged_server.metrics import trec, trec_topics
+from judged_server.metrics.joined_topics import JoinedTopics
 from judged_server.metrics.trec import MappedTopic, Topic, rank_run
-from judged_server.metrics.trec_topics import packed
 
 
 def gains_of(ids, scores, grades):
@@ -213,15 +213,14 @@ def test_ties_of_many_documents_cost_no_more_than_a_sort():
     assert ranked.rankings.gains.tolist() == list(range(n, 0, -1))
 
 
-def joined(query_id, ids, values=(), *, scored=False):
-    """A topic as the wire brings it at its fastest."""
-    return Topic(
-        query_id,
-        list(ids),
-        list(values),
-        None,
-        "\n".join(ids),
-        packed(values) if scored and values else None,
+def joined(*topics):
+    """Topics as the wire brings them at its fastest."""
+    return JoinedTopics.of(
+        [topic.query_id for topic in topics],
+        np.array([len(topic.document_ids) for topic in topics], np.int64),
+        "\n".join(name for topic in topics for name in topic.document_ids),
+        np.array([float(value) for topic in topics for value in topic.values]),
+        "trec",
     )
 
 
@@ -232,7 +231,7 @@ def joined(query_id, ids, values=(), *, scored=False):
     st.integers(1, 30),
     st.data(),
 )
-def test_joined_ids_rank_as_single_ones_in_blocks_of_any_size(topics, scored, complete, size, data):
+def test_columns_rank_as_single_topics_in_blocks_of_any_size(topics, scored, complete, size, data):
     qrels = [Topic(f"q{i}", list(q), list(q.values())) for i, (q, _) in enumerate(topics) if i != 3]
     run = []
     for i, (_, pairs) in enumerate(topics):
@@ -240,14 +239,10 @@ def test_joined_ids_rank_as_single_ones_in_blocks_of_any_size(topics, scored, co
             continue
         some = [*pairs, *data.draw(st.lists(st.sampled_from(pairs), max_size=1))] if pairs else []
         run.append(Topic(f"q{i}", [d for d, _ in some], [s for _, s in some] if scored else []))
-    # A single empty id can't be joined; such a topic stays as it is.
-    as_one = [
-        [
-            topic if list(topic.document_ids) == [""] else joined(*topic[:3], scored=side == "run")
-            for topic in topics
-        ]
-        for side, topics in (("qrels", qrels), ("run", run))
-    ]
+    run = data.draw(st.permutations(run))
+    # In columns all topics have scores or none; without any they are the places.
+    scores = [t if scored else t._replace(values=range(0, -len(t.document_ids), -1)) for t in run]
+    as_one = joined(*qrels), joined(*scores)
     expected = arrays_of(rank_run(qrels, run, complete=complete))
     assert arrays_of(rank_run(*as_one, complete=complete)) == expected
     with pytest.MonkeyPatch.context() as patch:
@@ -260,38 +255,41 @@ def test_joined_ids_rank_as_single_ones_in_blocks_of_any_size(topics, scored, co
 @pytest.mark.parametrize(
     ("qrels", "run", "path"),
     [
-        (joined("q", "aba", [1, 1, 1]), joined("q", "a"), "qrels[0].document_ids[2]"),
-        (joined("q", "ab", [1]), joined("q", "a"), "qrels[0].grades"),
-        (joined("q", "a", [1]), joined("q", "ab", [1.0], scored=True), "run[0].scores"),
-        (joined("q", "a", [1]), joined("q", "ab", [1.0]), "run[0].scores"),
-        (joined("q", "a", [1]), joined("q", "ab", [1.0, NAN], scored=True), "run[0].scores[1]"),
-        (
-            joined("q", "a", [1]),
-            joined("q", "abb", [1.0] * 3, scored=True),
-            "run[0].document_ids[2]",
-        ),
+        (Topic("q", "aba", [1, 1, 1]), Topic("q", "a", [0]), "qrels[1].document_ids[2]"),
+        (Topic("q", "a", [1]), Topic("q", "ab", [1.0, NAN]), "run[1].scores[1]"),
+        (Topic("q", "a", [1]), Topic("q", "abb", [1.0] * 3), "run[1].document_ids[2]"),
+        (Topic("p", "a", [1]), Topic("q", "a", [1.0]), "qrels[1].query_id"),
+        (Topic("q", "a", [1]), Topic("p", "a", [1.0]), "run[1].query_id"),
+        (Topic("x", "aa", [1, 1]), Topic("q", "a", [1.0]), "qrels[1].document_ids[1]"),
+        (Topic("q", "a", [1]), Topic("x", "aa", [1.0, 1.0]), "run[1].document_ids[1]"),
     ],
 )
-def test_refused_input_that_came_joined_is_named_alike(qrels, run, path):
+def test_refused_input_that_came_in_columns_is_named_alike(qrels, run, path):
+    first = Topic("p", ["a"], [1])
     with pytest.raises(InvalidField) as caught:
-        rank_run([qrels], [run], strict_duplicates=True)
+        rank_run(joined(first, qrels), joined(first, run), strict_duplicates=True)
     assert caught.value.field == f"trec.{path}"
 
 
-def test_joined_topics_are_not_looked_at_one_by_one(monkeypatch):
+def test_columns_are_not_looked_at_one_by_one(monkeypatch):
     monkeypatch.setattr(trec._Join, "_one_by_one", None)
-    qrels = [joined("q", "ab", [1, 2]), joined("r", "", []), joined("s", "a", [3])]
-    run = [joined("q", "xb", [1.0, 2.0], scored=True), joined("r", "a")]
+    qrels = joined(Topic("q", "ab", [1, 2]), Topic("r", [], []), Topic("s", "a", [3]))
+    run = joined(Topic("r", "a", [0.5]), Topic("q", "xb", [1.0, 2.0]))
     ranked = rank_run(qrels, run, complete=True)
     assert ranked.rankings.gains.tolist() == [2.0, 0.0, 0.0]
     assert ranked.rankings.n_retrieved.tolist() == [2, 1, 0]
 
 
-@pytest.mark.parametrize("topic", [Topic("q", ["a", "b", "c"]), joined("q", "abc")])
-def test_more_unscored_documents_than_single_precision_counts_are_refused(monkeypatch, topic):
+def test_columns_join_with_topics_that_came_one_by_one():
+    qrels, run = Topic("q", ["a", "b"], [1, 2]), Topic("q", ["b", "x"], [0.5, 1.0])
+    for left, right in ((joined(qrels), [run]), ([qrels], joined(run))):
+        assert rank_run(left, right).rankings.gains.tolist() == [0.0, 2.0]
+
+
+def test_more_unscored_documents_than_single_precision_counts_are_refused(monkeypatch):
     monkeypatch.setattr(trec_topics, "MAX_UNSCORED", 2)
     with pytest.raises(InvalidField) as caught:
-        rank_run([joined("q", "a", [1])], [topic])
+        rank_run([Topic("q", ["a"], [1])], [Topic("q", ["a", "b", "c"])])
     assert caught.value.field == "trec.run[0].document_ids"
     assert "give scores" in caught.value.rule
 

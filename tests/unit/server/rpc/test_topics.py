@@ -7,63 +7,123 @@ import struct
 import pytest
 from judged.v1 import judge_service_pb2 as pb
 from judged_server.errors import InvalidField
+from judged_server.metrics import trec_topics
 from judged_server.rpc.topics import read_qrels, read_run
 
-
-def pack(*scores: float) -> bytes:
-    return struct.pack(f"<{len(scores)}d", *scores)
+NAN, INFINITY = float("nan"), float("inf")
 
 
-@pytest.mark.parametrize("ids", [{"document_ids": ["a", "b"]}, {"joined_document_ids": "a\nb"}])
-@pytest.mark.parametrize("scores", [{"scores": [0.5, -1.0]}, {"score_bytes": pack(0.5, -1.0)}])
-def test_a_topic_of_a_run_reads_alike_in_all_forms(ids, scores):
-    (topic,) = read_run([pb.TopicRun(query_id="q", **ids, **scores)])
-    assert topic.query_id == "q"
-    assert topic.document_ids == ["a", "b"]
-    assert topic.values == [0.5, -1.0]
-    assert topic.joined_ids == ids.get("joined_document_ids")
-    assert topic.packed_values == scores.get("score_bytes")
-    assert topic.documents is None
+def doubles(*numbers: float) -> bytes:
+    return struct.pack(f"<{len(numbers)}d", *numbers)
 
 
-@pytest.mark.parametrize("ids", [{"document_ids": ["a", "b"]}, {"joined_document_ids": "a\nb"}])
-def test_a_topic_of_the_qrels_reads_alike_in_all_forms(ids):
-    (topic,) = read_qrels([pb.TopicQrels(query_id="q", grades=[1, -2], **ids)])
-    assert (topic.query_id, topic.document_ids, topic.values) == ("q", ["a", "b"], [1, -2])
-    assert topic.joined_ids == ids.get("joined_document_ids")
-    assert (topic.documents, topic.packed_values) == (None, None)
+def columns(query_ids=(), n_documents=(), document_ids="", values=()):
+    return pb.JoinedTopics(
+        query_ids=query_ids,
+        n_documents=n_documents,
+        document_ids=document_ids,
+        values=values if isinstance(values, bytes) else doubles(*values),
+    )
 
 
-def test_without_documents_and_scores():
-    (run,) = read_run([pb.TopicRun(query_id="q")])
-    (qrels,) = read_qrels([pb.TopicQrels(query_id="q")])
-    assert (run.joined_ids, run.document_ids, run.values, run.packed_values) == ("", [], [], None)
-    assert (qrels.joined_ids, qrels.document_ids, qrels.values) == ("", [], [])
+def seen(topics):
+    return [(t.query_id, list(t.document_ids), list(t.values), t.documents) for t in topics]
 
 
-def test_a_single_empty_id_is_one():
-    (run,) = read_run([pb.TopicRun(query_id="q", document_ids=[""])])
-    assert (run.joined_ids, run.document_ids) == (None, [""])
+def test_qrels_read_alike_in_both_forms():
+    one_by_one = pb.TrecRankings(
+        qrels=[
+            pb.TopicQrels(query_id="q", document_ids=["a", "é"], grades=[1, -2]),
+            pb.TopicQrels(query_id="r"),
+            pb.TopicQrels(query_id="s", document_ids=[""], grades=[2**31 - 1]),
+        ]
+    )
+    joined = columns("qrs", [2, 0, 1], "a\né\n", [1, -2, 2**31 - 1])
+    expected = [
+        ("q", ["a", "é"], [1, -2], None), ("r", [], [], None), ("s", [""], [2**31 - 1], None)
+    ]  # fmt: skip
+    assert seen(read_qrels(one_by_one)) == expected
+    assert seen(read_qrels(pb.TrecRankings(joined_qrels=joined))) == expected
+
+
+def test_runs_read_alike_in_both_forms():
+    one_by_one = pb.TrecRankings(
+        run=[
+            pb.TopicRun(query_id="q", document_ids=["b", "a"], scores=[0.5, -1.0]),
+            pb.TopicRun(query_id="r", document_ids=["c"], scores=[2.0]),
+        ]
+    )
+    joined = columns("qr", [2, 1], "b\na\nc", [0.5, -1.0, 2.0])
+    expected = [("q", ["b", "a"], [0.5, -1.0], None), ("r", ["c"], [2.0], None)]
+    assert seen(read_run(one_by_one)) == expected
+    assert seen(read_run(pb.TrecRankings(joined_run=joined))) == expected
+
+
+def test_a_topic_may_bring_its_ids_as_one_text_and_its_scores_as_bytes():
+    message = pb.TrecRankings(
+        qrels=[pb.TopicQrels(query_id="q", joined_document_ids="a\n\né", grades=[1, 2, 3])],
+        run=[pb.TopicRun(query_id="q", joined_document_ids="b\na", score_bytes=doubles(2.0, 0.5))],
+    )
+    assert seen(read_qrels(message)) == [("q", ["a", "", "é"], [1, 2, 3], None)]
+    assert seen(read_run(message)) == [("q", ["b", "a"], [2.0, 0.5], None)]
+
+
+def test_without_scores_the_places_are_the_scores():
+    (topic, other) = read_run(pb.TrecRankings(joined_run=columns("qr", [3, 1], "a\nb\nc\nd")))
+    assert (topic.values, other.values) == ([0, -1, -2], [0])
+
+
+def test_nothing_was_sent():
+    assert seen(read_qrels(pb.TrecRankings())) == seen(read_run(pb.TrecRankings())) == []
+    assert seen(read_run(pb.TrecRankings(joined_run=columns()))) == []
+
+
+QRELS = [pb.TopicQrels()]
+RUN = [pb.TopicRun()]
+TWICE = {"document_ids": ["a"], "joined_document_ids": "a"}
 
 
 @pytest.mark.parametrize(
-    ("read", "messages", "path"),
+    ("read", "message", "path"),
     [
-        (
-            read_qrels,
-            [pb.TopicQrels(), pb.TopicQrels(document_ids=["a"], joined_document_ids="a")],
-            "trec.qrels[1].joined_document_ids",
-        ),
+        (read_qrels, {"qrels": QRELS, "joined_qrels": columns()}, "joined_qrels"),
+        (read_run, {"run": RUN, "joined_run": columns()}, "joined_run"),
+        (read_qrels, {"qrels": [*QRELS, pb.TopicQrels(**TWICE)]}, "qrels[1].joined_document_ids"),
+        (read_run, {"run": [*RUN, pb.TopicRun(**TWICE)]}, "run[1].joined_document_ids"),
+        (read_run, {"run": [pb.TopicRun(score_bytes=bytes(9))]}, "run[0].score_bytes"),
         (
             read_run,
-            [pb.TopicRun(), pb.TopicRun(document_ids=["a"], joined_document_ids="a")],
-            "trec.run[1].joined_document_ids",
+            {"run": [pb.TopicRun(score_bytes=bytes(8), scores=[1])]},
+            "run[0].score_bytes",
         ),
-        (read_run, [pb.TopicRun(scores=[1.0], score_bytes=pack(1.0))], "trec.run[0].score_bytes"),
-        (read_run, [pb.TopicRun(score_bytes=bytes(9))], "trec.run[0].score_bytes"),
+        (read_qrels, {"joined_qrels": columns("q")}, "joined_qrels.n_documents"),
+        (read_run, {"joined_run": columns("", [1], "a")}, "joined_run.n_documents"),
+        (read_run, {"joined_run": columns("q", [2])}, "joined_run.document_ids"),
+        (read_run, {"joined_run": columns("q", [0], "a")}, "joined_run.document_ids"),
+        (read_run, {"joined_run": columns("q", [2], "a\nb\n")}, "joined_run.document_ids"),
+        (read_run, {"joined_run": columns("q", [2**24], "a")}, "joined_run.document_ids"),
+        (read_run, {"joined_run": columns("q", [1], "a", bytes(9))}, "joined_run.values"),
+        (read_run, {"joined_run": columns("q", [1], "a", [1, 2])}, "joined_run.values"),
+        (read_qrels, {"joined_qrels": columns("q", [1], "a")}, "joined_qrels.values"),
     ],
 )
-def test_two_forms_and_half_a_score_are_refused(read, messages, path):
+def test_columns_that_do_not_fit_together_are_refused(read, message, path):
     with pytest.raises(InvalidField) as caught:
-        read(messages)
-    assert caught.value.field == path
+        read(pb.TrecRankings(**message))
+    assert caught.value.field == f"trec.{path}"
+
+
+@pytest.mark.parametrize("grade", [0.5, NAN, INFINITY, -INFINITY, 2.0**31, -(2.0**31) - 1])
+def test_a_grade_that_is_no_whole_number_is_named(grade):
+    joined = columns("qr", [1, 2], "a\na\nb", [1, 2, grade])
+    with pytest.raises(InvalidField, match="whole number") as caught:
+        read_qrels(pb.TrecRankings(joined_qrels=joined))
+    assert caught.value.field == "trec.qrels[1].grades[1]"
+
+
+def test_more_unscored_documents_than_single_precision_counts_are_refused(monkeypatch):
+    monkeypatch.setattr(trec_topics, "MAX_UNSCORED", 2)
+    joined = columns("qr", [1, 3], "x\na\nb\nc")
+    with pytest.raises(InvalidField, match="give scores") as caught:
+        read_run(pb.TrecRankings(joined_run=joined))
+    assert caught.value.field == "trec.run[1].document_ids"
