@@ -254,6 +254,8 @@ class Usage:
 
     def __add__(self, other: Usage) -> Usage:
         """Return both together."""
+        if self._is_nothing and (self.cost is not None or other.cost is None):
+            return other  # most sums begin so
         known = self.cost is not None and other.cost is not None
         return Usage(
             self.calls + other.calls,
@@ -265,6 +267,12 @@ class Usage:
             self.cached + other.cached,
             self.shared + other.shared,
         )
+
+    @property
+    def _is_nothing(self) -> bool:
+        tokens = self.input_tokens or self.output_tokens
+        asked = self.calls or self.attempts or tokens or self.latency_s or self.cost
+        return not (asked or self.cached or self.shared)
 
 
 @dataclass(frozen=True, slots=True)

@@ -115,7 +115,7 @@ def fuzzed(name: str, until: tuple[str, ...], seed: int) -> bool:
 
 def child(name: str, flags: list[str]) -> int:
     """Run one target under atheris; libFuzzer ends the process."""
-    import atheris  # type: ignore[import-untyped]
+    import atheris
 
     with atheris.instrument_imports(include=["judged_server"]):
         from tests.fuzz.targets import TARGETS

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import random
-from dataclasses import replace
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from judged_server.domain import Status
+from judged_server.llm.chat import ChatReply
 from judged_server.llm.opinion import ClaimCheck, Claims, Dimensions, Opinion
+from judged_server.llm.parsing import read
+from judged_server.llm.rubrics import Rubric
 
 from tests.fuzz import targets
 from tests.fuzz.__main__ import fuzzed
@@ -20,7 +23,7 @@ VERDICT = next(n for n, step in enumerate(targets.ASKED) if step.form == "verdic
 
 
 @pytest.mark.parametrize("name", TARGETS)
-def test_every_promise_holds_of_the_seeds_and_of_seeds_with_a_wrong_byte(name: str):
+def test_every_promise_holds_of_the_seeds_and_of_seeds_with_a_wrong_byte(name: str) -> None:
     draw = random.Random(1)
     begun = seeds(name)
     assert begun
@@ -33,11 +36,11 @@ def test_every_promise_holds_of_the_seeds_and_of_seeds_with_a_wrong_byte(name: s
         TARGETS[name](raw[: draw.randrange(len(raw))])
 
 
-def test_the_seeds_of_replies_reach_every_kind_of_opinion(monkeypatch: pytest.MonkeyPatch):
-    honest, reached = targets.read, set()
+def test_the_seeds_of_replies_reach_every_kind_of_opinion(monkeypatch: pytest.MonkeyPatch) -> None:
+    reached: set[tuple[Status, type, str | None]] = set()
 
-    def noted(*said, **how):
-        found = honest(*said, **how)
+    def noted(said: ChatReply, step: Rubric, *, structured: bool) -> Opinion:
+        found = read(said, step, structured=structured)
         reached.add((found.status, type(found.content), found.reason))
         return found
 
@@ -49,33 +52,32 @@ def test_the_seeds_of_replies_reach_every_kind_of_opinion(monkeypatch: pytest.Mo
     assert len({reason for _, _, reason in reached}) >= 5
 
 
-LIES = {
-    "another verdict": lambda found: replace(found, yes=not found.yes),
+LIES: dict[str, Callable[[Opinion], Opinion]] = {
+    "another verdict": lambda found: found._replace(yes=not found.yes),
     "a verdict without one": lambda _: Opinion(Status.OK, yes=True, score=1.0),
-    "a score out of bounds": lambda found: replace(found, score=1.5),
-    "reasoning without bounds": lambda found: replace(found, reasoning="x" * 3000),
-    "a lone surrogate": lambda found: replace(found, reasoning="\ud800"),
+    "a score out of bounds": lambda found: found._replace(score=1.5),
+    "reasoning without bounds": lambda found: found._replace(reasoning="x" * 3000),
+    "a lone surrogate": lambda found: found._replace(reasoning="\ud800"),
     "no reason": lambda _: Opinion(Status.ABSTAINED),
 }
 
 
 @pytest.mark.parametrize("lie", LIES)
-def test_a_reader_that_lies_is_seen(lie: str, monkeypatch: pytest.MonkeyPatch):
-    honest = targets.read
-    monkeypatch.setattr(targets, "read", lambda *a, **k: LIES[lie](honest(*a, **k)))
+def test_a_reader_that_lies_is_seen(lie: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(targets, "read", lambda *a, **k: LIES[lie](read(*a, **k)))
     said = b"perhaps" if lie == "a verdict without one" else YES
     with pytest.raises((Broken, UnicodeEncodeError)):
         targets.reply(bytes([VERDICT, 1]) + said)
 
 
-def test_a_key_that_stands_there_twice_is_seen(monkeypatch: pytest.MonkeyPatch):
+def test_a_key_that_stands_there_twice_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(targets, "read", lambda *_, **__: Opinion(Status.OK, yes=True, score=1.0))
     targets.reply(bytes([VERDICT, 1]) + YES)
     with pytest.raises(Broken, match="all keys"):
         targets.reply(bytes([VERDICT, 1]) + b'{"verdict": "no", ' + YES[1:])
 
 
-def test_a_reader_that_raises_is_seen(monkeypatch: pytest.MonkeyPatch):
+def test_a_reader_that_raises_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(*_: object) -> float:
         raise OverflowError
 
@@ -84,7 +86,9 @@ def test_a_reader_that_raises_is_seen(monkeypatch: pytest.MonkeyPatch):
         targets.retry_after(b"7")
 
 
-def test_a_target_runs_under_atheris(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys):
+def test_a_target_runs_under_atheris(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     pytest.importorskip("atheris", reason="it has no wheel for this Python here")
     monkeypatch.setattr("tests.fuzz.__main__.OUT", tmp_path)
     assert fuzzed("retry_after", ("-runs=2000",), 1)

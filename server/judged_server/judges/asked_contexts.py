@@ -7,7 +7,7 @@ vote to `llm.voting`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -65,17 +65,23 @@ class TextContext(NamedTuple):
     expected_text: str
     retrieved_text: str
 
+    @property
+    def fields(self) -> dict[str, str]:
+        """The texts by their names."""
+        query, expected, retrieved = self
+        return {"query": query, "expected_text": expected, "retrieved_text": retrieved}
+
 
 class Ballot:
     """The samples of one context, and what they took."""
 
-    __slots__ = ("_keep", "_opinions", "_replies", "_sources", "usage")
+    __slots__ = ("_opinions", "_replies", "_sources", "keeps", "usage")
 
     def __init__(self, samples: int, nothing: Usage, keep_replies: bool) -> None:
         """Expect as many samples; `nothing` is the usage of no call at all."""
         self._opinions: list[Opinion | None] = [None] * samples
         self._replies: list[ChatReply | None] = [None] * samples if keep_replies else []
-        self._keep = keep_replies
+        self.keeps = keep_replies
         self._sources: set[Source] = set()
         self.usage = nothing
 
@@ -84,12 +90,14 @@ class Ballot:
         self._opinions[number] = answer.opinion
         self._sources.add(answer.source)
         self.usage += answer.usage
-        if self._keep:
+        if self.keeps:
             self._replies[number] = answer.reply
 
     @property
     def source(self) -> Source:
         """Where the verdict came from: computed, unless every sample was had without a call."""
+        if Source.COMPUTED in self._sources:  # the usual case
+            return Source.COMPUTED
         if self._sources == {Source.CACHE}:
             return Source.CACHE
         if self._sources <= {Source.CACHE, Source.SHARED} and self._sources:
@@ -106,7 +114,7 @@ class Ballot:
 
     def detail(self, index: int, vote: Vote) -> VerdictDetail | None:
         """Return how the verdict at `index` came about; None unless replies were kept."""
-        if not self._keep:
+        if not self.keeps:
             return None
         opinions = self.opinions
         answered = next((reply for reply in self._replies if reply is not None), None)
@@ -135,14 +143,10 @@ def number_contexts(groups: Sequence[QueryGroup]) -> tuple[list[TextContext], In
 
 def flags_of(contexts: Sequence[TextContext], places: IntArray) -> ByteArray | None:
     """Return RESERVED_TOKENS for each context with a text that holds some; None without any."""
-    flags = np.array(
-        [
-            Flag.RESERVED_TOKENS if any(map(holds_reserved, context)) else Flag.NONE
-            for context in contexts
-        ],
-        np.uint8,
-    )
-    return flags[places] if flags.any() else None
+    flagged = [any(map(holds_reserved, context)) for context in contexts]
+    if not any(flagged):
+        return None
+    return np.where(flagged, np.uint8(Flag.RESERVED_TOKENS), np.uint8(Flag.NONE))[places]
 
 
 def to_columns(ballots: Sequence[Ballot], places: IntArray, nothing: Usage) -> ScoreColumns:
@@ -151,25 +155,34 @@ def to_columns(ballots: Sequence[Ballot], places: IntArray, nothing: Usage) -> S
     `nothing` is the usage of no call at all: with a cost, or without when there is no price.
     """
     votes = [count(ballot.opinions) for ballot in ballots]
-    statuses = np.array([vote.status for vote in votes], np.uint8)[places]
-    sources = np.array([ballot.source for ballot in ballots], np.uint8)[places]
+    numbers = places.tolist()
+    failed = [index for index, number in enumerate(numbers) if votes[number].status != Status.OK]
+    sources = [ballot.source for ballot in ballots]
+    found = any(source is not Source.COMPUTED for source in sources)
+    keeps = any(ballot.keeps for ballot in ballots)
+
+    def column(values: list[Any], kind: type[Any]) -> Any:  # noqa: ANN401 - as the type says
+        each = np.array(values, kind)
+        # Without a context that comes twice, the numbers are the places.
+        return each if len(values) == len(numbers) else each[places]
+
     return ScoreColumns(
-        np.array([vote.score for vote in votes], np.float64)[places],
-        statuses if (statuses != Status.OK).any() else None,
+        column([vote.score for vote in votes], np.float64),
+        column([vote.status for vote in votes], np.uint8) if failed else None,
         faults=tuple(
             _fault(index, votes[number], ballots[number])
-            for index in np.flatnonzero(statuses != Status.OK).tolist()
-            for number in [int(places[index])]
+            for index in failed
+            for number in [numbers[index]]
         ),
-        majorities=np.array([vote.yes for vote in votes], np.bool_)[places],
-        agreements=np.array([vote.agreement for vote in votes], np.float64)[places],
+        majorities=column([vote.yes for vote in votes], np.bool_),
+        agreements=column([vote.agreement for vote in votes], np.float64),
         details=tuple(
             detail
-            for index, number in enumerate(places.tolist())
+            for index, number in enumerate(numbers if keeps else ())
             if (detail := ballots[number].detail(index, votes[number])) is not None
         ),
         usage=sum((ballot.usage for ballot in ballots), nothing),
-        sources=sources if (sources != Source.COMPUTED).any() else None,
+        sources=column(sources, np.uint8) if found else None,
     )
 
 

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import ClassVar
 
 import numpy as np
 
-from judged_server.domain import JudgeIdentity, JudgeSpec, QueryGroup, ScoreColumns
+from judged_server.domain import FloatArray, JudgeIdentity, JudgeSpec, QueryGroup, ScoreColumns
 from judged_server.judges.text_form import normalise
 from judged_server.ports import Profile
 
@@ -34,24 +35,29 @@ class ExactJudge:
 
     def score(self, groups: Sequence[QueryGroup]) -> ScoreColumns:
         """Return one score a context, 0 or 1; nothing is flagged."""
+        sides = [(group.expected, group.retrieved) for group in groups]
         if self.identity.profile == NORMALIZED.name:
-            texts = {text for group in groups for text in (*group.expected, *group.retrieved)}
+            texts = {text for side in sides for text in chain(*side)}
             normal = {text: normalise(text) for text in texts}
-            equal = [
-                normal[expected] == normal[retrieved]
-                for group in groups
-                for retrieved in group.retrieved
-                for expected in group.expected
-            ]
-        else:
-            equal = [
-                expected == retrieved
-                for group in groups
-                for retrieved in group.retrieved
-                for expected in group.expected
-            ]
-        # By way of bytes: NumPy looks at each entry of a list three times.
-        return ScoreColumns(np.frombuffer(bytes(equal), np.uint8).astype(np.float64))
+            sides = [([normal[e] for e in es], [normal[r] for r in rs]) for es, rs in sides]
+        return ScoreColumns(_equal(sides))
+
+
+def _equal(sides: Sequence[tuple[Sequence[str], Sequence[str]]]) -> FloatArray:
+    """Return float64, retrieved-major: 1 where an expected text equals a retrieved one, else 0."""
+    total = sum([len(expected) * len(retrieved) for expected, retrieved in sides])
+    scores = np.zeros(total)
+    start = 0
+    for expected, retrieved in sides:
+        stride = len(expected)
+        # The lists look for equals by themselves, so that only those found cost a step here.
+        for first, text in enumerate(expected, start):
+            rank = -1
+            for _ in range(retrieved.count(text)):
+                rank = retrieved.index(text, rank + 1)
+                scores[first + stride * rank] = 1.0
+        start += stride * len(retrieved)
+    return scores
 
 
 class ExactKind:

@@ -234,7 +234,7 @@ class LlmJudge:
         """Yield all that `ask` would ask of the groups."""
         contexts, _ = number_contexts(groups)
         for context in contexts:
-            fields = context._asdict()
+            fields = context.fields
             for number in range(self._samples):
                 yield Prospect(self._model, self._question(fields, number))
 
@@ -266,7 +266,7 @@ class LlmJudge:
 
         async def sample(job: tuple[int, int]) -> None:
             place, number = job
-            question = self._question(contexts[place]._asdict(), number)
+            question = self._question(contexts[place].fields, number)
             answer = await self._asker.ask(self._model, question, terms)
             ballots[place].put(number, answer)
 
@@ -277,6 +277,6 @@ class LlmJudge:
         reasons = (opinion.reason for ballot in ballots for opinion in ballot.opinions)
         refuse_if_nothing_asked(terms.purse, reasons)
         columns = await off_loop_if(large, to_columns, ballots, places, none)
-        columns = replace(columns, flags=await off_loop_if(large, flags_of, contexts, places))
+        columns.flags = await off_loop_if(large, flags_of, contexts, places)
         # One reply is no vote: its probability decides alone, under whatever bar.
         return replace(columns, majorities=None, agreements=None) if self._logprobs else columns

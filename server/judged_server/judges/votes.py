@@ -7,7 +7,6 @@ Owns the samples of rubrics whose reply is a verdict or a score. Leaves the rule
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 
 from judged_server.domain import TIE_TOLERANCE, Status
 from judged_server.judges.enquiry import Enquiry, Finding, fault, fault_of
@@ -61,7 +60,7 @@ def by_bar(
 
 
 def _by_bar(opinion: Opinion, min_score: float, score: float) -> Opinion:
-    return replace(opinion, score=score, yes=score + TIE_TOLERANCE >= min_score)
+    return opinion._replace(score=score, yes=score + TIE_TOLERANCE >= min_score)
 
 
 def voted(opinions: list[Opinion]) -> Finding:

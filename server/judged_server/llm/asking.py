@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from judged_server.domain import CacheMode, Source, Status, Usage
 from judged_server.errors import ModelNotConfigured
@@ -45,8 +46,7 @@ _BEGUN_A_TURN = 32
 """Questions that begin in one turn of the event loop: a few milliseconds of work."""
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
+class Question(NamedTuple):
     """One sample to be had: a rubric, the texts it shows by their names, and the sample's number.
 
     Samples of one matter differ in `number` only, from 0 to MAX_SAMPLES - 1. With `logprobs`
@@ -92,8 +92,7 @@ class Terms:
         return cls(leaves_at - leave_s, purse, cache)
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(NamedTuple):
     """What came of a question: always an opinion, a reply unless none came, and what it took.
 
     `by_fallback` says that another model than the one that was asked gave the reply.
@@ -154,7 +153,7 @@ class Asker:
         if terms.cache is CacheMode.ONLY:
             missing = _NOT_KEPT if self._cache is None else _NOT_CACHED
             if (keyless := keyless_fault(model)) is not None:
-                missing = replace(missing, message=f"{missing.message}; {keyless.message}")
+                missing = missing._replace(message=f"{missing.message}; {keyless.message}")
             return Answer(missing, None, Usage())
         return await self._fly(key, model, question, terms)
 
@@ -190,7 +189,7 @@ class Asker:
             if answer is None:
                 return Answer(_NO_TIME, None, Usage())
             if not _is_of_leader(answer.opinion, flight.ends_at, terms):
-                return replace(answer, usage=Usage(shared=1), source=Source.SHARED)
+                return answer._replace(usage=Usage(shared=1), source=Source.SHARED)
         flight = self._flights.begin(
             key, terms.ends_at, lambda: self._put_and_keep(key, model, question, terms)
         )
@@ -275,7 +274,7 @@ def _request(card: ChatModelCard, question: Question, nonce: str, attempt: int =
         # Numbers that no other sample of the context has, so that none repeats another.
         seed=question.number + attempt * MAX_SAMPLES,
     )
-    return replace(request, logprobs=True) if question.logprobs else request
+    return request._replace(logprobs=True) if question.logprobs else request
 
 
 def nothing(prices: Prices | None) -> Usage:

@@ -9,7 +9,7 @@ Owns when a provider is asked at all. Which failures count is up to `endpoint`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from judged_server.llm.clock import Clock
 from judged_server.llm.faults import ProviderFault, Reason
@@ -22,8 +22,7 @@ LONGEST_COOL_DOWN_S = 60.0
 _log = logger("llm")
 
 
-@dataclass(frozen=True, slots=True)
-class Pass:
+class Pass(NamedTuple):
     """Leave to ask once. `era` is the state's number when it was given."""
 
     era: int

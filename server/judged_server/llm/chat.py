@@ -1,14 +1,15 @@
 """The words between judges and language models: a request, a reply, a model.
 
-Owns the shapes. How a provider spells them is in `providers`, what is asked in `rubrics`.
+Owns the shapes. Those made for every question are tuples: a dataclass takes twice as long to make.
+How a provider spells them is in `providers`, what is asked in `rubrics`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 
 class FinishReason(Enum):
@@ -41,8 +42,7 @@ class Receipt(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class ChatRequest:
+class ChatRequest(NamedTuple):
     """One question to a model: instructions, the material, and how to answer.
 
     `schema` None asks for plain text. `seed` goes to providers that take one. `logprobs` asks for
@@ -56,11 +56,10 @@ class ChatRequest:
     temperature: float
     seed: int | None = None
     logprobs: bool = False
-    receipt: Receipt | None = field(default=None, compare=False, repr=False)
+    receipt: Receipt | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class TokenUsage:
+class TokenUsage(NamedTuple):
     """Tokens by the provider's own count; 0 when it told none."""
 
     input_tokens: int = 0
@@ -75,8 +74,7 @@ class TokenLogprob:
     top: tuple[tuple[str, float], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ChatReply:
+class ChatReply(NamedTuple):
     """What a model answered.
 
     `text` is the reply, or the arguments of the tool call that stands for it, as JSON text.
@@ -126,8 +124,7 @@ class ChatModelCard:
         return format(temperature, ".12g") if self.takes_temperature else "unset"
 
 
-@dataclass(frozen=True, slots=True)
-class Completed:
+class Completed(NamedTuple):
     """A reply, and what it took: HTTP attempts, the failed ones included, and seconds in all.
 
     `answered_by` is the card of the fallback that answered; None when the model that was asked did.

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from random import Random
+from typing import NamedTuple
 
 from judged_server.llm.breaker import Breaker, Pass
 from judged_server.llm.chat import ChatReply, Receipt
@@ -22,8 +22,7 @@ from judged_server.llm.retrying import Retrier, retry_after_s
 from judged_server.llm.transport import HttpTransport
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(NamedTuple):
     """One question, ready to be sent. `tokens` is an estimate of what it will cost at most.
 
     `read` makes a reply of a status and a body, or raises ProviderFault.

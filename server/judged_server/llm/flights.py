@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 Result = TypeVar("Result")
@@ -17,11 +17,14 @@ Result = TypeVar("Result")
 
 @dataclass(slots=True, eq=False)
 class Flight(Generic[Result]):
-    """One question on its way. `ends_at` is when its leader's time is over, on the loop's clock."""
+    """One question on its way. `ends_at` is when its leader's time is over, on the loop's clock.
+
+    `waiting` has a future for each caller who waits: the question wakes them as its last act.
+    """
 
     task: asyncio.Task[Result]
     ends_at: float
-    waiters: int = 0
+    waiting: list[asyncio.Future[None]] = field(default_factory=list)
 
 
 class Flights(Generic[Result]):
@@ -42,9 +45,8 @@ class Flights(Generic[Result]):
         self, key: bytes, ends_at: float, ask: Callable[[], Coroutine[Any, Any, Result]]
     ) -> Flight[Result]:
         """Ask a question that is not in flight; whoever begins it must `wait` for it."""
-        flight = Flight(asyncio.create_task(ask()), ends_at)
+        flight = Flight(asyncio.create_task(self._fly(key, ask)), ends_at)
         self._flights[key] = flight
-        flight.task.add_done_callback(lambda _: self._forget(key, flight))
         return flight
 
     async def wait(
@@ -54,20 +56,37 @@ class Flights(Generic[Result]):
 
         Raises what asking raised. The last one who waits, when cancelled or out of time, ends it.
         """
-        flight.waiters += 1
         task = flight.task
+        if task.done():
+            return task.result()
+        # A future for each, since they leave one by one: dearer shields would do the same.
+        woken = asyncio.get_running_loop().create_future()
+        flight.waiting.append(woken)
         try:
             if timeout_s is None:
-                return await asyncio.shield(task)
-            await asyncio.wait({task}, timeout=timeout_s)
+                await woken
+            else:
+                await asyncio.wait({woken}, timeout=timeout_s)
             return task.result() if task.done() else None
         finally:
-            flight.waiters -= 1
-            if not flight.waiters and not task.done():
-                self._forget(key, flight)
-                task.cancel()
-                # Whoever sees the caller's end sees that of the question: nothing is left behind.
-                await asyncio.wait({task})
+            if not task.done():
+                flight.waiting.remove(woken)
+                if not flight.waiting:
+                    self._forget(key, flight)
+                    task.cancel()
+                    # Whoever sees the caller's end sees that of the question: nothing is left
+                    # behind.
+                    await asyncio.wait({task})
+
+    async def _fly(self, key: bytes, ask: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
+        flight = self._flights[key]
+        try:
+            return await ask()
+        finally:
+            self._forget(key, flight)
+            for woken in flight.waiting:
+                if not woken.done():  # else whoever waited is leaving
+                    woken.set_result(None)
 
     def _forget(self, key: bytes, flight: Flight[Result]) -> None:
         if self._flights.get(key) is flight:

@@ -7,6 +7,7 @@ claims say beside it. Leaves reading to `parsing`, several opinions on one matte
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from judged_server.domain import ClaimVerdict, Status
 from judged_server.llm.faults import Reason
@@ -35,8 +36,7 @@ class ClaimCheck:
     evidence: str
 
 
-@dataclass(frozen=True, slots=True)
-class Opinion:
+class Opinion(NamedTuple):
     """What one sample says.
 
     `yes` and `score` (in [0, 1]) mean something only when `status` is OK, and only for rubrics that

@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 from judged_server.domain import Status
 from judged_server.llm.chat import ChatReply, TokenLogprob
@@ -47,7 +46,7 @@ def weighed(opinion: Opinion, reply: ChatReply) -> Opinion:
     probability = probability_of_yes(reply, opinion.yes)
     if probability is None:
         return _MISSING
-    return replace(opinion, yes=probability >= 0.5, score=probability)
+    return opinion._replace(yes=probability >= 0.5, score=probability)
 
 
 def probability_of_yes(reply: ChatReply, says_yes: bool) -> float | None:

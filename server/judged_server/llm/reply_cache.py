@@ -10,9 +10,8 @@ from __future__ import annotations
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from judged_server.llm.chat import ChatModelCard, ChatReply
 from judged_server.llm.reply_payload import from_payload, to_payload
@@ -43,8 +42,7 @@ class ReplyStore(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class _Entry:
+class _Entry(NamedTuple):
     reply: ChatReply
     created: int
     size: int

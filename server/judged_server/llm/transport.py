@@ -12,7 +12,7 @@ import asyncio
 import ssl
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import aiohttp
 from yarl import URL
@@ -38,8 +38,7 @@ _UNREACHABLE: dict[type[Exception], str] = {
 """What the failures to connect mean; the first class that fits counts."""
 
 
-@dataclass(frozen=True, slots=True)
-class HttpReply:
+class HttpReply(NamedTuple):
     """What came back, decoded. `retry_after` is that header as it was sent."""
 
     status: int

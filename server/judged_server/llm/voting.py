@@ -11,15 +11,14 @@ bar is met *and* most valid samples said yes.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from judged_server.domain import Status
 from judged_server.llm.faults import Reason
 from judged_server.llm.opinion import Opinion
 
 
-@dataclass(frozen=True, slots=True)
-class Vote:
+class Vote(NamedTuple):
     """What all samples say together.
 
     `score`, `agreement` (both in [0, 1]) and `yes` (a strict majority) mean something only when

@@ -44,8 +44,7 @@ SELECT max(n), group_concat(id) FROM (SELECT n, id FROM replies WHERE n > ? ORDE
 """
 
 
-@dataclass(frozen=True, slots=True)
-class StoredReply:
+class StoredReply(NamedTuple):
     """One reply: to which rubric, of which model (by the operator's name), when, and what it was.
 
     `created` is in whole seconds since 1970.

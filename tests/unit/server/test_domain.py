@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from judged_server.domain import (
@@ -60,3 +61,18 @@ def test_usage_adds_up_and_an_unknown_cost_stays_unknown():
         2, 3, 4, 5, 1.0, 0.5
     )
     assert (Usage(cost=None) + Usage()).cost is None
+    assert (Usage(cost=None) + Usage(1, 1, cost=0.5)).cost is None
+    assert (Usage() + Usage(1, 1, cost=None)).cost is None
+
+
+@pytest.mark.parametrize(
+    "one",
+    [
+        Usage(calls=1), Usage(attempts=1), Usage(input_tokens=1), Usage(output_tokens=1),
+        Usage(cost=0.5), Usage(latency_s=0.5), Usage(cached=1), Usage(shared=1),
+    ],
+)  # fmt: skip
+def test_no_usage_is_lost_on_either_side(one: Usage) -> None:
+    assert Usage() + one == one + Usage() == one
+    assert one + Usage(1, 1, 1, 1, 0.5, 0.5, 1, 1) == Usage(1, 1, 1, 1, 0.5, 0.5, 1, 1) + one
+    assert one + one != one

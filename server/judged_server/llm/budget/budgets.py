@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from judged_server.errors import BudgetExhausted, InvalidField
 from judged_server.llm.budget.day import DayLedger, LedgerFault
@@ -60,7 +60,7 @@ class Budgets:
         receipt = _Receipt(self, purse, most, [await self.reserve(purse, most, timeout_s)])
         answered: int | None = None
         try:
-            done = await model.complete(replace(request, receipt=receipt), ends - now())
+            done = await model.complete(request._replace(receipt=receipt), ends - now())
             paid = (done.answered_by or model.card).prices
             answered = 0 if paid is None else _charged(done, paid, most)
         finally:

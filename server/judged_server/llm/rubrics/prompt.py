@@ -22,6 +22,8 @@ from collections.abc import Mapping
 from functools import lru_cache
 from json.encoder import encode_basestring
 
+import orjson
+
 from judged_server.llm.chat import ChatRequest
 from judged_server.llm.rubrics.rubric import NONCE, FieldValue, Rubric
 
@@ -53,10 +55,20 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 _HAZARD = re.compile(f"{_SURROGATE.pattern}|{_HIDDEN.pattern}")
 _ASCII = bytes(range(128))
 
+_DRAWN_TOGETHER = 64
+"""Nonces of one look at the system's random bits, which costs more than all else about them."""
+_drawn: list[str] = []
+"""Nonces that nobody has had."""
+
 
 def new_nonce() -> str:
     """Return 32 letters of 128 random bits: the marker of one request's data blocks."""
-    return secrets.token_hex(16).translate(_LETTERS)
+    try:
+        return _drawn.pop()
+    except IndexError:
+        letters = secrets.token_hex(16 * _DRAWN_TOGETHER).translate(_LETTERS)
+        _drawn.extend(letters[at : at + 32] for at in range(32, len(letters), 32))
+        return letters[:32]
 
 
 def write(
@@ -108,7 +120,10 @@ def _quoted(text: str, nonce: str) -> str:
 
     A lone surrogate, which no request can carry, becomes U+FFFD.
     """
-    quoted = encode_basestring(text)
+    try:
+        quoted = orjson.dumps(text).decode()
+    except TypeError:  # lone surrogates; the same string, in ten times the time
+        quoted = encode_basestring(text)
     # None of these is part of a JSON escape, so they can be replaced after quoting.
     quoted = quoted.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
     quoted = quoted.replace("\x7f", "\\u007f")

@@ -10,7 +10,7 @@ from judged_server.domain import FloatArray, JudgeSpec, QueryGroup
 from judged_server.judges.exact import ExactKind
 from judged_server.judges.stopwords import STOPWORDS
 from judged_server.judges.token_overlap import TokenOverlapKind
-from judged_server.ports import JudgeKind, LexicalJudge
+from judged_server.ports import LexicalJudge
 
 NEGATIONS = {"no", "not", "never", "none", "without", "cannot"}
 
@@ -66,7 +66,10 @@ group_lists = st.lists(groups, max_size=4)
 
 
 def judge_of(kind: str, profile: str, **parameters: bool | int) -> LexicalJudge:
-    judges: dict[str, JudgeKind] = {"exact": ExactKind(), "token_overlap": TokenOverlapKind()}
+    judges: dict[str, ExactKind | TokenOverlapKind] = {
+        "exact": ExactKind(),
+        "token_overlap": TokenOverlapKind(),
+    }
     chosen = next(p for p in judges[kind].profiles if p.name == profile)
     defaults = {p.name: p.default for p in chosen.parameters}
     return judges[kind].build(JudgeSpec(kind, profile, None, defaults | parameters))
@@ -123,8 +126,8 @@ def classic(query: str, expected: str, retrieved: str, min_tokens: int, boost: b
     one, other = normal(expected), normal(retrieved)
     if one == other or contains(one, other):
         return 1.0
-    sets = (set(tokens(text)) for text in (query, expected, retrieved))
-    return ratio(*sets, min_tokens, boost)
+    asked, wanted, found = (set(tokens(text)) for text in (query, expected, retrieved))
+    return ratio(asked, wanted, found, min_tokens, boost)
 
 
 def weight(token: str) -> Fraction:

@@ -66,10 +66,40 @@ async def test_the_first_failure_ends_the_others_and_is_raised():
     assert sorted(ended) == [0, 1]
 
 
-async def test_a_job_that_nobody_cancelled_is_not_passed_over():
+@pytest.mark.parametrize("at_once", [1, 2])
+async def test_a_job_that_nobody_cancelled_is_not_passed_over(at_once):
     async def work(job: int) -> None:
         if job == 1:
             raise asyncio.CancelledError
 
     with pytest.raises(RuntimeError, match="cancelled by nobody"):
-        await fan_out(work, range(3), 2)
+        await fan_out(work, range(3), at_once)
+
+
+@pytest.mark.parametrize("at_once", [1, 2])
+async def test_a_caller_who_leaves_ends_the_jobs(at_once):
+    ended = []
+
+    async def work(job: int) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append(job)
+
+    going = asyncio.create_task(fan_out(work, range(10), at_once))
+    for _ in range(5):
+        await asyncio.sleep(0)
+    going.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await going
+    assert sorted(ended) == list(range(at_once))
+
+
+async def test_jobs_one_by_one_need_no_task():
+    doers = []
+
+    async def work(_: int) -> None:
+        doers.append(asyncio.current_task())
+
+    await fan_out(work, range(3), 1)
+    assert doers == [asyncio.current_task()] * 3

@@ -26,6 +26,7 @@ from tests.fakes.scripted_provider import (
     Answer,
     Asked,
     Failure,
+    Said,
     Script,
     ScriptedProvider,
     scripted_provider,
@@ -44,10 +45,10 @@ def verdict(answer: str, reasoning: str = "so it is") -> dict[str, str]:
     return {"reasoning": reasoning, "verdict": answer}
 
 
-def by_text(asked: Asked) -> object:
+def by_text(asked: Asked) -> Said:
     """Do what the retrieved text says."""
     text = texts_of(asked)["retrieved_text"]
-    return {
+    said: dict[str, Said] = {
         "yes": verdict("yes"),
         "no": verdict("no"),
         "refuse": Answer("", refusal="I can't help with that."),
@@ -56,7 +57,8 @@ def by_text(asked: Asked) -> object:
         "cut": Answer('{"reasoning": "it', finish_reason="length"),
         "error": Failure(400),
         "key": Failure(401),
-    }[text]
+    }
+    return said[text]
 
 
 @asynccontextmanager
@@ -97,7 +99,7 @@ def group(*retrieved: str) -> QueryGroup:
     return QueryGroup("", "q", ["e"], retrieved)
 
 
-def outcomes(columns: ScoreColumns) -> list[object]:
+def outcomes(columns: ScoreColumns) -> list[tuple[int, bool, str | None]]:
     """The status of each verdict, its decision and its reason."""
     n = len(columns.scores)
     decided = Verdicts.decide(columns, [0, n], 0.5).relevant.tolist()
@@ -113,7 +115,7 @@ class TestRubrics:
     async def test_a_score_is_held_to_the_rubrics_bar_or_the_requests(self, min_score, relevant):
         rubrics = {**load_builtin(), "polite": parse(POLITE.encode(), "polite.toml")}
 
-        def script(_: Asked) -> object:
+        def script(_: Asked) -> Said:
             return {"reasoning": "so so", "score": 0.55}
 
         async with provider_and_models(script) as (_, models):
@@ -121,6 +123,7 @@ class TestRubrics:
             judge = catalog.choose(
                 JudgeSpec("llm", min_score=min_score, parameters={"rubric": "polite"})
             )
+            assert isinstance(judge, LlmJudge)
             columns = await judge.ask([group("a")], PATIENT)
         verdicts = Verdicts.decide(columns, [0, 1], judge.identity.min_score)
         assert judge.identity.min_score == (0.6 if min_score is None else min_score)
@@ -152,8 +155,8 @@ class TestVerdicts:
                 assert outcomes(await judge.ask([group(text)], PATIENT)) == [outcome]
 
     async def test_a_reply_that_breaks_its_form_is_asked_for_once_more(self):
-        replies = iter(['{"verdict": ', verdict("yes")])
-        async with provider_and_models(lambda _: next(replies)) as (provider, models):
+        replies: list[Said] = ['{"verdict": ', verdict("yes")]
+        async with provider_and_models(lambda _: replies.pop(0)) as (provider, models):
             columns = await judge_over(models).ask([group("r")], PATIENT)
         assert outcomes(columns) == [(1, True, None)]
         assert columns.usage is not None
@@ -201,7 +204,7 @@ class TestAsking:
         assert columns.usage.calls == 3
 
     async def test_votes_are_counted(self):
-        def script(asked: Asked) -> object:
+        def script(asked: Asked) -> Said:
             return verdict("no" if asked.body["seed"] == 1 else "yes")
 
         async with provider_and_models(script) as (_, models):
@@ -236,7 +239,7 @@ class TestAsking:
     async def test_tasks_are_bounded_however_many_contexts_there_are(self):
         most = 0
 
-        def script(_: Asked) -> object:
+        def script(_: Asked) -> Said:
             nonlocal most
             most = max(most, len(asyncio.all_tasks()))
             return verdict("yes")
@@ -253,7 +256,7 @@ class TestAsking:
 
 class TestDeadline:
     async def test_what_is_slow_is_a_fault_and_the_rest_is_answered_in_time(self):
-        def script(asked: Asked) -> object:
+        def script(asked: Asked) -> Said:
             slow = texts_of(asked)["retrieved_text"] == "slow"
             return Answer(json.dumps(verdict("yes")), delay_s=30 if slow else 0)
 
@@ -283,7 +286,7 @@ class TestCancelling:
         chance = random.Random(7)
         arrived = asyncio.Event()
 
-        async def script(_: Asked) -> object:
+        async def script(_: Asked) -> Said:
             arrived.set()
             await asyncio.sleep(chance.choice([0, 0, 0.001, 30]))
             return verdict("yes")
@@ -312,7 +315,7 @@ class TestCancelling:
             assert len(columns.scores) == 0
 
     async def test_the_provider_sees_the_end_within_a_tenth_of_a_second(self):
-        async def script(_: Asked) -> object:
+        async def script(_: Asked) -> Said:
             await asyncio.sleep(30)
             return verdict("yes")
 

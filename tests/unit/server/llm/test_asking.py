@@ -102,7 +102,7 @@ class TestCache:
             REFUSED,
             says('{"verdict": "maybe"}'),
             says("Well, that depends."),
-            replace(says('{"reasoning": "it'), finish_reason=FinishReason.LENGTH),
+            says('{"reasoning": "it')._replace(finish_reason=FinishReason.LENGTH),
             ProviderFault(Reason.PROVIDER_ERROR, "no", retryable=True),
             ProviderFault(Reason.TIMEOUT, "no", retryable=True),
         ],

@@ -8,6 +8,7 @@ from judged_server.llm.breaker import (
     FIRST_COOL_DOWN_S,
     LONGEST_COOL_DOWN_S,
     Breaker,
+    Pass,
 )
 from judged_server.llm.faults import ProviderFault, Reason
 
@@ -113,7 +114,7 @@ def test_calls_from_before_it_opened_change_nothing():
 def test_whatever_happens_a_probe_is_alone_and_the_provider_is_asked_again(steps):
     breaker, clock = Breaker("p", StillClock()), StillClock()
     breaker._clock = clock
-    out = []
+    out: list[Pass] = []
     for step, place in steps:
         if step == "wait":
             clock.seconds += 10.0 * place

@@ -131,9 +131,9 @@ async def test_whatever_happens_no_room_is_lost():
     chance = Random(9)
 
     def outcome() -> HttpReply | Exception:
-        return chance.choice(
-            [GOOD, GOOD, HttpReply(429, b"", "1"), HttpReply(500, b"", None), late()]
-        )
+        bad = [HttpReply(429, b"", "1"), HttpReply(500, b"", None)]
+        outcomes: list[HttpReply | Exception] = [GOOD, GOOD, *bad, late()]
+        return chance.choice(outcomes)
 
     asked, _ = endpoint(outcome, max_concurrency=6, requests_per_minute=1e9)
     calls = [asyncio.create_task(asked.ask(CALL, 1000.0)) for _ in range(500)]

@@ -169,7 +169,7 @@ async def test_log_probabilities_come_only_from_models_that_have_them():
 async def test_a_cancel_is_not_passed_on():
     clock = StillClock()
     hangs = Scripted("a", clock, "yes")
-    hangs.complete = lambda *_: asyncio.sleep(60)  # type: ignore[method-assign,assignment]
+    hangs.complete = lambda *_: asyncio.sleep(60)
     second = Scripted("b", clock, "no")
     call = asyncio.create_task(chain(clock, hangs, second).complete(QUESTION, 10.0))
     await asyncio.sleep(0)

@@ -31,7 +31,7 @@ async def turns(n=5):
 
 
 async def test_all_who_wait_get_the_one_answer():
-    flights, question = Flights(), Question()
+    flights, question = Flights[str](), Question()
     flight = flights.begin(KEY, 1.0, question.ask)
     assert flights.find(KEY) is flight
     waiting = [asyncio.create_task(flights.wait(KEY, flight)) for _ in range(50)]
@@ -44,7 +44,7 @@ async def test_all_who_wait_get_the_one_answer():
 
 
 async def test_the_leader_leaves_without_harm_to_the_others():
-    flights, question = Flights(), Question()
+    flights, question = Flights[str](), Question()
     flight = flights.begin(KEY, 1.0, question.ask)
     leader, follower = (asyncio.create_task(flights.wait(KEY, flight)) for _ in range(2))
     await turns()
@@ -57,7 +57,7 @@ async def test_the_leader_leaves_without_harm_to_the_others():
 
 
 async def test_the_last_one_who_leaves_ends_the_question_before_it_has_left():
-    flights, question = Flights(), Question()
+    flights, question = Flights[str](), Question()
     flight = flights.begin(KEY, 1.0, question.ask)
     waiting = [asyncio.create_task(flights.wait(KEY, flight)) for _ in range(3)]
     await turns()
@@ -73,7 +73,7 @@ async def test_the_last_one_who_leaves_ends_the_question_before_it_has_left():
 
 
 async def test_one_who_comes_while_it_is_ended_does_not_find_it():
-    flights, question = Flights(), Question()
+    flights, question = Flights[str](), Question()
     flight = flights.begin(KEY, 1.0, question.ask)
     waiting = asyncio.create_task(flights.wait(KEY, flight))
     await turns()
@@ -88,7 +88,7 @@ async def test_one_who_comes_while_it_is_ended_does_not_find_it():
 
 
 async def test_a_short_time_ends_for_one_and_not_for_the_others():
-    flights, question = Flights(), Question()
+    flights, question = Flights[str](), Question()
     flight = flights.begin(KEY, 9.0, question.ask)
     patient = asyncio.create_task(flights.wait(KEY, flight))
     await turns()
@@ -99,7 +99,7 @@ async def test_a_short_time_ends_for_one_and_not_for_the_others():
 
 
 async def test_what_asking_raised_is_raised_to_all():
-    flights, question = Flights(), Question()
+    flights, question = Flights[str](), Question()
     flight = flights.begin(KEY, 1.0, question.ask)
     waiting = [asyncio.create_task(flights.wait(KEY, flight)) for _ in range(2)]
     await turns()
@@ -111,11 +111,34 @@ async def test_what_asking_raised_is_raised_to_all():
     assert len(flights) == 0
 
 
+async def test_who_comes_when_it_has_ended_gets_the_answer_at_once() -> None:
+    flights, question = Flights[str](), Question()
+    flight = flights.begin(KEY, 1.0, question.ask)
+    question.answer.set_result("a")
+    await flight.task
+    assert await flights.wait(KEY, flight) == "a"
+    assert await flights.wait(KEY, flight, 0.0) == "a"
+
+
+async def test_one_who_leaves_as_the_answer_comes_does_no_harm_to_the_others() -> None:
+    flights, question = Flights[str](), Question()
+    flight = flights.begin(KEY, 1.0, question.ask)
+    leaver, other = (asyncio.create_task(flights.wait(KEY, flight)) for _ in range(2))
+    await turns()
+    question.answer.set_result("a")
+    leaver.cancel()
+    assert await other == "a"
+    (left,) = await asyncio.gather(leaver, return_exceptions=True)
+    assert left != "a"
+    assert question.cancelled == 0
+    assert len(flights) == 0
+
+
 async def test_ten_thousand_random_leaves_leave_nothing_behind():
     import random
 
     rng = random.Random(20)
-    flights = Flights()
+    flights = Flights[str]()
     live = 0
 
     async def ask():

@@ -14,6 +14,7 @@ replies = st.builds(
     finish_reason=st.sampled_from(FinishReason),
     usage=st.builds(TokenUsage, st.integers(0, 1 << 40), st.integers(0, 1 << 40)),
     model=words,
+    refusal=st.none(),  # such a reply is no verdict, and never kept
     system_fingerprint=words,
     logprobs=st.lists(places, max_size=3).map(tuple),
 )

@@ -6,7 +6,7 @@ from judged_server.store.write_queue import WriteQueue
 
 
 def test_closing_writes_what_waits_in_order_and_in_parts():
-    written = []
+    written: list[list[str]] = []
     queue = WriteQueue(written.append, len, 6, "texts")
     for text in ("aaa", "bb", "c", "dddddddd", "e"):
         queue.put([text])

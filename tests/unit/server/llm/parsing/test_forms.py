@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -159,7 +161,8 @@ def keeps(value: object, rubric: Rubric) -> bool:
     """Say whether JSON keeps a rubric's schema, told apart by the schema alone."""
     if not isinstance(value, dict) or set(value) != set(rubric.properties):
         return False
-    for key, held in rubric.properties.items():
+    properties: Mapping[str, Mapping[str, Any]] = rubric.properties
+    for key, held in properties.items():
         found = value[key]
         match held["type"]:
             case "string":
@@ -188,7 +191,7 @@ def test_json_says_something_exactly_when_it_keeps_the_schema(rubric, structured
         assert found.reason in {None, Reason.SCHEMA}
 
 
-def good(held: dict[str, object]) -> st.SearchStrategy[object]:
+def good(held: dict[str, Any]) -> st.SearchStrategy[object]:
     """Values that a JSON schema of one key allows."""
     if "enum" in held:
         return st.sampled_from(held["enum"])
@@ -237,7 +240,7 @@ def test_json_cut_at_any_place_is_an_error(rubric):
             assert (found.status, found.reason) == (Status.ERROR, reason)
 
 
-def example(held: dict[str, object]) -> object:
+def example(held: dict[str, Any]) -> object:
     match held:
         case {"enum": [first, *_]}:
             return first

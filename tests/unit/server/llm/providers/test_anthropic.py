@@ -19,11 +19,11 @@ from judged_server.llm.faults import ProviderFault, Reason
 from judged_server.llm.providers.anthropic import DIALECT, headers, read_reply, write_request
 from judged_server.llm.rubrics import load_builtin
 from judged_server.llm.secrets import Secret
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
 
 from tests.fakes.recording_http import recording_http
 
-MessageCreateParamsNonStreaming.__pydantic_config__ = ConfigDict(extra="forbid")
+with_config(ConfigDict(extra="forbid"))(MessageCreateParamsNonStreaming)
 ORACLE: TypeAdapter[Any] = TypeAdapter(MessageCreateParamsNonStreaming)
 MEANS = DIALECT.capabilities.structured
 SCHEMA = ReplySchema(

@@ -24,11 +24,11 @@ from judged_server.llm.providers.openai import headers, read_reply, write_reques
 from judged_server.llm.secrets import Secret
 from openai.types.chat import ChatCompletion
 from openai.types.chat.completion_create_params import CompletionCreateParamsNonStreaming
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
 
 from tests.fakes.scripted_provider import Answer, Asked, completion
 
-CompletionCreateParamsNonStreaming.__pydantic_config__ = ConfigDict(extra="forbid")
+with_config(ConfigDict(extra="forbid"))(CompletionCreateParamsNonStreaming)
 ORACLE: TypeAdapter[Any] = TypeAdapter(CompletionCreateParamsNonStreaming)
 SCHEMA = ReplySchema(
     "verdict",

@@ -65,7 +65,8 @@ def test_what_a_model_filled_in_is_json_again():
 
 def test_the_first_item_is_an_object():
     assert first([{"a": 1}, 2]) == {"a": 1}
-    for bad in ([], [None], [[]]):
+    bads: tuple[list[object], ...] = ([], [None], [[]])
+    for bad in bads:
         with pytest.raises(ProviderFault, match="holds no answer"):
             first(bad)
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import fields, replace
+from typing import Any
 
 import pytest
 from judged_server.llm.rubrics import Rubric, load_builtin, write
@@ -129,7 +131,7 @@ def test_the_hash_of_claims_covers_both_steps():
 
 
 def test_the_schema_is_flat_and_closed():
-    schema = RUBRIC.schema.schema
+    schema: Mapping[str, Any] = RUBRIC.schema.schema
     assert RUBRIC.schema.name == "retrieval_match"
     assert list(schema["properties"]) == schema["required"] == ["reasoning", "verdict"]
     assert schema["additionalProperties"] is False
@@ -148,7 +150,7 @@ def test_the_schema_is_flat_and_closed():
     ids=["score", "dimensions", "extraction", "verification"],
 )
 def test_every_form_has_a_schema_of_its_own(rubric: Rubric, keys: list[str]):
-    schema = rubric.schema.schema
+    schema: Mapping[str, Any] = rubric.schema.schema
     assert list(schema["properties"]) == schema["required"] == keys
     assert (schema["type"], schema["additionalProperties"]) == ("object", False)
     assert len(rubric.schema.name) <= 64
