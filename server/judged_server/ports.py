@@ -43,7 +43,7 @@ class Parameter:
             return "true or false"
         kind = {int: "a whole number", float: "a number", str: "a name"}[type(self.default)]
         if self.minimum is not None and self.maximum is not None:
-            return f"{kind} from {self.minimum:g} to {self.maximum:g}"
+            return f"{kind} from {self.minimum:.15g} to {self.maximum:.15g}"
         if self.minimum is not None:
             return f"{kind}, at least {self.minimum:g}"
         return kind

@@ -12,6 +12,7 @@ import logging
 import sys
 import threading
 import time
+from collections import deque
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
@@ -50,8 +51,10 @@ class Lines:
     """Writes lines: from the event loop a few at a time, warnings and all others at once."""
 
     def __init__(self) -> None:
-        self._waiting: list[bytes | AccessLine] = []
+        # One deque for good: any thread may append while another one writes.
+        self._waiting: deque[bytes | AccessLine] = deque()
         self._lock = threading.Lock()
+        self._due_on: asyncio.AbstractEventLoop | None = None
         atexit.register(self.flush)
 
     def later(self, line: bytes | AccessLine) -> None:
@@ -61,21 +64,28 @@ class Lines:
         except RuntimeError:
             self.now(line)
             return
-        if not self._waiting:
-            loop.call_later(FLUSH_AFTER_S, self.flush)
         self._waiting.append(line)
+        if self._due_on is not loop:
+            self._due_on = loop
+            loop.call_later(FLUSH_AFTER_S, self._flush_due)
 
     def now(self, line: bytes | AccessLine) -> None:
         """Write a line, and those that wait before it."""
         self._waiting.append(line)
         self.flush()
 
+    def _flush_due(self) -> None:
+        self._due_on = None
+        self.flush()
+
     def flush(self) -> None:
         """Write the lines that wait."""
         with self._lock:
-            lines, self._waiting = self._waiting, []
-            if lines:
-                written = [line if isinstance(line, bytes) else _print(line) for line in lines]
+            written: list[bytes] = []
+            while self._waiting:
+                line = self._waiting.popleft()
+                written.append(line if isinstance(line, bytes) else _print(line))
+            if written:
                 sys.stderr.buffer.write(b"\n".join((*written, b"")))
                 sys.stderr.buffer.flush()
 

@@ -152,8 +152,7 @@ class Guard:
     def __init__(self, deadlines: Deadlines) -> None:
         self._deadlines = deadlines
         self._in_work = 0
-        self._idle = asyncio.Event()
-        self._idle.set()
+        self._idle: asyncio.Event | None = None  # only while somebody waits for it
         self._draining = False
 
     def drain(self) -> None:
@@ -162,7 +161,9 @@ class Guard:
 
     async def wait_idle(self) -> None:
         """Return when no call with a limit is in work; watchers of health do not count."""
-        await self._idle.wait()
+        if self._in_work:
+            self._idle = self._idle or asyncio.Event()
+            await self._idle.wait()
 
     def unary(self, method: str, inner: UnaryHandler, *, limited: bool = True) -> UnaryHandler:
         """Return a handler that keeps the promises of this module around `inner`."""
@@ -204,7 +205,6 @@ class Guard:
             code = "CANCELLED"
             if counted:
                 self._in_work += 1
-                self._idle.clear()
             context.set_trailing_metadata(((REQUEST_ID, request_id),))
             try:
                 reply = await body(request, context)
@@ -219,8 +219,9 @@ class Guard:
             finally:
                 if counted:
                     self._in_work -= 1
-                    if not self._in_work:
+                    if self._idle is not None and not self._in_work:
                         self._idle.set()
+                        self._idle = None
                 access.call(method, code, time.perf_counter() - started, request_id, context)
 
         return call

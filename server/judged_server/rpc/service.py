@@ -7,7 +7,7 @@ a message means is in the codecs, the work is in `engine` and `metrics`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import aclosing
 from functools import partial
 from typing import Any, TypeVar
@@ -104,16 +104,16 @@ class JudgeService(JudgeServiceServicer):
         self._repeats = repeats
         self._known_judges = KnownJudges(engine)
 
-    async def BatchJudge(  # type: ignore[override]  # the guard takes a reply's bytes as well
+    def BatchJudge(  # type: ignore[override]  # the guard takes a reply's bytes as well
         self, request: pb.BatchJudgeRequest, context: Context
-    ) -> bytes:
+    ) -> Awaitable[bytes]:
         """Judge the groups of one request."""
         if self._engine.catalog.asks_models(request.judge.kind):
             caller = self._caller(context, request.asking, wants_details=request.include_details)
-            return await self._ask(request, context, caller, partial(self._judge_to_bytes, request))
+            return self._ask(request, context, caller, partial(self._judge_to_bytes, request))
         if request.HasField("asking"):
             read_asking(request.asking)  # nobody is asked, and what is wrong is wrong
-        return await self._judge_to_bytes(request)
+        return self._judge_to_bytes(request)
 
     async def _judge_to_bytes(
         self, request: pb.BatchJudgeRequest, caller: Caller = NOBODY
@@ -124,8 +124,9 @@ class JudgeService(JudgeServiceServicer):
             refuse_evaluation(groups)
             judge = self._known_judges.choose(request.judge, groups)
             verdicts = await self._engine.judge(judge, groups, caller=caller, size=size)
-            large = len(verdicts.relevant) > LARGE_VERDICTS
-            return await off_loop_if(large, reply_bytes, verdicts, judge.identity)
+            if len(verdicts.relevant) > LARGE_VERDICTS:
+                return await asyncio.to_thread(reply_bytes, verdicts, judge.identity)
+            return reply_bytes(verdicts, judge.identity)
 
     async def _ask(
         self,

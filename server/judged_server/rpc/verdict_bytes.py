@@ -37,11 +37,11 @@ _AGREEMENT: Final = VerdictColumns.AGREEMENT_FIELD_NUMBER
 
 def reply_bytes(verdicts: Verdicts, identity: JudgeIdentity) -> bytes:
     """Return the BatchJudgeResponse that carries verdicts and tells which judge gave them."""
-    columns, usage = column_bytes(verdicts), verdicts.columns.usage
-    parts = [_head(_VERDICTS, len(columns)), columns, _judge_field(identity)]
-    if verdicts.columns.statuses is None and verdicts.columns.flags is None:
-        relevant = int(np.count_nonzero(verdicts.relevant))
-        parts.append(_counts_field(len(verdicts.relevant), relevant))
+    columns, relevant = verdicts.columns, verdicts.relevant.tobytes()
+    parts, usage = _column_parts(verdicts, relevant), columns.usage
+    parts = [_head(_VERDICTS, sum(map(len, parts))), *parts, _judge_field(identity)]
+    if columns.statuses is None and columns.flags is None:
+        parts.append(_counts_field(len(relevant), relevant.count(1)))
     else:
         parts.append(BatchJudgeResponse(counts=write_counts(verdicts)).SerializeToString())
     if usage is not None:
@@ -49,12 +49,14 @@ def reply_bytes(verdicts: Verdicts, identity: JudgeIdentity) -> bytes:
     return b"".join(parts)
 
 
-def column_bytes(verdicts: Verdicts) -> bytes:
-    """Return the VerdictColumns of verdicts; columns that say the same of all are left out."""
+def _column_parts(verdicts: Verdicts, relevant: bytes) -> list[bytes]:
+    """Return the VerdictColumns of verdicts; columns that say the same of all are left out.
+
+    `relevant` is a byte a context, 0 or 1.
+    """
     columns, sources, offsets = verdicts.columns, verdicts.sources, verdicts.offsets
-    n = len(verdicts.relevant)
-    parts = [_head(_RELEVANT, n), verdicts.relevant.tobytes()]
-    parts += _head(_SCORE, 8 * n), _doubles(columns.scores)
+    n = len(relevant)
+    parts = [_head(_RELEVANT, n), relevant, _head(_SCORE, 8 * n), _doubles(columns.scores)]
     # A status, a source and a flag are at most 127, and so are their own bytes on the wire.
     if columns.statuses is not None and (columns.statuses != Status.OK).any():
         parts += _head(_STATUS, n), _bytes(columns.statuses)
@@ -73,12 +75,12 @@ def column_bytes(verdicts: Verdicts) -> bytes:
             errors=map(write_fault, columns.faults), details=map(write_detail, columns.details)
         )
         parts.append(rest.SerializeToString())
-    return b"".join(parts)
+    return parts
 
 
 def write_verdicts(verdicts: Verdicts) -> VerdictColumns:
     """Return the message of verdicts, as a part of other messages."""
-    return VerdictColumns.FromString(column_bytes(verdicts))
+    return VerdictColumns.FromString(b"".join(_column_parts(verdicts, verdicts.relevant.tobytes())))
 
 
 @lru_cache(maxsize=4096)
@@ -93,7 +95,7 @@ def _head(field: int, length: int) -> bytes:
 
 
 def _doubles(values: FloatArray) -> bytes:
-    return values.astype(_DOUBLE, copy=False).tobytes()
+    return (values if values.dtype is _DOUBLE else values.astype(_DOUBLE)).tobytes()
 
 
 def _bytes(values: ByteArray) -> bytes:

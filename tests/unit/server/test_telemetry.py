@@ -1,0 +1,56 @@
+"""Log lines: each is written once, whoever writes at the same time."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+from judged_server import telemetry
+from judged_server.telemetry import Lines
+
+
+def test_no_line_of_any_thread_is_lost(capfdbinary: pytest.CaptureFixture[bytes]):
+    lines, threads, each = Lines(), 6, 300
+    begin = threading.Barrier(threads)
+
+    def write(thread: int) -> None:
+        begin.wait()
+        for i in range(each):
+            lines.now(b"%d-%d" % (thread, i))
+
+    writers = [threading.Thread(target=write, args=(n,)) for n in range(threads)]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    written = capfdbinary.readouterr().err.split()
+    assert sorted(written) == sorted(
+        b"%d-%d" % (thread, i) for thread in range(threads) for i in range(each)
+    )
+
+
+def test_a_line_that_came_while_others_were_written_is_written_later(
+    capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(telemetry, "FLUSH_AFTER_S", 0)
+    lines = Lines()
+
+    async def scenario() -> None:
+        lines.later(b"first")
+        other = threading.Thread(target=lines.flush)
+        other.start()
+        other.join()
+        lines.later(b"second")
+        done = asyncio.Event()
+        asyncio.get_running_loop().call_later(0.01, done.set)
+        await done.wait()
+
+    for _ in range(2):  # a second loop has a timer of its own
+        asyncio.run(scenario())
+    assert capfdbinary.readouterr().err.split() == [b"first", b"second"] * 2
+
+
+def test_without_a_loop_a_line_is_written_at_once(capfdbinary: pytest.CaptureFixture[bytes]):
+    Lines().later(b"now")
+    assert capfdbinary.readouterr().err == b"now\n"
