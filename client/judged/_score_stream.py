@@ -76,7 +76,7 @@ class Threads:
         self._stop = threading.Event()
         self._calls: set[Any] = set()
 
-    def run(self, scoring: Scoring) -> Iterator[AnswerScore]:
+    def run(self, scoring: Scoring) -> Generator[AnswerScore, None, None]:
         """Yield the scores as they come; those that never came are last, as errors."""
         events = self._inline if len(scoring.parts) == 1 else self._threaded
         stream = events(scoring.parts)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from typing import cast
 
@@ -136,7 +136,7 @@ class AsyncClient(AsyncConnection):
         include_details: bool = False,
         asking: Asking | None = None,
         timeout: float = 3600.0,  # noqa: ASYNC109 - sent to the server as the call's deadline
-    ) -> AsyncIterator[JudgedChunk]:
+    ) -> AsyncGenerator[JudgedChunk, None]:
         """Yield every chunk's verdicts as they finish; see Client.judge_stream."""
         attempts = Attempts(Deadline(timeout), self._budget)
         messages = StreamMessages(chunks, judge, asking, include_details=include_details)
@@ -317,7 +317,7 @@ class AsyncClient(AsyncConnection):
         include_replies: bool = False,
         asking: Asking | None = None,
         timeout: float = 3600.0,  # noqa: ASYNC109 - sent to the server as the call's deadline
-    ) -> AsyncIterator[AnswerScore]:
+    ) -> AsyncGenerator[AnswerScore, None]:
         """Yield every score as soon as it is there, in any order; see Client.stream_scores."""
         scoring = Scoring(items, rubrics, asking, include_replies=include_replies)
         async with aclosing(self._scores(scoring, timeout)) as scores:

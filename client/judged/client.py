@@ -7,7 +7,7 @@ do alike is in `_connection`, `_call`, `_chunks` and `_messages`.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from typing import cast
 
 import grpc
@@ -136,7 +136,7 @@ class Client(Connection):
         include_details: bool = False,
         asking: Asking | None = None,
         timeout: float = 3600.0,
-    ) -> Iterator[JudgedChunk]:
+    ) -> Generator[JudgedChunk, None, None]:
         """Yield every chunk's verdicts as they finish, in any order; ids count chunks from 0.
 
         Nothing is retried: to resume, send the chunks again that had no answer.
@@ -334,7 +334,7 @@ class Client(Connection):
         include_replies: bool = False,
         asking: Asking | None = None,
         timeout: float = 3600.0,
-    ) -> Iterator[AnswerScore]:
+    ) -> Generator[AnswerScore, None, None]:
         """Yield every score as soon as it is there, in any order; see score_answers.
 
         Those that never came are last, as errors. To leave early ends what is still asked.
@@ -375,7 +375,7 @@ class Client(Connection):
             raise of_work(error) from None
         return found
 
-    def _scores(self, scoring: Scoring, timeout: float) -> Iterator[AnswerScore]:
+    def _scores(self, scoring: Scoring, timeout: float) -> Generator[AnswerScore, None, None]:
         send = self._stub.ScoreAnswers
         return Threads(send, Deadline(timeout), self._budget, self.target).run(scoring)
 

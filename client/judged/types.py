@@ -306,6 +306,7 @@ class VerdictCounts:
     relevant: int = 0
     flagged_no_tokens: int = 0
     flagged_truncated: int = 0
+    flagged_reserved_tokens: int = 0
 
     @property
     def total(self) -> int:

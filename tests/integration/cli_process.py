@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 LINES = [
     {
@@ -22,7 +23,7 @@ LINES = [
         "retrieved_text": "vector databases store embeddings",
     },
 ]
-DATASET = {
+DATASET: dict[str, Any] = {
     "queries": [
         {
             "query_id": "q1",
@@ -74,6 +75,6 @@ def run_in(
     )
 
 
-def lines_of(text: str) -> list[dict[str, object]]:
+def lines_of(text: str) -> list[dict[str, Any]]:
     """Return the objects of JSON lines."""
     return [json.loads(line) for line in text.splitlines()]

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import IO
 
 START_S = 30.0
 
@@ -54,12 +55,15 @@ def running_server(
 
 
 def start(
-    flags: Sequence[str], *, stderr: object = None, env: dict[str, str] | None = None
+    flags: Sequence[str],
+    *,
+    stderr: IO[bytes] | int | None = None,
+    env: dict[str, str] | None = None,
 ) -> subprocess.Popen[bytes]:
     """Return a server process that was just started."""
     return subprocess.Popen(
         [sys.executable, "-m", "judged_server", *flags],
-        stderr=stderr,  # type: ignore[call-overload]
+        stderr=stderr,
         env={**os.environ, **(env or {})},
     )
 

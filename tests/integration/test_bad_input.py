@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 import grpc
 import pytest
+from judged import InvalidArgument
 from judged._status import to_error
 from judged.v1 import judge_service_pb2 as pb
 from judged.v1.judge_service_pb2_grpc import JudgeServiceStub
@@ -83,12 +84,13 @@ def test_a_bad_field_is_named_and_the_server_lives(bad: Case, stub: JudgeService
     request = bad.request()
     with pytest.raises(grpc.RpcError) as caught:
         answered = getattr(stub, call_of(request))(request, timeout=20)
-        if isinstance(answered, grpc.Call):  # a stream, which has yet to fail
+        if isinstance(answered, Iterator):  # a stream, which has yet to fail
             list(answered)
     error = to_error(caught.value, "here")
     assert error.code == bad.code
     assert error.request_id
     if bad.code == "INVALID_ARGUMENT":
+        assert isinstance(error, InvalidArgument)
         assert error.field == bad.path
         assert error.reason in {"INVALID_FIELD", "LIMIT_EXCEEDED"}
         assert error.message.startswith(bad.path)
@@ -110,7 +112,9 @@ def test_a_message_above_the_limit_is_refused_by_core(stub: JudgeServiceStub):
 )
 def test_bytes_that_do_not_parse_are_invalid_argument(raw: bytes, server_address: str):
     with grpc.insecure_channel(server_address) as channel:
-        call = channel.unary_unary("/judged.v1.JudgeService/BatchJudge")
+        call: grpc.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(
+            "/judged.v1.JudgeService/BatchJudge"
+        )
         with pytest.raises(grpc.RpcError) as caught:
             call(raw, timeout=20)
     error = to_error(caught.value, "here")

@@ -29,7 +29,7 @@ from judged.v1 import scoring_pb2, types_pb2
 from judged.v1.judge_service_pb2_grpc import JudgeServiceStub
 
 from tests.fakes.provider_thread import provider_on_a_thread
-from tests.fakes.scripted_provider import Answer, Asked, ScriptedProvider
+from tests.fakes.scripted_provider import Answer, Asked, Said, ScriptedProvider
 from tests.integration.cli_process import fill, run_in
 from tests.integration.server_process import ServerProcess, running_server
 
@@ -41,7 +41,7 @@ UNPRICED = (
 CLAIMS = [f"the sky has the colour number {n}" for n in range(5)]
 
 
-def script(asked: Asked) -> object:
+def script(asked: Asked) -> Said:
     """Answer every form of rubric; a retrieved text "slow" takes half a minute."""
     schema = asked.body["response_format"]["json_schema"]["schema"]
     reply: dict[str, Any] = {}
@@ -143,7 +143,7 @@ def reasons(reply: pb.BatchJudgeResponse) -> set[str]:
 
 
 def details(failure: grpc.RpcError) -> dict[str, Any]:
-    trailers = dict(failure.trailing_metadata() or ())
+    trailers: dict[str, Any] = dict(failure.trailing_metadata() or ())
     status = status_pb2.Status.FromString(trailers["grpc-status-details-bin"])
     found = {}
     for packed in status.details:
@@ -299,7 +299,7 @@ class TestServersBudgets:
     ):
         file = tmp_path / "spending.sqlite"
         budget = f'[budget]\nper_day = 0.03\nfile = "{file}"'
-        costs = []
+        costs: list[float] = []
         with (
             server(provider, tmp_path / "a", budget) as first,
             server(provider, tmp_path / "b", budget) as second,

@@ -148,7 +148,7 @@ def test_the_server_answers_while_it_resamples(client: Client, server_address: s
 def test_errors_of_parts_name_the_topic_of_the_caller(
     client: Client, server_address: str, monkeypatch: pytest.MonkeyPatch
 ):
-    run = {q: TREC.run.get(q, {}) for q in reversed(TREC.qrels)}
+    run = {q: TREC.run.get(q, {}) for q in reversed(list(TREC.qrels))}
     run["q70"] = ["d1", "d2", "d1"]
     broken = TrecRankings(TREC.qrels, run)
     options = MetricOptions(strict_duplicates=True)

@@ -102,6 +102,14 @@ class TestJudge:
             (["--json", "nowhere/out.json"], "--json nowhere/out.json: there is no folder nowhere"),
             (["--output", "."], "--output .: is a folder"),
             (["--target", "127.0.0.1:1"], "can't reach 127.0.0.1:1: "),
+            (["--target", "localhost"], "--target localhost: has no port; write HOST:PORT"),
+            (["--judge", "span"], "--judge span: compares places in files, and lines hold texts"),
+            (["--judge", "answers"], "--judge answers: scores answers, not contexts; use judged s"),
+            (
+                ["--judge", "panel", "--member", "exact", "--member", "nope"],
+                "--member nope: no judge is called 'nope'; this server has token_overlap, exact",
+            ),
+            (["--json", "a", "--output", "./a"], "--json a: is the file of --output too"),
         ],
     )
     def test_says_in_one_line_what_is_wrong(self, judged, arguments, message):
@@ -115,6 +123,10 @@ class TestJudge:
         [
             ("", "bad.jsonl: holds nothing to judge"),
             ("{}", "bad.jsonl:1: has no 'query'"),
+            (
+                '{"query": "q", "expected": "a", "retrieved_text": "b"}',
+                "bad.jsonl:1: has no 'expected_text'; is it what is called 'expected' here?",
+            ),
             ('\n{"query": "a",}', "bad.jsonl:2: is not JSON"),
         ],
     )
@@ -280,6 +292,8 @@ class TestEvaluate:
         ("name", "text", "message"),
         [
             ("dataset.json", '{"queries": [{"id": "q1"}]}', "dataset.json: queries[0] has no 'que"),
+            ("dataset.json", "", 'dataset.json: is empty; a data set is {"queries": [{"query_id"'),
+            ("dataset.json", "{}", 'dataset.json: has no "queries"; a data set is {"queries"'),
             ("results.jsonl", '{"query_id": "q1"}', 'results.jsonl:1: has no "results"'),
             (
                 "results.jsonl",
@@ -403,6 +417,25 @@ class TestMetrics:
         done = judged(*self.command, "-m", "ap")
         assert (done.returncode, done.stdout) == (2, "")
         assert done.stderr.startswith(f"judged: {message}")
+
+    def test_refuses_a_seed_that_no_message_holds(self, judged):
+        done = judged(*self.command, "-m", "ap", "--seed", str(2**64))
+        assert (done.returncode, done.stdout) == (2, "")
+        assert "'--seed'" in done.stderr
+
+    def test_warns_where_an_interval_can_not_be(self, judged, folder):
+        (folder / "qrels.txt").write_text("301 0 d1 1\n")
+        done = judged(*self.command, "-m", "ap", "--interval", "t")
+        assert "interval: there is none where fewer than two queries" in done.stderr
+
+    @pytest.mark.parametrize(
+        ("metric", "ours"),
+        [("map_cut_5", "ap"), ("P_10", "precision"), ("recip_rank", "mrr"), ("success@1", "hit")],
+    )
+    def test_knows_what_trec_eval_calls_a_metric(self, judged, metric, ours):
+        done = judged(*self.command, "-m", metric)
+        assert done.returncode == 2
+        assert f"; did you mean {ours}" in done.stderr
 
     def test_names_a_file_that_is_not_there(self, judged):
         done = judged("metrics", "--qrels", "nowhere", "--run", "run.txt", "-m", "ap")

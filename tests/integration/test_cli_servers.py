@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -53,6 +56,42 @@ class TestServers:
         assert done.returncode == 2
         assert done.stderr.startswith("judged: the private server ended with status 2: ")
         assert "max_groups" in done.stderr
+
+
+class TestStreams:
+    """What a shell may do to the streams of a command."""
+
+    def status(self, folder, address: str, line: str) -> tuple[int, str]:
+        done = subprocess.run(
+            ["/bin/bash", "-c", f'judged() {{ "$PYTHON" -m judged.cli "$@"; }}; {line}'],
+            cwd=folder,
+            env={**os.environ, "PYTHON": sys.executable, "JUDGED_TARGET": address},
+            capture_output=True,
+            text=True,
+            timeout=90,
+            check=False,
+        )
+        return done.returncode, done.stdout + done.stderr
+
+    def test_a_reader_who_leaves_is_no_shortfall(self, folder, server_address):
+        line = (folder / "contexts.jsonl").read_text()
+        (folder / "many.jsonl").write_text(line * 3000)
+        command = "judged judge many.jsonl --judge exact 2>/dev/null | head -1 >/dev/null"
+        status, said = self.status(folder, server_address, f"{command}; exit ${{PIPESTATUS[0]}}")
+        assert (status, said) == (141, "")
+
+    @pytest.mark.parametrize("command", ["judges", "judge contexts.jsonl --judge exact"])
+    def test_a_full_disk_is_a_problem(self, folder, server_address, command):
+        status, said = self.status(folder, server_address, f"judged {command} >/dev/full")
+        assert status == 2
+        assert said == "judged: standard output: can't be written: No space left on device\n"
+
+    def test_closed_streams(self, folder, server_address):
+        status, said = self.status(folder, server_address, "judged judges >&-")
+        assert (status, said.startswith("judged: standard output is closed; ")) == (2, True)
+        judge = "judged judge contexts.jsonl --judge exact 2>&-"
+        status, said = self.status(folder, server_address, judge)
+        assert (status, said.count("\n")) == (0, 2)
 
 
 class TestUsage:

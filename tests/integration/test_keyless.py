@@ -20,7 +20,7 @@ from judged import (
 )
 
 from tests.fakes.provider_thread import provider_on_a_thread
-from tests.fakes.scripted_provider import Asked, ScriptedProvider
+from tests.fakes.scripted_provider import Asked, Said, ScriptedProvider
 from tests.integration.cli_process import fill, run_in
 from tests.integration.server_process import ServerProcess, running_server
 
@@ -32,7 +32,7 @@ ITEM = AnswerItem("1", "q", "an answer", references=["r"])
 PANEL = Judge("panel", members=[Judge("llm"), Judge("llm", parameters={"max_tokens": 99})])
 
 
-def script(asked: Asked) -> object:
+def script(asked: Asked) -> Said:
     schema = asked.body["response_format"]["json_schema"]["schema"]
     verdict = schema["properties"]["verdict"]["enum"][0]
     return {"reasoning": "so it is", "verdict": verdict}

@@ -13,7 +13,7 @@ from pathlib import Path
 import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
-from judged import Client, QueryGroup, Unavailable
+from judged import Client, FailedPrecondition, QueryGroup, Unavailable
 
 from tests.integration.server_process import ServerProcess, running_server, start
 
@@ -101,7 +101,7 @@ class TestStart:
         ):
             semantic = [j for j in client.server_info().judges if j.kind == "semantic"]
             assert "judged-server models install" in semantic[0].unavailable
-            with pytest.raises(Exception, match="judged-server models install") as caught:
+            with pytest.raises(FailedPrecondition, match="judged-server models install") as caught:
                 client.judge([QueryGroup("q", ["a"], ["a"])], "semantic")
             assert caught.value.reason == "MODEL_NOT_INSTALLED"
             assert client.judge([QueryGroup("q", ["a"], ["a"])])[0].relevant

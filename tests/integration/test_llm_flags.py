@@ -17,9 +17,10 @@ import pytest
 import typer
 from judged.cli.app import app
 from judged.cli.defaults import options_of
+from typer.core import TyperGroup
 
 from tests.fakes.provider_thread import provider_on_a_thread
-from tests.fakes.scripted_provider import Asked
+from tests.fakes.scripted_provider import Asked, Said
 from tests.integration.server_process import running_server
 from tests.integration.traced_world import KEY, World, configured
 
@@ -33,9 +34,11 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "score": ("score", "answers.jsonl", "--rubric", "helpfulness"),
     "calibrate": ("calibrate", "labels.jsonl", "--judge", "llm"),
 }
+GROUP = typer.main.get_command(app)
+assert isinstance(GROUP, TyperGroup)
 OPTIONS = {
     name: set(options_of(command)) - {"help"}
-    for name, command in typer.main.get_command(app).commands.items()  # type: ignore[attr-defined]
+    for name, command in GROUP.commands.items()
     if name in COMMANDS
 }
 ANY_JUDGE = {
@@ -49,7 +52,7 @@ covered: set[tuple[str, str]] = set()
 words = (f"word{number}" for number in count())
 
 
-def script(asked: Asked) -> object:
+def script(asked: Asked) -> Said:
     """Find all relevant and helpful; "split" is a no in one sample of three, "bad" in all."""
     texts = str({name: json.loads(text) for name, text in _BLOCK.findall(asked.user)})
     form = asked.body["response_format"]["json_schema"]["schema"]["properties"]

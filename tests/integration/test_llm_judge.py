@@ -27,7 +27,7 @@ from judged.v1.judge_service_pb2_grpc import JudgeServiceStub
 from judged_server.llm.rubrics import load_builtin
 
 from tests.fakes.provider_thread import provider_on_a_thread
-from tests.fakes.scripted_provider import Answer, Asked, Failure, ScriptedProvider
+from tests.fakes.scripted_provider import Answer, Asked, Failure, Said, ScriptedProvider
 from tests.integration.cli_process import fill, lines_of, run_in
 from tests.integration.server_process import ServerProcess, running_server
 
@@ -39,7 +39,7 @@ def says(answer: str) -> dict[str, str]:
     return {"reasoning": f"it is a {answer}", "verdict": answer}
 
 
-def script(asked: Asked) -> object:
+def script(asked: Asked) -> Said:
     """Do what the retrieved text says; "split" is a no in one sample of three."""
     text = json.loads(_RETRIEVED.findall(asked.user)[0])
     if text == "refuse":
@@ -118,7 +118,7 @@ def judge(**parameters: object) -> Judge:
 
 
 def outcome(verdicts: Verdicts) -> list[tuple[str, bool | None, str | None]]:
-    return [(v.status.name, v.relevant, v.error and v.error.reason) for v in verdicts]
+    return [(v.status.name, v.relevant, v.error.reason if v.error else None) for v in verdicts]
 
 
 def until(fact: Callable[[], bool], seconds: float = 5.0) -> None:

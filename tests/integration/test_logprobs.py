@@ -73,8 +73,8 @@ def client(server: ServerProcess) -> Iterator[Client]:
         yield connected
 
 
-def judge(min_score: float | None = None, **parameters: object) -> Judge:
-    return Judge("llm", "", min_score, {"scoring": "logprobs", **parameters})  # type: ignore[dict-item]
+def judge(min_score: float | None = None, **parameters: bool | float | str) -> Judge:
+    return Judge("llm", "", min_score, {"scoring": "logprobs", **parameters})
 
 
 def test_the_score_is_the_probability_of_a_yes(client: Client):

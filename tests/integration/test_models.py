@@ -12,7 +12,7 @@ from pathlib import Path
 import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
-from judged import Client, Judge, QueryGroup
+from judged import Client, FailedPrecondition, Judge, QueryGroup
 from judged_server.embedding.manifest import GRAPH_FILE
 from judged_server.embedding.store import ModelStore
 
@@ -94,7 +94,9 @@ class TestSeveral:
         with running_server(*flags(store)) as ready, Client(ready.address) as client:
             graph.write_bytes(raw[:-1])
             for _ in range(2):
-                with pytest.raises(Exception, match="judged-server models add two") as caught:
+                with pytest.raises(
+                    FailedPrecondition, match="judged-server models add two"
+                ) as caught:
                     client.judge([GROUP], semantic("two"))
                 assert caught.value.reason == "MODEL_DAMAGED"
                 assert client.judge([GROUP], semantic("one")).coverage == 1

@@ -246,7 +246,7 @@ class TestCache:
         asked = world.provider.requests
         again = world.document(*JUDGE, "--judge", "none", *llm, "--trace", "t.jsonl")
         assert again["counts"] == first["counts"]
-        sources = [line["source"] for line in again["verdicts"]]  # type: ignore[attr-defined]
+        sources = [line["source"] for line in again["verdicts"]]
         assert sources == ["REPLAY", "CACHE"]
         assert world.provider.requests == asked
 

@@ -15,14 +15,14 @@ from judged.v1 import types_pb2
 from judged.v1.judge_service_pb2_grpc import JudgeServiceStub
 
 from tests.fakes.provider_thread import provider_on_a_thread
-from tests.fakes.scripted_provider import Answer, Asked, ScriptedProvider
+from tests.fakes.scripted_provider import Answer, Asked, Said, ScriptedProvider
 from tests.integration.cli_process import fill, lines_of, run_in
 from tests.integration.server_process import ServerProcess, running_server
 
 _RETRIEVED = re.compile(r'name="retrieved_text">\n(.*)\n<')
 
 
-def script(asked: Asked) -> object:
+def script(asked: Asked) -> Said:
     """The model "sure" says yes; "contrary" says no, and refuses what is called so."""
     text = json.loads(_RETRIEVED.findall(asked.user)[0])
     if text == "refused" or (text == "half refused" and asked.body["model"] == "contrary"):

@@ -12,7 +12,7 @@ from judged_server.llm.configuration import read_configuration
 from judged_server.llm.models import ChatModels
 
 from tests.fakes.provider_thread import provider_on_a_thread
-from tests.fakes.scripted_provider import Answer, Asked, Failure, ScriptedProvider
+from tests.fakes.scripted_provider import Answer, Asked, Failure, Said, ScriptedProvider
 from tests.integration.server_process import ServerProcess, running_server
 
 PAGE = (Path(__file__).parents[2] / "docs" / "providers" / "fake.md").read_text()
@@ -51,7 +51,7 @@ class TestTheFakeOfTheDocs:
         assert (listed.name, listed.unavailable) == ("judge", "")
 
 
-def script(asked: Asked) -> object:
+def script(asked: Asked) -> Said:
     """Fail for good, with what would leak if it were shown."""
     return Failure(503, f"{KEY} is overloaded")
 

@@ -15,7 +15,16 @@ from typing import Any
 
 import grpc
 import pytest
-from judged import Asking, AsyncClient, CacheMode, Client, Judge, QueryGroup, Verdicts
+from judged import (
+    Asking,
+    AsyncClient,
+    CacheMode,
+    Client,
+    InvalidArgument,
+    Judge,
+    QueryGroup,
+    Verdicts,
+)
 from judged._status import to_error
 from judged.v1 import judge_service_pb2 as pb
 from judged.v1 import types_pb2
@@ -23,7 +32,7 @@ from judged.v1.judge_service_pb2_grpc import JudgeServiceStub
 
 from tests.fakes.cutting_proxy import CuttingProxy, cutting_proxy
 from tests.fakes.provider_thread import provider_on_a_thread
-from tests.fakes.scripted_provider import Asked, ScriptedProvider
+from tests.fakes.scripted_provider import Asked, Said, ScriptedProvider
 from tests.integration.server_process import ServerProcess, running_server
 
 _RETRIEVED = re.compile(r'name="retrieved_text">\n(.*)\n<')
@@ -40,7 +49,7 @@ class Held:
     def __init__(self) -> None:
         self.open = threading.Event()
 
-    async def script(self, asked: Asked) -> object:
+    async def script(self, asked: Asked) -> Said:
         text = json.loads(_RETRIEVED.findall(asked.user)[0])
         while "held" in text and not self.open.is_set():  # noqa: ASYNC110 - set by another thread
             await asyncio.sleep(0.01)
@@ -176,9 +185,9 @@ async def test_a_call_that_is_cut_off_ends_and_begins_anew(
             async with AsyncClient(proxy.address) as client:
                 found = await client.judge([group(*texts)], LLM, asking=REFRESH, timeout=30)
         else:
-            with Client(proxy.address) as client:
+            with Client(proxy.address) as blocking:
                 found = await asyncio.to_thread(
-                    client.judge, [group(*texts)], LLM, asking=REFRESH, timeout=30
+                    blocking.judge, [group(*texts)], LLM, asking=REFRESH, timeout=30
                 )
         cutting.result(10)
     assert found.relevant == [True] * 5
@@ -233,6 +242,7 @@ class TestRequestId:
             with pytest.raises(grpc.RpcError) as caught:
                 call(given, timeout=20)
             error = to_error(caught.value, "here")
+            assert isinstance(error, InvalidArgument)
             assert (error.code, error.field) == ("INVALID_ARGUMENT", "request_id")
             assert "an id of its own" in error.message
         assert calls() == 1

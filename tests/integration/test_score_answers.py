@@ -6,6 +6,7 @@ import json
 import re
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import grpc
 import pytest
@@ -16,7 +17,7 @@ from judged.v1 import types_pb2 as t
 from judged.v1.judge_service_pb2_grpc import JudgeServiceStub
 
 from tests.fakes.provider_thread import provider_on_a_thread
-from tests.fakes.scripted_provider import Answer, Asked, Failure, ScriptedProvider
+from tests.fakes.scripted_provider import Answer, Asked, Failure, Said, ScriptedProvider
 from tests.integration.server_process import ServerProcess, running_server
 
 _BLOCK = re.compile(r'<data-\w+ name="(\w+)">\n(.*)\n</data-')
@@ -30,12 +31,12 @@ FIVE = {
 }
 
 
-def texts_of(asked: Asked) -> dict[str, object]:
+def texts_of(asked: Asked) -> dict[str, Any]:
     """The texts in a prompt, by name."""
     return {name: json.loads(text) for name, text in _BLOCK.findall(asked.user)}
 
 
-def reply(asked: Asked) -> dict[str, object]:
+def reply(asked: Asked) -> dict[str, Any]:
     """What a model says that finds every claim supported but those that say otherwise."""
     texts = texts_of(asked)
     form = asked.body["response_format"]["json_schema"]["schema"]["properties"]
@@ -57,7 +58,7 @@ def reply(asked: Asked) -> dict[str, object]:
     return {"reasoning": why, "score": 0.2 if bad else 0.9}
 
 
-async def script(asked: Asked) -> object:
+async def script(asked: Asked) -> Said:
     """Reply, or fail as a word in the texts says; claims are always listed."""
     texts = texts_of(asked)
     form = asked.body["response_format"]["json_schema"]["schema"]["properties"]

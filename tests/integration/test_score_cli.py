@@ -34,7 +34,7 @@ from judged.evaluation import (
 from judged.traces import ScoreReplay, Trace, TraceFile
 
 from tests.fakes.provider_thread import provider_on_a_thread
-from tests.fakes.scripted_provider import Answer, Asked, ScriptedProvider
+from tests.fakes.scripted_provider import Answer, Asked, Said, ScriptedProvider
 from tests.integration.cli_process import lines_of, run_in
 from tests.integration.server_process import ServerProcess, running_server
 
@@ -54,7 +54,7 @@ ANSWERS = [
 ]
 
 
-def script(asked: Asked) -> object:
+def script(asked: Asked) -> Said:
     """Judge as the words of the answer say: "false" is refuted, "split" is a no once in three."""
     if "response_format" not in asked.body:  # a system under evaluation, not a judge
         return f"about {asked.user}"
@@ -439,7 +439,7 @@ class TestCommandLine:
         [
             (
                 ["--rubric", "helpfulnes"],
-                "--rubric helpfulnes: this server scores answers by answer_match, ",
+                "--rubric helpfulnes: no rubric has this id; this server scores",
             ),
             (["--rubric", "helpfulnes"], "did you mean helpfulness?"),
             (["--rubric", "helpfulness"] * 2, "--rubric helpfulness: is given twice"),
@@ -451,6 +451,7 @@ class TestCommandLine:
             (["--rubric", "helpfulness", "--min-score", "7"], "--min-score: "),
             (["--rubric", "helpfulness", "--judge-samples", "99"], "--judge-samples: "),
             (["--rubric", "helpfulness", "--judge-temperature", "9"], "--judge-temperature: "),
+            (["--rubric", "helpfulness", "--param", "temperature=9"], "--param temperature: must"),
             (["--rubric", "helpfulness", "--judge-model", "gpt"], "this server knows small"),
             (["--rubric", "helpfulness", "--param", "seed=1"], "--param seed: judge answers has"),
             (

@@ -1,10 +1,10 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 import grpc
 import pytest
-from judged import Client, InvalidArgument, NotFound, QueryGroup
+from judged import Client, InvalidArgument, JudgedError, NotFound, QueryGroup
 from judged._status import to_error
 from judged.v1 import judge_service_pb2 as pb
 from judged.v1 import types_pb2 as t
@@ -26,10 +26,16 @@ def stub(server_address: str) -> Iterator[JudgeServiceStub]:
         yield JudgeServiceStub(channel)
 
 
-def failure(stub: JudgeServiceStub, *messages: pb.StreamJudgeRequest) -> object:
+def failure(stub: JudgeServiceStub, *messages: pb.StreamJudgeRequest) -> JudgedError:
     with pytest.raises(grpc.RpcError) as caught:
         list(stub.StreamJudge(iter(messages), timeout=20))
     return to_error(caught.value, "here")
+
+
+def field_of(stub: JudgeServiceStub, *messages: pb.StreamJudgeRequest) -> str | None:
+    error = failure(stub, *messages)
+    assert isinstance(error, InvalidArgument)
+    return error.field
 
 
 def test_chunks_are_answered_with_their_ids_and_progress(stub: JudgeServiceStub):
@@ -57,24 +63,24 @@ def test_a_bad_chunk_is_its_own_error_and_the_rest_goes_on(stub: JudgeServiceStu
 
 
 def test_the_first_message_must_be_a_start(stub: JudgeServiceStub):
-    assert failure(stub, chunk(1, "a")).field == "message"
-    assert failure(stub).field == "message"
-    assert failure(stub, pb.StreamJudgeRequest()).field == "message"
+    assert field_of(stub, chunk(1, "a")) == "message"
+    assert field_of(stub) == "message"
+    assert field_of(stub, pb.StreamJudgeRequest()) == "message"
 
 
 def test_a_second_start_ends_the_stream(stub: JudgeServiceStub):
-    assert failure(stub, start(), start()).field == "message"
+    assert field_of(stub, start(), start()) == "message"
 
 
 def test_a_chunk_id_is_used_once(stub: JudgeServiceStub):
-    assert failure(stub, start(), chunk(1, "a"), chunk(1, "a")).field == "chunk.chunk_id"
+    assert field_of(stub, start(), chunk(1, "a"), chunk(1, "a")) == "chunk.chunk_id"
 
 
 def test_an_unknown_judge_ends_the_stream_at_its_start(stub: JudgeServiceStub):
     assert isinstance(failure(stub, start("nobody")), NotFound)
     asking = t.AskingOptions(cache=4)
     bad = pb.StreamJudgeRequest(start=pb.StreamJudgeStart(asking=asking))
-    assert failure(stub, bad).field == "start.asking.cache"
+    assert field_of(stub, bad) == "start.asking.cache"
     bad = pb.StreamJudgeRequest(start=pb.StreamJudgeStart(judge=t.JudgeSpec(min_score=2)))
     error = failure(stub, bad)
     assert isinstance(error, InvalidArgument)
@@ -83,7 +89,9 @@ def test_an_unknown_judge_ends_the_stream_at_its_start(stub: JudgeServiceStub):
 
 def test_garbage_in_the_middle_of_a_stream_is_invalid_argument(server_address: str):
     with grpc.insecure_channel(server_address) as channel:
-        call = channel.stream_stream("/judged.v1.JudgeService/StreamJudge")
+        call: grpc.StreamStreamMultiCallable[bytes, bytes] = channel.stream_stream(
+            "/judged.v1.JudgeService/StreamJudge"
+        )
         with pytest.raises(grpc.RpcError) as caught:
             list(call(iter([start().SerializeToString(), b"\xff\xff"]), timeout=20))
     assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
@@ -101,5 +109,6 @@ def test_a_reader_that_stops_leaves_the_server_alive(client: Client):
     chunks = ([QueryGroup("q", ["a"], ["a"])] for _ in range(10_000))
     replies = client.judge_stream(chunks, "exact")
     next(replies)
+    assert isinstance(replies, Generator)
     replies.close()
     assert client.judge([QueryGroup("q", ["a"], ["a"])], "exact")[0].relevant

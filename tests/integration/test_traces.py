@@ -85,14 +85,14 @@ class TestWithoutProvider:
         assert provider.requests == asked
         assert numbers(again) == numbers(first)
         assert json.dumps(again["metrics"]) == json.dumps(first["metrics"])
-        assert first["usage"]["calls"] == 6  # type: ignore[index]
+        assert first["usage"]["calls"] == 6
         assert "usage" not in again
-        for line in (*judged["verdicts"], *rejudged["verdicts"]):  # type: ignore[misc]
+        for line in (*judged["verdicts"], *rejudged["verdicts"]):
             line.pop("source")
         assert rejudged["verdicts"] == judged["verdicts"]
         assert rejudged["signature"] == judged["signature"]
         assert rescored["rubrics"] == scored["rubrics"]
-        for line in (*scored["scores"], *rescored["scores"]):  # type: ignore[misc]
+        for line in (*scored["scores"], *rescored["scores"]):
             line.pop("source")
         assert rescored["scores"] == scored["scores"]
 
@@ -130,7 +130,7 @@ class TestFile:
         again = world.fine(*JUDGE, "--judge", "none", "--trace", "t.jsonl", "--details")
         first, _ = lines_of(again.stdout)
         assert first["source"] == "REPLAY"
-        assert first["detail"]["rationale"] == "read it"  # type: ignore[index]
+        assert first["detail"]["rationale"] == "read it"
 
     def test_runs_add_to_it_and_hashes_find_the_same(self, world: World):
         world.fine(*JUDGE, "--judge", "exact", "--trace", "t.jsonl", "--trace-texts", "hash")
@@ -149,7 +149,7 @@ class TestFile:
         (world.folder / "results.jsonl").write_text(json.dumps(RESULTS[0]))
         first = world.document(*EVALUATE, "--judge", "llm", "--trace", "t.jsonl")
         again = world.document(*EVALUATE, "--judge", "none", "--trace", "t.jsonl")
-        assert first["negatives"]["queries_hit"] == 1  # type: ignore[index]
+        assert first["negatives"]["queries_hit"] == 1
         assert again["negatives"] == first["negatives"]
         rewrite(world.folder / "t.jsonl", lambda lines: lines[:-1])
         assert "first that of query 'q1', result 'd2', negative answer 1" in world.fails(

@@ -18,7 +18,7 @@ from judged_server.__main__ import run as run_server
 from judged_server.store.replies import FILE
 
 from tests.fakes.provider_thread import provider_on_a_thread
-from tests.fakes.scripted_provider import Answer, Asked, ScriptedProvider
+from tests.fakes.scripted_provider import Answer, Asked, Said, ScriptedProvider
 from tests.integration.cli_process import fill, run_in
 from tests.integration.server_process import ServerProcess, running_server
 
@@ -29,7 +29,7 @@ ONLY, REFRESH = Asking(CacheMode.ONLY), Asking(CacheMode.REFRESH)
 _RETRIEVED = re.compile(r'name="retrieved_text">\n(.*)\n<')
 
 
-def script(asked: Asked) -> object:
+def script(asked: Asked) -> Said:
     """Say yes to texts with "yes" in them, take a moment for slow ones, refuse the others."""
     text = json.loads(_RETRIEVED.findall(asked.user)[0])
     if text.startswith("refuse"):
@@ -137,7 +137,7 @@ class TestModes:
         assert client.judge([group("yes", "no")], judge()).relevant == [True, False]
         strict = client.judge([group("yes", "no")], judge(1.0))
         lax = client.judge([group("yes", "no")], judge(0.0))
-        assert set(strict.source + lax.source) == {Source.CACHE}
+        assert {*strict.source, *lax.source} == {Source.CACHE}
         assert strict.judge.min_score == 1.0
         assert calls() == 2
 

@@ -12,12 +12,13 @@ from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
 from subprocess import CompletedProcess
+from typing import Any
 
 import pytest
 from judged.cli.app import run
 
 from tests.fakes.provider_thread import provider_on_a_thread
-from tests.fakes.scripted_provider import Asked, ScriptedProvider
+from tests.fakes.scripted_provider import Asked, Said, ScriptedProvider
 from tests.integration.cli_process import fill, run_in
 from tests.integration.server_process import ServerProcess, running_server
 
@@ -41,7 +42,7 @@ ANSWERS = [
 ]
 
 
-def script(asked: Asked) -> object:
+def script(asked: Asked) -> Said:
     """Say yes to what begins with "rag", and support every claim but "two"."""
     texts = {name: json.loads(text) for name, text in _BLOCK.findall(asked.user)}
     form = asked.body["response_format"]["json_schema"]["schema"]["properties"]
@@ -95,9 +96,9 @@ class World:
         assert done.stderr.startswith("judged: ")
         return done.stderr.splitlines()[-1].removeprefix("judged: ")
 
-    def document(self, *arguments: str) -> dict[str, object]:
+    def document(self, *arguments: str) -> dict[str, Any]:
         self.fine(*arguments, "--json", "out.json")
-        document: dict[str, object] = json.loads((self.folder / "out.json").read_text())
+        document: dict[str, Any] = json.loads((self.folder / "out.json").read_text())
         return document
 
 
@@ -155,5 +156,5 @@ def rewrite(path: Path, change: Callable[[list[str]], list[str]]) -> None:
     path.write_text("".join(f"{line}\n" for line in lines))
 
 
-def numbers(document: dict[str, object]) -> dict[str, object]:
+def numbers(document: dict[str, Any]) -> dict[str, Any]:
     return {name: document[name] for name in ("metrics", "per_query", "counts", "signature")}

@@ -14,6 +14,8 @@ def main() -> None:
     try:
         # Imported here, since the base install lacks what it needs.
         from judged.cli.app import run  # noqa: PLC0415
+    except KeyboardInterrupt:
+        sys.exit(130)
     except ModuleNotFoundError as error:
         if error.name not in NEEDED:
             raise

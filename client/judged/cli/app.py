@@ -11,6 +11,8 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
 from types import FrameType
 from typing import Annotated, NoReturn
 
@@ -21,6 +23,9 @@ from judged.cli.defaults import FILE_VARIABLE, defaults
 from judged.cli.problems import Problem, explain
 from judged.errors import JudgedError
 from judged.evaluation import FileError, MissingText
+
+HUNG_UP = 128 + 13
+"""The exit status where who reads the output has gone, as in `| head`: that of SIGPIPE."""
 
 app = typer.Typer(
     name="judged",
@@ -59,6 +64,8 @@ app.command("judges")(judges.command)
 
 def run(arguments: Sequence[str]) -> int:
     """Run a command; return the exit status."""
+    if sys.stderr is None:  # closed by the caller: nobody reads remarks
+        sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115 - as long as the process
     # A private server must not outlive the command, so these signals unwind instead of killing.
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _leave)
@@ -67,6 +74,8 @@ def run(arguments: Sequence[str]) -> int:
         given = defaults(group.commands, arguments, os.environ)  # type: ignore[attr-defined]
         group(args=list(arguments), prog_name="judged", default_map=given)
     except SystemExit as left:
+        if isinstance(left.__context__, BrokenPipeError):  # typer's own word for it is a plain 1
+            return HUNG_UP
         return left.code if isinstance(left.code, int) else 0
     except JudgedError as error:
         return _fail(explain(error))
@@ -77,7 +86,8 @@ def run(arguments: Sequence[str]) -> int:
 
 def _fail(message: str) -> int:
     # One line, whatever a library put into its message.
-    sys.stderr.write(f"judged: {' '.join(message.split())}\n")
+    with suppress(BrokenPipeError):  # nobody reads it; the status says enough
+        sys.stderr.write(f"judged: {' '.join(message.split())}\n")
     return 2
 
 

@@ -39,7 +39,7 @@ from judged.cli.estimates import (
     estimates_table,
     number,
 )
-from judged.cli.judge import Line, places
+from judged.cli.judge import Line, places, refuse_other
 from judged.cli.llm import (
     JudgeMaxTokens,
     JudgeModel,
@@ -53,10 +53,10 @@ from judged.cli.llm import (
     with_parameters,
 )
 from judged.cli.members import Members, with_members
-from judged.cli.output import STDOUT, Output, new_table, progress_bar
+from judged.cli.output import STDOUT, Output, check_apart, new_table, progress_bar
 from judged.cli.parameters import read_judge
 from judged.cli.problems import Problem, explained
-from judged.cli.tables import plural, verdict_warnings
+from judged.cli.tables import plural, reason_warnings, verdict_warnings
 from judged.cli.trace_options import TraceTexts, kept_trace, read_tracing
 from judged.evaluation._counts import count_verdicts
 from judged.evaluation.files import FileError, Record, number_lines, parse_json, read_lines
@@ -144,6 +144,8 @@ def command(
 ) -> None:
     """Hold a judge against human labels: its quality, bars for it, and its error carried along."""
     out = Output(json_to, strict=strict)
+    check_apart(json=json_to, trace=trace)
+    refuse_other(judge)
     if judge == NO_JUDGE and (profile or param or member or trace):
         raise Problem(
             "--profile, --param, --member and --trace are of a judge; --judge none asks none"
@@ -228,7 +230,8 @@ def _scored(out: Output, lines: Sequence[LabelledLine], verdicts: Verdicts) -> _
     refuse_missing(verdicts)
     if verdicts.usage is not None:
         out.note(describe_usage(verdicts.usage))
-    for warning in [*verdict_warnings(count_verdicts(verdicts)), *vote_warnings(verdicts)]:
+    told = [*verdict_warnings(count_verdicts(verdicts)), *reason_warnings(verdicts)]
+    for warning in [*told, *vote_warnings(verdicts)]:
         out.warn(warning)
     kept = [i for i, status in enumerate(verdicts.status) if status == Status.OK]
     scored = [lines[i] for i in kept]

@@ -5,7 +5,7 @@ Owns their spelling and what is printed of them. What they mean is up to the ser
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from typing import Annotated
 
@@ -38,6 +38,9 @@ class UnjudgedName(StrEnum):
         return Unjudged[self.name]
 
 
+LARGEST_SEED = 2**64 - 1
+"""What the contract holds."""
+
 IntervalName = Annotated[
     MethodName | None,
     typer.Option(
@@ -52,7 +55,10 @@ Resamples = Annotated[
     int | None,
     typer.Option(metavar="N", min=100, max=100_000, help="Resamples of the bootstrap; 10,000."),
 ]
-Seed = Annotated[int | None, typer.Option(metavar="N", min=0, help="Seed of the bootstrap; 0.")]
+Seed = Annotated[
+    int | None,
+    typer.Option(metavar="N", min=0, max=LARGEST_SEED, help="Seed of the bootstrap; 0."),
+]
 SliceBy = Annotated[
     list[str] | None,
     typer.Option(
@@ -77,8 +83,10 @@ def interval_options(
     return IntervalOptions(number, confidence, resamples, seed)
 
 
-def interval_warnings(table: MetricTable) -> Iterator[str]:
+def interval_warnings(table: MetricTable, asked: IntervalOptions | None) -> Iterator[str]:
     """Yield what the reader of the intervals should know, once for metrics that share it."""
+    if asked is not None and any(metric.interval is None for metric in table.metrics):
+        yield "interval: there is none where fewer than two queries have a value"
     metrics_of: dict[str, list[str]] = {}
     for metric in table.metrics:
         for warning in metric.interval.warnings if metric.interval is not None else ():
@@ -86,6 +94,14 @@ def interval_warnings(table: MetricTable) -> Iterator[str]:
     for warning, metrics in metrics_of.items():
         whose = "" if len(metrics) == len(table.metrics) else f" of {', '.join(metrics)}"
         yield f"interval{whose}: {warning}"
+
+
+def slice_warnings(table: MetricTable, keys: Sequence[str]) -> Iterator[str]:
+    """Yield the keys that made no slice with a value."""
+    known = {part.key for part in table.slices if part.value}
+    for key in keys:
+        if key not in known:
+            yield f"--slice-by {key}: no query has this key in its metadata"
 
 
 def slices_table(table: MetricTable) -> Table:

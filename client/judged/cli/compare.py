@@ -24,7 +24,7 @@ from judged import (
     PerQueryValues,
     TrecRankings,
 )
-from judged.cli import options
+from judged.cli import certainty, options
 from judged.cli.comparison_tables import (
     comparison_table,
     moved_table,
@@ -78,7 +78,8 @@ def command(
         typer.Option("--complete", help="Topics that a run lacks count as 0 (trec_eval -c)."),
     ] = False,
     moved: Annotated[
-        int, typer.Option(metavar="N", min=0, help="Show the N queries that moved most.")
+        int,
+        typer.Option(metavar="N", min=0, max=1000, help="Show the N queries that moved most."),
     ] = 0,
     difference: Annotated[
         float | None,
@@ -88,10 +89,16 @@ def command(
         float | None, typer.Option(metavar="C", help="Confidence of intervals; 0.95 by default.")
     ] = None,
     permutations: Annotated[
-        int | None, typer.Option(metavar="N", min=0, help="Random sign flips; 100000 by default.")
+        int | None,
+        typer.Option(
+            metavar="N", min=100, max=1_000_000, help="Random sign flips; 100000 by default."
+        ),
     ] = None,
     seed: Annotated[
-        int | None, typer.Option(metavar="N", min=0, help="Seed of all that is drawn; 0.")
+        int | None,
+        typer.Option(
+            metavar="N", min=0, max=certainty.LARGEST_SEED, help="Seed of all that is drawn; 0."
+        ),
     ] = None,
     allow_other_signature: AllowOtherSignature = False,
     target: options.Target = None,

@@ -29,10 +29,23 @@ class Connection:
 def connect(target: str | None) -> Iterator[Connection]:
     """Connect to `target`, else to JUDGED_TARGET, else to a server started for this command."""
     named = target or os.environ.get("JUDGED_TARGET")
+    if named:
+        check_target(named)
     with ExitStack() as stack:
         address = named or stack.enter_context(private_server())
         client = stack.enter_context(Client(address))
         yield Connection(client, _ask(client))
+
+
+def check_target(target: str) -> None:
+    """Raise Problem for an address that gRPC would take for another than was meant."""
+    scheme, separator, rest = target.partition("://")
+    if separator and scheme in {"http", "https", "grpc", "grpcs", "tcp"}:
+        raise Problem(f"--target {target}: write HOST:PORT without {scheme}://, as in {rest}")
+    if ":" not in target:  # gRPC would take port 443
+        raise Problem(
+            f"--target {target}: has no port; write HOST:PORT, as in {target}:8470, or unix:PATH"
+        )
 
 
 def _ask(client: Client) -> ServerInfo:

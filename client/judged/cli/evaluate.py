@@ -52,7 +52,7 @@ from judged.cli.llm import (
 )
 from judged.cli.members import Members, with_members
 from judged.cli.negatives import negative_warnings, negatives_document
-from judged.cli.output import Output, progress_bar
+from judged.cli.output import Output, check_apart, progress_bar
 from judged.cli.parameters import read_judge
 from judged.cli.problems import Place, Problem, explained
 from judged.cli.replaying import Name, open_replay, replay_warnings, replayed
@@ -63,6 +63,7 @@ from judged.cli.tables import (
     document,
     means_table,
     per_query_table,
+    reason_warnings,
     verdict_warnings,
 )
 from judged.cli.trace_options import (
@@ -132,6 +133,7 @@ def command(
 ) -> None:
     """Judge retrieval results and measure them."""
     out = Output(json_to, strict=strict)
+    check_apart(json=json_to, trace=trace)
     bar, min_scores = split_min_scores(min_score or [])
     gates = Gates(
         metric,
@@ -197,7 +199,7 @@ def command(
             )
         refuse_missing(found.verdicts)
         means = None if human is None else corrected_means(server.client, found, human, asked)
-    report(out, found, per_query=per_query, gates=gates, means=means)
+    report(out, found, asked, per_query=per_query, gates=gates, means=means)
 
 
 def check_join(out: Output, queries: Dataset, retrieved: Results) -> None:
@@ -264,6 +266,7 @@ def missing_context(groups: Sequence[QueryGroup]) -> Name:
 def report(
     out: Output,
     found: Evaluation,
+    asked: MetricOptions,
     *,
     per_query: bool,
     gates: Gates,
@@ -274,8 +277,11 @@ def report(
     verdicts = table.counts.verdicts or VerdictCounts()
     warnings = [*count_warnings(table.counts), *verdict_warnings(verdicts)]
     warnings += negative_warnings(found.negatives)
-    warnings += vote_warnings(found.verdicts) if found.verdicts is not None else ()
-    for warning in [*warnings, *certainty.interval_warnings(table), *corrected_warnings(means)]:
+    if found.verdicts is not None:
+        warnings += [*reason_warnings(found.verdicts), *vote_warnings(found.verdicts)]
+    warnings += certainty.interval_warnings(table, asked.interval)
+    warnings += certainty.slice_warnings(table, asked.slice_by)
+    for warning in [*warnings, *corrected_warnings(means)]:
         out.warn(warning)
     if found.judge is None and verdicts.total:
         made_from = f"{describe_verdicts(verdicts)}, by the judges that the metrics bring"

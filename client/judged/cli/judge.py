@@ -9,7 +9,7 @@ import json
 import re
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 import typer
@@ -35,11 +35,16 @@ from judged.cli.llm import (
     with_parameters,
 )
 from judged.cli.members import Members, with_members
-from judged.cli.output import STDOUT, Output, check_writable, open_output, progress_bar
+from judged.cli.output import STDOUT, Output, check_apart, check_writable, open_output, progress_bar
 from judged.cli.parameters import read_judge
-from judged.cli.problems import Place, explained
+from judged.cli.problems import Place, Problem, explained
 from judged.cli.replaying import Name, open_replay, replay_warnings, replayed
-from judged.cli.tables import describe_verdicts, verdict_warnings
+from judged.cli.tables import (
+    describe_verdicts,
+    reason_warnings,
+    verdict_warnings,
+    verdicts_document,
+)
 from judged.cli.trace_options import (
     NoJudge,
     TraceFile,
@@ -103,6 +108,8 @@ def command(
     """Judge every line of a file and print it with its verdict."""
     out = Output(json_to, strict=strict)
     check_writable(output, "--output")
+    check_apart(output=output, json=json_to, trace=trace)
+    refuse_other(judge)
     tracing = read_tracing(judge, trace, trace_texts, trace_judge, no_judge=no_judge)
     kind = tracing.llm_kind(judge)
     flags = llm_parameters(kind, judge_model, judge_samples, judge_temperature, judge_max_tokens)
@@ -158,13 +165,24 @@ def command(
     out.write_json(
         {
             "verdicts": judged,
-            "counts": asdict(count_verdicts(verdicts)),
+            "counts": verdicts_document(count_verdicts(verdicts)),
             "signature": verdicts.judge.signature,
             **usage_document(verdicts.usage),
             "warnings": out.warnings,
         }
     )
     out.finish()
+
+
+def refuse_other(kind: str | None) -> None:
+    """Raise Problem for a judge that no line of texts can be given to."""
+    if kind == "span":
+        raise Problem(
+            "--judge span: compares places in files, and lines hold texts; use judged evaluate "
+            "with 'expected_spans', or another judge"
+        )
+    if kind == "answers":
+        raise Problem("--judge answers: scores answers, not contexts; use judged score")
 
 
 def read_contexts(path: str) -> list[Line]:
@@ -239,7 +257,8 @@ def _remark(out: Output, lines: Sequence[Line], verdicts: Verdicts) -> None:
     out.note(f"{describe_verdicts(counts)}; {verdicts.judge.signature}")
     if verdicts.usage is not None:
         out.note(describe_usage(verdicts.usage))
-    for warning in [*verdict_warnings(counts), *vote_warnings(verdicts)]:
+    told = [*verdict_warnings(counts), *reason_warnings(verdicts), *vote_warnings(verdicts)]
+    for warning in told:
         out.warn(warning)
     replaced = list(_replaced(lines))
     if replaced:

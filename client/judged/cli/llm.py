@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 import typer
 
-from judged import Flag, Usage, VerdictDetail, Verdicts
+from judged import Usage, VerdictDetail, Verdicts
 from judged.cli.problems import Problem
 from judged.cli.tables import plural
 
@@ -104,17 +104,10 @@ def describe_usage(usage: Usage) -> str:
 
 
 def vote_warnings(verdicts: Verdicts) -> Iterator[str]:
-    """Yield what the reader should know about the votes, and the texts they are on."""
+    """Yield what the reader should know about the votes."""
     split = sum(0 < agreement < 1 for agreement in verdicts.agreement)
     if split:
         yield f"{split} of {len(verdicts)} verdicts have votes on both sides; see their agreement"
-    suspicious = verdicts.count(Flag.RESERVED_TOKENS)
-    if suspicious:
-        yield (
-            f"{plural(suspicious, 'verdict is', 'verdicts are')} flagged RESERVED_TOKENS: a text "
-            "holds tokens of chat templates, or characters that only a model reads; read those "
-            "texts before you trust the verdicts"
-        )
 
 
 def usage_document(usage: Usage | None) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from judged.cli.parameters import read_judge
 from judged.cli.problems import Problem
 
 KIND = "panel"
+_NO_MEMBERS = {KIND, "answers"}
 
 Members = Annotated[
     list[str] | None,
@@ -43,6 +44,11 @@ def _member(info: ServerInfo, text: str) -> PanelMember:
     kind, _, profile = name.partition("/")
     if not kind:
         raise Problem(f"--member {text}: begin with the kind of a judge, as in semantic:weight=2")
+    known = {judge.kind: None for judge in info.judges if judge.kind not in _NO_MEMBERS}
+    if kind not in known:
+        raise Problem(
+            f"--member {text}: no judge is called {kind!r}; this server has {', '.join(known)}"
+        )
     own: dict[str, float] = {}
     parameters = []
     for part in filter(None, given.split(",")):

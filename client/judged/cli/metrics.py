@@ -79,6 +79,7 @@ def command(
     )
     judged, retrieved = TrecQrels.from_file(qrels), TrecRun.from_file(run)
     check_join(judged, retrieved, complete=complete)
+    intervals = certainty.interval_options(interval, confidence, resamples, seed)
     with connect(target) as server, explained(metric):
         table = server.client.compute_metrics(
             metric,
@@ -86,7 +87,7 @@ def command(
             MetricOptions(
                 complete=complete,
                 per_query=True,
-                interval=certainty.interval_options(interval, confidence, resamples, seed),
+                interval=intervals,
                 unjudged=unjudged.policy,
                 relevance_level=relevance_level,
                 max_documents=max_documents,
@@ -96,7 +97,7 @@ def command(
     counts = replace(table.counts, duplicates=table.counts.duplicates + retrieved.duplicates)
     table = replace(table, counts=counts)
     warnings = [*topic_warnings(counts), *count_warnings(counts)]
-    for warning in [*warnings, *certainty.interval_warnings(table)]:
+    for warning in [*warnings, *certainty.interval_warnings(table, intervals)]:
         out.warn(warning)
     outcomes = gates.check(table, None, out)
     if per_query:

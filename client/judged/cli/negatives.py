@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 
 from judged import NegativeReport
-from judged.cli.tables import plural
+from judged.cli.tables import plural, verdicts_document
 
 
 def negative_warnings(report: NegativeReport | None) -> Iterator[str]:
@@ -31,4 +31,6 @@ def negative_warnings(report: NegativeReport | None) -> Iterator[str]:
 
 def negatives_document(report: NegativeReport | None) -> dict[str, object]:
     """Return what the JSON document says of negatives: nothing when no query has any."""
-    return {} if report is None else {"negatives": asdict(report)}
+    if report is None:
+        return {}
+    return {"negatives": {**asdict(report), "counts": verdicts_document(report.counts)}}

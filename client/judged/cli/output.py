@@ -7,6 +7,7 @@ the commands and `tables`.
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -64,17 +65,18 @@ class Output:
         """Print tables and lines on standard output, unless the JSON document goes there."""
         if self.takes_stdout:
             return
-        # Ids and texts of the user are printed as they are: no markup, no emoji, no colouring.
-        console = Console(markup=False, emoji=False, highlight=False)
-        if console.is_terminal:
-            console.print(*parts, sep="\n", soft_wrap=True)
-            return
-        # A file or a pipe has no width to keep to, and no use for blanks at the ends of lines.
-        console.width = _WIDE
-        with console.capture() as capture:
-            console.print(*parts, sep="\n", soft_wrap=True)
-        for line in capture.get().splitlines():
-            sys.stdout.write(line.rstrip() + "\n")
+        with _standard_output() as stream:
+            # Ids and texts of the user are printed as they are: no markup, emoji, colouring.
+            console = Console(file=stream, markup=False, emoji=False, highlight=False)
+            if console.is_terminal:
+                console.print(*parts, sep="\n", soft_wrap=True)
+                return
+            # A file or a pipe has no width to keep to, and no use for blanks at ends of lines.
+            console.width = _WIDE
+            with console.capture() as capture:
+                console.print(*parts, sep="\n", soft_wrap=True)
+            for line in capture.get().splitlines():
+                stream.write(line.rstrip() + "\n")
 
     def finish(self) -> None:
         """End the command: with 1 when it is strict and there was a warning."""
@@ -108,6 +110,22 @@ def progress_bar(title: str, total: int) -> Iterator[Report | None]:
         yield lambda done, in_all: progress.update(task, completed=done, total=in_all)
 
 
+@contextmanager
+def _standard_output() -> Iterator[TextIO]:
+    """Yield standard output, and flush it. Raises Problem; BrokenPipeError if nobody reads."""
+    if sys.stdout is None:
+        raise Problem("standard output is closed; send it to a file, or to /dev/null")
+    try:
+        yield sys.stdout
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        # What is left in the buffer can't be written at the end either.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise Problem(f"standard output: can't be written: {error.strerror or error}") from None
+
+
 def check_writable(target: str, flag: str) -> None:
     """Raise Problem when an output can't be written, before the work that it is to hold."""
     if target == STDOUT:
@@ -117,13 +135,30 @@ def check_writable(target: str, flag: str) -> None:
         raise Problem(f"{flag} {target}: is a folder; name a file in it")
     if not path.absolute().parent.is_dir():
         raise Problem(f"{flag} {target}: there is no folder {path.parent}; create it first")
+    if not os.access(path if path.exists() else path.absolute().parent, os.W_OK):
+        raise Problem(f"{flag} {target}: can't be written here; name a file in another folder")
+
+
+def check_apart(**targets: str | None) -> None:
+    """Raise Problem when two outputs are one file, where the later would replace the earlier.
+
+    `targets` are the values of flags by their names.
+    """
+    flags: dict[Path, str] = {}
+    for name, target in targets.items():
+        if target is None or target == STDOUT or Path(target).is_char_device():
+            continue
+        first = flags.setdefault(Path(target).absolute(), f"--{name}")
+        if first != f"--{name}":
+            raise Problem(f"--{name} {target}: is the file of {first} too; name another one")
 
 
 @contextmanager
 def open_output(target: str, flag: str) -> Iterator[TextIO]:
     """Open a file for writing, or standard output for "-". Raises Problem."""
     if target == STDOUT:
-        yield sys.stdout
+        with _standard_output() as stream:
+            yield stream
         return
     try:
         with Path(target).open("w", encoding="utf-8") as file:

@@ -24,6 +24,11 @@ _FLAGS = (
     (re.compile(r"options\.matching"), "--matching"),
 )
 _METRIC = re.compile(r"metrics\[(\d+)\]")
+_ELEMENT = re.compile(r"\b\w+\[\d+\]")
+"""A place in a request that a rule speaks of beside the one that breaks it."""
+_SEVERAL = re.compile(r"@\d+[ ,;]")
+_COMMANDS = (("use Evaluate", "use judged evaluate"), ("call ScoreAnswers", "use judged score"))
+"""What a rule calls a call, and the command that makes it."""
 
 
 class Problem(Exception):
@@ -45,11 +50,18 @@ def explain(
     """Return what went wrong as one line. `metrics` are those that were asked for."""
     message = error.message
     if isinstance(error, errors.InvalidArgument) and error.field:
-        field = error.field.removeprefix("start.")
-        known = _flag(field, metrics) or (place(field) if place is not None else None)
+
+        def known_as(field: str) -> str | None:
+            return _flag(field, metrics) or (place(field) if place is not None else None)
+
+        known = known_as(error.field.removeprefix("start."))
         if known is not None:
             rule = message.removeprefix(f"{error.field}: ")
-            return f"{known}: {rule}"
+            rule = _ELEMENT.sub(lambda found: known_as(found[0]) or found[0], rule)
+            for call, command in _COMMANDS:
+                rule = rule.replace(call, command)
+            several = known.startswith("--metric") and _SEVERAL.search(known)
+            return f"{known}: {rule}{'; repeat --metric for each metric' if several else ''}"
     if isinstance(error, errors.NotFound) and error.reason:
         return f"--judge: {message}"
     if isinstance(error, errors.DeadlineExceeded):

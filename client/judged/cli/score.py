@@ -20,8 +20,16 @@ from judged.cli.asking import CacheOnly, JudgeRefresh, read_asking, refuse_uncac
 from judged.cli.connection import connect
 from judged.cli.costs import EstimateOnly, MaxCost, check_costs, report_estimate
 from judged.cli.gates import finish, gates_document
-from judged.cli.llm import KIND, JudgeMaxTokens, JudgeTemperature, describe_usage
-from judged.cli.output import STDOUT, Output, check_writable, open_output, progress_bar
+from judged.cli.llm import (
+    KIND,
+    JudgeMaxTokens,
+    JudgeTemperature,
+    describe_usage,
+    llm_parameters,
+    named_as_typed,
+    with_parameters,
+)
+from judged.cli.output import STDOUT, Output, check_apart, check_writable, open_output, progress_bar
 from judged.cli.problems import Place, Problem, explained
 from judged.cli.replaying import open_score_replay, replay_warnings, replayed
 from judged.cli.score_options import (
@@ -99,6 +107,7 @@ def command(
     out = Output(json_to, strict=strict)
     if output is not None:
         check_writable(output, "--output")
+    check_apart(output=output, json=json_to, trace=trace)
     bars = read_bars(min_score or [], rubric)
     if judge not in {None, NONE}:
         raise Problem(
@@ -111,21 +120,18 @@ def command(
     check_costs(max_cost, estimate=estimate, replays=tracing.replays)
     asking = read_asking(KIND, refresh=judge_refresh, cache_only=cache_only, max_cost=max_cost)
     file = read_answers(answers)
-    flags = {
-        "model": judge_model,
-        "samples": judge_samples,
-        "temperature": judge_temperature,
-        "max_tokens": judge_max_tokens,
-    }
+    flags = llm_parameters(KIND, judge_model, judge_samples, judge_temperature, judge_max_tokens)
+    given = with_parameters(flags, param)
     kept = kept_trace(tracing, out)
     with (
         connect(target) as server,
+        named_as_typed(flags),
         flagged(rubric, file.place()),
         progress_bar("scoring", len(file.items) * len(rubric)) as progress,
     ):
-        rubrics = read_rubrics(rubric, server.info, bars.bar, flags, param or [], weights)
+        rubrics = read_rubrics(rubric, server.info, bars.bar, given, weights)
         if tracing.replays:
-            told = param or weights or any(value is not None for value in flags.values())
+            told = given or weights
             replay = open_score_replay(
                 tracing, out, server, from_cache=bool(told), details=details, timeout=timeout
             )

@@ -18,14 +18,12 @@ from judged import InvalidArgument, JudgedError, NotFound, Rubric, RubricSummary
 from judged.cli.gates import Gate, Outcome, read_number
 from judged.cli.parameters import read_judge
 from judged.cli.problems import Problem
-from judged.types import Scalar
 
 ANSWERS = "answers"
 """The judge whose parameters are those of every rubric."""
-ANSWER_FIELDS = frozenset({"query", "answer", "references", "contexts"})
+ANSWER_FIELDS = frozenset({"query", "answer", "reference", "references", "contexts"})
 """What a rubric that scores answers may read; one that reads more is for contexts."""
 _ROUNDING = 1e-9
-_FLAG_OF = {"model", "samples", "temperature", "max_tokens"}
 _RUBRIC_PATH = re.compile(r'rubrics\[(\d+)\](?:\.(\w+)(?:\["(.*)"\])?)?')
 
 Rubrics = Annotated[
@@ -128,24 +126,22 @@ def check_rubrics(names: Sequence[str], info: ServerInfo) -> None:
         if known and name not in known:
             near = get_close_matches(name, fit, n=1)
             hint = f"; did you mean {near[0]}?" if near else ""
-            raise Problem(f"--rubric {name}: this server scores answers by {', '.join(fit)}{hint}")
+            raise Problem(
+                f"--rubric {name}: no rubric has this id; this server scores answers by "
+                f"{', '.join(fit)}{hint}"
+            )
 
 
 def read_rubrics(
     names: Sequence[str],
     info: ServerInfo,
     bar: float | None,
-    flags: Mapping[str, Scalar | None],
     parameters: Sequence[str],
     weights: str | None,
 ) -> list[Rubric]:
-    """Return the rubrics that the flags ask for. `flags` of None were not given. Raises Problem."""
+    """Return the rubrics that the flags ask for. Raises Problem."""
     check_rubrics(names, info)
-    asked = {name: value for name, value in flags.items() if value is not None}
-    for name, value in read_judge(info, ANSWERS, None, None, parameters).parameters.items():
-        if name in asked:
-            raise Problem(f"--param {name}: is given by --judge-{name.replace('_', '-')} already")
-        asked[name] = value
+    asked = read_judge(info, ANSWERS, None, None, parameters).parameters
     given = {} if weights is None else _read_weights(weights)
     weighted = _weighted(names, info, given)
     return [Rubric(name, bar, asked, given if name in weighted else {}) for name in names]
@@ -194,6 +190,5 @@ def as_flag(error: JudgedError, names: Sequence[str]) -> Problem | None:
     flags = {"min_score": "--min-score", "weights": "--weights"}
     flag = flags.get(match[2], f"--rubric {names[int(match[1])]}")
     if match[2] == "parameters":
-        name = match[3] or ""
-        flag = f"--judge-{name.replace('_', '-')}" if name in _FLAG_OF else f"--param {name}"
+        flag = f"--param {match[3] or ''}"
     return Problem(f"{flag}: {error.message.removeprefix(f'{error.field}: ')}")

@@ -5,18 +5,22 @@ Owns the shape that `evaluate` and `metrics` share.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
 from rich.table import Table
 
-from judged import MetricCounts, MetricResult, MetricTable, VerdictCounts
+from judged import MetricCounts, MetricResult, MetricTable, VerdictCounts, Verdicts
 from judged.cli.output import new_table
+
+_SHOWN_REASONS = 3
 
 
 def document(table: MetricTable, signature: str | None, warnings: list[str]) -> dict[str, Any]:
     """Return the JSON document of a table. The table must have per-query values."""
+    verdicts = table.counts.verdicts
     return {
         "metrics": _metrics(table.metrics),
         "slices": [
@@ -27,7 +31,7 @@ def document(table: MetricTable, signature: str | None, warnings: list[str]) -> 
             query_id: {metric.name: metric.per_query[row] for metric in table.metrics}
             for row, query_id in enumerate(table.query_ids)
         },
-        "counts": asdict(table.counts),
+        "counts": {**asdict(table.counts), "verdicts": verdicts and verdicts_document(verdicts)},
         "signature": signature,
         "warnings": warnings,
     }
@@ -45,6 +49,14 @@ def _metrics(metrics: Sequence[MetricResult]) -> dict[str, dict[str, Any]]:
         }
         for metric in metrics
     }
+
+
+def verdicts_document(counts: VerdictCounts) -> dict[str, int]:
+    """Return the counts of verdicts; that of RESERVED_TOKENS only where there are any."""
+    fields: dict[str, int] = asdict(counts)
+    if not counts.flagged_reserved_tokens:
+        del fields["flagged_reserved_tokens"]
+    return fields
 
 
 def means_table(table: MetricTable) -> Table:
@@ -115,6 +127,19 @@ def verdict_warnings(counts: VerdictCounts) -> Iterator[str]:
             f"{counts.flagged_truncated} of {counts.total} verdicts are about a text longer than "
             "the model's window; only its beginning was judged"
         )
+    if counts.flagged_reserved_tokens:
+        verdicts = plural(counts.flagged_reserved_tokens, "verdict is", "verdicts are")
+        yield (
+            f"{verdicts} flagged RESERVED_TOKENS: a text holds tokens of chat templates, or "
+            "characters that only a model reads; read those texts before you trust the verdicts"
+        )
+
+
+def reason_warnings(verdicts: Verdicts) -> Iterator[str]:
+    """Yield the commonest reasons why verdicts are missing."""
+    said = Counter(f"{error.reason}: {error.message}" for error in verdicts.errors.values())
+    for reason, n in said.most_common(_SHOWN_REASONS):
+        yield f"{plural(n, 'verdict', 'verdicts')} missing: {reason}"
 
 
 def plural(n: int, one: str, many: str) -> str:

@@ -20,4 +20,5 @@ def count_verdicts(verdicts: Verdicts | None) -> VerdictCounts:
         relevant=list(verdicts.relevant).count(True),
         flagged_no_tokens=verdicts.count(Flag.NO_TOKENS),
         flagged_truncated=verdicts.count(Flag.TRUNCATED),
+        flagged_reserved_tokens=verdicts.count(Flag.RESERVED_TOKENS),
     )

@@ -10,10 +10,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from judged.evaluation.files import Record, parse_json, read_bytes
+from judged.evaluation.files import FileError, Record, parse_json, read_bytes
 from judged.evaluation.results import Retrieved, read_span
 from judged.golden import Span, Spans
 from judged.types import QueryGroup
+
+_SHAPE = 'a data set is {"queries": [{"query_id", "query_text", "expected_answers"}, ...]}'
 
 
 class MissingText(ValueError):
@@ -67,9 +69,12 @@ class Dataset:
         and spans that repeat the first counts, blank ones do not.
         """
         name = str(path)
-        root = Record(parse_json(read_bytes(path), name, None), name, None, "")
+        content = read_bytes(path)
+        if not content.strip():
+            raise FileError(name, None, f"is empty; {_SHAPE}")
+        root = Record(parse_json(content, name, None), name, None, "")
         if root.get("queries") is None:
-            raise root.error('has no "queries"')
+            raise root.error(f'has no "queries"; {_SHAPE}')
         queries: dict[str, Query] = {}
         for index, value in enumerate(root.items("queries")):
             query = _read_query(record := Record(value, name, None, f"queries[{index}]"))
@@ -83,7 +88,7 @@ class Dataset:
                 raise record.error(f"has the doc_id {document.doc_id!r} of an earlier document")
             documents[document.doc_id] = document
         if not queries:
-            raise root.error("has no query")
+            raise root.error(f"has no query; {_SHAPE}")
         return cls(list(queries.values()), documents)
 
     def to_groups(

@@ -11,6 +11,7 @@ import json
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from difflib import get_close_matches
 from pathlib import Path
 from typing import BinaryIO, NoReturn
 
@@ -42,6 +43,8 @@ def open_file(path: Path | str) -> Iterator[BinaryIO | gzip.GzipFile]:
             yield gzip.GzipFile(fileobj=file) if packed else file
     except FileNotFoundError:
         raise FileError(name, None, "there is no such file") from None
+    except IsADirectoryError:
+        raise FileError(name, None, "is a folder; name a file in it") from None
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise FileError(name, None, f"is not a whole gzip file: {error}") from None
     except OSError as error:
@@ -93,7 +96,8 @@ def decode(raw: bytes, name: str, line: int | None) -> str:
     try:
         return raw.decode()
     except UnicodeDecodeError as error:
-        raise FileError(name, line, f"is not UTF-8: {error.reason} at byte {error.start}") from None
+        problem = f"is not UTF-8: {error.reason} at byte {error.start}; save it as UTF-8"
+        raise FileError(name, line, problem) from None
 
 
 def _refuse_constant(name: str) -> NoReturn:
@@ -123,6 +127,12 @@ class Record:
         """Return the error that says what is wrong with this object."""
         return FileError(self._name, self._line, f"{self._what} {problem}".lstrip())
 
+    def _missing(self, names: Sequence[str]) -> FileError:
+        near = [name for name in self.fields if name not in names]
+        near = get_close_matches(names[0], near, n=1)
+        hint = f"; is it what is called {near[0]!r} here?" if near else ""
+        return self.error(f"has no {' or '.join(map(repr, names))}{hint}")
+
     def get(self, *names: str) -> object:
         """Return the first of the fields that is there and not null, else None."""
         return next(
@@ -133,7 +143,7 @@ class Record:
         """Return a field that must be there and be text."""
         value = self.get(*names)
         if value is None:
-            raise self.error(f"has no {names[0]!r}")
+            raise self._missing(names)
         if not isinstance(value, str):
             raise self.error(f"has {names[0]!r} that is not text but {_kind(value)}")
         return value
@@ -151,7 +161,7 @@ class Record:
         """Return an id that must be there and not be empty."""
         value = self.optional_identifier(*names)
         if not value:
-            raise self.error(f"has no {names[0]!r}")
+            raise self._missing(names)
         return value
 
     def identifiers(self, *names: str) -> list[str]:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import time
+
 import pytest
 from judged import DeadlineExceeded, InvalidArgument, Overloaded, Unavailable, _call
 from judged._call import MAX_TRIES, Attempts, Deadline, RetryBudget
@@ -57,7 +59,7 @@ class TestRetryBudget:
 class TestDeadline:
     def test_an_expired_deadline_says_what_to_do(self, monkeypatch):
         clock = iter([0.0, 6.0])
-        monkeypatch.setattr(_call.time, "monotonic", lambda: next(clock))
+        monkeypatch.setattr(time, "monotonic", lambda: next(clock))
         with pytest.raises(DeadlineExceeded, match="timeout="):
             Deadline(5).left()
 

@@ -17,7 +17,8 @@ def mark(group: int, r: int, e: int) -> float:
 
 def answer(chunk: list[Piece]) -> Verdicts:
     """Return verdicts whose scores say which context they belong to, as a server would see it."""
-    score, errors = [], {}
+    score: list[float] = []
+    errors: dict[int, VerdictError] = {}
     for piece in chunk:
         part = piece.part()
         assert part.n_retrieved * part.n_expected == piece.n_contexts

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable, Generator
 
 import grpc
 import pytest
@@ -236,6 +236,7 @@ class TestLeaving:
         with score_service(script) as service, Client(service.address) as client:
             stream = client.stream_scores(ITEMS, ["a"])
             next(stream)
+            assert isinstance(stream, Generator)
             stream.close()
             ours = [t for t in threading.enumerate() if t.name == "judged-score"]
             assert ours == []
@@ -254,6 +255,7 @@ class TestLeaving:
             async with AsyncClient(service.address) as client:
                 stream = client.stream_scores(ITEMS, ["a"])
                 await anext(stream)
+                assert isinstance(stream, AsyncGenerator)
                 await stream.aclose()
                 until(lambda: service.ended == 1)
             never.set()
@@ -265,4 +267,5 @@ class TestLeaving:
             assert len(list(client.stream_scores(items, ["a"]))) == 2000
             stream = client.stream_scores(items, ["a"])
             next(stream)
+            assert isinstance(stream, Generator)
             stream.close()  # with threads that wait to hand over

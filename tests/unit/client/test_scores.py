@@ -62,7 +62,9 @@ class TestWrite:
 
 class TestRead:
     def test_a_whole_score(self):
-        message = score_of("i", "r", 0.75, reasoning="so", raw_replies=["x"], model="m")
+        message = score_of("i", "r", 0.75)
+        message.reasoning, message.model = "so", "m"
+        message.raw_replies.append("x")
         message.dimensions.add(name="accuracy", weight=0.0)
         message.dimensions.add(name="coherence", score=0.75, weight=1.0)
         message.claims.add(claim="c", verdict=2, evidence="e")

@@ -67,7 +67,7 @@ def verdicts(*statuses):
     failed = [place for place, status in enumerate(statuses) if status != Status.OK]
     errors = {i: VerdictError(8, "BUDGET_EXCEEDED", f"line {i + 1} failed", False) for i in failed}
     identity = JudgeIdentity("llm", "", 0.5, "llm|v1", "", "")
-    columns = [[True] * n, [1.0] * n, list(statuses), [1] * n, [0] * n]
+    columns = [True] * n, [1.0] * n, list(statuses), [1] * n, [0] * n
     return Verdicts(*columns, [0, n], errors, identity, usage=Usage(calls=n, cost=None))
 
 

@@ -8,8 +8,11 @@ from judged.cli.app import app
 from judged.cli.defaults import FILE_VARIABLE, defaults, options_of, variable
 from judged.cli.problems import Problem
 from judged_server.settings import Settings
+from typer.core import TyperGroup
 
-COMMANDS = typer.main.get_command(app).commands
+GROUP = typer.main.get_command(app)
+assert isinstance(GROUP, TyperGroup)
+COMMANDS = GROUP.commands
 
 
 def found(*arguments: str, **environ: str):

@@ -65,7 +65,7 @@ class TestUsage:
 
 
 def test_votes_on_both_sides_are_a_warning():
-    columns = [[True] * 3, [1.0] * 3, [1, 1, 3], [1] * 3, [0] * 3]
+    columns = [True] * 3, [1.0] * 3, [1, 1, 3], [1] * 3, [0] * 3
     verdicts = Verdicts(*columns, [0, 3], {}, IDENTITY, agreement=[1.0, 2 / 3, 0.0])
     (warning,) = vote_warnings(verdicts)
     assert warning.startswith("1 of 3 verdicts have votes on both sides")

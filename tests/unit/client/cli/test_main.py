@@ -30,6 +30,16 @@ def without(monkeypatch):
     return hide
 
 
+def test_ctrl_c_while_modules_load_leaves_no_traceback(monkeypatch):
+    def interrupt(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(builtins, "__import__", interrupt)
+    with pytest.raises(SystemExit) as left:
+        entry.main()
+    assert left.value.code == 130
+
+
 @pytest.mark.parametrize("name", ["typer", "rich"])
 def test_says_what_to_install(without, capsys, name):
     without(name)

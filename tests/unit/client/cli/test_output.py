@@ -4,7 +4,14 @@ import json
 
 import pytest
 import typer
-from judged.cli.output import Output, check_writable, new_table, open_output, progress_bar
+from judged.cli.output import (
+    Output,
+    check_apart,
+    check_writable,
+    new_table,
+    open_output,
+    progress_bar,
+)
 from judged.cli.problems import Problem
 
 
@@ -64,9 +71,33 @@ class TestCheckWritable:
         with pytest.raises(Problem, match=r"there is no folder .*nowhere; create it first"):
             check_writable(str(tmp_path / "nowhere" / "f"), "--output")
 
+    def test_refuses_what_nobody_may_write(self, tmp_path, monkeypatch):
+        # Asked of the system, since whoever runs tests as root may write anywhere.
+        monkeypatch.setattr("os.access", lambda path, mode: False)
+        with pytest.raises(Problem, match=r"--json .*: can't be written here; name a file in"):
+            check_writable(str(tmp_path / "new"), "--json")
+
     def test_takes_standard_output_and_new_files(self, tmp_path):
         check_writable("-", "--output")
         check_writable(str(tmp_path / "new"), "--output")
+
+
+class TestCheckApart:
+    def test_refuses_one_file_for_two_outputs(self, tmp_path, monkeypatch):
+        monkeypatch.chdir(tmp_path)
+        with pytest.raises(Problem, match=r"^--trace .*/a: is the file of --json too"):
+            check_apart(output="b", json="a", trace=str(tmp_path / "a"))
+
+    def test_takes_what_is_no_file_twice(self):
+        check_apart(output="-", json="-", trace=None)
+        check_apart(output="/dev/null", json="/dev/null")
+
+
+class TestStandardOutput:
+    def test_that_is_closed_is_a_problem(self, monkeypatch):
+        monkeypatch.setattr("sys.stdout", None)
+        with pytest.raises(Problem, match="standard output is closed"):
+            Output(None).show("table")
 
 
 class TestOpenOutput:

@@ -52,3 +52,29 @@ class TestExplained:
     def test_leaves_other_errors_alone(self):
         with pytest.raises(KeyError), explained():
             raise KeyError
+
+
+class TestRules:
+    def test_speak_of_what_was_typed(self):
+        again = invalid("metrics[1]", "is ap again, as in metrics[0]")
+        assert explain(again, ["ap", "ap()"]) == "--metric ap(): is ap again, as in --metric ap"
+        use = invalid("metrics[0]", "use Evaluate, or ask for recall")
+        assert explain(use, ["recall_exact"]).endswith(": use judged evaluate, or ask for recall")
+
+    def test_speak_of_files_and_keep_places_that_nobody_knows(self):
+        few = invalid("runs[1]", "shares nothing with runs[0], see rows[3]")
+        found = explain(few, place={"runs[0]": "a.run", "runs[1]": "b.run"}.get)
+        assert found == "b.run: shares nothing with a.run, see rows[3]"
+
+    @pytest.mark.parametrize(
+        ("metric", "told"),
+        [
+            ("ndcg@10,ap", True),
+            ("ndcg@10 ap", True),
+            ("ndcg@x", False),
+            ("hybrid_log_rank(gamma=1,alpha=2)@10", False),
+        ],
+    )
+    def test_tell_how_several_metrics_are_written(self, metric, told):
+        found = explain(invalid("metrics[0]"), [metric])
+        assert found.endswith("; repeat --metric for each metric") is told

@@ -3,10 +3,23 @@
 from __future__ import annotations
 
 import pytest
-from judged import InvalidArgument, NotFound, Rubric, RubricInfo, RubricSummary, VerdictCounts
+from judged import (
+    InvalidArgument,
+    JudgeInfo,
+    NotFound,
+    ParameterInfo,
+    Rubric,
+    RubricInfo,
+    RubricSummary,
+    VerdictCounts,
+)
 from judged.cli.problems import Problem
 from judged.cli.score_options import as_flag, read_bars, read_rubrics
 
+PARAMETERS = (
+    ParameterInfo("samples", 0, "a whole number", ""),
+    ParameterInfo("temperature", 0.0, "a number", ""),
+)
 DIMENSIONS = {"accuracy": 1.0, "coherence": 1.0}
 
 
@@ -14,26 +27,31 @@ class Info:
     """What a server says, as far as it is read here."""
 
     default_judge = "token_overlap"
-    judges = ()
+    judges = (JudgeInfo("answers", "", "", 0.0, PARAMETERS, "", ""),)
     rubrics = (
         RubricInfo("faithfulness", "1", "", 0.7, ""),
         RubricInfo("quality", "1", "", 0.7, "", "dimensions", (), DIMENSIONS),
         RubricInfo("other", "1", "", 0.7, "", "dimensions", (), {"accuracy": 1.0}),
+        RubricInfo("recall", "1", "", 0.7, "", "claims", ("query", "reference", "contexts")),
         RubricInfo("match", "1", "", 0.5, "", "verdict", ("query", "expected", "retrieved")),
     )
 
 
-def rubrics(*names: str, weights: str | None = None, bar: float | None = None, **flags):
-    return read_rubrics(names, Info(), bar, flags, [], weights)
+def rubrics(*names: str, weights: str | None = None, bar: float | None = None, given=()):
+    return read_rubrics(names, Info(), bar, given, weights)
 
 
 class TestRubrics:
-    def test_flags_that_were_given_become_parameters_of_each(self):
-        found = rubrics("faithfulness", "quality", bar=0.5, model=None, samples=3, temperature=0.0)
+    def test_parameters_that_were_given_are_those_of_each(self):
+        found = rubrics("faithfulness", "quality", bar=0.5, given=["samples=3", "temperature=0"])
         assert found == [
             Rubric(name, 0.5, {"samples": 3, "temperature": 0.0})
             for name in ("faithfulness", "quality")
         ]
+
+    def test_a_number_that_no_message_holds_is_refused(self):
+        with pytest.raises(Problem, match=r"^--param samples: must be a whole number, not '9{20}'"):
+            rubrics("faithfulness", given=["samples=" + "9" * 20])
 
     def test_weights_are_for_the_rubrics_that_have_all_of_them(self):
         found = rubrics("faithfulness", "quality", "other", weights="accuracy=2, coherence=.5")
@@ -60,8 +78,8 @@ class TestRubrics:
         ("names", "message"),
         [
             (["quality", "quality"], "--rubric quality: is given twice"),
-            (["qualty"], "scores answers by faithfulness, quality, other; did you mean quality"),
-            (["matching"], "scores answers by faithfulness, quality, other$"),
+            (["qualty"], "by faithfulness, quality, other, recall; did you mean quality"),
+            (["matching"], "no rubric has this id; .* faithfulness, quality, other, recall$"),
         ],
     )
     def test_rubrics_that_are_wrong(self, names, message):
@@ -101,7 +119,7 @@ class TestAsFlag:
         [
             ("rubrics[1].rubric", "--rubric b"),
             ("rubrics[0].min_score", "--min-score"),
-            ('rubrics[0].parameters["max_tokens"]', "--judge-max-tokens"),
+            ('rubrics[0].parameters["max_tokens"]', "--param max_tokens"),
             ('rubrics[0].parameters["max_context_tokens"]', "--param max_context_tokens"),
             ('rubrics[1].weights["x"]', "--weights"),
             ("rubrics[1].weights", "--weights"),

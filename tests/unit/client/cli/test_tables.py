@@ -2,7 +2,16 @@
 
 import io
 
-from judged import MetricCounts, MetricResult, MetricTable, VerdictCounts
+import pytest
+from judged import (
+    JudgeIdentity,
+    MetricCounts,
+    MetricResult,
+    MetricTable,
+    VerdictCounts,
+    VerdictError,
+    Verdicts,
+)
 from judged.cli.tables import (
     count_warnings,
     describe_counts,
@@ -10,7 +19,9 @@ from judged.cli.tables import (
     document,
     means_table,
     per_query_table,
+    reason_warnings,
     verdict_warnings,
+    verdicts_document,
 )
 from rich.console import Console
 
@@ -25,9 +36,10 @@ SETTLED = MetricTable(
 
 
 def text_of(table):
-    console = Console(file=io.StringIO(), width=100, markup=False)
+    page = io.StringIO()
+    console = Console(file=page, width=100, markup=False)
     console.print(table)
-    return [line.split() for line in console.file.getvalue().splitlines() if line.strip("─ ")]
+    return [line.split() for line in page.getvalue().splitlines() if line.strip("─ ")]
 
 
 class TestDocument:
@@ -127,3 +139,37 @@ class TestWarnings:
         assert first == "3 of 8 verdicts are missing: 2 failed, 1 not assessable"
         assert "--profile unicode" in second
         assert third.startswith("3 of 8 verdicts are about a text longer than the model's window")
+
+    @pytest.mark.parametrize(
+        ("flagged", "said"), [(1, "1 verdict is flagged"), (2, "2 verdicts are flagged")]
+    )
+    def test_tell_of_texts_that_may_be_meant_for_the_model(self, flagged, said):
+        (warning,) = verdict_warnings(VerdictCounts(ok=3, flagged_reserved_tokens=flagged))
+        assert warning.startswith(f"{said} RESERVED_TOKENS: ")
+
+
+def test_the_commonest_reasons_of_missing_verdicts_are_told():
+    errors = {
+        i: VerdictError(13, reason, "m", False) for i, reason in enumerate("AABBBCD", start=1)
+    }
+    identity = JudgeIdentity("llm", "", 0.5, "", "", "")
+    verdicts = Verdicts([False] * 8, [0] * 8, [2] * 8, [1] * 8, [0] * 8, [0, 8], errors, identity)
+    assert list(reason_warnings(verdicts)) == [
+        "3 verdicts missing: B: m",
+        "2 verdicts missing: A: m",
+        "1 verdict missing: C: m",
+    ]
+
+
+def test_the_document_counts_reserved_tokens_where_there_are_any():
+    flagged = verdicts_document(VerdictCounts(flagged_reserved_tokens=2))
+    assert flagged["flagged_reserved_tokens"] == 2
+    assert list(verdicts_document(VerdictCounts(ok=3))) == [
+        "ok",
+        "error",
+        "abstained",
+        "not_assessable",
+        "relevant",
+        "flagged_no_tokens",
+        "flagged_truncated",
+    ]

@@ -17,6 +17,7 @@ from judged.evaluation import Answer, FileError, Question, evaluate_answers
 from judged.evaluation._answering import Answering, Outcome
 from judged.evaluation.answer_log import AnswerLog, digest
 from judged.evaluation.system import signature_of
+from judged.v1.scoring_pb2 import AnswerItem
 
 from tests.fakes.score_service import ScoreService, score_service
 
@@ -45,7 +46,7 @@ async def echo_async(query: str) -> str:
     return f"about {query}"
 
 
-def items_of(service: ScoreService) -> dict[str, object]:
+def items_of(service: ScoreService) -> dict[str, AnswerItem]:
     return {item.item_id: item for request in service.requests for item in request.items}
 
 
@@ -275,12 +276,14 @@ class TestResume:
         asked_again: list[str] = []
         signed = signature_of(asked)
 
-        def later(query: str) -> str:
-            asked_again.append(query)
-            return query
+        class Later:
+            signature = signed
 
-        later.signature = signed
-        evaluate_answers(QUESTIONS, later, ["a"], client=client, resume=log, concurrency=1)
+            def __call__(self, query: str) -> str:
+                asked_again.append(query)
+                return query
+
+        evaluate_answers(QUESTIONS, Later(), ["a"], client=client, resume=log, concurrency=1)
         assert sorted(asked_again) == [f"question {i}" for i in range(6) if str(i) not in kept]
 
     def test_an_interrupt_of_the_caller_waits_for_nobody(self, client: Client, tmp_path: Path):
@@ -394,6 +397,8 @@ class TestLog:
 
 def test_a_system_is_known_by_its_signature_or_its_name():
     class Bot:
+        signature: str
+
         def __call__(self, query: str) -> str:
             return query
 

@@ -27,7 +27,7 @@ VERDICTS = Verdicts(
     [1.0, 0, 0, 0, 0],
     [1, 1, 3, 1, 2],
     [1] * 5,
-    [0, 1, 2, 3, 0],
+    [0, 1, 2, 3, 8],
     [0, 4, 4, 5],
     {},
     IDENTITY,
@@ -98,7 +98,7 @@ class TestMeasure:
 
     def test_counts_verdicts_without_those_matched_by_id(self):
         table = measure(FakeServer(), GROUPS, VERDICTS, MetricOptions(), 1000)
-        assert table.counts.verdicts == VerdictCounts(3, 1, 1, 0, 1, 2, 2)
+        assert table.counts.verdicts == VerdictCounts(3, 1, 1, 0, 1, 2, 2, 1)
 
     @pytest.mark.parametrize("per_query", [True, False])
     def test_gives_the_same_table_in_parts(self, monkeypatch, per_query):

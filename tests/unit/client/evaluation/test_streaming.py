@@ -1,5 +1,7 @@
 """Judging over streams that fail in every way."""
 
+import time
+
 import judged._chunks
 import pytest
 from judged import (
@@ -16,7 +18,6 @@ from judged import (
     Verdicts,
 )
 from judged._call import Deadline
-from judged.evaluation import _streaming
 from judged.evaluation._streaming import StreamedJudging
 
 IDENTITY = JudgeIdentity("fake", "", 0.5, "fake|v1", "", "")
@@ -59,7 +60,7 @@ def wrong(error):
 
 def breaks(error, *, after=0):
     """Answer the last `after` chunks, then break the stream."""
-    answered = []
+    answered: list[int] = []
 
     def answer(chunk_id, groups):
         if len(answered) >= after:
@@ -73,7 +74,7 @@ def breaks(error, *, after=0):
 @pytest.fixture(autouse=True)
 def small_and_fast(monkeypatch):
     monkeypatch.setattr(judged._chunks, "CHUNK_CONTEXTS", 2)
-    monkeypatch.setattr(_streaming.time, "sleep", lambda seconds: None)
+    monkeypatch.setattr(time, "sleep", lambda seconds: None)
 
 
 GROUPS = [

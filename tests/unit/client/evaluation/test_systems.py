@@ -211,12 +211,15 @@ def http(body: bytes, status: str = "200 OK", *headers: str, length: int | None 
 
 
 async def failure_of(behaviour, seconds: float = 5.0) -> str:
+    return (await failure_and_requests(behaviour, seconds))[0]
+
+
+async def failure_and_requests(behaviour, seconds: float = 5.0) -> tuple[str, int]:
     async with faulty_http(behaviour) as server:
         system = systems.ollama(base_url=server.url, timeout=seconds)
         with pytest.raises(ChatFailed) as caught:
             await asyncio.to_thread(system, "q")
-        failure_of.requests = len(server.requests)
-        return str(caught.value)
+        return str(caught.value), len(server.requests)
 
 
 class TestFaults:
@@ -250,8 +253,9 @@ class TestFaults:
         async def redirect(connection: Connection) -> None:
             await connection.send(http(b"", status, "Location: http://127.0.0.1:9/"))
 
-        assert "redirects, which is not followed" in await failure_of(redirect)
-        assert failure_of.requests == 1
+        said, requests = await failure_and_requests(redirect)
+        assert "redirects, which is not followed" in said
+        assert requests == 1
 
     @pytest.mark.parametrize(
         ("body", "status", "says"),

@@ -25,8 +25,8 @@ quick = settings(max_examples=60, suppress_health_check=[HealthCheck.function_sc
 
 
 def context(retrieved="r", query_id="q1"):
-    texts = [Text.of(text, HASHES) for text in ("q", "e", retrieved)]
-    return TracedContext(*texts, query_id)
+    query, expected, found = (Text.of(text, HASHES) for text in ("q", "e", retrieved))
+    return TracedContext(query, expected, found, query_id)
 
 
 def answer(item_id="a1", **texts):
@@ -97,7 +97,9 @@ class TestWriting:
         path = written(tmp_path / "t.jsonl", (context("x"), YES))
         written(path, (context("y"), YES))
         assert [found.name for found in tmp_path.iterdir()] == ["t.jsonl"]
-        assert [f.item.retrieved_text.value for f in Trace.read(path).items.values()] == ["y"]
+        (found,) = Trace.read(path).items.values()
+        assert isinstance(found.item, TracedContext)
+        assert found.item.retrieved_text.value == "y"
 
     def test_keeps_the_old_file_when_it_fails(self, tmp_path):
         path = written(tmp_path / "t.jsonl", (context(), YES))
