@@ -111,7 +111,8 @@ def peer_side(name: str, texts: Path, stack: ExitStack) -> Contender:
     def cosines() -> np.ndarray:
         rows = np.load(vectors).astype(np.float64)
         rows /= np.linalg.norm(rows, axis=1, keepdims=True)
-        return np.clip(rows[1:] @ rows[0], 0, 1)  # as the semantic judge scores
+        scores: np.ndarray = np.clip(rows[1:] @ rows[0], 0, 1)  # as the semantic judge scores
+        return scores
 
     return Contender(name, embed, cosines)
 

@@ -16,6 +16,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import numpy as np
 
@@ -81,7 +82,8 @@ def bf16(shape: tuple[int, int, int], threads: int) -> Multiply:
     request = compiled.create_infer_request()
     feed = rng.random((m, k), np.float32)
     request.infer([feed])
-    return request.infer
+    infer: Multiply = request.infer
+    return infer
 
 
 def rates(build: Callable[[tuple[int, int, int], int], Multiply]) -> Iterator[Callable[[], float]]:
@@ -91,7 +93,12 @@ def rates(build: Callable[[tuple[int, int, int], int], Multiply]) -> Iterator[Ca
         flops = 2.0 * shape[0] * shape[1] * shape[2]
         for works in {1, cores}:
             multiplies = [build(shape, cores // works) for _ in range(works)]
-            yield lambda flops=flops, multiplies=multiplies: flops * times_a_second(multiplies)
+            yield partial(flops_a_second, flops, multiplies)
+
+
+def flops_a_second(flops: float, works: list[Multiply]) -> float:
+    """Return the FLOP/s of works of so many FLOP each."""
+    return flops * times_a_second(works)
 
 
 def times_a_second(works: list[Multiply]) -> float:

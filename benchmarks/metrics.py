@@ -28,7 +28,7 @@ import math
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 import numpy as np
@@ -69,7 +69,7 @@ class Ranx:
         ready = folder / ".ready"
         if not ready.exists() or ready.read_text() != " ".join(RANX):
             subprocess.run([sys.executable, "-m", "venv", folder], check=True)
-            pip = [folder / "bin" / "python", "-m", "pip", "--quiet", "install", *RANX]
+            pip = [str(folder / "bin" / "python"), "-m", "pip", "--quiet", "install", *RANX]
             subprocess.run(pip, check=True, capture_output=True)
             ready.write_text(" ".join(RANX))
         self._process = subprocess.Popen(
@@ -122,7 +122,7 @@ def seconds(work: Callable[[], object]) -> float:
     return spent
 
 
-def prepared(rankings: Rankings) -> list[object]:
+def prepared(rankings: Rankings) -> list[np.ndarray]:
     """Measure rankings that are ready; nothing derived from them is."""
     bare = Rankings(
         rankings.offsets,
@@ -134,22 +134,23 @@ def prepared(rankings: Rankings) -> list[object]:
     return [measure.values(bare) for measure in MEASURES]
 
 
-def from_ids(qrels: Sequence[AnyTopic], run: Sequence[AnyTopic]) -> list[object]:
+def from_ids(qrels: Sequence[AnyTopic], run: Sequence[AnyTopic]) -> list[np.ndarray]:
     """Rank and measure."""
     return prepared(rank_run(qrels, run).rankings)
 
 
-def pytrec(runs: Runs) -> object:
+def pytrec(runs: Runs) -> Mapping[str, Mapping[str, float]]:
     """Make dicts and an evaluator of columns, and evaluate."""
     evaluator = pytrec_eval.RelevanceEvaluator(mappings(runs.qrels), ASKED)
-    return evaluator.evaluate(mappings(runs.run))
+    results: Mapping[str, Mapping[str, float]] = evaluator.evaluate(mappings(runs.run))
+    return results
 
 
 def check_equal(runs: Runs, ranx: Ranx | None) -> None:
     """Stop unless all sides agree to 1e-9 on every mean."""
     columns = from_ids([Topic(*c) for c in runs.qrels], [Topic(*c) for c in runs.run])
-    means = [float(np.mean(column)) for column in columns]  # type: ignore[arg-type]
-    per_query = pytrec(runs).values()  # type: ignore[attr-defined]
+    means = [float(np.mean(column)) for column in columns]
+    per_query = pytrec(runs).values()
     theirs = [math.fsum(q[name] for q in per_query) / QUERIES for name in NAMES.values()]
     for other in (theirs, ranx.evaluate()[1] if ranx else theirs):
         for name, a, b in zip(NAMES, means, other, strict=True):
@@ -193,13 +194,13 @@ def local_rounds(runs: Runs, ranx: Ranx | None) -> dict[str, list[float]]:
 def scored(client: Client, runs: Runs) -> None:
     """Send ids and scores, and read the means."""
     run = {topic: ScoredDocuments(ids, scores) for topic, ids, scores in runs.run}
-    client.compute_metrics(list(NAMES), TrecRankings(mappings(runs.qrels), run))  # type: ignore[arg-type]
+    client.compute_metrics(list(NAMES), TrecRankings(mappings(runs.qrels), run))
 
 
 def ranked(client: Client, runs: Runs) -> None:
     """Send ids best first, and read the means."""
     run = {topic: ids for topic, ids, _ in runs.run}
-    client.compute_metrics(list(NAMES), TrecRankings(mappings(runs.qrels), run))  # type: ignore[arg-type]
+    client.compute_metrics(list(NAMES), TrecRankings(mappings(runs.qrels), run))
 
 
 def wire_rounds(

@@ -108,7 +108,7 @@ async def drive(
     async with grpc.aio.insecure_channel(
         target, options=[("grpc.max_receive_message_length", -1), ("grpc.enable_retries", 0)]
     ) as channel:
-        call = channel.unary_unary(METHOD)
+        call: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(METHOD)
         for _ in range(warm_up):
             await _send(call, make(), time.perf_counter(), timeout_s, elsewhere_s, Outcome())
         started = time.perf_counter() + 0.05
@@ -126,7 +126,7 @@ async def drive(
 
 
 async def _send(
-    call: grpc.aio.UnaryUnaryMultiCallable,  # type: ignore[type-arg]
+    call: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes],
     request: Request,
     due: float,
     timeout_s: float,

@@ -76,7 +76,10 @@ def graph() -> bytes:
         for rows, columns in [(HIDDEN, HIDDEN)] * 4 + [(HIDDEN, INNER), (INNER, HIDDEN)]:
             states = product(states, weight(rows, columns))
         mixed = product(product(mixed, "key"), "value")
-    shapes = {"states": ["b", "s", HIDDEN], "key": ["b", HEADS, HEAD, "s"]}
+    shapes: dict[str, list[str | int]] = {
+        "states": ["b", "s", HIDDEN],
+        "key": ["b", HEADS, HEAD, "s"],
+    }
     shapes |= {name: ["b", HEADS, "s", HEAD] for name in ("query", "value")}
     model = helper.make_model(
         helper.make_graph(

@@ -102,8 +102,8 @@ def _tsv_rows(path: Path, lines: list[str]) -> Iterable[tuple[str, tuple[object,
 
 def _pair(where: str, first: object, second: object, score: object) -> Pair:
     try:
-        value = float(score)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
+        value = float(score) if isinstance(score, str | int | float) else math.nan
+    except ValueError:
         value = math.nan
     if not math.isfinite(value) or not isinstance(first, str) or not isinstance(second, str):
         raise DataError(f"{where}: wants two texts and a finite number")
@@ -120,7 +120,7 @@ def prose_pairs(count: int) -> list[Pair]:
     ]
 
 
-def spearman(x: Sequence[float], y: Sequence[float]) -> float:
+def spearman(x: Sequence[float] | np.ndarray, y: Sequence[float] | np.ndarray) -> float:
     """Return Spearman's rank correlation, with the mean rank for ties."""
     ranks = [_ranks(np.asarray(values, np.float64)) for values in (x, y)]
     a, b = (column - column.mean() for column in ranks)

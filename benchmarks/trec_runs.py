@@ -11,25 +11,27 @@ ranking; grades run from 0 to 3.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 
-Columns = list[tuple[str, list[str], list[float]]]
+Number = TypeVar("Number", int, float)
+Columns = list[tuple[str, list[str], list[Number]]]
 
 
 @dataclass(frozen=True, slots=True)
 class Runs:
     """Qrels and a run as columns: (topic, document ids, grades or scores)."""
 
-    qrels: Columns
-    run: Columns
+    qrels: Columns[int]
+    run: Columns[float]
 
 
 def build_runs(n: int, depth: int = 100, judged: int = 10, *, seed: int = 7) -> Runs:
     """Return the qrels and the run of n topics."""
     rng = np.random.default_rng(seed)
-    qrels: Columns = []
-    run: Columns = []
+    qrels: Columns[int] = []
+    run: Columns[float] = []
     some = judged // 2
     for topic in range(n):
         # Steps from 1 to 8000 make distinct ids; shuffled, they come in no order.
@@ -44,6 +46,6 @@ def build_runs(n: int, depth: int = 100, judged: int = 10, *, seed: int = 7) -> 
     return Runs(qrels, run)
 
 
-def mappings(columns: Columns) -> dict[str, dict[str, float]]:
+def mappings(columns: Columns[Number]) -> dict[str, dict[str, Number]]:
     """Return {topic: {document: number}}."""
     return {topic: dict(zip(ids, numbers, strict=True)) for topic, ids, numbers in columns}

@@ -53,7 +53,6 @@ def test_krippendorffs_alpha_is_that_of_the_krippendorff_package(seed: int, leve
 def test_krippendorffs_alpha_of_the_published_example():
     # Krippendorff (2011), "Computing Krippendorff's Alpha-Reliability", part C.
     rows = ["123321412...", "1233224125.3", ".3332342251.", "12332441251."]
-    rows = [list(row) for row in rows]
     codes = np.array([[-1 if c == "." else int(c) - 1 for c in row] for row in rows]).T
     values = [measure(codes, 5, level).krippendorff_alpha.value for level in RatingLevel]
     assert values == pytest.approx([0.743, 0.815, 0.849], abs=5e-4)

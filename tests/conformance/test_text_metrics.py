@@ -168,7 +168,7 @@ def test_token_f1_and_exact_match_follow_squads_definition():
     texts = items(5_000, 8)
     for _ in range(5_000):
         texts.append(
-            TextItem(*[" ".join(rng.choices(extra, k=rng.randint(0, 4)))], [rng.choice(extra)])
+            TextItem(" ".join(rng.choices(extra, k=rng.randint(0, 4))), [rng.choice(extra)])
         )
     f1, exact = columns(texts, ["token_f1", "exact_match"])
     for i, item in enumerate(texts):

@@ -1,6 +1,7 @@
 """Equality with trec_eval (pytrec-eval-terrier, ir_measures) to 1e-9 on random runs."""
 
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import ir_measures
@@ -16,6 +17,7 @@ from judged_server.metrics import (
     compute_trec,
     parse_metrics,
 )
+from judged_server.metrics.trec import AnyTopic
 
 CUTOFFS = (1, 3, 5, 10, 20, 100, 1000)
 AT_K = {
@@ -85,7 +87,7 @@ CASES = [make_case(seed) for seed in range(6)]
 
 def ours(case: Case, names, *, mappings: bool = False, **options):
     """{name: {topic: value}} and the table."""
-    sides = []
+    sides: list[Sequence[AnyTopic]] = []
     for side in (case.qrels, case.run):
         if mappings:
             sides.append(MappedTopic.all_of(side))

@@ -7,12 +7,14 @@ The heart of it: a text's vector depends on the text alone, never on its neighbo
 
 import asyncio
 import os
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
 from judged_server.domain import Flag
 from judged_server.embedding import queue
-from judged_server.embedding.choice import ON_GPU, PROVIDERS, Machine, Running, choose
+from judged_server.embedding.choice import ON_GPU, PROVIDERS, Backend, Machine, Running, choose
+from judged_server.embedding.engine import ModelEmbedder
 from judged_server.embedding.loading import load_embedder
 from judged_server.embedding.policy import LONG_TEXT_POLICIES, TEXT_TOO_LONG
 from judged_server.embedding.store import DEFAULT_MODEL, ModelStore, default_root
@@ -61,7 +63,7 @@ TEXTS = [
 
 
 @pytest.fixture(scope="module", params=BACKENDS)
-def backend(request):
+def backend(request: pytest.FixtureRequest) -> Backend:
     try:
         return choose(*BACKENDS[request.param], Machine.here())
     except SettingsError as error:
@@ -70,7 +72,9 @@ def backend(request):
 
 
 @pytest.fixture(scope="module", params=["tiny-mean", "tiny-cls", DEFAULT_MODEL])
-def embedder(request, backend, tmp_path_factory):
+def embedder(
+    request: pytest.FixtureRequest, backend: Backend, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ModelEmbedder]:
     if request.param == DEFAULT_MODEL:
         try:
             files = ModelStore(default_root(os.environ)).load(DEFAULT_MODEL)
@@ -90,34 +94,44 @@ def embedder(request, backend, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def alone(embedder):
+def alone(embedder: ModelEmbedder) -> np.ndarray:
     """The vector of each text, embedded by itself."""
 
-    async def embed():
+    async def embed() -> list[np.ndarray]:
         return [(await embedder.embed([text], "truncate")).vectors[0] for text in TEXTS]
 
     return np.stack(asyncio.run(embed()))
 
 
-def _differ(vectors, others):
+def _differ(vectors: np.ndarray, others: np.ndarray) -> float:
     """The largest difference of an element, and of a cosine with any text."""
     cosines = np.abs(vectors @ vectors.T - others @ others.T)
     return max(float(np.abs(vectors - others).max()), float(cosines.max()))
 
 
 class TestInvariance:
-    async def test_a_text_has_the_same_vector_in_any_batch(self, embedder, alone):
+    async def test_a_text_has_the_same_vector_in_any_batch(
+        self, embedder: ModelEmbedder, alone: np.ndarray
+    ) -> None:
         together = await embedder.embed(TEXTS, "truncate")
         assert _differ(together.vectors, alone) <= TOLERANCE
 
     @pytest.mark.parametrize("budget", [1, 64, 512, 100_000])
-    async def test_and_with_any_padding(self, embedder, alone, monkeypatch, budget):
+    async def test_and_with_any_padding(
+        self,
+        embedder: ModelEmbedder,
+        alone: np.ndarray,
+        monkeypatch: pytest.MonkeyPatch,
+        budget: int,
+    ) -> None:
         monkeypatch.setattr(queue, "BATCH_TOKENS", budget)
         together = await embedder.embed(TEXTS, "truncate")
         assert _differ(together.vectors, alone) <= TOLERANCE
 
     @pytest.mark.parametrize("seed", range(3))
-    async def test_and_in_any_order_and_company(self, embedder, alone, seed):
+    async def test_and_in_any_order_and_company(
+        self, embedder: ModelEmbedder, alone: np.ndarray, seed: int
+    ) -> None:
         rng = np.random.default_rng(seed)
         company = [f"company {rng.integers(10**9)} " * int(rng.integers(1, 9)) for _ in range(30)]
         texts = [*TEXTS, *company]
@@ -127,25 +141,29 @@ class TestInvariance:
         back[order] = shuffled
         assert _differ(back[: len(TEXTS)], alone) <= TOLERANCE
 
-    async def test_the_same_call_gives_the_same_bits(self, embedder):
+    async def test_the_same_call_gives_the_same_bits(self, embedder: ModelEmbedder) -> None:
         first, second = [await embedder.embed(TEXTS, "truncate") for _ in range(2)]
         np.testing.assert_array_equal(first.vectors, second.vectors)
 
-    async def test_calls_side_by_side_get_what_they_get_alone(self, embedder, alone):
+    async def test_calls_side_by_side_get_what_they_get_alone(
+        self, embedder: ModelEmbedder, alone: np.ndarray
+    ) -> None:
         calls = [embedder.embed(TEXTS[start::4], "truncate") for start in range(4)]
         for start, embedded in enumerate(await asyncio.gather(*calls)):
             assert _differ(embedded.vectors, alone[start::4]) <= TOLERANCE
 
 
 class TestCard:
-    def test_what_runs_is_what_was_decided(self, embedder, backend):
+    def test_what_runs_is_what_was_decided(self, embedder: ModelEmbedder, backend: Backend) -> None:
         assert embedder.card.precision == backend.precision
         assert embedder.card.execution_provider == PROVIDERS[backend.name]
 
 
 class TestShape:
     @pytest.mark.parametrize("long_text", LONG_TEXT_POLICIES)
-    async def test_texts_own_neighbouring_rows_and_every_row_is_finite(self, embedder, long_text):
+    async def test_texts_own_neighbouring_rows_and_every_row_is_finite(
+        self, embedder: ModelEmbedder, long_text: str
+    ) -> None:
         embedded = await embedder.embed(TEXTS, long_text)
         offsets = list(embedded.row_offsets)
         assert offsets[0] == 0
@@ -158,11 +176,11 @@ class TestShape:
         lengths = np.linalg.norm(embedded.vectors, axis=1)
         np.testing.assert_allclose(lengths, 1, atol=1e-6)
 
-    async def test_no_texts_are_fine(self, embedder):
+    async def test_no_texts_are_fine(self, embedder: ModelEmbedder) -> None:
         embedded = await embedder.embed([], "truncate")
         assert embedded.vectors.shape == (0, embedder.card.dimensions)
 
-    async def test_different_texts_differ(self, embedder):
+    async def test_different_texts_differ(self, embedder: ModelEmbedder) -> None:
         vectors = (await embedder.embed(["a cat", "quantum computers"], "truncate")).vectors
         assert float(vectors[0] @ vectors[1]) < 0.99
 
@@ -170,12 +188,14 @@ class TestShape:
 class TestLongTexts:
     LONG = "the quick brown fox jumps over the lazy dog " * 200
 
-    async def test_truncation_keeps_the_start_and_says_so(self, embedder):
+    async def test_truncation_keeps_the_start_and_says_so(self, embedder: ModelEmbedder) -> None:
         embedded = await embedder.embed(["a", self.LONG, self.LONG + "tail"], "truncate")
         assert embedded.flags.tolist() == [Flag.NONE, Flag.TRUNCATED, Flag.TRUNCATED]
         assert np.abs(embedded.vectors[1] - embedded.vectors[2]).max() <= TOLERANCE
 
-    async def test_rejection_is_the_fault_of_the_long_text_alone(self, embedder):
+    async def test_rejection_is_the_fault_of_the_long_text_alone(
+        self, embedder: ModelEmbedder
+    ) -> None:
         embedded = await embedder.embed(["a", self.LONG, "b"], "reject")
         assert {i: reason for i, (reason, _) in embedded.faults.items()} == {1: TEXT_TOO_LONG}
         assert not embedded.flags.any()
@@ -183,7 +203,7 @@ class TestLongTexts:
         rows = [embedded.row_offsets[0], embedded.row_offsets[2]]
         assert np.abs(embedded.vectors[rows] - alone.vectors).max() <= TOLERANCE
 
-    async def test_the_first_window_is_the_truncated_text(self, embedder):
+    async def test_the_first_window_is_the_truncated_text(self, embedder: ModelEmbedder) -> None:
         truncated = await embedder.embed([self.LONG], "truncate")
         windows = await embedder.embed([self.LONG, "a"], "window_max")
         assert windows.flags.tolist() == [Flag.WINDOWED, Flag.NONE]
@@ -191,7 +211,9 @@ class TestLongTexts:
         assert np.abs(windows.vectors[0] - truncated.vectors[0]).max() <= TOLERANCE
 
     @pytest.mark.parametrize("unit", ["x", "!", "a ", "中", "\0", "\u200b"])
-    async def test_a_mebibyte_of_anything_is_taken(self, embedder, unit):
+    async def test_a_mebibyte_of_anything_is_taken(
+        self, embedder: ModelEmbedder, unit: str
+    ) -> None:
         text = unit * ((1 << 20) // len(unit.encode()))
         embedded = await embedder.embed([text], "truncate")
         assert not embedded.faults
@@ -229,9 +251,11 @@ class TestDefaultModel:
         (7, (-0.118838, 0.048299, -0.002548)),
     )
 
-    async def test_vectors_are_those_of_sentence_transformers(self, embedder):
+    async def test_vectors_are_those_of_sentence_transformers(
+        self, embedder: ModelEmbedder
+    ) -> None:
         if embedder.card.name != DEFAULT_MODEL:
-            return
+            pytest.skip("the figures are those of the default model")
         on_cosine, on_element = TO_FP32[embedder.card.precision]
         vectors = (await embedder.embed(self.TEXTS, "truncate")).vectors
         for i, j, cosine in self.COSINES:
@@ -239,9 +263,11 @@ class TestDefaultModel:
         for i, elements in self.FIRST_ELEMENTS:
             np.testing.assert_allclose(vectors[i, :3], elements, atol=on_element)
 
-    async def test_verdicts_are_those_of_the_reference_but_for_two_in_a_thousand(self, embedder):
+    async def test_verdicts_are_those_of_the_reference_but_for_two_in_a_thousand(
+        self, embedder: ModelEmbedder
+    ) -> None:
         if embedder.card.name != DEFAULT_MODEL:
-            return
+            pytest.skip("the figures are those of the default model")
         texts = sample()[:120]
         reference = load_embedder(ModelStore(default_root(os.environ)).load(DEFAULT_MODEL))
         try:

@@ -19,7 +19,8 @@ def hidden_states(token_ids: np.ndarray, hidden_size: int = tiny_model.HIDDEN) -
     def norm(name: str, value: np.ndarray) -> np.ndarray:
         centred = value - value.mean(-1, keepdims=True)
         scaled = centred / np.sqrt((centred**2).mean(-1, keepdims=True) + 1e-12)
-        return scaled * weights[f"{name}.weight"] + weights[f"{name}.bias"]
+        normed: np.ndarray = scaled * weights[f"{name}.weight"] + weights[f"{name}.bias"]
+        return normed
 
     hidden = norm(
         "embeddings.LayerNorm",

@@ -20,7 +20,6 @@ from judged.v1.judge_service_pb2_grpc import (
     add_JudgeServiceServicer_to_server,
 )
 
-OK, ERROR, ABSTAINED, NOT_ASSESSABLE = 1, 2, 3, 4
 IDENTITY = types_pb2.JudgeIdentity(kind="answers", signature="answers|v1")
 
 
@@ -37,12 +36,12 @@ Script = Callable[[pb.ScoreAnswersRequest, scoring_pb2.AnswerItem, str], Scored]
 """Gets the request, an item and a rubric. A number is a score that is OK, None one left out."""
 
 
-def score_of(item_id: str, rubric: str, value: float, **fields: object) -> scoring_pb2.AnswerScore:
+def score_of(item_id: str, rubric: str, value: float) -> scoring_pb2.AnswerScore:
     """A score that is OK."""
     return scoring_pb2.AnswerScore(
-        item_id=item_id, rubric=rubric, status=OK, score=value, passed=value >= 0.7,
-        min_score=0.7, usage=types_pb2.Usage(calls=1, attempts=1, cost=0.5), samples=1,
-        agreement=1, source=1, judge=IDENTITY, **fields,
+        item_id=item_id, rubric=rubric, status=types_pb2.VERDICT_STATUS_OK, score=value,
+        passed=value >= 0.7, min_score=0.7, usage=types_pb2.Usage(calls=1, attempts=1, cost=0.5),
+        samples=1, agreement=1, source=types_pb2.VERDICT_SOURCE_COMPUTED, judge=IDENTITY,
     )  # fmt: skip
 
 
@@ -58,13 +57,17 @@ class ScoreService(JudgeServiceServicer):
     address: str = ""
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def GetServerInfo(self, request, context):
+    def GetServerInfo(
+        self, request: pb.GetServerInfoRequest, context: grpc.ServicerContext
+    ) -> pb.GetServerInfoResponse:
         return pb.GetServerInfoResponse(version="fake")
 
-    def ScoreAnswers(self, request, context) -> Iterator[pb.ScoreAnswersResponse]:
+    def ScoreAnswers(
+        self, request: pb.ScoreAnswersRequest, context: grpc.ServicerContext
+    ) -> Iterator[pb.ScoreAnswersResponse]:
         with self._lock:
             self.requests.append(request)
-            self.request_ids.append(dict(context.invocation_metadata())["x-request-id"])
+            self.request_ids.append(str(dict(context.invocation_metadata())["x-request-id"]))
         if not context.add_callback(self._end):  # it was cancelled before it got here
             self._end()
         usage = types_pb2.Usage(cost=0.0)
@@ -92,7 +95,8 @@ class ScoreService(JudgeServiceServicer):
 @contextmanager
 def score_service(script: Script) -> Iterator[ScoreService]:
     """A service on a port of its own, for as long as the block runs."""
-    service = ScoreService(script)
+    # Abstract in the stub alone: at run time the other calls answer UNIMPLEMENTED.
+    service = ScoreService(script)  # type: ignore[abstract]
     threads = ThreadPoolExecutor(16)
     server = grpc.server(threads)
     add_JudgeServiceServicer_to_server(service, server)

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -42,7 +43,7 @@ class Heard:
     system: str
     user: str
     schema: Json | None
-    max_tokens: int
+    max_tokens: int | None
     temperature: float | None
     seed: int | None
     body: Json
@@ -197,7 +198,7 @@ class DialectServer:
     def base_url(self, dialect: str) -> str:
         return self.url + SHAPES[dialect].path
 
-    def answer(self, path: str, headers: Mapping[str, str], raw: bytes) -> tuple[int, Json]:
+    def answer(self, path: str, headers: Message, raw: bytes) -> tuple[int, Json]:
         try:
             shape = shape_at(path, headers)
             heard = shape.hear(path, json.loads(raw))
@@ -208,7 +209,7 @@ class DialectServer:
         return 200, shape.say(heard, self.script(heard))
 
 
-def shape_at(path: str, headers: Mapping[str, str]) -> Shape:
+def shape_at(path: str, headers: Message) -> Shape:
     """Return how the API at a path is spelt, for whoever has its key."""
     dialect = next((name for end, name in _ENDS.items() if path.endswith(end)), "")
     shape = SHAPES.get(dialect)
@@ -231,7 +232,7 @@ def dialect_server(script: Callable[[Heard], str]) -> Iterator[DialectServer]:
 
         def do_POST(self) -> None:
             raw = self.rfile.read(int(self.headers["Content-Length"]))
-            status, reply = running.answer(self.path, self.headers, raw)  # type: ignore[arg-type]
+            status, reply = running.answer(self.path, self.headers, raw)
             body = json.dumps(reply).encode()
             self.send_response(status)
             self.send_header("Content-Type", "application/json")

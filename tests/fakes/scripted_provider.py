@@ -33,11 +33,13 @@ class Asked:
 
     @property
     def system(self) -> str:
-        return self.body["messages"][0]["content"]
+        content: str = self.body["messages"][0]["content"]
+        return content
 
     @property
     def user(self) -> str:
-        return self.body["messages"][-1]["content"]
+        content: str = self.body["messages"][-1]["content"]
+        return content
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,8 @@ class Failure:
     headers: dict[str, str] = field(default_factory=dict)
 
 
-Script = Callable[[Asked], Answer | Failure | str | dict[str, Any] | Awaitable[Any]]
+Said = Answer | Failure | str | dict[str, Any]
+Script = Callable[[Asked], Said | Awaitable[Said]]
 """Gets each request; a text or a JSON object stands for an Answer."""
 
 

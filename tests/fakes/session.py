@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Callable
 
 import numpy as np
+from judged_server.domain import Float32Array, IntArray
 from judged_server.embedding.backend import SessionFacts
+from judged_server.embedding.engine import ModelEmbedder
 from judged_server.ports import ModelCard
 
 from tests.fakes.tiny_model import HIDDEN, VOCABULARY, WINDOW
@@ -24,18 +27,18 @@ class Panic(BaseException):
 class FakeSession:
     """A vector by the first letter of each row; can wait, fail, or give what is not finite."""
 
-    def __init__(self):
-        self.batches = []
-        self.started = []
+    def __init__(self) -> None:
+        self.batches: list[list[str]] = []
+        self.started: list[list[str]] = []
         self.gate = threading.Event()
         self.gate.set()
         self.begun = threading.Semaphore(0)
-        self.fail_on = None
-        self.not_finite_on = None
-        self.error = RuntimeError("a bug")
+        self.fail_on: str | None = None
+        self.not_finite_on: str | None = None
+        self.error: BaseException = RuntimeError("a bug")
         self.facts = SessionFacts("fp32", "Fake", "fake 1", 1)
 
-    def run(self, token_ids, mask):
+    def run(self, token_ids: IntArray, mask: IntArray) -> Float32Array:
         letters = [self._letters(row, kept) for row, kept in zip(token_ids, mask, strict=True)]
         self.started.append(letters)
         self.begun.release()
@@ -50,21 +53,21 @@ class FakeSession:
                 vectors[row, 0] = np.nan
         return vectors
 
-    def _letters(self, row, kept):
+    def _letters(self, row: IntArray, kept: IntArray) -> str:
         tokens = [VOCABULARY[i] for i in row[kept.astype(bool)]]
         return "".join(token.removeprefix("##") for token in tokens if token[0] != "[")
 
 
-async def begun(session):
+async def begun(session: FakeSession) -> None:
     assert await asyncio.to_thread(session.begun.acquire, timeout=30)
 
 
-async def until(fact):
+async def until(fact: Callable[[], bool]) -> None:
     async with asyncio.timeout(30):
         while not fact():  # noqa: ASYNC110 - the queue has no event for tests
             await asyncio.sleep(0.001)
 
 
-async def queued(embedder, tokens=1):
+async def queued(embedder: ModelEmbedder, tokens: int = 1) -> None:
     """Return once that many tokens wait behind the batches that run."""
     await until(lambda: sum(pool.tokens for pool in embedder._queue._pools) >= tokens)

@@ -1,5 +1,6 @@
 """Peers: made once, asked by lines, and never silent about why they can't run."""
 
+import subprocess
 import sys
 
 import pytest
@@ -9,7 +10,7 @@ from benchmarks import peers
 
 def test_an_environment_that_is_ready_is_not_made_again(tmp_path, monkeypatch):
     monkeypatch.setattr(peers, "FOLDER", tmp_path)
-    monkeypatch.setattr(peers.subprocess, "run", None)  # calling it would fail
+    monkeypatch.setattr(subprocess, "run", None)  # calling it would fail
     (tmp_path / "peer").mkdir()
     (tmp_path / "peer" / ".ready").write_text("a==1 b==2")
     python = peers.environment("peer", ("a==1", "b==2"))
@@ -21,10 +22,10 @@ def test_an_environment_that_is_ready_is_not_made_again(tmp_path, monkeypatch):
 def test_what_pip_can_not_install_is_not_run(tmp_path, monkeypatch):
     def refuse(command, **_):
         failed = "pip" in command
-        return peers.subprocess.CompletedProcess(command, int(failed), "", "x\nERROR: no such a\n")
+        return subprocess.CompletedProcess(command, int(failed), "", "x\nERROR: no such a\n")
 
     monkeypatch.setattr(peers, "FOLDER", tmp_path)
-    monkeypatch.setattr(peers.subprocess, "run", refuse)
+    monkeypatch.setattr(subprocess, "run", refuse)
     with pytest.raises(peers.NotRun, match="peer can't be installed: ERROR: no such a"):
         peers.environment("peer", ("a==1",))
     assert not (tmp_path / "peer" / ".ready").exists()

@@ -40,7 +40,7 @@ def test_values_neither_grow_nor_vanish():
 
 
 def test_every_batch_runs_once():
-    done = []
+    done: list[product_worker.Feeds] = []
     feeds = list(product_worker.feeds([(1, 2)] * 5))
     assert product_worker.seconds([done.append, done.append], feeds) > 0
     assert len(done) == 5

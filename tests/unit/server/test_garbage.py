@@ -26,7 +26,7 @@ def test_what_is_there_is_left_out_and_new_cycles_are_collected():
     assert gc.get_freeze_count() > 1000
     assert gc.get_threshold() == garbage.THRESHOLDS
     knot = weakref.ref(Knot())
-    keep = []
+    keep: list[list[object]] = []
     for _ in range(garbage.THRESHOLDS[0] + 1000):
         keep.append([])
     assert knot() is None

@@ -37,7 +37,7 @@ def _machine(*parts: str) -> Machine:
         (("tensorrt", "fp16"), ("cuda", "tensorrt"), Backend("tensorrt", "fp16")),
     ],
 )
-def test_a_choice(asked, parts, expected):
+def test_a_choice(asked: tuple[str, str], parts, expected):
     assert choose(*asked, _machine(*parts)) == expected
 
 
@@ -59,7 +59,7 @@ def test_a_choice(asked, parts, expected):
         (("openvino", "fp16"), ("amx", "openvino"), "fp16 is for GPUs"),
     ],
 )
-def test_what_can_not_be_had_is_refused_with_what_to_do(asked, parts, words):
+def test_what_can_not_be_had_is_refused_with_what_to_do(asked: tuple[str, str], parts, words):
     with pytest.raises(SettingsError, match=words):
         choose(*asked, _machine(*parts))
 

@@ -15,7 +15,8 @@ def _windows(lengths):
 
 
 def _pool(calls):
-    pool, owners = WindowPool(), {}
+    pool = WindowPool()
+    owners: dict[int, int] = {}
     for number, lengths in enumerate(calls):
         windows = _windows(lengths)
         owners |= {id(window): number for window in windows}
@@ -51,7 +52,7 @@ def test_padding_counts_against_the_budget_and_is_small(calls, budget):
 @given(CALLS, BUDGETS)
 def test_a_call_is_done_after_as_many_rounds_as_it_has_windows(calls, budget):
     pool, owners = _pool(calls)
-    last = {}
+    last: dict[int, int] = {}
     for turn, batch in enumerate(_batches(pool, budget), 1):
         last |= dict.fromkeys((owners[id(window)] for window in batch), turn)
     for number, lengths in enumerate(calls):

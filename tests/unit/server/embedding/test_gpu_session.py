@@ -9,6 +9,7 @@ import pytest
 from judged_server.embedding import gpu_session
 from judged_server.embedding.gpu_session import GpuSession, tensorrt_options
 from judged_server.embedding.half_graph import halved
+from judged_server.embedding.host_memory import ordinary
 from judged_server.embedding.session import (
     EncoderSession,
     UnusableDeviceError,
@@ -145,7 +146,8 @@ class TestTensorRt:
 
     @pytest.mark.parametrize(("window", "rows"), [(256, 256), (8_192, 8), (100_000, 1)])
     def test_the_longest_rows_of_a_batch_fit_the_profile(self, path, monkeypatch, window, rows):
-        asked = {}
+        asked: dict[str, list[tuple[str, dict[str, str]]]] = {}
+        provider = "TensorrtExecutionProvider"
 
         def load(graph, options, providers):
             asked.update(providers=providers)
@@ -153,7 +155,6 @@ class TestTensorRt:
 
         monkeypatch.setattr(ort, "get_available_providers", lambda: [provider])
         monkeypatch.setattr(ort, "InferenceSession", load)
-        provider = "TensorrtExecutionProvider"
         with pytest.raises(UnusableGraphError, match="stop here"):
             GpuSession(path, "mean", "fp16", window, provider=provider)
         (first, options), (second, cuda) = asked["providers"]
@@ -174,9 +175,9 @@ def test_memory_is_page_locked_on_a_gpu_and_ordinary_on_the_cpu(monkeypatch, cap
 
     monkeypatch.setattr(gpu_session, "page_locked", lambda: taken)
     assert gpu_session._allocator("CUDAExecutionProvider") is taken
-    assert gpu_session._allocator(CPU) is gpu_session.ordinary
+    assert gpu_session._allocator(CPU) is ordinary
     monkeypatch.setattr(gpu_session, "page_locked", lambda: None)
-    assert gpu_session._allocator("TensorrtExecutionProvider") is gpu_session.ordinary
+    assert gpu_session._allocator("TensorrtExecutionProvider") is ordinary
     assert "copies to the GPU are slower" in caplog.text
 
 

@@ -2,6 +2,7 @@
 
 import hashlib
 import ssl
+import time
 
 import pytest
 import trustme
@@ -181,7 +182,7 @@ class TestFiles:
     def test_a_download_that_trickles_is_given_up(self, fetch, monkeypatch):
         monkeypatch.setattr(module, "_CHUNK", 16)
         seconds = iter(range(0, 10**6, 100))
-        monkeypatch.setattr(module.time, "monotonic", lambda: next(seconds))
+        monkeypatch.setattr(time, "monotonic", lambda: next(seconds))
         _refused(fetch, "broke off (TimeoutError)")
 
     def test_a_model_that_is_not_there(self, fetch):

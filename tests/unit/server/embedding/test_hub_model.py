@@ -64,7 +64,7 @@ def test_exactly_the_needed_files_are_asked_for_the_small_ones_first(models, ser
 
 def test_it_says_what_takes_time(models, server, monkeypatch):
     monkeypatch.setattr(hub_model, "_LARGE", 1000)
-    said = []
+    said: list[str] = []
     models.add_from_hub(PINNED, Hub(server.url), "mine", say=said.append)
     assert said[0] == f"fetching hf:{REPOSITORY}@{COMMIT}"
     assert "  onnx/model.onnx: 0 MB" in said

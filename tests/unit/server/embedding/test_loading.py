@@ -5,6 +5,7 @@ import dataclasses
 import pytest
 from judged_server.embedding.choice import PROVIDERS, Backend, Running
 from judged_server.embedding.loading import load_embedder, open_session
+from judged_server.embedding.session import EncoderSession
 from judged_server.errors import ModelDamaged
 from judged_server.settings import SettingsError
 
@@ -56,6 +57,7 @@ def test_a_session_that_runs_otherwise_than_decided_is_refused(files, monkeypatc
     from judged_server.embedding import loading
 
     other = loading.open_session(files, Running())
+    assert isinstance(other, EncoderSession)
     other.facts = dataclasses.replace(other.facts, precision="int8")
     monkeypatch.setattr(loading, "open_session", lambda *_: other)
     with pytest.raises(ModelDamaged, match=r"int8.*not as decided"):

@@ -41,8 +41,6 @@ def test_its_facts_are_what_it_was_asked_for(path):
 
 
 def test_a_precision_that_openvino_would_not_run_is_refused(path, monkeypatch):
-    from judged_server.embedding import openvino_session
-
     class Stubborn:
         def read_model(self, path):
             return core.read_model(path)
@@ -50,8 +48,10 @@ def test_a_precision_that_openvino_would_not_run_is_refused(path, monkeypatch):
         def compile_model(self, graph, device, options):
             return core.compile_model(graph, device, {**options, "INFERENCE_PRECISION_HINT": "f32"})
 
-    core = openvino_session.openvino.Core()
-    monkeypatch.setattr(openvino_session.openvino, "Core", Stubborn)
+    import openvino
+
+    core = openvino.Core()
+    monkeypatch.setattr(openvino, "Core", Stubborn)
     with pytest.raises(UnusableGraphError, match=r"in f32, not in bf16.*embedding_precision"):
         OpenVinoSession(path, "mean", "bf16")
 

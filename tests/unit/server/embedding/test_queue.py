@@ -67,7 +67,7 @@ async def test_a_call_is_woken_when_its_last_text_has_ended(work):
     work.submit(call)
     _read(work)
     batch = work.take_batch(express=False)
-    kept = []
+    kept: list[Flight] = []
     work.finish(batch, [np.ones(2, np.float32), ("R", "m")], kept.extend)
     await call.waiter
     assert [flight.text for flight in kept] == ["bb"]

@@ -4,6 +4,7 @@ import hashlib
 import subprocess
 import sys
 import zipfile
+from pathlib import Path
 
 import pytest
 from judged_server.embedding import sources
@@ -37,10 +38,10 @@ def _pip(monkeypatch, returncode=0, stderr="", leaves=(), raises=None):
             raise raises
         folder = command[command.index("--dest") + 1]
         for name in leaves:
-            (sources.Path(folder) / name).write_bytes(b"")
+            (Path(folder) / name).write_bytes(b"")
         return subprocess.CompletedProcess(command, returncode, "", stderr)
 
-    monkeypatch.setattr(sources.subprocess, "run", run)
+    monkeypatch.setattr(subprocess, "run", run)
     return calls
 
 

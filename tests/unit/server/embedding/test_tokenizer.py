@@ -149,7 +149,7 @@ class TestPrefix:
         whole = _library().encode(text, add_special_tokens=False).ids
         head = _library().encode(PREFIX, add_special_tokens=False).ids
         windows = [w.tolist() for w in PREFIXED.encode([text], WINDOW_MAX)[0].windows]
-        joined = []
+        joined: list[int] = []
         for window in windows:
             assert window[: 1 + len(head)] == [CLS, *head]
             inner = window[1 + len(head) : -1]
@@ -262,7 +262,7 @@ class TestLinear:
     )
     def test_each_character_is_handed_over_at_most_once(self, text):
         tokenizer = WindowTokenizer(tiny_model.tokenizer(), WINDOW)
-        seen = []
+        seen: list[int] = []
         library = tokenizer._tokenizer
 
         class Counting:

@@ -116,7 +116,7 @@ def test_the_sample_is_the_same_each_time_and_has_texts_of_all_lengths():
         (("onnxruntime", "auto"), (SLOW,)),
     ],
 )
-def test_the_candidates_are_what_settings_and_machine_leave_open(asked, expected):
+def test_the_candidates_are_what_settings_and_machine_leave_open(asked: tuple[str, str], expected):
     machine = Machine(lambda: True, lambda: True, lambda: False, lambda: False)
     assert backends(*asked, machine) == expected
 

@@ -68,7 +68,7 @@ def test_a_text_that_would_push_out_most_others_is_left_out():
 @given(st.lists(st.tuples(st.integers(0, 60), st.integers(1, 4)), max_size=150))
 def test_it_never_holds_more_than_it_may_and_never_another_texts_rows(puts):
     arena = VectorArena(2, 33 * ROW_BYTES)
-    counts = {}
+    counts: dict[int, int] = {}
     for number, count in puts:
         counts.setdefault(number, count)
         _put(arena, [number], [counts[number]])

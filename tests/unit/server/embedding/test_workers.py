@@ -69,7 +69,7 @@ class TestFaults:
 
 class TestTrouble:
     async def test_a_model_that_fails_three_times_and_then_a_plain_text(self, make, session):
-        told = []
+        told: list[bool] = []
         embedder = make(trouble=told.append)
         session.fail_on = ""
         for _ in range(2):
@@ -83,7 +83,7 @@ class TestTrouble:
 
     async def test_an_idle_model_in_trouble_is_tried_again(self, make, session, monkeypatch):
         monkeypatch.setattr(workers, "PROBE_S", 0.01)
-        told = []
+        told: list[bool] = []
         embedder = make(trouble=told.append)
         session.fail_on = ""
         for _ in range(3):
@@ -93,7 +93,7 @@ class TestTrouble:
         await until(lambda: told == [True, False])
 
     async def test_texts_to_blame_are_no_trouble(self, make, session):
-        told = []
+        told: list[bool] = []
         embedder = make(trouble=told.append)
         session.fail_on = "q"
         for _ in range(7):

@@ -22,7 +22,7 @@ def catalog() -> JudgeCatalog:
 
 def bad(catalog: JudgeCatalog, **spec: object) -> errors.InvalidField:
     with pytest.raises(errors.InvalidField) as caught:
-        catalog.choose(JudgeSpec(**spec))  # type: ignore[arg-type]
+        catalog.choose(JudgeSpec(**spec))
     return caught.value
 
 

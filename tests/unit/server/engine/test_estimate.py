@@ -15,7 +15,6 @@ from judged_server.engine.estimate import Estimate, Estimator
 from judged_server.engine.scoring import Scoring
 from judged_server.engine.slices import SliceRunner
 from judged_server.judges.answers import AnswersKind
-from judged_server.judges.claims import MAX_CLAIMS
 from judged_server.judges.exact import ExactKind
 from judged_server.judges.llm import LlmKind
 from judged_server.llm.asking import Asker
@@ -29,7 +28,7 @@ from judged_server.llm.chat import (
     TokenUsage,
 )
 from judged_server.llm.reply_cache import ReplyCache
-from judged_server.llm.rubrics import load_builtin
+from judged_server.llm.rubrics import MAX_CLAIMS, load_builtin
 from judged_server.ports import Caller
 
 PRICES = Prices(1.0, 2.0)

@@ -14,7 +14,7 @@ from judged_server.engine.slices import SliceRunner
 from judged_server.judges.exact import ExactKind
 from judged_server.judges.span import SpanKind
 from judged_server.judges.token_overlap import TokenOverlapKind
-from judged_server.ports import Caller
+from judged_server.ports import Caller, LexicalJudge
 
 GROUPS = [QueryGroup("1", "q", ["a b c"], ["a b c", "a b d"])]
 
@@ -26,12 +26,12 @@ def spec(*members: JudgeSpec | str, profile: str = "", weights: Sequence[float] 
     return JudgeSpec("panel", profile, members=seats)
 
 
-async def run(judge: object, groups: Sequence[QueryGroup], caller: Caller) -> ScoreColumns:
-    return judge.score(groups)  # type: ignore[attr-defined, no-any-return]
+async def run(judge: LexicalJudge, groups: Sequence[QueryGroup], caller: Caller) -> ScoreColumns:
+    return judge.score(groups)
 
 
 def catalog_with(runner: object = run) -> JudgeCatalog:
-    kinds = [TokenOverlapKind(), ExactKind(), SpanKind(), PanelKind(runner)]  # type: ignore[arg-type]
+    kinds = [TokenOverlapKind(), ExactKind(), SpanKind(), PanelKind(runner)]
     return JudgeCatalog(kinds, "token_overlap")
 
 
@@ -95,8 +95,10 @@ async def test_members_judge_at_the_same_time_and_their_usage_is_summed():
 async def test_a_member_that_can_not_judge_ends_the_others():
     begun, ended = asyncio.Event(), asyncio.Event()
 
-    async def fail(judge: object, groups: Sequence[QueryGroup], caller: Caller) -> ScoreColumns:
-        if judge.identity.kind == "exact":  # type: ignore[attr-defined]
+    async def fail(
+        judge: LexicalJudge, groups: Sequence[QueryGroup], caller: Caller
+    ) -> ScoreColumns:
+        if judge.identity.kind == "exact":
             await begun.wait()
             raise errors.Overloaded("full", 1.0)
         begun.set()

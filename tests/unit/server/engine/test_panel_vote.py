@@ -45,7 +45,7 @@ def ballots(*members: Verdicts, weights: tuple[float, ...] | None = None) -> Bal
     return Ballots(members, weights or (1.0,) * len(members), names)
 
 
-def expected(votes: tuple[str, ...], rule: Rule, weights: tuple[int, ...]) -> tuple:
+def expected(votes: tuple[str, ...], rule: Rule, weights: tuple[int, ...]) -> tuple[object, ...]:
     """Status, score, relevant at .5, agreement and reason, by the definition, in exact numbers."""
     weights = weights if rule is Rule.WEIGHTED else (1,) * len(votes)
     yes = sum(w for v, w in zip(votes, weights, strict=True) if v == "yes")

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+from collections.abc import Mapping
 from contextlib import aclosing, suppress
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from judged_server import errors
@@ -26,7 +28,7 @@ from judged_server.llm.chat import (
 from judged_server.llm.rubrics import load_builtin
 from judged_server.ports import Caller
 
-from tests.fakes.scripted_provider import Answer, Asked
+from tests.fakes.scripted_provider import Answer, Asked, Said
 from tests.unit.server.judges.test_answers import says, scoring_over, texts_of
 
 
@@ -46,9 +48,10 @@ async def gathered(
     caller: Caller = Caller(),  # noqa: B008
 ) -> tuple[list[AnswerScore], ScoreSummary]:
     found = [each async for each in scoring.score(asked, scorers(scoring, *rubrics), caller)]
-    *scores, summary = found
+    *others, summary = found
     assert isinstance(summary, ScoreSummary)
-    assert all(isinstance(score, AnswerScore) for score in scores)
+    scores = [each for each in others if isinstance(each, AnswerScore)]
+    assert len(scores) == len(others)
     return scores, summary
 
 
@@ -68,8 +71,9 @@ class SlowModel:
         await asyncio.sleep(0.2)
         self.waiting -= 1
         assert request.schema is not None
-        said: dict[str, object] = {"evidence": "", "verdict": "SUPPORTED"}
-        if "claims" in request.schema.schema["properties"]:
+        said: dict[str, Any] = {"evidence": "", "verdict": "SUPPORTED"}
+        schema: Mapping[str, Any] = request.schema.schema
+        if "claims" in schema["properties"]:
             said = {"claims": [f"{hash(request.user)} {n}" for n in range(12)]}
         usage = TokenUsage(1, 1)
         return Completed(ChatReply(json.dumps(said), FinishReason.STOP, usage, "slow"), 1, 0.01)
@@ -94,7 +98,7 @@ class TestScores:
         chance = random.Random(3)
         values = {str(n): chance.random() for n in range(100)}
 
-        async def script(asked: Asked) -> object:
+        async def script(asked: Asked) -> Said:
             await asyncio.sleep(chance.random() / 100)
             return says(values[str(texts_of(asked)["answer"])])
 
@@ -196,7 +200,7 @@ class TestDeadline:
         assert reasons == {"TIMEOUT"}
 
 
-async def either(asked: Asked) -> object:
+async def either(asked: Asked) -> Said:
     """A claim, its check or a score, whatever is asked for."""
     form = asked.body["response_format"]["json_schema"]["schema"]["properties"]
     if "claims" in form:
@@ -221,7 +225,7 @@ class TestCancelling:
         """100 ends at random moments: no task, no call under way, and the next call works."""
         chance = random.Random(11)
 
-        async def script(asked: Asked) -> object:
+        async def script(asked: Asked) -> Said:
             await asyncio.sleep(chance.choice([0, 0, 0.001, 30]))
             return await either(asked)
 
@@ -248,7 +252,7 @@ class TestCancelling:
             assert len(scores) == 1
 
     async def test_a_caller_who_has_seen_enough_leaves_nothing_behind(self):
-        async def script(asked: Asked) -> object:
+        async def script(asked: Asked) -> Said:
             await asyncio.sleep(30 if texts_of(asked).get("answer") != "a" else 0)
             return await either(asked)
 

@@ -107,9 +107,8 @@ async def test_calls_with_steps_take_turns_and_end_with_their_caller():
         return name
 
     try:
-        assert await asyncio.gather(
-            runner.exhaust(steps("a", 3)), runner.exhaust(steps("b", 3))
-        ) == ["a", "b"]
+        first, second = runner.exhaust(steps("a", 3)), runner.exhaust(steps("b", 3))
+        assert tuple(await asyncio.gather(first, second)) == ("a", "b")
         assert done == ["a0", "b0", "a1", "b1", "a2", "b2"]
         endless = asyncio.create_task(runner.exhaust(steps("c", 10**9)))
         assert await runner.exhaust(steps("f", 2)) == "f"  # in turns, so c has begun

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import inspect
+from typing import Any
 
 import grpc
 import pytest
@@ -28,11 +29,11 @@ EXAMPLES: list[errors.JudgedError] = [
 ABSTRACT = {errors.JudgedError, errors.Retryable}
 
 
-def unpack(error: errors.JudgedError) -> tuple[status_pb2.Status, dict[str, object]]:
+def unpack(error: errors.JudgedError) -> tuple[status_pb2.Status, dict[str, Any]]:
     """Read our trailers with Google's own messages."""
     raw = dict(to_wire(error).trailers)["grpc-status-details-bin"]
     status = status_pb2.Status.FromString(raw)
-    details = {}
+    details: dict[str, Any] = {}
     for packed in status.details:
         kind = getattr(error_details_pb2, packed.type_url.rpartition(".")[2])
         message = kind()

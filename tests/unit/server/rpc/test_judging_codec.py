@@ -24,7 +24,7 @@ def verdicts(draw: st.DrawFn) -> Verdicts:
     sizes = draw(st.lists(st.integers(0, 5), min_size=1, max_size=5))
     total = sum(sizes)
     statuses = draw(st.lists(st.integers(1, 4), min_size=total, max_size=total))
-    flags = draw(st.lists(st.integers(0, 7), min_size=total, max_size=total))
+    flags = draw(st.lists(st.integers(0, 15), min_size=total, max_size=total))
     values = draw(st.lists(scores, min_size=total, max_size=total))
     ok = np.array(statuses, np.uint8) == 1
     columns = ScoreColumns(
@@ -49,6 +49,13 @@ def test_columns_come_back_as_they_were_sent(sent: Verdicts):
     counts = write_counts(sent)
     total = counts.ok + counts.error + counts.abstained + counts.not_assessable
     assert total == len(sent.relevant)
+    flags = sent.columns.flags
+    assert flags is not None
+    assert [
+        counts.flagged_no_tokens,
+        counts.flagged_truncated,
+        counts.flagged_reserved_tokens,
+    ] == [sum(flag & bit > 0 for flag in flags.tolist()) for bit in (1, 2, 8)]
     assert [error.index for error in message.errors] == [f.index for f in sent.columns.faults]
 
 

@@ -62,7 +62,7 @@ class Work:
 
 
 def ready(**fields: object) -> Work:
-    work = Work(**fields)  # type: ignore[arg-type]
+    work = Work(**fields)
     work.go.set()
     return work
 

@@ -34,7 +34,8 @@ def verdicts(draw: st.DrawFn) -> Verdicts:
         return draw(st.sampled_from((None, values)))
 
     statuses = maybe(random.integers(1, draw(st.integers(2, 5)), total).astype(np.uint8))
-    faults = details = ()
+    faults: tuple[VerdictFault, ...] = ()
+    details: tuple[VerdictDetail, ...] = ()
     if statuses is not None:
         missing = np.flatnonzero(statuses != Status.OK).tolist()
         faults = tuple(VerdictFault(i, 13, "X", "m", retryable=bool(i % 2)) for i in missing)
