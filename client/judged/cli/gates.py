@@ -12,8 +12,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import typer
-
 from judged import MetricResult, MetricTable, NegativeReport
 from judged.cli.output import Output
 from judged.cli.problems import Problem
@@ -127,9 +125,7 @@ def finish(out: Output, outcomes: Sequence[Outcome]) -> None:
     failed = [outcome for outcome in outcomes if not outcome.passed]
     for outcome in failed:
         out.note(outcome.message)
-    if failed:
-        raise typer.Exit(1)
-    out.finish()
+    out.finish(fell_short=bool(failed))
 
 
 def gates_document(outcomes: Sequence[Outcome]) -> dict[str, object]:

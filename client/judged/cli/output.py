@@ -36,6 +36,7 @@ class Output:
     def __init__(self, json_to: str | None, *, strict: bool = False) -> None:
         self._json_to = json_to
         self._strict = strict
+        self._in_vain = False
         self.warnings: list[str] = []
         if json_to is not None:
             check_writable(json_to, "--json")
@@ -78,9 +79,19 @@ class Output:
             for line in capture.get().splitlines():
                 stream.write(line.rstrip() + "\n")
 
-    def finish(self) -> None:
-        """End the command: with 1 when it is strict and there was a warning."""
-        if self._strict and self.warnings:
+    def count(self, *, failed: int, total: int) -> None:
+        """Take note of how many of all verdicts failed: the command fails where all of them did."""
+        self._in_vain = 0 < total == failed
+
+    def finish(self, *, fell_short: bool = False) -> None:
+        """End the command: with 2 if every verdict failed, with 1 if the thing measured fell short.
+
+        A warning counts as that where the command is strict.
+        """
+        if self._in_vain:
+            self.note("every verdict failed, so this is no result; the warnings say why")
+            raise typer.Exit(2)
+        if fell_short or (self._strict and self.warnings):
             raise typer.Exit(1)
 
 

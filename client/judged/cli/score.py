@@ -13,7 +13,7 @@ from typing import Annotated
 
 import typer
 
-from judged import ScoredAnswers
+from judged import ScoredAnswers, Status
 from judged.cli import options
 from judged.cli.answer_file import read_answers
 from judged.cli.asking import CacheOnly, JudgeRefresh, read_asking, refuse_uncached
@@ -188,6 +188,8 @@ def report(
                 file.write(json.dumps(line, ensure_ascii=False) + "\n")
     for warning in score_warnings(found):
         out.warn(warning)
+    failed = sum(score.status is Status.ERROR for score in found)
+    out.count(failed=failed, total=len(found))
     outcomes = bars.outcomes(found.rubrics)
     judges = {s.judge.signature: None for s in found.rubrics if s.judge is not None}
     made_from = [describe_scores(found), *(f"judge {signature}" for signature in judges)]

@@ -63,6 +63,27 @@ class TestOutput:
         out.warn("careful")
         out.finish()
 
+    @pytest.mark.parametrize(
+        ("failed", "total", "fell_short", "status"),
+        [
+            (0, 0, False, None),
+            (2, 3, False, None),
+            (3, 3, False, 2),
+            (3, 3, True, 2),
+            (2, 3, True, 1),
+        ],
+    )
+    def test_fails_where_every_verdict_did(self, failed, total, fell_short, status, capsys):
+        out = Output(None)
+        out.count(failed=failed, total=total)
+        if status is None:
+            out.finish(fell_short=fell_short)
+            return
+        with pytest.raises(typer.Exit) as caught:
+            out.finish(fell_short=fell_short)
+        assert caught.value.exit_code == status
+        assert ("every verdict failed" in capsys.readouterr().err) == (status == 2)
+
 
 class TestCheckWritable:
     def test_refuses_folders_and_missing_folders(self, tmp_path):

@@ -61,14 +61,12 @@ async def test_the_last_one_who_leaves_ends_the_question_before_it_has_left():
     flight = flights.begin(KEY, 1.0, question.ask)
     waiting = [asyncio.create_task(flights.wait(KEY, flight)) for _ in range(3)]
     await turns()
-    before = asyncio.get_running_loop().time()
     for task in waiting:
         task.cancel()
     await asyncio.gather(*waiting, return_exceptions=True)
     assert all(task.cancelled() for task in waiting)
     assert question.cancelled == 1
     assert flight.task.done()
-    assert asyncio.get_running_loop().time() - before < 0.1
     assert len(flights) == 0
 
 
