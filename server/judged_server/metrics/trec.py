@@ -165,7 +165,7 @@ class _Join:
 
     def blocks(self) -> Iterator[Rankings]:
         """Yield the rankings of topics in blocks of about BLOCK_DOCUMENTS."""
-        begin, size = 0, _FIRST_BLOCK
+        begin, size = 0, self._first_size()
         while begin < len(self._pairs):
             chosen = self._pairs[begin : begin + size]
             end = begin + len(chosen)
@@ -174,6 +174,14 @@ class _Join:
             begin = end
             n_documents = len(block.scores) + len(block.found)
             size = min(max(BLOCK_DOCUMENTS * len(chosen) // (n_documents or 1), 1), _MAX_BLOCK)
+
+    def _first_size(self) -> int:
+        """Return how many topics the first block takes: of columns it is known what they hold."""
+        if self._columns is None:
+            return _FIRST_BLOCK
+        n_documents = sum(len(topics.values) for topics in self._columns)
+        n_blocks = max(round(n_documents / BLOCK_DOCUMENTS), 1)
+        return max(-(-len(self._pairs) // n_blocks), 1)
 
     def _joined(self, begin: int, end: int) -> _Block | None:
         """Return the block of topics that came in columns; None where one takes a closer look."""
