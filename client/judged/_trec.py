@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from itertools import chain
+from itertools import chain, compress
 from struct import error as struct_error
 from struct import pack
 from typing import NamedTuple, SupportsFloat
@@ -71,7 +71,7 @@ def write_trec(message: pb.TrecRankings, relevance: TrecRankings) -> None:
     """
     if relevance.qrels:
         judged = list(map(joined, relevance.qrels.values()))
-        if not _write_columns(message.joined_qrels, relevance.qrels, judged):
+        if not _write_columns(message.joined_qrels, relevance.qrels, judged, graded=True):
             message.ClearField("joined_qrels")
             _write_qrels(message, relevance.qrels, judged)
     if relevance.run:
@@ -95,15 +95,23 @@ def _all_scored(run: Sequence[Joined]) -> Sequence[Joined]:
 
 
 def _write_columns(
-    message: pb.JoinedTopics, query_ids: Iterable[str], topics: Sequence[Joined]
+    message: pb.JoinedTopics,
+    query_ids: Iterable[str],
+    topics: Sequence[Joined],
+    *,
+    graded: bool = False,
 ) -> bool:
-    """Fill in topics; return whether that could be done. What is in the message if not is void."""
+    """Fill in topics; return whether that could be done. What is in the message if not is void.
+
+    Those that are `graded` can't go without values.
+    """
     counts = [len(topic.document_ids) for topic in topics]
-    texts = [topic.text for topic, n in zip(topics, counts, strict=True) if n]
+    texts = [topic.text for topic in topics]
     n_scores = [len(topic.scores) for topic in topics]
-    if None in texts or (n_scores != counts and any(n_scores)):
+    if None in texts or (n_scores != counts and (graded or any(n_scores))):
         return False
-    text = "\n".join(texts)  # type: ignore[arg-type]  # none of them is None
+    with_ids = compress(texts, counts)
+    text = "\n".join(with_ids)  # type: ignore[arg-type]  # none of them is None
     n = sum(counts)
     if text.count("\n") != max(n - 1, 0):
         return False  # an id holds a line feed

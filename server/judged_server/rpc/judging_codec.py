@@ -77,13 +77,14 @@ def _read_group(
     message: types_pb2.QueryGroup, limits: RequestLimits, path: str, texts_fit: bool
 ) -> QueryGroup:
     query_id, query = message.query_id, message.query
-    expected, retrieved = list(message.expected), list(message.retrieved)
+    # Here and below: a slice takes two thirds of the time of list().
+    expected, retrieved = message.expected[:], message.retrieved[:]
     document_ids: Sequence[str] = message.document_ids
-    document_ids = list(document_ids) if document_ids else ()
+    document_ids = document_ids[:] if document_ids else ()
     relevant: Sequence[str] = message.relevant_document_ids
-    relevant = list(relevant) if relevant else ()
+    relevant = relevant[:] if relevant else ()
     negatives: Sequence[str] = message.negatives
-    negatives = list(negatives) if negatives else ()
+    negatives = negatives[:] if negatives else ()
     metadata = message.metadata
     # Paths of texts are only written out for a group in which something may be wrong.
     if not texts_fit:

@@ -51,6 +51,11 @@ def test_scores_that_do_not_fit_their_ids_are_left_to_the_server():
     assert (list(topic.document_ids), list(topic.scores)) == (["a", "b"], [1.0])
 
 
+def test_judgements_without_grades_are_left_to_the_server():
+    (topic,) = write({"q": ScoredDocuments(["a"])}, {}).qrels
+    assert (list(topic.document_ids), list(topic.grades)) == (["a"], [])
+
+
 @pytest.mark.parametrize("ids", [["a\nb", "c"], ["\n"]])
 def test_ids_that_hold_a_line_feed_travel_one_by_one(ids):
     trec = write({"q": dict.fromkeys(ids, 1)}, {"q": ids, "r": dict.fromkeys(ids, 0.5)})
@@ -74,6 +79,7 @@ def test_nothing_is_nothing():
         ({}, {"q": ["a", None]}, "trec.run[0].document_ids[1]", "must be text, not NoneType"),
         ({}, {"q": ["a", "\ud800"]}, "trec.run[0].document_ids[1]", "a lone surrogate"),
         ({}, {"q": "abc"}, "trec.run[0]", "must be a list of ids, not one text"),
+        ({}, {"q": ""}, "trec.run[0]", "must be a list of ids, not one text"),
         ({}, {"q": {"a": "x"}}, "trec.run[0].scores[0]", "must be a number, not str"),
         ({}, {"q": ScoredDocuments(["a"], [None])}, "trec.run[0].scores[0]", "not NoneType"),
     ],
