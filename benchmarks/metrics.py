@@ -4,7 +4,9 @@
 interleaved. A ratio is theirs over ours, so that more is better. Each pair starts from the same:
 
     prepared  arrays of gains against pytrec_eval's evaluator and dicts, and against ranx's objects
-    ids       the dicts that pytrec_eval takes, {topic: {document: score}}; ours joins them too
+    ids       a run as the dict that pytrec_eval takes, {topic: {document: score}}, under qrels
+              that either side has read before: an evaluator of theirs, Qrels of ours
+    dicts     the same, but both read the qrels, a dict as well, each time
     columns   lists of ids and scores; both sides make of them what they need
     wire      the same lists; ours go into requests as they are and come back as replies from a
               real server; theirs is as for columns. Wall seconds: one process of theirs against
@@ -34,7 +36,7 @@ from functools import partial
 import numpy as np
 import pytrec_eval
 from judged import Client, ScoredDocuments, TrecRankings
-from judged_server.metrics import MappedTopic, Topic, parse_metrics
+from judged_server.metrics import MappedTopic, Qrels, Topic, parse_metrics
 from judged_server.metrics.rankings import Rankings
 from judged_server.metrics.statistics.intervals import IntervalOptions, mean_intervals
 from judged_server.metrics.trec import AnyTopic, rank_run
@@ -144,9 +146,14 @@ def prepared(rankings: Rankings) -> list[np.ndarray]:
     return [measure.values(bare) for measure in MEASURES]
 
 
-def from_ids(qrels: Sequence[AnyTopic], run: Sequence[AnyTopic]) -> list[np.ndarray]:
+def from_ids(qrels: Qrels, run: Sequence[AnyTopic]) -> list[np.ndarray]:
     """Rank and measure."""
     return prepared(rank_run(qrels, run).rankings)
+
+
+def from_columns(runs: Runs) -> list[np.ndarray]:
+    """Read lists of ids and numbers, rank and measure."""
+    return from_ids(Qrels.of([Topic(*c) for c in runs.qrels]), [Topic(*c) for c in runs.run])
 
 
 def pytrec(runs: Runs) -> Mapping[str, Mapping[str, float]]:
@@ -158,7 +165,7 @@ def pytrec(runs: Runs) -> Mapping[str, Mapping[str, float]]:
 
 def check_equal(runs: Runs, ranx: Ranx | None) -> None:
     """Stop unless all sides agree to 1e-9 on every mean."""
-    columns = from_ids([Topic(*c) for c in runs.qrels], [Topic(*c) for c in runs.run])
+    columns = from_columns(runs)
     means = [float(np.mean(column)) for column in columns]
     per_query = pytrec(runs).values()
     theirs = [math.fsum(q[name] for q in per_query) / QUERIES for name in NAMES.values()]
@@ -172,17 +179,22 @@ def local_rounds(runs: Runs, ranx: Ranx | None) -> dict[str, list[float]]:
     """Return the figures that need no server."""
     qrels, run = mappings(runs.qrels), mappings(runs.run)
     evaluator = pytrec_eval.RelevanceEvaluator(qrels, ASKED)
-    ready = rank_run([Topic(*c) for c in runs.qrels], [Topic(*c) for c in runs.run]).rankings
+    known = Qrels.of(MappedTopic.all_of(qrels))
+    ready = rank_run(known, MappedTopic.all_of(run)).rankings
     spent: dict[str, list[float]] = {}
     for _ in range(ROUNDS + 1):
         taken = {
             "evaluate": seconds(lambda: evaluator.evaluate(run)),
             "prepared": seconds(lambda: prepared(ready)),
-            "ids": seconds(lambda: from_ids(MappedTopic.all_of(qrels), MappedTopic.all_of(run))),
-            "pytrec": seconds(lambda: pytrec(runs)),
-            "columns": seconds(
-                lambda: from_ids([Topic(*c) for c in runs.qrels], [Topic(*c) for c in runs.run])
+            "ids": seconds(lambda: from_ids(known, MappedTopic.all_of(run))),
+            "evaluator": seconds(
+                lambda: pytrec_eval.RelevanceEvaluator(qrels, ASKED).evaluate(run)
             ),
+            "dicts": seconds(
+                lambda: from_ids(Qrels.of(MappedTopic.all_of(qrels)), MappedTopic.all_of(run))
+            ),
+            "pytrec": seconds(lambda: pytrec(runs)),
+            "columns": seconds(lambda: from_columns(runs)),
         }
         if ranx:
             taken["ranx"] = ranx.evaluate()[0]
@@ -194,6 +206,7 @@ def local_rounds(runs: Runs, ranx: Ranx | None) -> dict[str, list[float]]:
     figures = {
         "prepared_over_pytrec_eval": ratios(spent["evaluate"], spent["prepared"]),
         "ids_over_pytrec_eval": ratios(spent["evaluate"], spent["ids"]),
+        "dicts_over_pytrec_eval": ratios(spent["evaluator"], spent["dicts"]),
         "columns_over_pytrec_eval": ratios(spent["pytrec"], spent["columns"]),
     }
     if ranx:

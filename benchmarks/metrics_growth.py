@@ -19,7 +19,7 @@ import time
 import tracemalloc
 from collections.abc import Sequence
 
-from judged_server.metrics import Topic, parse_metrics
+from judged_server.metrics import Qrels, Topic, parse_metrics
 from judged_server.metrics.names import Measure
 from judged_server.metrics.trec import rank_run
 
@@ -33,7 +33,7 @@ def measure(runs: Runs, measures: Sequence[Measure]) -> None:
     """Rank and measure once."""
     qrels = [Topic(*columns) for columns in runs.qrels]
     run = [Topic(*columns) for columns in runs.run]
-    rankings = rank_run(qrels, run).rankings
+    rankings = rank_run(Qrels.of(qrels), run).rankings
     for each in measures:
         each.values(rankings)
 

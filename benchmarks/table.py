@@ -113,6 +113,12 @@ ROWS = (
         "CPU of 10 measures, 5,000 queries by 100 documents, arrays that are ready; "
         "theirs over ours",
     ),
+    Row(
+        "metrics",
+        "ids_over_pytrec_eval",
+        "",
+        "the same from dicts of ids, under qrels that both have read before",
+    ),
     Row("metrics", "columns_over_pytrec_eval", "", "the same from lists of ids and scores"),
     Row("metrics", "wire_over_pytrec_eval_5000", "", "the same through client and server"),
     Row("metrics", "prepared_over_ranx", "ranx, in process", "as the first against pytrec_eval"),

@@ -15,7 +15,7 @@ from judged_server.engine.engine import Engine
 from judged_server.engine.evaluation import evaluate
 from judged_server.engine.slices import SliceRunner
 from judged_server.judges.exact import ExactKind
-from judged_server.metrics import MetricOptions, Topic, compute_trec, parse_metrics
+from judged_server.metrics import MetricOptions, Qrels, Topic, compute_trec, parse_metrics
 
 EVRET = Path(sys.prefix) / "oracles" / "evret-0.0.3" / "evret"
 CUTOFFS = (1, 3, 5, 10, 20, 100, 1000)
@@ -44,7 +44,7 @@ def ours(case, names):
     qrels, run = (
         [Topic(t, list(docs), list(docs.values())) for t, docs in side.items()] for side in case
     )
-    table = compute_trec(parse_metrics(names), qrels, run, MetricOptions())
+    table = compute_trec(parse_metrics(names), Qrels.of(qrels), run, MetricOptions())
     topics = [qrels[row].query_id for row in table.rows]
     return {
         column.name: dict(zip(topics, column.values.tolist(), strict=True))

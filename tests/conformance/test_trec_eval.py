@@ -12,6 +12,7 @@ from judged_server.metrics import (
     MappedTopic,
     MetricOptions,
     NoGoldPolicy,
+    Qrels,
     Topic,
     compute_gains,
     compute_trec,
@@ -94,7 +95,7 @@ def ours(case: Case, names, *, mappings: bool = False, **options):
         else:
             sides.append([Topic(t, list(docs), list(docs.values())) for t, docs in side.items()])
     qrels, run = sides
-    table = compute_trec(parse_metrics(names), qrels, run, MetricOptions(**options))
+    table = compute_trec(parse_metrics(names), Qrels.of(qrels), run, MetricOptions(**options))
     topics = [qrels[row].query_id for row in table.rows]
     values = {
         column.name: dict(zip(topics, column.values.tolist(), strict=True))

@@ -29,7 +29,7 @@ from judged_server.metrics.options import (
 )
 from judged_server.metrics.registry import METRICS
 from judged_server.metrics.table import MetricColumn, MetricCounts, MetricTable
-from judged_server.metrics.trec import MappedTopic, Topic
+from judged_server.metrics.trec import MappedTopic, Qrels, Topic
 
 __all__ = [
     "FAMILIES",
@@ -45,6 +45,7 @@ __all__ = [
     "MetricOptions",
     "MetricTable",
     "NoGoldPolicy",
+    "Qrels",
     "Topic",
     "UnjudgedPolicy",
     "check_keys",

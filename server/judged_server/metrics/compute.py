@@ -29,7 +29,7 @@ from judged_server.metrics.options import (
 )
 from judged_server.metrics.rankings import Rankings
 from judged_server.metrics.table import Bounds, MetricColumn, MetricCounts, MetricTable
-from judged_server.metrics.trec import AnyTopic, rank_run
+from judged_server.metrics.trec import AnyTopic, Qrels, rank_run
 from judged_server.metrics.unjudged import condensed, extremes, unjudged_mask
 
 Settings = Sequence[tuple[str, str]]
@@ -119,11 +119,11 @@ def compute_judged(
 
 def compute_trec(
     measures: Sequence[Measure],
-    qrels: Sequence[AnyTopic],
+    qrels: Qrels,
     run: Sequence[AnyTopic],
     options: MetricOptions,
     *,
-    field: str = "trec",
+    field: str = "trec.run",
 ) -> MetricTable:
     """Return the metrics of a run under qrels, as trec_eval has them; rows are topics of the qrels.
 

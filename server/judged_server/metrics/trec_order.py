@@ -18,7 +18,7 @@ from typing import TypeVar
 import numpy as np
 
 from judged_server.domain import BoolArray, Float32Array, FloatArray, IntArray, UnsignedArray
-from judged_server.metrics.rankings import Pool, Rankings, descending, offsets_of, take_groups
+from judged_server.metrics.rankings import take_groups
 
 _Array = TypeVar("_Array", FloatArray, BoolArray)
 
@@ -40,25 +40,29 @@ class RaggedScores:
         return np.repeat(np.arange(len(self.offsets) - 1), np.diff(self.offsets))
 
 
-def rank(retrieved: RaggedScores, judged: RaggedScores, grades: FloatArray) -> Rankings:
-    """Return the rankings of topics, given their judgements: `grades` is parallel to `judged`."""
-    n, n_documents = len(retrieved.offsets) - 1, int(retrieved.offsets[-1])
-    topic_of = judged.topic_of
+@dataclass(frozen=True, slots=True)
+class RankedGrades:
+    """What judgements say of the documents of topics, end to end, the best rank of each first.
+
+    `gains` is float64, 0 where the grade is not above 0 or there is none; `judged` and `unsampled`
+    are bool: graded from 0 on, and below.
+    """
+
+    gains: FloatArray
+    judged: BoolArray
+    unsampled: BoolArray
+
+
+def rank(retrieved: RaggedScores, judged: RaggedScores, grades: FloatArray) -> RankedGrades:
+    """Return the grades of what was retrieved by rank: `grades` is parallel to `judged`."""
+    n_documents = int(retrieved.offsets[-1])
     found = np.flatnonzero(~np.isnan(judged.scores))
     found_grades = grades[found]
-    at = _ranked_places(retrieved, judged, topic_of, found)
-    relevant = grades > 0
-    ideal_offsets = offsets_of(np.bincount(topic_of[relevant], minlength=n))
-    return Rankings(
-        offsets=retrieved.offsets,
+    at = _ranked_places(retrieved, judged, judged.topic_of, found)
+    return RankedGrades(
         gains=_scattered(np.maximum(found_grades, 0.0), at, n_documents),
-        ideal_offsets=ideal_offsets,
-        ideal_gains=descending(ideal_offsets, grades[relevant]),
-        known_pool=Pool(
-            judged=_scattered(found_grades >= 0, at, n_documents),
-            unsampled=_scattered(found_grades < 0, at, n_documents),
-            n_nonrelevant=np.bincount(topic_of[grades == 0], minlength=n),
-        ),
+        judged=_scattered(found_grades >= 0, at, n_documents),
+        unsampled=_scattered(found_grades < 0, at, n_documents),
     )
 
 

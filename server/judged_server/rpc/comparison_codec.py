@@ -2,7 +2,7 @@
 
 Owns the rules of CompareRunsRequest and the paths of its fields. A run is measured as a
 ComputeMetrics request of its own, so that it means here what it means there; the paths of faults
-found on the way are translated back to the runs.
+found on the way are translated back to the runs. Qrels are read once for all runs.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from judged.v1 import judge_service_pb2 as pb
 from judged.v1 import statistics_pb2, types_pb2
 
 from judged_server.errors import InvalidField, LimitExceeded
-from judged_server.metrics import Measure
+from judged_server.metrics import Measure, Qrels
 from judged_server.metrics.comparison.compare import (
     ComparedRuns,
     CompareOptions,
@@ -26,10 +26,8 @@ from judged_server.metrics.comparison.compare import (
 from judged_server.metrics.comparison.corrected_tests import CorrectedTest
 from judged_server.metrics.comparison.pairing import RunValues
 from judged_server.rpc.metrics_codec import compute, read_options
-from judged_server.rpc.statistics_codec import (
-    read_interval_options,
-    write_estimate,
-)
+from judged_server.rpc.statistics_codec import read_interval_options, write_estimate
+from judged_server.rpc.topics import read_qrels
 
 MAX_RUNS = 100
 MAX_COMPARISONS = 1_000
@@ -37,7 +35,6 @@ MAX_COMPARISONS = 1_000
 PERMUTATIONS = (100, 1_000_000)
 MAX_MOVED = 1_000
 
-_QRELS = re.compile(r"\btrec\.(qrels|joined_qrels)\b")
 _OF_A_RUN = re.compile(r"\b(trec\.run|trec\.joined_run|(?:judged|gains|values)(?=\.))")
 _OF_DOCUMENTS = {"trec.run": "documents.topics", "trec.joined_run": "documents.joined_topics"}
 
@@ -109,7 +106,9 @@ def compare_runs(
     check_comparison(request, measures)
     options = read_compare_options(request.comparison)
     intervals = read_interval_options(request.options.interval)
-    tables = [_measure(request, i, measures) for i in range(len(request.runs))]
+    of_documents = request.runs[0].WhichOneof("relevance") == "documents"
+    qrels = read_qrels(request, "") if of_documents else None
+    tables = [_measure(request, i, measures, qrels) for i in range(len(request.runs))]
     found = compare(
         [
             RunValues(
@@ -137,24 +136,21 @@ def compare_runs(
 
 
 def _measure(
-    request: pb.CompareRunsRequest, i: int, measures: Sequence[Measure]
+    request: pb.CompareRunsRequest, i: int, measures: Sequence[Measure], qrels: Qrels | None
 ) -> types_pb2.MetricTable:
-    """Return the table of run i with its per-query values."""
+    """Return the table of run i with its per-query values; documents are judged by `qrels`."""
     run = request.runs[i]
     alone = pb.ComputeMetricsRequest(metrics=request.metrics, options=request.options)
     alone.options.per_query = True
     kind = run.WhichOneof("relevance")
     if kind == "documents":
-        alone.trec.qrels.MergeFrom(request.qrels)
         alone.trec.run.MergeFrom(run.documents.topics)
-        if request.HasField("joined_qrels"):
-            alone.trec.joined_qrels.CopyFrom(request.joined_qrels)
         if run.documents.HasField("joined_topics"):
             alone.trec.joined_run.CopyFrom(run.documents.joined_topics)
     elif kind is not None:
         getattr(alone, kind).CopyFrom(getattr(run, kind))
     try:
-        return compute(alone, measures, read_options(alone.options))
+        return compute(alone, measures, read_options(alone.options), qrels=qrels)
     except LimitExceeded:
         raise
     except InvalidField as fault:
@@ -171,7 +167,7 @@ def _of_run(text: str, i: int) -> str:
     def renamed(match: re.Match[str]) -> str:
         return f"runs[{i}].{_OF_DOCUMENTS.get(match[1], match[1])}"
 
-    return _OF_A_RUN.sub(renamed, _QRELS.sub(r"\1", text))
+    return _OF_A_RUN.sub(renamed, text)
 
 
 def _write_comparison(

@@ -23,6 +23,7 @@ from judged_server.metrics import (
     MetricOptions,
     MetricTable,
     NoGoldPolicy,
+    Qrels,
     UnjudgedPolicy,
     check_keys,
     check_unique,
@@ -107,12 +108,14 @@ def compute(
     measures: Sequence[Measure],
     options: MetricOptions,
     limits: RequestLimits | None = None,
+    qrels: Qrels | None = None,
 ) -> types_pb2.MetricTable:
     """Return the table of a ComputeMetrics request, whichever relevance it brings.
 
-    Vectors, whose cosines are work that a small message can ask much of, need `limits`.
+    Vectors, whose cosines are work that a small message can ask much of, need `limits`. `qrels`
+    that were read before take the place of those of the request.
     """
-    done = _measure(request, measures, options, limits)
+    done = _measure(request, measures, options, limits, qrels)
     metadata = read_query_metadata(request.metadata, done.query_ids, done.not_measured)
     table = with_certainty(done.table, options, metadata)
     table = with_correction(table, request, measures, options, done.query_ids, done.judged)
@@ -126,12 +129,13 @@ def _measure(
     measures: Sequence[Measure],
     options: MetricOptions,
     limits: RequestLimits | None,
+    qrels: Qrels | None,
 ) -> _Measured:
     which = request.WhichOneof("relevance")
     if which == "judged":
         return _judged(request.judged, measures, options)
     if which == "trec":
-        return _trec(request.trec, measures, options)
+        return _trec(request.trec, measures, options, qrels)
     if which == "gains":
         return _gains(request.gains, measures, options)
     if which == "values":
@@ -212,12 +216,12 @@ def _trec(
     message: judge_service_pb2.TrecRankings,
     measures: Sequence[Measure],
     options: MetricOptions,
+    known: Qrels | None,
 ) -> _Measured:
-    qrels, run = read_qrels(message), read_run(message)
-    if not qrels:
-        raise errors.InvalidField("trec.qrels", "must hold at least one topic")
+    qrels = read_qrels(message) if known is None else known
+    run = read_run(message)
     table = compute_trec(measures, qrels, run, options)
-    return _Measured(table, query_ids(qrels), not_measured=query_ids(run))
+    return _Measured(table, list(qrels.row_of), not_measured=query_ids(run))
 
 
 def _gains(

@@ -18,6 +18,7 @@ from judged_server.domain import FloatArray, IntArray
 from judged_server.errors import InvalidField
 from judged_server.metrics.joined_ids import SEPARATOR
 from judged_server.metrics.joined_topics import JoinedTopics
+from judged_server.metrics.qrels import Qrels
 from judged_server.metrics.trec_topics import AnyTopic, check_unscored
 
 _DOUBLE_BYTES = 8
@@ -73,25 +74,37 @@ def _document_ids(message: judge_service_pb2.TopicQrels | judge_service_pb2.Topi
     return joined.split(SEPARATOR) if joined else message.document_ids[:]
 
 
-def read_qrels(message: judge_service_pb2.TrecRankings, field: str = "trec") -> Sequence[AnyTopic]:
-    """Return the topics of the qrels.
+def read_qrels(
+    message: judge_service_pb2.TrecRankings | judge_service_pb2.CompareRunsRequest,
+    prefix: str = "trec.",
+) -> Qrels:
+    """Return the qrels of a message whose path with its dot is `prefix`.
 
-    Raises InvalidField at `field.joined_qrels` or `field.qrels[i]` for two forms, below the first
-    for columns that do not fit together, and at `field.qrels[i].grades[j]` for a grade in them that
-    is no whole number.
+    Raises InvalidField at `qrels` for none, at `joined_qrels` or `qrels[i]` for two forms, below
+    the first for columns that do not fit together, at `qrels[i].grades[j]` for a grade in them that
+    is no whole number, and what Qrels.of raises.
     """
-    if not message.HasField("joined_qrels"):
+    field = f"{prefix}qrels"
+    topics: Sequence[AnyTopic]
+    if message.HasField("joined_qrels"):
+        if message.qrels:
+            raise _two_forms(f"{prefix}joined_qrels", "qrels")
+        topics = _joined_qrels(message.joined_qrels, prefix)
+    else:
         for i, topic in enumerate(message.qrels):
-            _check_ids(topic, f"{field}.qrels[{i}]")
-        return [QrelsTopic(topic) for topic in message.qrels]
-    if message.qrels:
-        raise _two_forms(f"{field}.joined_qrels", "qrels")
-    columns, path = message.joined_qrels, f"{field}.joined_qrels"
-    grades = _values(columns, path)
-    counts = _counts(columns)
+            _check_ids(topic, f"{field}[{i}]")
+        topics = [QrelsTopic(topic) for topic in message.qrels]
+    if not topics:
+        raise InvalidField(field, "must hold at least one topic")
+    return Qrels.of(topics, field)
+
+
+def _joined_qrels(columns: judge_service_pb2.JoinedTopics, prefix: str) -> JoinedTopics:
+    path = f"{prefix}joined_qrels"
+    grades, counts = _values(columns, path), _counts(columns)
     topics = JoinedTopics.of(columns.query_ids[:], counts, columns.document_ids, grades, path)
     if not np.array_equal(np.clip(np.trunc(grades), -_LARGEST_GRADE - 1, _LARGEST_GRADE), grades):
-        _refuse_grades(topics, field)
+        _refuse_grades(topics, f"{prefix}qrels")
     return topics
 
 
@@ -150,12 +163,12 @@ def _check_scores(topic: judge_service_pb2.TopicRun, path: str) -> None:
         raise _two_forms(path, "scores")
 
 
-def _refuse_grades(topics: JoinedTopics, field: str) -> None:
+def _refuse_grades(topics: JoinedTopics, path: str) -> None:
     for i, topic in enumerate(topics):
         for j, grade in enumerate(topic.values):
             if not (float(grade).is_integer() and -_LARGEST_GRADE - 1 <= grade <= _LARGEST_GRADE):
                 rule = f"must be a whole number from {-_LARGEST_GRADE - 1} to {_LARGEST_GRADE}"
-                raise InvalidField(f"{field}.qrels[{i}].grades[{j}]", rule)
+                raise InvalidField(f"{path}[{i}].grades[{j}]", rule)
 
 
 def _two_forms(path: str, other: str) -> InvalidField:

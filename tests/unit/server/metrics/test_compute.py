@@ -8,6 +8,7 @@ from judged_server.metrics import (
     MatchingMode,
     MetricOptions,
     NoGoldPolicy,
+    Qrels,
     Topic,
     UnjudgedPolicy,
     check_modes,
@@ -130,7 +131,7 @@ def test_the_bounds_of_greedy_take_in_what_a_new_match_can_cost():
 
 
 def test_trec_counts_and_signatures():
-    qrels = [Topic("a", ["x"], [1]), Topic("b", ["x"], [1]), Topic("c", ["x"], [0])]
+    qrels = Qrels.of([Topic("a", ["x"], [1]), Topic("b", ["x"], [1]), Topic("c", ["x"], [0])])
     run = [Topic("a", ["x", "x"]), Topic("c", ["x"]), Topic("z", ["x"])]
     measures = parse_metrics(["ndcg@10", "ap(divisor=min)@5"])
     table = compute_trec(measures, qrels, run, MetricOptions(no_gold=NoGoldPolicy.ERROR))
@@ -144,7 +145,7 @@ def test_trec_counts_and_signatures():
     assert complete.columns[0].mean == pytest.approx(1 / 3)
     assert complete.columns[0].signature == "ndcg@10|gain:linear|source:trec|complete:true|v1"
     with pytest.raises(InvalidField) as caught:
-        compute_trec(measures, qrels, run, MetricOptions(strict_duplicates=True), field="t")
+        compute_trec(measures, qrels, run, MetricOptions(strict_duplicates=True), field="t.run")
     assert caught.value.field == "t.run[0].document_ids[1]"
 
 
@@ -209,12 +210,12 @@ def test_the_signature_of_a_run_under_qrels_tells_every_option():
         relevance_level=2,
         max_documents=3,
     )
-    table = compute_trec(SOME[:1], topics, [Topic("1", ["b", "a"], [2.0, 1.0])], options)
+    table = compute_trec(SOME[:1], Qrels.of(topics), [Topic("1", ["b", "a"], [2.0, 1.0])], options)
     assert table.columns[0].signature == (
         "recall|source:trec|complete:true|unjudged:bounds|max_documents:3|relevance_level:2|v1"
     )
     run = [Topic("1", ["a"])]
-    plain = compute_trec(SOME[:1], topics, run, MetricOptions(relevance_level=1))
+    plain = compute_trec(SOME[:1], Qrels.of(topics), run, MetricOptions(relevance_level=1))
     assert plain.columns[0].signature == "recall|source:trec|v1"
 
 

@@ -11,6 +11,7 @@ from judged_server.metrics import (
     JudgedResults,
     MatchingMode,
     MetricOptions,
+    Qrels,
     Topic,
     compute_gains,
     compute_judged,
@@ -69,7 +70,7 @@ def test_no_verdicts_qrels_or_gains_are_taken_for_those_of_the_family():
             measures, verdicts, options
         ),
         "from qrels": lambda: compute_trec(
-            measures, [Topic("1", ["a"], [1])], [Topic("1", ["a"], [1.0])], options
+            measures, Qrels.of([Topic("1", ["a"], [1])]), [Topic("1", ["a"], [1.0])], options
         ),
         "from gains": lambda: compute_gains(measures, [[1.0]], [[1.0]], options),
     }

@@ -8,7 +8,7 @@ from judged_server.errors import InvalidField
 from judged_server.metrics import MatchingMode, check_modes
 from judged_server.metrics.gains import rank_gains
 from judged_server.metrics.names import parse_measure, parse_metrics
-from judged_server.metrics.trec import Topic, rank_run
+from judged_server.metrics.trec import Qrels, Topic, rank_run
 
 NAMES = ["bpref", "bpref@3", "judged", "judged@3", "judged@20", "infap", "infap@3"]
 GRADES = st.sampled_from([-1, 0, 0, 1, 2])
@@ -60,7 +60,7 @@ def test_values_follow_the_definition(some, name):
         qrels.append(Topic(f"t{i}", list(known), list(known.values())))
         run.append(Topic(f"t{i}", [f"r{j}" for j in range(len(grades))]))
         expected.append(scalar(name, grades, list(known.values())))
-    rankings = rank_run(qrels, run).rankings
+    rankings = rank_run(Qrels.of(qrels), run).rankings
     values = parse_measure(name).values(rankings)
     assert values.dtype == np.float64
     assert values.tolist() == pytest.approx(expected, abs=1e-12)
@@ -73,7 +73,7 @@ QRELS = [Topic("q", ["x", "n", "m", "z", "y", "w", "neg"], [1, 0, 0, 0, 1, 1, -1
 
 
 def value(name, retrieved):
-    rankings = rank_run(QRELS, [Topic("q", retrieved)]).rankings
+    rankings = rank_run(Qrels.of(QRELS), [Topic("q", retrieved)]).rankings
     return parse_measure(name).values(rankings)[0]
 
 

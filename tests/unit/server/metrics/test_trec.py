@@ -7,12 +7,16 @@ from hypothesis import strategies as st
 from judged_server.errors import InvalidField
 from judged_server.metrics import trec, trec_topics
 from judged_server.metrics.joined_topics import JoinedTopics
-from judged_server.metrics.trec import MappedTopic, Topic, rank_run
+from judged_server.metrics.trec import MappedTopic, Qrels, Topic
+
+
+def ranked_run(qrels, run, **options):
+    return trec.rank_run(Qrels.of(qrels), run, **options)
 
 
 def gains_of(ids, scores, grades):
     qrels = [Topic("q", list(grades), list(grades.values()))]
-    return rank_run(qrels, [Topic("q", ids, scores)]).rankings.gains.tolist()
+    return ranked_run(qrels, [Topic("q", ids, scores)]).rankings.gains.tolist()
 
 
 DISTINCT = {"a": 1, "b": 2, "c": 3, "d": 4}
@@ -63,20 +67,20 @@ def test_the_order_is_that_of_a_sort_by_score_and_id(topics):
         key = {document: (float(np.float32(s)), document.encode()) for document, s in pairs}
         ordered = sorted(key, key=key.__getitem__, reverse=True)
         expected += [grades[document] for document in ordered]
-    assert rank_run(qrels, run).rankings.gains.tolist() == expected
+    assert ranked_run(qrels, run).rankings.gains.tolist() == expected
 
 
 def test_topics_with_and_without_scores_mix():
     qrels = [Topic(q, ["a", "b"], [1, 2]) for q in ("x", "y")]
     run = [Topic("y", ["b", "a"], [0.5, 0.7]), Topic("x", ["b", "a"])]
-    assert rank_run(qrels, run).rankings.gains.tolist() == [2.0, 1.0, 1.0, 2.0]
+    assert ranked_run(qrels, run).rankings.gains.tolist() == [2.0, 1.0, 1.0, 2.0]
 
 
 def test_negative_grades_count_as_zero_and_unjudged_documents_too():
-    ranked = rank_run([Topic("q", ["a", "b"], [-1, 2])], [Topic("q", ["a", "u", "b"])])
+    ranked = ranked_run([Topic("q", ["a", "b"], [-1, 2])], [Topic("q", ["a", "u", "b"])])
     assert ranked.rankings.gains.tolist() == [0.0, 0.0, 2.0]
     assert ranked.rankings.ideal_gains.tolist() == [2.0]
-    only_negative = rank_run([Topic("q", ["a"], [-1])], [Topic("q", ["a"])])
+    only_negative = ranked_run([Topic("q", ["a"], [-1])], [Topic("q", ["a"])])
     assert only_negative.rankings.gains.tolist() == [0.0]
     assert only_negative.rankings.n_relevant.tolist() == [0]
 
@@ -84,7 +88,7 @@ def test_negative_grades_count_as_zero_and_unjudged_documents_too():
 def test_the_pool_tells_judged_unsampled_and_unjudged_documents_apart():
     qrels = [Topic("q", ["a", "b", "c", "d", "e"], [0, 2, -1, 0, -1]), Topic("r", ["a"], [1])]
     run = [Topic("q", ["u", "c", "b", "a"], [1.0, 3.0, 2.0, 4.0]), Topic("r", ["b"])]
-    pool = rank_run(qrels, run).rankings.pool
+    pool = ranked_run(qrels, run).rankings.pool
     assert pool.judged.tolist() == [True, False, True, False, False]
     assert pool.unsampled.tolist() == [False, True, False, False, False]
     assert pool.n_nonrelevant.tolist() == [2, 0]
@@ -93,30 +97,30 @@ def test_the_pool_tells_judged_unsampled_and_unjudged_documents_apart():
 def test_topics_that_do_not_meet_are_skipped_and_counted():
     qrels = [Topic("q1", ["a"], [1]), Topic("q2", ["a"], [1]), Topic("q3", ["a"], [0])]
     run = [Topic("q9", ["a"]), Topic("q3", ["a"]), Topic("q1", ["b", "a"])]
-    ranked = rank_run(qrels, run)
+    ranked = ranked_run(qrels, run)
     assert ranked.rows.tolist() == [0, 2]
     assert (ranked.skipped_missing, ranked.skipped_unjudged) == (1, 1)
     assert ranked.rankings.n_retrieved.tolist() == [2, 1]
     assert ranked.rankings.n_relevant.tolist() == [1, 0]
-    complete = rank_run(qrels, run, complete=True)
+    complete = ranked_run(qrels, run, complete=True)
     assert complete.rows.tolist() == [0, 1, 2]
     assert complete.rankings.n_retrieved.tolist() == [2, 0, 1]
     assert complete.skipped_missing == 0
 
 
 def test_nothing_at_all():
-    ranked = rank_run([], [])
+    ranked = ranked_run([], [])
     assert ranked.rankings.n_queries == 0
-    assert rank_run([Topic("q", [], [])], [Topic("q", [])]).rankings.n_retrieved.tolist() == [0]
+    assert ranked_run([Topic("q", [], [])], [Topic("q", [])]).rankings.n_retrieved.tolist() == [0]
 
 
 def test_the_first_of_a_repeated_document_is_kept():
     qrels = [Topic("q", ["a", "b"], [1, 2])]
     run = [Topic("q", ["a", "b", "a"], [0.5, 1.0, 9.0]), Topic("other", ["c", "c"])]
-    ranked = rank_run(qrels, run)
+    ranked = ranked_run(qrels, run)
     assert ranked.rankings.gains.tolist() == [2.0, 1.0]
     assert ranked.duplicates == 2
-    unscored = rank_run(qrels, [Topic("q", ["a", "a", "b"])])
+    unscored = ranked_run(qrels, [Topic("q", ["a", "a", "b"])])
     assert unscored.rankings.gains.tolist() == [1.0, 2.0]
 
 
@@ -149,15 +153,15 @@ NAN, INFINITY = float("nan"), float("inf")
 )
 def test_refused_input_is_named(qrels, run, strict, path):
     with pytest.raises(InvalidField) as caught:
-        rank_run(qrels, run, strict_duplicates=strict)
+        ranked_run(qrels, run, strict_duplicates=strict)
     assert caught.value.field == f"trec.{path}"
 
 
 def test_columns_of_two_lengths_are_told_with_both():
     with pytest.raises(InvalidField, match=r"\.grades: has 2 entries for 1 document ids$"):
-        rank_run([Topic("q", ["a"], [1, 2])], [])
+        ranked_run([Topic("q", ["a"], [1, 2])], [])
     with pytest.raises(InvalidField, match=r"\.scores: has 2 entries for 1 documents$"):
-        rank_run(ONE, [Topic("q", ["a"], [1.0, 2.0])])
+        ranked_run(ONE, [Topic("q", ["a"], [1.0, 2.0])])
 
 
 def test_the_largest_single_precision_score_is_fine():
@@ -195,11 +199,11 @@ def test_mappings_columns_and_columns_in_any_order_rank_alike(topics, rng):
     qrels = {f"q{i}": grades for i, (grades, _) in enumerate(topics)}
     run = {f"q{i}": scores for i, (_, scores) in enumerate(topics) if i % 3 or not i}
     expected = arrays_of(
-        rank_run([MappedTopic(*t) for t in qrels.items()], [MappedTopic(*t) for t in run.items()])
+        ranked_run([MappedTopic(*t) for t in qrels.items()], [MappedTopic(*t) for t in run.items()])
     )
     assert (
         arrays_of(
-            rank_run([columns(*t) for t in qrels.items()], [columns(*t) for t in run.items()])
+            ranked_run([columns(*t) for t in qrels.items()], [columns(*t) for t in run.items()])
         )
         == expected
     )
@@ -209,7 +213,7 @@ def test_ties_of_many_documents_cost_no_more_than_a_sort():
     n = 20_000  # every pair of neighbours ties; looking at each pair anew would take minutes
     ids = [f"d{i:05d}" for i in range(n)]
     scores = [float(i // 2) for i in range(n)]
-    ranked = rank_run([Topic("q", ids, range(1, n + 1))], [Topic("q", ids, scores)])
+    ranked = ranked_run([Topic("q", ids, range(1, n + 1))], [Topic("q", ids, scores)])
     assert ranked.rankings.gains.tolist() == list(range(n, 0, -1))
 
 
@@ -243,13 +247,13 @@ def test_columns_rank_as_single_topics_in_blocks_of_any_size(topics, scored, com
     # In columns all topics have scores or none; without any they are the places.
     scores = [t if scored else t._replace(values=range(0, -len(t.document_ids), -1)) for t in run]
     as_one = joined(*qrels), joined(*scores)
-    expected = arrays_of(rank_run(qrels, run, complete=complete))
-    assert arrays_of(rank_run(*as_one, complete=complete)) == expected
+    expected = arrays_of(ranked_run(qrels, run, complete=complete))
+    assert arrays_of(ranked_run(*as_one, complete=complete)) == expected
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(trec, "BLOCK_DOCUMENTS", size)
         patch.setattr(trec, "_FIRST_BLOCK", 1)
-        assert arrays_of(rank_run(*as_one, complete=complete)) == expected
-        assert arrays_of(rank_run(qrels, run, complete=complete)) == expected
+        assert arrays_of(ranked_run(*as_one, complete=complete)) == expected
+        assert arrays_of(ranked_run(qrels, run, complete=complete)) == expected
 
 
 @pytest.mark.parametrize(
@@ -267,7 +271,7 @@ def test_columns_rank_as_single_topics_in_blocks_of_any_size(topics, scored, com
 def test_refused_input_that_came_in_columns_is_named_alike(qrels, run, path):
     first = Topic("p", ["a"], [1])
     with pytest.raises(InvalidField) as caught:
-        rank_run(joined(first, qrels), joined(first, run), strict_duplicates=True)
+        ranked_run(joined(first, qrels), joined(first, run), strict_duplicates=True)
     assert caught.value.field == f"trec.{path}"
 
 
@@ -275,7 +279,7 @@ def test_columns_are_not_looked_at_one_by_one(monkeypatch):
     monkeypatch.setattr(trec._Join, "_one_by_one", None)
     qrels = joined(Topic("q", "ab", [1, 2]), Topic("r", [], []), Topic("s", "a", [3]))
     run = joined(Topic("r", "a", [0.5]), Topic("q", "xb", [1.0, 2.0]))
-    ranked = rank_run(qrels, run, complete=True)
+    ranked = ranked_run(qrels, run, complete=True)
     assert ranked.rankings.gains.tolist() == [2.0, 0.0, 0.0]
     assert ranked.rankings.n_retrieved.tolist() == [2, 1, 0]
 
@@ -283,13 +287,13 @@ def test_columns_are_not_looked_at_one_by_one(monkeypatch):
 def test_columns_join_with_topics_that_came_one_by_one():
     qrels, run = Topic("q", ["a", "b"], [1, 2]), Topic("q", ["b", "x"], [0.5, 1.0])
     for left, right in ((joined(qrels), [run]), ([qrels], joined(run))):
-        assert rank_run(left, right).rankings.gains.tolist() == [0.0, 2.0]
+        assert ranked_run(left, right).rankings.gains.tolist() == [0.0, 2.0]
 
 
 def test_more_unscored_documents_than_single_precision_counts_are_refused(monkeypatch):
     monkeypatch.setattr(trec_topics, "MAX_UNSCORED", 2)
     with pytest.raises(InvalidField) as caught:
-        rank_run([Topic("q", ["a"], [1])], [Topic("q", ["a", "b", "c"])])
+        ranked_run([Topic("q", ["a"], [1])], [Topic("q", ["a", "b", "c"])])
     assert caught.value.field == "trec.run[0].document_ids"
     assert "give scores" in caught.value.rule
 
@@ -300,5 +304,5 @@ def test_numbers_of_topics_that_are_not_evaluated_are_looked_at_too():
         (ONE, [*ONE, Topic("r", ["a"], [INFINITY])], "run[1].scores[0]"),
     ):
         with pytest.raises(InvalidField) as caught:
-            rank_run(qrels, run)
+            ranked_run(qrels, run)
         assert caught.value.field == f"trec.{path}"

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from judged_server.metrics import (
     MetricOptions,
+    Qrels,
     Topic,
     UnjudgedPolicy,
     compute_trec,
@@ -26,7 +27,7 @@ MONOTONE = [
 
 
 def table(qrels, run, metrics, options):
-    topics = [Topic("q", list(qrels), list(qrels.values()))]
+    topics = Qrels.of([Topic("q", list(qrels), list(qrels.values()))])
     return compute_trec(parse_metrics(metrics), topics, [Topic("q", list(run))], options)
 
 
@@ -47,7 +48,7 @@ def test_condensed_rankings_leave_unjudged_documents_out():
 def test_a_topic_of_unjudged_documents_alone_is_empty_when_condensed():
     qrels = [Topic("1", ["a"], [1]), Topic("2", ["a"], [1])]
     run = [Topic("1", ["x", "a"]), Topic("2", ["x", "y"])]
-    (column,) = compute_trec(parse_metrics(["mrr"]), qrels, run, CONDENSED).columns
+    (column,) = compute_trec(parse_metrics(["mrr"]), Qrels.of(qrels), run, CONDENSED).columns
     assert column.values.tolist() == [1.0, 0.0]
 
 
@@ -115,7 +116,7 @@ def test_bounds_hold_the_value_and_stay_in_range(qrels, run):
 def test_bounds_of_the_mean_are_means_of_the_bounds():
     qrels = [Topic("1", ["a"], [1]), Topic("2", ["a"], [1]), Topic("3", ["a"], [1])]
     run = [Topic("1", ["a"]), Topic("2", ["x", "a"]), Topic("3", ["x"])]
-    (column,) = compute_trec(parse_metrics(["mrr"]), qrels, run, BOUNDS).columns
+    (column,) = compute_trec(parse_metrics(["mrr"]), Qrels.of(qrels), run, BOUNDS).columns
     assert column.bounds is not None
     assert column.bounds.rows.tolist() == [0, 1, 2]
     assert column.bounds.lowest.tolist() == [1.0, 0.5, 0.0]

@@ -12,7 +12,7 @@ from judged_server.rpc.comparison_codec import _of_run, compare_runs, read_compa
     [
         ("trec.run[3].scores[1]", "runs[7].documents.topics[3].scores[1]"),
         ("is that of trec.run[0] again", "is that of runs[7].documents.topics[0] again"),
-        ("trec.qrels[2].query_id", "qrels[2].query_id"),
+        ("qrels[2].document_ids[1]", "qrels[2].document_ids[1]"),
         ("values.columns[0].values[5]", "runs[7].values.columns[0].values[5]"),
         ("judged.verdicts.relevant", "runs[7].judged.verdicts.relevant"),
         ("gains.rankings[0].gains[1]", "runs[7].gains.rankings[0].gains[1]"),

@@ -42,8 +42,8 @@ def test_qrels_read_alike_in_both_forms():
     expected = [
         ("q", ["a", "é"], [1, -2], None), ("r", [], [], None), ("s", [""], [2**31 - 1], None)
     ]  # fmt: skip
-    assert seen(read_qrels(one_by_one)) == expected
-    assert seen(read_qrels(pb.TrecRankings(joined_qrels=joined))) == expected
+    assert seen(read_qrels(one_by_one).topics) == expected
+    assert seen(read_qrels(pb.TrecRankings(joined_qrels=joined)).topics) == expected
 
 
 def test_runs_read_alike_in_both_forms():
@@ -64,7 +64,7 @@ def test_a_topic_may_bring_its_ids_as_one_text_and_its_scores_as_bytes():
         qrels=[pb.TopicQrels(query_id="q", joined_document_ids="a\n\né", grades=[1, 2, 3])],
         run=[pb.TopicRun(query_id="q", joined_document_ids="b\na", score_bytes=doubles(2.0, 0.5))],
     )
-    assert seen(read_qrels(message)) == [("q", ["a", "", "é"], [1, 2, 3], None)]
+    assert seen(read_qrels(message).topics) == [("q", ["a", "", "é"], [1, 2, 3], None)]
     assert seen(read_run(message)) == [("q", ["b", "a"], [2.0, 0.5], None)]
 
 
@@ -74,7 +74,7 @@ def test_without_scores_the_places_are_the_scores():
 
 
 def test_nothing_was_sent():
-    assert seen(read_qrels(pb.TrecRankings())) == seen(read_run(pb.TrecRankings())) == []
+    assert seen(read_run(pb.TrecRankings())) == []
     assert seen(read_run(pb.TrecRankings(joined_run=columns()))) == []
 
 
@@ -96,6 +96,8 @@ TWICE = {"document_ids": ["a"], "joined_document_ids": "a"}
             {"run": [pb.TopicRun(score_bytes=bytes(8), scores=[1])]},
             "run[0].score_bytes",
         ),
+        (read_qrels, {}, "qrels"),
+        (read_qrels, {"joined_qrels": columns()}, "qrels"),
         (read_qrels, {"joined_qrels": columns("q")}, "joined_qrels.n_documents"),
         (read_run, {"joined_run": columns("", [1], "a")}, "joined_run.n_documents"),
         (read_run, {"joined_run": columns("q", [2])}, "joined_run.document_ids"),
