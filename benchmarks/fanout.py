@@ -18,6 +18,9 @@ judge_ms_p50, _p95, _p99        the same contexts, given to the judge in its own
                                 gRPC: what the judge adds to HTTP
 bare_ms_p50, _p95, _p99         the same questions asked by a bare aiohttp loop, likewise less what
                                 the provider took: the share of HTTP and of this machine
+overhead_over_floor_p50, ...    overhead_ms over the sum of grpc_ms and bare_ms, round by round: a
+                                call can't be quicker than the two things that it is made of
+judge_over_bare_p50, ...        judge_ms over bare_ms, round by round
 server_wall_over_bare_loop      wall seconds of the BatchJudge over those of the bare loop
 server_cpu_over_bare_loop       CPU seconds of the server during it, likewise
 bare_over_ideal                 wall seconds of the bare loop over calls * latency / concurrency
@@ -254,6 +257,11 @@ def figures(
     for name, tallies in latencies.items():
         for percentile in PERCENTILES:
             samples[f"{name}_p{percentile}"] = [each.milliseconds(percentile) for each in tallies]
+    for percentile in PERCENTILES:
+        whole, grpc, judge, bare = (samples[f"{name}_p{percentile}"] for name in latencies)
+        floors = [sum(parts) for parts in zip(grpc, bare, strict=True)]
+        samples[f"overhead_over_floor_p{percentile}"] = ratios(whole, floors)
+        samples[f"judge_over_bare_p{percentile}"] = ratios(judge, bare)
     samples |= {
         "server_wall_over_bare_loop": ratios(wall["server"], wall["bare"]),
         "server_cpu_over_bare_loop": ratios(cpu["server"], cpu["bare"]),

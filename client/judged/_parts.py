@@ -23,6 +23,7 @@ from judged._split import (
     check_rankings,
     for_part,
     for_whole,
+    means_of,
     merge,
     query_ids_of,
     split,
@@ -121,8 +122,12 @@ class Parts:
             error.args = (error.message,)
             raise
 
-    def whole(self) -> tuple[Given, pb.ComputeMetricsRequest]:
-        """Return what to send once all parts are answered."""
+    def whole(self) -> tuple[Given, pb.ComputeMetricsRequest] | None:
+        """Return what to send once all parts are answered; None where they say it all."""
+        given, options = self._given, self._options
+        more = options.interval is not None or options.slice_by or given.human is not None
+        if not more and not given.metadata:  # these are for the server to check
+            return None
         values = values_of(self._tables)
         asked, metadata = for_whole(values, self._options, self._given.metadata)
         human = among(self._given.human, values)
@@ -130,6 +135,10 @@ class Parts:
         with self.about(part):
             return part, write_metrics(self._metrics, values, asked, metadata, human)
 
-    def table(self, reply: pb.ComputeMetricsResponse) -> MetricTable:
-        """Return the table of the whole, given the answer to `whole`."""
-        return merge(read_table(reply.table), self._tables, self._options)
+    def table(self, reply: pb.ComputeMetricsResponse | None = None) -> MetricTable:
+        """Return the table of the whole, given the answer to `whole` if that was to be sent."""
+        if reply is None:
+            means = means_of(values_of(self._tables), self._tables)
+        else:
+            means = read_table(reply.table)
+        return merge(means, self._tables, self._options)

@@ -1,7 +1,8 @@
 """Splits rankings that one message can't hold, and merges the tables of the parts.
 
-Owns the cut along queries, what the parts are asked for, and the sums. The means, intervals and
-slices of the whole come from the server, out of the per-query values of the parts.
+Owns the cut along queries, what the parts are asked for, and the sums. Means of the whole are those
+of the parts' per-query values; intervals, slices and corrections of the whole come from the server,
+out of the same values.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
-from itertools import compress
+from itertools import chain, compress
 from typing import cast
 
 from judged._trec import Joined, joined
@@ -174,7 +175,7 @@ def values_of(tables: Sequence[MetricTable]) -> PerQueryValues:
     return PerQueryValues(
         [query_id for table in tables for query_id in table.query_ids],
         [
-            [value for table in tables for value in table.metrics[column].per_query]
+            list(chain.from_iterable(table.metrics[column].per_query for table in tables))
             for column in range(len(tables[0].metrics))
         ],
     )
@@ -185,6 +186,23 @@ def for_whole(
 ) -> tuple[MetricOptions, Metadata]:
     """Return what to ask for the values of all parts: means, intervals, slices."""
     return options, {q: metadata[q] for q in values.query_ids if q in metadata}
+
+
+def means_of(values: PerQueryValues, tables: Sequence[MetricTable]) -> MetricTable:
+    """Return the means of the parts' values. Sums are exact, as the server's are."""
+    metrics = [
+        MetricResult(
+            first.name,
+            math.fsum(column) / len(column) if column else None,
+            len(column),
+            lower_bound=None,
+            upper_bound=None,
+            signature=first.signature,
+            per_query=column,
+        )
+        for first, column in zip(tables[0].metrics, values.columns, strict=True)
+    ]
+    return MetricTable(metrics, values.query_ids, MetricCounts())
 
 
 def merge(means: MetricTable, tables: Sequence[MetricTable], options: MetricOptions) -> MetricTable:

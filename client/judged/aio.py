@@ -218,7 +218,9 @@ class AsyncClient(AsyncConnection):
             for _, task in in_flight:
                 task.cancel()
             await asyncio.gather(*(task for _, task in in_flight), return_exceptions=True)
-        part, request = parts.whole()
+        if (whole := parts.whole()) is None:
+            return parts.table()
+        part, request = whole
         with parts.about(part):
             return parts.table(await self._call(send, request, deadline))
 

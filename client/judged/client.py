@@ -223,7 +223,9 @@ class Client(Connection):
         finally:
             for _, sent in in_flight:
                 sent.cancel()
-        part, request = parts.whole()
+        if (whole := parts.whole()) is None:
+            return parts.table()
+        part, request = whole
         with parts.about(part):
             return parts.table(self._call(send, request, deadline))
 

@@ -84,6 +84,17 @@ def test_split_requests_give_what_one_would(client, monkeypatch, unjudged, metho
     same(client.compute_metrics(METRICS, TREC, options, metadata=METADATA), whole)
 
 
+@pytest.mark.parametrize("unjudged", [None, *Unjudged])
+@pytest.mark.parametrize("per_query", [False, True])
+def test_split_requests_that_ask_for_means_give_what_one_would(
+    client, monkeypatch, unjudged, per_query
+):
+    options = MetricOptions(unjudged=unjudged, per_query=per_query, complete=per_query)
+    whole = client.compute_metrics(METRICS, TREC, options)
+    monkeypatch.setattr(judged._split, "PART_BYTES", 1000)
+    same(client.compute_metrics(METRICS, TREC, options), whole)
+
+
 def test_both_clients_give_the_same(server_address, client, monkeypatch):
     monkeypatch.setattr(judged._split, "PART_BYTES", 100)
     gains = GainRankings([GainRanking(str(i), [1.0, 0.0], [1.0] * 3) for i in range(20)])

@@ -6,6 +6,7 @@ import pytest
 from judged import (
     GainRanking,
     GainRankings,
+    IntervalOptions,
     InvalidArgument,
     MetricOptions,
     PerQueryValues,
@@ -14,6 +15,8 @@ from judged import (
     _split,
 )
 from judged._parts import Given, Parts
+from judged.v1 import judge_service_pb2 as pb
+from judged.v1 import types_pb2
 
 TREC = TrecRankings(
     {f"q{i}": {"a": 1} for i in range(6)}, {f"q{i}": ["a"] for i in (5, 4, 3, 2, 1, 0)}
@@ -44,6 +47,28 @@ def told(parts, part, field):
 def test_what_one_message_holds_has_no_parts(monkeypatch):
     monkeypatch.setattr(_split, "PART_BYTES", 1 << 20)
     assert Parts.of(["ap"], Given(TREC, {}), MetricOptions()) is None
+
+
+@pytest.mark.parametrize(
+    ("options", "metadata", "human", "more"),
+    [
+        (MetricOptions(per_query=True, unjudged=Unjudged.BOUNDS), {}, None, False),
+        (MetricOptions(interval=IntervalOptions()), {}, None, True),
+        (MetricOptions(slice_by=["k"]), {}, None, True),
+        (MetricOptions(), METADATA, None, True),
+        (MetricOptions(), {}, PerQueryValues(["q1"], [[1.0]]), True),
+    ],
+)
+def test_only_what_the_parts_do_not_say_is_asked_of_the_whole(options, metadata, human, more):
+    parts = parts_of(Given(TREC, metadata, human), options)
+    for part, _ in parts.requests():
+        ids = list(part.relevance.qrels)
+        column = types_pb2.MetricResult(name="ap", per_query=[0.5] * len(ids), signature="s")
+        table = types_pb2.MetricTable(metrics=[column], query_ids=ids)
+        parts.answered(pb.ComputeMetricsResponse(table=table))
+    assert (parts.whole() is not None) == more
+    if not more:
+        assert (parts.table()["ap"].mean, parts.table()["ap"].n) == (0.5, 6)
 
 
 def test_errors_name_the_topics_of_the_whole():

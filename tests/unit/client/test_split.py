@@ -21,7 +21,15 @@ from judged import (
     Unjudged,
     _split,
 )
-from judged._split import check_metadata, for_part, for_whole, merge, split
+from judged._split import (
+    check_metadata,
+    for_part,
+    for_whole,
+    means_of,
+    merge,
+    split,
+    values_of,
+)
 
 ids = st.text("abc", min_size=1, max_size=3)
 topics = st.dictionaries(ids, st.dictionaries(ids, st.integers(0, 3), max_size=5), max_size=8)
@@ -81,6 +89,22 @@ class TestMerge:
         assert asked.interval == IntervalOptions()
         assert asked.slice_by == ["k"]
         assert known == {"a": {"k": "1"}}
+
+    def test_means_are_exact_sums_of_all_parts(self):
+        def table(*values):
+            return MetricTable(
+                [MetricResult("ap", 0.5, len(values), None, None, "signed", values)],
+                [str(value) for value in values],
+                MetricCounts(),
+            )
+
+        parts = [table(1e100, 1.0), table(), table(-1e100)]
+        means = means_of(values_of(parts), parts)
+        assert means["ap"].mean == pytest.approx(1 / 3)
+        assert (means["ap"].n, list(means["ap"].per_query)) == (3, [1e100, 1.0, -1e100])
+        assert means.query_ids == ["1e+100", "1.0", "-1e+100"]
+        nothing = means_of(values_of([table()]), [table()])
+        assert (nothing["ap"].mean, nothing["ap"].n) == (None, 0)
 
     def test_metadata_of_a_query_that_is_not_there_is_refused(self):
         check_metadata(TrecRankings({"a": {}, "b": {}}, {"c": []}), self.METADATA)
