@@ -16,10 +16,19 @@ import sys
 from itertools import accumulate
 
 import pytest
+from hypothesis import HealthCheck, settings
 from mutmut.mutation.trampoline import get_mutant_under_test
 from mutmut.state import state
 
 ALL_TESTS = ("stats", "list_all_tests", "mutant_generation", "fail")
+
+
+def pytest_configure() -> None:
+    """Let property tests run more than once in a process, as mutmut runs them."""
+    settings.register_profile(
+        "mutation", settings(), suppress_health_check=[HealthCheck.differing_executors]
+    )
+    settings.load_profile("mutation")
 
 
 def pytest_runtest_setup() -> None:

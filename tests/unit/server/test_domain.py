@@ -1,15 +1,19 @@
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from judged_server.domain import (
+    TIE_TOLERANCE,
     JudgeIdentity,
     ScoreColumns,
     Usage,
     VerdictDetail,
     Verdicts,
+    least_passing,
 )
 
 parts = st.lists(st.tuples(st.text(max_size=4), st.text(max_size=4)), max_size=3)
@@ -76,3 +80,27 @@ def test_no_usage_is_lost_on_either_side(one: Usage) -> None:
     assert Usage() + one == one + Usage() == one
     assert one + Usage(1, 1, 1, 1, 0.5, 0.5, 1, 1) == Usage(1, 1, 1, 1, 0.5, 0.5, 1, 1) + one
     assert one + one != one
+
+
+@given(st.floats(0, 1), st.integers(-3, 3))
+@example(0.0, 0)
+@example(TIE_TOLERANCE, -1)
+@example(5e-324, 1)
+@example(1.0, 0)
+def test_the_least_passing_score_is_the_smallest_that_passes_with_the_tolerance(bar, steps):
+    least = float(least_passing(bar))
+    assert least + TIE_TOLERANCE >= bar
+    assert math.nextafter(least, -math.inf) + TIE_TOLERANCE < bar
+    for start in (least, bar, bar - TIE_TOLERANCE):
+        score = start
+        for _ in range(abs(steps)):
+            score = math.nextafter(score, math.copysign(math.inf, steps))
+        assert (score >= least) == (score + TIE_TOLERANCE >= bar)
+
+
+def test_identities_are_told_apart_by_all_that_they_say():
+    one, same, other = (
+        JudgeIdentity.build("exact", "verbatim", bar, [], 1) for bar in (0.5, 0.5, 0.6)
+    )
+    assert (one, hash(one)) == (same, hash(same))
+    assert len({one, same, other}) == 2
