@@ -6,7 +6,8 @@ in JUDGED_MUTANT_SECONDS, and on the unchanged code in JUDGED_UNCHANGED_SECONDS;
 runs.
 
 While mutmut notes which test reaches what, each test begins with empty caches: otherwise only the
-first one to need a table would be seen to reach the functions that make it.
+first one to need a table would be seen to reach the functions that make it. So does each mutant,
+which is forked off a process that has run the tests: it would find what the code made unchanged.
 """
 
 from __future__ import annotations
@@ -32,9 +33,13 @@ def pytest_configure() -> None:
 
 
 def pytest_runtest_setup() -> None:
-    """Empty the caches of the metrics where it is noted which test reaches what."""
-    if get_mutant_under_test() != "stats":
-        return
+    """Begin with empty caches where it is noted which test reaches what."""
+    if get_mutant_under_test() == "stats":
+        empty_caches()
+
+
+def empty_caches() -> None:
+    """Forget what the functions of the metrics keep."""
     for name, module in list(sys.modules.items()):
         if name.startswith("judged_server.metrics."):
             for value in list(vars(module).values()):
@@ -49,6 +54,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     under_test = get_mutant_under_test()
     if under_test in ALL_TESTS:
         return
+    if under_test:
+        empty_caches()
     seconds = state().duration_by_test
     items.sort(key=lambda item: seconds.get(item.nodeid, 0.0))
     spent = accumulate(seconds.get(item.nodeid, 0.0) for item in items)

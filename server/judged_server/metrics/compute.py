@@ -38,26 +38,20 @@ MAX_VALUE = 1e100
 """The largest magnitude of a value that is merged, far from where a sum or a square overflows."""
 
 
-def check_modes(
-    measures: Sequence[Measure],
-    mode: MatchingMode,
-    metrics_field: str = "metrics",
-    *,
-    families: bool = False,
-) -> None:
-    """Raise InvalidField at `metrics_field[i]` for a metric that the mode leaves undefined.
+def check_modes(measures: Sequence[Measure], mode: MatchingMode, *, families: bool = False) -> None:
+    """Raise InvalidField at `metrics[i]` for a metric that the mode leaves undefined.
 
     Families have a mode of their own. They pass where their judges run, which `families` says.
     """
     if not families:
-        refuse_families([measure.metric for measure in measures], "verdicts", metrics_field)
+        refuse_families([measure.metric for measure in measures], "verdicts")
     for i, measure in enumerate(measures):
         if mode not in measure.metric.modes and not measure.metric.family:
             defined = ", ".join(allowed.name for allowed in measure.metric.modes)
             rule = f"is not defined for matching {mode.name}; use {defined}"
             if not defined:
                 rule = "is not defined for verdicts; it needs qrels or gains"
-            raise InvalidField(f"{metrics_field}[{i}]", f"{measure.metric.name} {rule}")
+            raise InvalidField(f"metrics[{i}]", f"{measure.metric.name} {rule}")
 
 
 def check_unique(query_ids: Sequence[str], field: str) -> None:
@@ -75,7 +69,6 @@ def compute_judged(
     options: MetricOptions,
     *,
     field: str = "groups[{}].expected",
-    metrics_field: str = "metrics",
 ) -> MetricTable:
     """Return the metrics of judged results.
 
@@ -87,7 +80,7 @@ def compute_judged(
     Raises InvalidField as `check_modes` does, and at `field.format(i)` for a group that expects
     nothing when the policy is ERROR.
     """
-    check_modes(measures, options.matching, metrics_field)
+    check_modes(measures, options.matching)
     has_gold = _gold_mask(results.n_expected, options.no_gold, field)
     gaps = unsettled(results, options.matching)
     settled = np.ones(len(has_gold), np.bool_)

@@ -60,8 +60,8 @@ FAMILY_METRICS = tuple(
 """The metrics of both families, in the order GetServerInfo lists them."""
 
 
-def refuse_families(metrics: Sequence[Metric], relevance: str, field: str = "metrics") -> None:
-    """Raise InvalidField at `field[i]` for a family's metric, where nothing is judged by its judge.
+def refuse_families(metrics: Sequence[Metric], relevance: str) -> None:
+    """Raise InvalidField at `metrics[i]` for a metric of a family whose judge judges nothing here.
 
     `relevance` says where relevance comes from instead: verdicts, qrels, gains.
     """
@@ -73,4 +73,4 @@ def refuse_families(metrics: Sequence[Metric], relevance: str, field: str = "met
             if relevance == "verdicts":
                 instead = f"ask for {plain} with matching ANY over verdicts of the judge {kind}"
             rule = f"{metric.name} is judged on the way, not taken from {relevance}"
-            raise InvalidField(f"{field}[{i}]", f"{rule}; use Evaluate, or {instead}")
+            raise InvalidField(f"metrics[{i}]", f"{rule}; use Evaluate, or {instead}")

@@ -3,7 +3,8 @@
 Owns the bootstrap over weights. A statistic is a function of how often each unit was drawn, so that
 a resample costs as much as there are units and not as there are items: units are distinct patterns
 of ratings with the number of items that show them, or clusters, or single items. What a unit is,
-and the statistic, is up to the modules that ask; means over queries have `statistics.intervals`.
+and the statistic, is up to the modules that ask; means over queries have `statistics.intervals`,
+which also knows what percentiles an interval reaches.
 
 The draws of like units are those of `statistics.bootstrap`. Units that stand for many items are
 drawn by NumPy's RandomState, whose numbers are promised never to change, where `Generator` may
@@ -25,16 +26,14 @@ import numpy as np
 from judged_server.domain import FloatArray, IntArray
 from judged_server.errors import InvalidField
 from judged_server.metrics.statistics.bootstrap import resample_counts
-from judged_server.metrics.statistics.distributions import (
-    normal_cdf,
-    normal_quantile,
-    t_quantile,
-)
+from judged_server.metrics.statistics.distributions import t_quantile
 from judged_server.metrics.statistics.intervals import (
     Estimate,
     Interval,
     IntervalMethod,
     IntervalOptions,
+    bca_levels,
+    expanded_levels,
 )
 
 MAX_UNITS = 1_024
@@ -133,6 +132,7 @@ def estimate(
     pseudo = None
     if options.method is IntervalMethod.BCA:
         pseudo = _leave_one_out(statistics, units)
+    tail = (1 - options.confidence) / 2
     estimates, left_out = [], []
     for column, value in enumerate(values):
         drawn = samples[:, column]
@@ -142,11 +142,10 @@ def estimate(
         if not math.isfinite(value) or missing > 0.5:
             estimates.append(Estimate(_finite(value)))
             continue
-        levels = _expanded_levels(n, options.confidence)
+        levels = expanded_levels(tail, n)
         if pseudo is not None:
-            levels = _bca_levels(
-                defined, float(value), pseudo[:, column], units.counts, options.confidence
-            )
+            acceleration = _acceleration(pseudo[:, column], units.counts)
+            levels = bca_levels(defined, float(value), acceleration, tail)
         lower, upper = np.quantile(defined, levels)
         error = float(defined.std(ddof=1))
         interval = _interval(float(lower), float(upper), error, missing, units, options)
@@ -228,46 +227,15 @@ def _by_jackknife(
     return tuple(estimates), tuple(left_out)
 
 
-def _expanded_levels(n: int, confidence: float) -> tuple[float, float]:
-    """Return the percentiles that the interval reaches, as `statistics.intervals` chooses them.
-
-    Hesterberg (2015), "What Teachers Should Know About the Bootstrap", section 3.3: plain ones are
-    too narrow for small samples.
-    """
-    reach = t_quantile((1 + confidence) / 2, n - 1) * math.sqrt(n / (n - 1))
-    return normal_cdf(-reach), normal_cdf(reach)
-
-
-def _bca_levels(
-    defined: FloatArray,
-    value: float,
-    without: FloatArray,
-    counts: IntArray,
-    confidence: float,
-) -> tuple[float, float]:
-    """Return the percentiles corrected for bias and acceleration (Efron 1987)."""
-    tail = (1 - confidence) / 2
-    below, up_to = np.searchsorted(defined, value, "left"), np.searchsorted(defined, value, "right")
-    share = float(below + up_to) / (2 * len(defined))
-    if not 0 < share < 1:
-        return tail, 1 - tail
-    bias = normal_quantile(share)
+def _acceleration(without: FloatArray, counts: IntArray) -> float:
+    """Return that of the jackknife (Efron 1987); `without` is parallel to the units' counts."""
     usable = np.isfinite(without)
     kept, times = without[usable], counts[usable]
     spread, skew = 0.0, 0.0
     if len(kept):
         deviations = np.average(kept, weights=times) - kept
         spread, skew = float(times @ deviations**2), float(times @ deviations**3)
-    acceleration = skew / (6 * spread**1.5) if spread > 0 else 0.0
-
-    def level(quantile: float) -> float:
-        shifted = bias + quantile
-        room = 1 - acceleration * shifted
-        if room <= 0:  # the transformation turns round here: nothing lies beyond
-            return 1.0 if shifted > 0 else 0.0
-        return normal_cdf(bias + shifted / room)
-
-    return level(normal_quantile(tail)), level(normal_quantile(1 - tail))
+    return skew / (6 * spread**1.5) if spread > 0 else 0.0
 
 
 def _interval(

@@ -148,9 +148,9 @@ def _bootstrap_intervals(
     lower, upper = [], []
     for row, estimate, own in zip(means, resampled.estimates, values, strict=True):
         if options.method is IntervalMethod.BCA:
-            levels = _bca_levels(row, float(estimate), own, tail)
+            levels = bca_levels(row, float(estimate), _acceleration(own), tail)
         else:
-            levels = _expanded_levels(tail, n)
+            levels = expanded_levels(tail, n)
         lower.append(_percentile(row, levels[0]))
         upper.append(_percentile(row, levels[1]))
     # A mean of resampled values lies among them; rounding must not carry it out.
@@ -173,7 +173,7 @@ def _percentile(ascending: FloatArray, level: float) -> float:
     return low + (high - low) * (place - below)
 
 
-def _expanded_levels(tail: float, n: int) -> tuple[float, float]:
+def expanded_levels(tail: float, n: int) -> tuple[float, float]:
     """Return the percentiles of the bootstrap distribution that the interval reaches.
 
     Hesterberg (2015), "What Teachers Should Know About the Bootstrap", section 3.3: resamples
@@ -184,26 +184,29 @@ def _expanded_levels(tail: float, n: int) -> tuple[float, float]:
     return normal_cdf(-reach), normal_cdf(reach)
 
 
-def _bca_levels(
-    means: FloatArray, estimate: float, values: FloatArray, tail: float
-) -> tuple[float, float]:
-    """Return the percentiles corrected for bias and acceleration; `means` ascend.
+def _acceleration(values: FloatArray) -> float:
+    """Return that of the jackknife, which for a mean is the skewness of values over 6 sqrt(n)."""
+    deviations = values - values.mean()
+    spread = float(np.sum(deviations**2))
+    return float(np.sum(deviations**3)) / (6 * spread**1.5) if spread > 0 else 0.0
 
-    Efron (1987), "Better Bootstrap Confidence Intervals". The bias is the share of resampled means
-    below the estimate, of ties one half; the acceleration is that of the jackknife, which for a
-    mean is the skewness of the values over 6 sqrt(n).
+
+def bca_levels(
+    resampled: FloatArray, estimate: float, acceleration: float, tail: float
+) -> tuple[float, float]:
+    """Return the percentiles corrected for bias and acceleration; `resampled` ascends.
+
+    Efron (1987), "Better Bootstrap Confidence Intervals". The bias is the share of what was
+    resampled below the estimate, of ties one half.
     """
     below, up_to = (
-        np.searchsorted(means, estimate, "left"),
-        np.searchsorted(means, estimate, "right"),
+        np.searchsorted(resampled, estimate, "left"),
+        np.searchsorted(resampled, estimate, "right"),
     )
-    share = float(below + up_to) / (2 * len(means))
+    share = float(below + up_to) / (2 * len(resampled))
     if not 0 < share < 1:
         return tail, 1 - tail
     bias = normal_quantile(share)
-    deviations = values - values.mean()
-    spread = float(np.sum(deviations**2))
-    acceleration = float(np.sum(deviations**3)) / (6 * spread**1.5) if spread > 0 else 0.0
 
     def level(quantile: float) -> float:
         shifted = bias + quantile

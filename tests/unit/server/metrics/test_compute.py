@@ -11,7 +11,6 @@ from judged_server.metrics import (
     Qrels,
     Topic,
     UnjudgedPolicy,
-    check_modes,
     check_unique,
     compute_gains,
     compute_judged,
@@ -80,9 +79,6 @@ def test_metrics_that_need_pairs_are_refused_under_any():
         compute_judged(measures, MIXED, MetricOptions(matching=MatchingMode.ANY))
     assert caught.value.field == "metrics[1]"
     assert "GREEDY_FIRST, MAXIMUM" in caught.value.rule
-    with pytest.raises(InvalidField) as caught:
-        check_modes(parse_metrics(["ap"]), MatchingMode.ANY, "m")
-    assert caught.value.field == "m[0]"
 
 
 def test_any_counts_both_sides_on_their_own():
@@ -147,6 +143,9 @@ def test_trec_counts_and_signatures():
     with pytest.raises(InvalidField) as caught:
         compute_trec(measures, qrels, run, MetricOptions(strict_duplicates=True), field="t.run")
     assert caught.value.field == "t.run[0].document_ids[1]"
+    with pytest.raises(InvalidField) as caught:
+        compute_trec(measures, qrels, run, MetricOptions(strict_duplicates=True))
+    assert caught.value.field == "trec.run[0].document_ids[1]"
 
 
 def test_gains_skip_queries_with_nothing_to_find():

@@ -101,6 +101,20 @@ def test_many_things_are_dealt_into_even_groups():
     assert set(np.bincount(unit_of).tolist()) == {4, 5}
 
 
+@pytest.mark.parametrize(
+    ("clusters", "n", "over"),
+    [
+        (None, 5, "items"),
+        (None, 5_000, f"{MAX_UNITS} groups of items"),
+        (np.arange(5_000), 5_000, f"{MAX_UNITS} groups of clusters"),
+    ],
+)
+def test_units_are_called_what_they_are(clusters, n, over):
+    unit_of, units = units_of(clusters, n, seed=0)
+    assert units.over == over
+    assert len(unit_of) == n
+
+
 def test_clusters_are_units_whole():
     unit_of, units = units_of(np.array([7, 3, 7, 3, 9]), 5, seed=0)
     assert (units.total, units.over) == (3, "clusters")

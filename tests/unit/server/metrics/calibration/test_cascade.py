@@ -2,8 +2,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from judged_server.metrics.agreement import LabelledScores
-from judged_server.metrics.calibration.cascade import _added_squares, cascade_bounds
+from judged_server.metrics.calibration.cascade import _added_squares, _apart, cascade_bounds
+
+GRID = [0.0, 0.2, 0.4, 0.5, 0.6, 0.8, 1.0]
 
 
 def bounds(scores, labels, max_error=0.05, confidence=0.95, clusters=None, everything=None):
@@ -85,6 +89,32 @@ def test_of_many_scores_the_highest_and_the_lowest_are_tried(monkeypatch):
     monkeypatch.setattr("judged_server.metrics.calibration.cascade.MAX_STEPS", 2)
     scores = np.append(np.full(60, 0.9), np.linspace(0.8, 0.1, 40))
     assert bounds(scores, np.arange(100) < 60).accept == 0.9
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(GRID), st.booleans()), min_size=1, max_size=30),
+    st.sets(st.sampled_from(GRID), min_size=1),
+    st.sets(st.sampled_from(GRID), min_size=1),
+)
+def test_bounds_that_would_cross_leave_the_fewest_labels_wrong_or_between(pairs, accepts, rejects):
+    scores, labels = (np.array(column) for column in zip(*pairs, strict=True))
+    found = _apart(
+        LabelledScores(scores, labels, None),
+        np.array(sorted(accepts, reverse=True)),
+        np.array(sorted(rejects)),
+    )
+
+    def settled(accept, reject):
+        return np.count_nonzero(labels & (scores >= accept) | ~labels & (scores <= reject))
+
+    beside = {a: max((r for r in rejects if r < a), default=None) for a in accepts}
+    if max(rejects) < min(accepts):
+        assert found == (min(accepts), max(rejects))
+    elif all(reject is None for reject in beside.values()):
+        assert found == (min(accepts), None)
+    else:
+        pairs = [(a, r) for a, r in beside.items() if r is not None]
+        assert found == max(pairs, key=lambda pair: (settled(*pair), pair))
 
 
 def test_a_score_is_not_both_accepted_and_rejected():

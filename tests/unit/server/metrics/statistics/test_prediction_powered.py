@@ -149,6 +149,15 @@ def test_equal_labels_do_not_make_the_interval_collapse():
     assert any("in all but 0 of 200" in warning for warning in found.warnings)
 
 
+def test_an_interval_reaches_beyond_the_values_but_not_beyond_what_values_can_be():
+    for value in (0.3, 0.7):
+        found = correct_mean(np.full(400, value), np.full(3, value), np.arange(3))
+        assert found.corrected.value == pytest.approx(value)
+        interval = found.labels_only.interval
+        assert 0 <= interval.lower < value - 0.1
+        assert value + 0.1 < interval.upper <= 1
+
+
 def test_a_judge_that_never_erred_on_the_labels_may_still_err():
     machine = BINARY
     found = correct_mean(machine, machine[:LABELLED], np.arange(LABELLED))
