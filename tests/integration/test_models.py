@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -103,6 +104,27 @@ class TestSeveral:
             assert health(ready.address) == STATUS.SERVING
             graph.write_bytes(raw)
             assert client.judge([GROUP], semantic("two")).coverage == 1
+
+    @pytest.mark.parametrize("backend", ["onnxruntime", "openvino"])
+    def test_a_loaded_model_outlives_its_files(self, store, backend):
+        """Cut in place, gone, and put back as another model: what is loaded stays as it is."""
+        folder = store.root / "one"
+        options = (*flags(store), "--vector-cache", "off", "--embedding-backend", backend)
+        with running_server(*options) as ready, Client(ready.address) as client:
+            before = client.judge([GROUP], "semantic")
+            for path in folder.iterdir():
+                path.write_bytes(b"")
+            cut = client.judge([GROUP], "semantic")
+            shutil.rmtree(folder)
+            gone = client.judge([GROUP], "semantic")
+            tiny_model.add_to(store, store.root.parent, "one", pooling="cls")
+            replaced = client.judge([GROUP], "semantic")
+            assert health(ready.address) == STATUS.SERVING
+        for after in (cut, gone, replaced):
+            assert after.score == before.score
+            assert after.judge == before.judge
+        with running_server(*options) as ready, Client(ready.address) as client:
+            assert client.judge([GROUP], "semantic").judge != before.judge
 
 
 class TestStart:
