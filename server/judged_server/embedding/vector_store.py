@@ -33,6 +33,9 @@ CREATE TABLE IF NOT EXISTS vectors (
 )
 
 
+_BY_ID = "SELECT key, crc, flags, count, data FROM vectors WHERE id IN ({ids})"
+
+
 @dataclass(frozen=True, slots=True)
 class StoredVectors:
     """One text's vectors: `data` is `count` rows of little-endian float32."""
@@ -67,9 +70,8 @@ class VectorStore:
 
     def get(self, keys: Sequence[bytes], dimensions: int) -> VectorRows:
         """Return what is stored under keys; text i is `keys[i]`."""
-        marks = ",".join("?" * len(keys))
-        query = f"SELECT key, crc, flags, count, data FROM vectors WHERE id IN ({marks})"  # noqa: S608 - question marks only
-        return _checked(keys, self._file.read(query, [_id(key) for key in keys]), dimensions)
+        rows = self._file.read_ids(_BY_ID, [_id(key) for key in keys])
+        return _checked(keys, rows, dimensions)
 
     def put(self, entries: Sequence[StoredVectors]) -> bool:
         """Store entries in one transaction, the oldest ones making room; False if that failed."""

@@ -34,6 +34,7 @@ CREATE TABLE IF NOT EXISTS replies (
     "models are asked anew (--llm-cache memory does without a file)",
 )
 _COLUMNS = "key, crc, rubric, version, model, created, payload"
+_BY_ID = f"SELECT {_COLUMNS} FROM replies WHERE id IN ({{ids}})"  # noqa: S608 - our own names
 
 # All ids in one text: each row that SQLite hands over takes the interpreter's lock anew.
 _IDS_ABOVE = """
@@ -141,11 +142,9 @@ class ReplyFile:
 
     def get(self, keys: Sequence[bytes]) -> Mapping[bytes, StoredReply]:
         """Return the whole rows that are stored under keys, by key."""
-        marks = ",".join("?" * len(keys))
-        query = f"SELECT {_COLUMNS} FROM replies WHERE id IN ({marks})"  # noqa: S608 - question marks only
         wanted = set(keys)
         found = {}
-        for row in self._file.read(query, [id_of(key) for key in keys]):
+        for row in self._file.read_ids(_BY_ID, [id_of(key) for key in keys]):
             reply = _whole(row)
             if reply is not None and reply.key in wanted:
                 found[reply.key] = reply

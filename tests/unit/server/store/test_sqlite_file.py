@@ -36,6 +36,23 @@ def test_rows_are_added_and_read(file):
     assert file.read("SELECT n FROM things WHERE name = ?", ["b"]) == [(2,)]
 
 
+def test_rows_are_found_by_any_number_of_ids_with_few_statements(file, monkeypatch):
+    file.add(INSERT, [[f"{n}"] for n in range(1, 251)])
+    queries = set()
+    read = file.read
+
+    def noted(query, values=()):
+        queries.add(query)
+        return read(query, values)
+
+    monkeypatch.setattr(file, "read", noted)
+    for ids in (range(1, last + 1) for last in range(251)):
+        found = file.read_ids("SELECT n FROM things WHERE n IN ({ids}) ORDER BY n", list(ids))
+        assert found == [(n,) for n in ids]
+    assert len(queries) == 3
+    assert file.read_ids("SELECT n FROM things WHERE n IN ({ids})", [999]) == []
+
+
 def test_a_change_that_raises_leaves_nothing_half_done(file):
     file.add(INSERT, [["a"]])
 
