@@ -181,3 +181,20 @@ def test_what_is_wrong_with_a_name_is_told(names, field, words):
         parse_metrics(names)
     assert caught.value.field == field
     assert words in caught.value.rule
+
+
+@pytest.mark.parametrize(
+    ("name", "ours"),
+    [
+        ("map", "ap"),
+        ("MAP_cut_10", "ap"),
+        ("P_5", "precision"),
+        ("recip_rank", "mrr"),
+        ("Rprec", "r_precision"),
+        ("success_1", "hit_rate"),
+        ("set_F", "f1"),
+    ],
+)
+def test_names_of_other_tools_are_answered_with_ours(name, ours):
+    with pytest.raises(InvalidField, match=rf"did you mean {ours}\?"):
+        parse_metrics([name])

@@ -5,7 +5,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from judged_server.metrics.agreement import LabelledScores
-from judged_server.metrics.calibration.cascade import _added_squares, _apart, cascade_bounds
+from judged_server.metrics.calibration.cascade import (
+    _added_squares,
+    _apart,
+    _begins,
+    cascade_bounds,
+)
 
 GRID = [0.0, 0.2, 0.4, 0.5, 0.6, 0.8, 1.0]
 
@@ -73,6 +78,21 @@ def test_copies_of_an_item_in_a_cluster_do_not_count_twice():
     clusters = np.repeat(np.arange(40), 5)
     assert bounds(np.repeat(scores, 5), np.repeat(labels, 5)).accept is not None
     assert bounds(np.repeat(scores, 5), np.repeat(labels, 5), clusters=clusters).accept is None
+
+
+def test_a_cluster_counts_once_whatever_its_size():
+    scores, labels, clusters = (
+        np.repeat(x, 5) for x in (np.linspace(0.5, 1, 59), [1] * 59, range(59))
+    )
+    assert bounds(scores, labels, clusters=clusters).accept == 0.5
+
+
+def test_walks_are_as_many_as_there_are_labels_for():
+    # At a risk of .05 / 4 and an error of .05 a walk takes 86 labels, and the fourth 8 times as many.
+    for n_labels, n_walks in ((58, 0), (59, 1), (600, 3), (8 * 86 - 1, 3), (8 * 86, 4)):
+        begins, risk = _begins(np.arange(1.0, n_labels + 1), 0.05, 0.05)
+        assert len(begins) == n_walks
+        assert risk == 0.05 / max(n_walks, 1)
 
 
 def test_added_squares_sum_to_the_squared_sizes():
