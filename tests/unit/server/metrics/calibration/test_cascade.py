@@ -81,14 +81,12 @@ def test_copies_of_an_item_in_a_cluster_do_not_count_twice():
 
 
 def test_a_cluster_counts_once_whatever_its_size():
-    scores, labels, clusters = (
-        np.repeat(x, 5) for x in (np.linspace(0.5, 1, 59), [1] * 59, range(59))
-    )
-    assert bounds(scores, labels, clusters=clusters).accept == 0.5
+    scores, clusters = np.repeat(np.linspace(0.5, 1, 59), 5), np.repeat(np.arange(59), 5)
+    assert bounds(scores, np.ones(5 * 59), clusters=clusters).accept == 0.5
 
 
 def test_walks_are_as_many_as_there_are_labels_for():
-    # At a risk of .05 / 4 and an error of .05 a walk takes 86 labels, and the fourth 8 times as many.
+    # At a risk of .05 / 4 and an error of .05 a walk takes 86 labels, the fourth 8 times as many.
     for n_labels, n_walks in ((58, 0), (59, 1), (600, 3), (8 * 86 - 1, 3), (8 * 86, 4)):
         begins, risk = _begins(np.arange(1.0, n_labels + 1), 0.05, 0.05)
         assert len(begins) == n_walks
