@@ -37,7 +37,7 @@ from judged_server.spending import Purse
 MAX_SAMPLES = 32
 
 _TRIES = 2
-_LEAVE_SHARE, _LEAVE_LEAST_S, _LEAVE_MOST_S = 0.05, 0.05, 1.0
+_LEAVE_SHARE, _LEAVE_LEAST_S, _LEAVE_MOST_S = 0.1, 0.05, 1.0
 """What is left of the caller's time for the reply: a share of it, within bounds in seconds."""
 _LONGEST_S = 3600.0
 """The time of a caller who waits for ever."""
