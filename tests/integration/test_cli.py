@@ -211,7 +211,7 @@ class TestEvaluate:
         assert "warning: interval: 2 queries are few" in done.stderr
         document = json.loads((folder / "out.json").read_text())
         interval = document["metrics"]["mrr"]["interval"]
-        assert interval["signature"] == "bootstrap:bca|resamples:500|seed:3|confidence:0.95|v1"
+        assert interval["signature"] == "bootstrap:bca|resamples:500|seed:3|confidence:0.95|v2"
         assert (interval["lower"], interval["upper"]) == (0.5, 1.0)
         assert [(part["key"], part["value"]) for part in document["slices"]] == [
             ("type", ""),

@@ -166,7 +166,7 @@ class Interval(_message.Message):
     """standard_error of the number."""
     signature: _builtins.str
     """signature says how the interval was made, for example
-    "bootstrap:percentile|resamples:10000|seed:0|confidence:0.95|v1".
+    "bootstrap:percentile|resamples:10000|seed:0|confidence:0.95|v2".
     """
     @_builtins.property
     def warnings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:

@@ -34,6 +34,7 @@ from judged_server.metrics.statistics.intervals import (
     IntervalOptions,
     bca_levels,
     expanded_levels,
+    percentile,
 )
 
 MAX_UNITS = 1_024
@@ -146,9 +147,9 @@ def estimate(
         if pseudo is not None:
             acceleration = _acceleration(pseudo[:, column], units.counts)
             levels = bca_levels(defined, float(value), acceleration, tail)
-        lower, upper = np.quantile(defined, levels)
+        lower, upper = (percentile(defined, level) for level in levels)
         error = float(defined.std(ddof=1))
-        interval = _interval(float(lower), float(upper), error, missing, units, options)
+        interval = _interval(lower, upper, error, missing, units, options)
         estimates.append(Estimate(float(value), interval))
     return tuple(estimates), tuple(left_out)
 

@@ -57,11 +57,11 @@ class IntervalOptions:
     @property
     def signature(self) -> str:
         """How the interval is made, in one stable line."""
-        confidence = f"confidence:{self.confidence:.12g}|v1"
+        confidence = f"confidence:{self.confidence:.12g}"
         if self.method is IntervalMethod.T:
-            return f"t|{confidence}"
+            return f"t|{confidence}|v1"
         name = self.method.name.lower()
-        return f"bootstrap:{name}|resamples:{self.resamples}|seed:{self.seed}|{confidence}"
+        return f"bootstrap:{name}|resamples:{self.resamples}|seed:{self.seed}|{confidence}|v2"
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,8 +151,8 @@ def _bootstrap_intervals(
             levels = bca_levels(row, float(estimate), _acceleration(own), tail)
         else:
             levels = expanded_levels(tail, n)
-        lower.append(_percentile(row, levels[0]))
-        upper.append(_percentile(row, levels[1]))
+        lower.append(percentile(row, levels[0]))
+        upper.append(percentile(row, levels[1]))
     # A mean of resampled values lies among them; rounding must not carry it out.
     smallest, largest = values.min(axis=1), values.max(axis=1)
     return _intervals(
@@ -165,12 +165,32 @@ def _bootstrap_intervals(
     )
 
 
-def _percentile(ascending: FloatArray, level: float) -> float:
-    """Return what np.quantile does of values in order, without its 50 microseconds."""
+def percentile(ascending: FloatArray, level: float) -> float:
+    """Return a quantile of values in order; equal ones are one, in the middle of their places.
+
+    The mid-distribution quantile of Parzen (2004), "Quantile Probability and Statistical Data
+    Modeling". Means of values that are 0 or 1 take few values, and a plain quantile jumps from one
+    to the next: at 50 queries intervals then held the truth from 89 to 98 times in 100. Where no
+    value comes twice it is np.quantile's, without its 50 microseconds.
+    """
     place = level * (len(ascending) - 1)
-    below = min(int(place), len(ascending) - 2)
-    low, high = float(ascending[below]), float(ascending[below + 1])
-    return low + (high - low) * (place - below)
+    value = ascending[int(place)]
+    first, last = _ties(ascending, value)
+    middle = (first + last) / 2
+    if place < middle and first > 0:
+        beside = ascending[first - 1]
+    elif place > middle and last + 1 < len(ascending):
+        beside = ascending[last + 1]
+    else:
+        return float(value)
+    away = sum(_ties(ascending, beside)) / 2 - middle
+    return float(value + (beside - value) * ((place - middle) / away))
+
+
+def _ties(ascending: FloatArray, value: float) -> tuple[int, int]:
+    """Return the first and the last place of a value."""
+    first, end = (int(ascending.searchsorted(value, side)) for side in ("left", "right"))
+    return first, end - 1
 
 
 def expanded_levels(tail: float, n: int) -> tuple[float, float]:

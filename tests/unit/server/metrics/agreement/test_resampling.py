@@ -20,6 +20,8 @@ from judged_server.metrics.statistics.intervals import (
 )
 from scipy import stats
 
+from tests.conformance.mid_distribution import mid_quantiles
+
 VALUES = np.random.default_rng(5).exponential(size=200)
 ONES = Units(np.ones(200, np.int64), "items")
 
@@ -151,7 +153,7 @@ def test_too_much_work_is_refused_with_what_would_do():
     [([1, 1, 1, 1], [2, 0, 0, 2]), ([40, 10], [44, 6])],
 )
 def test_the_draws_are_pinned(counts, weights):
-    """A change here changes every interval under the same seed: raise v1 in the signatures."""
+    """A change here changes every interval under the same seed: raise v2 in the signatures."""
     seen = []
 
     def first(drawn):
@@ -179,7 +181,7 @@ def bca(value, draws, without, counts, confidence):
     for quantile in stats.norm.ppf([(1 - confidence) / 2, (1 + confidence) / 2]):
         shifted = bias + quantile
         levels.append(stats.norm.cdf(bias + shifted / (1 - acceleration * shifted)))
-    return np.quantile(draws, levels)
+    return mid_quantiles(draws, levels)
 
 
 def interval_of(value, draws, without, *, counts=None, confidence=0.95):
@@ -213,7 +215,7 @@ def test_bca_leaves_out_what_is_undefined_without_an_item():
 
 @pytest.mark.parametrize("value", [-1.0, 100.0])
 def test_bca_is_the_plain_interval_where_all_resamples_lie_on_one_side(value):
-    expected = np.quantile(DRAWS, [0.025, 0.975])
+    expected = mid_quantiles(DRAWS, [0.025, 0.975])
     assert interval_of(value, DRAWS, [0.5, 0.6, 0.7]) == pytest.approx(expected)
 
 

@@ -16,8 +16,11 @@ from judged_server.metrics.statistics.intervals import (
     IntervalOptions,
     check_work,
     mean_intervals,
+    percentile,
 )
 from scipy import stats
+
+from tests.conformance.mid_distribution import mid_quantiles
 
 RNG = np.random.default_rng(12)
 SKEWED = RNG.beta(0.6, 2.0, (4, 60))
@@ -77,8 +80,8 @@ def test_bca_is_that_of_scipy_within_chance():
 
 @pytest.mark.parametrize("confidence", [0.5, 0.9, 0.95, 0.9999])
 def test_bca_is_that_of_scipy_over_the_same_resamples(confidence):
-    """SciPy's own formula on our resampled means, ties counted half as it does."""
-    for values in (*SKEWED, (SKEWED[0] < 0.1) * 1.0):
+    """SciPy's own formula on our resampled means."""
+    for values in SKEWED:
         means = resample_means(values[None], 10_000, 0).means[0]
         theirs = stats.bootstrap(
             (values,),
@@ -93,6 +96,39 @@ def test_bca_is_that_of_scipy_over_the_same_resamples(confidence):
         assert found.upper == pytest.approx(theirs.confidence_interval.high, abs=1e-9)
 
 
+@given(
+    st.lists(st.integers(0, 12), min_size=2, max_size=60),
+    st.lists(st.floats(0, 1), min_size=1, max_size=9),
+)
+def test_percentiles_are_those_of_the_mid_distribution(values, levels):
+    ascending = np.sort(np.array(values, np.float64))
+    found = [percentile(ascending, level) for level in levels]
+    assert found == pytest.approx(mid_quantiles(values, levels), abs=1e-12)
+
+
+@given(
+    st.lists(st.floats(-1, 1), min_size=2, max_size=60, unique=True),
+    st.lists(st.floats(0, 1), min_size=1, max_size=9),
+)
+def test_without_ties_percentiles_are_those_of_numpy(values, levels):
+    ascending = np.sort(np.array(values))
+    found = [percentile(ascending, level) for level in levels]
+    assert found == pytest.approx(np.quantile(values, levels), abs=1e-12)
+
+
+@pytest.mark.parametrize("method", [PERCENTILE, BCA])
+@pytest.mark.parametrize("n", [50, 100])
+def test_hit_rates_are_held_as_often_as_it_says(n, method):
+    """Exactly: each number of hits as often as it comes, its interval over 10,000 resamples."""
+    hits = np.arange(n + 1)
+    values = (np.arange(n) < hits[:, None]) * 1.0
+    found = mean_intervals(values, IntervalOptions(method))
+    low, high = (np.array([getattr(one, end) for one in found]) for end in ("lower", "upper"))
+    for rate in np.arange(1, 10) / 10:
+        holds = (low <= rate + 1e-9) & (rate <= high + 1e-9)
+        assert 0.93 <= stats.binom.pmf(hits, n, rate)[holds].sum() <= 0.971
+
+
 def test_bca_leans_to_the_long_tail():
     values = RNG.exponential(size=80)
     plain, leaning = one(values), one(values, method=BCA)
@@ -101,9 +137,9 @@ def test_bca_leans_to_the_long_tail():
 
 
 def test_signatures():
-    assert one([0, 1]).signature == "bootstrap:percentile|resamples:10000|seed:0|confidence:0.95|v1"
+    assert one([0, 1]).signature == "bootstrap:percentile|resamples:10000|seed:0|confidence:0.95|v2"
     bca = one([0, 1], method=BCA, resamples=100, seed=3, confidence=0.9)
-    assert bca.signature == "bootstrap:bca|resamples:100|seed:3|confidence:0.9|v1"
+    assert bca.signature == "bootstrap:bca|resamples:100|seed:3|confidence:0.9|v2"
     assert one([0, 1], method=T, resamples=5).signature == "t|confidence:0.95|v1"
 
 
