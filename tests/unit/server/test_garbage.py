@@ -4,6 +4,8 @@ import asyncio
 import ctypes
 import gc
 import itertools
+import subprocess
+import sys
 import weakref
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +20,11 @@ def _as_it_was():
     yield
     gc.set_threshold(*thresholds)
     gc.unfreeze()
+
+
+GLIBC = pytest.mark.skipif(
+    not hasattr(ctypes.CDLL(None), "malloc_trim"), reason="the C library has no malloc_trim"
+)
 
 
 class Knot:
@@ -47,9 +54,42 @@ def heap_mb() -> float:
     return int(line.split()[1]) / 1024
 
 
-@pytest.mark.skipif(
-    not hasattr(ctypes.CDLL(None), "malloc_trim"), reason="the C library has no malloc_trim"
-)
+@GLIBC
+def test_a_thread_keeps_little_of_what_it_freed():
+    """In a process of its own: it changes how that one allocates for good."""
+    ran = subprocess.run(
+        [sys.executable, "-c", f"import sys; sys.path[:] = {sys.path!r}\n{FREES}"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert float(ran.stdout) < 16
+
+
+FREES = """
+import threading
+from judged_server import garbage
+from tests.unit.server.test_garbage import heap_mb
+
+def work():
+    large = bytearray(24 << 20)  # once it is freed, glibc would keep 48 MB
+    del large
+    small = [bytes(1500) for _ in range(30_000)]
+    small.clear()
+    done.set()
+    stay.wait()
+
+garbage.settle()
+before, done, stay = heap_mb(), threading.Event(), threading.Event()
+threading.Thread(target=work).start()
+done.wait()
+print(heap_mb() - before)
+stay.set()
+"""
+
+
+@GLIBC
 class TestReturnMemory:
     @staticmethod
     def leave_holes() -> list[bytes]:
