@@ -11,7 +11,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from judged_server.domain import TIE_TOLERANCE, BoolArray, FloatArray, IntArray
+from judged_server.domain import (
+    TIE_TOLERANCE,
+    BoolArray,
+    FloatArray,
+    IntArray,
+    least_passing,
+)
 from judged_server.metrics.agreement.kappa import ratio
 from judged_server.metrics.agreement.resampling import (
     check_resampling,
@@ -54,7 +60,7 @@ class LabelledScores:
 
     def relevant(self, min_score: float) -> BoolArray:
         """Return the verdicts under a bar, as `Verdicts.decide` gives them."""
-        verdicts: BoolArray = self.scores + TIE_TOLERANCE >= min_score
+        verdicts: BoolArray = self.scores >= least_passing(min_score)
         return verdicts
 
 

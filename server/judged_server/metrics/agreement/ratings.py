@@ -124,9 +124,8 @@ def _patterns(codes: Codes, n_categories: int) -> tuple[Codes, IntArray]:
         # One integer a row sorts much faster than rows do.
         keys = (codes.astype(np.int64) + 1) @ (base ** np.arange(n_raters, dtype=np.int64))
         _, first, counts = np.unique(keys, return_index=True, return_counts=True)
-        return codes[first], counts.astype(np.int64)
-    patterns, counts = np.unique(codes, axis=0, return_counts=True)
-    return patterns, counts.astype(np.int64)
+        return codes[first], counts
+    return np.unique(codes, axis=0, return_counts=True)
 
 
 def used_categories(codes: Codes) -> IntArray:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from judged_server.domain import TIE_TOLERANCE
+from judged_server.domain import least_passing
 from judged_server.metrics.agreement.quality import JudgeQuality, judge_quality
 from judged_server.metrics.calibration.cascade import CascadeBounds, cascade_bounds
 from judged_server.metrics.calibration.items import ScoredItems
@@ -56,7 +56,7 @@ def calibrate(items: ScoredItems, options: CalibrationOptions) -> Calibration:
         labelled, options.precision_floor, options.folds, options.interval
     )
     cascade = cascade_bounds(labelled, items.scores, options.max_error, options.interval.confidence)
-    verdicts = items.scores + TIE_TOLERANCE >= options.min_score
+    verdicts = items.scores >= least_passing(options.min_score)
     prevalence = correct_mean(
         verdicts.astype(np.float64),
         items.labels.astype(np.float64),

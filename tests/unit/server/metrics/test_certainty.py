@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from judged_server.errors import InvalidField
@@ -80,6 +82,16 @@ def test_slices_have_the_bounds_of_their_queries():
     _, unsettled = with_certainty(table, options, metadata).slices
     assert (unsettled.columns[0].mean, unsettled.columns[0].n) == (None, 0)
     assert (unsettled.columns[0].lower, unsettled.columns[0].upper) == (0.0, 1.0)
+
+
+def test_a_slice_has_no_part_of_what_was_corrected_over_the_whole():
+    options = MetricOptions(slice_by=("type",))
+    table = table_of(range(5))
+    whole = np.zeros(4)
+    columns = tuple(replace(c, query_lower=whole, query_upper=whole) for c in table.columns)
+    for part in with_certainty(replace(table, columns=columns), options, METADATA).slices:
+        for column in part.columns:
+            assert (column.query_lower, column.query_upper) == (None, None)
 
 
 def test_of_no_queries_there_are_no_slices():

@@ -222,3 +222,16 @@ def test_no_labels_and_no_queries_are_survived():
     nothing = merge_values(MEASURES[:1], [[]], 0)
     human = HumanValues(np.empty(0, np.int64), np.empty((1, 0)))
     assert correct_values(nothing, human, per_query=True).columns[0].corrected.n == 0
+
+
+def test_what_has_no_verdict_is_relevant_under_no_bar():
+    results, scores, _ = world(n=8)
+    missing = np.arange(48) % 7 == 0
+    results = JudgedResults(
+        results.relevant & ~missing, results.n_retrieved, results.n_expected, missing
+    )
+    bars = _Bars.of(MEASURES, results, scores, GREEDY, np.arange(8))
+    *_, lowest = bars.lowered()
+    everything = JudgedResults(~missing, results.n_retrieved, results.n_expected)
+    expected = compute_judged(MEASURES, everything, DEFAULTS)
+    assert lowest.tolist() == [column.values.tolist() for column in expected.columns]

@@ -16,6 +16,8 @@ from judged_server.metrics import (
     compute_trec,
     parse_metrics,
 )
+from judged_server.metrics.rankings import Pool, Rankings, offsets_of
+from judged_server.metrics.unjudged import extremes
 
 CONDENSED = MetricOptions(unjudged=UnjudgedPolicy.CONDENSED)
 BOUNDS = MetricOptions(unjudged=UnjudgedPolicy.BOUNDS)
@@ -123,3 +125,20 @@ def test_bounds_of_the_mean_are_means_of_the_bounds():
     assert column.bounds.highest.tolist() == [1.0, 1.0, 1.0]
     assert (column.lower, column.mean, column.upper) == (0.5, 0.5, 1.0)
     assert np.array_equal(column.values, column.bounds.lowest)
+
+
+def test_the_extremes_say_what_was_judged_and_how_much_is_not_relevant():
+    """What is unjudged is judged in all of them, and not relevant in the first and the third."""
+    known = np.array([True, False, False, True, False])
+    sampled = np.array([False, False, True, False, False])
+    rankings = Rankings(
+        offsets_of(np.array([3, 2])),
+        np.array([1.0, 0.0, 0.0, 0.0, 0.0]),
+        offsets_of(np.array([2, 1])),
+        np.ones(3),
+        known_pool=Pool(known, sampled, np.array([4, 7])),
+    )
+    pools = [case.pool for case in extremes(rankings).cases]
+    assert [pool.judged.tolist() for pool in pools] == [[True, True, False, True, True]] * 4
+    counts = [pool.n_nonrelevant.tolist() for pool in pools]
+    assert counts == [[5, 8], [4, 7], [5, 8], [4, 7]]

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from judged_server.domain import least_passing
 from judged_server.metrics.agreement import LabelledScores, judge_quality
 from judged_server.metrics.agreement.quality import _wins
 from judged_server.metrics.statistics.intervals import IntervalOptions
@@ -102,3 +103,11 @@ def test_the_area_under_the_curve_is_the_share_of_pairs_in_order(pairs):
     won = [(a > b) + (a == b) / 2 for a, x in pairs for b, y in pairs if x and not y]
     found = quality(scores, labels).auc.value
     assert found == (pytest.approx(np.mean(won)) if won else None)
+
+
+def test_the_bar_is_that_of_verdicts():
+    for bar in (0.3, 0.5, 0.85):
+        least = least_passing(bar)
+        scores = np.array([np.nextafter(least, 0), least, np.nextafter(least, 1)])
+        found = LabelledScores(scores, np.ones(3, np.bool_)).relevant(bar)
+        assert found.tolist() == [False, True, True]

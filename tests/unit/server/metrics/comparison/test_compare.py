@@ -1,3 +1,5 @@
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -159,3 +161,10 @@ class TestManyRuns:
             expected = mean_intervals(other.values - shared, options)
             made = tuple(c.interval for c in found.comparisons if c.run == j)
             assert made == expected
+
+
+def test_the_largest_value_is_allowed():
+    rows = [1e100, 0.0, 1.0, 2.0], [0.0, 1e100, 2.0, 1.0]
+    assert one(*rows).tests["t"].p_value > 0.05
+    with pytest.raises(InvalidField, match="beyond"):
+        one(np.nextafter(1e100, math.inf) * np.ones(4), rows[1])

@@ -129,6 +129,23 @@ def test_hit_rates_are_held_as_often_as_it_says(n, method):
         assert 0.93 <= stats.binom.pmf(hits, n, rate)[holds].sum() <= 0.971
 
 
+def test_the_standard_error_is_that_of_the_resampled_means():
+    options = IntervalOptions(resamples=100, seed=2)
+    (found,) = mean_intervals(SKEWED[:1], options)
+    means = resample_means(SKEWED[:1], 100, 2).means[0]
+    assert found is not None
+    assert found.standard_error == pytest.approx(np.std(means, ddof=1), rel=1e-12)
+
+
+@pytest.mark.parametrize("numerator", range(1, 40))
+def test_rounding_leads_out_of_the_values_nowhere(numerator):
+    """Values are rounded before they are summed, up at times; most resamples are all of one."""
+    values = np.array([[numerator / 41, numerator / 43]])
+    (found,) = mean_intervals(values, IntervalOptions(resamples=100))
+    assert found is not None
+    assert values.min() <= found.lower <= found.upper <= values.max()
+
+
 def test_bca_leans_to_the_long_tail():
     values = RNG.exponential(size=80)
     plain, leaning = one(values), one(values, method=BCA)
@@ -217,8 +234,9 @@ def test_work_is_bounded(monkeypatch):
         check_work(10, 100_000, options)
     check_work(10**9, 10**6, IntervalOptions(T))
     monkeypatch.setattr(intervals, "MAX_DRAWS", 1_000)
-    with pytest.raises(InvalidField):
-        mean_intervals(SKEWED, IntervalOptions(resamples=100))
+    with pytest.raises(InvalidField) as caught:
+        mean_intervals(SKEWED, IntervalOptions(resamples=100), "groups[2].interval")
+    assert caught.value.field == "groups[2].interval.resamples"
 
 
 def test_the_cost_of_a_large_table(monkeypatch):

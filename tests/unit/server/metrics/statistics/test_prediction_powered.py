@@ -131,6 +131,7 @@ def test_fewer_than_two_labels_correct_nothing(n):
     assert found.corrected.interval is None
     assert found.naive.value == pytest.approx(machine.mean())
     assert found.labels_only.value == (human[0] if n else None)
+    assert found.n_labelled == n
     assert found.warnings == (f"labelled queries: {n}; a correction needs 2, and 200 to hold",)
 
 

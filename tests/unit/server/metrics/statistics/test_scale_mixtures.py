@@ -64,6 +64,7 @@ class TestStudentizedRange:
 
     def test_ends(self):
         far = np.array([0.0, 1e300, math.inf])
+        assert studentized_range_sf(np.array([5e-324]), 3, 10).tolist() == pytest.approx([1.0])
         assert studentized_range_sf(far, 3, 10).tolist() == pytest.approx([1.0, 0.0, 0.0])
         assert studentized_range_sf(far, 3, math.inf).tolist() == pytest.approx([1.0, 0.0, 0.0])
         assert studentized_range_quantile(0.0, 3, 10) == 0.0

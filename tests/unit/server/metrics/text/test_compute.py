@@ -139,3 +139,10 @@ def test_bad_values_are_named(columns, field):
     with pytest.raises(errors.InvalidField) as caught:
         merge_text_values(parse_text_metrics(["bleu"]), columns)
     assert caught.value.field == field
+
+
+def test_rouge_l_may_compare_as_many_pairs_as_its_bound(monkeypatch):
+    monkeypatch.setattr(compute, "MAX_TOKEN_PAIRS", 6)
+    items = [TextItem("a b", ["a b"]), TextItem("a", ["b", "c"])]
+    (column,) = finish(measure_texts(items, parse_text_metrics(["rougeL"])))
+    assert len(column.values) == 2
