@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,6 +30,8 @@ def build_parser() -> argparse.ArgumentParser:
         usage="judged-server [--setting X ...] [models ACTION ... | cache ACTION ... | tune]",
         description="Judge over gRPC. Settings: flag > JUDGED_* > --config file > default.",
     )
+    version = f"judged-server {metadata.version('judged')}"
+    parser.add_argument("--version", action="version", version=version)
     parser.add_argument("--config", type=Path, metavar="FILE", help="TOML file with settings")
     for name, field in Settings.model_fields.items():
         flag = "--" + name.replace("_", "-")

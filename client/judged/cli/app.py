@@ -12,6 +12,7 @@ import signal
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from importlib import metadata
 from pathlib import Path
 from types import FrameType
 from typing import Annotated, NoReturn
@@ -37,6 +38,12 @@ app = typer.Typer(
 )
 
 
+def _tell_version(wanted: bool) -> None:
+    if wanted:
+        sys.stdout.write(f"judged {metadata.version('judged')}\n")
+        raise typer.Exit
+
+
 @app.callback()
 def _whole(
     config: Annotated[
@@ -47,9 +54,13 @@ def _whole(
             f"variables, these before the file. Without it {FILE_VARIABLE} names one.",
         ),
     ] = None,
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_tell_version, is_eager=True, help="Print it and end."),
+    ] = False,
 ) -> None:
     """Judge retrieval results and measure them."""
-    del config  # `defaults` reads it before any command is chosen
+    del config, version  # `defaults` reads the one before any command is chosen
 
 
 app.command("judge")(judge.command)

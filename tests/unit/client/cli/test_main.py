@@ -2,6 +2,7 @@
 
 import builtins
 import sys
+from importlib import metadata
 
 import judged.cli
 import pytest
@@ -49,3 +50,11 @@ def test_says_what_to_install(without, capsys, name):
     assert capsys.readouterr().err == (
         "judged: the command line is not installed; run: pip install 'judged[cli]'\n"
     )
+
+
+def test_the_version_is_told(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["judged", "--version"])
+    with pytest.raises(SystemExit) as left:
+        entry.main()
+    assert left.value.code == 0
+    assert capsys.readouterr().out == f"judged {metadata.version('judged')}\n"
