@@ -101,8 +101,7 @@ class App:
         self._guard = Guard(self._deadlines)
         self._repeats = Repeats(settings.request_id_memory_bytes)
         self._hurry = asyncio.Event()
-        self._admission = Admission(settings.max_pending_bytes)
-        self._chores: list[asyncio.Task[None]] = []
+        self._heeding: asyncio.Task[None] | None = None
         self._health = health.aio.HealthServicer()
         self._server: grpc.aio.Server | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -130,9 +129,7 @@ class App:
         if settings.port_file is not None:
             write_whole(settings.port_file, f"{self.address}\n")
         if self._reply_cache is not None and settings.llm_cache == "disk":
-            self._chores.append(asyncio.create_task(_heed_purges(self._reply_cache, settings)))
-        returning = garbage.return_memory(lambda: self._admission.admitted_bytes)
-        self._chores.append(asyncio.create_task(returning))
+            self._heeding = asyncio.create_task(_heed_purges(self._reply_cache, settings))
         _log.info("ready", address=str(self.address), version=version("judged"), pid=os.getpid())
 
     async def run(self) -> None:
@@ -180,8 +177,8 @@ class App:
             # Those who watch our health are left, and they would watch for ever.
             await self._server.stop(_LAST_WORDS_S)
         await self._repeats.close()
-        for chore in self._chores:
-            chore.cancel()
+        if self._heeding is not None:
+            self._heeding.cancel()
         await asyncio.to_thread(self._slices.close)
         await asyncio.to_thread(self._embedders.close)
         if self._chat_models is not None:
@@ -239,7 +236,7 @@ class App:
             Scoring(AnswersKind(self._chat_models, self._rubrics, asker)),
             Estimator(engine, asker, self._budgets.currency),
             self._embedders,
-            self._admission,
+            Admission(settings.max_pending_bytes),
             ServerFacts(
                 version("judged"),
                 limits,

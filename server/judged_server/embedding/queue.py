@@ -263,12 +263,14 @@ class WorkQueue:
                 call.one_done()
                 if not call.left:
                     self._calls.discard(call)
+            flight.let_go()
 
     def _drop(self, flight: Flight) -> None:
         flight.dropped = True
         self._forget(flight)
         for window in flight.windows or ():
             window.take()
+        flight.let_go()
 
     def _forget(self, flight: Flight) -> None:
         if self._flights.get(flight.key) is flight:

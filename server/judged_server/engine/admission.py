@@ -18,17 +18,11 @@ class Admission:
     def __init__(self, max_pending_bytes: int) -> None:
         self._limit = max_pending_bytes
         self._pending = 0
-        self._admitted = 0
 
     @property
     def pending_bytes(self) -> int:
         """The bytes of all requests in work."""
         return self._pending
-
-    @property
-    def admitted_bytes(self) -> int:
-        """The bytes of all requests ever admitted."""
-        return self._admitted
 
     def admit(self, size: int) -> Admitted:
         """Hold `size` bytes for the length of a `with`. Raises Overloaded when they don't fit."""
@@ -38,7 +32,6 @@ class Admission:
                 _RETRY_AFTER_S,
             )
         self._pending += size
-        self._admitted += size
         return Admitted(self, size)
 
     def release(self, size: int) -> None:

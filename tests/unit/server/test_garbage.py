@@ -1,13 +1,10 @@
 """The collector as a server wants it: seldom, over little, and still at work; and the C heap."""
 
-import asyncio
 import ctypes
 import gc
-import itertools
 import subprocess
 import sys
 import weakref
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -67,6 +64,25 @@ def test_a_thread_keeps_little_of_what_it_freed():
     assert float(ran.stdout) < 16
 
 
+@GLIBC
+@pytest.mark.usefixtures("_as_it_was")
+def test_holes_are_given_back():
+    """20,000 blocks of which a few keep the rest from being given back by the heap itself."""
+    blocks = [bytes([n % 256]) * 5_000 for n in range(20_000)]
+    kept = blocks[::200]
+    del blocks
+    before = heap_mb()
+    garbage.settle()
+    assert heap_mb() < before - 50
+    assert len(kept) == 100
+
+
+@pytest.mark.usefixtures("_as_it_was")
+def test_other_c_libraries_are_left_alone(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(ctypes, "CDLL", lambda _: object())
+    garbage.settle()
+
+
 FREES = """
 import threading
 from judged_server import garbage
@@ -87,45 +103,3 @@ done.wait()
 print(heap_mb() - before)
 stay.set()
 """
-
-
-@GLIBC
-class TestReturnMemory:
-    @staticmethod
-    def leave_holes() -> list[bytes]:
-        """Return a few blocks that keep 100 MB of free ones beneath them from being given back."""
-        blocks = [bytes([n % 256]) * 5_000 for n in range(20_000)]
-        return blocks[::200]
-
-    async def until_asked(self, times: int, counts: Iterator[int]) -> None:
-        """Let it look at the work that was done so often, the first time at its start."""
-        looked = asyncio.Event()
-        left = itertools.count(times - 1, -1)
-
-        def work() -> int:
-            if next(left) <= 0:
-                looked.set()
-            return next(counts)
-
-        task = asyncio.create_task(garbage.return_memory(work, every_s=0.001))
-        await asyncio.wait_for(looked.wait(), 60)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    async def test_free_memory_goes_back_when_there_was_work(self):
-        kept = self.leave_holes()
-        before = heap_mb()
-        # It looks a third time only when it is done with what it saw the second time.
-        await self.until_asked(3, itertools.chain([0], itertools.repeat(1)))
-        assert heap_mb() < before - 50
-        assert len(kept) == 100
-
-    async def test_nothing_is_done_where_there_was_none(self, monkeypatch: pytest.MonkeyPatch):
-        monkeypatch.setattr(asyncio, "to_thread", None)  # which would raise
-        await self.until_asked(5, itertools.repeat(7))
-
-
-async def test_other_c_libraries_are_left_alone(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(ctypes, "CDLL", lambda _: object())
-    await asyncio.wait_for(garbage.return_memory(lambda: 0), 60)

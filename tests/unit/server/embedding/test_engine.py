@@ -2,12 +2,14 @@
 
 import asyncio
 import dataclasses
+import gc
 
 import numpy as np
 import pytest
 from judged_server.domain import Flag
 from judged_server.embedding import engine, queue
 from judged_server.embedding.policy import TEXT_TOO_LONG
+from judged_server.embedding.single_flight import Flight
 
 from tests.fakes.session import begun, queued, until
 from tests.fakes.tiny_model import HIDDEN
@@ -51,6 +53,24 @@ class TestResults:
     async def test_an_unknown_policy_is_a_bug_of_the_caller(self, make):
         with pytest.raises(ValueError, match="truncate, reject, window_max"):
             await make().embed(["a"], "drop")
+
+    async def test_what_has_ended_is_freed_without_a_collection(self, make, monkeypatch):
+        """But for what a thread that waits for more had last."""
+        monkeypatch.setattr(queue, "SLICE_TEXTS", 4)
+        monkeypatch.setattr(queue, "BATCH_TOKENS", 12)
+        embedder = make()
+        gc.collect()
+        gc.disable()
+        try:
+            await embedder.embed([f"{n:03}" for n in range(200)], "truncate")
+            with pytest.raises(asyncio.TimeoutError):
+                async with asyncio.timeout(0):
+                    await embedder.embed([f"{n:04}" for n in range(200)], "truncate")
+            await until(lambda: embedder.queued_tokens == 0)
+            left = [each for each in gc.get_objects() if isinstance(each, Flight)]
+        finally:
+            gc.enable()
+        assert len(left) < 40
 
 
 class TestLongTexts:
