@@ -7,7 +7,6 @@ reply, or the same in many, protobuf writes: a field that follows is merged by w
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final
 
@@ -39,62 +38,25 @@ _AGREEMENT: Final = VerdictColumns.AGREEMENT_FIELD_NUMBER
 def reply_bytes(verdicts: Verdicts, identity: JudgeIdentity) -> bytes:
     """Return the BatchJudgeResponse that carries verdicts and tells which judge gave them."""
     columns, relevant = verdicts.columns, verdicts.relevant.tobytes()
-    n, rare, offsets = len(relevant), _rare_columns(verdicts), verdicts.offsets
-    if n <= _ONE_BYTE:
-        head, between, tail = _frame(n, len(rare), bytes(offsets), identity)
-    else:
-        head, between, tail = _frame_around(n, len(rare), _offsets_field(offsets), identity)
+    parts, usage = _column_parts(verdicts, relevant), columns.usage
+    parts = [_head(_VERDICTS, sum(map(len, parts))), *parts, _judge_field(identity)]
     if columns.statuses is None and columns.flags is None:
-        counts = _counts_field(n, relevant.count(1))
+        parts.append(_counts_field(len(relevant), relevant.count(1)))
     else:
-        counts = BatchJudgeResponse(counts=write_counts(verdicts)).SerializeToString()
-    usage = b""
-    if columns.usage is not None:
-        usage = BatchJudgeResponse(usage=write_usage(columns.usage)).SerializeToString()
-    scores = _doubles(columns.scores)
-    return b"".join((head, relevant, between, scores, rare, tail, counts, usage))
+        parts.append(BatchJudgeResponse(counts=write_counts(verdicts)).SerializeToString())
+    if usage is not None:
+        parts.append(BatchJudgeResponse(usage=write_usage(usage)).SerializeToString())
+    return b"".join(parts)
 
 
-def write_verdicts(verdicts: Verdicts) -> VerdictColumns:
-    """Return the message of verdicts, as a part of other messages."""
-    relevant, scores = verdicts.relevant.tobytes(), _doubles(verdicts.columns.scores)
-    parts = (_head(_RELEVANT, len(relevant)), relevant, _head(_SCORE, len(scores)), scores)
-    rest = (_rare_columns(verdicts), _offsets_field(verdicts.offsets))
-    return VerdictColumns.FromString(b"".join(parts + rest))
+def _column_parts(verdicts: Verdicts, relevant: bytes) -> list[bytes]:
+    """Return the VerdictColumns of verdicts; columns that say the same of all are left out.
 
-
-def _frame_around(
-    n: int, rare: int, offsets_field: bytes, identity: JudgeIdentity
-) -> tuple[bytes, bytes, bytes]:
-    """Return what a reply has before its n decisions, its n scores, and behind its rare columns.
-
-    `rare` is how many bytes these have.
+    `relevant` is a byte a context, 0 or 1.
     """
-    before_relevant, before_scores = _head(_RELEVANT, n), _head(_SCORE, 8 * n)
-    own = len(before_relevant) + len(before_scores) + len(offsets_field)
-    head = _head(_VERDICTS, own + 9 * n + rare) + before_relevant
-    return head, before_scores, offsets_field + _judge_field(identity)
-
-
-@lru_cache(maxsize=1024)
-def _frame(
-    n: int, rare: int, offsets: bytes, identity: JudgeIdentity
-) -> tuple[bytes, bytes, bytes]:
-    """Return the frame of a small reply: each thing done between two requests takes its time."""
-    return _frame_around(n, rare, _offsets_field(offsets), identity)
-
-
-def _offsets_field(offsets: Sequence[int]) -> bytes:
-    if offsets[-1] <= _ONE_BYTE:
-        return _head(_OFFSETS, len(offsets)) + bytes(offsets)
-    return VerdictColumns(group_offsets=offsets).SerializeToString()
-
-
-def _rare_columns(verdicts: Verdicts) -> bytes:
-    """Return the columns that say something else than they do in most replies."""
-    columns, sources = verdicts.columns, verdicts.sources
-    n = len(columns.scores)
-    parts: list[bytes] = []
+    columns, sources, offsets = verdicts.columns, verdicts.sources, verdicts.offsets
+    n = len(relevant)
+    parts = [_head(_RELEVANT, n), relevant, _head(_SCORE, 8 * n), _doubles(columns.scores)]
     # A status, a source and a flag are at most 127, and so are their own bytes on the wire.
     if columns.statuses is not None and (columns.statuses != Status.OK).any():
         parts += _head(_STATUS, n), _bytes(columns.statuses)
@@ -102,6 +64,10 @@ def _rare_columns(verdicts: Verdicts) -> bytes:
         parts += _head(_SOURCE, n), _bytes(sources)
     if columns.flags is not None and columns.flags.any():
         parts += _head(_FLAGS, n), _bytes(columns.flags)
+    if offsets[-1] <= _ONE_BYTE:
+        parts += _head(_OFFSETS, len(offsets)), bytes(offsets)
+    else:
+        parts.append(VerdictColumns(group_offsets=offsets).SerializeToString())
     if columns.agreements is not None:
         parts += _head(_AGREEMENT, 8 * n), _doubles(columns.agreements)
     if columns.faults or columns.details:
@@ -109,7 +75,12 @@ def _rare_columns(verdicts: Verdicts) -> bytes:
             errors=map(write_fault, columns.faults), details=map(write_detail, columns.details)
         )
         parts.append(rest.SerializeToString())
-    return b"".join(parts)
+    return parts
+
+
+def write_verdicts(verdicts: Verdicts) -> VerdictColumns:
+    """Return the message of verdicts, as a part of other messages."""
+    return VerdictColumns.FromString(b"".join(_column_parts(verdicts, verdicts.relevant.tobytes())))
 
 
 @lru_cache(maxsize=4096)
