@@ -63,14 +63,16 @@ class TestResults:
         gc.disable()
         try:
             await embedder.embed([f"{n:03}" for n in range(200)], "truncate")
-            with pytest.raises(asyncio.TimeoutError):
-                async with asyncio.timeout(0):
-                    await embedder.embed([f"{n:04}" for n in range(200)], "truncate")
-            await until(lambda: embedder.queued_tokens == 0)
-            left = [each for each in gc.get_objects() if isinstance(each, Flight)]
+            work = embedder.embed([f"{n:04}" for n in range(200)], "truncate")
+            leaving = asyncio.create_task(work)
+            await asyncio.sleep(0)  # it waits for its texts
+            leaving.cancel()
+            await asyncio.wait({leaving})
+            del work, leaving  # and the traceback of its end
+            # A thread may be about to let go of the call.
+            await until(lambda: sum(isinstance(o, Flight) for o in gc.get_objects()) < 40)
         finally:
             gc.enable()
-        assert len(left) < 40
 
 
 class TestLongTexts:
