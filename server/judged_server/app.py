@@ -47,6 +47,7 @@ from judged_server.llm.clock import Clock
 from judged_server.llm.reply_cache import ReplyCache
 from judged_server.llm.reply_cache import default_folder as default_reply_folder
 from judged_server.llm.rubrics import Rubric, load_builtin, load_folder
+from judged_server.rpc.connections import connection_options
 from judged_server.rpc.guard import Deadlines, Guard, GuardedRegistrar
 from judged_server.rpc.info_codec import ServerFacts
 from judged_server.rpc.limits import RequestLimits
@@ -63,9 +64,6 @@ if TYPE_CHECKING:
     from judged_server.llm.models import ChatModels
 
 SERVICE = judge_service_pb2.DESCRIPTOR.services_by_name["JudgeService"].full_name
-
-SHORTEST_PING_MS = 30_000
-"""How often a client may ask whether the connection still stands; ours ask once a minute."""
 
 _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _LAST_WORDS_S = 0.2
@@ -247,16 +245,7 @@ class App:
             settings.max_chunks_in_flight,
             self._repeats,
         )
-        server = grpc.aio.server(
-            options=(
-                ("grpc.so_reuseport", 0),
-                ("grpc.max_receive_message_length", settings.max_message_bytes),
-                ("grpc.max_send_message_length", -1),
-                ("grpc.max_concurrent_streams", 256),
-                # Without this a client that pings through a call of minutes is cut off as a flood.
-                ("grpc.http2.min_ping_interval_without_data_ms", SHORTEST_PING_MS),
-            )
-        )
+        server = grpc.aio.server(options=connection_options(settings.max_message_bytes))
         guard = self._guard
         guarded: Any = GuardedRegistrar(server, guard)
         add_JudgeServiceServicer_to_server(service, guarded)

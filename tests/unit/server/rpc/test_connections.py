@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from judged._channel import OPTIONS
-from judged_server.app import SHORTEST_PING_MS
+from judged_server.rpc.connections import SHORTEST_PING_MS
 
 
 def test_our_clients_ping_more_seldom_than_the_server_allows():
