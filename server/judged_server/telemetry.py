@@ -14,6 +14,7 @@ import threading
 import time
 from collections import deque
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any, Protocol
 
 import orjson
@@ -135,15 +136,19 @@ def _print(line: AccessLine) -> bytes:
             "part": "call",
             "method": method,
             "code": code,
-            "ms": round(seconds * 1e3, 3),
+            "ms": round(seconds * 1e6) / 1e3,
             "request_id": request_id,
             **took,
             "event": "call",
             "level": "info",
-            "timestamp": datetime.fromtimestamp(ended, UTC),
-        },
-        option=orjson.OPT_UTC_Z,
+            "timestamp": f"{_second(int(ended))}.{int(ended % 1 * 1e6):06}Z",
+        }
     )
+
+
+@lru_cache(maxsize=4)
+def _second(since_1970: int) -> str:
+    return datetime.fromtimestamp(since_1970, UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 
 access = AccessLog()

@@ -167,6 +167,18 @@ async def test_a_request_id_is_echoed_when_it_is_plain(service, sent: str, kept:
     assert echoed
 
 
+@pytest.mark.parametrize("sent", ["mine-1", ""])
+def test_a_reply_tells_the_request_id_only_to_callers_who_brought_none(
+    server_address: str, sent: str
+):
+    with grpc.insecure_channel(server_address) as channel:
+        _, call = JudgeServiceStub(channel).GetServerInfo.with_call(
+            pb.GetServerInfoRequest(), timeout=20, metadata=(("x-request-id", sent),) * bool(sent)
+        )
+    told = dict(call.trailing_metadata()).get("x-request-id")
+    assert told is None if sent else told
+
+
 def test_the_access_log_has_a_line_a_call_and_no_text():
     with running_server() as server, grpc.insecure_channel(server.address) as channel:
         group = types_pb2.QueryGroup(

@@ -28,11 +28,11 @@ if _version_not_supported:
 class JudgeServiceStub(object):
     """JudgeService decides whether retrieved texts match what was expected and
     turns verdicts into metrics. Every call may carry the metadata key
-    "x-request-id"; it is echoed in the trailing metadata, and made up when
-    missing. It is for logs; what makes a call safe to send again is the field
-    request_id, where a request has one. Errors carry google.rpc.ErrorInfo with a
-    reason of ErrorReason; INVALID_ARGUMENT also carries google.rpc.BadRequest
-    with the field's path.
+    "x-request-id". The trailing metadata of errors tell it, and those of every
+    call for which the server had to make one up. It is for logs; what makes a
+    call safe to send again is the field request_id, where a request has one.
+    Errors carry google.rpc.ErrorInfo with a reason of ErrorReason;
+    INVALID_ARGUMENT also carries google.rpc.BadRequest with the field's path.
     """
 
     def __init__(self, channel):
@@ -101,11 +101,11 @@ class JudgeServiceStub(object):
 class JudgeServiceServicer(object):
     """JudgeService decides whether retrieved texts match what was expected and
     turns verdicts into metrics. Every call may carry the metadata key
-    "x-request-id"; it is echoed in the trailing metadata, and made up when
-    missing. It is for logs; what makes a call safe to send again is the field
-    request_id, where a request has one. Errors carry google.rpc.ErrorInfo with a
-    reason of ErrorReason; INVALID_ARGUMENT also carries google.rpc.BadRequest
-    with the field's path.
+    "x-request-id". The trailing metadata of errors tell it, and those of every
+    call for which the server had to make one up. It is for logs; what makes a
+    call safe to send again is the field request_id, where a request has one.
+    Errors carry google.rpc.ErrorInfo with a reason of ErrorReason;
+    INVALID_ARGUMENT also carries google.rpc.BadRequest with the field's path.
     """
 
     def BatchJudge(self, request, context):
@@ -267,11 +267,11 @@ def add_JudgeServiceServicer_to_server(servicer, server):
 class JudgeService(object):
     """JudgeService decides whether retrieved texts match what was expected and
     turns verdicts into metrics. Every call may carry the metadata key
-    "x-request-id"; it is echoed in the trailing metadata, and made up when
-    missing. It is for logs; what makes a call safe to send again is the field
-    request_id, where a request has one. Errors carry google.rpc.ErrorInfo with a
-    reason of ErrorReason; INVALID_ARGUMENT also carries google.rpc.BadRequest
-    with the field's path.
+    "x-request-id". The trailing metadata of errors tell it, and those of every
+    call for which the server had to make one up. It is for logs; what makes a
+    call safe to send again is the field request_id, where a request has one.
+    Errors carry google.rpc.ErrorInfo with a reason of ErrorReason;
+    INVALID_ARGUMENT also carries google.rpc.BadRequest with the field's path.
     """
 
     @staticmethod

@@ -29,11 +29,11 @@ GRPC_VERSION: str
 class JudgeServiceStub:
     """JudgeService decides whether retrieved texts match what was expected and
     turns verdicts into metrics. Every call may carry the metadata key
-    "x-request-id"; it is echoed in the trailing metadata, and made up when
-    missing. It is for logs; what makes a call safe to send again is the field
-    request_id, where a request has one. Errors carry google.rpc.ErrorInfo with a
-    reason of ErrorReason; INVALID_ARGUMENT also carries google.rpc.BadRequest
-    with the field's path.
+    "x-request-id". The trailing metadata of errors tell it, and those of every
+    call for which the server had to make one up. It is for logs; what makes a
+    call safe to send again is the field request_id, where a request has one.
+    Errors carry google.rpc.ErrorInfo with a reason of ErrorReason;
+    INVALID_ARGUMENT also carries google.rpc.BadRequest with the field's path.
     """
 
     @_typing.overload
@@ -88,11 +88,11 @@ class JudgeServiceStub:
 class JudgeServiceAsyncStub(JudgeServiceStub):
     """JudgeService decides whether retrieved texts match what was expected and
     turns verdicts into metrics. Every call may carry the metadata key
-    "x-request-id"; it is echoed in the trailing metadata, and made up when
-    missing. It is for logs; what makes a call safe to send again is the field
-    request_id, where a request has one. Errors carry google.rpc.ErrorInfo with a
-    reason of ErrorReason; INVALID_ARGUMENT also carries google.rpc.BadRequest
-    with the field's path.
+    "x-request-id". The trailing metadata of errors tell it, and those of every
+    call for which the server had to make one up. It is for logs; what makes a
+    call safe to send again is the field request_id, where a request has one.
+    Errors carry google.rpc.ErrorInfo with a reason of ErrorReason;
+    INVALID_ARGUMENT also carries google.rpc.BadRequest with the field's path.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
@@ -143,11 +143,11 @@ class JudgeServiceAsyncStub(JudgeServiceStub):
 class JudgeServiceServicer(metaclass=_abc_1.ABCMeta):
     """JudgeService decides whether retrieved texts match what was expected and
     turns verdicts into metrics. Every call may carry the metadata key
-    "x-request-id"; it is echoed in the trailing metadata, and made up when
-    missing. It is for logs; what makes a call safe to send again is the field
-    request_id, where a request has one. Errors carry google.rpc.ErrorInfo with a
-    reason of ErrorReason; INVALID_ARGUMENT also carries google.rpc.BadRequest
-    with the field's path.
+    "x-request-id". The trailing metadata of errors tell it, and those of every
+    call for which the server had to make one up. It is for logs; what makes a
+    call safe to send again is the field request_id, where a request has one.
+    Errors carry google.rpc.ErrorInfo with a reason of ErrorReason;
+    INVALID_ARGUMENT also carries google.rpc.BadRequest with the field's path.
     """
 
     @_abc_1.abstractmethod

@@ -124,11 +124,11 @@ async def _each_parsed(requests: AsyncIterator[Any]) -> AsyncIterator[Any]:
 _metadata: ContextVar[Sequence[tuple[str, str | bytes]]] = ContextVar("metadata", default=())
 
 
-def _request_id() -> str:
+def _callers_id() -> str | None:
     for key, value in _metadata.get():
         if key == REQUEST_ID and isinstance(value, str) and _PLAIN_ID.fullmatch(value):
             return value
-    return f"{_PROCESS}-{next(_NUMBERS):x}"
+    return None
 
 
 def _failure(error: BaseException) -> WireError:
@@ -201,11 +201,14 @@ class Guard:
     def _around(self, method: str, body: UnaryHandler, *, counted: bool) -> UnaryHandler:
         async def call(request: Any, context: Context) -> Any:  # noqa: ANN401 - any message
             started = time.perf_counter()
-            request_id = _request_id()
+            request_id = _callers_id()
             code = "CANCELLED"
             if counted:
                 self._in_work += 1
-            context.set_trailing_metadata(((REQUEST_ID, request_id),))
+            if request_id is None:
+                request_id = f"{_PROCESS}-{next(_NUMBERS):x}"
+                # Not to a caller who knows it: a trailer takes a fiftieth of a small call.
+                context.set_trailing_metadata(((REQUEST_ID, request_id),))
             try:
                 reply = await body(request, context)
             except BaseException as error:  # noqa: BLE001 - the guard is the last line
