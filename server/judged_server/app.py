@@ -47,6 +47,7 @@ from judged_server.llm.clock import Clock
 from judged_server.llm.reply_cache import ReplyCache
 from judged_server.llm.reply_cache import default_folder as default_reply_folder
 from judged_server.llm.rubrics import Rubric, load_builtin, load_folder
+from judged_server.patient_threads import patient_threads
 from judged_server.rpc.connections import connection_options
 from judged_server.rpc.guard import Deadlines, Guard, GuardedRegistrar
 from judged_server.rpc.info_codec import ServerFacts
@@ -116,9 +117,10 @@ class App:
             )
         self.address.refuse_live_socket()
         await self._load_model()
-        server = self._build_server()
-        self.address = self._bind(server)
-        await server.start()
+        with patient_threads():
+            server = self._build_server()
+            self.address = self._bind(server)
+            await server.start()
         self._server = server
         # What start-up made lives as long as the process; a collection need not walk it each time.
         garbage.settle()

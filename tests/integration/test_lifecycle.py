@@ -40,6 +40,17 @@ class TestStart:
     def test_a_second_server_on_the_same_port_does_not_start(self, server: ServerProcess):
         assert "is another server there" in refused("--listen", server.address)
 
+    @pytest.mark.skipif(not hasattr(os, "SCHED_BATCH"), reason="not run: Linux alone")
+    def test_threads_of_grpc_do_not_push_the_one_that_judges_off_its_core(
+        self, server: ServerProcess
+    ):
+        policies: dict[str, set[int]] = {}
+        for task in Path(f"/proc/{server.process.pid}/task").iterdir():
+            name = (task / "comm").read_text().strip()
+            policies.setdefault(name, set()).add(os.sched_getscheduler(int(task.name)))
+        assert policies["event_engine"] == {os.SCHED_BATCH}
+        assert os.sched_getscheduler(server.process.pid) == os.SCHED_OTHER
+
     def test_a_second_server_on_the_same_socket_does_not_start(self, tmp_path: Path):
         listen = f"unix:{tmp_path}/judged.sock"
         with running_server(listen=listen) as first:

@@ -1,0 +1,47 @@
+"""The policy of threads: asked of the kernel, by the threads themselves."""
+
+from __future__ import annotations
+
+import os
+import threading
+
+import pytest
+from judged_server.patient_threads import patient_threads
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "SCHED_BATCH"), reason="not run: Linux alone")
+
+
+def policy_of_a_new_thread() -> int:
+    found: list[int] = []
+    thread = threading.Thread(target=lambda: found.append(os.sched_getscheduler(0)))
+    thread.start()
+    thread.join()
+    return found[0]
+
+
+def test_threads_begun_inside_wait_and_others_do_not():
+    with patient_threads():
+        assert policy_of_a_new_thread() == os.SCHED_BATCH
+    assert policy_of_a_new_thread() == os.sched_getscheduler(0) == os.SCHED_OTHER
+
+
+def test_the_policy_is_given_back_after_a_failure():
+    with pytest.raises(OSError, match="the port is taken"), patient_threads():
+        raise OSError("the port is taken")
+    assert os.sched_getscheduler(0) == os.SCHED_OTHER
+
+
+def test_where_it_is_forbidden_threads_are_as_ever(monkeypatch: pytest.MonkeyPatch):
+    def forbidden(*_: object) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(os, "sched_setscheduler", forbidden)
+    with patient_threads():
+        assert policy_of_a_new_thread() == os.SCHED_OTHER
+
+
+def test_a_policy_that_the_process_was_given_stays(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(os, "sched_getscheduler", lambda _: os.SCHED_IDLE)
+    monkeypatch.setattr(os, "sched_setscheduler", lambda *_: pytest.fail("it was changed"))
+    with patient_threads():
+        pass
