@@ -31,11 +31,20 @@ def test_the_policy_is_given_back_after_a_failure():
     assert os.sched_getscheduler(0) == os.SCHED_OTHER
 
 
-def test_where_it_is_forbidden_threads_are_as_ever(monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.parametrize("name", ["sched_setscheduler", "sched_getscheduler"])
+def test_where_it_is_forbidden_threads_are_as_ever(monkeypatch: pytest.MonkeyPatch, name: str):
     def forbidden(*_: object) -> None:
         raise PermissionError
 
-    monkeypatch.setattr(os, "sched_setscheduler", forbidden)
+    with monkeypatch.context() as sandbox:
+        sandbox.setattr(os, name, forbidden)
+        with patient_threads():
+            thread_id = threading.get_native_id()
+    assert os.sched_getscheduler(thread_id) == policy_of_a_new_thread() == os.SCHED_OTHER
+
+
+def test_where_it_is_unknown_threads_are_as_ever(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delattr(os, "SCHED_BATCH")
     with patient_threads():
         assert policy_of_a_new_thread() == os.SCHED_OTHER
 
