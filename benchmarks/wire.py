@@ -1,6 +1,7 @@
 """Compares the service with the bare wire.
 
-Three questions, each against a null server of the same contract on the same stack:
+Three questions, each against a null server of the same contract, on the same stack as gRPC's
+defaults make it:
 
 contexts_over_null      30,000 contexts in one judge() call of the Python client, `exact` judge:
                         contexts a second of ours over those of the null server.
