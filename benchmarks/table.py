@@ -87,7 +87,7 @@ ROWS = (
     Row(
         "wire",
         "contexts_over_null",
-        "a null server of the same contract",
+        "a null server of the same contract, with gRPC's defaults",
         "contexts a second, 30,000 in one call, `exact` judge",
     ),
     Row(
