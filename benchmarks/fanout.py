@@ -51,6 +51,7 @@ from judged import Client, QueryGroup
 from judged.v1 import judge_service_pb2 as pb
 from judged.v1 import types_pb2
 
+from benchmarks.departures import depart
 from benchmarks.fanout_worker import bodies, configuration, make_groups
 from benchmarks.harness import ROOT, Server, closing_line, ratios, serving
 from benchmarks.open_loop import Request, Tally, arrivals, drive, microseconds
@@ -170,25 +171,21 @@ async def floor(url: str, calls: int, seed: int) -> Tally:
     asked = bodies(make_groups(calls + WARM_UP_CALLS, seed))
     tally = Tally()
 
-    async def ask(body: bytes, due: float, tally: Tally) -> None:
+    async def ask(body: bytes, due: float) -> float:
         async with session.post(f"{url}/chat/completions", data=body) as reply:
             answer = orjson.loads(await reply.read())
-        took_s = time.perf_counter() - due - answer["usage"]["prompt_tokens"] / 1e6
-        tally.histogram.record_value(microseconds(took_s))
+        return time.perf_counter() - due - float(answer["usage"]["prompt_tokens"]) / 1e6
 
     async with aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(limit=0), headers={"Content-Type": "application/json"}
     ) as session:
         ready = iter([orjson.dumps(body) for body in asked])
-        await asyncio.gather(*(ask(next(ready), 0.0, Tally()) for _ in range(WARM_UP_CALLS)))
-        started = time.perf_counter() + 0.05
-        tasks = []
-        for instant in arrivals(RATE, calls / RATE, poisson=False, seed=seed):
-            due = started + instant
-            if (wait := due - time.perf_counter()) > 0:
-                await asyncio.sleep(wait)
-            tasks.append(asyncio.create_task(ask(next(ready), due, tally)))
-        await asyncio.gather(*tasks)
+        await asyncio.gather(*(ask(next(ready), 0.0) for _ in range(WARM_UP_CALLS)))
+        due = arrivals(RATE, calls / RATE, poisson=False, seed=seed)
+        for took_s in await depart(
+            time.perf_counter() + 0.05, due, lambda at: ask(next(ready), at)
+        ):
+            tally.histogram.record_value(microseconds(took_s))
     return tally
 
 

@@ -46,6 +46,7 @@ from judged_server.ports import Caller
 from judged_server.store.kept_replies import KeptReplies
 from judged_server.store.replies import ReplyFile
 
+from benchmarks.departures import depart
 from tests.conformance.prose import words
 
 MODEL = "scripted-1"
@@ -193,27 +194,24 @@ class JudgeSide:
 
     async def latencies_ms(self, groups: list[QueryGroup], rate: float) -> list[float]:
         """Return how long each context took from when it was due, less what the provider took."""
-        alone = [
-            QueryGroup(g.query_id, g.query, g.expected, [retrieved])
-            for g in groups
-            for retrieved in g.retrieved
-        ]
+        alone = iter(
+            [
+                QueryGroup(g.query_id, g.query, g.expected, [retrieved])
+                for g in groups
+                for retrieved in g.retrieved
+            ]
+        )
 
-        async def one(group: QueryGroup, due: float) -> float:
-            columns = await self._judge.ask([group], Caller())
+        async def one(due: float) -> float:
+            columns = await self._judge.ask([next(alone)], Caller())
             took_s = time.perf_counter() - due
             if columns.usage is None or columns.statuses is not None:
                 raise SystemExit("a verdict is missing")
             return 1e3 * (took_s - columns.usage.input_tokens / 1e6)
 
-        started = time.perf_counter() + 0.05
-        tasks = []
-        for number, group in enumerate(alone):
-            due = started + number / rate
-            if (wait := due - time.perf_counter()) > 0:
-                await asyncio.sleep(wait)
-            tasks.append(asyncio.create_task(one(group, due)))
-        return await asyncio.gather(*tasks)
+        contexts = sum(len(group.retrieved) for group in groups)
+        due = (number / rate for number in range(contexts))
+        return await depart(time.perf_counter() + 0.05, due, one)
 
 
 def configuration(url: str, concurrency: int) -> dict[str, object]:

@@ -1,15 +1,14 @@
 """An open-loop load generator: requests leave when they are due, whether or not others are back.
 
-Owns arrivals, the sending and the histograms. Latency runs from the instant a request was due, not
-from when it left, so that a server or a generator that stalls can't hide what it made others wait
-(coordinated omission). Requests are serialised before the clock starts, so that the generator costs
-little. What the requests are is up to `request_mix`, what is done with the result to `load` and
-`mixed_load`.
+Owns arrivals, what is sent and the histograms; `departures` waits until each request is due.
+Latency runs from the instant a request was due, not from when it left, so that a server or a
+generator that stalls can't hide what it made others wait (coordinated omission). Requests are
+serialised before the clock starts, so that the generator costs little. What the requests are is up
+to `request_mix`, what is done with the result to `load` and `mixed_load`.
 """
 
 from __future__ import annotations
 
-import asyncio
 import random
 import time
 from collections import Counter
@@ -19,6 +18,8 @@ from dataclasses import dataclass, field
 import grpc
 from hdrh.histogram import HdrHistogram
 from judged.v1 import judge_service_pb2 as pb
+
+from benchmarks.departures import depart
 
 METHOD = "/judged.v1.JudgeService/BatchJudge"
 MAX_US = 3_600_000_000
@@ -103,7 +104,7 @@ async def drive(
     `warm_up` more of them are sent first, one after the other, and not counted. `elsewhere_s` says
     of an answer which part of its latency is not the server's, and is left out.
     """
-    requests = [make() for _ in due]
+    requests = iter([make() for _ in due])
     outcome = Outcome()
     async with grpc.aio.insecure_channel(
         target, options=[("grpc.max_receive_message_length", -1), ("grpc.enable_retries", 0)]
@@ -112,15 +113,11 @@ async def drive(
         for _ in range(warm_up):
             await _send(call, make(), time.perf_counter(), timeout_s, elsewhere_s, Outcome())
         started = time.perf_counter() + 0.05
-        tasks = []
-        for instant, request in zip(due, requests, strict=True):
-            at = started + instant
-            if (wait := at - time.perf_counter()) > 0:
-                await asyncio.sleep(wait)
-            outcome.lag.histogram.record_value(microseconds(time.perf_counter() - at))
-            sending = _send(call, request, at, timeout_s, elsewhere_s, outcome)
-            tasks.append(asyncio.create_task(sending))
-        await asyncio.gather(*tasks)
+        await depart(
+            started,
+            due,
+            lambda at: _send(call, next(requests), at, timeout_s, elsewhere_s, outcome),
+        )
         outcome.seconds = time.perf_counter() - started
     return outcome
 
@@ -133,6 +130,7 @@ async def _send(
     elsewhere_s: Callable[[pb.BatchJudgeResponse], float],
     outcome: Outcome,
 ) -> None:
+    outcome.lag.histogram.record_value(microseconds(time.perf_counter() - due))
     tally = outcome.tallies.setdefault(request.label, Tally())
     # The time limit counts from the due instant too: who waits does not know about queues.
     left = max(0.001, due + timeout_s - time.perf_counter())
