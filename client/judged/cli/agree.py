@@ -24,7 +24,7 @@ from judged.cli.estimates import (
     estimates_document,
     estimates_table,
 )
-from judged.cli.output import STDOUT, Output, new_table
+from judged.cli.output import STDOUT, Output, check_apart, new_table
 from judged.cli.problems import Problem, explained
 from judged.evaluation.files import FileError, Record, number_lines, parse_json, read_lines
 
@@ -79,6 +79,7 @@ def command(
 ) -> None:
     """Tell how far raters agree on items; no judge is asked."""
     out = Output(json_to, strict=strict)
+    check_apart({"LABELS.jsonl": labels}, json=json_to)
     rated = read_ratings(labels)
     if len(rated.raters) < 2:
         raise Problem(f"{rated.name}: has one rater, {rated.raters[0]!r}; agreement needs two")

@@ -144,7 +144,7 @@ def command(
 ) -> None:
     """Hold a judge against human labels: its quality, bars for it, and its error carried along."""
     out = Output(json_to, strict=strict)
-    check_apart(json=json_to, trace=trace)
+    check_apart({"LABELS.jsonl": labels}, json=json_to, trace=trace)
     refuse_other(judge)
     if judge == NO_JUDGE and (profile or param or member or trace):
         raise Problem(

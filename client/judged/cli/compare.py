@@ -34,7 +34,7 @@ from judged.cli.comparison_tables import (
 from judged.cli.connection import connect
 from judged.cli.gate_options import AllowOtherSignature
 from judged.cli.metrics import check_join, topic_warnings
-from judged.cli.output import Output
+from judged.cli.output import Output, check_apart
 from judged.cli.problems import Problem, explained
 from judged.cli.report_file import Report, read_report
 from judged.cli.tables import count_warnings, plural
@@ -107,6 +107,8 @@ def command(
 ) -> None:
     """Test whether runs on the same queries differ."""
     out = Output(json_to, strict=strict)
+    numbered = {f"RUN {number}": run for number, run in enumerate(runs, 1)}
+    check_apart({**numbered, "--qrels": qrels}, json=json_to)
     if len(runs) < 2:
         raise Problem("a comparison needs at least two runs; name the baseline first")
     names = run_names(runs)

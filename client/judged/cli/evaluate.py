@@ -133,7 +133,8 @@ def command(
 ) -> None:
     """Judge retrieval results and measure them."""
     out = Output(json_to, strict=strict)
-    check_apart(json=json_to, trace=trace)
+    read = {"DATASET.json": dataset, "--results": results, "--labels": labels}
+    check_apart(read, json=json_to, trace=trace)
     bar, min_scores = split_min_scores(min_score or [])
     gates = Gates(
         metric,

@@ -108,7 +108,7 @@ def command(
     """Judge every line of a file and print it with its verdict."""
     out = Output(json_to, strict=strict)
     check_writable(output, "--output")
-    check_apart(output=output, json=json_to, trace=trace)
+    check_apart({"CONTEXTS.jsonl": contexts}, output=output, json=json_to, trace=trace)
     refuse_other(judge)
     tracing = read_tracing(judge, trace, trace_texts, trace_judge, no_judge=no_judge)
     kind = tracing.llm_kind(judge)

@@ -16,7 +16,7 @@ from judged.cli import certainty, options
 from judged.cli.connection import connect
 from judged.cli.gate_options import AllowOtherSignature, Baseline, MaxDrops, MinScores
 from judged.cli.gates import Gates, finish, gates_document
-from judged.cli.output import Output
+from judged.cli.output import Output, check_apart
 from judged.cli.problems import Problem, explained
 from judged.cli.tables import (
     count_warnings,
@@ -70,6 +70,7 @@ def command(
 ) -> None:
     """Measure a TREC run; no judge is asked."""
     out = Output(json_to, strict=strict)
+    check_apart({"--qrels": qrels, "--run": run}, json=json_to)
     gates = Gates(
         metric,
         min_score or [],

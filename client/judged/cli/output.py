@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
@@ -150,18 +150,29 @@ def check_writable(target: str, flag: str) -> None:
         raise Problem(f"{flag} {target}: can't be written here; name a file in another folder")
 
 
-def check_apart(**targets: str | None) -> None:
-    """Raise Problem when two outputs are one file, where the later would replace the earlier.
+def check_apart(
+    inputs: Mapping[str, str | Path | None] | None = None, **targets: str | None
+) -> None:
+    """Raise Problem when an output would replace an input, or what an earlier output wrote.
 
-    `targets` are the values of flags by their names.
+    `inputs` are the files that are read by their names in the help, `targets` the values of the
+    flags of outputs by the flags' names.
     """
-    flags: dict[Path, str] = {}
+    taken = {_identity(path): name for name, path in (inputs or {}).items() if _is_file(path)}
     for name, target in targets.items():
-        if target is None or target == STDOUT or Path(target).is_char_device():
+        if not _is_file(target):
             continue
-        first = flags.setdefault(Path(target).absolute(), f"--{name}")
+        first = taken.setdefault(_identity(target), f"--{name}")
         if first != f"--{name}":
             raise Problem(f"--{name} {target}: is the file of {first} too; name another one")
+
+
+def _is_file(path: str | Path | None) -> bool:
+    return path is not None and path != STDOUT and not Path(path).is_char_device()
+
+
+def _identity(path: str | Path | None) -> Path:
+    return Path(path or "").resolve()
 
 
 @contextmanager

@@ -107,7 +107,7 @@ def command(
     out = Output(json_to, strict=strict)
     if output is not None:
         check_writable(output, "--output")
-    check_apart(output=output, json=json_to, trace=trace)
+    check_apart({"ANSWERS.jsonl": answers}, output=output, json=json_to, trace=trace)
     bars = read_bars(min_score or [], rubric)
     if judge not in {None, NONE}:
         raise Problem(

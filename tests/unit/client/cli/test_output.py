@@ -1,6 +1,7 @@
 """Where results and remarks go."""
 
 import json
+from pathlib import Path
 
 import pytest
 import typer
@@ -108,6 +109,17 @@ class TestCheckApart:
         monkeypatch.chdir(tmp_path)
         with pytest.raises(Problem, match=r"^--trace .*/a: is the file of --json too"):
             check_apart(output="b", json="a", trace=str(tmp_path / "a"))
+
+    def test_refuses_to_replace_what_is_read(self, tmp_path, monkeypatch):
+        monkeypatch.chdir(tmp_path)
+        Path("answers").write_text("{}", encoding="utf-8")
+        Path("link").symlink_to("answers")
+        with pytest.raises(Problem, match=r"^--output link: is the file of ANSWERS.jsonl too"):
+            check_apart({"ANSWERS.jsonl": "answers"}, output="link", json=None)
+
+    def test_takes_an_input_twice(self):
+        check_apart({"--qrels": Path("a"), "--run": Path("a"), "--labels": None}, json="b")
+        check_apart({"ANSWERS.jsonl": "-"}, json="-")
 
     def test_takes_what_is_no_file_twice(self):
         check_apart(output="-", json="-", trace=None)
