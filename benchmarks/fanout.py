@@ -3,25 +3,28 @@
 A scripted provider, in a process of its own, answers each call after 200 ms. In every round a bare
 aiohttp loop, the `openai` package's AsyncOpenAI with a semaphore, and the judge do the same 2,000
 calls, 256 at once, each in a process of its own (`fanout_worker`), one after the other. Then the
-same contexts go through a server in one BatchJudge, and small calls to it, a context each, leave
-200 times a second whether or not earlier ones are back.
+same contexts go through a server in one BatchJudge. At last contexts come one by one, 200 a second
+whether or not earlier ones are back (`fanout_latency`).
+
+Figures are of the judge in a process of its own, like the loop and the SDK that it is held against;
+those that begin with server_ or stream_ are of a server, with gRPC on both sides.
 
 wall_over_bare_loop             wall seconds of the judge over those of the bare loop
 cpu_over_bare_loop              CPU seconds, likewise: prompts, limits, retries, cache, parsing
 calls_per_cpu_s_over_openai_sdk calls a CPU second of the judge over those of the SDK
-overhead_ms_p50, _p95, _p99     from when a small call was due to its verdict, less what the
-                                provider took, from the last byte of the request to its answer:
-                                gRPC, the judge, HTTP, and whoever else wants these cores
-grpc_ms_p50, _p95, _p99         the same calls to the judge `exact`, which asks nobody: the share
-                                of gRPC and of this machine in the overhead
-judge_ms_p50, _p95, _p99        the same contexts, given to the judge in its own process, without
-                                gRPC: what the judge adds to HTTP
-bare_ms_p50, _p95, _p99         the same questions asked by a bare aiohttp loop, likewise less what
-                                the provider took: the share of HTTP and of this machine
-overhead_over_floor_p50, ...    overhead_ms over the sum of grpc_ms and bare_ms, round by round: a
-                                call can't be quicker than the two things that it is made of
-judge_over_bare_p50, ...        judge_ms over bare_ms, round by round
-server_wall_over_bare_loop      wall seconds of the BatchJudge over those of the bare loop
+overhead_ms_p50, _p95, _p99     from when a context was due to its verdict, less what the provider
+                                took, from the last byte of the request to its answer: the judge,
+                                HTTP, and whoever else wants these cores
+bare_ms_p50, _p95, _p99         the same questions asked by a bare aiohttp loop: the share of HTTP
+                                and of this machine
+overhead_over_bare_p50, ...     overhead_ms over bare_ms, round by round
+server_overhead_ms_p50, ...     the same contexts, each in a BatchJudge of its own
+stream_overhead_ms_p50, ...     the same as chunks of one StreamJudge
+grpc_ms_p50, _p95, _p99         a BatchJudge each to the judge `exact`, which asks nobody: the share
+                                of gRPC
+server_overhead_over_floor_...  server_overhead_ms over the sum of grpc_ms and bare_ms, round by
+                                round: the two things that such a call is made of
+server_wall_over_bare_loop      wall seconds of the BatchJudge of all over those of the bare loop
 server_cpu_over_bare_loop       CPU seconds of the server during it, likewise
 bare_over_ideal                 wall seconds of the bare loop over calls * latency / concurrency
 cpu_ms_bare, cpu_ms_judge, cpu_ms_sdk      CPU of a call
@@ -32,7 +35,6 @@ cpu_ms_bare, cpu_ms_judge, cpu_ms_sdk      CPU of a call
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
 import subprocess
 import sys
@@ -44,23 +46,18 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import IO, Any
 
-import aiohttp
-import orjson
-import uvloop
 from judged import Client, QueryGroup
-from judged.v1 import judge_service_pb2 as pb
-from judged.v1 import types_pb2
 
-from benchmarks.departures import depart
-from benchmarks.fanout_worker import bodies, configuration, make_groups
+from benchmarks import fanout_latency
+from benchmarks.fanout_latency import MOST_IN_FLIGHT, RATE, WARM_UP_CALLS
+from benchmarks.fanout_worker import configuration, make_groups
 from benchmarks.harness import ROOT, Server, closing_line, ratios, serving
-from benchmarks.open_loop import Request, Tally, arrivals, drive, microseconds
+from benchmarks.open_loop import Tally, microseconds
 
 SIDES = ("bare", "judge", "sdk")
 SEED = 53
-WARM_UP_CALLS = 256
-RATE = 200.0
 PERCENTILES = (50, 95, 99)
+LATENCIES = ("overhead_ms", "server_overhead_ms", "stream_overhead_ms", "bare_ms", "grpc_ms")
 TIMEOUT_S = 60.0
 
 
@@ -132,71 +129,11 @@ def batch(server: Server, calls: int, seed: int) -> dict[str, float]:
     return {"wall_s": wall, "cpu_s": server.cpu_seconds() - cpu}
 
 
-def overhead(server: Server, calls: int, seed: int, kind: str = "llm") -> Tally:
-    """Return the latencies of small calls at RATE a second to the judge `kind`.
-
-    What the provider took is left out; it tells that as the tokens of the prompt, see
-    `fanout_provider`.
-    """
-    contexts = iter(
-        [
-            types_pb2.QueryGroup(query=g.query, expected=g.expected, retrieved=[retrieved])
-            for g in make_groups(calls + WARM_UP_CALLS, seed)
-            for retrieved in g.retrieved
-        ]
-    )
-    judge = types_pb2.JudgeSpec(kind=kind)
-
-    def make() -> Request:
-        request = pb.BatchJudgeRequest(judge=judge, groups=[next(contexts)])
-        return Request(kind, request.SerializeToString(), 1)
-
-    due = list(arrivals(RATE, calls / RATE, poisson=False, seed=seed))
-    outcome = uvloop.run(drive(server.address, due, make, TIMEOUT_S, elsewhere_s=_of_provider_s))
-    total = outcome.total
-    if total.answered != len(due) or total.missing_verdicts:
-        raise SystemExit(f"{len(due) - total.answered} calls failed: {dict(total.errors)}")
-    late = outcome.lag.milliseconds(99)
-    if late > 5:
-        print(f"the generator was {late:.1f} ms late at its p99: part of what it measured")
-    return total
-
-
-def _of_provider_s(answer: pb.BatchJudgeResponse) -> float:
-    return answer.usage.input_tokens / 1e6
-
-
-async def floor(url: str, calls: int, seed: int) -> Tally:
-    """Return the latencies of a bare loop that asks the same at RATE a second, as `overhead`."""
-    asked = bodies(make_groups(calls + WARM_UP_CALLS, seed))
-    tally = Tally()
-
-    async def ask(body: bytes, due: float) -> float:
-        async with session.post(f"{url}/chat/completions", data=body) as reply:
-            answer = orjson.loads(await reply.read())
-        return time.perf_counter() - due - float(answer["usage"]["prompt_tokens"]) / 1e6
-
-    async with aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(limit=0), headers={"Content-Type": "application/json"}
-    ) as session:
-        ready = iter([orjson.dumps(body) for body in asked])
-        await asyncio.gather(*(ask(next(ready), 0.0) for _ in range(WARM_UP_CALLS)))
-        due = arrivals(RATE, calls / RATE, poisson=False, seed=seed)
-        for took_s in await depart(
-            time.perf_counter() + 0.05, due, lambda at: ask(next(ready), at)
-        ):
-            tally.histogram.record_value(microseconds(took_s))
-    return tally
-
-
 def measure(arguments: argparse.Namespace, url: str) -> dict[str, list[float]]:
     """Return the samples of each figure."""
     calls, repeats = arguments.calls, arguments.repeats
     spent: dict[str, list[dict[str, float]]] = {side: [] for side in (*SIDES, "server")}
-    tallies: list[Tally] = []
-    of_grpc: list[Tally] = []
-    of_judge: list[Tally] = []
-    of_bare: list[Tally] = []
+    tallies: dict[str, list[Tally]] = {name: [] for name in LATENCIES}
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory())
         config = Path(folder, "llm.toml")
@@ -204,6 +141,7 @@ def measure(arguments: argparse.Namespace, url: str) -> dict[str, list[float]]:
         flags = (
             *("--llm-config", str(config)),
             *("--llm-cache", "disk", "--llm-cache-dir", str(Path(folder, "replies"))),
+            *("--max-chunks-in-flight", str(MOST_IN_FLIGHT)),
         )
         server = stack.enter_context(serving("judged_server", *flags))
         workers = {
@@ -223,24 +161,31 @@ def measure(arguments: argparse.Namespace, url: str) -> dict[str, list[float]]:
             for side, worker in workers.items():
                 spent[side].append(worker.run(calls, seed))
             spent["server"].append(batch(server, calls, seed + 1))
-            tallies.append(overhead(server, calls, seed + 2))
-            of_grpc.append(overhead(server, calls, seed + 3, "exact"))
-            of_judge.append(workers["judge"].latencies(calls, seed + 5))
-            of_bare.append(uvloop.run(floor(url, calls, seed + 4)))
+            for name, tally in latencies(server, workers["judge"], url, calls, seed + 2):
+                tallies[name].append(tally)
             told = ", ".join(
                 f"{side} {rounds[-1]['wall_s']:.2f} s wall {rounds[-1]['cpu_s']:.2f} s CPU"
                 for side, rounds in spent.items()
             )
             print(f"round {repeat + 1}: {told}", flush=True)
-    latencies = {"overhead_ms": tallies, "grpc_ms": of_grpc}
-    latencies |= {"judge_ms": of_judge, "bare_ms": of_bare}
-    return figures(arguments, spent, latencies)
+    return figures(arguments, spent, tallies)
+
+
+def latencies(
+    server: Server, judge: Worker, url: str, calls: int, seed: int
+) -> Iterator[tuple[str, Tally]]:
+    """Yield the latencies of small calls by the names of LATENCIES, each with texts of its own."""
+    yield "overhead_ms", judge.latencies(calls, seed)
+    yield "server_overhead_ms", fanout_latency.called(server.address, calls, seed + 1)
+    yield "stream_overhead_ms", fanout_latency.streamed(server.address, calls, seed + 2)
+    yield "bare_ms", fanout_latency.bare(url, calls, seed + 3)
+    yield "grpc_ms", fanout_latency.called(server.address, calls, seed + 4, "exact")
 
 
 def figures(
     arguments: argparse.Namespace,
     spent: dict[str, list[dict[str, float]]],
-    latencies: Mapping[str, Sequence[Tally]],
+    tallies: Mapping[str, Sequence[Tally]],
 ) -> dict[str, list[float]]:
     """Return the samples of each figure, one a round."""
     wall = {side: [one["wall_s"] for one in rounds] for side, rounds in spent.items()}
@@ -251,14 +196,15 @@ def figures(
         "cpu_over_bare_loop": ratios(cpu["judge"], cpu["bare"]),
         "calls_per_cpu_s_over_openai_sdk": ratios(cpu["sdk"], cpu["judge"]),
     }
-    for name, tallies in latencies.items():
-        for percentile in PERCENTILES:
-            samples[f"{name}_p{percentile}"] = [each.milliseconds(percentile) for each in tallies]
     for percentile in PERCENTILES:
-        whole, grpc, judge, bare = (samples[f"{name}_p{percentile}"] for name in latencies)
-        floors = [sum(parts) for parts in zip(grpc, bare, strict=True)]
-        samples[f"overhead_over_floor_p{percentile}"] = ratios(whole, floors)
-        samples[f"judge_over_bare_p{percentile}"] = ratios(judge, bare)
+        taken = {
+            name: [tally.milliseconds(percentile) for tally in tallies[name]] for name in LATENCIES
+        }
+        samples |= {f"{name}_p{percentile}": values for name, values in taken.items()}
+        floors = [sum(parts) for parts in zip(taken["grpc_ms"], taken["bare_ms"], strict=True)]
+        whole, alone = taken["server_overhead_ms"], taken["overhead_ms"]
+        samples[f"overhead_over_bare_p{percentile}"] = ratios(alone, taken["bare_ms"])
+        samples[f"server_overhead_over_floor_p{percentile}"] = ratios(whole, floors)
     samples |= {
         "server_wall_over_bare_loop": ratios(wall["server"], wall["bare"]),
         "server_cpu_over_bare_loop": ratios(cpu["server"], cpu["bare"]),

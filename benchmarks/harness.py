@@ -30,6 +30,7 @@ DEFAULTS = {
 """What an earlier run has embedded must not make a later one faster, nor what is installed change
 what is measured; flags and the caller's own environment are stronger."""
 _TICKS = os.sysconf("SC_CLK_TCK")
+_STAT = Path("/proc/stat")
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +101,29 @@ def machine() -> dict[str, object]:
     }
 
 
+def stolen_seconds(stat: Path = _STAT) -> float | None:
+    """Return the seconds since start for which cores were wanted here and others had them.
+
+    None where that is not told: proc(5), the eighth figure of the first line.
+    """
+    try:
+        with stat.open() as lines:
+            return int(next(lines).split()[8]) / _TICKS
+    except (OSError, StopIteration, IndexError, ValueError):
+        return None
+
+
+_BEGAN = time.monotonic(), stolen_seconds()
+
+
+def stolen_share() -> float | None:
+    """Return which share of all cores' time others had since this process began, as above."""
+    now, (began, before) = stolen_seconds(), _BEGAN
+    if now is None or before is None:
+        return None
+    return (now - before) / ((time.monotonic() - began) * (os.cpu_count() or 1))
+
+
 def ratios(above: Sequence[float], below: Sequence[float]) -> list[float]:
     """Return the ratio of each pair taken in one round: a noisy spell then meets both sides."""
     return [a / b for a, b in zip(above, below, strict=True)]
@@ -114,15 +138,17 @@ def closing_line(
     """Return the JSON line: the median of each figure, and its smallest and largest sample.
 
     `not_run` gives the reason for each figure that could not be taken, `facts` what a reader needs
-    to know beside the machine; both are left out where there is nothing to say.
+    to know beside the machine; both are left out where there is nothing to say. A machine that is
+    shared with others tells which share of it they took in the meantime.
     """
     figures = {name: round(statistics.median(values), 4) for name, values in samples.items()}
     spread = {
         name: [round(min(values), 4), round(max(values), 4)] for name, values in samples.items()
     }
+    share = stolen_share()
     line: dict[str, object] = {
         "benchmark": benchmark,
-        "machine": machine(),
+        "machine": machine() | ({} if share is None else {"stolen_share": round(share, 4)}),
         "figures": figures,
         "spread": spread,
     }

@@ -1,0 +1,139 @@
+"""How long small calls take on top of the provider, RATE a second: a part of `benchmarks.fanout`.
+
+Owns three ways to send a context at a time: a call of its own, a chunk of one stream, and a bare
+aiohttp loop without a judge. Latency runs from the instant that a context was due, and what the
+provider took is left out; it tells that as the tokens of the prompt, see `fanout_provider`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator
+
+import aiohttp
+import grpc
+import orjson
+import uvloop
+from judged.v1 import judge_service_pb2 as pb
+from judged.v1 import types_pb2
+
+from benchmarks.departures import depart
+from benchmarks.fanout_worker import bodies, make_groups
+from benchmarks.open_loop import Request, Tally, arrivals, drive, microseconds
+
+RATE = 200.0
+WARM_UP_CALLS = 256
+MOST_IN_FLIGHT = 256
+"""Chunks of one stream; the server must let it have as many."""
+
+_TIMEOUT_S = 60.0
+_LEAD_S = 0.05
+_LATE_MS = 5.0
+_STREAM = "/judged.v1.JudgeService/StreamJudge"
+
+
+def called(address: str, calls: int, seed: int, kind: str = "llm") -> Tally:
+    """Return the latencies of calls of BatchJudge to the judge `kind`, a context each."""
+    contexts = _contexts(calls, seed)
+    judge = types_pb2.JudgeSpec(kind=kind)
+
+    def make() -> Request:
+        request = pb.BatchJudgeRequest(judge=judge, groups=[next(contexts)])
+        return Request(kind, request.SerializeToString(), 1)
+
+    due = list(arrivals(RATE, calls / RATE, poisson=False, seed=seed))
+    outcome = uvloop.run(drive(address, due, make, _TIMEOUT_S, elsewhere_s=_of_provider_s))
+    total = outcome.total
+    if total.answered != len(due) or total.missing_verdicts:
+        raise SystemExit(f"{len(due) - total.answered} calls failed: {dict(total.errors)}")
+    late = outcome.lag.milliseconds(99)
+    if late > _LATE_MS:
+        print(f"the generator was {late:.1f} ms late at its p99: part of what it measured")
+    return total
+
+
+def streamed(address: str, calls: int, seed: int, kind: str = "llm") -> Tally:
+    """Return the latencies of the chunks of one StreamJudge to the judge `kind`, likewise."""
+    return uvloop.run(_streamed(address, calls, seed, kind))
+
+
+async def _streamed(address: str, calls: int, seed: int, kind: str) -> Tally:
+    contexts, tally = _contexts(calls, seed), Tally()
+    dues = list(arrivals(RATE, calls / RATE, poisson=False, seed=seed))
+    chunks = [
+        pb.StreamJudgeRequest(chunk=pb.JudgeChunk(chunk_id=number, groups=[next(contexts)]))
+        for number in range(len(dues))
+    ]
+    start = pb.StreamJudgeStart(judge=types_pb2.JudgeSpec(kind=kind))
+    async with grpc.aio.insecure_channel(address) as channel:
+        open_stream: grpc.aio.StreamStreamMultiCallable[bytes, bytes] = channel.stream_stream(
+            _STREAM
+        )
+        stream = open_stream(timeout=_TIMEOUT_S + calls / RATE)
+        await stream.write(pb.StreamJudgeRequest(start=start).SerializeToString())
+        if not await stream.read():
+            raise SystemExit("the stream did not start")
+        began = time.perf_counter() + _LEAD_S
+        ready = iter([chunk.SerializeToString() for chunk in chunks])
+        turn = asyncio.Lock()
+
+        async def send(_: float) -> None:
+            async with turn:  # gRPC takes one message at a time
+                await stream.write(next(ready))
+
+        async def receive() -> None:
+            for _ in chunks:
+                raw = await stream.read()
+                ended = time.perf_counter()
+                if not isinstance(raw, bytes):
+                    raise SystemExit("the stream ended before its last answer")
+                chunk = pb.StreamJudgeResponse.FromString(raw).chunk
+                if chunk.WhichOneof("result") != "verdicts":
+                    raise SystemExit(f"a chunk failed: {chunk.error.message}")
+                took_s = ended - began - dues[chunk.chunk_id] - _of_provider_s(chunk)
+                tally.histogram.record_value(microseconds(took_s))
+
+        await asyncio.gather(depart(began, dues, send), receive())
+        await stream.done_writing()
+    return tally
+
+
+def bare(url: str, calls: int, seed: int) -> Tally:
+    """Return the latencies of the same questions in a bare aiohttp loop."""
+    return uvloop.run(_bare(url, calls, seed))
+
+
+async def _bare(url: str, calls: int, seed: int) -> Tally:
+    asked = bodies(make_groups(calls + WARM_UP_CALLS, seed))
+    tally = Tally()
+
+    async def ask(due: float) -> float:
+        async with session.post(f"{url}/chat/completions", data=next(ready)) as reply:
+            answer = orjson.loads(await reply.read())
+        return time.perf_counter() - due - float(answer["usage"]["prompt_tokens"]) / 1e6
+
+    async with aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(limit=0), headers={"Content-Type": "application/json"}
+    ) as session:
+        ready = iter([orjson.dumps(body) for body in asked])
+        await asyncio.gather(*(ask(0.0) for _ in range(WARM_UP_CALLS)))
+        due = arrivals(RATE, calls / RATE, poisson=False, seed=seed)
+        for took_s in await depart(time.perf_counter() + _LEAD_S, due, ask):
+            tally.histogram.record_value(microseconds(took_s))
+    return tally
+
+
+def _contexts(calls: int, seed: int) -> Iterator[types_pb2.QueryGroup]:
+    """Return so many contexts, and some to warm up with, each in a group of its own."""
+    return iter(
+        [
+            types_pb2.QueryGroup(query=group.query, expected=group.expected, retrieved=[retrieved])
+            for group in make_groups(calls + WARM_UP_CALLS, seed)
+            for retrieved in group.retrieved
+        ]
+    )
+
+
+def _of_provider_s(answer: pb.BatchJudgeResponse | pb.JudgedChunk) -> float:
+    return answer.usage.input_tokens / 1e6
