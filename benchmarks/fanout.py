@@ -155,14 +155,20 @@ def measure(arguments: argparse.Namespace, url: str) -> dict[str, list[float]]:
         for worker in workers.values():
             worker.run(WARM_UP_CALLS, SEED)
         batch(server, WARM_UP_CALLS, SEED)
+        # New texts in every round and every run: nothing may come from a cache. Latencies first: a
+        # shared machine takes back what the busy rounds took, from whoever comes next.
         for repeat in range(repeats):
-            # New texts in every round and every run: nothing may come from a cache.
+            for name, tally in latencies(server, workers["judge"], url, calls, time.time_ns()):
+                tallies[name].append(tally)
+            p50s = ", ".join(
+                f"{name} {tallies[name][-1].milliseconds(50):.2f}" for name in LATENCIES
+            )
+            print(f"round {repeat + 1}, p50: {p50s}", flush=True)
+        for repeat in range(repeats):
             seed = time.time_ns()
             for side, worker in workers.items():
                 spent[side].append(worker.run(calls, seed))
             spent["server"].append(batch(server, calls, seed + 1))
-            for name, tally in latencies(server, workers["judge"], url, calls, seed + 2):
-                tallies[name].append(tally)
             told = ", ".join(
                 f"{side} {rounds[-1]['wall_s']:.2f} s wall {rounds[-1]['cpu_s']:.2f} s CPU"
                 for side, rounds in spent.items()
