@@ -277,9 +277,12 @@ def _request(card: ChatModelCard, question: Question, nonce: str, attempt: int =
     return request._replace(logprobs=True) if question.logprobs else request
 
 
+_NOTHING, _NOTHING_UNPRICED = Usage(), Usage(cost=None)
+
+
 def nothing(prices: Prices | None) -> Usage:
     """Return the usage of no call at all, to which others are added."""
-    return Usage(cost=None if prices is None else 0.0)
+    return _NOTHING_UNPRICED if prices is None else _NOTHING
 
 
 _NOT_CACHED = Opinion(
