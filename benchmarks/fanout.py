@@ -102,18 +102,17 @@ def _pipes(process: subprocess.Popen[str]) -> tuple[IO[str], IO[str]]:
 @contextmanager
 def running(*arguments: str) -> Iterator[subprocess.Popen[str]]:
     """Run a module of this folder with pipes, and end it."""
-    process = subprocess.Popen(
+    with subprocess.Popen(
         [sys.executable, "-m", *arguments],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
         cwd=ROOT,
-    )
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.wait()
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 def batch(server: Server, calls: int, seed: int) -> dict[str, float]:

@@ -20,7 +20,7 @@ from judged.v1 import types_pb2
 
 from benchmarks.departures import depart
 from benchmarks.fanout_worker import bodies, make_groups
-from benchmarks.open_loop import Request, Tally, arrivals, drive, microseconds
+from benchmarks.open_loop import Request, Tally, drive, microseconds
 
 RATE = 200.0
 WARM_UP_CALLS = 256
@@ -42,7 +42,7 @@ def called(address: str, calls: int, seed: int, kind: str = "llm") -> Tally:
         request = pb.BatchJudgeRequest(judge=judge, groups=[next(contexts)])
         return Request(kind, request.SerializeToString(), 1)
 
-    due = list(arrivals(RATE, calls / RATE, poisson=False, seed=seed))
+    due = _instants(calls)
     outcome = uvloop.run(drive(address, due, make, _TIMEOUT_S, elsewhere_s=_of_provider_s))
     total = outcome.total
     if total.answered != len(due) or total.missing_verdicts:
@@ -60,7 +60,7 @@ def streamed(address: str, calls: int, seed: int, kind: str = "llm") -> Tally:
 
 async def _streamed(address: str, calls: int, seed: int, kind: str) -> Tally:
     contexts, tally = _contexts(calls, seed), Tally()
-    dues = list(arrivals(RATE, calls / RATE, poisson=False, seed=seed))
+    dues = _instants(calls)
     chunks = [
         pb.StreamJudgeRequest(chunk=pb.JudgeChunk(chunk_id=number, groups=[next(contexts)]))
         for number in range(len(dues))
@@ -118,10 +118,14 @@ async def _bare(url: str, calls: int, seed: int) -> Tally:
     ) as session:
         ready = iter([orjson.dumps(body) for body in asked])
         await asyncio.gather(*(ask(0.0) for _ in range(WARM_UP_CALLS)))
-        due = arrivals(RATE, calls / RATE, poisson=False, seed=seed)
-        for took_s in await depart(time.perf_counter() + _LEAD_S, due, ask):
+        for took_s in await depart(time.perf_counter() + _LEAD_S, _instants(calls), ask):
             tally.histogram.record_value(microseconds(took_s))
     return tally
+
+
+def _instants(calls: int) -> list[float]:
+    """Return when each is due, in seconds from the start."""
+    return [number / RATE for number in range(calls)]
 
 
 def _contexts(calls: int, seed: int) -> Iterator[types_pb2.QueryGroup]:

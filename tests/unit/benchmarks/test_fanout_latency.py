@@ -1,0 +1,47 @@
+"""Small calls at a rate: every way to send them reaches the model, and every call is counted."""
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks import fanout, fanout_latency
+from benchmarks.fanout_worker import configuration
+from benchmarks.harness import serving
+
+CALLS = 20
+
+
+@pytest.fixture(scope="module")
+def provider():
+    with fanout.running("benchmarks.fanout_provider", "0.02") as process:
+        assert process.stdout is not None
+        yield f"http://127.0.0.1:{process.stdout.readline().strip()}/v1"
+
+
+@pytest.fixture(scope="module")
+def address(provider, tmp_path_factory):
+    config = Path(tmp_path_factory.mktemp("fanout"), "llm.toml")
+    config.write_text(fanout.to_toml(configuration(provider, 64)), encoding="utf-8")
+    flags = ("--llm-config", str(config), "--llm-cache", "memory")
+    with serving("judged_server", *flags, "--max-chunks-in-flight", "64") as server:
+        yield server.address
+
+
+def test_calls_of_their_own(address):
+    tally = fanout_latency.called(address, CALLS, seed=1)
+    assert tally.histogram.get_total_count() == CALLS
+
+
+def test_chunks_of_one_stream(address):
+    tally = fanout_latency.streamed(address, CALLS, seed=2)
+    assert tally.histogram.get_total_count() == CALLS
+
+
+def test_a_bare_loop(provider):
+    tally = fanout_latency.bare(provider, CALLS, seed=3)
+    assert tally.histogram.get_total_count() == CALLS
+
+
+def test_a_judge_that_is_not_there_ends_it(address):
+    with pytest.raises(SystemExit, match=r"calls failed: .*NOT_FOUND"):
+        fanout_latency.called(address, CALLS, seed=4, kind="no_such_judge")
