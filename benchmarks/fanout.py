@@ -1,10 +1,10 @@
 """Asks what the judge `llm` costs on top of asking, against a bare loop and an SDK.
 
-A scripted provider, in a process of its own, answers each call after 200 ms. In every round a bare
-aiohttp loop, the `openai` package's AsyncOpenAI with a semaphore, and the judge do the same 2,000
-calls, 256 at once, each in a process of its own (`fanout_worker`), one after the other. Then the
-same contexts go through a server in one BatchJudge. At last contexts come one by one, 200 a second
-whether or not earlier ones are back (`fanout_latency`).
+A scripted provider, in a process of its own, answers each call after 200 ms. First come rounds in
+which contexts are sent one by one, 200 a second whether or not earlier ones are back
+(`fanout_latency`). Then, in every round, a bare aiohttp loop, the `openai` package's AsyncOpenAI
+with a semaphore, and the judge do the same 2,000 calls, 256 at once, each in a process of its own
+(`fanout_worker`), one after the other; and the same contexts go through a server in one BatchJudge.
 
 Figures are of the judge in a process of its own, like the loop and the SDK that it is held against;
 those that begin with server_ or stream_ are of a server, with gRPC on both sides.
