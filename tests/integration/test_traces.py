@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -158,9 +159,17 @@ class TestFile:
 
     def test_a_file_that_is_no_trace_is_refused_before_anybody_is_asked(self, world: World):
         asked = world.provider.requests
-        message = world.fails(*JUDGE, "--judge", "llm", "--trace", "contexts.jsonl")
-        assert message.startswith("contexts.jsonl:1: is no header of a trace")
+        shutil.copy(world.folder / "contexts.jsonl", world.folder / "others.jsonl")
+        message = world.fails(*JUDGE, "--judge", "llm", "--trace", "others.jsonl")
+        assert message.startswith("others.jsonl:1: is no header of a trace")
         assert world.provider.requests == asked
+
+    def test_what_a_command_reads_is_not_written_over(self, world: World):
+        before = (world.folder / "contexts.jsonl").read_bytes()
+        for flag in ("--trace", "--output", "--json"):
+            message = world.fails(*JUDGE, "--judge", "llm", flag, "contexts.jsonl")
+            assert message.startswith(f"{flag} contexts.jsonl: is the file of CONTEXTS.jsonl too")
+        assert (world.folder / "contexts.jsonl").read_bytes() == before
 
 
 class TestBar:
