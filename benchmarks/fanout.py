@@ -154,8 +154,8 @@ def measure(arguments: argparse.Namespace, url: str) -> dict[str, list[float]]:
         for worker in workers.values():
             worker.run(WARM_UP_CALLS, SEED)
         batch(server, WARM_UP_CALLS, SEED)
-        # New texts in every round and every run: nothing may come from a cache. Latencies first: a
-        # shared machine takes back what the busy rounds took, from whoever comes next.
+        # New texts in every round and every run: nothing may come from a cache. Latencies first,
+        # so that nothing which the busy rounds leave behind falls into them.
         for repeat in range(repeats):
             for name, tally in latencies(server, workers["judge"], url, calls, time.time_ns()):
                 tallies[name].append(tally)
