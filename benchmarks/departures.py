@@ -14,8 +14,8 @@ import os
 import sys
 import time
 from collections.abc import Callable, Coroutine, Iterable
-from types import TracebackType
-from typing import Any, Self, TypeVar
+from contextlib import closing
+from typing import Any, TypeVar
 
 Result = TypeVar("Result")
 
@@ -33,7 +33,7 @@ async def depart(
     made by `begin`, which is told when it was due. The first failure is raised.
     """
     tasks = []
-    with _Alarm() as alarm:
+    with closing(_Alarm()) as alarm:
         for instant in instants:
             due = started + instant
             await alarm.until(due)
@@ -42,25 +42,18 @@ async def depart(
 
 
 class _Alarm:
-    """One wait at a time, on the event loop that runs when the `with` begins."""
+    """One wait at a time, on the event loop that runs when it is made."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._timer: _Timer | None = None
         self._rings: asyncio.Future[None] | None = None
-
-    def __enter__(self) -> Self:
         if sys.platform == "linux":
             self._timer = _Timer()
             self._loop.add_reader(self._timer.file, self._ring, self._timer)
-        return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        """Watch nothing any more."""
         if self._timer is not None:
             self._loop.remove_reader(self._timer.file)
             self._timer.close()

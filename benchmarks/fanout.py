@@ -6,24 +6,22 @@ which contexts are sent one by one, 200 a second whether or not earlier ones are
 with a semaphore, and the judge do the same 2,000 calls, 256 at once, each in a process of its own
 (`fanout_worker`), one after the other; and the same contexts go through a server in one BatchJudge.
 
-Figures are of the judge in a process of its own, like the loop and the SDK that it is held against;
-those that begin with server_ or stream_ are of a server, with gRPC on both sides.
-
 wall_over_bare_loop             wall seconds of the judge over those of the bare loop
 cpu_over_bare_loop              CPU seconds, likewise: prompts, limits, retries, cache, parsing
 calls_per_cpu_s_over_openai_sdk calls a CPU second of the judge over those of the SDK
 overhead_ms_p50, _p95, _p99     from when a context was due to its verdict, less what the provider
-                                took, from the last byte of the request to its answer: the judge,
-                                HTTP, and whoever else wants these cores
+                                took, from the last byte of the request to its answer, each context
+                                in a BatchJudge of its own: gRPC on both sides, the judge, HTTP, and
+                                whoever else wants these cores
+stream_overhead_ms_p50, ...     the same as chunks of one StreamJudge
+judge_ms_p50, _p95, _p99        the same, given to the judge in a process of its own, without gRPC
+grpc_ms_p50, _p95, _p99         a BatchJudge each to the judge `exact`, which asks nobody: the share
+                                of gRPC and of this machine
 bare_ms_p50, _p95, _p99         the same questions asked by a bare aiohttp loop: the share of HTTP
                                 and of this machine
-overhead_over_bare_p50, ...     overhead_ms over bare_ms, round by round
-server_overhead_ms_p50, ...     the same contexts, each in a BatchJudge of its own
-stream_overhead_ms_p50, ...     the same as chunks of one StreamJudge
-grpc_ms_p50, _p95, _p99         a BatchJudge each to the judge `exact`, which asks nobody: the share
-                                of gRPC
-server_overhead_over_floor_...  server_overhead_ms over the sum of grpc_ms and bare_ms, round by
-                                round: the two things that such a call is made of
+overhead_over_floor_p50, ...    overhead_ms over the sum of grpc_ms and bare_ms, round by round: the
+                                two things that a call is made of
+judge_over_bare_p50, ...        judge_ms over bare_ms, round by round
 server_wall_over_bare_loop      wall seconds of the BatchJudge of all over those of the bare loop
 server_cpu_over_bare_loop       CPU seconds of the server during it, likewise
 bare_over_ideal                 wall seconds of the bare loop over calls * latency / concurrency
@@ -57,7 +55,7 @@ from benchmarks.open_loop import Tally, microseconds
 SIDES = ("bare", "judge", "sdk")
 SEED = 53
 PERCENTILES = (50, 95, 99)
-LATENCIES = ("overhead_ms", "server_overhead_ms", "stream_overhead_ms", "bare_ms", "grpc_ms")
+LATENCIES = ("overhead_ms", "stream_overhead_ms", "judge_ms", "bare_ms", "grpc_ms")
 TIMEOUT_S = 60.0
 
 
@@ -180,8 +178,8 @@ def latencies(
     server: Server, judge: Worker, url: str, calls: int, seed: int
 ) -> Iterator[tuple[str, Tally]]:
     """Yield the latencies of small calls by the names of LATENCIES, each with texts of its own."""
-    yield "overhead_ms", judge.latencies(calls, seed)
-    yield "server_overhead_ms", fanout_latency.called(server.address, calls, seed + 1)
+    yield "judge_ms", judge.latencies(calls, seed)
+    yield "overhead_ms", fanout_latency.called(server.address, calls, seed + 1)
     yield "stream_overhead_ms", fanout_latency.streamed(server.address, calls, seed + 2)
     yield "bare_ms", fanout_latency.bare(url, calls, seed + 3)
     yield "grpc_ms", fanout_latency.called(server.address, calls, seed + 4, "exact")
@@ -207,9 +205,9 @@ def figures(
         }
         samples |= {f"{name}_p{percentile}": values for name, values in taken.items()}
         floors = [sum(parts) for parts in zip(taken["grpc_ms"], taken["bare_ms"], strict=True)]
-        whole, alone = taken["server_overhead_ms"], taken["overhead_ms"]
-        samples[f"overhead_over_bare_p{percentile}"] = ratios(alone, taken["bare_ms"])
-        samples[f"server_overhead_over_floor_p{percentile}"] = ratios(whole, floors)
+        whole, alone = taken["overhead_ms"], taken["judge_ms"]
+        samples[f"judge_over_bare_p{percentile}"] = ratios(alone, taken["bare_ms"])
+        samples[f"overhead_over_floor_p{percentile}"] = ratios(whole, floors)
     samples |= {
         "server_wall_over_bare_loop": ratios(wall["server"], wall["bare"]),
         "server_cpu_over_bare_loop": ratios(cpu["server"], cpu["bare"]),
