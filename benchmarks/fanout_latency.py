@@ -1,8 +1,9 @@
 """How long small calls take on top of the provider, RATE a second: a part of `benchmarks.fanout`.
 
 Owns three ways to send a context at a time: a call of its own, a chunk of one stream, and a bare
-aiohttp loop without a judge. Latency runs from the instant that a context was due, and what the
-provider took is left out; it tells that as the tokens of the prompt, see `fanout_provider`.
+aiohttp loop without a judge. Latency runs from the instant that a context was due; of calls of
+their own there is also the server's account, from its access log. What the provider took is left
+out; it tells that as the tokens of the prompt, see `fanout_provider`.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import aiohttp
 import grpc
@@ -28,7 +31,10 @@ MOST_IN_FLIGHT = 256
 """Chunks of one stream; the server must let it have as many."""
 
 _TIMEOUT_S = 60.0
+_FIRST_CALLS = 3
+"""Sent one after the other before those that count."""
 _LEAD_S = 0.05
+_LOGGED_WITHIN_S = 5.0
 _LATE_MS = 5.0
 _STREAM = "/judged.v1.JudgeService/StreamJudge"
 
@@ -43,7 +49,9 @@ def called(address: str, calls: int, seed: int, kind: str = "llm") -> Tally:
         return Request(kind, request.SerializeToString(), 1)
 
     due = _instants(calls)
-    outcome = uvloop.run(drive(address, due, make, _TIMEOUT_S, elsewhere_s=_of_provider_s))
+    outcome = uvloop.run(
+        drive(address, due, make, _TIMEOUT_S, _FIRST_CALLS, elsewhere_s=_of_provider_s)
+    )
     total = outcome.total
     if total.answered != len(due) or total.missing_verdicts:
         raise SystemExit(f"{len(due) - total.answered} calls failed: {dict(total.errors)}")
@@ -51,6 +59,40 @@ def called(address: str, calls: int, seed: int, kind: str = "llm") -> Tally:
     if late > _LATE_MS:
         print(f"the generator was {late:.1f} ms late at its p99: part of what it measured")
     return total
+
+
+class AccessLog:
+    """What a server logs about calls to models from now on."""
+
+    def __init__(self, log: Path) -> None:
+        self._log = log
+        self._from = log.stat().st_size
+
+    def overheads(self, calls: int) -> Tally:
+        """Return what the server added to each of so many calls of `called`, by its own clock.
+
+        From when it had read a call's message to its reply.
+        """
+        ends = time.monotonic() + _LOGGED_WITHIN_S
+        while len(lines := self._of_models()) < _FIRST_CALLS + calls:
+            if time.monotonic() > ends:
+                raise SystemExit(f"the server logged {len(lines)} calls to models")
+            time.sleep(0.01)
+        tally = Tally()
+        for line in lines[_FIRST_CALLS:]:
+            if line["code"] != "OK" or line["model_calls"] != 1:
+                raise SystemExit(f"not one question that was answered: {line}")
+            tally.histogram.record_value(
+                microseconds(line["ms"] / 1e3 - line["input_tokens"] / 1e6)
+            )
+        return tally
+
+    def _of_models(self) -> list[dict[str, Any]]:
+        with self._log.open("rb") as file:
+            file.seek(self._from)
+            whole = file.read().rpartition(b"\n")[0]
+        lines = map(orjson.loads, whole.splitlines())
+        return [line for line in lines if line.get("part") == "call" and "model_calls" in line]
 
 
 def streamed(address: str, calls: int, seed: int, kind: str = "llm") -> Tally:

@@ -35,10 +35,11 @@ _STAT = Path("/proc/stat")
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A server process that is ready."""
+    """A server process that is ready; `log` is what it writes to standard error."""
 
     address: str
     pid: int
+    log: Path
 
     def cpu_seconds(self) -> float:
         """Return the user and system CPU seconds of the process so far, to 10 ms."""
@@ -51,8 +52,9 @@ def serving(module: str, *flags: str) -> Iterator[Server]:
     """Run `python -m module --listen ... --port-file ...` and yield it once it is ready."""
     with tempfile.TemporaryDirectory() as folder:
         port_file = Path(folder, "port")
+        written = Path(folder, "log")
         command = [sys.executable, "-m", module, "--listen", "127.0.0.1:0"]
-        with Path(folder, "log").open("wb") as log:
+        with written.open("wb") as log:
             process = subprocess.Popen(
                 [*command, "--port-file", str(port_file), *flags],
                 stderr=log,
@@ -63,9 +65,9 @@ def serving(module: str, *flags: str) -> Iterator[Server]:
             ends = time.monotonic() + 60
             while not port_file.exists():
                 if process.poll() is not None or time.monotonic() > ends:
-                    raise SystemExit(f"{module}: {Path(folder, 'log').read_text()}")
+                    raise SystemExit(f"{module}: {written.read_text()}")
                 time.sleep(0.02)
-            yield Server(port_file.read_text().strip(), process.pid)
+            yield Server(port_file.read_text().strip(), process.pid, written)
         finally:
             process.send_signal(signal.SIGTERM)
             try:

@@ -32,12 +32,16 @@ def to_amount(nano: int) -> float:
 
 @dataclass(slots=True)
 class Spent:
-    """What models took; `cost` in the currency of their prices, None where one has none."""
+    """What models took; `cost` in the currency of their prices, None where one has none.
+
+    `latency_s` is summed over the calls, of which several may be under way at a time.
+    """
 
     calls: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
     cost: float | None = 0.0
+    latency_s: float = 0.0
 
 
 class Purse:
@@ -60,7 +64,14 @@ class Purse:
         self.refused_by_day = 0
         self.untold: Spent | None = None
 
-    def note(self, calls: int, input_tokens: int, output_tokens: int, cost: float | None) -> None:
+    def note(
+        self,
+        calls: int,
+        input_tokens: int,
+        output_tokens: int,
+        cost: float | None,
+        latency_s: float,
+    ) -> None:
         """Note what a question took; `cost` is None where the price is not known."""
         noted = self.untold
         if noted is None:
@@ -69,6 +80,7 @@ class Purse:
         noted.input_tokens += input_tokens
         noted.output_tokens += output_tokens
         noted.cost = None if cost is None or noted.cost is None else noted.cost + cost
+        noted.latency_s += latency_s
 
     def tell(self) -> Spent | None:
         """Return what was noted since it was told last; None when models were asked nothing."""

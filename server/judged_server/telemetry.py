@@ -33,6 +33,7 @@ class Spent(Protocol):
     input_tokens: int
     output_tokens: int
     cost: float | None
+    latency_s: float
 
 
 class Purse(Protocol):
@@ -126,6 +127,7 @@ def _print(line: AccessLine) -> bytes:
     if spent is not None:
         took = {
             "model_calls": spent.calls,
+            "model_ms": round(spent.latency_s * 1e6) / 1e3,
             "input_tokens": spent.input_tokens,
             "output_tokens": spent.output_tokens,
         }

@@ -282,8 +282,9 @@ def test_the_access_log_tells_what_models_took_once(server: ServerProcess, stub:
     first = told["first"]
     assert first["model_calls"] == 2
     assert first["input_tokens"] > first["output_tokens"] > 0
+    assert first["model_ms"] > 0
     assert first["cost"] == pytest.approx(
         (first["input_tokens"] + 2 * first["output_tokens"]) / 1e6, rel=1e-6
     )
     for name in ("again", "cheap"):
-        assert not {"model_calls", "input_tokens", "cost"} & set(told[name])
+        assert not {"model_calls", "model_ms", "input_tokens", "cost"} & set(told[name])

@@ -239,7 +239,13 @@ class Asker:
             if opinion.status is not Status.ERROR:
                 break
         if usage.calls:
-            terms.purse.note(usage.calls, usage.input_tokens, usage.output_tokens, usage.cost)
+            terms.purse.note(
+                usage.calls,
+                usage.input_tokens,
+                usage.output_tokens,
+                usage.cost,
+                usage.latency_s,
+            )
         return Answer(opinion, reply, usage, by_fallback=by_fallback)
 
 

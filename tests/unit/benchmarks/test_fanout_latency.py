@@ -19,17 +19,27 @@ def provider():
 
 
 @pytest.fixture(scope="module")
-def address(provider, tmp_path_factory):
+def server(provider, tmp_path_factory):
     config = Path(tmp_path_factory.mktemp("fanout"), "llm.toml")
     config.write_text(fanout.to_toml(configuration(provider, 64)), encoding="utf-8")
     flags = ("--llm-config", str(config), "--llm-cache", "memory")
-    with serving("judged_server", *flags, "--max-chunks-in-flight", "64") as server:
-        yield server.address
+    with serving("judged_server", *flags, "--max-chunks-in-flight", "64") as running:
+        yield running
 
 
-def test_calls_of_their_own(address):
-    tally = fanout_latency.called(address, CALLS, seed=1)
-    assert tally.histogram.get_total_count() == CALLS
+@pytest.fixture(scope="module")
+def address(server):
+    return server.address
+
+
+def test_calls_of_their_own_and_what_the_server_says_of_them(server):
+    log = fanout_latency.AccessLog(server.log)
+    seen = fanout_latency.called(server.address, CALLS, seed=1)
+    own = log.overheads(CALLS)
+    assert seen.histogram.get_total_count() == own.histogram.get_total_count() == CALLS
+    # What the server had of a call is a part of it, provider's time left out on both sides.
+    for percentile in (1, 50, 100):
+        assert 0 < own.milliseconds(percentile) < seen.milliseconds(percentile)
 
 
 def test_chunks_of_one_stream(address):
