@@ -9,14 +9,16 @@ some.
 from __future__ import annotations
 
 import logging
-import os
 import shutil
 import sqlite3
+import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import repeat
 from pathlib import Path
+
+from judged_server.store.private_file import make_private
 
 DAMAGED = "damaged.sqlite3"
 
@@ -41,6 +43,8 @@ _DISK = {
     sqlite3.SQLITE_CANTOPEN,
     sqlite3.SQLITE_PERM,
 }
+
+_OPENING = threading.Lock()
 
 logger = logging.getLogger(__name__)
 
@@ -209,8 +213,9 @@ class SqliteFile:
                     return link
                 self._drop(role)
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            os.close(os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600))
-            self._links[role] = link = self._connect()
+            with _OPENING:
+                make_private(self._path)
+                self._links[role] = link = self._connect()
         except OSError as error:
             self._drop(role)
             if not isinstance(error, FileNotFoundError):

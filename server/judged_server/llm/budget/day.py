@@ -9,7 +9,6 @@ allowance behind as spent.
 
 from __future__ import annotations
 
-import os
 import sqlite3
 from collections.abc import Mapping
 from contextlib import suppress
@@ -18,6 +17,7 @@ from pathlib import Path
 from judged_server.llm.clock import Clock
 from judged_server.settings import SettingsError
 from judged_server.spending import MOST_NANO
+from judged_server.store.private_file import make_private
 from judged_server.telemetry import logger
 
 BUSY_S = 0.05
@@ -61,7 +61,7 @@ class DayLedger:
         self._day = self._today()
         try:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+            make_private(path)
             self._db = sqlite3.connect(
                 path, timeout=BUSY_S, isolation_level=None, check_same_thread=False
             )

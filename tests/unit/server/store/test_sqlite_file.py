@@ -4,6 +4,8 @@ What is common to all files is tested with vectors, too; see test_vector_store.p
 """
 
 import sqlite3
+import subprocess
+import sys
 
 import pytest
 from judged_server.store.sqlite_file import DAMAGED, Kind, SqliteFile
@@ -34,6 +36,34 @@ def test_rows_are_added_and_read(file):
     assert file.add(INSERT, [["a"], ["b"]])
     assert names(file) == ["a", "b"]
     assert file.read("SELECT n FROM things WHERE name = ?", ["b"]) == [(2,)]
+
+
+def names_to_another_process(path):
+    """What a process that opens the file, reads it and closes it finds there."""
+    script = (
+        "import sqlite3, sys; db = sqlite3.connect(sys.argv[1]);"
+        "print(*(row[0] for row in db.execute('SELECT name FROM things ORDER BY n'))); db.close()"
+    )
+    command = [sys.executable, "-c", script, str(path)]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+
+
+@pytest.mark.parametrize("begin", ["read", "write"])
+def test_a_process_that_leaves_takes_nothing_from_those_who_stay(file, tmp_path, begin):
+    """The last one who closes a file in this mode deletes its journal: so locks must hold."""
+    path = tmp_path / KIND.name
+    assert begin == "write" or names(file) == []  # which of the two connections is the first
+    for place, name in enumerate("abc"):
+        file.add(INSERT, [[name]])
+        assert names(file) == list("abc"[: place + 1])
+        assert names_to_another_process(path) == list("abc"[: place + 1])
+    assert path.with_name(f"{path.name}-wal").exists()
+
+
+def test_the_file_is_its_owners_alone(file, tmp_path):
+    file.add(INSERT, [["a"]])
+    modes = {path.stat().st_mode & 0o777 for path in tmp_path.iterdir()}
+    assert modes == {0o600}
 
 
 def test_rows_are_found_by_any_number_of_ids_with_few_statements(file, monkeypatch):
