@@ -242,7 +242,7 @@ class App:
                 limits,
                 self._deadlines,
                 tuple(self._rubrics.values()),
-                () if self._chat_models is None else self._chat_models.listed,
+                (lambda: ()) if self._chat_models is None else self._chat_models.listed,
             ),
             settings.max_chunks_in_flight,
             self._repeats,

@@ -16,6 +16,7 @@ from judged_server.llm.reply_cache import default_folder
 from judged_server.settings import Settings, SettingsError
 from judged_server.store.purge_notice import PurgeNotice
 from judged_server.store.replies import FILE, ReplyFile, Selection
+from judged_server.store.sqlite_file import DAMAGED, SIDE_FILES
 
 BUSY_S = 10.0
 """How long a server that runs may hold the file before this gives up."""
@@ -75,6 +76,8 @@ def _purge(
         return 0
     deleted = file.purge(selection)
     file.close()
+    if deleted is not None and not _drop_damaged(folder):
+        deleted = None
     if deleted is not None:
         deleted = _told(folder, deleted)
     if deleted is None:
@@ -84,6 +87,16 @@ def _purge(
         )
     say(f"{_replies(deleted)} deleted from {folder}; servers that run forget theirs in seconds")
     return 0
+
+
+def _drop_damaged(folder: Path) -> bool:
+    """Delete what was moved aside: nobody can tell whether it holds what is to go."""
+    try:
+        for suffix in SIDE_FILES:
+            (folder / f"{DAMAGED}{suffix}").unlink(missing_ok=True)
+    except OSError:
+        return False
+    return True
 
 
 def _told(folder: Path, deleted: int) -> int | None:

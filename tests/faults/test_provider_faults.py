@@ -205,7 +205,7 @@ class TestKeys:
             models_at(server.url, clock) as model,
         ):
             for requests, cool_down in enumerate((5, 10, 20, 40, 60, 60), 1):
-                faults = [await fault_of(model) for _ in range(20)]
+                faults = await asyncio.gather(*(fault_of(model) for _ in range(300)))
                 assert len(server.requests) == requests
                 assert {fault.reason for fault in faults} == {Reason.PROVIDER_REFUSED_KEY}
                 assert not any(fault.retryable for fault in faults)
@@ -222,7 +222,7 @@ class TestKeys:
             "models": [{"name": "m", "provider": "p", "model": "m-1"}],
         }
         models = ChatModels(parse_configuration(document, "test"), {})
-        [listed] = models.listed
+        [listed] = models.listed()
         assert "THE_KEY is not set; set it to the key" in listed.problem
         with pytest.raises(ModelNotConfigured, match="THE_KEY is not set"):
             await models.get("").complete(REQUEST, 1.0)

@@ -189,7 +189,7 @@ class Asker:
             if answer is None:
                 return Answer(_NO_TIME, None, Usage())
             if not _is_of_leader(answer.opinion, flight.ends_at, terms):
-                return answer._replace(usage=Usage(shared=1), source=Source.SHARED)
+                return _shared(answer, model.card, question)
         flight = self._flights.begin(
             key, terms.ends_at, lambda: self._put_and_keep(key, model, question, terms)
         )
@@ -321,6 +321,14 @@ def _opinion(reply: ChatReply, question: Question, card: ChatModelCard) -> Opini
     """Return what a reply says, whether it came just now or was kept."""
     opinion = read(reply, question.rubric, structured=card.structured)
     return weighed(opinion, reply) if question.logprobs else opinion
+
+
+def _shared(answer: Answer, card: ChatModelCard, question: Question) -> Answer:
+    """Return another caller's answer as this one's: the key has no bar, so its own one decides."""
+    opinion = answer.opinion
+    if opinion.status is Status.OK and answer.reply is not None:
+        opinion = _opinion(answer.reply, question, card)
+    return answer._replace(opinion=opinion, usage=Usage(shared=1), source=Source.SHARED)
 
 
 def _is_of_leader(opinion: Opinion, ended_at: float, terms: Terms) -> bool:

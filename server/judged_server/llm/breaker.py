@@ -30,7 +30,7 @@ class Pass(NamedTuple):
 
 
 class Breaker:
-    """The breaker of one provider."""
+    """The breaker of one provider. `cause` is the fault that opened it, None while it is closed."""
 
     def __init__(self, provider: str, clock: Clock) -> None:
         self._provider = provider
@@ -39,7 +39,7 @@ class Breaker:
         self._cool_down_s = FIRST_COOL_DOWN_S
         self._open_until: float | None = None
         self._probing = False
-        self._cause: ProviderFault | None = None
+        self.cause: ProviderFault | None = None
         self._era = 0
 
     def refuse_if_open(self) -> None:
@@ -62,7 +62,7 @@ class Breaker:
     def succeeded(self, leave: Pass) -> None:
         """Note that the provider works."""
         if leave.probe:
-            self._open_until, self._probing, self._cause = None, False, None
+            self._open_until, self._probing, self.cause = None, False, None
             self._cool_down_s = FIRST_COOL_DOWN_S
             self._era += 1
             _log.info("breaker closed", provider=self._provider)
@@ -79,7 +79,7 @@ class Breaker:
             self._cool_down_s = min(2 * self._cool_down_s, LONGEST_COOL_DOWN_S)
         if leave.probe or refused or self._failures >= FAILURES_IN_A_ROW:
             self._open_until = self._clock.now() + self._cool_down_s
-            self._probing, self._failures, self._cause = False, 0, fault
+            self._probing, self._failures, self.cause = False, 0, fault
             self._era += 1
             _log.warning(
                 "breaker open",
@@ -94,7 +94,7 @@ class Breaker:
             self._probing = False
 
     def _refusal(self) -> ProviderFault:
-        cause = self._cause
+        cause = self.cause
         if cause is not None and cause.reason is Reason.PROVIDER_REFUSED_KEY:
             return ProviderFault(
                 cause.reason, cause.message, retryable=False, status=cause.status, attempts=0

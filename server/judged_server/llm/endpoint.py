@@ -17,9 +17,18 @@ from judged_server.llm.clock import Clock
 from judged_server.llm.concurrency import ConcurrencyLimit
 from judged_server.llm.configuration import ProviderConfiguration
 from judged_server.llm.faults import ProviderFault, Reason
+from judged_server.llm.first_call import FirstCall
 from judged_server.llm.rates import Rates
-from judged_server.llm.retrying import Retrier, retry_after_s
+from judged_server.llm.retrying import LONGEST_WAIT_S, Retrier, retry_after_s
 from judged_server.llm.transport import HttpTransport
+from judged_server.telemetry import logger
+
+_FORBIDDEN = 403
+_PRESSED = {429, 503}
+"""Statuses whose Retry-After holds for all calls."""
+_TELL_EVERY_S = 60.0
+
+_log = logger("llm")
 
 
 class Call(NamedTuple):
@@ -53,6 +62,17 @@ class Endpoint:
         self._room = ConcurrencyLimit(provider.max_concurrency)
         self._rates = Rates(provider.requests_per_minute, provider.tokens_per_minute, clock)
         self._retrier = Retrier(clock, random)
+        self._first = FirstCall()
+        self._key_taken = False
+        self._not_before = 0.0
+        self._told: dict[object, float] = {}
+
+    @property
+    def problem(self) -> str:
+        """Why no model of it can be asked now, "" when they can: its key was refused."""
+        cause = self._breaker.cause
+        refused = cause is not None and cause.reason is Reason.PROVIDER_REFUSED_KEY
+        return cause.message if cause is not None and refused else ""
 
     async def ask(self, call: Call, timeout_s: float) -> tuple[ChatReply, int]:
         """Return the reply and the number of requests it took, within `timeout_s` seconds.
@@ -66,8 +86,17 @@ class Endpoint:
         await self._transport.close()
 
     async def _attempt(self, call: Call, left_s: float) -> ChatReply:
-        self._breaker.refuse_if_open()
         ends = self._clock.now() + left_s
+        self._breaker.refuse_if_open()
+        is_first = not self._first.over and await self._first.turn(left_s)
+        try:
+            return await self._sent(call, ends)
+        finally:
+            if is_first:
+                self._first.leave()
+
+    async def _sent(self, call: Call, ends: float) -> ChatReply:
+        self._breaker.refuse_if_open()
         number = await self._enter(call, ends)
         try:
             leave = self._breaker.admit()
@@ -89,6 +118,7 @@ class Endpoint:
             self._room.ended()
             self._breaker.dropped(leave)
             raise
+        self._first.over = self._key_taken = True
         self._room.succeeded()
         self._breaker.succeeded(leave)
         if spent := reply.usage.input_tokens + reply.usage.output_tokens:
@@ -97,24 +127,32 @@ class Endpoint:
 
     async def _enter(self, call: Call, ends: float) -> int:
         """Wait for the rates and for room; return the call's number."""
-        wait_s = self._rates.wait_s()
-        if self._clock.now() + wait_s > ends:
-            raise ProviderFault(
-                Reason.RATE_LIMITED,
-                f"provider {self._provider.name}: its requests_per_minute or tokens_per_minute are "
-                "used up for longer than the call may take",
-                retryable=True,
-                attempts=0,
-            )
-        self._rates.pay(1, call.tokens)
-        try:
-            if wait_s:
-                await self._clock.sleep(wait_s)
-            number = self._room.try_begin()
-            return await self._wait_for_room(ends) if number is None else number
-        except BaseException:
+        while True:
+            wait_s = max(self._rates.wait_s(), self._not_before - self._clock.now())
+            if self._clock.now() + wait_s > ends:
+                raise ProviderFault(
+                    Reason.RATE_LIMITED,
+                    f"provider {self._provider.name}: it asked to be left alone, or its "
+                    "requests_per_minute or tokens_per_minute are used up, for longer than the "
+                    "call may take",
+                    retryable=True,
+                    attempts=0,
+                )
+            self._rates.pay(1, call.tokens)
+            try:
+                if wait_s > 0:
+                    await self._clock.sleep(wait_s)
+                number = self._room.try_begin()
+                if number is None:
+                    number = await self._wait_for_room(ends)
+            except BaseException:
+                self._rates.pay(-1, -call.tokens)
+                raise
+            if self._not_before <= self._clock.now():
+                return number
+            # While this one waited the provider asked to be left alone.
+            self._room.ended()
             self._rates.pay(-1, -call.tokens)
-            raise
 
     async def _wait_for_room(self, ends: float) -> int:
         try:
@@ -137,16 +175,25 @@ class Endpoint:
             asked = retry_after_s(reply.retry_after, self._clock.date())
             if asked is not None:  # else what the body asks for, where a dialect has that
                 fault.retry_after_s = asked
+            fault.of_provider(self._provider.name)
+            if fault.reason is Reason.PROVIDER_REFUSED_KEY and fault.status == _FORBIDDEN:
+                raise self._forbidden(fault) from None
             raise
 
     def _note(self, fault: ProviderFault, number: int, leave: Pass, *, full_time: bool) -> None:
-        """Tell breaker and room of a failure.
+        """Tell all whom it concerns of a failure.
 
         A time-out counts only when the provider had all its time: a caller's short deadline is no
         news of the provider. A call that the provider understood and turned down shows that it
         works; so does "too many requests".
         """
         late = fault.reason is Reason.TIMEOUT
+        if fault.reason is not Reason.PROVIDER_REFUSED_KEY:
+            self._first.over = True
+        if fault.retry_after_s is not None and fault.status in _PRESSED:
+            wait_s = min(fault.retry_after_s, LONGEST_WAIT_S)
+            self._not_before = max(self._not_before, self._clock.now() + wait_s)
+        self._tell(fault)
         if (late and full_time) or fault.status == 429:
             self._room.pressed(number)
         else:
@@ -154,8 +201,27 @@ class Endpoint:
         if late and not full_time:
             self._breaker.dropped(leave)
         elif fault.reason in {Reason.RATE_LIMITED, Reason.PROVIDER_ERROR} and (
-            fault.status == 429 or not fault.retryable
+            fault.status == 429 or not (fault.retryable or fault.status == _FORBIDDEN)
         ):
             self._breaker.succeeded(leave)
         else:
             self._breaker.failed(leave, fault)
+
+    def _forbidden(self, fault: ProviderFault) -> ProviderFault:
+        """Return what a 403 says: of the key, unless that was taken before."""
+        if not self._key_taken:
+            return fault
+        return ProviderFault(
+            Reason.PROVIDER_ERROR,
+            f"provider {self._provider.name}: it answered {_FORBIDDEN}: it refuses the request, "
+            "and has taken the key before",
+            retryable=False,
+            status=_FORBIDDEN,
+        )
+
+    def _tell(self, fault: ProviderFault) -> None:
+        """Tell the operator of a kind of failure, now and then."""
+        kind, now = (fault.reason, fault.status), self._clock.now()
+        if now >= self._told.get(kind, now):
+            self._told[kind] = now + _TELL_EVERY_S
+            _log.warning("llm provider failed", provider=self._provider.name, reason=fault.message)

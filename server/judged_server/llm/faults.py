@@ -68,6 +68,11 @@ class ProviderFault(ModelFault):
         self.attempts = attempts
         self.unsent = False
 
+    def of_provider(self, name: str) -> None:
+        """Let the message say who failed."""
+        self.message = f"provider {name}: {self.message}"
+        self.args = (self.message,)
+
     @property
     def turned_down(self) -> bool:
         """Whether the last request was not accepted: no connection, or an HTTP error."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 
@@ -167,10 +167,16 @@ class ChatModels:
         """Return the models of a file. Raises SettingsError, which names the file and the place."""
         return cls(read_configuration(path), environ)
 
-    @property
     def listed(self) -> tuple[ListedModel, ...]:
-        """The models, the default first, whether they can be asked or not."""
-        return tuple(self._listed.values())
+        """Return the models as they are now, the default first, those that can't be asked too."""
+        return tuple(
+            replace(listed, problem=listed.problem or self._problem(listed.card.provider))
+            for listed in self._listed.values()
+        )
+
+    def _problem(self, provider: str) -> str:
+        endpoint = self._endpoints.get(provider)
+        return "" if endpoint is None else endpoint.problem
 
     def get(self, name: str) -> ChatModel:
         """Return a model by name, "" for the default; one without its key has a `problem`.

@@ -5,7 +5,7 @@ Owns its layout only.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -27,13 +27,13 @@ if TYPE_CHECKING:  # its import brings aiohttp, which most servers never need
 
 @dataclass(frozen=True, slots=True)
 class ServerFacts:
-    """What never changes while a server runs."""
+    """What never changes while a server runs, and how to know what does."""
 
     version: str
     limits: RequestLimits
     deadlines: Deadlines
     rubrics: Sequence[Rubric] = ()
-    chat_models: Sequence[ListedModel] = ()
+    chat_models: Callable[[], Sequence[ListedModel]] = tuple
 
 
 def write_info(
@@ -74,7 +74,7 @@ def write_info(
         rubrics=map(_rubric, facts.rubrics),
         chat_models=[
             _chat_model(model, is_default=index == 0)
-            for index, model in enumerate(facts.chat_models)
+            for index, model in enumerate(facts.chat_models())
         ],
     )
 

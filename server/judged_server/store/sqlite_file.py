@@ -21,6 +21,8 @@ from pathlib import Path
 from judged_server.store.private_file import make_private
 
 DAMAGED = "damaged.sqlite3"
+SIDE_FILES = ("", "-wal", "-shm")
+"""Ends of the names of the files that one of SQLite consists of."""
 
 BUSY_S = 0.05
 """How long another process may hold the file before a look-up is a miss, or a row is not kept."""
@@ -34,7 +36,6 @@ _MOST_EVICTIONS = 64
 _MOST_REBUILDS = 3
 _TRANSACTION_SHARE = 64
 _IDS_STEP = 100
-_SIDE_FILES = ("", "-wal", "-shm")
 _BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 _DISK = {
     sqlite3.SQLITE_FULL,
@@ -265,7 +266,7 @@ class SqliteFile:
         try:
             if link is not None and self._path.stat().st_ino != link.inode:
                 return
-            for suffix in reversed(_SIDE_FILES):
+            for suffix in reversed(SIDE_FILES):
                 with suppress(FileNotFoundError):
                     Path(f"{self._path}{suffix}").replace(self._folder / f"{DAMAGED}{suffix}")
         except OSError as failure:

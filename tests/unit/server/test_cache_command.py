@@ -57,6 +57,14 @@ def test_purge_deletes_what_fits_all_flags(cache, flags, deleted):
     assert cache("show")[1].splitlines()[-1].split()[0] == str(3 - deleted)
 
 
+def test_what_was_moved_aside_goes_too(cache, folder):
+    aside = [folder / f"damaged.sqlite3{suffix}" for suffix in ("", "-wal", "-shm")]
+    for path in aside:
+        path.write_bytes(b"perhaps it is in here")
+    assert cache("purge", "--model", "b")[0] == 0
+    assert not any(path.exists() for path in aside)
+
+
 @pytest.mark.parametrize(
     ("flags", "says"),
     [

@@ -128,7 +128,7 @@ def read_reply(status: int, body: bytes) -> ChatReply:
     if finish is FinishReason.REFUSAL:
         refusal = may(may(reply, "stop_details", dict, {}), "explanation", str)
     return ChatReply(
-        text=_text(need(reply, "content", list)),
+        text=_text(need(reply, "content", list), body),
         finish_reason=finish,
         usage=TokenUsage(
             tokens(usage, "input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens"),
@@ -139,13 +139,13 @@ def read_reply(status: int, body: bytes) -> ChatReply:
     )
 
 
-def _text(blocks: list[Any]) -> str:
+def _text(blocks: list[Any], body: bytes) -> str:
     """Return the input of the first tool call, or all text; what the model thought is left out."""
     said = []
     for block in blocks:
         kind = need(block, "type", str)
         if kind == "tool_use":
-            return rewrite(need(block, "input", dict))
+            return rewrite(need(block, "input", dict), body)
         if kind == "text":
             said.append(need(block, "text", str))
     return "".join(said)

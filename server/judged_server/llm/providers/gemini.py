@@ -130,7 +130,7 @@ def read_reply(status: int, body: bytes) -> ChatReply:
     # A model that was stopped, or thought until its tokens were used up, sends no parts at all.
     parts = may(may(candidate, "content", dict, {}), "parts", list, [])
     return ChatReply(
-        text=_text(parts),
+        text=_text(parts, body),
         finish_reason=_FINISH.get(may(candidate, "finishReason", str, ""), FinishReason.OTHER),
         usage=usage,
         model=version,
@@ -138,7 +138,7 @@ def read_reply(status: int, body: bytes) -> ChatReply:
     )
 
 
-def _text(parts: list[Any]) -> str:
+def _text(parts: list[Any], body: bytes) -> str:
     """Return the arguments of the first function call, or all text but what the model thought."""
     said = []
     for part in parts:
@@ -146,7 +146,7 @@ def _text(parts: list[Any]) -> str:
             continue
         call = may(part, "functionCall", dict)
         if call is not None:
-            return rewrite(may(call, "args", dict, {}))
+            return rewrite(may(call, "args", dict, {}), body)
         said.append(may(part, "text", str, ""))
     return "".join(said)
 

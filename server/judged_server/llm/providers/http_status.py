@@ -19,7 +19,7 @@ _NEXT_STEPS = {
 
 def fault_of(status: int) -> ProviderFault:
     """Return the fault of a status other than 200."""
-    says = f"the provider answered {status}"
+    says = f"it answered {status}"
     if status in {401, 403}:
         return ProviderFault(
             Reason.PROVIDER_REFUSED_KEY,

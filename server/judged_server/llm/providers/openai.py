@@ -55,6 +55,10 @@ _ERRORS = {
 """Codes and types of errors that another try won't change; the second is llama.cpp's."""
 
 
+_FLAGGED = frozenset({"flagged_input", "reasons"})
+"""See https://openrouter.ai/docs/api/reference/errors-and-debugging."""
+
+
 def headers(provider: ProviderConfiguration, key: Secret | None) -> dict[str, str]:
     """Return the headers of every request to a provider, the key among them."""
     fields = {"Content-Type": "application/json", "Accept": "application/json"}
@@ -110,12 +114,13 @@ def _structured(means: Structured, schema: ReplySchema) -> dict[str, Any]:
 def read_reply(status: int, body: bytes) -> ChatReply:
     """Return the reply in the body of a response. Raises ProviderFault, whatever the body is.
 
-    A content filter that stopped the prompt, which Azure reports as an error, is a reply with the
-    finish reason SAFETY.
+    A filter that stopped the prompt, which Azure and OpenRouter report as an error, is a reply with
+    the finish reason SAFETY.
     """
     if status != 200:
-        words = _error_words(body)
-        if status == 400 and "content_filter" in words:
+        error = error_object(body)
+        words = {str(error[name]) for name in ("code", "type") if name in error}
+        if (status == 400 and "content_filter" in words) or (status == 403 and _flags(error)):
             return ChatReply("", FinishReason.SAFETY, TokenUsage(), "")
         raise _fault(status, words)
     reply = reply_object(body)
@@ -165,10 +170,10 @@ def _logprobs(logprobs: dict[str, Any] | None) -> tuple[TokenLogprob, ...]:
     )
 
 
-def _error_words(body: bytes) -> set[str]:
-    """Return the code and the type in an error's body; they are compared, never shown."""
-    error = error_object(body)
-    return {str(error[name]) for name in ("code", "type") if name in error}
+def _flags(error: dict[str, Any]) -> bool:
+    """Say whether an error tells that OpenRouter's moderation has flagged the prompt."""
+    metadata = error.get("metadata")
+    return isinstance(metadata, dict) and not _FLAGGED.isdisjoint(metadata)
 
 
 DIALECT = Dialect(

@@ -6,6 +6,7 @@ never show what stood in them.
 
 from __future__ import annotations
 
+import json
 import math
 from typing import Any, TypeVar, overload
 
@@ -49,26 +50,35 @@ def error_object(body: bytes) -> dict[str, Any]:
     return error if isinstance(error, dict) else {}
 
 
-def rewrite(value: object) -> str:
-    """Return what a model filled in, as the JSON text that it would have been."""
+def rewrite(value: object, body: bytes) -> str:
+    """Return what a model filled in, as the JSON text that it would have been.
+
+    `body` is where it stood. A key that occurs twice there is refused, as in a text that a model
+    wrote: of two verdicts the last one would win. Raises ProviderFault.
+    """
+    try:
+        json.loads(body, object_pairs_hook=_no_twins)
+    except (ValueError, RecursionError):
+        raise broken("nests an answer too deeply, or has a key twice") from None
     try:
         return orjson.dumps(value).decode()
     except orjson.JSONEncodeError:
         raise broken("nests an answer too deeply") from None
 
 
+def _no_twins(pairs: list[tuple[str, Any]]) -> None:
+    if len(dict(pairs)) < len(pairs):
+        raise ValueError
+
+
 def broken(what: str) -> ProviderFault:
     """Return the fault of a reply with the status 200 that can't be read."""
-    return ProviderFault(
-        Reason.PROVIDER_ERROR, f"the provider's reply {what}", retryable=True, status=200
-    )
+    return ProviderFault(Reason.PROVIDER_ERROR, f"its reply {what}", retryable=True, status=200)
 
 
 def hopeless(reason: Reason, status: int, meaning: str) -> ProviderFault:
     """Return the fault of an error that another try won't change."""
-    return ProviderFault(
-        reason, f"the provider answered {status}: {meaning}", retryable=False, status=status
-    )
+    return ProviderFault(reason, f"it answered {status}: {meaning}", retryable=False, status=status)
 
 
 def first(items: list[Any]) -> dict[str, Any]:

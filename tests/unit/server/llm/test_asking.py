@@ -205,6 +205,21 @@ class TestSharing:
         assert (usage.calls, usage.shared, usage.cached) == (1, 49, 0)
         assert usage.cost == pytest.approx(120e-6)
 
+    async def test_each_one_s_own_bar_is_applied_to_what_is_shared(self):
+        rubric = next(r for r in load_builtin().values() if r.form == "score")
+        fields = dict.fromkeys(rubric.fields, "text")
+        gate = asyncio.get_running_loop().create_future()
+        asker, model = Asker(), Model(gate)
+        bars = (0.9, 0.5, 0.7)
+        questions = [Question(replace(rubric, min_score=bar), fields, 0, 0.0, 256) for bar in bars]
+        asking = [asyncio.create_task(asker.ask(model, one, terms())) for one in questions]
+        await turns()
+        gate.set_result(says(json.dumps({"reasoning": "so so", "score": 0.6})))
+        answers = await asyncio.gather(*asking)
+        assert len(model.asked) == 1
+        assert [answer.opinion.yes for answer in answers] == [False, True, False]
+        assert {answer.opinion.score for answer in answers} == {0.6}
+
     async def test_a_leader_who_leaves_does_not_end_it_for_others_and_it_is_kept(self):
         gate = asyncio.get_running_loop().create_future()
         asker, model = keeping(), Model(gate)

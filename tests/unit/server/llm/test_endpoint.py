@@ -49,6 +49,12 @@ def late() -> ProviderFault:
     return ProviderFault(Reason.TIMEOUT, "late", retryable=True)
 
 
+async def turns() -> None:
+    """Let everything happen that can."""
+    for _ in range(50):
+        await asyncio.sleep(0)
+
+
 async def fails(asked: Endpoint, timeout_s: float = 1000.0) -> ProviderFault:
     with pytest.raises(ProviderFault) as caught:
         await asked.ask(CALL, timeout_s)
@@ -116,6 +122,125 @@ async def test_a_cancelled_probe_leaves_room_for_the_next():
     with pytest.raises(asyncio.CancelledError):
         await probe
     assert (await asked.ask(CALL, 100.0))[0].text == "YES"
+
+
+class TestTheFirstCall:
+    async def test_a_key_that_is_refused_is_told_until_it_is_taken(self):
+        outcomes, clock = [HttpReply(401, b"", None)], StillClock()
+        asked, transport = endpoint(lambda: outcomes[0], clock=clock)
+        assert asked.problem == ""
+        await asyncio.gather(*(fails(asked) for _ in range(100)))
+        assert len(transport.timeouts) == 1
+        assert asked.problem == (
+            "provider p: it answered 401: it refuses the key; check key_env or key_file of the "
+            "provider"
+        )
+        outcomes[0] = GOOD
+        clock.seconds += 10.0
+        await asked.ask(CALL, 100.0)
+        assert asked.problem == ""
+
+    async def test_one_who_leaves_hands_it_on(self):
+        gate = asyncio.Event()
+
+        async def held(*_: object) -> HttpReply:
+            transport.timeouts.append(0)
+            await gate.wait()
+            return GOOD
+
+        asked, transport = endpoint(lambda: GOOD)
+        transport.post = held  # type: ignore[assignment]
+        calls = [asyncio.create_task(asked.ask(CALL, 1000.0)) for _ in range(3)]
+        for sent in (1, 2):
+            await turns()
+            assert len(transport.timeouts) == sent
+            calls[sent - 1].cancel()
+        gate.set()
+        assert (await calls[2])[0].text == "YES"
+        assert len(transport.timeouts) == 3
+
+    async def test_others_do_not_wait_for_a_slow_one(self):
+        gate = asyncio.Event()
+
+        async def held(*_: object) -> HttpReply:
+            transport.timeouts.append(0)
+            if len(transport.timeouts) == 1:
+                await gate.wait()
+            return GOOD
+
+        asked, transport = endpoint(lambda: GOOD)
+        transport.post = held  # type: ignore[assignment]
+        slow = asyncio.create_task(asked.ask(CALL, 1000.0))
+        await asyncio.sleep(0)
+        assert (await asked.ask(CALL, 0.1))[0].text == "YES"  # it waits for a quarter of that
+        assert not slow.done()
+        gate.set()
+        await slow
+
+
+class TestForbidden:
+    async def test_a_request_that_is_refused_does_not_cost_others_theirs(self):
+        outcomes = [GOOD, HttpReply(403, b"", None), GOOD]
+        asked, transport = endpoint(lambda: outcomes[len(transport.timeouts) - 1])
+        await asked.ask(CALL, 100.0)
+        fault = await fails(asked)
+        assert (fault.reason, fault.retryable) == (Reason.PROVIDER_ERROR, False)
+        assert "refuses the request" in fault.message
+        assert (await asked.ask(CALL, 100.0))[0].text == "YES"
+
+    async def test_but_many_in_a_row_speak_against_the_provider(self):
+        outcomes = [GOOD, *[HttpReply(403, b"", None)] * 20]
+        asked, transport = endpoint(lambda: outcomes[len(transport.timeouts) - 1])
+        await asked.ask(CALL, 100.0)
+        reasons = [(await fails(asked)).reason for _ in range(10)]
+        assert reasons == [Reason.PROVIDER_ERROR] * 5 + [Reason.BREAKER_OPEN] * 5
+
+
+class TestLeftAlone:
+    @pytest.mark.parametrize("status", [429, 503])
+    async def test_who_asks_for_it_is_left_alone_by_all(self, status):
+        """Those who have not that long are told at once; others come when the time is over."""
+        outcomes, clock = [HttpReply(status, b"", "20")], StillClock()
+        asked, transport = endpoint(lambda: outcomes[0], clock=clock, max_concurrency=8)
+        faults = await asyncio.gather(*(fails(asked, 10.0) for _ in range(300)))
+        assert len(transport.timeouts) == 1
+        held_back = [fault for fault in faults if fault.attempts == 0]
+        assert len(held_back) == 299
+        assert {(fault.reason, fault.retryable) for fault in held_back} == {
+            (Reason.RATE_LIMITED, True)
+        }
+        assert "asked to be left alone" in held_back[0].message
+        outcomes[0] = GOOD
+        before = clock.seconds
+        await asked.ask(CALL, 100.0)
+        assert clock.seconds - before == 20.0
+
+    async def test_those_who_waited_for_room_wait_on(self):
+        gate, clock = asyncio.Event(), StillClock()
+
+        async def held(*_: object) -> HttpReply:
+            transport.timeouts.append(clock.seconds)
+            await gate.wait()
+            return HttpReply(429, b"", "20") if clock.seconds < 1010 else GOOD
+
+        asked, transport = endpoint(lambda: GOOD, clock=clock, max_concurrency=4)
+        await asked.ask(CALL, 100.0)
+        transport.post = held  # type: ignore[assignment]
+        transport.timeouts.clear()
+        calls = [asyncio.create_task(asked.ask(CALL, 1000.0)) for _ in range(50)]
+        await turns()
+        assert len(transport.timeouts) == 4
+        gate.set()
+        await asyncio.gather(*calls)
+        assert transport.timeouts[:4] == [1000.0] * 4
+        assert min(transport.timeouts[4:]) >= 1020.0
+        assert asked._room.in_flight == 0
+
+    async def test_never_longer_than_half_a_minute(self):
+        outcomes, clock = [HttpReply(429, b"", "1e9"), GOOD], StillClock()
+        asked, transport = endpoint(lambda: outcomes[len(transport.timeouts) - 1], clock=clock)
+        await asked.ask(CALL, 100.0)
+        assert clock.seconds == 1030.0
 
 
 async def test_what_was_not_sent_is_not_paid_for():

@@ -127,13 +127,13 @@ async def test_models_are_listed_the_default_first_and_found_by_name():
     ]
     document = {"providers": [provider, locked], "models": named}
     models = ChatModels(parse_configuration(document, "f"), {})
-    assert [(listed.card.name, bool(listed.problem)) for listed in models.listed] == [
+    assert [(listed.card.name, bool(listed.problem)) for listed in models.listed()] == [
         ("b", False),
         ("a", True),
     ]
     assert models.get("").card.name == models.get("b").card.name == "b"
     keyless = models.get("a")
-    assert keyless.card == models.listed[1].card, "its kept replies are found by it"
+    assert keyless.card == models.listed()[1].card, "its kept replies are found by it"
     with pytest.raises(ModelNotConfigured, match="variable Q_KEY is not set"):
         await keyless.complete(question(), 10.0)
     with pytest.raises(ModelNotConfigured, match="'c' can't be asked: this server knows b, a"):
@@ -290,7 +290,7 @@ async def test_a_fallback_answers_for_a_provider_that_fails(tmp_path):
     done = await models.get("m0").complete(question(), 10.0)
     assert (done.reply.text, done.attempts) == ("2", 2)
     assert done.answered_by == models.get("m1").card
-    assert models.get("m0").card == models.listed[0].card
+    assert models.get("m0").card == models.listed()[0].card
     assert models.get("m0").card.name == "m0"
     await models.close()
 

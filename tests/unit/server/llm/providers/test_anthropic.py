@@ -332,6 +332,11 @@ class TestReplies:
         with pytest.raises(ProviderFault, match="too deeply"):
             read_reply(200, nested)
 
+    def test_arguments_that_say_something_twice_are_a_fault(self):
+        twice = b'{"content":[{"type":"tool_use","input":{"verdict":"no","verdict":"yes"}}]}'
+        with pytest.raises(ProviderFault, match="a key twice"):
+            read_reply(200, twice)
+
     @given(
         st.recursive(
             st.none() | st.booleans() | st.integers() | st.floats() | st.text(),

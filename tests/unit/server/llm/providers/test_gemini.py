@@ -483,3 +483,10 @@ class TestErrors:
         with pytest.raises(ProviderFault) as caught:
             read_reply(status, body)
         assert caught.value.status == status
+
+
+def test_arguments_that_say_something_twice_are_a_fault():
+    arguments = b'{"functionCall":{"name":"v","args":{"verdict":"no","verdict":"yes"}}}'
+    body = b'{"candidates":[{"content":{"parts":[%b]},"finishReason":"STOP"}]}' % arguments
+    with pytest.raises(ProviderFault, match="a key twice"):
+        read_reply(200, body)

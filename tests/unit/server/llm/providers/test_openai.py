@@ -314,6 +314,17 @@ class TestErrors:
         body = b'{"error":{"code":"content_filter","message":"canary"}}'
         assert read_reply(400, body) == ChatReply("", FinishReason.SAFETY, TokenUsage(), "")
 
+    @pytest.mark.parametrize("field", ['"reasons":["violence"]', '"flagged_input":"canary"'])
+    def test_a_prompt_that_openrouter_s_moderation_flags_is_a_refusal(self, field):
+        body = b'{"error":{"code":403,"message":"canary","metadata":{%b}}}' % field.encode()
+        assert read_reply(403, body) == ChatReply("", FinishReason.SAFETY, TokenUsage(), "")
+
+    @pytest.mark.parametrize("metadata", [b"{}", b"[]", b'"reasons"', b"null"])
+    def test_other_403s_are_not(self, metadata):
+        with pytest.raises(ProviderFault) as caught:
+            read_reply(403, b'{"error":{"code":403,"metadata":%b}}' % metadata)
+        assert caught.value.reason is Reason.PROVIDER_REFUSED_KEY
+
     @pytest.mark.parametrize(
         ("status", "error", "reason", "says"),
         [

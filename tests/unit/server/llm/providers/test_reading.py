@@ -55,12 +55,18 @@ def test_bodies():
 
 
 def test_what_a_model_filled_in_is_json_again():
-    assert rewrite({"a": "é", "b": [1]}) == '{"a":"é","b":[1]}'
+    assert rewrite({"a": "é", "b": [1]}, b'{"a": "e", "b": [1]}') == '{"a":"é","b":[1]}'
     deep: list[object] = []
     for _ in range(500):
         deep = [deep]
     with pytest.raises(ProviderFault, match="too deeply"):
-        rewrite(deep)
+        rewrite(deep, b"[]")
+
+
+@pytest.mark.parametrize("body", [b'{"a": 1, "a": 2}', b'[{"b": {"a": 1, "a": 1}}]', b"[" * 10**6])
+def test_what_a_model_filled_in_twice_is_not(body):
+    with pytest.raises(ProviderFault, match="a key twice"):
+        rewrite({"a": 2}, body)
 
 
 def test_the_first_item_is_an_object():
@@ -76,5 +82,5 @@ def test_what_is_hopeless_is_not_tried_again():
     assert (fault.retryable, fault.status, fault.message) == (
         False,
         429,
-        "the provider answered 429: why",
+        "it answered 429: why",
     )
