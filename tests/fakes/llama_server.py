@@ -63,7 +63,7 @@ def llama_server(log: Path, parallel: int = 2) -> Iterator[str]:
             if (ended := process.poll()) is not None:
                 last = "".join(log.read_text(errors="replace").splitlines(keepends=True)[-5:])
                 raise RuntimeError(f"llama-server ended with {ended}:\n{last}")
-            return ask(address, "/health") == {"status": "ok"}
+            return bool(ask(address, "/health") == {"status": "ok"})
 
         try:
             until(ready, START_S)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import time
 from collections.abc import Callable, Iterator
@@ -23,7 +22,7 @@ from tests.integration.cli_process import fill, run_in
 from tests.integration.server_process import ServerProcess, running_server
 
 CLIENTS = 50
-CONTEXTS = int(os.environ.get("JUDGED_TEST_SHARED_CONTEXTS", "60"))
+CONTEXTS = 1000
 
 ONLY, REFRESH = Asking(CacheMode.ONLY), Asking(CacheMode.REFRESH)
 _RETRIEVED = re.compile(r'name="retrieved_text">\n(.*)\n<')

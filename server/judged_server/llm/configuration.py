@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import difflib
 import ipaddress
+import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -28,7 +29,7 @@ from judged_server.llm.configured import (
 )
 from judged_server.llm.fallback import refuse_bad_fallbacks
 from judged_server.llm.providers import CAPABILITIES, FAKE
-from judged_server.llm.toml_table import TomlTable
+from judged_server.llm.toml_table import TomlTable, read_toml
 from judged_server.settings import SettingsError
 
 __all__ = [
@@ -54,21 +55,16 @@ _HINTS = dict.fromkeys(
 def read_configuration(path: Path) -> Configuration:
     """Return what the file says. Raises SettingsError, which names the file and the place."""
     try:
-        with path.open("rb") as file:
-            content = tomllib.load(file)
+        raw = path.read_bytes()
     except OSError as error:
         raise SettingsError(f"llm_config {path} can't be read: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise SettingsError(f"{path}: the file is not UTF-8") from None
-    except tomllib.TOMLDecodeError as error:
-        raise SettingsError(f"{path} is not TOML: {_place(error)}") from None
-    return parse_configuration(content, str(path), path.parent)
+    return parse_configuration(read_toml(raw, str(path), _place), str(path), path.parent)
 
 
 def parse_configuration(content: object, source: str, folder: Path = Path()) -> Configuration:
     """Return what a TOML document says; `source` is named in errors. Raises SettingsError.
 
-    The files of replies that it names are looked for in `folder`.
+    All files that it names are looked for in `folder`, unless their paths are absolute.
     """
     table = TomlTable(content, source)
     currency = table.text("currency", "[A-Z]{3}", "three capital letters, like USD", "USD")
@@ -95,7 +91,9 @@ def parse_configuration(content: object, source: str, folder: Path = Path()) -> 
     if len(chosen) > 1:
         raise model_tables[chosen[1]].fault("default", "is true for another model already")
     models.insert(0, models.pop(chosen[0] if chosen else 0))
-    budget = BudgetConfiguration() if budget_table is None else _budget(budget_table, models)
+    budget = BudgetConfiguration()
+    if budget_table is not None:
+        budget = _budget(budget_table, models, folder)
     return Configuration(currency, providers, tuple(models), budget)
 
 
@@ -105,8 +103,6 @@ def _provider(table: TomlTable, folder: Path) -> ProviderConfiguration:
         return _fake(table, folder)
     auth = CAPABILITIES[dialect].auth
     table.refuse(CAPABILITIES[dialect].refused, f'dialect = "{dialect}"')
-    key_file = table.text("key_file", _PATH, "a path", "")
-    ca_file = table.text("ca_file", _PATH, "a path", "")
     provider = ProviderConfiguration(
         name=table.text("name", _NAME, _NAME_RULE),
         dialect=dialect,
@@ -115,11 +111,11 @@ def _provider(table: TomlTable, folder: Path) -> ProviderConfiguration:
             "key_env", _VARIABLE, "the name of an environment variable, in capitals", ""
         )
         or None,
-        key_file=Path(key_file) if key_file else None,
+        key_file=_file(table, "key_file", folder),
         auth=table.choice("auth", auth, auth[0]),
         organization=table.text("organization", r"[\w.-]{1,100}", "an id", ""),
         project=table.text("project", r"[\w.-]{1,100}", "an id", ""),
-        ca_file=Path(ca_file) if ca_file else None,
+        ca_file=_file(table, "ca_file", folder),
         max_concurrency=table.integer("max_concurrency", 1, 4096, 32),
         requests_per_minute=table.number("requests_per_minute", 1, 1e9, None),
         tokens_per_minute=table.number("tokens_per_minute", 1, 1e12, None),
@@ -175,10 +171,12 @@ def _model(table: TomlTable, providers: Mapping[str, ProviderConfiguration]) -> 
     )
 
 
-def _budget(table: TomlTable, models: Sequence[ModelConfiguration]) -> BudgetConfiguration:
+def _budget(
+    table: TomlTable, models: Sequence[ModelConfiguration], folder: Path
+) -> BudgetConfiguration:
     """Read what may be spent. Without its price, what a model spends can't be known."""
     limits = {name: table.number(name, 1e-9, 1e9, None) for name in ("per_request", "per_day")}
-    file = table.text("file", _PATH, "a path", "")
+    file = _file(table, "file", folder)
     table.end()
     if not any(limits.values()):
         raise table.fault("per_request", "and per_day are both missing; set one, or drop [budget]")
@@ -188,7 +186,13 @@ def _budget(table: TomlTable, models: Sequence[ModelConfiguration]) -> BudgetCon
                 f"{table.where}: model {model.name} has no prices, so nobody can tell what it "
                 "spends; set input_per_million and output_per_million of it, 0 where it is free"
             )
-    return BudgetConfiguration(**limits, file=Path(file) if file else None)
+    return BudgetConfiguration(**limits, file=file)
+
+
+def _file(table: TomlTable, key: str, folder: Path) -> Path | None:
+    """Return where a file is that a table may name, None when it names none."""
+    path = table.text(key, _PATH, "a path", "")
+    return folder / path if path else None
 
 
 def _base_url(table: TomlTable) -> str:
@@ -210,6 +214,10 @@ def _base_url(table: TomlTable) -> str:
         raise table.fault("base_url", "must not hold a user name or password; use key_env")
     if parts.query or parts.fragment or "?" in url or "#" in url:
         raise table.fault("base_url", "must end with its path, without ? or #")
+    if _is_odd_number(host):
+        raise table.fault(
+            "base_url", "has a number for a host; write the address as a.b.c.d, or a name"
+        )
     if parts.scheme == "http" and not plain and not _is_loopback(host):
         raise table.fault(
             "base_url",
@@ -228,6 +236,19 @@ def _is_loopback(host: str) -> bool:
         return False
 
 
+def _is_odd_number(host: str) -> bool:
+    """Return whether a host is an address in other words than the usual, as 127.1 is.
+
+    What it leads to depends on who reads it. No name ends in a number, so none is taken for one.
+    """
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        last = host.rstrip(".").rpartition(".")[2]
+        return re.fullmatch(r"[0-9]+|0[xX][0-9a-fA-F]*", last) is not None
+    return False
+
+
 def _refuse_twins(tables: list[TomlTable], names: list[str]) -> None:
     for place, name in enumerate(names):
         if name in names[:place]:
@@ -236,5 +257,5 @@ def _refuse_twins(tables: list[TomlTable], names: list[str]) -> None:
 
 def _place(error: tomllib.TOMLDecodeError) -> str:
     """Return where the file breaks off, without what stands there: it may be a key."""
-    _, _, place = str(error).rpartition("(")
-    return f"see {place.rstrip(')')}" if place.startswith("at ") else "check its last lines"
+    place = re.search(r"\(at (line \d+, column \d+)\)$", str(error))
+    return f"look at {place[1]}" if place else "look at its end, where something is not closed"

@@ -1,7 +1,8 @@
 """A TOML table read key by key, so that nothing in it goes unread and every fault has a place.
 
-Owns types, ranges and unknown keys. What the keys mean is up to `configuration`. Messages name the
-table and the key, and never a value: a value may be a key that was put in the wrong place.
+Owns types, ranges and unknown keys. What the keys mean is up to `configuration`, and in a rubric to
+`rubrics.loading`, whose tables may come from YAML as well. Messages name the table and the key, and
+never a value: a value may be a key that was put in the wrong place.
 """
 
 from __future__ import annotations
@@ -9,10 +10,42 @@ from __future__ import annotations
 import difflib
 import math
 import re
-from collections.abc import Collection, Mapping
+import tomllib
+from collections.abc import Callable, Collection, Mapping
+from datetime import date, time
 from typing import Any
 
 from judged_server.settings import SettingsError
+
+
+def read_toml(
+    raw: bytes, source: str, tell: Callable[[tomllib.TOMLDecodeError], str] = str
+) -> object:
+    """Return what a file holds; `source` is named in errors, `tell` says what is wrong.
+
+    Raises SettingsError.
+    """
+    text = text_of(raw, source)
+    try:
+        return tomllib.loads(text)
+    except RecursionError:
+        why = "it nests too deep"
+    except tomllib.TOMLDecodeError as error:
+        why = tell(error)
+    except ValueError:
+        why = "a number in it has too many digits"
+    raise SettingsError(f"{source} is not TOML: {why}")
+
+
+def text_of(raw: bytes, source: str) -> str:
+    """Return a file's text, without the mark that some editors begin UTF-8 with.
+
+    Raises SettingsError.
+    """
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise SettingsError(f"{source}: the file is not UTF-8; save it as that") from None
 
 
 class TomlTable:
@@ -29,10 +62,26 @@ class TomlTable:
         """Return the error of a key that breaks a rule."""
         return SettingsError(f"{self.where}: {key} {rule}")
 
-    def text(self, key: str, pattern: str, rule: str, default: str | None = None) -> str:
-        """Return a string that matches `pattern` as a whole; required without a default."""
+    def text(
+        self,
+        key: str,
+        pattern: str,
+        rule: str,
+        default: str | None = None,
+        longest: int | None = None,
+    ) -> str:
+        """Return a string that matches `pattern` as a whole; required without a default.
+
+        `longest` is the most characters it may have, which `rule` then need not say.
+        """
         value = self._take(key, default)
-        if not isinstance(value, str) or (value != default and not re.fullmatch(pattern, value)):
+        if value is None:
+            raise self._missing(key, rule)
+        if not isinstance(value, str):
+            raise self.fault(key, f"must be {rule}{_for_want_of_quotes(value)}")
+        if longest is not None and len(value) > longest:
+            raise self.fault(key, f"has {len(value):,} characters; make it {longest:,} at most")
+        if value != default and not re.fullmatch(pattern, value):
             raise self.fault(key, f"must be {rule}")
         return value
 
@@ -47,16 +96,19 @@ class TomlTable:
         """Return true or false."""
         value = self._take(key, default)
         if not isinstance(value, bool):
-            raise self.fault(key, "must be true or false")
+            raise self.fault(key, f"must be true or false{_for_its_quotes(value)}")
         return value
 
-    def integer(self, key: str, lowest: int, highest: int, default: int) -> int:
-        """Return a whole number from `lowest` to `highest`."""
+    def integer(self, key: str, lowest: int, highest: int, default: int | None = None) -> int:
+        """Return a whole number from `lowest` to `highest`; required without a default."""
         value = self._take(key, default)
-        if value == default and not isinstance(value, bool):
+        rule = f"a whole number from {lowest} to {highest}"
+        if value is None:
+            raise self._missing(key, rule)
+        if value == default and isinstance(default, int) and not isinstance(value, bool):
             return default
         if not isinstance(value, int) or isinstance(value, bool) or not lowest <= value <= highest:
-            raise self.fault(key, f"must be a whole number from {lowest} to {highest}")
+            raise self.fault(key, f"must be {rule}{_for_its_quotes(value)}")
         return value
 
     def number(
@@ -67,8 +119,10 @@ class TomlTable:
         if value is None:
             return None
         fits = isinstance(value, int | float) and not isinstance(value, bool)
-        if not fits or not math.isfinite(value) or not lowest <= value <= highest:
-            raise self.fault(key, f"must be a number from {lowest:g} to {highest:g}")
+        # In this order: a number of hundreds of digits is not too large to compare.
+        if not fits or not lowest <= value <= highest or not math.isfinite(value):
+            rule = f"must be a number from {lowest:g} to {highest:g}"
+            raise self.fault(key, rule + _for_its_quotes(value))
         return float(value)
 
     def names(self, key: str, pattern: str, rule: str) -> tuple[str, ...]:
@@ -117,6 +171,27 @@ class TomlTable:
     def _take(self, key: str, default: object) -> Any:  # noqa: ANN401 - TOML holds anything
         self._known.append(key)
         return self._content.get(key, default)
+
+    def _missing(self, key: str, rule: str) -> SettingsError:
+        return self.fault(key, f"is missing; it must be {rule}")
+
+
+def _for_want_of_quotes(value: object) -> str:
+    """Return what to add where a text was wanted and something else was read."""
+    if isinstance(value, bool):
+        read = "true or false"
+    elif isinstance(value, int | float):
+        read = "a number"
+    elif isinstance(value, date | time):
+        read = "a date or a time"
+    else:
+        return ""
+    return f"; put it in quotes, for without them it is read as {read}"
+
+
+def _for_its_quotes(value: object) -> str:
+    """Return what to add where something else was wanted than the text that was read."""
+    return ", without quotes" if isinstance(value, str) else ""
 
 
 def _named(item: object, name: str) -> str:

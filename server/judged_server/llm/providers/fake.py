@@ -115,10 +115,11 @@ class FakeModel:
         rubric = "" if request.schema is None else request.schema.name
         line = next((line for line in self._script.lines if line.answers(texts, rubric)), None)
         if line is None:
+            asked = f'asked by rubric "{rubric}"' if rubric else "asked without a schema"
             raise ProviderFault(
                 Reason.PROVIDER_ERROR,
-                f"no line of {self._script.file} answers these texts; add one, or a last line "
-                "without contains",
+                f"no line of {self._script.file} answers these texts, {asked}; add one, or a last "
+                "line without contains and rubric",
                 retryable=False,
                 attempts=0,
             )

@@ -8,6 +8,7 @@ is refused at the start.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from judged_server.domain import ClaimVerdict
 from judged_server.llm.rubrics.rubric import (
@@ -17,6 +18,7 @@ from judged_server.llm.rubrics.rubric import (
     CONTEXT_FIELDS,
     NONCE,
     PLACEHOLDER,
+    RETRIEVED_TEXT,
     Form,
     Rubric,
 )
@@ -29,6 +31,7 @@ _FIELDS: dict[Form, tuple[str, ...]] = {
     "extraction": ANSWER_FIELDS,
     "verification": (*ANSWER_FIELDS, CLAIM),
 }
+_SINGLE = re.compile(r"\{([^{}]*)\}")
 _OF_CONTEXTS = set(CONTEXT_FIELDS) - set(ANSWER_FIELDS)
 _OF_ANSWERS = set(ANSWER_FIELDS) - set(CONTEXT_FIELDS)
 
@@ -41,24 +44,19 @@ def check(rubric: Rubric, table: TomlTable) -> None:
 
 
 def _check_system(rubric: Rubric, table: TomlTable) -> None:
-    names = _placeholders(rubric.system, "system", table)
-    if names != [ANSWER]:
-        raise table.fault(
-            "system",
-            "must hold {{answer}} once, where it says how to answer, and nothing else "
-            "in double braces",
-        )
+    names = _placeholders(rubric.system, "system", [ANSWER], table)
+    if len(names) != 1:
+        raise table.fault("system", "must hold {{answer}} once, where it says how to answer")
 
 
 def _check_user(rubric: Rubric, table: TomlTable) -> None:
-    names = _placeholders(rubric.user, "user", table)
     known = _FIELDS[rubric.form]
-    allowed = ", ".join("{{" + name + "}}" for name in known)
+    names = _placeholders(rubric.user, "user", [NONCE, *known], table)
     if NONCE not in names:
         raise table.fault("user", "must hold {{nonce}}, where it says how the texts are marked")
     fields = [name for name in names if name != NONCE]
-    if not fields or not set(fields) <= set(known):
-        raise table.fault("user", f"must show one or more of {allowed}, and nothing else but nonce")
+    if not fields:
+        raise table.fault("user", f"must show one or more of {_listed(known)}")
     if len(set(fields)) < len(fields):
         raise table.fault("user", "must show each text once")
     if not _OF_CONTEXTS.isdisjoint(fields) and not _OF_ANSWERS.isdisjoint(fields):
@@ -66,6 +64,12 @@ def _check_user(rubric: Rubric, table: TomlTable) -> None:
             "user",
             "shows texts of a context (expected_text, retrieved_text) beside texts of an answer; "
             "a rubric is for the one or for the other",
+        )
+    if rubric.judges_contexts and RETRIEVED_TEXT not in fields:
+        raise table.fault(
+            "user",
+            "must show {{retrieved_text}}, the text of a context that is judged; a rubric for "
+            "answers shows {{answer}}, {{reference}}, {{references}} or {{contexts}}",
         )
     if rubric.form == "verification" and CLAIM not in fields:
         raise table.fault("user", "must show {{claim}}, the one that is checked")
@@ -110,10 +114,33 @@ def _check_words(prose: str, key: str, words: list[str], rule: str, table: TomlT
         raise table.fault(key, rule)
 
 
-def _placeholders(template: str, key: str, table: TomlTable) -> list[str]:
-    """Return the names in double braces; a template has no others, so that none stays unfilled."""
-    names = PLACEHOLDER.findall(template)
+def _placeholders(template: str, key: str, known: Sequence[str], table: TomlTable) -> list[str]:
+    """Return the names in double braces; a template has none but `known`, so all are filled."""
+    names: list[str] = PLACEHOLDER.findall(template)
     rest = PLACEHOLDER.sub("", template)
     if "{{" in rest or "}}" in rest:
         raise table.fault(key, "has double braces that are not around a name")
+    for name in _SINGLE.findall(rest):
+        if name.strip() in known:  # any other may be meant as it stands: {} is in much prose
+            raise table.fault(
+                key, f"holds {{{name}}}, which nothing takes the place of; {_write(name.strip())}"
+            )
+    for name in names:
+        if name not in known:
+            hint = f"{_write(name.strip())}, without spaces" if name.strip() in known else ""
+            hint = hint or f"it may hold {_listed(known)}"
+            raise table.fault(key, f"holds {_quoted(name)}, which is not known here; {hint}")
     return names
+
+
+def _write(name: str) -> str:
+    return f"write {_listed([name])}"
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join("{{" + name + "}}" for name in names)
+
+
+def _quoted(name: str) -> str:
+    """Return an unknown placeholder as it stands, unless it is whole lines of the template."""
+    return _listed([name]) if re.fullmatch(r"[^\n]{0,60}", name) else "lines in double braces"

@@ -1,12 +1,12 @@
-"""Rubrics read from TOML files: those of the package, and an operator's own.
+"""Rubrics read from files: those of the package, in TOML, and an operator's own, in TOML or YAML.
 
-Owns the keys of the file, so that every one is read and every fault names the file and the key.
-Whether templates and words fit the form is up to `checking`. docs/rubrics.md says how to write one.
+Owns which files of a folder are rubrics, and the keys of a file, which are the same in both
+languages, so that every one is read and every fault names the file and the key. Whether templates
+and words fit the form is up to `checking`. docs/rubrics.md says how to write one.
 """
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache, partial
@@ -16,19 +16,23 @@ from types import MappingProxyType
 
 from judged_server.llm.rubrics.checking import check
 from judged_server.llm.rubrics.rubric import JSON_FORMS, Form, Rubric
-from judged_server.llm.toml_table import TomlTable
+from judged_server.llm.toml_table import TomlTable, read_toml
 from judged_server.settings import SettingsError
 
 MAX_FILE_BYTES = 1 << 18
 MAX_DIMENSIONS = 16
 
-_ID = "[a-z][a-z0-9_]{0,63}"
+_YAML = (".yaml", ".yml")
+_SUFFIXES = (".toml", *_YAML)
+
+_ID = "[a-z][a-z0-9_]*"
 _ID_RULE = "a name of a-z, 0-9 and _ that begins with a letter"
-_ID_OF_CLAIMS = "[a-z][a-z0-9_]{0,47}"
+_LONGEST_ID = 64
+_LONGEST_ID_OF_CLAIMS = 48
 """Shorter, as each step has its own name behind it."""
-_NAME = "[a-z][a-z0-9_]{0,31}"
-_PROSE = r"(?s)(?=.*\S).{1,65536}"
-_PROSE_RULE = "a text that is not empty"
+_LONGEST_NAME = 32
+_LONGEST_DESCRIPTION = 1000
+_LONGEST_PROSE = 1 << 16
 _FORMS: dict[str, Form] = {
     "verdict": "verdict",
     "score": "score",
@@ -65,22 +69,14 @@ def load_builtin() -> Mapping[str, Rubric]:
 
 
 def load_folder(folder: Path) -> Mapping[str, Rubric]:
-    """Return the rubrics of the *.toml files in `folder` by id, in the order of the file names.
+    """Return the rubrics in the files of `folder` by id, in the order of the file names.
 
     Raises SettingsError, naming the file and the key, when one of them breaks a rule, when two have
     one id, or when one has the id of a built-in rubric.
     """
-    try:
-        paths = sorted(path for path in folder.iterdir() if path.suffix == ".toml")
-    except OSError as error:
-        raise SettingsError(f"rubrics_dir {folder} can't be read: {error.strerror}") from None
-    if not paths:
-        raise SettingsError(
-            f"rubrics_dir {folder} has no *.toml file; add one, or drop the setting"
-        )
     found: dict[str, tuple[Path, Rubric]] = {}
-    for path in paths:
-        rubric = parse(_content(path), str(path))
+    for path in _files(folder):
+        rubric = parse(_content(path), str(path), yaml=path.suffix.lower() in _YAML)
         if rubric.id in load_builtin():
             raise SettingsError(f"{path}: id is that of a built-in rubric; choose another")
         if rubric.id in found:
@@ -91,15 +87,12 @@ def load_folder(folder: Path) -> Mapping[str, Rubric]:
     return MappingProxyType({rubric.id: rubric for _, rubric in found.values()})
 
 
-def parse(raw: bytes, source: str) -> Rubric:
-    """Return the rubric a file holds; `source` is named in errors. Raises SettingsError."""
-    try:
-        content = tomllib.loads(raw.decode())
-    except UnicodeDecodeError:
-        raise SettingsError(f"{source}: the file is not UTF-8") from None
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise SettingsError(f"{source} is not TOML: {error}") from None
-    table = TomlTable(content, source)
+def parse(raw: bytes, source: str, *, yaml: bool = False) -> Rubric:
+    """Return the rubric a file holds, in TOML unless it is `yaml`; `source` is named in errors.
+
+    Raises SettingsError.
+    """
+    table = TomlTable(_read_yaml(raw, source) if yaml else read_toml(raw, source), source)
     head = _head(table)
     if head.form == "claims":
         rubric = replace(
@@ -112,6 +105,45 @@ def parse(raw: bytes, source: str) -> Rubric:
     if head.form == "dimensions":
         head = _with_dimensions(head, table)
     return _asked(head, table, head.form)
+
+
+def _files(folder: Path) -> list[Path]:
+    """Return the paths of what is a rubric by its name. Raises SettingsError.
+
+    A file that is nearly one by its name is no more passed over than one whose content is wrong:
+    its rubric would be missing when a caller asks for it.
+    """
+    try:
+        paths = sorted(folder.iterdir())
+        meant = [path for path in paths if _is_misnamed(path)]
+    except OSError as error:
+        raise SettingsError(f"rubrics_dir {folder} can't be read: {error.strerror}") from None
+    if meant:
+        raise SettingsError(
+            f"{meant[0]}: the name of a rubric ends in .toml, .yaml or .yml; rename the file, or "
+            "move it out of rubrics_dir"
+        )
+    found = [path for path in paths if path.suffix.lower() in _SUFFIXES]
+    if not found:
+        raise SettingsError(
+            f"rubrics_dir {folder} has no *.toml, *.yaml or *.yml file; add one, or drop the "
+            "setting"
+        )
+    return found
+
+
+def _is_misnamed(path: Path) -> bool:
+    name = path.name.lower()
+    if name.endswith((*_SUFFIXES, ".md")) or name.startswith((".", "readme")):
+        return False
+    return any(suffix in name for suffix in _SUFFIXES) and path.is_file()
+
+
+def _read_yaml(raw: bytes, source: str) -> object:
+    # Imported here: most servers have no such file, and all would start 10 ms later.
+    from judged_server.llm.rubrics.plain_yaml import read_yaml  # noqa: PLC0415
+
+    return read_yaml(raw, source)
 
 
 def _content(path: Path) -> bytes:
@@ -130,10 +162,13 @@ def _head(table: TomlTable) -> Rubric:
     """Return what rubrics of all forms have, still without templates."""
     form = _FORMS[table.choice("form", tuple(_FORMS), "verdict")]
     bar = _MIN_SCORE_OF_VERDICT if form == "verdict" else _MIN_SCORE
-    rubric = Rubric(
-        id=table.text("id", _ID_OF_CLAIMS if form == "claims" else _ID, _ID_RULE),
-        version=table.integer("version", 1, 1_000_000, 0),
-        description=table.text("description", r".{0,500}\S.{0,500}", "one line of text"),
+    longest_id = _LONGEST_ID_OF_CLAIMS if form == "claims" else _LONGEST_ID
+    return Rubric(
+        id=table.text("id", _ID, _ID_RULE, longest=longest_id),
+        version=table.integer("version", 1, 1_000_000),
+        description=table.text(
+            "description", r".*\S.*", "one line of text, no more", longest=_LONGEST_DESCRIPTION
+        ),
         min_score=table.number("min_score", 0, 1, bar) or 0.0,
         fails_closed="yes" if table.text("fails_closed", "yes|no", "yes or no") == "yes" else "no",
         scored=form == "verdict" and table.flag("scored", default=False),
@@ -143,21 +178,20 @@ def _head(table: TomlTable) -> Rubric:
         plain_answer="",
         form=form,
     )
-    if not rubric.version:
-        raise table.fault("version", "must be a whole number from 1 on")
-    return rubric
 
 
 def _step(table: TomlTable, key: str) -> TomlTable:
     step = table.table(key)
     if step is None:
-        raise table.fault(key, f"must be a table; begin it with [{key}]")
+        raise table.fault(key, f"must be a table; begin it with [{key}], in YAML with {key}:")
     return step
 
 
 def _asked(head: Rubric, table: TomlTable, form: Form) -> Rubric:
     """Return the rubric, or one step of a rubric of claims, with the templates of `table`."""
-    prose = partial(table.text, pattern=_PROSE, rule=_PROSE_RULE)
+    prose = partial(
+        table.text, pattern=r"(?s).*\S.*", rule="a text that is not empty", longest=_LONGEST_PROSE
+    )
     answer = prose("structured_answer")
     rubric = replace(
         head,
@@ -179,9 +213,11 @@ def _with_dimensions(head: Rubric, table: TomlTable) -> Rubric:
     need_contexts: list[str] = []
     entries = table.tables("dimensions", "name")
     if not 1 <= len(entries) <= MAX_DIMENSIONS:
-        raise table.fault("dimensions", f"must be 1 to {MAX_DIMENSIONS} tables [[dimensions]]")
+        raise table.fault(
+            "dimensions", f"must be 1 to {MAX_DIMENSIONS} tables [[dimensions]], in YAML a list"
+        )
     for entry in entries:
-        name = entry.text("name", _NAME, _ID_RULE)
+        name = entry.text("name", _ID, _ID_RULE, longest=_LONGEST_NAME)
         if name in dimensions or name in _TAKEN:
             raise entry.fault("name", "is taken; choose another")
         dimensions[name] = entry.number("weight", 0, 1000, 1.0) or 0.0

@@ -27,7 +27,8 @@ JSON_FORMS = frozenset({"dimensions", "claims", "extraction", "verification"})
 FieldValue = str | Sequence[str]
 """What a prompt shows in one place: a text, or a list of texts."""
 
-CONTEXT_FIELDS = ("query", "expected_text", "retrieved_text")
+RETRIEVED_TEXT = "retrieved_text"
+CONTEXT_FIELDS = ("query", "expected_text", RETRIEVED_TEXT)
 """The texts of a context, which the judge `llm` shows."""
 ANSWER_FIELDS = ("query", "answer", "reference", "references", "contexts")
 """The texts of an answer and of what it is measured by; `references` and `contexts` are lists."""

@@ -149,7 +149,7 @@ class TestTheFirstCall:
             return GOOD
 
         asked, transport = endpoint(lambda: GOOD)
-        transport.post = held  # type: ignore[assignment]
+        transport.post = held
         calls = [asyncio.create_task(asked.ask(CALL, 1000.0)) for _ in range(3)]
         for sent in (1, 2):
             await turns()
@@ -169,7 +169,7 @@ class TestTheFirstCall:
             return GOOD
 
         asked, transport = endpoint(lambda: GOOD)
-        transport.post = held  # type: ignore[assignment]
+        transport.post = held
         slow = asyncio.create_task(asked.ask(CALL, 1000.0))
         await asyncio.sleep(0)
         assert (await asked.ask(CALL, 0.1))[0].text == "YES"  # it waits for a quarter of that
@@ -225,7 +225,7 @@ class TestLeftAlone:
 
         asked, transport = endpoint(lambda: GOOD, clock=clock, max_concurrency=4)
         await asked.ask(CALL, 100.0)
-        transport.post = held  # type: ignore[assignment]
+        transport.post = held
         transport.timeouts.clear()
         calls = [asyncio.create_task(asked.ask(CALL, 1000.0)) for _ in range(50)]
         await turns()

@@ -1,9 +1,10 @@
 from __future__ import annotations
 
+from datetime import date, time
 from typing import Any
 
 import pytest
-from judged_server.llm.toml_table import TomlTable
+from judged_server.llm.toml_table import TomlTable, read_toml
 from judged_server.settings import SettingsError
 
 
@@ -38,7 +39,6 @@ def test_what_is_missing_is_the_default():
     ("value", "read"),
     [
         (1, lambda t: t.text("k", ".*", "a name")),
-        (None, lambda t: t.text("k", ".*", "a name")),
         ("A", lambda t: t.text("k", "[a-z]", "a small letter")),
         ("a\n", lambda t: t.text("k", "[a-z]", "a small letter")),
         ("z", lambda t: t.choice("k", ("x", "y"), "y")),
@@ -59,7 +59,74 @@ def test_what_is_missing_is_the_default():
 )
 def test_what_breaks_a_rule_is_refused_with_its_place(value, read):
     with pytest.raises(SettingsError, match=r"^f\.toml: t: k(\[0\])? must be"):
-        read(table(k=value) if value is not None else table())
+        read(table(k=value))
+
+
+@pytest.mark.parametrize(
+    ("read", "rule"),
+    [
+        (lambda t: t.text("k", ".*", "a name"), "a name"),
+        (lambda t: t.integer("k", 1, 9), "a whole number from 1 to 9"),
+    ],
+)
+def test_what_is_required_is_missing(read, rule):
+    with pytest.raises(SettingsError, match=f"^f.toml: t: k is missing; it must be {rule}$"):
+        read(table())
+
+
+@pytest.mark.parametrize(
+    ("value", "says"),
+    [
+        (False, "; put it in quotes, for without them it is read as true or false"),
+        (7, "; put it in quotes, for without them it is read as a number"),
+        (7.5, "; put it in quotes, for without them it is read as a number"),
+        (date(2026, 1, 2), "; put it in quotes, for without them it is read as a date or a time"),
+        (time(1, 2), "; put it in quotes, for without them it is read as a date or a time"),
+        (["a"], ""),
+        ({"a": 1}, ""),
+        ("A", ""),
+    ],
+)
+def test_a_text_without_its_quotes_is_told_so(value, says):
+    with pytest.raises(SettingsError, match=f"k must be a small letter{says}$"):
+        table(k=value).text("k", "[a-z]", "a small letter")
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda t: t.integer("k", 1, 9, 1),
+        lambda t: t.number("k", 1, 9, None),
+        lambda t: t.flag("k", default=False),
+    ],
+)
+def test_quotes_around_what_is_no_text_are_told(read):
+    with pytest.raises(SettingsError, match=r"k must be [^,]*, without quotes$"):
+        read(table(k="1"))
+
+
+def test_a_text_may_be_too_long():
+    assert table(k="a" * 9).text("k", "a*", "letters", longest=9) == "a" * 9
+    with pytest.raises(SettingsError, match="t: k has 1,010 characters; make it 1,000 at most"):
+        table(k="b" * 1010).text("k", "a*", "letters", longest=1000)
+
+
+def test_toml_is_read_with_and_without_the_mark_of_an_editor():
+    assert read_toml(b"a = 1", "f") == read_toml(b"\xef\xbb\xbfa = 1", "f") == {"a": 1}
+
+
+@pytest.mark.parametrize(
+    ("raw", "says"),
+    [
+        (b"a = ", "f is not TOML: Invalid value"),
+        (b"a = " + b"[" * 9999, "f is not TOML: it nests too deep"),
+        (b"a = " + b"9" * 9999, "f is not TOML: a number in it has too many digits"),
+        (b"a = '\xff'", "f: the file is not UTF-8; save it as that"),
+    ],
+)
+def test_what_is_no_toml_is_refused(raw, says):
+    with pytest.raises(SettingsError, match=says):
+        read_toml(raw, "f")
 
 
 def test_unknown_keys_are_refused_with_a_guess():

@@ -81,6 +81,15 @@ class TestTheLineThatAnswers:
         assert (caught.value.reason, caught.value.retryable) == (Reason.PROVIDER_ERROR, False)
         assert "canary" not in str(caught.value)
 
+    async def test_is_missing_for_the_rubric_that_asked(self, tmp_path):
+        path = script(tmp_path, {"rubric": "faithfulness", "reply": "1"})
+        step = ReplySchema("faithfulness_extraction", {"type": "object"})
+        asked = ChatRequest("s", prompt(a="x"), step, 9, 0.0)
+        with pytest.raises(ProviderFault, match='asked by rubric "faithfulness_extraction"; add'):
+            await answer(path, asked)
+        with pytest.raises(ProviderFault, match=r"asked without a schema; .*without contains and"):
+            await answer(path, asked._replace(schema=None))
+
     @given(text=st.text(), other=st.text())
     def test_any_text_is_found_again(self, text, other):
         assert texts_of(prompt(first=text, second=other)) == [("first", text), ("second", other)]

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import tomllib
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from judged_server.llm.rubrics import load_builtin, load_folder
@@ -54,6 +57,8 @@ def test_the_examples_in_the_docs_are_rubrics_of_every_form():
     assert rubrics[0].judges_contexts
     assert all(rubric.scores_answers for rubric in rubrics[1:])
     assert rubrics[2].dimensions == (("clarity", 1.0), ("coverage", 2.0))
+    [again] = [part.split("```")[0] for part in page.split("```yaml\n")[1:]]
+    assert parse(again.encode(), "docs", yaml=True) == rubrics[1]
 
 
 def test_layout_and_comments_do_not_change_the_hash():
@@ -62,33 +67,54 @@ def test_layout_and_comments_do_not_change_the_hash():
 
 
 BAD = [
-    ('id = "same_claim"', "", "id must be a name"),
+    ('id = "same_claim"', "", "id is missing; it must be a name"),
+    ('"same_claim"', '"' + "a" * 65 + '"', "id has 65 characters; make it 64 at most"),
     ('"same_claim"', '"Same Claim"', "id must be a name"),
-    ("version = 2", "", "version must be a whole number"),
-    ("version = 2", 'version = "2"', "version must be a whole number"),
+    ("version = 2", "", "version is missing; it must be a whole number from 1 to 1000000"),
+    ("version = 2", 'version = "1.0"', "version must be a whole number from 1 to 1000000, without"),
+    ("version = 2", "version = 1.0", "version must be a whole number"),
     ("version = 2", "version = 0", "version must be a whole number"),
+    ("version = 2", "version = " + "1" * 5000, "is not TOML: a number in it has too many digits"),
+    ("min_score = 0.7", "min_score = " + "1" * 400, "min_score must be a number from 0 to 1"),
+    ("min_score = 0.7", 'min_score = "0.7"', "min_score must be a number from 0 to 1, without quo"),
     ("version = 2", "version = true", "version must be a whole number"),
     ("min_score = 0.7", "min_score = 1.5", "min_score must be a number"),
     ("min_score = 0.7", "min_score = nan", "min_score must be a number"),
-    ('description = "Does the passage make the claim?"', "", "description must be one line"),
-    ('fails_closed = "no"', "", "fails_closed must be yes or no"),
-    ('fails_closed = "no"', "fails_closed = false", "fails_closed must be yes or no"),
-    ("scored = true", 'scored = "true"', "scored must be true or false"),
+    ('description = "Does the passage make the claim?"', "", "description is missing; it must be"),
+    ("the claim?", "the claim?\\nWell?", "description must be one line"),
+    ("the claim?", "the claim?" * 100, "description has 1,022 characters; make it 1,000 at most"),
+    ('fails_closed = "no"', "", "fails_closed is missing; it must be yes or no"),
+    ('fails_closed = "no"', "fails_closed = false", "fails_closed must be yes or no; put it in q"),
+    ('fails_closed = "no"', "fails_closed = 2026-01-01", "without them it is read as a date"),
+    ('"YES or NO"', "7", "plain_answer must be a text that is not empty; put it in quotes, for"),
+    ('"YES or NO"', "[7]", "plain_answer must be a text that is not empty"),
+    ('"YES or NO"', '"YES or NO' + "!" * 65_536 + '"', "plain_answer has 65,545 characters; make"),
+    ("scored = true", 'scored = "true"', "scored must be true or false, without quotes"),
     ("scored = true", "", 'structured_answer must not ask for "score"'),
     ("scored = true", "scored = true\nsamples = 3", "samples is not known"),
     ("{{answer}}", "", "system must hold {{answer}} once"),
     ("{{answer}}", "{{answer}} {{answer}}", "system must hold {{answer}} once"),
-    ("{{answer}}", "{{answer}} {{query}}", "system must hold {{answer}} once"),
+    ("{{answer}}", "{{answer}} {{query}}",
+     "system holds {{query}}, which is not known here; it may hold {{answer}}"),
+    ("{{answer}}", "{answer}", "system holds {answer}, which nothing takes the place of; write {{"),
     ("{{answer}}", "{{answer}} }}", "double braces that are not around a name"),
     ("{{nonce}}", "", "user must hold {{nonce}}"),
-    ("{{nonce}}", "{{nonce}} {{claim}}", "user must show one or more"),
+    ("{{nonce}}", "{nonce}", "user holds {nonce}, which nothing takes the place of; write {{nonce"),
+    ("{{retrieved_text}}", "{retrieved_text}", "user holds {retrieved_text}, which nothing takes "),
+    ("{{retrieved_text}}", "{ retrieved_text }", "takes the place of; write {{retrieved_text}}"),
+    ("{{retrieved_text}}", "it", "user must show {{retrieved_text}}, the text of a context that"),
+    ("{{expected_text}} and {{retrieved_text}}", "{{query}}", "user must show {{retrieved_text}}"),
+    ("{{nonce}}", "{{nonce}} {{claim}}", "user holds {{claim}}, which is not known here; it may "),
     ("{{nonce}}", "{{nonce}} {{contexts}}", "user shows texts of a context (expected_text"),
     ("scored = true", 'form = "grade"', "form must be one of verdict, score, dimensions, claims"),
     ("scored = true", "scored = true\nform = 1", "form must be one of verdict"),
     ("scored = true", "scored = true\ndimensions = []", 'dimensions is for form = "dimensions"'),
     ("scored = true", "scored = true\nextraction = {}", 'extraction is for form = "claims" only'),
-    ("{{nonce}}", "{{nonce}} {{ query }}", "user must show one or more"),
-    ("{{nonce}}", "{{nonce}} {{passage}}", "user must show one or more"),
+    ("{{nonce}}", "{{nonce}} {{ query }}",
+     "user holds {{ query }}, which is not known here; write {{query}}, without spaces"),
+    ("{{nonce}}", "{{nonce}} {{passage}}",
+     "user holds {{passage}}, which is not known here; it may hold {{nonce}}, {{query}}, {{expec"),
+    ("{{nonce}}", "{{nonce}} {{" + "a" * 70 + "}}", "user holds lines in double braces, which"),
     ("{{expected_text}} and {{retrieved_text}}", "", "user must show one or more"),
     ("{{expected_text}}", "{{retrieved_text}}", "user must show each text once"),
     ("{{nonce}}", "{{nonce}} {{", "double braces that are not around a name"),
@@ -97,7 +123,7 @@ BAD = [
     ('"score"', "score", 'structured_answer must name the key "score"'),
     ('"YES or NO"', '"yes or no"', "plain_answer must ask for YES or NO"),
     ('"YES or NO"', '"YES or NO {{answer}}"', "plain_answer can't hold double braces"),
-    ("version = 2", "version = ", "is not TOML"),
+    ("version = 2", "version = ", "is not TOML: Invalid value (at line 3"),
 ]  # fmt: skip
 
 
@@ -160,20 +186,21 @@ BAD_OF_FORMS = [
     (SCORE, "Score: 0.4", "0.4", "plain_answer must ask for a line that begins with Score:"),
     (SCORE, "version = 1", "version = 1\nscored = true", 'scored is for form = "verdict" only'),
     (SCORE, '"One line, as in Score: 0.4"', '" "', "plain_answer must be a text"),
-    (SCORE, "{{nonce}} {{answer}}", "{{nonce}} {{answer}} {{claim}}", "user must show one or more"),
+    (SCORE, "{{nonce}} {{answer}}", "{{nonce}} {{answer}} {{claim}}", "user holds {{claim}}, wh"),
     (DIMENSIONS, '"sources" and', "and", 'structured_answer must name the key "sources"'),
     (DIMENSIONS, ' and "overall"', "", 'structured_answer must name the key "overall"'),
     (DIMENSIONS, 'name = "tone"', 'name = "Tone"', "dimensions[0] (Tone): name must be a name"),
     (DIMENSIONS, 'name = "tone"', 'name = "overall"', "name is taken"),
     (DIMENSIONS, 'name = "tone"', 'name = "reasoning"', "name is taken"),
     (DIMENSIONS, 'name = "tone"', 'name = "sources"', "dimensions[1] (sources): name is taken"),
-    (DIMENSIONS, 'name = "tone"', "", "dimensions[0]: name must be a name"),
+    (DIMENSIONS, 'name = "tone"', "", "dimensions[0]: name is missing; it must be a name"),
+    (DIMENSIONS, 'name = "tone"', f'name = "{"t" * 33}"', "name has 33 characters; make it 32"),
     (DIMENSIONS, "weight = 2", "weight = -1", "weight must be a number from 0"),
     (DIMENSIONS, "weight = 2", "weight = nan", "weight must be a number from 0"),
     (DIMENSIONS, "weight = 2", "wieght = 2", "wieght is not known; did you mean weight?"),
     (DIMENSIONS, "needs_contexts = true", "needs_contexts = 1", "must be true or false"),
     (DIMENSIONS, "{{contexts}} ", "", "user must show {{contexts}}, which some of the dimensions"),
-    (DIMENSIONS, "{{contexts}}", "{{expected_text}}", "user must show one or more"),
+    (DIMENSIONS, "{{contexts}}", "{{expected_text}}", "user holds {{expected_text}}, which is"),
     (DIMENSIONS, "version = 1", 'version = 1\nplain_answer = "x"', "plain_answer is not for this"),
     (DIMENSIONS, DIMENSIONS[DIMENSIONS.index("[[") :], "", "dimensions must be 1 to 16 tables"),
     (DIMENSIONS, DIMENSIONS[DIMENSIONS.index("[[") :], '[[dimensions]]\nname = "tone"\nweight = 0',
@@ -183,11 +210,11 @@ BAD_OF_FORMS = [
     (CLAIMS, CLAIMS[CLAIMS.index("[ver") :], "", "verification must be a table; begin it with"),
     (CLAIMS, "[extraction]", "[extractoin]", "extraction must be a table"),
     (CLAIMS, "version = 1", 'version = 1\nsystem = "x"', "system belongs into [extraction]"),
-    (CLAIMS, '"promises"', '"' + "a" * 49 + '"', "id must be a name"),
+    (CLAIMS, '"promises"', '"' + "a" * 49 + '"', "id has 49 characters; make it 48 at most"),
     (CLAIMS, '"claims".', '"facts".', 'extraction: structured_answer must name the key "claims"'),
     (CLAIMS, "List. {{answer}}", "List.", "extraction: system must hold {{answer}} once"),
     (CLAIMS, "{{contexts}} {{claim}}", "{{contexts}}", "verification: user must show {{claim}}"),
-    (CLAIMS, '{{nonce}} {{answer}}"', '{{nonce}} {{claim}}"', "extraction: user must show one or"),
+    (CLAIMS, '{{nonce}} {{answer}}"', '{{nonce}} {{claim}}"', "extraction: user holds {{claim}},"),
     (CLAIMS, "NOT_ENOUGH_INFO", "UNKNOWN", "must name SUPPORTED, CONTRADICTED, NOT_ENOUGH_INFO"),
     (CLAIMS, "[verification]", '[verification]\nplain_answer = "YES or NO"', "is not for this"),
     (CLAIMS, "[verification]", "[verification]\nversion = 2", "verification: version is not known"),
@@ -217,14 +244,42 @@ def test_a_bad_file_is_refused_by_file_and_key(tmp_path: Path, old: str, new: st
 def test_a_folder_must_be_there_and_hold_something(tmp_path: Path):
     with pytest.raises(SettingsError, match=r"rubrics_dir .* can't be read"):
         load_folder(tmp_path / "none")
-    with pytest.raises(SettingsError, match=r"has no \*.toml file"):
+    with pytest.raises(SettingsError, match=r"has no \*\.toml, \*\.yaml or \*\.yml file"):
         load_folder(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["a.toml", "a.TOML", "a.yaml", "a.YAML", "a.yml", "a.b.Yml"])
+def test_a_rubric_ends_in_one_of_three_ways(tmp_path: Path, name: str):
+    text = GOOD if name.lower().endswith("toml") else yaml.safe_dump(tomllib.loads(GOOD))
+    (tmp_path / name).write_text(text)
+    assert list(load_folder(tmp_path)) == ["same_claim"]
+
+
+@pytest.mark.parametrize("name", ["z.toml.txt", "z.YAML.bak", "z.yml~", "z.toml.", "z.yamll"])
+def test_a_file_that_is_nearly_a_rubric_by_its_name_is_refused(tmp_path: Path, name: str):
+    (tmp_path / "a.toml").write_text(GOOD)
+    (tmp_path / name).write_text("")
+    with pytest.raises(SettingsError, match=r"the name of a rubric ends in \.toml, ") as caught:
+        load_folder(tmp_path)
+    assert str(tmp_path / name) in str(caught.value)
+
+
+def test_other_files_are_left_alone(tmp_path: Path):
+    (tmp_path / "a.toml").write_text(GOOD)
+    for name in (".a.toml.swp", "README.toml.txt", "about.toml.md", "toml", "a_toml.txt", "b.json"):
+        (tmp_path / name).write_text("no rubric")
+    (tmp_path / "old.toml.d").mkdir()
+    assert list(load_folder(tmp_path)) == ["same_claim"]
 
 
 def test_ids_are_unique(tmp_path: Path):
     (tmp_path / "a.toml").write_text(GOOD)
     (tmp_path / "b.toml").write_text(GOOD)
     with pytest.raises(SettingsError, match=r"b\.toml: id is that of a\.toml too"):
+        load_folder(tmp_path)
+    (tmp_path / "b.toml").unlink()
+    (tmp_path / "c.yaml").write_text(yaml.safe_dump(tomllib.loads(GOOD)))
+    with pytest.raises(SettingsError, match=r"c\.yaml: id is that of a\.toml too"):
         load_folder(tmp_path)
 
 
@@ -265,8 +320,24 @@ def test_any_bytes_are_a_rubric_or_a_bad_setting(raw: bytes):
 
 
 def test_deep_nesting_is_a_bad_setting():
-    with pytest.raises(SettingsError, match="is not TOML"):
+    with pytest.raises(SettingsError, match="is not TOML: it nests too deep"):
         parse(b"a = " + b"[" * 100_000, "f")
+
+
+@pytest.mark.parametrize("text", [GOOD, SCORE, DIMENSIONS, CLAIMS])
+def test_the_mark_of_an_editor_is_no_part_of_a_file(text: str):
+    rubric = parse(text.encode(), "f")
+    assert parse(b"\xef\xbb\xbf" + text.encode(), "f") == rubric
+    same = b"\xef\xbb\xbf" + yaml.safe_dump(tomllib.loads(text)).encode()
+    assert parse(same, "f", yaml=True) == rubric
+
+
+@pytest.mark.parametrize("name", load_builtin())
+def test_yaml_of_the_same_content_is_the_same_rubric(name: str):
+    content = (files("judged_server.llm.rubrics") / f"{name}.toml").read_text()
+    rubric = parse(yaml.safe_dump(tomllib.loads(content)).encode(), "f", yaml=True)
+    assert rubric == load_builtin()[name]
+    assert rubric.sha256 == load_builtin()[name].sha256
 
 
 def test_the_built_in_rubrics_can_not_be_changed():
