@@ -43,4 +43,5 @@ def _read_sample(message: types_pb2.VerdictSample) -> VerdictSample:
         message.reasoning,
         message.raw_reply,
         message.judge,
+        message.fallback,
     )

@@ -342,6 +342,7 @@ def _read_verdict_counts(message: types_pb2.VerdictCounts) -> VerdictCounts:
         message.flagged_no_tokens,
         message.flagged_truncated,
         message.flagged_reserved_tokens,
+        message.flagged_fallback,
     )
 
 

@@ -48,7 +48,8 @@ class Usage:
 class VerdictSample:
     """One answer of a language model. `relevant` and `score` are None unless it is a vote.
 
-    Of a panel it is the verdict of one member, whose signature is `judge`.
+    Of a panel it is the verdict of one member, whose signature is `judge`. `fallback` names the
+    model that answered in place of the one that was asked, "" when that one did.
     """
 
     status: Status
@@ -58,6 +59,7 @@ class VerdictSample:
     reasoning: str
     raw_reply: str
     judge: str = ""
+    fallback: str = ""
 
 
 @dataclass(frozen=True, slots=True)

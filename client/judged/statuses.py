@@ -34,3 +34,4 @@ class Flag(IntFlag):
     TRUNCATED = 2
     WINDOWED = 4
     RESERVED_TOKENS = 8
+    FALLBACK = 16

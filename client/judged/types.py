@@ -307,6 +307,7 @@ class VerdictCounts:
     flagged_no_tokens: int = 0
     flagged_truncated: int = 0
     flagged_reserved_tokens: int = 0
+    flagged_fallback: int = 0
 
     @property
     def total(self) -> int:

@@ -105,6 +105,7 @@ def serve(settings: Settings) -> None:
     # Before NumPy is: its small products would wake a second thread for nothing, and the large
     # ones belong to the embedding workers, which have a thread for each core already.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    _write_no_core_dumps()
     # Imported here, so that managing models does not pay for gRPC.
     from judged_server.app import App  # noqa: PLC0415
 
@@ -114,6 +115,15 @@ def serve(settings: Settings) -> None:
         await App(settings).run()
 
     uvloop.run(whole_life())
+
+
+def _write_no_core_dumps() -> None:
+    """Let a crash write no memory to a disk: it holds keys, and the texts of callers."""
+    try:
+        import resource  # noqa: PLC0415 - not on Windows
+    except ImportError:
+        return
+    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
 
 
 def manage_models(arguments: argparse.Namespace, settings: Settings) -> int:

@@ -71,6 +71,7 @@ class Flag(IntFlag):
     TRUNCATED = 2
     WINDOWED = 4
     RESERVED_TOKENS = 8
+    FALLBACK = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,7 +285,7 @@ class Usage:
 class VerdictSample:
     """One answer of a language model, or what `judge`, a panel's member by its signature, says.
 
-    Only OK samples are votes.
+    Only OK samples are votes. `fallback` names the model that answered in place of another.
     """
 
     status: Status
@@ -294,6 +295,7 @@ class VerdictSample:
     reasoning: str
     raw_reply: str
     judge: str = ""
+    fallback: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,6 +51,12 @@ class TestStart:
         assert policies["event_engine"] == {os.SCHED_BATCH}
         assert os.sched_getscheduler(server.process.pid) == os.SCHED_OTHER
 
+    @pytest.mark.skipif(not Path("/proc/self/limits").exists(), reason="not run: Linux alone")
+    def test_a_crash_would_write_no_memory_to_the_disk(self, server: ServerProcess):
+        limits = Path(f"/proc/{server.process.pid}/limits").read_text().splitlines()
+        [core] = [line.split() for line in limits if line.startswith("Max core file size")]
+        assert core[4] == "0"
+
     def test_a_second_server_on_the_same_socket_does_not_start(self, tmp_path: Path):
         listen = f"unix:{tmp_path}/judged.sock"
         with running_server(listen=listen) as first:

@@ -7,12 +7,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from judged import Client, Judge, QueryGroup, Status
+from judged import Client, Flag, Judge, QueryGroup, Status
 from judged_server.llm.configuration import read_configuration
 from judged_server.llm.models import ChatModels
 
 from tests.fakes.provider_thread import provider_on_a_thread
 from tests.fakes.scripted_provider import Answer, Asked, Failure, Said, ScriptedProvider
+from tests.integration.cli_process import fill, run_in
 from tests.integration.server_process import ServerProcess, running_server
 
 PAGE = (Path(__file__).parents[2] / "docs" / "providers" / "fake.md").read_text()
@@ -147,10 +148,29 @@ class TestFallbacks:
         detail, usage = found[0].detail, found.usage
         assert detail is not None
         assert (detail.model, detail.rationale) == ("spare-1", "by the spare")
+        assert [sample.fallback for sample in detail.samples] == ["spare"]
+        assert found.flags == [Flag.FALLBACK]
         assert usage is not None
         assert usage.calls == 1
         assert usage.attempts >= 1
         assert usage.cost == pytest.approx((usage.input_tokens + 2 * usage.output_tokens) / 1e6)
+
+    @pytest.mark.parametrize(
+        "command", ["judge contexts.jsonl", "evaluate dataset.json --results results.jsonl -m mrr"]
+    )
+    def test_are_told_without_details_too(
+        self, failing_server: ServerProcess, tmp_path: Path, command: str
+    ):
+        fill(tmp_path)
+        to = ["--target", failing_server.address, "--judge", "llm", "--json", "out.json"]
+        for model, count in (("judge", 2), ("spare", 0)):
+            done = run_in(tmp_path, *command.split(), *to, "--judge-model", model)
+            assert done.returncode == 0, done.stderr
+            assert ("by a fallback" in done.stderr) == (count > 0)
+            told = re.findall(r'"flagged_fallback": *(\d+)', (tmp_path / "out.json").read_text())
+            assert told == ([str(count)] if count else [])
+        strict = run_in(tmp_path, *command.split(), *to, "--judge-model", "judge", "--strict")
+        assert strict.returncode == 1
 
     def test_answer_in_time_for_one_that_hangs(
         self, failing_server: ServerProcess, hanging: ScriptedProvider

@@ -21,4 +21,5 @@ def count_verdicts(verdicts: Verdicts | None) -> VerdictCounts:
         flagged_no_tokens=verdicts.count(Flag.NO_TOKENS),
         flagged_truncated=verdicts.count(Flag.TRUNCATED),
         flagged_reserved_tokens=verdicts.count(Flag.RESERVED_TOKENS),
+        flagged_fallback=verdicts.count(Flag.FALLBACK),
     )

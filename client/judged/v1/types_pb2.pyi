@@ -146,6 +146,11 @@ class _VerdictFlagEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_VerdictFl
     "<|im_start|>" is one, or characters that only a model reads. They were
     escaped before a language model was asked; the text may be an attack on it.
     """
+    VERDICT_FLAG_FALLBACK: _VerdictFlag.ValueType  # 16
+    """VERDICT_FLAG_FALLBACK: another model than the one that was asked answered
+    for it, at least once, since the other's provider failed. The details say
+    which.
+    """
 
 class VerdictFlag(_VerdictFlag, metaclass=_VerdictFlagEnumTypeWrapper):
     """VerdictFlag is a remark on a verdict. Values are bits, so that one number
@@ -170,6 +175,11 @@ VERDICT_FLAG_RESERVED_TOKENS: VerdictFlag.ValueType  # 8
 """VERDICT_FLAG_RESERVED_TOKENS: a text holds tokens of chat templates, as
 "<|im_start|>" is one, or characters that only a model reads. They were
 escaped before a language model was asked; the text may be an attack on it.
+"""
+VERDICT_FLAG_FALLBACK: VerdictFlag.ValueType  # 16
+"""VERDICT_FLAG_FALLBACK: another model than the one that was asked answered
+for it, at least once, since the other's provider failed. The details say
+which.
 """
 Global___VerdictFlag: _TypeAlias = VerdictFlag  # noqa: Y015
 
@@ -870,6 +880,7 @@ class VerdictSample(_message.Message):
     REASONING_FIELD_NUMBER: _builtins.int
     RAW_REPLY_FIELD_NUMBER: _builtins.int
     JUDGE_FIELD_NUMBER: _builtins.int
+    FALLBACK_FIELD_NUMBER: _builtins.int
     status: Global___VerdictStatus.ValueType
     """status: only OK samples are votes."""
     relevant: _builtins.bool
@@ -887,6 +898,10 @@ class VerdictSample(_message.Message):
     empty for other judges. Such a sample has the member's rationale as its
     reasoning, and no raw_reply.
     """
+    fallback: _builtins.str
+    """fallback is the model, as the server names it, that answered in place of
+    the one that was asked; empty when that one did.
+    """
     def __init__(
         self,
         *,
@@ -897,10 +912,11 @@ class VerdictSample(_message.Message):
         reasoning: _builtins.str = ...,
         raw_reply: _builtins.str = ...,
         judge: _builtins.str = ...,
+        fallback: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["judge", b"judge", "raw_reply", b"raw_reply", "reason", b"reason", "reasoning", b"reasoning", "relevant", b"relevant", "score", b"score", "status", b"status"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["fallback", b"fallback", "judge", b"judge", "raw_reply", b"raw_reply", "reason", b"reason", "reasoning", b"reasoning", "relevant", b"relevant", "score", b"score", "status", b"status"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1018,6 +1034,7 @@ class VerdictCounts(_message.Message):
     FLAGGED_NO_TOKENS_FIELD_NUMBER: _builtins.int
     FLAGGED_TRUNCATED_FIELD_NUMBER: _builtins.int
     FLAGGED_RESERVED_TOKENS_FIELD_NUMBER: _builtins.int
+    FLAGGED_FALLBACK_FIELD_NUMBER: _builtins.int
     ok: _builtins.int
     """ok is the number of verdicts that exist."""
     error: _builtins.int
@@ -1034,6 +1051,8 @@ class VerdictCounts(_message.Message):
     """flagged_truncated is the number with VERDICT_FLAG_TRUNCATED."""
     flagged_reserved_tokens: _builtins.int
     """flagged_reserved_tokens is the number with VERDICT_FLAG_RESERVED_TOKENS."""
+    flagged_fallback: _builtins.int
+    """flagged_fallback is the number with VERDICT_FLAG_FALLBACK."""
     def __init__(
         self,
         *,
@@ -1045,10 +1064,11 @@ class VerdictCounts(_message.Message):
         flagged_no_tokens: _builtins.int = ...,
         flagged_truncated: _builtins.int = ...,
         flagged_reserved_tokens: _builtins.int = ...,
+        flagged_fallback: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["abstained", b"abstained", "error", b"error", "flagged_no_tokens", b"flagged_no_tokens", "flagged_reserved_tokens", b"flagged_reserved_tokens", "flagged_truncated", b"flagged_truncated", "not_assessable", b"not_assessable", "ok", b"ok", "relevant", b"relevant"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["abstained", b"abstained", "error", b"error", "flagged_fallback", b"flagged_fallback", "flagged_no_tokens", b"flagged_no_tokens", "flagged_reserved_tokens", b"flagged_reserved_tokens", "flagged_truncated", b"flagged_truncated", "not_assessable", b"not_assessable", "ok", b"ok", "relevant", b"relevant"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

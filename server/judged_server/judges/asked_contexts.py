@@ -75,7 +75,7 @@ class TextContext(NamedTuple):
 class Ballot:
     """The samples of one context, and what they took."""
 
-    __slots__ = ("_opinions", "_replies", "_sources", "keeps", "usage")
+    __slots__ = ("_fallbacks", "_opinions", "_replies", "_sources", "keeps", "usage")
 
     def __init__(self, samples: int, nothing: Usage, keep_replies: bool) -> None:
         """Expect as many samples; `nothing` is the usage of no call at all."""
@@ -83,6 +83,7 @@ class Ballot:
         self._replies: list[ChatReply | None] = [None] * samples if keep_replies else []
         self.keeps = keep_replies
         self._sources: set[Source] = set()
+        self._fallbacks: dict[int, str] | None = None
         self.usage = nothing
 
     def put(self, number: int, answer: Answer) -> None:
@@ -92,6 +93,13 @@ class Ballot:
         self.usage += answer.usage
         if self.keeps:
             self._replies[number] = answer.reply
+        if answer.fallback:
+            self._fallbacks = {**(self._fallbacks or {}), number: answer.fallback}
+
+    @property
+    def by_fallback(self) -> bool:
+        """Whether another model than the one that was asked gave a sample."""
+        return self._fallbacks is not None
 
     @property
     def source(self) -> Source:
@@ -119,10 +127,12 @@ class Ballot:
         opinions = self.opinions
         answered = next((reply for reply in self._replies if reply is not None), None)
         decisive = vote.status is Status.OK and vote.decisive is not None
+        named = self._fallbacks or {}
+        fallbacks = [named.get(number, "") for number in range(len(opinions))]
         return VerdictDetail(
             index,
             opinions[vote.decisive or 0].reasoning if decisive else "",
-            tuple(map(_sample, opinions, self._replies)),
+            tuple(map(_sample, opinions, self._replies, fallbacks)),
             self.usage,
             answered.model if answered else "",
             answered.system_fingerprint if answered else "",
@@ -141,12 +151,17 @@ def number_contexts(groups: Sequence[QueryGroup]) -> tuple[list[TextContext], In
     return list(numbers), np.array(places, np.int64)
 
 
-def flags_of(contexts: Sequence[TextContext], places: IntArray) -> ByteArray | None:
-    """Return RESERVED_TOKENS for each context with a text that holds some; None without any."""
-    flagged = [any(map(holds_reserved, context)) for context in contexts]
-    if not any(flagged):
+def flags_of(
+    contexts: Sequence[TextContext], ballots: Sequence[Ballot], places: IntArray
+) -> ByteArray | None:
+    """Return what is to be said of each context: its texts, its model. None without any flag."""
+    reserved = [any(map(holds_reserved, context)) for context in contexts]
+    fallback = [ballot.by_fallback for ballot in ballots]
+    if not (any(reserved) or any(fallback)):
         return None
-    return np.where(flagged, np.uint8(Flag.RESERVED_TOKENS), np.uint8(Flag.NONE))[places]
+    bits = zip(reserved, fallback, strict=True)
+    flags = [one * Flag.RESERVED_TOKENS | other * Flag.FALLBACK for one, other in bits]
+    return np.array(flags, np.uint8)[places]
 
 
 def to_columns(ballots: Sequence[Ballot], places: IntArray, nothing: Usage) -> ScoreColumns:
@@ -194,7 +209,7 @@ def _fault(index: int, vote: Vote, ballot: Ballot) -> VerdictFault:
     return VerdictFault(index, CODES[reason], reason, opinion.message, opinion.retryable)
 
 
-def _sample(opinion: Opinion, reply: ChatReply | None) -> VerdictSample:
+def _sample(opinion: Opinion, reply: ChatReply | None, fallback: str) -> VerdictSample:
     return VerdictSample(
         opinion.status,
         opinion.yes,
@@ -202,6 +217,7 @@ def _sample(opinion: Opinion, reply: ChatReply | None) -> VerdictSample:
         opinion.reason or "",
         opinion.reasoning,
         raw_text(reply),
+        fallback=fallback,
     )
 
 

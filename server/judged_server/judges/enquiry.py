@@ -45,7 +45,7 @@ class Enquiry:
         self._max_tokens = max_tokens
         self._replies: dict[int, ChatReply | None] = {}
         self._sources: set[Source] = set()
-        self._by_fallback: set[str] = set()
+        self._fallbacks: set[str] = set()
         self.usage = nothing(model.card.prices)
         self.model = ""
 
@@ -65,8 +65,8 @@ class Enquiry:
         self._sources.add(answer.source)
         if answer.reply is not None:
             self.model = self.model or answer.reply.model
-            if answer.by_fallback:
-                self._by_fallback.add(answer.reply.model)
+            if answer.fallback:
+                self._fallbacks.add(answer.fallback)
         if self._asking.keep_replies:
             self._replies[place] = answer.reply
 
@@ -81,9 +81,9 @@ class Enquiry:
     @property
     def warnings(self) -> tuple[str, ...]:
         """What people should know of those who answered."""
-        if not self._by_fallback:
+        if not self._fallbacks:
             return ()
-        return (f"answered by a fallback: {', '.join(sorted(self._by_fallback))}",)
+        return (f"answered by a fallback: {', '.join(sorted(self._fallbacks))}",)
 
     def raw_replies(self) -> tuple[str, ...]:
         """Return the replies in their order, each within its bound, and all within theirs."""

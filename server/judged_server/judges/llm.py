@@ -277,6 +277,6 @@ class LlmJudge:
         reasons = (opinion.reason for ballot in ballots for opinion in ballot.opinions)
         refuse_if_nothing_asked(terms.purse, reasons)
         columns = await off_loop_if(large, to_columns, ballots, places, none)
-        columns.flags = await off_loop_if(large, flags_of, contexts, places)
+        columns.flags = await off_loop_if(large, flags_of, contexts, ballots, places)
         # One reply is no vote: its probability decides alone, under whatever bar.
         return replace(columns, majorities=None, agreements=None) if self._logprobs else columns

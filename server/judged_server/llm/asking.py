@@ -95,14 +95,14 @@ class Terms:
 class Answer(NamedTuple):
     """What came of a question: always an opinion, a reply unless none came, and what it took.
 
-    `by_fallback` says that another model than the one that was asked gave the reply.
+    `fallback` names the model that gave the reply in place of the one that was asked.
     """
 
     opinion: Opinion
     reply: ChatReply | None
     usage: Usage
     source: Source = Source.COMPUTED
-    by_fallback: bool = False
+    fallback: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +203,7 @@ class Asker:
     ) -> Answer:
         """Ask the provider, and keep the reply if it is a verdict of the model that was asked."""
         answer = await self._put(model, question, terms)
-        ours = answer.opinion.status is Status.OK and not answer.by_fallback
+        ours = answer.opinion.status is Status.OK and not answer.fallback
         if self._cache is not None and answer.reply is not None and ours:
             self._cache.keep(key, question.rubric, model.card, answer.reply)
         return answer
@@ -215,22 +215,23 @@ class Asker:
         now = asyncio.get_running_loop().time
         reply: ChatReply | None = None
         opinion = _NO_TIME
-        by_fallback = False
+        fallback = ""
         for attempt in range(_TRIES):
             left_s = terms.ends_at - now()
             if left_s <= 0:
                 break
             nonce = new_nonce()
             request = _request(card, question, nonce, attempt)
+            began = now()
             try:
                 done = await self._budgets.complete(model, request, left_s, terms.purse)
             except ModelFault as fault:
                 reply, opinion = None, _failed(fault)
-                if isinstance(fault, ProviderFault):
-                    usage += Usage(attempts=fault.attempts)
+                if isinstance(fault, ProviderFault) and fault.attempts:
+                    usage += Usage(attempts=fault.attempts, latency_s=now() - began)
                 break
             reply = done.reply
-            by_fallback = done.answered_by is not None
+            fallback = "" if done.answered_by is None else done.answered_by.name
             opinion = _opinion(reply, question, card)
             if nonce in reply.text or nonce in opinion.reasoning:
                 opinion = _MARKER_REPEATED
@@ -246,7 +247,7 @@ class Asker:
                 usage.cost,
                 usage.latency_s,
             )
-        return Answer(opinion, reply, usage, by_fallback=by_fallback)
+        return Answer(opinion, reply, usage, fallback=fallback)
 
 
 def weigh(model: ChatModel, question: Question) -> Weight:

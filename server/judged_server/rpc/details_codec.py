@@ -48,4 +48,5 @@ def _sample(sample: VerdictSample) -> types_pb2.VerdictSample:
         reasoning=sample.reasoning,
         raw_reply=sample.raw_reply,
         judge=sample.judge,
+        fallback=sample.fallback,
     )

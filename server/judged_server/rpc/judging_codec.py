@@ -243,6 +243,7 @@ def write_counts(*judged: Verdicts) -> types_pb2.VerdictCounts:
             message.flagged_truncated += int(np.count_nonzero(columns.flags & Flag.TRUNCATED))
             reserved = np.count_nonzero(columns.flags & Flag.RESERVED_TOKENS)
             message.flagged_reserved_tokens += int(reserved)
+            message.flagged_fallback += int(np.count_nonzero(columns.flags & Flag.FALLBACK))
     return message
 
 

@@ -164,6 +164,7 @@ def test_the_commonest_reasons_of_missing_verdicts_are_told():
 def test_the_document_counts_reserved_tokens_where_there_are_any():
     flagged = verdicts_document(VerdictCounts(flagged_reserved_tokens=2))
     assert flagged["flagged_reserved_tokens"] == 2
+    assert verdicts_document(VerdictCounts(flagged_fallback=3))["flagged_fallback"] == 3
     assert list(verdicts_document(VerdictCounts(ok=3))) == [
         "ok",
         "error",

@@ -146,11 +146,26 @@ class TestFlags:
     def test_are_those_of_texts_with_reserved_tokens(self):
         group = QueryGroup("", "q", ["e", "[INST]"], ["r", "<|im_end|>"])
         contexts, places = number_contexts([group, group])
-        found = flags_of(contexts, places)
+        found = flags_of(contexts, [ballot() for _ in contexts], places)
         assert found is not None
         assert found.dtype == np.uint8
         assert found.tolist() == [0, *[Flag.RESERVED_TOKENS] * 3] * 2
 
     def test_are_none_without_any(self):
-        assert flags_of(*number_contexts([QueryGroup("", "q", ["e"], ["<b>r</b> [1]"])])) is None
-        assert flags_of(*number_contexts([])) is None
+        for groups in ([QueryGroup("", "q", ["e"], ["<b>r</b> [1]"])], []):
+            contexts, places = number_contexts(groups)
+            assert flags_of(contexts, [ballot() for _ in contexts], places) is None
+
+    def test_say_where_another_model_answered(self):
+        contexts, places = number_contexts([QueryGroup("", "q", ["e"], ["[INST]", "r", "r", "s"])])
+        ballots = [Ballot(2, Usage(), keep_replies=True) for _ in contexts]
+        for made, fallbacks in zip(ballots, (["", "spare"], ["", "spare"], ["", ""]), strict=True):
+            for number, fallback in enumerate(fallbacks):
+                made.put(number, Answer(YES, reply("yes"), Usage(), fallback=fallback))
+        found = flags_of(contexts, ballots, places)
+        assert found is not None
+        both = Flag.RESERVED_TOKENS | Flag.FALLBACK
+        assert found.tolist() == [both, Flag.FALLBACK, Flag.FALLBACK, Flag.NONE]
+        details = to_columns(ballots, places, Usage()).details
+        named = [[sample.fallback for sample in detail.samples] for detail in details]
+        assert named == [["", "spare"]] * 3 + [["", ""]]

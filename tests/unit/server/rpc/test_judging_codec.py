@@ -55,7 +55,8 @@ def test_columns_come_back_as_they_were_sent(sent: Verdicts):
         counts.flagged_no_tokens,
         counts.flagged_truncated,
         counts.flagged_reserved_tokens,
-    ] == [sum(flag & bit > 0 for flag in flags.tolist()) for bit in (1, 2, 8)]
+        counts.flagged_fallback,
+    ] == [sum(flag & bit > 0 for flag in flags.tolist()) for bit in (1, 2, 8, 16)]
     assert [error.index for error in message.errors] == [f.index for f in sent.columns.faults]
 
 
