@@ -59,7 +59,8 @@ class Settings(BaseSettings):
         30 * 86_400, gt=0, description="seconds a reply counts from when it was given"
     )
     rubrics_dir: Path | None = Field(
-        None, description="folder of rubrics (TOML, YAML) for the llm judge, beside the built-in ones"
+        None,
+        description="folder of rubrics (TOML or YAML) for the llm judge, beside the built-in ones",
     )
     embedding_backend: Literal["auto", "onnxruntime", "openvino", "cuda", "tensorrt"] = Field(
         "auto", description="what runs models: auto, onnxruntime, openvino, cuda or tensorrt"

@@ -166,6 +166,7 @@ def _model(table: TomlTable, providers: Mapping[str, ProviderConfiguration]) -> 
         ),
         send_temperature=table.flag("send_temperature", default=has.send_temperature),
         send_seed=table.flag("send_seed", default="send_seed" not in has.refused),
+        schema_bounds=table.flag("schema_bounds", default=True),
         prices=None if prices[0] is None or prices[1] is None else Prices(prices[0], prices[1]),
         fallback=table.names("fallback", _NAME, "names of models"),
     )

@@ -64,6 +64,7 @@ class ModelConfiguration:
     max_tokens_parameter: str = "max_tokens"
     send_temperature: bool = True
     send_seed: bool = True
+    schema_bounds: bool = True
     prices: Prices | None = None
     fallback: tuple[str, ...] = ()
 

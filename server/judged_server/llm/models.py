@@ -241,6 +241,8 @@ def _card(
                 model.send_temperature,
                 model.send_seed,
                 model.max_tokens_parameter,
+                # Younger than files of kept replies, whose keys have these conditions.
+                *([] if model.schema_bounds else ["no bounds"]),
             ]
         ).decode(),
     )

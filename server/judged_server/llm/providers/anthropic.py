@@ -183,6 +183,7 @@ DIALECT = Dialect(
             "logprobs": "that API gives no log-probabilities; leave it out",
             "send_seed": "that API takes no seed; leave it out",
             "max_tokens_parameter": "that API has one name for it; leave it out",
+            "schema_bounds": "what that API refuses is left out anyway; leave it out",
         },
         # Newer models refuse a temperature, and the package's types no longer know it.
         send_temperature=False,

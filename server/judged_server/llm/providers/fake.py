@@ -66,7 +66,7 @@ CAPABILITIES = Capabilities(
     structured=(Structured.JSON_SCHEMA, Structured.NONE),
     auth=(),
     refused=dict.fromkeys(
-        ("logprobs", "max_tokens_parameter", "send_temperature", "send_seed"),
+        ("logprobs", "max_tokens_parameter", "send_temperature", "send_seed", "schema_bounds"),
         "nothing is sent; leave it out",
     ),
 )

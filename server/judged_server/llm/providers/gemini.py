@@ -219,6 +219,7 @@ DIALECT = Dialect(
             "organization": "a key belongs to its project there; leave it out",
             "project": "a key belongs to its project there; leave it out",
             "max_tokens_parameter": "that API has one name for it; leave it out",
+            "schema_bounds": "that API takes them; leave it out",
         },
         model_name=(
             r"([A-Za-z]{1,40}/)?[A-Za-z0-9][A-Za-z0-9._-]{0,199}",

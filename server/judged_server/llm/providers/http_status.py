@@ -9,7 +9,8 @@ from __future__ import annotations
 from judged_server.llm.faults import ProviderFault, Reason
 
 _NEXT_STEPS = {
-    400: "it can't take the request; check the model's quirks in the llm configuration",
+    400: "it can't take the request; check the model's quirks in the llm configuration "
+    "(schema_bounds, send_temperature, send_seed, max_tokens_parameter, structured)",
     404: "check base_url and the model's name in the llm configuration",
     413: "the texts are too long for it",
     422: "it can't take the request; check the model's quirks in the llm configuration",

@@ -7,6 +7,7 @@ https://platform.openai.com/docs/api-reference/chat, as the `openai` package 3.5
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from judged_server.llm.chat import (
@@ -55,6 +56,8 @@ _ERRORS = {
 """Codes and types of errors that another try won't change; the second is llama.cpp's."""
 
 
+_BOUNDS = frozenset({"minimum", "maximum", "minItems", "maxItems"})
+"""What of a rubric's schema some hosts refuse, Azure among them."""
 _FLAGGED = frozenset({"flagged_input", "reasons"})
 """See https://openrouter.ai/docs/api/reference/errors-and-debugging."""
 
@@ -91,24 +94,36 @@ def write_request(model: ModelConfiguration, request: ChatRequest) -> dict[str, 
         body["logprobs"] = True
         body["top_logprobs"] = _TOP_LOGPROBS
     if request.schema is not None:
-        body |= _structured(model.structured, request.schema)
+        body |= _structured(model, request.schema)
     return body
 
 
-def _structured(means: Structured, schema: ReplySchema) -> dict[str, Any]:
+def _structured(model: ModelConfiguration, schema: ReplySchema) -> dict[str, Any]:
     """Return the fields that hold the reply to a schema."""
+    means = model.structured
+    said = schema.schema if model.schema_bounds else _unbounded(schema.schema)
     if means is Structured.JSON_SCHEMA:
-        held = {"name": schema.name, "schema": schema.schema, "strict": True}
+        held = {"name": schema.name, "schema": said, "strict": True}
         return {"response_format": {"type": "json_schema", "json_schema": held}}
     if means is Structured.JSON_OBJECT:
         return {"response_format": {"type": "json_object"}}
     if means is Structured.TOOL:
-        function = {"name": schema.name, "parameters": schema.schema, "strict": True}
+        function = {"name": schema.name, "parameters": said, "strict": True}
         return {
             "tools": [{"type": "function", "function": function}],
             "tool_choice": {"type": "function", "function": {"name": schema.name}},
         }
     return {}
+
+
+def _unbounded(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a schema without bounds of numbers and lists; parsing checks them all the same."""
+    kept = {key: value for key, value in schema.items() if key not in _BOUNDS}
+    if "properties" in kept:
+        kept["properties"] = {key: _unbounded(one) for key, one in kept["properties"].items()}
+    if "items" in kept:
+        kept["items"] = _unbounded(kept["items"])
+    return kept
 
 
 def read_reply(status: int, body: bytes) -> ChatReply:

@@ -59,6 +59,7 @@ logprobs = true
 max_tokens_parameter = "max_completion_tokens"
 send_temperature = false
 send_seed = false
+schema_bounds = false
 input_per_million = 0.15
 output_per_million = 0.6
 """
@@ -112,6 +113,7 @@ def test_a_whole_file(tmp_path):
         max_tokens_parameter="max_completion_tokens",
         send_temperature=False,
         send_seed=False,
+        schema_bounds=False,
         prices=Prices(0.15, 0.6),
     )
     small = ModelConfiguration("small", "here", "smollm2", Structured.NONE)

@@ -234,6 +234,7 @@ CONDITIONS = [
     {"send_temperature": False},
     {"send_seed": False},
     {"max_tokens_parameter": "max_completion_tokens"},
+    {"schema_bounds": False},
     {"fallback": ["n"]},
 ]
 

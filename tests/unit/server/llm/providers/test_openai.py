@@ -143,6 +143,32 @@ class TestRequests:
         with pytest.raises(ValidationError):
             ORACLE.validate_python(write_request(MODEL, asks()) | {"max_tokenz": 3})
 
+    @pytest.mark.parametrize("means", [Structured.JSON_SCHEMA, Structured.TOOL])
+    def test_leave_bounds_out_where_they_are_refused(self, means):
+        share = {"type": "number", "minimum": 0, "maximum": 1}
+        claims = {"type": "array", "items": share, "maxItems": 9, "minItems": 1}
+        properties = {"maximum": share, "claims": claims, "why": {"enum": ["a"]}}
+        schema = {"type": "object", "properties": properties, "required": ["maximum"]}
+        asked = ChatRequest("s", "u", ReplySchema("r", schema), 9, 0.0, None)
+
+        def sent(*, bounds: bool) -> object:
+            body = write_request(
+                ModelConfiguration("m", "p", "x", means, schema_bounds=bounds), asked
+            )
+            if means is Structured.TOOL:
+                return body["tools"][0]["function"]["parameters"]
+            return body["response_format"]["json_schema"]["schema"]
+
+        assert sent(bounds=True) == schema
+        bare = {"type": "number"}
+        assert sent(bounds=False) == schema | {
+            "properties": {
+                "maximum": bare,
+                "claims": {"type": "array", "items": bare},
+                "why": {"enum": ["a"]},
+            }
+        }
+
     def test_hold_the_reply_to_the_schema_by_the_means_of_the_model(self):
         def of(means: Structured) -> dict[str, Any]:
             return write_request(ModelConfiguration("m", "p", "gpt", means), asks())
