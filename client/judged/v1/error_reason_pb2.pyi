@@ -153,7 +153,9 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     ERROR_REASON_UNKNOWN_RUBRIC: _ErrorReason.ValueType  # 28
     """ERROR_REASON_UNKNOWN_RUBRIC (NOT_FOUND): no rubric has that id."""
     ERROR_REASON_EMPTY_ANSWER: _ErrorReason.ValueType  # 29
-    """ERROR_REASON_EMPTY_ANSWER (not assessable): the answer holds no text."""
+    """ERROR_REASON_EMPTY_ANSWER (not assessable): the answer holds no text, or
+    nothing but punctuation.
+    """
     ERROR_REASON_NO_CONTEXT: _ErrorReason.ValueType  # 30
     """ERROR_REASON_NO_CONTEXT (not assessable): the item brings none of the texts
     that the rubric compares with.
@@ -309,7 +311,9 @@ cost more than is left of the call's max_cost, or of the server's budget.
 ERROR_REASON_UNKNOWN_RUBRIC: ErrorReason.ValueType  # 28
 """ERROR_REASON_UNKNOWN_RUBRIC (NOT_FOUND): no rubric has that id."""
 ERROR_REASON_EMPTY_ANSWER: ErrorReason.ValueType  # 29
-"""ERROR_REASON_EMPTY_ANSWER (not assessable): the answer holds no text."""
+"""ERROR_REASON_EMPTY_ANSWER (not assessable): the answer holds no text, or
+nothing but punctuation.
+"""
 ERROR_REASON_NO_CONTEXT: ErrorReason.ValueType  # 30
 """ERROR_REASON_NO_CONTEXT (not assessable): the item brings none of the texts
 that the rubric compares with.

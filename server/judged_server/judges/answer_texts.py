@@ -6,6 +6,7 @@ missing text means for a score to `answers`.
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -48,12 +49,14 @@ def texts_of(rubric: Rubric, item: AnswerItem) -> tuple[FieldValue, ...]:
 def show(rubric: Rubric, item: AnswerItem, max_context_tokens: int) -> Shown | Lacking:
     """Return the texts to show, the contexts within the budget, or what the item lacks.
 
-    A text of white space only counts as none. A rubric with dimensions does without contexts, if
-    it has one that needs none.
+    A text of white space only counts as none, and an answer of punctuation only: many models pass
+    ":" as right (Zhao et al., One Token to Fool LLM-as-a-Judge, arXiv:2507.08794). A rubric with
+    dimensions does without contexts, if it has one that needs none.
     """
     fields = {name: _value(name, item) for name in rubric.fields}
-    if "answer" in fields and not item.answer.strip():
-        return Lacking(Reason.EMPTY_ANSWER, "the answer holds no text")
+    if "answer" in fields and not any(map(_says_something, item.answer)):
+        what = "nothing but punctuation" if item.answer.strip() else "no text"
+        return Lacking(Reason.EMPTY_ANSWER, f"the answer holds {what}")
     has_contexts = any(text.strip() for text in item.contexts)
     optional = {"contexts"} if rubric.dimensions else set()
     for name, value in fields.items():
@@ -78,6 +81,13 @@ def show(rubric: Rubric, item: AnswerItem, max_context_tokens: int) -> Shown | L
             + ", ".join(suspicious)
         )
     return Shown(fields, has_contexts, tuple(warnings))
+
+
+def _says_something(character: str) -> bool:
+    """Say whether a character may be an answer: a letter, a digit, a sign like an emoji or ∞."""
+    if character.isalnum():
+        return True
+    return not character.isascii() and unicodedata.category(character)[0] in "LMNS"
 
 
 def _holds_reserved(value: FieldValue) -> bool:

@@ -51,6 +51,15 @@ class TestShow:
         whole = {"query": "q", "answer": "a", "references": ("r",), "contexts": ("c",)}
         assert lacking(rubric, AnswerItem("1", **{**whole, **texts})).startswith(what)
 
+    @pytest.mark.parametrize("answer", [":", " ... ", "```\n```", "…", "。", "\u200b", "=", "|-|"])
+    def test_punctuation_is_no_answer(self, answer: str):
+        said = lacking("helpfulness", AnswerItem("1", "q", answer))
+        assert said == "EMPTY_ANSWER: the answer holds nothing but punctuation"
+
+    @pytest.mark.parametrize("answer", ["a", "7", "π", "是", "👍", "∞", "✓", "€", ": b", "ก็"])
+    def test_whatever_says_something_is(self, answer: str):
+        assert isinstance(show(RUBRICS["helpfulness"], AnswerItem("1", "q", answer), 9), Shown)
+
     def test_an_answer_that_is_not_read_may_be_empty(self):
         for rubric in ("context_relevance", "context_recall"):
             found = show(RUBRICS[rubric], AnswerItem("1", "q", "", ["r"], ["c"]), 100)
