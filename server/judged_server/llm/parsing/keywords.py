@@ -2,8 +2,9 @@
 
 Owns the words, their negations, and what makes them worth nothing: a question, a condition, a
 quotation, a report of what somebody else says, another language than English, in which a negation
-would not be known. Each keyword of each sentence is a yes, a no or
-unclear; there is a verdict only when all are yes or all are no.
+would not be known. Nor is there a yes where a text is "far from relevant" or "relevant to another
+question". Each keyword of each sentence is a yes, a no or unclear; there is a verdict only when all
+are yes or all are no.
 """
 
 from __future__ import annotations
@@ -18,7 +19,16 @@ _NON = re.compile(r"\bnon[‐‑-](?=\w)")  # noqa: RUF001
 _TURNED = re.compile(r"[¬≠]|~~|![*_`]{0,3}\w")
 # Quoted words belong to somebody else. A single quoted word may be the answer: The answer is "no".
 _QUOTED = re.compile(r"\"[^\"]*\"|“[^“”]*”|«[^«»]*»|「[^「」]*」|„[^„“”]*[“”]")
-_POLITE = re.compile(r"\bi(?:'d| would) (?:say|answer|conclude)\b")
+# With words that would spoil a sentence, and do not here: "I would say", "match each other".
+_HARMLESS = re.compile(
+    r"\bi(?:'d| would) (?:say|answer|conclude)\b|\b(?:each other|one another)\b"
+    r"|\btoo(?=[.,;!\n]|\Z)"
+)
+# A grade, which says more than a keyword beside it: "Relevance: 0/10. It matches the topic."
+_GRADED = re.compile(
+    r"\b(?:relevance|match|score|rating|grade)(?:\W{0,6}[:=]| is| of)\W{0,6}"
+    r"(?:\d|none|nil|low|poor|weak|minimal|limited|partial|medium|moderate)"
+)
 
 _POSITIVE = frozenset({"yes", "relevant", "match", "matches", "matched"})
 _NEGATIVE = frozenset({"irrelevant", "nonrelevant", "unrelated", "mismatch", "mismatched"})
@@ -44,6 +54,27 @@ _HEDGES = frozenset(
      "pretend", "ignore", "supposedly", "allegedly", "according", "opposite", "instead", "want",
      "wants", "hypothetically", "quote", "quotes", "reads"}
 )  # fmt: skip
+# What follows one of these may mean its opposite: "far from irrelevant", "anything but a match".
+_REVERSERS = frozenset(
+    {"far", "too", "less", "least", "anything", "zero", "nil", "few", "little", "hard", "difficult",
+     "impossible", "rarely", "seldom", "scarcely", "almost", "nearly", "nobody", "no-one"}
+)  # fmt: skip
+# A negator behind one of these says that all is there: "it lacks nothing relevant".
+_LACKS = frozenset(
+    {"lack", "lacks", "lacked", "lacking", "miss", "misses", "missed", "missing", "omit", "omits",
+     "omitted", "leaves", "excludes", "excluded"}
+)  # fmt: skip
+# A sentence that tells what is missing, poor or elsewhere holds no yes, but maybe the reason of a
+# no: "It is not relevant, since it lacks the year and names another river".
+_SHORTFALLS = _LACKS | frozenset(
+    {"absent", "absence", "except", "outside", "insufficient", "incomplete", "inadequate", "poor",
+     "weak", "weakly", "bad", "low", "loose", "loosely", "partial", "half", "some", "limited",
+     "minimal", "minimally", "vague", "vaguely", "superficial", "superficially", "tangential",
+     "tangentially", "marginal", "marginally", "slight", "slightly", "coincidental", "contradict",
+     "contradicts", "contradicted", "contradicting", "conflicts", "contrary", "differ", "differs",
+     "differed", "different", "differently", "another", "other", "others", "else", "elsewhere",
+     "otherwise", "rather", "than", "unlike"}
+)  # fmt: skip
 # Without one of these, a sentence of more than keywords is not known to be English.
 _ENGLISH = frozenset(
     {"a", "the", "this", "that", "these", "those", "it", "its", "is", "are", "does", "did",
@@ -64,9 +95,13 @@ _COPIED = re.compile(
 # Denied, they deny what they are about: "I don't think that it is not relevant".
 _THOUGHTS = frozenset(
     {"think", "believe", "mean", "means", "imply", "implies", "deny", "denies", "doubt",
-     "disagree", "conclude", "agree", "case", "clear", "sure", "certain"}
+     "disagree", "conclude", "agree", "case", "clear", "sure", "certain", "thinks", "believes"}
 )  # fmt: skip
 _KNOWN = _POSITIVE | _NEGATIVE | _NEGATORS | _FILLERS
+_KEYWORDS = _POSITIVE | _NEGATIVE | {"no"}
+_UNSURE = _HEDGES | _FOREIGN
+# Behind one of these a keyword is a label, and what it says is something else: "relevant: high".
+_LABELLING = frozenset({":", "：", "=", "/", "|"})  # noqa: RUF001
 # What may follow a "no" that is an answer; any other word makes it "no problem", "no doubt".
 _AFTER_NO = frozenset(
     {"the", "it", "this", "that", "there", "these", "they", "retrieved", "because", "since", "as",
@@ -82,12 +117,16 @@ def verdict(text: str) -> bool | None:
     if "{" in text or "}" in text or _TURNED.search(text) or _COPIED.search(text):
         return None
     plain = _NON.sub("non ", text.replace("’", "'"))  # noqa: RUF001
-    plain = _POLITE.sub("", _QUOTED.sub(_kept, plain))
-    found: set[bool | None] = set()
+    plain = _HARMLESS.sub("", _QUOTED.sub(_kept, plain))
+    found: bool | None = None
     for sentence in _SENTENCE.findall(plain):
-        if not sentence.rstrip().endswith(("?", "？")):  # noqa: RUF001
-            found.update(_readings(_WORD.findall(sentence)))
-    return found.pop() if len(found) == 1 else None
+        if sentence.rstrip().endswith(("?", "？")):  # noqa: RUF001
+            continue
+        for reading in _readings(_WORD.findall(sentence)):
+            if reading is None or found is (not reading):
+                return None
+            found = reading
+    return None if found and _GRADED.search(plain) else found
 
 
 def stands_alone(rest: str) -> bool:
@@ -103,59 +142,84 @@ def _kept(quoted: re.Match[str]) -> str:
 
 
 def _readings(words: Sequence[str]) -> Iterator[bool | None]:
-    """Yield what each keyword of one sentence says."""
-    hedged = (
-        not (_HEDGES | _FOREIGN).isdisjoint(words)
-        or not (
-            _KNOWN.issuperset(word for word in words if word.isalnum())
-            or not _ENGLISH.isdisjoint(words)
-        )
-        or any(word in _THOUGHTS and _negators(words[:place]) for place, word in enumerate(words))
-    )
+    """Yield what each keyword of one sentence says; None at once where nothing in it counts."""
+    if _KEYWORDS.isdisjoint(words):
+        return
+    # The place of the first denial tells of every word whether one is before it: a reply can be
+    # thousands of keywords, none of which may look at all the others.
+    denial = _first_denial(words)
+    if _is_hedged(words, denial):
+        yield None
+        return
+    is_sure = denial == len(words) and _SHORTFALLS.isdisjoint(words)
     for place, word in enumerate(words):
-        if word not in _POSITIVE and word not in _NEGATIVE and word != "no":
+        if word not in _KEYWORDS:
             continue
         following = words[place + 1] if place + 1 < len(words) else ""
-        if hedged or following in {":", "：", "=", "/", "|"}:  # noqa: RUF001
+        if following in _LABELLING:
             yield None
         elif word == "no":
-            yield from _no(words, place, following)
+            yield from _no(words, place, following, denial)
         elif word in _NEGATIVE:
-            yield None if _negators(words[:place]) else False
+            yield None if denial < place else False
         else:
-            yield _positive(words, place)
+            yield True if is_sure else _denied(words, place)
 
 
-def _no(words: Sequence[str], place: int, following: str) -> Iterator[bool | None]:
+def _is_hedged(words: Sequence[str], denial: int) -> bool:
+    """Say whether a sentence asserts nothing, may be no English, or denies a thought."""
+    if not _UNSURE.isdisjoint(words) or not _THOUGHTS.isdisjoint(words[denial + 1 :]):
+        return True
+    is_known = _KNOWN.issuperset(word for word in words if word.isalnum())
+    return not is_known and _ENGLISH.isdisjoint(words)
+
+
+def _no(words: Sequence[str], place: int, following: str, denial: int) -> Iterator[bool | None]:
     """Yield what a "no" says; nothing where it belongs to a keyword that is read by itself."""
-    if _negators(words[:place]):
+    if denial < place:
         yield None
     elif not following or not following[0].isalnum() or following in _AFTER_NO:
         yield False
-    elif not any(_negated(words, after) == place for after in range(place + 1, place + 5)):
+    elif not any(_negator(words, after) == place for after in range(place + 1, place + 5)):
         yield None
 
 
-def _positive(words: Sequence[str], place: int) -> bool | None:
-    """Return what a word like "relevant" says, given the negators of its sentence."""
-    negator = _negated(words, place)
-    if negator is not None:
-        return None if _negated(words, negator) is not None else False
-    return None if _negators(words) else True
+def _denied(words: Sequence[str], place: int) -> bool | None:
+    """Return what a word like "relevant" says where it may be denied: no, or nothing clear."""
+    negator = _negator(words, place)
+    if negator is None:
+        return None
+    before = _place_before(words, negator)
+    turned = before >= 0 and (words[before] in _LACKS or _denies(words[before]))
+    return None if turned else False
 
 
-def _negated(words: Sequence[str], place: int) -> int | None:
+def _negator(words: Sequence[str], place: int) -> int | None:
     """Return the place of the negator right before `place`, fillers aside; None without one."""
     if place >= len(words) or (words[place] not in _POSITIVE and not _negates(words[place])):
         return None
-    place -= 1
-    while place >= 0 and words[place] in _FILLERS:
-        place -= 1
+    place = _place_before(words, place)
     return place if place >= 0 and _negates(words[place]) else None
 
 
-def _negators(words: Sequence[str]) -> bool:
-    return any(_negates(word) for word in words)
+def _place_before(words: Sequence[str], place: int) -> int:
+    """Return the place of the last word before `place` that is no filler; -1 without one."""
+    place -= 1
+    while place >= 0 and words[place] in _FILLERS:
+        place -= 1
+    return place
+
+
+def _first_denial(words: Sequence[str]) -> int:
+    """Return the place of the first word that denies; without one, the place behind the last."""
+    for place, word in enumerate(words):
+        if _denies(word):
+            return place
+    return len(words)
+
+
+def _denies(word: str) -> bool:
+    return word in _REVERSERS or _negates(word)
 
 
 def _negates(word: str) -> bool:

@@ -119,6 +119,8 @@ def _settled(token: re.Match[str], lower: str, *, cut: bool) -> bool | None:
 
     It does with the opposite next to it ("YES/NO"), with a mark or a later line that says the
     opposite, and where the token is no answer but part of a sentence ("no doubt it is relevant").
+    Behind a comma only a "not" at once does ("yes, not relevant"): a reason may deny much, as in
+    "yes, though the words do not match".
     """
     yes = token[1] == "yes"
     other = _OTHER_TOKEN.match(lower, token.end())
@@ -126,12 +128,13 @@ def _settled(token: re.Match[str], lower: str, *, cut: bool) -> bool | None:
         return None
     if any(mark in lower[: token.start()] for mark in (_REJECTING if yes else _APPROVING)):
         return None
+    opposite = "no" if yes else "yes"
     for line in lower[token.end() :].splitlines()[1:]:
-        later = _leading(line)
-        if later and (later[1] == "yes") != yes and not re.search(r"[^\W_]", line[later.end() :]):
+        later = _leading(line) if opposite in line else None
+        if later and later[1] == opposite and not re.search(r"[^\W_]", line[later.end() :]):
             return None
     rest = lower[token.end() :]
-    if re.match(r"[ \t]+\w", rest):
+    if re.match(r"[ \t]+\w|[ \t]*,[ \t]*not\b", rest):
         if not yes and not keywords.stands_alone(rest):
             return None if cut else keywords.verdict(lower[token.start() :])
         if keywords.verdict(rest) is (not yes):

@@ -17,13 +17,18 @@ from judged_server.llm.parsing import json_reply, plain_reply, plain_score
 from judged_server.llm.parsing.wrapping import unwrapped
 from judged_server.llm.rubrics.rubric import Rubric
 
-PARSER_VERSION = 2
+PARSER_VERSION = 3
 """Counts up with every change that lets a reply mean something else: it can change a score."""
 
 # A word in brackets is decoration: [YES].
 _JSON = re.compile(r"\{|\[(?!\s*\w)")
 
 _REFUSED = Opinion(Status.ABSTAINED, reason=Reason.REFUSED, message="the model refused to answer")
+_STOPPED = Opinion(
+    Status.ABSTAINED,
+    reason=Reason.REFUSED,
+    message="the provider's safety filter stopped the answer",
+)
 _EMPTY = Opinion(
     Status.ABSTAINED, reason=Reason.UNPARSABLE, message="the model's reply holds no answer"
 )
@@ -34,7 +39,7 @@ _PROSE = Opinion(
     Status.ABSTAINED,
     reason=Reason.UNPARSABLE,
     message="the model answered in prose where JSON was asked for; if it takes no schema, "
-    "the server's operator should set structured = false for it",
+    'the server\'s operator should set structured = "none" for it',
 )
 _NO_OBJECT = Opinion(
     Status.ABSTAINED,
@@ -58,7 +63,9 @@ def read(reply: ChatReply, rubric: Rubric, *, structured: bool) -> Opinion:
     it is a whole JSON object, or begins with a whole YES or NO.
     """
     finish = reply.finish_reason
-    if reply.refusal or finish is FinishReason.REFUSAL or finish is FinishReason.SAFETY:
+    if finish is FinishReason.SAFETY:
+        return _STOPPED
+    if reply.refusal or finish is FinishReason.REFUSAL:
         return _REFUSED
     cut = finish is FinishReason.LENGTH
     text = unwrapped(reply.text)

@@ -34,6 +34,25 @@ def test_a_word_that_only_begins_like_one_is_none(rest, start):
     )
 
 
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("yes, not relevant", None),
+        ("Yes,not a match.", None),
+        ("yes it is not relevant", None),
+        ("No, not a match.", False),
+        ("No, it is relevant to another river.", False),
+        ("No, problem", False),
+        ("Yes, the wording does not match, yet the fact does.", True),
+        ("Yes, it names the year, not the day.", True),
+        ("Yes. Not the day, though it is relevant.", True),
+    ],
+)
+def test_a_sentence_that_goes_on_may_take_its_word_back(text, meant):
+    found = plain_reply.read(text, cut=False)
+    assert (found.yes if found.status is Status.OK else None) is meant
+
+
 def test_the_length_is_bounded():
     short = "YES. " + "a" * (plain_reply.MAX_CHARACTERS - 5)
     assert plain_reply.read(short, cut=False).yes

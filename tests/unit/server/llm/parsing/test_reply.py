@@ -14,8 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from judged_server.domain import Status
 from judged_server.llm.chat import ChatReply, FinishReason, TokenUsage
+from judged_server.llm.configured import Structured
 from judged_server.llm.faults import Reason
 from judged_server.llm.parsing import read
+from judged_server.llm.parsing.plain_reply import MAX_CHARACTERS
 from judged_server.llm.rubrics import load_builtin
 
 RUBRIC = load_builtin()["retrieval_match"]
@@ -167,6 +169,22 @@ def test_deep_nesting_is_an_error(text, form):
     assert (found.status, found.reason) == (Status.ERROR, Reason.SCHEMA)
 
 
+def test_a_safety_stop_is_told_from_a_refusal():
+    stopped = opinion("YES", finish=FinishReason.SAFETY, refusal="no")
+    refused = opinion("YES", finish=FinishReason.REFUSAL)
+    assert (stopped.status, stopped.reason) == (refused.status, refused.reason)
+    assert (stopped.status, stopped.reason) == (Status.ABSTAINED, Reason.REFUSED)
+    assert stopped.message == "the provider's safety filter stopped the answer"
+    assert refused.message == "the model refused to answer"
+
+
+def test_the_advice_after_prose_is_a_setting_that_the_server_takes():
+    message = opinion("The text is relevant.", "structured").message
+    setting = re.search(r'structured = "(\w+)"', message)
+    assert setting is not None
+    assert Structured(setting[1]) is Structured.NONE
+
+
 def test_messages_quote_nothing_of_a_reply():
     canary = "canary-5f2c"
     for case in CORPUS:
@@ -196,3 +214,26 @@ def test_a_mebibyte_of_anything_is_read_in_time(unit):
                     break
             # An idle core takes less than .05 s, what is quadratic takes minutes.
             assert min(spent) < 1, (start, form)
+
+
+# Whole sentences of keywords: only replies up to MAX_CHARACTERS get as far as that.
+SENTENCES = [
+    *UNITS, "yes ", "relevant ", "irrelevant ", "a relevant ", "think ", "mean that it is ",
+    "it is not relevant ", "far ", "lacks nothing relevant ", "yes. ", "it is relevant.\n", "„."
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("unit", SENTENCES)
+def test_the_longest_reply_is_read_in_time(unit):
+    for start in ("", "the ", "the not ", "no ", "yes, "):
+        text = (start + unit * MAX_CHARACTERS)[:MAX_CHARACTERS]
+        for form in ("plain", "structured"):
+            spent = []
+            for _ in range(5):
+                begun = thread_time()
+                assert is_sound(opinion(text, form))
+                spent.append(thread_time() - begun)
+                if spent[-1] < 0.05:
+                    break
+            # An idle core takes less than .02 s, what is quadratic takes 1 to 8.
+            assert min(spent) < 0.5, (start, form)
