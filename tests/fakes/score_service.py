@@ -25,7 +25,7 @@ IDENTITY = types_pb2.JudgeIdentity(kind="answers", signature="answers|v1")
 
 @dataclass(frozen=True)
 class Break:
-    """Ends the stream with a status in place of a score."""
+    """Ends a call with a status in place of what it was to bring."""
 
     code: grpc.StatusCode
     message: str = "broken"
@@ -47,10 +47,16 @@ def score_of(item_id: str, rubric: str, value: float) -> scoring_pb2.AnswerScore
 
 @dataclass
 class ScoreService(JudgeServiceServicer):
-    """The running service. `requests` are all that came, in order."""
+    """The running service. `requests` are all that came, in order, and `estimates` likewise.
+
+    `refusal` is what an estimate ends with, `chat_models` what it says it has.
+    """
 
     script: Script
     with_summary: bool = True
+    refusal: Break | None = None
+    chat_models: list[pb.ChatModelInfo] = field(default_factory=list)
+    estimates: list[pb.ScoreAnswersRequest] = field(default_factory=list)
     requests: list[pb.ScoreAnswersRequest] = field(default_factory=list)
     request_ids: list[str] = field(default_factory=list)
     ended: int = 0
@@ -60,7 +66,16 @@ class ScoreService(JudgeServiceServicer):
     def GetServerInfo(
         self, request: pb.GetServerInfoRequest, context: grpc.ServicerContext
     ) -> pb.GetServerInfoResponse:
-        return pb.GetServerInfoResponse(version="fake")
+        return pb.GetServerInfoResponse(version="fake", chat_models=self.chat_models)
+
+    def EstimateBatch(
+        self, request: pb.EstimateBatchRequest, context: grpc.ServicerContext
+    ) -> pb.EstimateBatchResponse:
+        with self._lock:
+            self.estimates.append(request.score)
+        if self.refusal is not None:
+            context.abort(self.refusal.code, self.refusal.message)
+        return pb.EstimateBatchResponse(contexts=1)
 
     def ScoreAnswers(
         self, request: pb.ScoreAnswersRequest, context: grpc.ServicerContext

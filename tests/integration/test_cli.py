@@ -90,7 +90,7 @@ class TestJudge:
         assert done.returncode == 1
         assert lines_of(done.stdout)[0]["flags"] == ["NO_TOKENS"]
         assert "検索拡張生成" in done.stdout
-        assert "warning: 1 of 1 verdicts" in done.stderr
+        assert "warning: 1 of 1 verdict is about" in done.stderr
         assert "--profile unicode" in done.stderr
         assert "warning: the input has fields that the verdict replaced: score" in done.stderr
 
@@ -271,8 +271,8 @@ class TestEvaluate:
         (folder / "results.jsonl").write_text(json.dumps(rising) + "\n" + json.dumps(other))
         done = judged(*self.command, "-m", "mrr", "--strict", "--json", "-")
         assert done.returncode == 1
-        assert "1 of 2 queries have no line in the results" in done.stderr
-        assert "1 of 2 lines of the results are for queries that the dataset lacks" in done.stderr
+        assert "1 of 2 queries has no line in the results and counts as" in done.stderr
+        assert "1 of 2 lines of the results is for queries that the dataset lacks" in done.stderr
         assert "scores that rise with rank, for example that of 'q1'" in done.stderr
         document = json.loads(done.stdout)
         assert len(document["warnings"]) == 3

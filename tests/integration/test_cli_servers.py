@@ -51,6 +51,22 @@ class TestServers:
         assert len(lines_of(done.stdout)) == 2
         assert list(scratch.glob("judged-*")) == []
 
+    def test_says_what_to_set_for_a_private_server(self, folder):
+        done = run_in(folder, "judge", "contexts.jsonl", "--judge", "llm")
+        assert done.returncode == 2
+        assert "and set JUDGED_LLM_CONFIG=FILE; see docs/providers.md" in done.stderr
+        assert "in a file and set JUDGED_LLM_CONFIG=FILE; see" in run_in(folder, "judges").stdout
+        (folder / "llm.toml").write_text(
+            'providers = [{ name = "p", base_url = "https://127.0.0.1:1", key_env = "NO_KEY" }]\n'
+            'models = [{ name = "small", provider = "p", model = "m" }]\n'
+        )
+        for flags in ([], ["--cache-only"]):
+            judge = ("judge", "contexts.jsonl", "--judge", "llm", *flags)
+            done = run_in(folder, *judge, JUDGED_LLM_CONFIG="llm.toml")
+            assert done.returncode == 2
+            assert "NO_KEY is not set; set it to the key" in done.stderr
+            assert "start the server" not in done.stderr
+
     def test_says_why_a_private_server_does_not_start(self, folder):
         done = run_in(folder, "judges", JUDGED_MAX_GROUPS="many")
         assert done.returncode == 2

@@ -208,7 +208,7 @@ def test_max_cost(world: World, command: str):
     assert "must be above 0" in world.fails(*COMMANDS[command], "--max-cost", "0")
 
 
-@flag("trace", "judge", "no_judge")
+@flag("trace", "judge", without="folds")
 def test_a_trace_stands_for_the_judge(world: World, command: str):
     world.fine(*COMMANDS[command], "--trace", "t.jsonl", "--json", "first.json")
     unjudged = [*COMMANDS[command], "--trace", "t.jsonl", "--json", "again.json"]
@@ -226,18 +226,28 @@ def test_a_trace_stands_for_the_judge(world: World, command: str):
     assert "there is no such file; write it by running" in world.fails(*unjudged)
 
 
-@flag("trace", "judge", without="no_judge")
+@flag("trace", "judge", "folds")
 def test_a_trace_of_calibrate_stands_for_the_judge_of_others(world: World, command: str):
     world.fine(*COMMANDS[command], "--trace", "t.jsonl")
     unjudged = ("judge", "contexts.jsonl", "--judge", "none", "--trace", "t.jsonl", "--details")
     before = len(world.provider.asked)
     assert world.fine(*unjudged).stdout.count('"so it is"') >= 2
     bare = COMMANDS[command][:2]
-    assert "--judge none asks none" in world.fails(*bare, "--judge", "none", "--trace", "t.jsonl")
+    for none in (["--judge", "none"], ["--no-judge"]):
+        assert "--judge none asks none" in world.fails(*bare, *none, "--trace", "t.jsonl")
     assert len(world.provider.asked) == before
 
 
-@flag("no_judge")
+@flag("no_judge", "folds")
+def test_no_judge_of_calibrate_reads_the_scores_of_the_lines(world: World, command: str):
+    bare = COMMANDS[command][:2]
+    assert asked_by(world, *bare, "--no-judge", "--json", "out.json") == []
+    found = json.loads((world.folder / "out.json").read_text())
+    assert (found["judge"], found["quality"]["n"]) == (None, 2)
+    assert "exclude each other" in world.fails(*bare, "--no-judge", "--judge", "llm")
+
+
+@flag("no_judge", without="folds")
 def test_no_judge(world: World, command: str):
     world.fine(*COMMANDS[command], "--trace", "t.jsonl")
     bare = [word for word in COMMANDS[command] if word not in {"--judge", "llm"}]
@@ -305,6 +315,18 @@ def test_member(world: World, command: str):
     before = len(world.provider.asked)
     assert "panel|profile:majority|members:exact/" in said(world, *bare, *panel)
     assert len(world.provider.asked) == before + 2
+
+
+@flag("member", "cache_only", "judge_refresh")
+def test_a_panel_is_asked_as_its_models_are(world: World, command: str):
+    bare = [word for word in COMMANDS[command] if word not in {"--judge", "llm"}]
+    members = ("exact", "exact/normalized", "llm:model=other")
+    panel = (*bare, "--judge", "panel", *(word for each in members for word in ("--member", each)))
+    assert asked_by(world, *panel, "--cache-only", status=2) == []
+    assert "2 of 2 verdicts not in the server's cache" in world.fails(*panel, "--cache-only")
+    assert len(asked_by(world, *panel)) == 2
+    assert asked_by(world, *panel, "--cache-only") == []
+    assert len(asked_by(world, *panel, "--judge-refresh")) == 2
 
 
 @flag("rubric")
@@ -386,4 +408,4 @@ class TestWhereOptionsComeFrom:
 @pytest.mark.parametrize("command", COMMANDS)
 def test_no_flag_is_left_out(command: str):
     tested = {name for of, name in covered if of == command}
-    assert OPTIONS[command] - ANY_JUDGE == tested
+    assert OPTIONS[command] - ANY_JUDGE == tested - ANY_JUDGE

@@ -297,6 +297,8 @@ class TestModels:
         llm.judge([group("yes, and this is a canary text", "broken")], judge())
         with pytest.raises(InvalidArgument):
             llm.judge([group("yes")], judge(samples=99))
+        # Lines are written together, some time after their calls.
+        until(lambda: "INVALID_ARGUMENT" in llm_server.log_text())
         log = llm_server.log_text()
         assert "BatchJudge" in log
         assert "canary" not in log
@@ -331,7 +333,7 @@ class TestCommandLine:
             JUDGED_TARGET=llm_server.address,
         )
         assert done.returncode == 1
-        assert "1 of 1 verdicts have votes on both sides" in done.stderr
+        assert "1 of 1 verdict has votes on both sides" in done.stderr
 
     def test_evaluates(self, llm_server: ServerProcess, tmp_path: Path):
         done = run_in(

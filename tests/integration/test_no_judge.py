@@ -11,13 +11,14 @@ from pathlib import Path
 import pytest
 
 from tests.integration.cli_process import LINES
-from tests.integration.server_process import ServerProcess
+from tests.integration.server_process import ServerProcess, running_server
 from tests.integration.traced_world import (
     EVALUATE,
     JUDGE,
     NAME,
     SCORE,
     World,
+    configured,
     filled,
     numbers,
     rewrite,
@@ -29,6 +30,13 @@ from tests.integration.traced_world import (
 def llm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     with running_world(tmp_path_factory.mktemp("llm")) as world:
         yield world
+
+
+@pytest.fixture(scope="module")
+def keyless(llm: World, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    """The same models on a server that was not given the key."""
+    with running_server(*configured(llm.provider, tmp_path_factory.mktemp("keyless"))) as ready:
+        yield ready
 
 
 @pytest.fixture
@@ -43,7 +51,7 @@ class TestProblems:
         rewrite(world.folder / "t.jsonl", lambda lines: lines[:1] + lines[2:])
         message = world.fails(*EVALUATE, "--judge", "none", "--trace", "t.jsonl")
         assert message.startswith(
-            f"--judge none: 1 of 2 judgements by {NAME} are not in t.jsonl, first that of "
+            f"--judge none: 1 of 2 judgements by {NAME} is not in t.jsonl, first that of "
             "query 'q1', result 'd1', expected answer 1; get them with: judged evaluate "
         )
         step = shlex.split(message.partition("get them with: ")[2])
@@ -57,7 +65,7 @@ class TestProblems:
         rewrite(world.folder / "t.jsonl", lambda lines: lines[:-1])
         message = world.fails(*JUDGE, "--no-judge", "--trace", "t.jsonl")
         assert message == (
-            "--judge none: 1 of 2 judgements by exact/verbatim are not in t.jsonl, first that of "
+            "--judge none: 1 of 2 judgements by exact/verbatim is not in t.jsonl, first that of "
             "contexts.jsonl:2; get them with: judged judge contexts.jsonl --trace t.jsonl "
             "--judge exact --profile verbatim"
         )
@@ -153,7 +161,8 @@ class TestProblems:
                 (*JUDGE, "--judge", "none", "--trace", "no.jsonl"),
                 (
                     "--trace no.jsonl: there is no such file; write it by running this command "
-                    "once with a judge: judged judge contexts.jsonl --trace no.jsonl"
+                    "once with a judge: judged judge contexts.jsonl --trace no.jsonl --judge llm "
+                    "--judge-model small"
                 ),
             ),
             (
@@ -238,6 +247,18 @@ class TestCache:
         again = world.document(*SCORE, "--judge", "none")
         assert again["rubrics"] == first["rubrics"]
         assert world.provider.requests == asked
+        # What it says of money and samples is what the cache said.
+        dear = world.fine(*SCORE, "--judge", "none").stdout
+        assert re.search(
+            r"^0 calls answered .*, cost 0; \d samples from the cache$", dear, re.MULTILINE
+        )
+        world.fine(*SCORE, "--judge-model", "other", "--trace", "t.jsonl")
+        free = world.fine(*SCORE, "--judge", "none", "--judge-model", "other").stdout
+        assert re.search(r"^0 calls answered .* output tokens; \d samples", free, re.MULTILINE)
+        assert (
+            "calls answered"
+            not in world.fine(*SCORE, "--judge", "none", "--trace", "t.jsonl").stdout
+        )
 
     def test_fills_what_the_trace_lacks(self, world: World):
         llm = ("--judge-model", "small")
@@ -256,8 +277,8 @@ class TestCache:
         asked = world.provider.requests
         message = world.fails("judge", "new.jsonl", "--judge", "none", "--judge-model", "small")
         assert message.startswith(
-            "--judge none: 1 of 1 judgements by the verdict cache are not in the server's verdict "
-            "cache, first that of new.jsonl:1; get them with: judged judge new.jsonl "
+            f"--judge none: 1 of 1 judgement by {NAME} is not in the server's verdict cache, first "
+            "that of new.jsonl:1; get them with: judged judge new.jsonl "
         )
         assert world.provider.requests == asked
         world.fine(*shlex.split(message.partition("get them with: ")[2])[1:])
@@ -296,7 +317,38 @@ class TestCache:
         assert "the trace was made by llm|" in message
         assert "but the cache was asked for llm|" in message
 
+    @pytest.mark.parametrize(
+        "other",
+        [
+            ("--judge-model", "other"),
+            ("--judge-model", "small", "--judge-samples", "5", "--judge-temperature", "0.3"),
+            ("--weights", "accuracy=1"),
+        ],
+    )
+    def test_another_scorer_is_no_stand_in_whether_it_was_asked_before_or_not(
+        self, world: World, other: tuple[str, ...]
+    ):
+        score = ("score", "answers.jsonl", "--rubric", "answer_quality")
+        world.fine(*score, "--judge-model", "small", "--trace", "t.jsonl")
+        none = (*score, "--judge", "none", "--trace", "t.jsonl", *other)
+        message = world.fails(*none)
+        assert message.startswith("--judge none: the trace was made by answers|")
+        assert "but the cache was asked for answers|" in message
+        world.fine(*shlex.split(message.partition("judge anew with: ")[2])[1:])
+        assert message not in world.fine(*none).stderr
+
     def test_a_model_without_a_key_says_what_to_do(self, world: World, server: ServerProcess):
         bare = World(world.provider, server, world.folder)
         message = bare.fails(*JUDGE, "--judge", "none", "--judge-model", "small")
         assert "--llm-config" in message
+
+    @pytest.mark.parametrize("command", [JUDGE, EVALUATE, SCORE])
+    def test_the_key_comes_before_the_command_that_needs_it(
+        self, world: World, keyless: ServerProcess, command: tuple[str, ...]
+    ):
+        bare = World(world.provider, keyless, world.folder)
+        message = bare.fails(*command, "--judge", "none", "--judge-model", "small")
+        first, _, rest = message.partition("; language model 'small' can't be asked: ")
+        assert "in the server's verdict cache" in first
+        assert rest.startswith("the environment variable SCRIPTED_KEY is not set; set it")
+        assert "; then get them with: judged " in rest

@@ -26,6 +26,7 @@ from judged.cli.estimates import (
 )
 from judged.cli.output import STDOUT, Output, check_apart, new_table
 from judged.cli.problems import Problem, explained
+from judged.cli.tables import of_all, word
 from judged.evaluation.files import FileError, Record, number_lines, parse_json, read_lines
 
 _MOST_CATEGORIES = 100
@@ -237,6 +238,7 @@ def _applies(name: str, found: Agreement, level: LevelName) -> bool:
 
 def _describe(found: Agreement, rated: RatedItems) -> str:
     return (
-        f"{found.n_items} of {len(rated.items)} items have two ratings or more; "
+        f"{of_all(found.n_items, len(rated.items), 'item', 'items')} "
+        f"{word(found.n_items, 'has', 'have')} two ratings or more; "
         f"{len(found.raters)} raters, {len(found.categories)} categories"
     )

@@ -13,8 +13,9 @@ import typer
 
 from judged import Asking, CacheMode, VerdictError, Verdicts
 from judged.cli.llm import KIND
+from judged.cli.members import KIND as PANEL
 from judged.cli.problems import Problem
-from judged.cli.tables import plural
+from judged.cli.tables import of_all
 
 NOT_CACHED = "NOT_CACHED"
 _KEYLESS = re.compile(r"language model .* can't be asked: .*")
@@ -42,9 +43,12 @@ def read_asking(
         raise Problem("--judge-refresh and --cache-only exclude each other; say one of them")
     if not (refresh or cache_only):
         return None if max_cost is None else Asking(max_cost=max_cost)
-    if kind != KIND:
+    if kind not in {KIND, PANEL}:
         flag = "--judge-refresh" if refresh else "--cache-only"
-        raise Problem(f"{flag}: is for --judge {KIND}; say that too, or leave it out")
+        raise Problem(
+            f"{flag}: is for --judge {KIND} and --judge {PANEL}; say one of them too, or leave it "
+            "out"
+        )
     return Asking(CacheMode.REFRESH if refresh else CacheMode.ONLY, max_cost)
 
 
@@ -63,7 +67,7 @@ def refuse_uncached(errors: Iterable[VerdictError], total: int) -> None:
     keyless = _KEYLESS.search(missing[0])
     first = f"{keyless[0]}; then " if keyless else ""
     raise Problem(
-        f"--cache-only: {len(missing)} of {plural(total, 'verdict', 'verdicts')} not in the "
+        f"--cache-only: {of_all(len(missing), total, 'verdict', 'verdicts')} not in the "
         f"server's cache; {first}run the same command once without --cache-only, with the same "
         "model, rubric and texts, to fill it"
     )

@@ -122,6 +122,9 @@ def command(
         typer.Option(metavar="FILE", help="Keep the judgements in this file, beside those it has."),
     ] = None,
     trace_texts: TraceTexts = None,
+    no_judge: Annotated[
+        bool, typer.Option("--no-judge", help="As --judge none: scores come from the lines.")
+    ] = False,
     precision_floor: Annotated[
         float | None,
         typer.Option(metavar="X", help="Precision that the third bar must keep; 0.9."),
@@ -146,11 +149,11 @@ def command(
     out = Output(json_to, strict=strict)
     check_apart({"LABELS.jsonl": labels}, json=json_to, trace=trace)
     refuse_other(judge)
-    if judge == NO_JUDGE and (profile or param or member or trace):
+    if (no_judge or judge == NO_JUDGE) and (profile or param or member or trace):
         raise Problem(
             "--profile, --param, --member and --trace are of a judge; --judge none asks none"
         )
-    tracing = read_tracing(judge, trace, trace_texts, None, no_judge=False)
+    tracing = read_tracing(judge, trace, trace_texts, None, no_judge=no_judge)
     flags = llm_parameters(judge, judge_model, judge_samples, judge_temperature, judge_max_tokens)
     given = with_parameters(flags, param)
     check_costs(max_cost, estimate=estimate, replays=tracing.replays)
@@ -353,7 +356,7 @@ def _describe(found: Calibration, scored: _Scored) -> str:
     quality = found.quality
     judge = f"; {scored.signature}" if scored.signature else ""
     return (
-        f"{plural(quality.n, 'label', 'labels')} of {len(scored.lines)} lines: "
+        f"{plural(quality.n, 'label', 'labels')} of {plural(len(scored.lines), 'line', 'lines')}: "
         f"{quality.true_positives} true and {quality.false_positives} false positives, "
         f"{quality.true_negatives} true and {quality.false_negatives} false negatives{judge}"
     )

@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
 from judged import Client, DeadlineExceeded, NotFound, ServerInfo
-from judged.cli.local_server import private_server
+from judged.cli.local_server import info_as_private, private_server, problems_as_private
 from judged.cli.problems import Problem, explained
 
 _FIRST_ANSWER_S = 10.0
@@ -32,9 +32,13 @@ def connect(target: str | None) -> Iterator[Connection]:
     if named:
         check_target(named)
     with ExitStack() as stack:
-        address = named or stack.enter_context(private_server())
-        client = stack.enter_context(Client(address))
-        yield Connection(client, _ask(client))
+        if named:
+            client = stack.enter_context(Client(named))
+            yield Connection(client, _ask(client))
+        else:
+            client = stack.enter_context(Client(stack.enter_context(private_server())))
+            with problems_as_private():
+                yield Connection(client, info_as_private(_ask(client)))
 
 
 def check_target(target: str) -> None:

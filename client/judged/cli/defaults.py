@@ -14,6 +14,8 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+import typer
+
 from judged.cli.problems import Problem
 
 PREFIX = "JUDGED_"
@@ -21,8 +23,8 @@ FILE_VARIABLE = "JUDGED_CLI_CONFIG"
 """Names the file where no `--config` does; JUDGED_CONFIG names that of a server's settings."""
 
 _TRUE, _FALSE = {"1", "true", "yes", "on"}, {"0", "false", "no", "off"}
-_JUDGE, _NO_JUDGE, _NONE, _LLM, _SCORE = "judge", "no_judge", "none", "llm", "score"
-_CALIBRATE = "calibrate"
+_JUDGE, _NO_JUDGE, _NONE, _LLM, _PANEL = "judge", "no_judge", "none", "llm", "panel"
+_SCORE, _CALIBRATE = "score", "calibrate"
 _OF_MODELS = ("judge_model", "judge_samples", "judge_temperature", "judge_max_tokens")
 _OF_ASKING = ("judge_refresh", "cache_only")
 _OF_COSTS = ("estimate", "max_cost")
@@ -32,6 +34,8 @@ _OF_TRACES = ("trace", "trace_texts")
 Options = Mapping[str, Any]
 """The options of a command, as click has them, by what is typed: `_` for `-`, none before it."""
 Values = dict[str, Any]
+Found = tuple[str, Any, str]
+"""An option, its value, and where that was said: a variable, or a file with its key."""
 
 
 def options_of(command: Any) -> Options:  # noqa: ANN401 - click's, or typer's own copy of it
@@ -62,10 +66,15 @@ def defaults(
     known = {name: options_of(each) for name, each in commands.items()}
     options = known[command]
     path = path or environ.get(FILE_VARIABLE) or None
-    given = dict(() if path is None else _of_file(path, known, command))
-    given |= _of_environment(options, environ)
-    for name in {*_give_way(command, given, _typed(options, rest))}:
+    found = [] if path is None else [*_of_file(path, known, command)]
+    found += _of_environment(options, environ)
+    given = {name: value for name, value, _ in found}
+    sources = {name: source for name, _, source in found}
+    typed = _typed(options, rest)
+    for name in {*_give_way(command, given, typed)}:
         given.pop(name, None)
+    for name in given.keys() - typed.keys():
+        _check(options[name], given[name], sources[name])
     return {command: {options[name].name: value for name, value in given.items()}}
 
 
@@ -85,11 +94,11 @@ def _split(arguments: Sequence[str]) -> tuple[str | None, str, Sequence[str]]:
     return path, "", ()
 
 
-def _of_environment(options: Options, environ: Mapping[str, str]) -> Iterator[tuple[str, Any]]:
+def _of_environment(options: Options, environ: Mapping[str, str]) -> Iterator[Found]:
     for name, option in options.items():
         text = environ.get(variable(name), "")
         if text:
-            yield name, _from_text(option, text, variable(name))
+            yield name, _from_text(option, text, variable(name)), variable(name)
 
 
 def _from_text(option: Any, text: str, source: str) -> Any:  # noqa: ANN401 - as click takes it
@@ -105,7 +114,7 @@ def _from_text(option: Any, text: str, source: str) -> Any:  # noqa: ANN401 - as
     return text.lower() in _TRUE
 
 
-def _of_file(path: str, known: Mapping[str, Options], command: str) -> Iterator[tuple[str, Any]]:
+def _of_file(path: str, known: Mapping[str, Options], command: str) -> Iterator[Found]:
     """Yield what a file says for one command; its table comes last, and so counts."""
     try:
         content = tomllib.loads(Path(path).read_text("utf-8"))
@@ -132,7 +141,7 @@ def _of_file(path: str, known: Mapping[str, Options], command: str) -> Iterator[
                 raise Problem(f"{place}: {key} is no option; {_near(name, options)}")
             read = _from_toml(options[name], value, f"{place}: {key}")
             if mine and name in known[command]:
-                yield name, read
+                yield name, read, f"{place}: {key}"
 
 
 def _from_toml(option: Any, value: object, source: str) -> Any:  # noqa: ANN401 - as click takes it
@@ -149,6 +158,21 @@ def _from_toml(option: Any, value: object, source: str) -> Any:  # noqa: ANN401 
     if isinstance(value, list):
         raise Problem(f"{source}: must be one value, not a list")
     return texts[0]
+
+
+def _check(option: Any, value: Any, source: str) -> None:  # noqa: ANN401 - as click takes it
+    """Raise Problem, which names the source, for a value that an option does not take.
+
+    Click would name the option, which nobody typed.
+    """
+    if option.is_flag:
+        return
+    try:
+        option.process_value(None, value)
+    except typer.BadParameter as problem:
+        rule = problem.message.removeprefix("Value error, ")
+        flag = max(option.opts, key=len)
+        raise Problem(f"{source}: {flag} does not take {value!r}: {rule}") from None
 
 
 def _near(name: str, known: Mapping[str, object]) -> str:
@@ -192,5 +216,12 @@ def _give_way(command: str, given: Values, typed: Mapping[str, str]) -> Iterator
         yield from (*_OF_ASKING, *_OF_COSTS, "profile", "member")
         if command == _CALIBRATE:  # it takes scores from its lines, not from a trace or a cache
             yield from (*_OF_MODELS, *_OF_TRACES, "param")
-    elif judge != _LLM and command != _SCORE:
-        yield from (*_OF_MODELS, *_OF_ASKING)
+    elif command != _SCORE:
+        yield from _of_other_kinds(judge)
+
+
+def _of_other_kinds(judge: str | None) -> Sequence[str]:
+    """Return the options that are of language models, as far as they are not for this judge."""
+    if judge == _LLM:
+        return ()
+    return _OF_MODELS if judge == _PANEL else (*_OF_MODELS, *_OF_ASKING)

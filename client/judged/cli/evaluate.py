@@ -62,9 +62,11 @@ from judged.cli.tables import (
     describe_verdicts,
     document,
     means_table,
+    of_all,
     per_query_table,
     reason_warnings,
     verdict_warnings,
+    word,
 )
 from judged.cli.trace_options import (
     NoJudge,
@@ -177,7 +179,7 @@ def command(
                 members=member,
                 timeout=timeout,
             )
-            with replayed(tracing, replay, server.info, missing_context(groups)):
+            with replayed(tracing, replay, server, bar, missing_context(groups)):
                 found = evaluate(groups, metric, replay, asked, timeout=timeout)
             for warning in replay_warnings(replay, trace):
                 out.warn(warning)
@@ -217,19 +219,22 @@ def check_join(out: Output, queries: Dataset, retrieved: Results) -> None:
         )
     if missing:
         out.warn(
-            f"{len(missing)} of {len(known)} queries have no line in the results and count as "
-            f"having found nothing, for example {missing[0]!r}"
+            f"{of_all(len(missing), len(known), 'query', 'queries')} "
+            f"{word(len(missing), 'has', 'have')} no line in the results and "
+            f"{word(len(missing), 'counts', 'count')} as having found nothing, for example "
+            f"{missing[0]!r}"
         )
     if unknown:
         out.warn(
-            f"{len(unknown)} of {len(retrieved)} lines of the results are for queries that the "
-            f"dataset lacks, for example {unknown[0]!r}; they are left out"
+            f"{of_all(len(unknown), len(retrieved), 'line', 'lines')} of the results "
+            f"{word(len(unknown), 'is', 'are')} for queries that the dataset lacks and left out, "
+            f"for example {unknown[0]!r}"
         )
-    if retrieved.out_of_order:
+    if rising := retrieved.out_of_order:
         out.warn(
-            f"{len(retrieved.out_of_order)} of {len(retrieved)} lines of the results have scores "
-            f"that rise with rank, for example that of {retrieved.out_of_order[0]!r}; the given "
-            "order is the ranking"
+            f"{of_all(len(rising), len(retrieved), 'line', 'lines')} of the results "
+            f"{word(len(rising), 'has', 'have')} scores that rise with rank, for example that of "
+            f"{rising[0]!r}; the given order is the ranking"
         )
 
 

@@ -16,6 +16,7 @@ from judged import MetricResult, MetricTable, NegativeReport
 from judged.cli.output import Output
 from judged.cli.problems import Problem
 from judged.cli.report_file import Report, read_report
+from judged.cli.tables import of_all, plural, word
 
 _ROUNDING = 1e-9
 """A mean printed equal to the bar passes it."""
@@ -114,8 +115,8 @@ class Gates:
                 out.warn(f"--baseline {report.name}: {difference}")
         if before.n != metric.n:
             out.warn(
-                f"--baseline {report.name}: {metric.name} is a mean of {before.n} queries there "
-                f"and of {metric.n} here"
+                f"--baseline {report.name}: {metric.name} is a mean of "
+                f"{plural(before.n, 'query', 'queries')} there and of {metric.n} here"
             )
         return before.mean
 
@@ -219,12 +220,13 @@ def _negatives(most: int, report: NegativeReport | None) -> Outcome:
     found = len(report.matches)
     missing = report.counts.total - report.counts.ok
     message = (
-        f"fell short: {found} retrieved texts match a negative answer, {found - most} more than "
-        f"{gate} allows"
+        f"fell short: {plural(found, 'retrieved text matches', 'retrieved texts match')} a "
+        f"negative answer, {found - most} more than {gate} allows"
     )
     if missing:
         message = (
-            f"fell short: {missing} of {report.counts.total} verdicts on negative answers are "
+            f"fell short: {of_all(missing, report.counts.total, 'verdict', 'verdicts')} on "
+            f"negative answers {word(missing, 'is', 'are')} "
             f"missing, so that {gate} can't be vouched for"
         )
     return Outcome(gate, found, found <= most and not missing, message)

@@ -133,7 +133,9 @@ def command(
                 details=details,
                 timeout=timeout,
             )
-            with replayed(tracing, replay, server.info, missing_line(contexts, lines, groups)):
+            with replayed(
+                *(tracing, replay, server, min_score, missing_line(contexts, lines, groups))
+            ):
                 verdicts = replay.all_verdicts(groups, server.info.rubrics)
             for warning in replay_warnings(replay, trace):
                 out.warn(warning)
@@ -153,7 +155,7 @@ def command(
             )
             if kept is not None:
                 kept.record(groups, verdicts)
-    refuse_missing(verdicts)
+        refuse_missing(verdicts)
     if not details:
         verdicts = replace(verdicts, details={})
     judged = [judged_line(line, verdict) for line, verdict in zip(lines, verdicts, strict=True)]

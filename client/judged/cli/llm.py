@@ -16,7 +16,7 @@ import typer
 
 from judged import Usage, VerdictDetail, Verdicts
 from judged.cli.problems import Problem
-from judged.cli.tables import plural
+from judged.cli.tables import of_all, plural, word
 
 KIND = "llm"
 
@@ -107,7 +107,8 @@ def vote_warnings(verdicts: Verdicts) -> Iterator[str]:
     """Yield what the reader should know about the votes."""
     split = sum(0 < agreement < 1 for agreement in verdicts.agreement)
     if split:
-        yield f"{split} of {len(verdicts)} verdicts have votes on both sides; see their agreement"
+        some = of_all(split, len(verdicts), "verdict", "verdicts")
+        yield f"{some} {word(split, 'has', 'have')} votes on both sides; see their agreement"
 
 
 def usage_document(usage: Usage | None) -> dict[str, Any]:

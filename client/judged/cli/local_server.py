@@ -7,15 +7,18 @@ server; it need only be installed in the same environment.
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
+from judged import ServerInfo
 from judged.cli.problems import Problem
 
 START_S = 60.0
@@ -23,6 +26,9 @@ STOP_S = 5.0
 _POLL_S = 0.02
 _LONGEST_SOCKET_PATH = 100
 """The kernel takes about this many bytes; with a deep temporary folder a port is used instead."""
+_FLAG = re.compile(r"start (?:the server|it) with --([a-z-]+) ")
+_ANEW = ", and start the server again"
+_ITS_FLAG = re.compile(r"the server's --([a-z-]+)")
 
 
 @contextmanager
@@ -41,6 +47,37 @@ def private_server() -> Iterator[str]:
             yield _address(server, folder)
         finally:
             _stop(server)
+
+
+def as_private(text: str) -> str:
+    """Return what is said of a server's start in words for one that starts with every command.
+
+    Its settings come from the environment alone, and the next command starts it anew anyway.
+    """
+    text = _FLAG.sub(lambda flag: f"set {_variable(flag[1])}=", text.replace(_ANEW, ""))
+    return _ITS_FLAG.sub(lambda flag: _variable(flag[1]), text)
+
+
+def _variable(flag: str) -> str:
+    return f"JUDGED_{flag.replace('-', '_').upper()}"
+
+
+def info_as_private(info: ServerInfo) -> ServerInfo:
+    """Return what a private server says of itself, in such words."""
+    return replace(
+        info,
+        judges=[replace(j, unavailable=as_private(j.unavailable)) for j in info.judges],
+        chat_models=[replace(m, unavailable=as_private(m.unavailable)) for m in info.chat_models],
+    )
+
+
+@contextmanager
+def problems_as_private() -> Iterator[None]:
+    """Tell problems in such words."""
+    try:
+        yield
+    except Problem as problem:
+        raise Problem(as_private(str(problem))) from problem
 
 
 def _start(folder: Path, log: int) -> subprocess.Popen[bytes]:

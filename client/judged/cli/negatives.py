@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 
 from judged import NegativeReport
-from judged.cli.tables import plural, verdicts_document
+from judged.cli.tables import of_all, plural, verdicts_document, word
 
 
 def negative_warnings(report: NegativeReport | None) -> Iterator[str]:
@@ -20,13 +20,14 @@ def negative_warnings(report: NegativeReport | None) -> Iterator[str]:
         first = report.matches[0]
         found = plural(len(report.matches), "match", "matches")
         yield (
-            f"{report.queries_hit} of {plural(report.queries, 'query', 'queries')} with negative "
+            f"{of_all(report.queries_hit, report.queries, 'query', 'queries')} with negative "
             f"answers retrieved one ({found}), for example {first.query_id!r} with result "
             f"{first.retrieved + 1} ({first.document_id!r})"
         )
     missing = report.counts.total - report.counts.ok
     if missing:
-        yield f"{missing} of {report.counts.total} verdicts on negative answers are missing"
+        verdicts = of_all(missing, report.counts.total, "verdict", "verdicts")
+        yield f"{verdicts} on negative answers {word(missing, 'is', 'are')} missing"
 
 
 def negatives_document(report: NegativeReport | None) -> dict[str, object]:

@@ -1,13 +1,11 @@
 """`--judge none`: verdicts from a trace, then from the server's verdict cache, and nothing else.
 
-Owns how the flags become a Replay, and the next step where a judgement is missing. The order of
-trace and cache is in `judged.traces.replay`.
+Owns how the flags become a Replay, and what is said where a judgement is missing. The order of
+trace and cache is in `judged.traces.replay`, the command that goes on in `next_step`.
 """
 
 from __future__ import annotations
 
-import shlex
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -21,21 +19,29 @@ from judged import (
     QueryGroup,
     Rubric,
     ScoredAnswers,
-    ServerInfo,
     Verdicts,
 )
 from judged.cli.connection import Connection
 from judged.cli.llm import KIND
+from judged.cli.next_step import (
+    any_judge,
+    bar_flag,
+    before_asking,
+    command,
+    judge_flags,
+    score_flags,
+)
 from judged.cli.output import Output
 from judged.cli.parameters import read_judge
 from judged.cli.problems import Problem
 from judged.cli.score_options import ANSWERS
-from judged.cli.tables import plural
-from judged.cli.trace_options import FLAG, NONE, Tracing
+from judged.cli.tables import of_all, plural, word
+from judged.cli.trace_options import FLAG, Tracing
 from judged.traces import (
     Missing,
     MissingJudgements,
     MissingScores,
+    OtherRubric,
     Replay,
     ReplayError,
     ScoreReplay,
@@ -43,21 +49,23 @@ from judged.traces import (
     UnclearBar,
     UnclearName,
 )
-
-_LLM_FLAGS = {"model", "samples", "temperature", "max_tokens"}
+from judged.traces.replay import context_names
 
 Name = Callable[[MissingJudgements], str]
 """Returns what the user knows the first missing context as."""
 
 
-def read_trace(tracing: Tracing, out: Output) -> Trace | None:
-    """Return the trace to take judgements from, None without one. Raises FileError, Problem."""
+def read_trace(tracing: Tracing, out: Output, judge: Sequence[str]) -> Trace | None:
+    """Return the trace to take judgements from, None without one. Raises FileError, Problem.
+
+    `judge` are the flags of a judge that would write it.
+    """
     if tracing.path is None:
         return None
     if not Path(tracing.path).exists():
         raise Problem(
             f"--trace {tracing.path}: there is no such file; write it by running this command "
-            "once with a judge: " + command([], tracing.path)
+            "once with a judge: " + command(judge, tracing.path)
         )
     trace = Trace.read(tracing.path)
     for warning in trace.warnings:
@@ -89,7 +97,7 @@ def open_replay(
             f"{FLAG}: say where the judgements come from: --trace FILE, or --judge-model NAME for "
             "the server's verdict cache"
         )
-    trace = read_trace(tracing, out)
+    trace = read_trace(tracing, out, ["--judge", KIND] if parameters else any_judge(server.info))
     replay = Replay(trace, _choice(tracing, trace, parameters), min_score, with_details=details)
     if parameters:
         spec = read_judge(server.info, KIND, None, min_score, parameters)
@@ -119,7 +127,8 @@ def _choice(tracing: Tracing, trace: Trace | None, parameters: Sequence[str]) ->
         return tracing.judgements
     given = dict(text.partition("=")[::2] for text in parameters)
     asked = f"{KIND}/{given.get('rubric', 'retrieval_match')}"
-    return asked if parameters and asked in trace.names() else ""
+    names = context_names(trace)
+    return asked if parameters and (asked in names or not names) else ""
 
 
 def open_score_replay(
@@ -135,7 +144,7 @@ def open_score_replay(
 
     The cache is asked when there is no trace, or `from_cache`. Raises Problem, FileError.
     """
-    replay = ScoreReplay(read_trace(tracing, out))
+    replay = ScoreReplay(read_trace(tracing, out, []))
     if from_cache or tracing.path is None:
 
         def cached(items: Sequence[AnswerItem], rubrics: Sequence[Rubric]) -> ScoredAnswers:
@@ -150,9 +159,13 @@ def open_score_replay(
 
 @contextmanager
 def replayed(
-    tracing: Tracing, replay: Replay | ScoreReplay, info: ServerInfo, name: Name | None = None
+    tracing: Tracing,
+    replay: Replay | ScoreReplay,
+    server: Connection,
+    bar: float | None,
+    name: Name | None = None,
 ) -> Iterator[None]:
-    """Turn what a replay lacks into problems that say how to get it."""
+    """Turn what a replay lacks into problems that say how to get it. `bar` is the one of a flag."""
     try:
         yield
     except Missing as error:
@@ -161,18 +174,26 @@ def replayed(
             first = f", first that of item {error.item_id!r}"
         elif isinstance(error, MissingJudgements) and name is not None:
             first = f", first that of {name(error)}"
+        before, flags = _next_step(replay, server, error.judge, bar)
         raise Problem(
-            f"{FLAG}: {error.missing} of {error.total} judgements by {error.name} are not in "
-            f"{_searched(tracing, replay)}{first}; get them with: "
-            f"{_command(tracing, replay, info)}"
+            f"{FLAG}: {of_all(error.missing, error.total, 'judgement', 'judgements')} by "
+            f"{error.name} {word(error.missing, 'is', 'are')} not in "
+            f"{_searched(tracing, replay)}{first}; {before}get them with: "
+            f"{command(flags, tracing.path)}"
         ) from None
     except UnclearName as error:
         raise Problem(f"{FLAG}: {error}, by --trace-judge NAME") from None
     except UnclearBar as error:
         raise Problem(f"{FLAG}: {error}, by --min-score") from None
     except ReplayError as error:
+        if isinstance(error, OtherRubric) and error.lacking:
+            raise Problem(
+                f"{FLAG}: {error}; start the server with --rubrics-dir FOLDER, where FOLDER has "
+                f"the file of {error.lacking}, and run this command again"
+            ) from None
+        before, flags = _next_step(replay, server, None, bar)
         raise Problem(
-            f"{FLAG}: {error}; judge anew with: {_command(tracing, replay, info)}"
+            f"{FLAG}: {error}; {before}judge anew with: {command(flags, tracing.path)}"
         ) from None
 
 
@@ -191,84 +212,33 @@ def replay_warnings(replay: Replay | ScoreReplay, path: str | None) -> Iterator[
         )
 
 
-def _command(tracing: Tracing, replay: Replay | ScoreReplay, info: ServerInfo) -> str:
-    """Return the command that gets what is missing."""
+def _next_step(
+    replay: Replay | ScoreReplay, server: Connection, judge: JudgeIdentity | None, bar: float | None
+) -> tuple[str, list[str]]:
+    """Return what has to be done first, if anything, and the flags of the judge to ask.
+
+    `judge` is the one whose judgements are missing, None where that is not the fault.
+    """
+    told = replay.cached is not None  # flags said already whom to ask
+    asked = judge if judge is not None or told else _recorded(replay)
     if isinstance(replay, ScoreReplay):
-        return command(_score_flags(replay, info), tracing.path)
-    flags: list[str] = []
-    judge = _recorded(replay)
-    if replay.cached is not None:
-        flags = ["--judge", KIND]  # its parameters were given as flags already
-    elif judge is not None:
-        flags = judge_flags(judge, info)
-    return command(flags or ["--judge", "KIND"], tracing.path)
+        flags = [] if told or asked is None else score_flags(asked, server.info)
+    elif told:
+        flags = ["--judge", KIND]
+    else:
+        flags = any_judge(server.info) if asked is None else judge_flags(asked, server)
+    if asked is not None and bar is None:
+        flags += bar_flag(asked, server.info)
+    return before_asking(asked, server.info, flags), flags
 
 
-def _score_flags(replay: ScoreReplay, info: ServerInfo) -> list[str]:
-    """Return the flags of the recorded scores, unless flags said already whom to ask."""
-    if replay.trace is None or replay.cached is not None:
-        return []
-    found = (j for item in replay.trace.items.values() for j in item.judgements.values())
-    judge = next((j.judge for j in found if j.judge.kind == ANSWERS), None)
-    return [] if judge is None else _parameter_flags(judge, info)
-
-
-def _recorded(replay: Replay) -> JudgeIdentity | None:
-    """Return the judge of the last judgement that the replay may take."""
+def _recorded(replay: Replay | ScoreReplay) -> JudgeIdentity | None:
+    """Return the judge of the first judgement that the replay may take, None without one."""
     if replay.trace is None:
         return None
-    wanted = replay.judgements or next(iter(replay.trace.names()), "")
-    found = (item.judgements.get(wanted) for item in replay.trace.items.values())
+    if isinstance(replay, ScoreReplay):
+        wanted = [name for name in replay.trace.names() if name.startswith(f"{ANSWERS}/")]
+    else:
+        wanted = [replay.judgements] if replay.judgements else context_names(replay.trace)
+    found = (item.judgements.get(name) for item in replay.trace.items.values() for name in wanted)
     return next((judgement.judge for judgement in found if judgement is not None), None)
-
-
-def judge_flags(judge: JudgeIdentity, info: ServerInfo) -> list[str]:
-    """Return the flags that ask for a judge, from what its signature prints of its parameters."""
-    profile = ["--profile", judge.profile] if judge.profile else []
-    return ["--judge", judge.kind, *profile, *_parameter_flags(judge, info)]
-
-
-def _parameter_flags(judge: JudgeIdentity, info: ServerInfo) -> list[str]:
-    flags: list[str] = []
-    fits = (j for j in info.judges if (j.kind, j.profile) == (judge.kind, judge.profile))
-    offer = next(fits, None)
-    known = {p.name: p.default for p in offer.parameters} if offer is not None else {}
-    for part in judge.signature.split("|")[1:]:
-        name, _, value = part.partition(":")
-        value = value.partition("@")[0] if name == "rubric" else value
-        if name not in known or _same(known[name], value):
-            continue
-        if judge.kind in {KIND, ANSWERS} and name in _LLM_FLAGS:
-            flags += [f"--judge-{name.replace('_', '-')}", value]
-        else:
-            flags += ["--param", f"{name}={value}"]
-    return flags
-
-
-def _same(default: object, printed: str) -> bool:
-    """Say whether a signature prints this default."""
-    if isinstance(default, bool):
-        return printed == str(default).lower()
-    if isinstance(default, int | float):
-        return printed == format(default, ".12g")
-    return printed == default
-
-
-def command(judge: Sequence[str], trace: str | None) -> str:
-    """Return this command with a judge in place of `--judge none`."""
-    given = sys.argv[1:]
-    kept: list[str] = []
-    skip = False
-    for place, word in enumerate(given):
-        following = given[place + 1] if place + 1 < len(given) else ""
-        if skip:
-            skip = False
-        elif (word == "--judge" and following == NONE) or word == "--trace-judge":
-            skip = True
-        elif word not in {"--no-judge", f"--judge={NONE}"} and not word.startswith(
-            "--trace-judge="
-        ):
-            kept.append(word)
-    has_trace = any(word == "--trace" or word.startswith("--trace=") for word in kept)
-    added = [] if has_trace or trace is None else ["--trace", trace]
-    return shlex.join(["judged", *kept, *judge, *added])

@@ -13,7 +13,7 @@ from typing import Annotated
 
 import typer
 
-from judged import ScoredAnswers, Status
+from judged import ScoredAnswers, Source, Status
 from judged.cli import options
 from judged.cli.answer_file import read_answers
 from judged.cli.asking import CacheOnly, JudgeRefresh, read_asking, refuse_uncached
@@ -135,7 +135,7 @@ def command(
             replay = open_score_replay(
                 tracing, out, server, from_cache=bool(told), details=details, timeout=timeout
             )
-            with replayed(tracing, replay, server.info):
+            with replayed(tracing, replay, server, bars.bar):
                 found = replay.scores(file.items, rubrics, server.info.rubrics)
             for warning in replay_warnings(replay, trace):
                 out.warn(warning)
@@ -154,7 +154,7 @@ def command(
             )
             if kept is not None:
                 kept.record_scores(file.items, found, server.info.rubrics)
-    refuse_uncached(found.errors.values(), len(found))
+        refuse_uncached(found.errors.values(), len(found))
     report(out, found, bars, output, per_item=per_item, details=details)
 
 
@@ -193,7 +193,8 @@ def report(
     outcomes = bars.outcomes(found.rubrics)
     judges = {s.judge.signature: None for s in found.rubrics if s.judge is not None}
     made_from = [describe_scores(found), *(f"judge {signature}" for signature in judges)]
-    made_from.append(describe_usage(found.usage))
+    if any(score.source is not Source.REPLAY for score in found):  # else nobody was asked
+        made_from.append(describe_usage(found.usage))
     if output == STDOUT:  # the lines have standard output to themselves
         for text in made_from:
             out.note(text)

@@ -125,7 +125,8 @@ def check_rubrics(names: Sequence[str], info: ServerInfo) -> None:
             raise Problem(f"--rubric {name}: is given twice")
         if known and name not in known:
             near = get_close_matches(name, fit, n=1)
-            hint = f"; did you mean {near[0]}?" if near else ""
+            own = "; for one of yours, start the server with --rubrics-dir FOLDER"
+            hint = f"; did you mean {near[0]}?" if near else own
             raise Problem(
                 f"--rubric {name}: no rubric has this id; this server scores answers by "
                 f"{', '.join(fit)}{hint}"

@@ -14,7 +14,7 @@ from rich.table import Table
 
 from judged import AnswerScore, ScoredAnswers, Status
 from judged.cli.output import new_table
-from judged.cli.tables import plural
+from judged.cli.tables import of_all, plural, word
 
 _SHOWN_WARNINGS = 5
 
@@ -80,12 +80,14 @@ def score_warnings(found: ScoredAnswers) -> Iterator[str]:
             "not assessable": missing[Status.NOT_ASSESSABLE],
         }
         listed = ", ".join(f"{n} {kind}" for kind, n in kinds.items() if n)
-        yield f"{missing.total()} of {len(found)} scores are missing: {listed}"
+        some = of_all(missing.total(), len(found), "score", "scores")
+        yield f"{some} {word(missing.total(), 'is', 'are')} missing: {listed}"
         for (rubric, reason), n in _reasons(found).most_common(_SHOWN_WARNINGS):
             yield f"{rubric}: {plural(n, 'score', 'scores')} missing: {reason}"
     split = sum(score.agreement is not None and score.agreement < 1 for score in found)
     if split:
-        yield f"{split} of {len(found)} scores have votes on both sides; see their agreement"
+        some = of_all(split, len(found), "score", "scores")
+        yield f"{some} {word(split, 'has', 'have')} votes on both sides; see their agreement"
     said = Counter((score.rubric, text) for score in found for text in score.warnings)
     for (rubric, text), n in said.most_common(_SHOWN_WARNINGS):
         yield f"{rubric}: {plural(n, 'score', 'scores')}: {text}"

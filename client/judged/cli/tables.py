@@ -51,12 +51,13 @@ def _metrics(metrics: Sequence[MetricResult]) -> dict[str, dict[str, Any]]:
     }
 
 
+_RARE = {"flagged_reserved_tokens", "flagged_fallback"}
+
+
 def verdicts_document(counts: VerdictCounts) -> dict[str, int]:
-    """Return the counts of verdicts; that of RESERVED_TOKENS only where there are any."""
+    """Return the counts of verdicts; those that only few have where there are any."""
     fields: dict[str, int] = asdict(counts)
-    if not counts.flagged_reserved_tokens:
-        del fields["flagged_reserved_tokens"]
-    return fields
+    return {name: n for name, n in fields.items() if n or name not in _RARE}
 
 
 def means_table(table: MetricTable) -> Table:
@@ -81,13 +82,15 @@ def per_query_table(table: MetricTable) -> Table:
 
 def describe_counts(counts: MetricCounts) -> str:
     """Return what went into the means, as a line."""
-    return f"{counts.evaluated} of {counts.queries} queries, {counts.retrieved} results"
+    results = plural(counts.retrieved, "result", "results")
+    return f"{of_all(counts.evaluated, counts.queries, 'query', 'queries')}, {results}"
 
 
 def describe_verdicts(counts: VerdictCounts) -> str:
     """Return how many verdicts there are, as a line."""
     coverage = f"{counts.ok / counts.total:.4g}" if counts.total else "none"
-    return f"{counts.total} verdicts, {counts.relevant} relevant, coverage {coverage}"
+    verdicts = plural(counts.total, "verdict", "verdicts")
+    return f"{verdicts}, {counts.relevant} relevant, coverage {coverage}"
 
 
 def count_warnings(counts: MetricCounts) -> Iterator[str]:
@@ -116,15 +119,15 @@ def verdict_warnings(counts: VerdictCounts) -> Iterator[str]:
             "not assessable": counts.not_assessable,
         }
         listed = ", ".join(f"{n} {kind}" for kind, n in kinds.items() if n)
-        yield f"{missing} of {counts.total} verdicts are missing: {listed}"
+        yield f"{of_verdicts(missing, counts.total)} missing: {listed}"
     if counts.flagged_no_tokens:
         yield (
-            f"{counts.flagged_no_tokens} of {counts.total} verdicts are about a text whose letters "
+            f"{of_verdicts(counts.flagged_no_tokens, counts.total)} about a text whose letters "
             "this profile can't read; token_overlap with --profile unicode can"
         )
     if counts.flagged_truncated:
         yield (
-            f"{counts.flagged_truncated} of {counts.total} verdicts are about a text longer than "
+            f"{of_verdicts(counts.flagged_truncated, counts.total)} about a text longer than "
             "the model's window; only its beginning was judged"
         )
     if counts.flagged_reserved_tokens:
@@ -132,6 +135,12 @@ def verdict_warnings(counts: VerdictCounts) -> Iterator[str]:
         yield (
             f"{verdicts} flagged RESERVED_TOKENS: a text holds tokens of chat templates, or "
             "characters that only a model reads; read those texts before you trust the verdicts"
+        )
+    if counts.flagged_fallback:
+        verdicts = plural(counts.flagged_fallback, "verdict is", "verdicts are")
+        yield (
+            f"{verdicts} by a fallback: the provider of the model that was asked failed; --details "
+            "names the models"
         )
 
 
@@ -144,7 +153,22 @@ def reason_warnings(verdicts: Verdicts) -> Iterator[str]:
 
 def plural(n: int, one: str, many: str) -> str:
     """Return a number with its noun."""
-    return f"{n} {one if n == 1 else many}"
+    return f"{n} {word(n, one, many)}"
+
+
+def of_all(n: int, total: int, one: str, many: str) -> str:
+    """Return how many of all there are, with their noun."""
+    return f"{n} of {plural(total, one, many)}"
+
+
+def of_verdicts(n: int, total: int) -> str:
+    """Return how many of all verdicts, with the verb that they are something."""
+    return f"{of_all(n, total, 'verdict', 'verdicts')} {word(n, 'is', 'are')}"
+
+
+def word(n: int, one: str, many: str) -> str:
+    """Return the form of a word that goes with a number."""
+    return one if n == 1 else many
 
 
 def mean_of(metric: MetricResult) -> str:

@@ -7,8 +7,9 @@
     with Client() as client:
         found = evaluate_answers(questions, systems.ollama(), ["answer_match"], client=client)
 
-Owns the order of the steps and the result. The asking is in `_answering`, the file to go on from in
-`answer_log`, the scores are those of `Client.score_answers`.
+Owns the order of the steps and the result. What is refused at once is in `_first_checks`, the
+asking in `_answering`, the file to go on from in `answer_log`; the scores are those of
+`Client.score_answers`.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ from judged._scoring import as_rubrics, summarise
 from judged.asking import Asking
 from judged.client import Client
 from judged.details import Usage
-from judged.errors import InvalidArgument
 from judged.evaluation._answering import Answering, Outcome
+from judged.evaluation._first_checks import ask_server, check_questions
 from judged.evaluation.answer_log import AnswerLog
 from judged.evaluation.system import Answer, Question, System, signature_of
 from judged.scores import AnswerItem, AnswerScore, Rubric, RubricSummary, ScoredAnswers
@@ -113,11 +114,12 @@ def evaluate_answers(
     --trace` does, so that they can be had again without a model. `timeout` is about the scoring.
     `progress` is called with (done, in all), where each answer counts as one, and so does each
     score. Raises InvalidArgument for questions or rubrics that are wrong, FileError for a file that
-    belongs to other questions or can't be written, and what `Client.score_answers` raises.
+    belongs to other questions or can't be written, and what `Client.score_answers` raises: before
+    the first question where the server can tell then, as of an unknown rubric or model.
     """
     questions, asked = list(items), as_rubrics(rubrics)
-    _check(questions, asked, concurrency)
-    known_rubrics = () if trace is None else client.server_info().rubrics
+    check_questions(questions, asked, concurrency)
+    known_rubrics = ask_server(client, questions[0], asked, asking)
     log = None if resume is None else AnswerLog(resume, questions, signature_of(system))
     counter = _Counter(progress, len(questions) * (1 + len(asked)))
     with nullcontext() if log is None else closing(log):
@@ -151,23 +153,6 @@ def evaluate_answers(
         found.rubrics,
         found.usage,
     )
-
-
-def _check(questions: Sequence[Question], rubrics: Sequence[Rubric], concurrency: int) -> None:
-    if not questions:
-        raise InvalidArgument.of_field("items", "must hold at least one question")
-    if not rubrics:
-        raise InvalidArgument.of_field("rubrics", "must hold at least one rubric")
-    if concurrency < 1:
-        raise ValueError("concurrency must be 1 or more")
-    places: dict[str, int] = {}
-    for i, question in enumerate(questions):
-        if not question.item_id:
-            raise InvalidArgument.of_field(f"items[{i}].item_id", "must not be empty")
-        first = places.setdefault(question.item_id, i)
-        if first != i:
-            rule = f"is that of items[{first}] again; give every question an id of its own"
-            raise InvalidArgument.of_field(f"items[{i}].item_id", rule)
 
 
 def _pair(known: tuple[Answer, float]) -> tuple[Answer, None, float]:

@@ -82,6 +82,12 @@ def rubric_of(judge: JudgeIdentity) -> tuple[str, str, str] | None:
     return None if found is None else (found[1], found[2], found[3] or "")
 
 
+def printed_parts(judge: JudgeIdentity) -> dict[str, str]:
+    """Return what a signature prints by name: rubric, model, samples and so on."""
+    parts = (part.partition(":") for part in judge.signature.split("|")[1:])
+    return {name: value for name, _, value in parts}
+
+
 def identity_at(judge: JudgeIdentity, min_score: float) -> JudgeIdentity:
     """Return the identity that the server gives the same judge under another bar."""
     if min_score == judge.min_score:

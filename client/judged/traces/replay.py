@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from judged._info import RubricInfo
 from judged.details import Usage, VerdictDetail
 from judged.statuses import Source, Status
-from judged.traces.judgement import Judgement, identity_at, rubric_of
+from judged.traces.judgement import Judgement, identity_at, judgement_name, rubric_of
 from judged.traces.recording import NOT_CACHED, contexts_of
 from judged.traces.trace import Trace
 from judged.types import JudgeIdentity, QueryGroup, Verdict, VerdictError, Verdicts
@@ -45,22 +45,53 @@ class ReplayError(Exception):
 
 
 class Missing(ReplayError):
-    """Neither the trace nor the cache has `missing` of `total` judgements, those called `name`."""
+    """Neither the trace nor the cache has `missing` of `total` judgements, those called `name`.
 
-    def __init__(self, missing: int, total: int, name: str) -> None:
-        super().__init__(f"{missing} of {total} judgements by {name} are missing")
+    `judge` is the one they should come from, None where nothing tells; `first` and `next_step` are
+    for the message.
+    """
+
+    def __init__(
+        self,
+        missing: int,
+        total: int,
+        name: str,
+        judge: JudgeIdentity | None,
+        *,
+        first: str,
+        next_step: str,
+    ) -> None:
+        judgements = "judgement" if total == 1 else "judgements"
+        verb = "is" if missing == 1 else "are"
+        super().__init__(
+            f"{missing} of {total} {judgements} by {name} {verb} missing, first that of {first}; "
+            f"{next_step}"
+        )
         self.missing = missing
         self.total = total
         self.name = name
+        self.judge = judge
 
 
 class MissingJudgements(Missing):
     """Judgements of contexts are missing: the first is that of the place `first`, in `group`."""
 
     def __init__(
-        self, first: Place, group: QueryGroup, missing: int, total: int, name: str
+        self,
+        first: Place,
+        group: QueryGroup,
+        missing: int,
+        total: int,
+        name: str,
+        judge: JudgeIdentity | None = None,
     ) -> None:
-        super().__init__(missing, total, name)
+        super().__init__(
+            *(missing, total, name, judge),
+            first=f"groups[{first.group}] (query {group.query_id or group.query!r:.80}), "
+            f"retrieved[{first.retrieved}], expected[{first.expected}]",
+            next_step="judge these groups with Client.judge, keep what it says with "
+            "record_verdicts, and replay the trace again",
+        )
         self.first = first
         self.group = group
 
@@ -68,8 +99,15 @@ class MissingJudgements(Missing):
 class MissingScores(Missing):
     """Scores of answers are missing: the first is that of the item `item_id`."""
 
-    def __init__(self, item_id: str, missing: int, total: int, name: str) -> None:
-        super().__init__(missing, total, name)
+    def __init__(
+        self, item_id: str, missing: int, total: int, name: str, judge: JudgeIdentity | None = None
+    ) -> None:
+        super().__init__(
+            *(missing, total, name, judge),
+            first=f"item {item_id!r}",
+            next_step="score these items with Client.score_answers, keep what it says with "
+            "record_scores, and replay the trace again",
+        )
         self.item_id = item_id
 
 
@@ -82,10 +120,14 @@ class UnclearBar(ReplayError):
 
 
 class OtherRubric(ReplayError):
-    """The judgements were made by a rubric that is not the server's. The message names both."""
+    """The judgements were made by a rubric that is not the server's. The message names both.
 
-    def __init__(self, rubrics: str) -> None:
+    `lacking` is the id of a rubric that the server does not have in any version, else "".
+    """
+
+    def __init__(self, rubrics: str, lacking: str = "") -> None:
         super().__init__(f"the judgements were made by {rubrics}")
+        self.lacking = lacking
 
 
 @dataclass(slots=True)
@@ -124,7 +166,7 @@ class Replay:
         bar = self.min_score if self.min_score is not None else only_bar(found, name)
         cached = None if self.cached is None else self.cached(without_ids(groups), bar)
         if cached is not None:
-            own = _same_judge(own, cached.judge)
+            own = same_judge(own, cached.judge)
         self.disagreements = []
         verdicts: list[Verdict] = []
         missing: list[int] = []
@@ -142,7 +184,9 @@ class Replay:
                 self.disagreements.append(index)
         if missing or own is None:
             first = Place.of(groups, missing[0])
-            raise MissingJudgements(first, groups[first.group], len(missing), len(found), name)
+            if own is not None and self.trace is None:
+                name = judgement_name(own)
+            raise MissingJudgements(first, groups[first.group], len(missing), len(found), name, own)
         own = own if bar is None else identity_at(own, bar)
         return _columns(groups, verdicts, own, with_details=self.with_details)
 
@@ -176,12 +220,18 @@ class Replay:
 
 def only_name(trace: Trace) -> str:
     """Return the one name of a trace's judgements of contexts. Raises ReplayError."""
-    names = [name for name in trace.names() if not name.startswith("answers/")]
+    names = context_names(trace)
     if len(names) == 1:
         return names[0]
     if not names:
-        raise ReplayError(f"{trace.name} has no judgements")
+        scores = ", only scores of answers" if trace.names() else ""
+        raise ReplayError(f"{trace.name} has no judgements of contexts{scores}")
     raise UnclearName(f"{trace.name} has judgements by {', '.join(names)}; say whose to take")
+
+
+def context_names(trace: Trace) -> list[str]:
+    """Return the names of a trace's judgements of contexts; those of scores are not among them."""
+    return [name for name in trace.names() if not name.startswith("answers/")]
 
 
 def only_bar(found: Sequence[Judgement | None], name: str) -> float | None:
@@ -213,7 +263,7 @@ def check_rubric(judge: JudgeIdentity, rubrics: Sequence[RubricInfo]) -> None:
     rubric, version, sha256 = used
     known = next((info for info in rubrics if info.rubric == rubric), None)
     if known is None:
-        raise OtherRubric(f"rubric {rubric}@{version}, which this server lacks")
+        raise OtherRubric(f"rubric {rubric}@{version}, which this server lacks", rubric)
     if known.version != version:
         raise OtherRubric(
             f"rubric {rubric}@{version}, and this server has {rubric}@{known.version}"
@@ -225,7 +275,8 @@ def check_rubric(judge: JudgeIdentity, rubrics: Sequence[RubricInfo]) -> None:
         )
 
 
-def _same_judge(traced: JudgeIdentity | None, cached: JudgeIdentity) -> JudgeIdentity:
+def same_judge(traced: JudgeIdentity | None, cached: JudgeIdentity) -> JudgeIdentity:
+    """Return the judge of both, bars aside. Raises ReplayError where the trace has another one."""
     if traced is not None and traced.scoring_key != cached.scoring_key:
         raise ReplayError(
             f"the trace was made by {traced.signature}, but the cache was asked for "

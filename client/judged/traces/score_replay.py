@@ -5,7 +5,8 @@ Owns the same for answers that `replay` owns for contexts; what both share is th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from judged._info import RubricInfo
@@ -15,13 +16,22 @@ from judged.scores import AnswerItem, AnswerScore, Rubric, ScoredAnswers
 from judged.statuses import Source, Status
 from judged.traces.breakdown import Breakdown
 from judged.traces.items import Hashes
-from judged.traces.judgement import Judgement
+from judged.traces.judgement import Judgement, printed_parts
 from judged.traces.recording import NOT_CACHED, answer_of
-from judged.traces.replay import MissingScores, ReplayError, check_rubric, one_judge, only_bar
+from judged.traces.replay import (
+    MissingScores,
+    ReplayError,
+    check_rubric,
+    one_judge,
+    only_bar,
+    same_judge,
+)
 from judged.traces.trace import Trace
-from judged.types import JudgeIdentity
+from judged.types import JudgeIdentity, Scalar
 
 KIND = "answers"
+_DEFAULTS: Mapping[str, Scalar] = {"model": "", "samples": 0}
+"""Values that leave a parameter to the server."""
 
 CachedScores = Callable[[Sequence[AnswerItem], Sequence[Rubric]], ScoredAnswers]
 """Scores answers by the verdict cache alone."""
@@ -31,8 +41,10 @@ CachedScores = Callable[[Sequence[AnswerItem], Sequence[Rubric]], ScoredAnswers]
 class ScoreReplay:
     """Gives the scores that a trace has, then those of the cache.
 
-    A failure that was recorded gives way to what the cache has. `disagreements` are the indices of
-    the scores of the last call that pass in one and not in the other; the trace's count.
+    Both must be by the judge that is asked for: the cache knows it, and without one the parameters
+    and weights that a rubric sets must be those that the trace names. A failure that was recorded
+    gives way to what the cache has. `disagreements` are the indices of the scores of the last call
+    that pass in one and not in the other; the trace's count.
     """
 
     trace: Trace | None
@@ -52,31 +64,33 @@ class ScoreReplay:
         cached = None
         if self.cached is not None:
             cached = self.cached(items, [column.asked for column in columns])
+            columns = [_checked(column, cached) for column in columns]
         self.disagreements = []
         found: list[AnswerScore] = []
-        missing: list[tuple[AnswerItem, str]] = []
+        missing: list[tuple[AnswerItem, _Column]] = []
         for row, item in enumerate(items):
             for place, column in enumerate(columns):
                 index = row * len(columns) + place
-                other = None if cached is None else _of_cache(cached, index, column)
+                other = None if cached is None else _of_cache(cached[index])
                 ours = column.score(item, row)
                 if ours is not None and other is not None and _differ(ours, other):
                     self.disagreements.append(index)
                 if ours is None or (ours.status is Status.ERROR and other is not None):
                     ours = other
                 if ours is None:
-                    missing.append((item, column.asked.rubric))
+                    missing.append((item, column))
                 else:
                     found.append(ours)
         if missing:
-            item, rubric = missing[0]
+            item, column = missing[0]
             total = len(items) * len(rubrics)
-            raise MissingScores(item.item_id, len(missing), total, f"{KIND}/{rubric}")
+            raise MissingScores(item.item_id, len(missing), total, column.name, column.judge)
         summaries = [
             summarise(column.asked.rubric, found[place :: len(columns)])
             for place, column in enumerate(columns)
         ]
-        return ScoredAnswers(found, summaries, Usage())
+        of_cache = (score.usage for score in found if score.source is not Source.REPLAY)
+        return ScoredAnswers(found, summaries, sum(of_cache, Usage()))
 
     def _column(
         self, items: Sequence[AnswerItem], rubric: Rubric, known: Sequence[RubricInfo]
@@ -88,6 +102,8 @@ class ScoreReplay:
         judges = {j.judge.scoring_key: j.judge for j in found if j is not None}
         for judge in judges.values():
             check_rubric(judge, known)
+            if self.cached is None:  # which knows better
+                _check_asked(rubric, judge)
         bar = rubric.min_score if rubric.min_score is not None else only_bar(found, name)
         asked = replace(rubric, min_score=bar)
         return _Column(asked, found, one_judge(list(judges.values()), name))
@@ -95,11 +111,16 @@ class ScoreReplay:
 
 @dataclass(frozen=True, slots=True)
 class _Column:
-    """What a trace has of one rubric: a judgement or None for each item, and who judged."""
+    """What a trace has of one rubric: a judgement or None for each item, and who judges."""
 
     asked: Rubric
     found: Sequence[Judgement | None]
     judge: JudgeIdentity | None
+
+    @property
+    def name(self) -> str:
+        """The name that the judgements have in a trace."""
+        return f"{KIND}/{self.asked.rubric}"
 
     def score(self, item: AnswerItem, row: int) -> AnswerScore | None:
         """Return the score of an item under the bar asked for; None without a judgement."""
@@ -139,14 +160,52 @@ def _of_trace(item: AnswerItem, rubric: str, judgement: Judgement) -> AnswerScor
     )
 
 
-def _of_cache(cached: ScoredAnswers, index: int, column: _Column) -> AnswerScore | None:
-    score = cached[index]
-    if score.error is not None and score.error.reason == NOT_CACHED:
-        return None
-    theirs = score.judge
-    if column.judge is not None and theirs is not None:
-        one_judge([column.judge, theirs], f"{KIND}/{column.asked.rubric}")
-    return score
+def _checked(column: _Column, cached: ScoredAnswers) -> _Column:
+    """Return a column with the judge that the cache was asked for, whether it knew a score or not.
+
+    Raises ReplayError when the trace has another one, or when the server did not say which.
+    """
+    asked = cached.summary(column.asked.rubric).judge
+    if asked is None:
+        errors = (score.error.message for score in cached if score.error is not None)
+        why = next(errors, "it sent no score")
+        raise ReplayError(f"the server did not say who would judge {column.name}: {why}")
+    return replace(column, judge=same_judge(column.judge, asked))
+
+
+def _check_asked(rubric: Rubric, judge: JudgeIdentity) -> None:
+    """Raise ReplayError when a rubric asks for what the signature of a judge contradicts."""
+    printed = printed_parts(judge)
+    for name, value in rubric.parameters.items():
+        made = printed.get(name)
+        if made is not None and value != _DEFAULTS.get(name) and made not in _printed(value):
+            raise ReplayError(
+                f"the trace was made by {judge.signature}, but {name} {value} was asked for"
+            )
+    total = math.fsum(rubric.weights.values())
+    asked = {name: weight / total for name, weight in rubric.weights.items() if weight and total}
+    shares = (part.partition("=") for part in printed.get("weights", "").split(",") if part)
+    if asked and not _alike(asked, {name: float(share) for name, _, share in shares}):
+        raise ReplayError(
+            f"the trace was made by {judge.signature}, but other weights were asked for"
+        )
+
+
+def _printed(value: Scalar) -> Collection[str]:
+    """Return how a signature may print a value; a temperature that is never sent is "unset"."""
+    if isinstance(value, bool | str):
+        return {value if isinstance(value, str) else str(value).lower()}
+    return {format(value, ".12g"), "unset"}
+
+
+def _alike(asked: Mapping[str, float], made: Mapping[str, float]) -> bool:
+    """Say whether shares of dimensions are the same, as far as a signature prints them."""
+    names = {*asked, *(name for name, share in made.items() if share)}
+    return all(math.isclose(asked.get(n, 0), made.get(n, 0), abs_tol=1e-9) for n in names)
+
+
+def _of_cache(score: AnswerScore) -> AnswerScore | None:
+    return None if score.error is not None and score.error.reason == NOT_CACHED else score
 
 
 def _differ(one: AnswerScore, other: AnswerScore) -> bool:

@@ -170,13 +170,16 @@ class ChatModels:
     def listed(self) -> tuple[ListedModel, ...]:
         """Return the models as they are now, the default first, those that can't be asked too."""
         return tuple(
-            replace(listed, problem=listed.problem or self._problem(listed.card.provider))
+            replace(listed, problem=listed.problem or self._refused_key(listed.card))
             for listed in self._listed.values()
         )
 
-    def _problem(self, provider: str) -> str:
-        endpoint = self._endpoints.get(provider)
-        return "" if endpoint is None else endpoint.problem
+    def _refused_key(self, card: ChatModelCard) -> str:
+        """Return what to do about a model's key, "" while a fallback may answer."""
+        endpoint = self._endpoints.get(card.provider)
+        if endpoint is None or isinstance(self._models[card.name], FallbackModel):
+            return ""
+        return endpoint.problem
 
     def get(self, name: str) -> ChatModel:
         """Return a model by name, "" for the default; one without its key has a `problem`.

@@ -23,11 +23,16 @@ def test_flags_are_modes():
     assert read_asking("llm", refresh=False, cache_only=True) == Asking(CacheMode.ONLY)
 
 
+def test_members_of_a_panel_may_be_models():
+    assert read_asking("panel", refresh=True, cache_only=False) == Asking(CacheMode.REFRESH)
+    assert read_asking("panel", refresh=False, cache_only=True) == Asking(CacheMode.ONLY)
+
+
 @pytest.mark.parametrize(
     ("kind", "refresh", "only", "says"),
     [
         ("llm", True, True, "exclude each other"),
-        ("exact", True, False, "--judge-refresh: is for --judge llm"),
+        ("exact", True, False, "--judge-refresh: is for --judge llm and --judge panel"),
         (None, False, True, "--cache-only: is for --judge llm"),
     ],
 )

@@ -100,5 +100,6 @@ class TestScored:
     ],
 )
 def test_scores_of_the_lines_leave_no_judge_to_shape(flags, problem):
-    with pytest.raises(Problem, match=problem):
-        command("labels.jsonl", judge="none", **flags)
+    for none in ({"judge": "none"}, {"no_judge": True}):
+        with pytest.raises(Problem, match=problem):
+            command("labels.jsonl", **none, **flags)

@@ -66,6 +66,27 @@ class TestEnvironment:
             found("judge", "c.jsonl", **environ)
         assert str(caught.value) == message
 
+    @pytest.mark.parametrize(
+        ("environ", "message"),
+        [
+            (
+                {"JUDGED_JUDGE_SAMPLES": "x"},
+                "JUDGED_JUDGE_SAMPLES: --judge-samples does not take 'x'",
+            ),
+            ({"JUDGED_TRACE_TEXTS": "y"}, "JUDGED_TRACE_TEXTS: --trace-texts does not take 'y'"),
+            ({"JUDGED_TIMEOUT": "0"}, "JUDGED_TIMEOUT: --timeout does not take '0'"),
+        ],
+    )
+    def test_names_the_variable_whose_value_the_option_does_not_take(self, environ, message):
+        with pytest.raises(Problem) as caught:
+            found("judge", "c.jsonl", "--judge", "llm", **environ)
+        assert str(caught.value).startswith(f"{message}: ")
+
+    def test_of_a_value_that_gives_way_says_nothing(self):
+        bad = {"JUDGED_JUDGE_SAMPLES": "x"}
+        assert found("judge", "c.jsonl", "--judge", "exact", **bad) == {}
+        found("judge", "c.jsonl", "--judge", "llm", "--judge-samples=3", **bad)
+
     def test_of_options_that_the_command_lacks_says_nothing(self):
         assert found("judges", JUDGED_METRIC="mrr", JUDGED_RUBRIC="helpfulness") == {}
         assert found(JUDGED_STRICT="1") == found("juge", JUDGED_STRICT="1") == {}
@@ -102,6 +123,7 @@ class TestFile:
             ("judge-samples = true", "judge-samples: must be a text or a number"),
             ("metric = [['mrr']]", "metric: must be a text or a number"),
             ("judge = ", "is not TOML: "),
+            ("timeout = 'soon'", "timeout: --timeout does not take 'soon'"),
         ],
     )
     def test_names_the_key_that_is_wrong(self, file, text, message):
@@ -156,6 +178,10 @@ class TestGivingWay:
         assert found("score", "a", JUDGED_JUDGE="llm", JUDGED_STRICT="1") == {"strict": True}
         assert found("score", "a", JUDGED_JUDGE="none") == {"judge": "none"}
         assert found("score", "a", JUDGED_JUDGE="llm", JUDGED_NO_JUDGE="1") == {"no_judge": True}
+
+    def test_of_models_to_a_panel_but_for_how_they_are_asked(self):
+        given = found("judge", "c", "--judge", "panel", **MODEL)
+        assert given == {"judge": "llm", "judge_refresh": True}
 
     def test_of_the_cache_to_the_other_mode(self):
         given = found("score", "a", "--cache-only", JUDGED_JUDGE_REFRESH="1")

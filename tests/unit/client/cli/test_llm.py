@@ -1,5 +1,7 @@
 """The flags of the judge `llm`."""
 
+from dataclasses import replace
+
 import pytest
 from judged import JudgeIdentity, Status, Usage, VerdictDetail, Verdicts, VerdictSample
 from judged.cli.llm import (
@@ -68,7 +70,9 @@ def test_votes_on_both_sides_are_a_warning():
     columns = [True] * 3, [1.0] * 3, [1, 1, 3], [1] * 3, [0] * 3
     verdicts = Verdicts(*columns, [0, 3], {}, IDENTITY, agreement=[1.0, 2 / 3, 0.0])
     (warning,) = vote_warnings(verdicts)
-    assert warning.startswith("1 of 3 verdicts have votes on both sides")
+    assert warning.startswith("1 of 3 verdicts has votes on both sides")
+    (warning,) = vote_warnings(replace(verdicts, agreement=[0.5, 2 / 3, 0.0]))
+    assert warning.startswith("2 of 3 verdicts have votes on both sides")
 
 
 def test_the_document_of_a_detail_names_statuses():

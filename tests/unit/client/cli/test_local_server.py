@@ -5,8 +5,14 @@ import sys
 from pathlib import Path
 
 import pytest
+from judged import ChatModelInfo, JudgeInfo, ServerInfo
 from judged.cli import local_server
-from judged.cli.local_server import private_server
+from judged.cli.local_server import (
+    as_private,
+    info_as_private,
+    private_server,
+    problems_as_private,
+)
 from judged.cli.problems import Problem
 
 
@@ -75,3 +81,32 @@ class TestPrivateServer:
         local_server._start(Path("/run") / ("d" * 120), 1)
         assert "unix:/run/x/judged.sock" in commands[0]
         assert "127.0.0.1:0" in commands[1]
+
+
+class TestWords:
+    """A private server has no flags, and starts anew with every command."""
+
+    @pytest.mark.parametrize(
+        ("said", "meant"),
+        [
+            (
+                "name a model in a file and start the server with --llm-config FILE; see docs",
+                "name a model in a file and set JUDGED_LLM_CONFIG=FILE; see docs",
+            ),
+            ("set it to the key, and start the server again", "set it to the key"),
+            ("start it with --llm-cache disk or memory", "set JUDGED_LLM_CACHE=disk or memory"),
+            ("in the server's --llm-config, and", "in JUDGED_LLM_CONFIG, and"),
+            ("the file is not there", "the file is not there"),
+        ],
+    )
+    def test_are_of_its_settings(self, said, meant):
+        assert as_private(said) == meant
+        with pytest.raises(Problem) as caught, problems_as_private():
+            raise Problem(said)
+        assert str(caught.value) == meant
+
+    def test_are_those_of_what_it_offers(self):
+        judge = JudgeInfo("llm", "", "", 0.5, [], "", "set K, and start the server again")
+        chat = ChatModelInfo("m", "p", "m", True, "set K, and start the server again")
+        info = info_as_private(ServerInfo("", None, "", [judge], [], [], chat_models=[chat]))
+        assert (info.judges[0].unavailable, info.chat_models[0].unavailable) == ("set K", "set K")

@@ -13,6 +13,8 @@ def test_a_match_is_told_with_its_place():
 def test_missing_verdicts_are_told():
     (warning,) = negative_warnings(NegativeReport(1, 0, [], VerdictCounts(ok=1, error=2)))
     assert warning == "2 of 3 verdicts on negative answers are missing"
+    (warning,) = negative_warnings(NegativeReport(1, 0, [], VerdictCounts(error=1)))
+    assert warning == "1 of 1 verdict on negative answers is missing"
 
 
 def test_nothing_to_tell():

@@ -79,7 +79,10 @@ class TestRubrics:
         [
             (["quality", "quality"], "--rubric quality: is given twice"),
             (["qualty"], "by faithfulness, quality, other, recall; did you mean quality"),
-            (["matching"], "no rubric has this id; .* faithfulness, quality, other, recall$"),
+            (
+                ["matching"],
+                r"no rubric has this id; .* recall; for one of yours, .*--rubrics-dir FOLDER$",
+            ),
         ],
     )
     def test_rubrics_that_are_wrong(self, names, message):

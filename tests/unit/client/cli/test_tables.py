@@ -140,6 +140,13 @@ class TestWarnings:
         assert "--profile unicode" in second
         assert third.startswith("3 of 8 verdicts are about a text longer than the model's window")
 
+    def test_tell_of_one_in_the_singular(self):
+        (first,) = verdict_warnings(VerdictCounts(error=1))
+        assert first == "1 of 1 verdict is missing: 1 failed"
+        assert describe_verdicts(VerdictCounts(ok=1)).startswith("1 verdict, 0 relevant")
+        counts = MetricCounts(queries=1, evaluated=1, retrieved=1)
+        assert describe_counts(counts) == "1 of 1 query, 1 result"
+
     @pytest.mark.parametrize(
         ("flagged", "said"), [(1, "1 verdict is flagged"), (2, "2 verdicts are flagged")]
     )

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from grpc import StatusCode
 from hypothesis import given
 from hypothesis import strategies as st
 from judged import Client, InternalError, InvalidArgument, Status, Unavailable
@@ -19,7 +20,7 @@ from judged.evaluation.answer_log import AnswerLog, digest
 from judged.evaluation.system import signature_of
 from judged.v1.scoring_pb2 import AnswerItem
 
-from tests.fakes.score_service import ScoreService, score_service
+from tests.fakes.score_service import Break, ScoreService, score_service
 
 SURROGATE = "the system returned a lone surrogate at character 0, which UTF-8 can't carry"
 QUESTIONS = [Question(str(i), f"question {i}", ["r"], [f"source {i}"]) for i in range(6)]
@@ -248,9 +249,13 @@ class TestResume:
             asked.append(query)
             return query
 
-        for _ in range(2):
-            with Client("127.0.0.1:1") as nobody, pytest.raises(Unavailable):
-                evaluate_answers(QUESTIONS, system, ["a"], client=nobody, resume=log, timeout=0.5)
+        down = Break(StatusCode.UNAVAILABLE)
+        with score_service(lambda *_: down) as failing, Client(failing.address) as client:
+            for _ in range(2):
+                with pytest.raises(Unavailable):
+                    evaluate_answers(
+                        QUESTIONS, system, ["a"], client=client, resume=log, timeout=0.5
+                    )
         assert len(asked) == 6
 
     @pytest.mark.parametrize("leave", [KeyboardInterrupt, SystemExit])

@@ -4,6 +4,8 @@ from dataclasses import replace
 
 import pytest
 from judged import (
+    AnswerItem,
+    AnswerScore,
     Flag,
     InvalidArgument,
     JudgeIdentity,
@@ -24,6 +26,7 @@ from judged.traces import (
     Trace,
     UnclearBar,
     UnclearName,
+    record_scores,
     record_verdicts,
 )
 
@@ -126,10 +129,25 @@ class TestMissing:
         assert (caught.value.missing, caught.value.total) == (1, 5)
         assert caught.value.group is GROUPS[group]
         assert caught.value.name == "llm/retrieval_match"
+        assert caught.value.judge == JUDGE
+        assert str(caught.value) == (
+            "1 of 5 judgements by llm/retrieval_match is missing, first that of "
+            f"groups[{group}] (query {GROUPS[group].query_id!r}), retrieved[{retrieved}], "
+            f"expected[{expected}]; judge these groups with Client.judge, keep what it says with "
+            "record_verdicts, and replay the trace again"
+        )
 
     def test_of_an_empty_trace(self):
-        with pytest.raises(ReplayError, match=r"t\.jsonl has no judgements"):
+        with pytest.raises(ReplayError, match=r"t\.jsonl has no judgements of contexts$"):
             Replay(Trace("t.jsonl")).verdicts(GROUPS, RUBRICS)
+
+    def test_of_a_trace_that_has_scores_of_answers_only(self):
+        trace = Trace("t.jsonl")
+        judge = JudgeIdentity("answers", "", 0.5, "answers|rubric:r@1|v1", "a" * 64, "b" * 64)
+        score = AnswerScore("1", "r", Status.OK, 1.0, True, judge=judge)
+        record_scores(trace, [AnswerItem("1", "q", "a")], [score], [])
+        with pytest.raises(ReplayError, match="of contexts, only scores of answers"):
+            Replay(trace).verdicts(GROUPS, RUBRICS)
 
 
 class TestFit:
@@ -201,6 +219,11 @@ class TestCache:
         found = Replay(None, cached=lambda groups, bar: verdicts()).verdicts(GROUPS, RUBRICS)
         assert found.source == [Source.CACHE] * 5
         assert found.judge == JUDGE
+
+    def test_alone_is_called_by_whom_it_was_asked_for(self):
+        replay = Replay(None, cached=lambda groups, bar: failed(1, "NOT_CACHED"))
+        with pytest.raises(MissingJudgements, match="1 of 5 judgements by llm/retrieval_match is"):
+            replay.verdicts(GROUPS, RUBRICS)
 
     def test_what_both_lack_is_missing(self):
         replay = Replay(without(traced(), 1), cached=lambda groups, bar: failed(1, "NOT_CACHED"))

@@ -1,7 +1,22 @@
-"""Scores from a trace: under which bars they can be read."""
+"""Scores from a trace: under which bars they can be read, and whose they must be."""
+
+from dataclasses import replace
 
 import pytest
-from judged import AnswerItem, AnswerScore, JudgeIdentity, Rubric, RubricInfo, Status, VerdictError
+from judged import (
+    AnswerItem,
+    AnswerScore,
+    JudgeIdentity,
+    Rubric,
+    RubricInfo,
+    RubricSummary,
+    ScoredAnswers,
+    Source,
+    Status,
+    Usage,
+    VerdictCounts,
+    VerdictError,
+)
 from judged.traces import MissingScores, ReplayError, ScoreReplay, Trace, record_scores
 
 ITEMS = [AnswerItem("a", "q", "x"), AnswerItem("b", "q", "y")]
@@ -68,6 +83,8 @@ def test_missing_ones_are_named_by_item():
     with pytest.raises(MissingScores) as caught:
         replay("score", score("a", 0.25, False)).scores(ITEMS, [Rubric("r")], info("score"))
     assert (caught.value.item_id, caught.value.missing, caught.value.total) == ("b", 1, 2)
+    assert caught.value.judge == judge()
+    assert "is missing, first that of item 'b'; score these items with Client" in str(caught.value)
 
 
 def test_scores_that_no_judge_gave_are_not_recorded():
@@ -77,3 +94,92 @@ def test_scores_that_no_judge_gave_are_not_recorded():
     trace = Trace()
     record_scores(trace, ITEMS, [gap, never], info("score"))
     assert len(trace) == 0
+
+
+BOTH = (score("a", 0.25, False), score("b", 0.75, True))
+GAP = VerdictError(9, "NOT_CACHED", "the cache has no reply", False)
+
+
+def cache(*scores, by):
+    """A cache that was asked for a judge, and has these scores."""
+
+    def cached(items, rubrics):
+        counts = VerdictCounts()
+        return ScoredAnswers(scores, [RubricSummary("r", None, 0, counts, by)], Usage())
+
+    return cached
+
+
+def gaps(by):
+    return cache(*(AnswerScore(i, "r", Status.ERROR, error=GAP, judge=by) for i in "ab"), by=by)
+
+
+class TestWhose:
+    """Scores are those of the judge that is asked for, and of no other."""
+
+    def read(self, cached=None, rubric=None, signature=None):
+        scores = BOTH
+        if signature is not None:
+            scores = [replace(s, judge=replace(s.judge, signature=signature)) for s in BOTH]
+        made = replay("score", *scores)
+        made.cached = cached
+        return made.scores(ITEMS, [rubric or Rubric("r")], info("score"))
+
+    def test_the_cache_knows_it_even_where_it_has_no_score(self):
+        assert passed(self.read(gaps(judge()))) == [False, True]
+        assert passed(self.read(gaps(judge(0.9)))) == [False, True]  # bars aside
+        other = replace(judge(), scoring_key="c" * 64, signature="answers|rubric:r@1|model:other")
+        with pytest.raises(ReplayError, match=r"but the cache was asked for .*model:other"):
+            self.read(gaps(other))
+
+    def test_a_server_that_does_not_say_is_not_believed(self):
+        lost = AnswerScore("a", "r", Status.ERROR, error=replace(GAP, reason="", message="gone"))
+        with pytest.raises(ReplayError, match="did not say who would judge answers/r: gone"):
+            self.read(cache(lost, lost, by=None))
+
+    @pytest.mark.parametrize(
+        ("parameters", "asked"),
+        [
+            ({"model": "small", "samples": 3, "temperature": 0.5}, None),
+            ({"model": "", "samples": 0, "max_context_tokens": 99}, None),
+            ({"model": "careful"}, "model careful"),
+            ({"samples": 5}, "samples 5"),
+            ({"temperature": 0.0}, "temperature 0.0"),
+        ],
+    )
+    def test_without_a_cache_parameters_must_be_those_of_the_trace(self, parameters, asked):
+        signature = "answers|rubric:r@1|sha:3b70145c|model:small|samples:3|temperature:0.5|v1"
+        if asked is None:
+            self.read(rubric=Rubric("r", parameters=parameters), signature=signature)
+            return
+        with pytest.raises(ReplayError, match=f"but {asked} was asked for"):
+            self.read(rubric=Rubric("r", parameters=parameters), signature=signature)
+
+    @pytest.mark.parametrize(
+        ("weights", "fits"),
+        [
+            ({}, True),
+            ({"x": 3, "y": 1}, True),
+            ({"x": 1.5, "y": 0.5, "z": 0}, True),
+            ({"x": 1}, False),
+            ({"x": 3, "z": 1}, False),
+        ],
+    )
+    def test_and_so_must_weights(self, weights, fits):
+        signature = "answers|rubric:r@1|sha:3b70145c|weights:x=0.75,y=0.25,z=0|v1"
+        rubric = Rubric("r", weights=weights)
+        if fits:
+            self.read(rubric=rubric, signature=signature)
+            return
+        with pytest.raises(ReplayError, match="but other weights were asked for"):
+            self.read(rubric=rubric, signature=signature)
+
+
+def test_what_it_took_is_what_the_cache_told_of_the_scores_it_gave():
+    took = Usage(cached=3, cost=None)
+    known = [replace(one, source=Source.CACHE, usage=took) for one in BOTH]
+    made = replay("score", BOTH[0])
+    made.cached = cache(*known, by=judge())
+    found = made.scores(ITEMS, [Rubric("r")], info("score"))
+    assert [one.source for one in found] == [Source.REPLAY, Source.CACHE]
+    assert (found.usage.cached, found.usage.cost) == (3, None)

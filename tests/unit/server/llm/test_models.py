@@ -12,7 +12,13 @@ from judged_server.llm.models import ChatModels
 from judged_server.settings import SettingsError
 
 from tests.fakes.recording_http import Noted, recording_http
-from tests.fakes.scripted_provider import Answer, ScriptedProvider, scripted_provider
+from tests.fakes.scripted_provider import (
+    Answer,
+    Asked,
+    Failure,
+    ScriptedProvider,
+    scripted_provider,
+)
 from tests.fakes.still_clock import StillClock
 
 SCHEMA = ReplySchema("verdict", {"type": "object", "properties": {"verdict": {"type": "string"}}})
@@ -116,6 +122,24 @@ async def test_tokens_that_were_not_used_are_given_back():
             await model.complete(question(), 60.0)
         await models.close()
     assert clock.slept == []
+
+
+async def test_a_model_whose_key_is_refused_is_listed_as_such_unless_others_stand_behind_it():
+    def refuse(_: Asked) -> Failure:
+        return Failure(401, "no")
+
+    async with scripted_provider(refuse) as provider:
+        document = provider.configuration()
+        [own] = document["models"]
+        document["models"].append({**own, "name": "covered", "fallback": [own["name"]]})
+        models = ChatModels(parse_configuration(document, "f"), {})
+        assert [listed.problem for listed in models.listed()] == ["", ""]
+        with pytest.raises(ProviderFault, match="refuses the key"):
+            await models.get("").complete(question(), 10.0)
+        alone, covered = models.listed()
+        assert "key_env or key_file" in alone.problem
+        assert covered.problem == ""
+        await models.close()
 
 
 async def test_models_are_listed_the_default_first_and_found_by_name():
