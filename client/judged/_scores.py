@@ -136,6 +136,7 @@ def read_score(message: scoring_pb2.AnswerScore) -> AnswerScore:
         warnings=list(message.warnings),
         judge=read_identity(message.judge) if message.HasField("judge") else None,
         model=message.model,
+        system_fingerprint=message.system_fingerprint,
     )
 
 

@@ -99,6 +99,7 @@ class AnswerScore:
     warnings: Sequence[str] = ()
     judge: JudgeIdentity | None = None
     model: str = ""
+    system_fingerprint: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -85,6 +85,7 @@ class AnswerScore:
     fault: VerdictFault | None = None
     warnings: tuple[str, ...] = ()
     model: str = ""
+    system_fingerprint: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -176,6 +176,7 @@ class TestScores:
         assert good.agreement == bad.agreement == 1
         assert (good.samples, good.source) == (1, t.VERDICT_SOURCE_COMPUTED)
         assert good.model == "scripted-1-2024-07-18"
+        assert good.system_fingerprint == "fp_scripted"
         assert good.judge.kind == "answers"
         assert good.judge.signature.startswith("answers|rubric:helpfulness@1|sha:")
         assert [each.rubric for each in summary.rubrics] == [

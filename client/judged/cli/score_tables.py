@@ -138,6 +138,7 @@ def _detail(score: AnswerScore) -> dict[str, Any]:
         "weights": {d.name: d.weight for d in score.dimensions},
         "raw_replies": list(score.raw_replies),
         "model": score.model,
+        "system_fingerprint": score.system_fingerprint,
         "usage": asdict(score.usage),
         "signature": None if score.judge is None else score.judge.signature,
     }

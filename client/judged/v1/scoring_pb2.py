@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from judged.v1 import types_pb2 as judged_dot_v1_dot_types__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17judged/v1/scoring.proto\x12\tjudged.v1\x1a\x15judged/v1/types.proto\"b\n\nAnswerItem\x12\x0f\n\x07item_id\x18\x01 \x01(\t\x12\r\n\x05query\x18\x02 \x01(\t\x12\x0e\n\x06\x61nswer\x18\x03 \x01(\t\x12\x12\n\nreferences\x18\x04 \x03(\t\x12\x10\n\x08\x63ontexts\x18\x05 \x03(\t\"\xb0\x02\n\nRubricSpec\x12\x0e\n\x06rubric\x18\x01 \x01(\t\x12\x16\n\tmin_score\x18\x02 \x01(\x01H\x00\x88\x01\x01\x12\x39\n\nparameters\x18\x03 \x03(\x0b\x32%.judged.v1.RubricSpec.ParametersEntry\x12\x33\n\x07weights\x18\x04 \x03(\x0b\x32\".judged.v1.RubricSpec.WeightsEntry\x1aL\n\x0fParametersEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12(\n\x05value\x18\x02 \x01(\x0b\x32\x19.judged.v1.ParameterValue:\x02\x38\x01\x1a.\n\x0cWeightsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\x42\x0c\n\n_min_score\"\xd2\x04\n\x0b\x41nswerScore\x12\x0f\n\x07item_id\x18\x01 \x01(\t\x12\x0e\n\x06rubric\x18\x02 \x01(\t\x12(\n\x06status\x18\x03 \x01(\x0e\x32\x18.judged.v1.VerdictStatus\x12\x12\n\x05score\x18\x04 \x01(\x01H\x00\x88\x01\x01\x12\x13\n\x06passed\x18\x05 \x01(\x08H\x01\x88\x01\x01\x12\x11\n\tmin_score\x18\x06 \x01(\x01\x12\x11\n\treasoning\x18\x07 \x01(\t\x12\x13\n\x0braw_replies\x18\x08 \x03(\t\x12\x1f\n\x05usage\x18\t \x01(\x0b\x32\x10.judged.v1.Usage\x12\x0f\n\x07samples\x18\n \x01(\r\x12\x16\n\tagreement\x18\x0b \x01(\x01H\x02\x88\x01\x01\x12(\n\x06source\x18\x0c \x01(\x0e\x32\x18.judged.v1.VerdictSource\x12-\n\ndimensions\x18\r \x03(\x0b\x32\x19.judged.v1.DimensionScore\x12\x1d\n\x10reported_overall\x18\x0e \x01(\x01H\x03\x88\x01\x01\x12(\n\x06\x63laims\x18\x0f \x03(\x0b\x32\x18.judged.v1.VerifiedClaim\x12&\n\x05\x65rror\x18\x10 \x01(\x0b\x32\x17.judged.v1.VerdictError\x12\x10\n\x08warnings\x18\x11 \x03(\t\x12\'\n\x05judge\x18\x12 \x01(\x0b\x32\x18.judged.v1.JudgeIdentity\x12\r\n\x05model\x18\x13 \x01(\tB\x08\n\x06_scoreB\t\n\x07_passedB\x0c\n\n_agreementB\x13\n\x11_reported_overall\"L\n\x0e\x44imensionScore\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x12\n\x05score\x18\x02 \x01(\x01H\x00\x88\x01\x01\x12\x0e\n\x06weight\x18\x03 \x01(\x01\x42\x08\n\x06_score\"Z\n\rVerifiedClaim\x12\r\n\x05\x63laim\x18\x01 \x01(\t\x12(\n\x07verdict\x18\x02 \x01(\x0e\x32\x17.judged.v1.ClaimVerdict\x12\x10\n\x08\x65vidence\x18\x03 \x01(\t\"Z\n\x0cScoreSummary\x12)\n\x07rubrics\x18\x01 \x03(\x0b\x32\x18.judged.v1.RubricSummary\x12\x1f\n\x05usage\x18\x02 \x01(\x0b\x32\x10.judged.v1.Usage\"\x9e\x01\n\rRubricSummary\x12\x0e\n\x06rubric\x18\x01 \x01(\t\x12\x11\n\x04mean\x18\x02 \x01(\x01H\x00\x88\x01\x01\x12\x0e\n\x06passed\x18\x03 \x01(\x04\x12(\n\x06\x63ounts\x18\x04 \x01(\x0b\x32\x18.judged.v1.VerdictCounts\x12\'\n\x05judge\x18\x05 \x01(\x0b\x32\x18.judged.v1.JudgeIdentityB\x07\n\x05_mean*\x8d\x01\n\x0c\x43laimVerdict\x12\x1d\n\x19\x43LAIM_VERDICT_UNSPECIFIED\x10\x00\x12\x1b\n\x17\x43LAIM_VERDICT_SUPPORTED\x10\x01\x12\x1e\n\x1a\x43LAIM_VERDICT_CONTRADICTED\x10\x02\x12!\n\x1d\x43LAIM_VERDICT_NOT_ENOUGH_INFO\x10\x03\x42\x45\n\rdev.judged.v1P\x01Z2github.com/judged/judged/gen/go/judged/v1;judgedv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17judged/v1/scoring.proto\x12\tjudged.v1\x1a\x15judged/v1/types.proto\"b\n\nAnswerItem\x12\x0f\n\x07item_id\x18\x01 \x01(\t\x12\r\n\x05query\x18\x02 \x01(\t\x12\x0e\n\x06\x61nswer\x18\x03 \x01(\t\x12\x12\n\nreferences\x18\x04 \x03(\t\x12\x10\n\x08\x63ontexts\x18\x05 \x03(\t\"\xb0\x02\n\nRubricSpec\x12\x0e\n\x06rubric\x18\x01 \x01(\t\x12\x16\n\tmin_score\x18\x02 \x01(\x01H\x00\x88\x01\x01\x12\x39\n\nparameters\x18\x03 \x03(\x0b\x32%.judged.v1.RubricSpec.ParametersEntry\x12\x33\n\x07weights\x18\x04 \x03(\x0b\x32\".judged.v1.RubricSpec.WeightsEntry\x1aL\n\x0fParametersEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12(\n\x05value\x18\x02 \x01(\x0b\x32\x19.judged.v1.ParameterValue:\x02\x38\x01\x1a.\n\x0cWeightsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\x42\x0c\n\n_min_score\"\xee\x04\n\x0b\x41nswerScore\x12\x0f\n\x07item_id\x18\x01 \x01(\t\x12\x0e\n\x06rubric\x18\x02 \x01(\t\x12(\n\x06status\x18\x03 \x01(\x0e\x32\x18.judged.v1.VerdictStatus\x12\x12\n\x05score\x18\x04 \x01(\x01H\x00\x88\x01\x01\x12\x13\n\x06passed\x18\x05 \x01(\x08H\x01\x88\x01\x01\x12\x11\n\tmin_score\x18\x06 \x01(\x01\x12\x11\n\treasoning\x18\x07 \x01(\t\x12\x13\n\x0braw_replies\x18\x08 \x03(\t\x12\x1f\n\x05usage\x18\t \x01(\x0b\x32\x10.judged.v1.Usage\x12\x0f\n\x07samples\x18\n \x01(\r\x12\x16\n\tagreement\x18\x0b \x01(\x01H\x02\x88\x01\x01\x12(\n\x06source\x18\x0c \x01(\x0e\x32\x18.judged.v1.VerdictSource\x12-\n\ndimensions\x18\r \x03(\x0b\x32\x19.judged.v1.DimensionScore\x12\x1d\n\x10reported_overall\x18\x0e \x01(\x01H\x03\x88\x01\x01\x12(\n\x06\x63laims\x18\x0f \x03(\x0b\x32\x18.judged.v1.VerifiedClaim\x12&\n\x05\x65rror\x18\x10 \x01(\x0b\x32\x17.judged.v1.VerdictError\x12\x10\n\x08warnings\x18\x11 \x03(\t\x12\'\n\x05judge\x18\x12 \x01(\x0b\x32\x18.judged.v1.JudgeIdentity\x12\r\n\x05model\x18\x13 \x01(\t\x12\x1a\n\x12system_fingerprint\x18\x14 \x01(\tB\x08\n\x06_scoreB\t\n\x07_passedB\x0c\n\n_agreementB\x13\n\x11_reported_overall\"L\n\x0e\x44imensionScore\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x12\n\x05score\x18\x02 \x01(\x01H\x00\x88\x01\x01\x12\x0e\n\x06weight\x18\x03 \x01(\x01\x42\x08\n\x06_score\"Z\n\rVerifiedClaim\x12\r\n\x05\x63laim\x18\x01 \x01(\t\x12(\n\x07verdict\x18\x02 \x01(\x0e\x32\x17.judged.v1.ClaimVerdict\x12\x10\n\x08\x65vidence\x18\x03 \x01(\t\"Z\n\x0cScoreSummary\x12)\n\x07rubrics\x18\x01 \x03(\x0b\x32\x18.judged.v1.RubricSummary\x12\x1f\n\x05usage\x18\x02 \x01(\x0b\x32\x10.judged.v1.Usage\"\x9e\x01\n\rRubricSummary\x12\x0e\n\x06rubric\x18\x01 \x01(\t\x12\x11\n\x04mean\x18\x02 \x01(\x01H\x00\x88\x01\x01\x12\x0e\n\x06passed\x18\x03 \x01(\x04\x12(\n\x06\x63ounts\x18\x04 \x01(\x0b\x32\x18.judged.v1.VerdictCounts\x12\'\n\x05judge\x18\x05 \x01(\x0b\x32\x18.judged.v1.JudgeIdentityB\x07\n\x05_mean*\x8d\x01\n\x0c\x43laimVerdict\x12\x1d\n\x19\x43LAIM_VERDICT_UNSPECIFIED\x10\x00\x12\x1b\n\x17\x43LAIM_VERDICT_SUPPORTED\x10\x01\x12\x1e\n\x1a\x43LAIM_VERDICT_CONTRADICTED\x10\x02\x12!\n\x1d\x43LAIM_VERDICT_NOT_ENOUGH_INFO\x10\x03\x42\x45\n\rdev.judged.v1P\x01Z2github.com/judged/judged/gen/go/judged/v1;judgedv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -37,8 +37,8 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_RUBRICSPEC_PARAMETERSENTRY']._serialized_options = b'8\001'
   _globals['_RUBRICSPEC_WEIGHTSENTRY']._loaded_options = None
   _globals['_RUBRICSPEC_WEIGHTSENTRY']._serialized_options = b'8\001'
-  _globals['_CLAIMVERDICT']._serialized_start=1489
-  _globals['_CLAIMVERDICT']._serialized_end=1630
+  _globals['_CLAIMVERDICT']._serialized_start=1517
+  _globals['_CLAIMVERDICT']._serialized_end=1658
   _globals['_ANSWERITEM']._serialized_start=61
   _globals['_ANSWERITEM']._serialized_end=159
   _globals['_RUBRICSPEC']._serialized_start=162
@@ -48,13 +48,13 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_RUBRICSPEC_WEIGHTSENTRY']._serialized_start=406
   _globals['_RUBRICSPEC_WEIGHTSENTRY']._serialized_end=452
   _globals['_ANSWERSCORE']._serialized_start=469
-  _globals['_ANSWERSCORE']._serialized_end=1063
-  _globals['_DIMENSIONSCORE']._serialized_start=1065
-  _globals['_DIMENSIONSCORE']._serialized_end=1141
-  _globals['_VERIFIEDCLAIM']._serialized_start=1143
-  _globals['_VERIFIEDCLAIM']._serialized_end=1233
-  _globals['_SCORESUMMARY']._serialized_start=1235
-  _globals['_SCORESUMMARY']._serialized_end=1325
-  _globals['_RUBRICSUMMARY']._serialized_start=1328
-  _globals['_RUBRICSUMMARY']._serialized_end=1486
+  _globals['_ANSWERSCORE']._serialized_end=1091
+  _globals['_DIMENSIONSCORE']._serialized_start=1093
+  _globals['_DIMENSIONSCORE']._serialized_end=1169
+  _globals['_VERIFIEDCLAIM']._serialized_start=1171
+  _globals['_VERIFIEDCLAIM']._serialized_end=1261
+  _globals['_SCORESUMMARY']._serialized_start=1263
+  _globals['_SCORESUMMARY']._serialized_end=1353
+  _globals['_RUBRICSUMMARY']._serialized_start=1356
+  _globals['_RUBRICSUMMARY']._serialized_end=1514
 # @@protoc_insertion_point(module_scope)

@@ -206,6 +206,7 @@ class AnswerScore(_message.Message):
     WARNINGS_FIELD_NUMBER: _builtins.int
     JUDGE_FIELD_NUMBER: _builtins.int
     MODEL_FIELD_NUMBER: _builtins.int
+    SYSTEM_FINGERPRINT_FIELD_NUMBER: _builtins.int
     item_id: _builtins.str
     """item_id is the caller's."""
     rubric: _builtins.str
@@ -234,6 +235,8 @@ class AnswerScore(_message.Message):
     """
     model: _builtins.str
     """model that answered, as its provider names it."""
+    system_fingerprint: _builtins.str
+    """system_fingerprint of the provider's build, where it tells one."""
     @_builtins.property
     def raw_replies(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """raw_replies of the model in order, when asked for, each at most 64 KiB."""
@@ -284,10 +287,11 @@ class AnswerScore(_message.Message):
         warnings: _abc.Iterable[_builtins.str] | None = ...,
         judge: _types_pb2.JudgeIdentity | None = ...,
         model: _builtins.str = ...,
+        system_fingerprint: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_agreement", b"_agreement", "_passed", b"_passed", "_reported_overall", b"_reported_overall", "_score", b"_score", "agreement", b"agreement", "error", b"error", "judge", b"judge", "passed", b"passed", "reported_overall", b"reported_overall", "score", b"score", "usage", b"usage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_agreement", b"_agreement", "_passed", b"_passed", "_reported_overall", b"_reported_overall", "_score", b"_score", "agreement", b"agreement", "claims", b"claims", "dimensions", b"dimensions", "error", b"error", "item_id", b"item_id", "judge", b"judge", "min_score", b"min_score", "model", b"model", "passed", b"passed", "raw_replies", b"raw_replies", "reasoning", b"reasoning", "reported_overall", b"reported_overall", "rubric", b"rubric", "samples", b"samples", "score", b"score", "source", b"source", "status", b"status", "usage", b"usage", "warnings", b"warnings"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_agreement", b"_agreement", "_passed", b"_passed", "_reported_overall", b"_reported_overall", "_score", b"_score", "agreement", b"agreement", "claims", b"claims", "dimensions", b"dimensions", "error", b"error", "item_id", b"item_id", "judge", b"judge", "min_score", b"min_score", "model", b"model", "passed", b"passed", "raw_replies", b"raw_replies", "reasoning", b"reasoning", "reported_overall", b"reported_overall", "rubric", b"rubric", "samples", b"samples", "score", b"score", "source", b"source", "status", b"status", "system_fingerprint", b"system_fingerprint", "usage", b"usage", "warnings", b"warnings"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__agreement: _TypeAlias = _typing.Literal["agreement"]  # noqa: Y015
     _WhichOneofArgType__agreement: _TypeAlias = _typing.Literal["_agreement", b"_agreement"]  # noqa: Y015

@@ -197,6 +197,7 @@ class AnswerScorer:
             fault=finding.fault,
             warnings=shown.warnings + finding.warnings + enquiry.warnings,
             model=enquiry.model,
+            system_fingerprint=enquiry.system_fingerprint,
         )
 
     def _shown(self, item: AnswerItem) -> Shown | Lacking:

@@ -47,7 +47,7 @@ class Enquiry:
         self._sources: set[Source] = set()
         self._fallbacks: set[str] = set()
         self.usage = nothing(model.card.prices)
-        self.model = ""
+        self.model = self.system_fingerprint = ""
 
     async def ask(
         self, rubric: Rubric, fields: Mapping[str, FieldValue], number: int, place: int
@@ -65,6 +65,7 @@ class Enquiry:
         self._sources.add(answer.source)
         if answer.reply is not None:
             self.model = self.model or answer.reply.model
+            self.system_fingerprint = self.system_fingerprint or answer.reply.system_fingerprint
             if answer.fallback:
                 self._fallbacks.add(answer.fallback)
         if self._asking.keep_replies:

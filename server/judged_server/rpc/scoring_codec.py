@@ -106,6 +106,7 @@ def write_score(score: AnswerScore) -> scoring_pb2.AnswerScore:
         warnings=score.warnings,
         judge=write_identity(score.identity),
         model=score.model,
+        system_fingerprint=score.system_fingerprint,
     )
 
 
