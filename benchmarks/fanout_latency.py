@@ -20,6 +20,7 @@ import orjson
 import uvloop
 from judged.v1 import judge_service_pb2 as pb
 from judged.v1 import types_pb2
+from judged_server.telemetry import FLUSH_AFTER_S
 
 from benchmarks.departures import depart
 from benchmarks.fanout_worker import bodies, make_groups
@@ -65,6 +66,7 @@ class AccessLog:
     """What a server logs about calls to models from now on."""
 
     def __init__(self, log: Path) -> None:
+        time.sleep(2 * FLUSH_AFTER_S)  # until the lines of earlier calls are there
         self._log = log
         self._from = log.stat().st_size
 

@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Iterator
 from importlib.resources import files
+from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -45,13 +46,16 @@ def _bytes_of(text: str) -> bytes:
 def _replies() -> Iterator[bytes]:
     data = ROOT / "tests" / "data"
     recorded = [*_texts(data / "llm_replies.jsonl"), *_texts(data / "llm_replies_of_forms.jsonl")]
-    # Every fifth, so that both files and all forms are among the first.
-    for start in range(5):
-        for case in recorded[start::5]:
-            finish = FINISHES.index(FinishReason[case.get("finish_reason", "STOP")])
-            structured = case["structured"] if "rubric" in case else case["form"] != "plain"
-            step = _STEPS[case.get("rubric", "retrieval_match")]
-            yield bytes([step, finish << 1 | structured]) + _bytes_of(case["reply"])
+    kinds: dict[tuple[object, ...], list[dict[str, Any]]] = {}
+    for case in recorded:
+        kind = (case.get("rubric"), case.get("form"), case["status"], case.get("reason"))
+        kinds.setdefault(kind, []).append(case)
+    # One of each kind in turns, so that all kinds are among the first.
+    for case in filter(None, chain.from_iterable(zip_longest(*kinds.values()))):
+        finish = FINISHES.index(FinishReason[case.get("finish_reason", "STOP")])
+        structured = case["structured"] if "rubric" in case else case["form"] != "plain"
+        step = _STEPS[case.get("rubric", "retrieval_match")]
+        yield bytes([step, finish << 1 | structured]) + _bytes_of(case["reply"])
 
 
 def _bodies() -> Iterator[bytes]:
