@@ -20,7 +20,7 @@ from judged_server.llm.faults import ProviderFault, Reason
 from judged_server.llm.first_call import FirstCall
 from judged_server.llm.rates import Rates
 from judged_server.llm.retrying import LONGEST_WAIT_S, Retrier, retry_after_s
-from judged_server.llm.transport import HttpTransport
+from judged_server.llm.transport import HttpReply, HttpTransport
 from judged_server.telemetry import logger
 
 _FORBIDDEN = 403
@@ -79,25 +79,30 @@ class Endpoint:
 
         Raises ProviderFault.
         """
-        return await self._retrier.run(lambda left_s: self._attempt(call, left_s), timeout_s)
+        attempt = self._attempt if self._first.over else self._attempt_in_turn
+        return await self._retrier.run(lambda left_s: attempt(call, left_s), timeout_s)
 
     async def close(self) -> None:
         """Close all connections."""
         await self._transport.close()
 
-    async def _attempt(self, call: Call, left_s: float) -> ChatReply:
+    async def _attempt_in_turn(self, call: Call, left_s: float) -> ChatReply:
+        """Ask while nobody knows whether the key is taken: one call first."""
         ends = self._clock.now() + left_s
         self._breaker.refuse_if_open()
-        is_first = not self._first.over and await self._first.turn(left_s)
+        is_first = await self._first.turn(left_s)
         try:
-            return await self._sent(call, ends)
+            return await self._attempt(call, ends - self._clock.now())
         finally:
             if is_first:
                 self._first.leave()
 
-    async def _sent(self, call: Call, ends: float) -> ChatReply:
+    async def _attempt(self, call: Call, left_s: float) -> ChatReply:
         self._breaker.refuse_if_open()
-        number = await self._enter(call, ends)
+        ends = self._clock.now() + left_s
+        number = self._enter_at_once(call)
+        if number is None:
+            number = await self._enter(call, ends)
         try:
             leave = self._breaker.admit()
         except ProviderFault:
@@ -108,7 +113,9 @@ class Endpoint:
         try:
             if call.receipt is not None:
                 call.receipt.sent()
-            reply = await self._send(call, min(left_s, self._provider.timeout_s))
+            timeout_s = min(left_s, self._provider.timeout_s)
+            answer = await self._transport.post(call.path, call.headers, call.body, timeout_s)
+            reply = self._read(call, answer)
         except ProviderFault as fault:
             if call.receipt is not None and fault.turned_down:
                 call.receipt.turned_down()
@@ -124,6 +131,15 @@ class Endpoint:
         if spent := reply.usage.input_tokens + reply.usage.output_tokens:
             self._rates.pay(0, spent - call.tokens)
         return reply
+
+    def _enter_at_once(self, call: Call) -> int | None:
+        """Return the call's number; None when it has to wait."""
+        if self._rates.wait_s() > 0 or self._not_before > self._clock.now():
+            return None
+        number = self._room.try_begin()
+        if number is not None:
+            self._rates.pay(1, call.tokens)
+        return number
 
     async def _enter(self, call: Call, ends: float) -> int:
         """Wait for the rates and for room; return the call's number."""
@@ -167,12 +183,11 @@ class Endpoint:
                 attempts=0,
             ) from None
 
-    async def _send(self, call: Call, timeout_s: float) -> ChatReply:
-        reply = await self._transport.post(call.path, call.headers, call.body, timeout_s)
+    def _read(self, call: Call, answer: HttpReply) -> ChatReply:
         try:
-            return call.read(reply.status, reply.body)
+            return call.read(answer.status, answer.body)
         except ProviderFault as fault:
-            asked = retry_after_s(reply.retry_after, self._clock.date())
+            asked = retry_after_s(answer.retry_after, self._clock.date())
             if asked is not None:  # else what the body asks for, where a dialect has that
                 fault.retry_after_s = asked
             fault.of_provider(self._provider.name)
