@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import ssl
+import threading
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -55,6 +56,23 @@ class TestConnecting:
             fault = await fault_of(model)
         assert (fault.reason, fault.retryable) == (Reason.PROVIDER_UNREACHABLE, True)
         assert "host name" in fault.message
+
+    async def test_a_name_server_that_is_silent(self, monkeypatch):
+        """Nobody waits for the thread that asks it."""
+        answered = threading.Event()
+
+        def wait(*_: object, **__: object) -> None:
+            answered.wait(60)
+            raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
+
+        monkeypatch.setattr(socket, "getaddrinfo", wait)
+        try:
+            async with models_at("https://nowhere.invalid/v1") as model:
+                fault = await fault_of(model, 0.2)
+                assert (fault.reason, fault.retryable) == (Reason.TIMEOUT, True)
+                assert not answered.is_set()
+        finally:
+            answered.set()
 
     @pytest.mark.parametrize("case", ["unknown authority", "expired", "other host"])
     async def test_bad_certificates(self, case, tmp_path):

@@ -69,6 +69,14 @@ class TestRetryAfter:
         [slept] = clock.slept
         assert lowest <= slept <= highest
 
+    async def test_holds_for_all_who_ask(self):
+        clock = StillClock()
+        busy = reply(b"{}", "429 Too Many Requests", "Retry-After: 20")
+        async with faulty_http(always(busy)) as server, models_at(server.url, clock) as model:
+            faults = await asyncio.gather(*(fault_of(model, 15.0) for _ in range(300)))
+            assert {fault.reason for fault in faults} == {Reason.RATE_LIMITED}
+            assert len(server.requests) == 1
+
     async def test_longer_than_the_call_may_take_is_not_waited_for(self):
         clock = StillClock()
         late = reply(b"{}", "429 Too Many Requests", "Retry-After: 12")

@@ -199,21 +199,26 @@ UNITS = [
 ]  # fmt: skip
 
 
+def spent_on(text: str, form: str, enough: float) -> float:
+    """Return the seconds of this thread that reading takes: the least of five, or `enough`."""
+    spent = float("inf")
+    for _ in range(5):
+        begun = thread_time()
+        assert is_sound(opinion(text, form))
+        spent = min(spent, thread_time() - begun)
+        if spent < enough:
+            break
+    return spent
+
+
 @pytest.mark.parametrize("unit", UNITS)
 def test_a_mebibyte_of_anything_is_read_in_time(unit):
     size = 1 << 20
     for start in ("", "no ", '{"reasoning":"'):
         text = (start + unit * size)[: size - 10] + "</think>"
         for form in ("plain", "structured"):
-            spent = []
-            for _ in range(5):
-                begun = thread_time()
-                assert is_sound(opinion(text, form))
-                spent.append(thread_time() - begun)
-                if spent[-1] < 0.15:
-                    break
             # An idle core takes less than .05 s, what is quadratic takes minutes.
-            assert min(spent) < 1, (start, form)
+            assert spent_on(text, form, enough=0.15) < 1, (start, form)
 
 
 # Whole sentences of keywords: only replies up to MAX_CHARACTERS get as far as that.
@@ -228,12 +233,5 @@ def test_the_longest_reply_is_read_in_time(unit):
     for start in ("", "the ", "the not ", "no ", "yes, "):
         text = (start + unit * MAX_CHARACTERS)[:MAX_CHARACTERS]
         for form in ("plain", "structured"):
-            spent = []
-            for _ in range(5):
-                begun = thread_time()
-                assert is_sound(opinion(text, form))
-                spent.append(thread_time() - begun)
-                if spent[-1] < 0.05:
-                    break
             # An idle core takes less than .02 s, what is quadratic takes 1 to 8.
-            assert min(spent) < 0.5, (start, form)
+            assert spent_on(text, form, enough=0.05) < 0.5, (start, form)
