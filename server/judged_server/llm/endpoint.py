@@ -71,8 +71,9 @@ class Endpoint:
     def problem(self) -> str:
         """Why no model of it can be asked now, "" when they can: its key was refused."""
         cause = self._breaker.cause
-        refused = cause is not None and cause.reason is Reason.PROVIDER_REFUSED_KEY
-        return cause.message if cause is not None and refused else ""
+        if cause is None or cause.reason is not Reason.PROVIDER_REFUSED_KEY:
+            return ""
+        return cause.message
 
     async def ask(self, call: Call, timeout_s: float) -> tuple[ChatReply, int]:
         """Return the reply and the number of requests it took, within `timeout_s` seconds.
