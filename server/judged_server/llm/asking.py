@@ -1,13 +1,14 @@
 """One question to a language model, from its rubric to an opinion.
 
-Owns a sample: where its reply is found, or else prompt, call, reading, and a second try when the
-reply breaks its form. Leaves who asks what, and what becomes of several samples, to `judges`; the
+Owns a sample: where its reply is found, or else prompt, call, reading, and another try when the
+reply is not in its form. Leaves who asks what, and what becomes of samples, to `judges`; the
 way to a provider to `models`; what is kept and shared to `reply_cache` and `flights`.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -36,7 +37,16 @@ from judged_server.spending import Purse
 
 MAX_SAMPLES = 32
 
-_TRIES = 2
+_TRIES = 3
+"""Requests for one reply in the right form: one that says what was wrong, and where most replies of
+the model are in form a last one."""
+_REPAIRS = {
+    Reason.SCHEMA: "",
+    Reason.UNPARSABLE: "it was not in the form that was asked for",
+    Reason.REPLY_TRUNCATED: "it was cut off before its end; be brief",
+}
+"""What the next request says of a reply in the wrong form; "" for the fault's own words. Replies
+that are refusals, or that repeat the marker, are not asked for again."""
 _LEAVE_SHARE, _LEAVE_LEAST_S, _LEAVE_MOST_S = 0.1, 0.05, 1.0
 """What is left of the caller's time for the reply: a share of it, within bounds in seconds."""
 _LONGEST_S = 3600.0
@@ -128,6 +138,14 @@ class Weight:
     cost: int | None
 
 
+@dataclass(slots=True)
+class _Forms:
+    """How many replies of a model were in the form that was asked for, and how many were not."""
+
+    right: int = 0
+    wrong: int = 0
+
+
 class Asker:
     """Asks the models of a server. One instance serves all calls of a process."""
 
@@ -137,6 +155,7 @@ class Asker:
         self._flights: Flights[Answer] = Flights()
         # Those that the cache answers wait for nothing else, and there may be thousands.
         self._turns = Turns(_BEGUN_A_TURN)
+        self._forms: defaultdict[str, _Forms] = defaultdict(_Forms)
 
     async def ask(self, model: ChatModel, question: Question, terms: Terms) -> Answer:
         """Return the answer, whatever comes of it, in time for the caller.
@@ -209,8 +228,9 @@ class Asker:
         return answer
 
     async def _put(self, model: ChatModel, question: Question, terms: Terms) -> Answer:
-        """Ask the provider; once more when its reply breaks the form that it was asked for."""
+        """Ask the provider; again when its reply is not in the form that it was asked for."""
         card = model.card
+        forms = self._forms[card.name]
         usage = nothing(card.prices)
         now = asyncio.get_running_loop().time
         reply: ChatReply | None = None
@@ -221,12 +241,13 @@ class Asker:
             if left_s <= 0:
                 break
             nonce = new_nonce()
-            request = _request(card, question, nonce, attempt)
+            request = _request(card, question, nonce, attempt, _repair(opinion) if attempt else "")
             began = now()
             try:
                 done = await self._budgets.complete(model, request, left_s, terms.purse)
             except ModelFault as fault:
-                reply, opinion = None, _failed(fault)
+                if reply is None:  # else what is wrong with the reply says more
+                    opinion = _failed(fault)
                 if isinstance(fault, ProviderFault) and fault.attempts:
                     usage += Usage(attempts=fault.attempts, latency_s=now() - began)
                 break
@@ -237,7 +258,11 @@ class Asker:
                 opinion = _MARKER_REPEATED
             # What a fallback answered is paid by its own prices.
             usage += _usage(done, (done.answered_by or card).prices)
-            if opinion.status is not Status.ERROR:
+            if opinion.reason not in _REPAIRS:
+                forms.right += 1
+                break
+            forms.wrong += 1
+            if attempt > 0 and forms.right <= forms.wrong:
                 break
         if usage.calls:
             terms.purse.note(
@@ -270,7 +295,15 @@ def refuse_keyless(model: ChatModel, cache: CacheMode) -> None:
         raise fault
 
 
-def _request(card: ChatModelCard, question: Question, nonce: str, attempt: int = 0) -> ChatRequest:
+def _repair(opinion: Opinion) -> str:
+    """Return what was wrong with a reply, in words for the model that gave it."""
+    words = opinion.message if opinion.reason is None else _REPAIRS.get(opinion.reason, "")
+    return words or opinion.message
+
+
+def _request(
+    card: ChatModelCard, question: Question, nonce: str, attempt: int = 0, repair: str = ""
+) -> ChatRequest:
     request = write(
         question.rubric,
         question.fields,
@@ -280,6 +313,7 @@ def _request(card: ChatModelCard, question: Question, nonce: str, attempt: int =
         temperature=question.temperature,
         # Numbers that no other sample of the context has, so that none repeats another.
         seed=question.number + attempt * MAX_SAMPLES,
+        repair=repair,
     )
     return request._replace(logprobs=True) if question.logprobs else request
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime
 
 
@@ -24,3 +25,7 @@ class Clock:
     async def sleep(self, seconds: float) -> None:
         """Return after so many seconds."""
         await asyncio.sleep(seconds)
+
+    def call_later(self, seconds: float, callback: Callable[[], None]) -> asyncio.Handle:
+        """Call back after so many seconds, on the running event loop."""
+        return asyncio.get_running_loop().call_later(seconds, callback)

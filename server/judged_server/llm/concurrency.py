@@ -3,13 +3,10 @@
 Additive increase, multiplicative decrease, as TCP does it (Chiu and Jain, Computer Networks and
 ISDN Systems 17, 1989): the limit is halved when the provider says 429 or runs out of time, at most
 once for the calls that were then under way, and grows by one when as many calls as it allows have
-succeeded at the limit. Owns that limit and the queue before it.
+succeeded at the limit.
 """
 
 from __future__ import annotations
-
-import asyncio
-from collections import deque
 
 
 class ConcurrencyLimit:
@@ -20,27 +17,17 @@ class ConcurrencyLimit:
         self._begun = 0
         self._halved_at = 0
         self._successes = 0
-        self._waiting: deque[asyncio.Future[None]] = deque()
         self.limit = maximum
         self.in_flight = 0
 
-    def try_begin(self) -> int | None:
-        """Return the number of the call that may begin now; None when it has to wait."""
-        if self.in_flight >= self.limit or self._waiting:
-            return None
-        return self._begin()
+    @property
+    def has_room(self) -> bool:
+        """Whether a call may begin now."""
+        return self.in_flight < self.limit
 
-    async def begin(self) -> int:
-        """Return the number of the call, once it may begin; first come, first served."""
-        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append(turn)
-        self._wake()
-        try:
-            await turn
-        except asyncio.CancelledError:
-            if not turn.cancelled():  # the turn came together with the cancel
-                self.ended()
-            raise
+    def begin(self) -> int:
+        """Begin a call for which there is room; return its number."""
+        self.in_flight += 1
         self._begun += 1
         return self._begun
 
@@ -52,27 +39,14 @@ class ConcurrencyLimit:
             self.limit = min(self.limit + 1, self._maximum)
         self.ended()
 
-    def pressed(self, number: int) -> None:
-        """End a call for which the provider had no room."""
+    def pressed(self, number: int, least: int = 1) -> None:
+        """End a call for which the provider had no room; the limit stays at `least` or above."""
         if number > self._halved_at:
             self._halved_at = self._begun
             self._successes = 0
-            self.limit = max(1, self.limit // 2)
+            self.limit = min(max(1, least, self.limit // 2), self.limit)
         self.ended()
 
     def ended(self) -> None:
         """End a call that says nothing of the provider's room."""
         self.in_flight -= 1
-        self._wake()
-
-    def _begin(self) -> int:
-        self.in_flight += 1
-        self._begun += 1
-        return self._begun
-
-    def _wake(self) -> None:
-        while self._waiting and self.in_flight < self.limit:
-            turn = self._waiting.popleft()
-            if not turn.done():  # else it was cancelled
-                self.in_flight += 1
-                turn.set_result(None)

@@ -50,14 +50,30 @@ class ConfiguredModel:
         headers: Mapping[str, str],
         endpoint: Endpoint,
         clock: Clock,
+        *,
+        patient: bool = True,
     ) -> None:
+        """Ask `endpoint`; wait while it is unwell, unless `patient` is false."""
         self._model = model
         self._dialect = dialect
         self._path = dialect.path(model)
         self._headers = headers
         self._endpoint = endpoint
         self._clock = clock
+        self._patient = patient
         self.card = card
+
+    def before_fallback(self) -> ConfiguredModel:
+        """Return the same model, which gives up sooner: another one stands behind it."""
+        return ConfiguredModel(
+            self.card,
+            self._model,
+            self._dialect,
+            self._headers,
+            self._endpoint,
+            self._clock,
+            patient=False,
+        )
 
     async def complete(self, request: ChatRequest, timeout_s: float) -> Completed:
         """Return the reply within `timeout_s` seconds, retries included. Raises ProviderFault."""
@@ -71,7 +87,7 @@ class ConfiguredModel:
             len(body) // BYTES_A_TOKEN + request.max_tokens,
             request.receipt,
         )
-        reply, attempts = await self._endpoint.ask(call, timeout_s)
+        reply, attempts = await self._endpoint.ask(call, timeout_s, patient=self._patient)
         return Completed(reply, attempts, self._clock.now() - began)
 
 
@@ -158,6 +174,10 @@ class ChatModels:
                 continue
             # Those behind it whose key is missing are left out; that was logged above.
             able = [alone[name] for name in (model.name, *chain) if name in alone]
+            able[:-1] = [
+                one.before_fallback() if isinstance(one, ConfiguredModel) else one
+                for one in able[:-1]
+            ]
             self._models[model.name] = (
                 FallbackModel(card, able, clock) if chain else alone[model.name]
             )

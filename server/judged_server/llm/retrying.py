@@ -1,95 +1,79 @@
-"""The one retry loop between a judge and a provider.
+"""When a call to a provider is tried again, and what a provider's headers say of that.
 
-A call is tried up to three times. Before another try it waits as long as the provider asked, up to
-30 s, or else a random part of .5 s, then 1 s (full jitter, so that callers turned away together do
-not come back together). It does not try again when less than a quarter of its time would be left,
-or when retries have become a tenth of all calls: a provider in trouble is not finished off.
+A call is tried again as long as its caller has time: a failure of the provider is not the item's.
+Before another try it waits as long as the provider asked, or else a random part of .5 s, then 1 s,
+up to 8 s (full jitter, so that callers turned away together do not come back together). What keeps
+a provider in trouble from being finished off is not a number of tries: the breaker stops all
+requests to it but a probe, see `breaker`. A provider that did not answer in its time is asked once
+more at most, and one that another model stands behind three times.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Awaitable, Callable
+import re
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from random import Random
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from judged_server.llm.clock import Clock
-from judged_server.llm.faults import ProviderFault
+from judged_server.llm.faults import ProviderFault, Reason
 
-MAX_TRIES = 3
-FIRST_BACKOFF_S = 0.5
-LONGEST_WAIT_S = 30.0
-LEAST_SHARE_LEFT = 0.25
+MAX_TRIES_BEFORE_FALLBACK = 3
+MAX_TIMEOUTS = 2
+FIRST_BACKOFF_S, LONGEST_BACKOFF_S = 0.5, 8.0
 
 _T = TypeVar("_T")
 
 
-class RetryBudget:
-    """Begins with room for ten retries; every call earns a tenth of one."""
-
-    def __init__(self, most: float = 10.0, share: float = 0.1) -> None:
-        self._most = most
-        self._share = share
-        self._left = most
-
-    def earn(self) -> None:
-        """Note a call."""
-        self._left = min(self._most, self._left + self._share)
-
-    def take(self) -> bool:
-        """Take one retry; return whether there was one."""
-        if self._left < 1:
-            return False
-        self._left -= 1
-        return True
-
-
 class Retrier:
-    """Tries again for one provider."""
+    """Tries again for one provider. `is_unwell` says whether all requests to it wait already."""
 
-    def __init__(self, clock: Clock, random: Random) -> None:
+    def __init__(self, clock: Clock, random: Random, is_unwell: Callable[[], bool]) -> None:
         self._clock = clock
         self._random = random
-        self._budget = RetryBudget()
+        self._is_unwell = is_unwell
 
     async def run(
-        self, attempt: Callable[[float], Awaitable[_T]], timeout_s: float
+        self, attempt: Callable[[], Awaitable[_T]], ends: float, *, patient: bool = True
     ) -> tuple[_T, int]:
-        """Return what `attempt` gives, called with the seconds left, and the number of requests.
+        """Return what `attempt` gives before `ends` of the clock, and the number of requests.
 
         Raises the last ProviderFault that came of a request, with the number of requests in it.
         """
-        ends = self._clock.now() + timeout_s
-        self._budget.earn()
-        sent = 0
+        sent = timeouts = 0
         last: ProviderFault | None = None
         while True:
             try:
-                return await attempt(ends - self._clock.now()), sent + 1
+                return await attempt(), sent + 1
             except ProviderFault as fault:
                 if fault.attempts == 0 and last is not None:
                     raise last from None  # it says more than that a call was held back here
                 sent += fault.attempts
                 fault.attempts = sent
+                timeouts += fault.reason is Reason.TIMEOUT
                 wait_s = self._wait_s(fault, sent)
-                left_s = ends - self._clock.now() - wait_s
                 if (
                     sent == 0
-                    or sent >= MAX_TRIES
                     or not fault.retryable
-                    or left_s < LEAST_SHARE_LEFT * timeout_s
-                    or not self._budget.take()
+                    or timeouts >= MAX_TIMEOUTS
+                    or (sent >= MAX_TRIES_BEFORE_FALLBACK and not patient)
+                    or self._clock.now() + wait_s >= ends
                 ):
                     raise
                 last = fault
-            await self._clock.sleep(wait_s)
+            if wait_s > 0:
+                await self._clock.sleep(wait_s)
 
     def _wait_s(self, fault: ProviderFault, sent: int) -> float:
+        if fault.status == 429 or self._is_unwell():
+            return 0.0  # the queue knows when the next request may go
         if fault.retry_after_s is not None:
-            return min(fault.retry_after_s, LONGEST_WAIT_S)
-        return self._random.uniform(0, FIRST_BACKOFF_S * 2.0 ** (sent - 1))
+            return fault.retry_after_s
+        longest_s = min(FIRST_BACKOFF_S * 2.0 ** min(sent - 1, 16), LONGEST_BACKOFF_S)
+        return self._random.uniform(0, longest_s)
 
 
 def retry_after_s(value: str | None, now: datetime) -> float | None:
@@ -111,3 +95,51 @@ def retry_after_s(value: str | None, now: datetime) -> float | None:
             date = date.replace(tzinfo=UTC)
         seconds = max(0.0, (date - now).total_seconds())
     return seconds if math.isfinite(seconds) and seconds >= 0 else None
+
+
+class RateLimits(NamedTuple):
+    """How many requests a provider takes, how many of them are left, and when all are again."""
+
+    limit: int
+    remaining: int
+    reset_s: float
+
+
+_DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s)?(?:(\d+)ms)?")
+
+
+def rate_limits(headers: Mapping[str, str], now: Callable[[], datetime]) -> RateLimits | None:
+    """Return what the headers of a reply tell of requests; None when they tell nothing usable.
+
+    They are OpenAI's (x-ratelimit-remaining-requests: 59, reset in "1s" or "6m0s") and Anthropic's
+    (anthropic-ratelimit-requests-remaining, reset as a date of RFC 3339).
+    """
+    if "x-ratelimit-remaining-requests" in headers:
+        names = [f"x-ratelimit-{what}-requests" for what in ("limit", "remaining", "reset")]
+    elif "anthropic-ratelimit-requests-remaining" in headers:
+        names = [f"anthropic-ratelimit-requests-{what}" for what in ("limit", "remaining", "reset")]
+    else:
+        return None
+    limit, remaining, reset = (headers.get(name, "").strip() for name in names)
+    if not (_is_count(limit) and _is_count(remaining)):
+        return None
+    reset_s = _reset_s(reset, now())
+    return None if reset_s is None else RateLimits(int(limit), int(remaining), reset_s)
+
+
+def _is_count(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= 9
+
+
+def _reset_s(text: str, now: datetime) -> float | None:
+    found = _DURATION.fullmatch(text) if len(text) <= 32 else None
+    if found is not None and text:
+        hours, minutes, seconds, thousandths = (float(part or 0) for part in found.groups())
+        return 3600 * hours + 60 * minutes + seconds + thousandths / 1000
+    try:
+        date = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    if date.tzinfo is None:
+        return None
+    return max(0.0, (date - now).total_seconds())

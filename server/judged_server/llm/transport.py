@@ -12,6 +12,7 @@ import asyncio
 import ssl
 import zlib
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 import aiohttp
@@ -44,6 +45,7 @@ class HttpReply(NamedTuple):
     status: int
     body: bytes
     retry_after: str | None
+    headers: Mapping[str, str] = MappingProxyType({})
 
 
 class HttpTransport:
@@ -86,6 +88,7 @@ class HttpTransport:
                     response.status,
                     self._decoded(raw, response.headers.get("Content-Encoding", "")),
                     response.headers.get("Retry-After"),
+                    response.headers,
                 )
         except TimeoutError:
             trickled = ends != limit.when()

@@ -80,8 +80,11 @@ def write(
     max_tokens: int,
     temperature: float,
     seed: int | None = None,
+    repair: str = "",
 ) -> ChatRequest:
     """Return the request that asks `rubric` about `fields`, by the names in `rubric.fields`.
+
+    `repair` says what was wrong with an earlier reply to the same; never with words of that reply.
 
     `structured` asks for a reply by the rubric's schema, else for one in the words of the rubric's
     plain answer. The instructions are the same for every context, so that a provider may cache
@@ -96,6 +99,11 @@ def write(
     for place in range(1, len(pieces), 2):
         name = pieces[place]
         pieces[place] = nonce if name == NONCE else data_block(name, fields[name], nonce)
+    if repair:
+        pieces.append(
+            f"\n\nAn earlier reply to this could not be used: {repair}. Reply again, in the form "
+            "that is asked for and with nothing else."
+        )
     return ChatRequest(
         system=rubric.structured_system if structured else rubric.plain_system,
         user="".join(pieces),
