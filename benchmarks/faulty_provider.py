@@ -33,8 +33,8 @@ ANSWERS = 100
 TIMEOUT_S = 3600.0
 PEER_TIMEOUT_S = 300
 PEERS = {
-    "ragas": ("ragas==0.4.3", "openai"),
-    "phoenix": ("arize-phoenix-evals==3.9.4", "openai"),
+    "ragas": ("ragas==0.4.3", "langchain-community==0.3.31", "langchain-openai==1.1.9"),
+    "phoenix": ("arize-phoenix-evals==3.9.4", "openai==3.54.0"),
 }
 _CONFIGURATION = """
 [[providers]]
@@ -126,7 +126,7 @@ def main() -> None:
                             python, "benchmarks.faulty_provider_worker", name, str(port)
                         )
                         try:
-                            told = worker.ask(str(ANSWERS))
+                            told = worker.ask(str(ANSWERS), PEER_TIMEOUT_S)
                         finally:
                             worker.close()
                         note(fault, name, told["lost"], requests_of(port), told["wall_s"])

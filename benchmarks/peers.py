@@ -13,6 +13,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -70,8 +71,21 @@ class Worker:
         )
         self.facts = self._read()
 
-    def ask(self, line: str = "go") -> dict[str, Any]:
-        """Return the answer to a line. Raises NotRun when the process has ended."""
+    def ask(self, line: str = "go", timeout_s: float | None = None) -> dict[str, Any]:
+        """Return the answer to a line.
+
+        Raises NotRun when the process has ended, or takes longer than `timeout_s` seconds.
+        """
+        watch = threading.Timer(timeout_s, self._process.kill) if timeout_s else None
+        if watch is not None:
+            watch.start()
+        try:
+            return self._ask(line)
+        finally:
+            if watch is not None:
+                watch.cancel()
+
+    def _ask(self, line: str) -> dict[str, Any]:
         if self._process.stdin is not None:
             with suppress(BrokenPipeError):  # the read says why
                 self._process.stdin.write(line + "\n")

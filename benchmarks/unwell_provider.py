@@ -114,10 +114,25 @@ def _schema(asked: dict[str, Any]) -> dict[str, Any]:
         schema: dict[str, Any] = asked["tools"][0]["function"]["parameters"]
         return schema
     by_schema = asked.get("response_format", {}).get("json_schema", {}).get("schema")
-    return by_schema or {"properties": {"value": {"type": "string", "enum": ["pass"]}}}
+    return by_schema or _schema_in(str(asked["messages"][-1]["content"]))
 
 
-def _filled(schema: dict[str, Any]) -> Any:
+def _schema_in(prompt: str) -> dict[str, Any]:
+    """Return the schema that a prompt shows, as ragas writes it."""
+    decoder = json.JSONDecoder()
+    place = prompt.find("{")
+    while place >= 0:
+        try:
+            found, _ = decoder.raw_decode(prompt, place)
+        except ValueError:
+            found = None
+        if isinstance(found, dict) and "properties" in found:
+            return found
+        place = prompt.find("{", place + 1)
+    return {"properties": {"verdict": {"type": "string"}}}
+
+
+def _filled(schema: dict[str, Any]) -> object:
     """Return a value that fits a schema; the first of an enum, 1 for a number."""
     if "enum" in schema:
         return schema["enum"][0]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 from judged_server.llm.clock import Clock
@@ -25,3 +27,12 @@ class StillClock(Clock):
     async def sleep(self, seconds: float) -> None:
         self.slept.append(seconds)
         self.seconds += seconds
+
+    def call_later(self, seconds: float, callback: Callable[[], None]) -> asyncio.Handle:
+        due = self.seconds + seconds
+
+        def later() -> None:
+            self.seconds = max(self.seconds, due)
+            callback()
+
+        return asyncio.get_running_loop().call_soon(later)

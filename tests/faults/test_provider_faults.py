@@ -13,7 +13,7 @@ from judged_server.errors import ModelNotConfigured
 from judged_server.llm.chat import Completed
 from judged_server.llm.clock import Clock
 from judged_server.llm.configuration import parse_configuration
-from judged_server.llm.faults import ProviderFault, Reason
+from judged_server.llm.faults import Reason
 from judged_server.llm.models import ChatModels
 
 from tests.fakes.faulty_http import (
@@ -47,27 +47,27 @@ class TestRetryAfter:
         [
             ("Retry-After: 7", 7, 7),
             (f"Retry-After: {date(9)}", 9, 9),
-            (f"Retry-After: {date(-3600)}", 0, 0),
-            ("Retry-After: 0", 0, 0),
-            ("Retry-After: 86400", 30, 30),
-            (f"Retry-After: {date(10**8)}", 30, 30),
-            ("Retry-After: soon", 0, 0.5),
-            ("Retry-After: -5", 0, 0.5),
-            ("Retry-After: nan", 0, 0.5),
-            ("X-Other: 1", 0, 0.5),
+            (f"Retry-After: {date(-3600)}", 0, 1),
+            ("Retry-After: 0", 0, 1),
+            ("Retry-After: 86400", 60, 60),
+            (f"Retry-After: {date(10**8)}", 60, 60),
+            ("Retry-After: soon", 0, 1),
+            ("Retry-After: -5", 0, 1),
+            ("Retry-After: nan", 0, 1),
+            ("X-Other: 1", 0, 1),
         ],
     )
     @pytest.mark.parametrize("status", ["429 Too Many Requests", "503 Service Unavailable"])
     async def test_is_kept_within_bounds(self, header, lowest, highest, status):
         clock = StillClock()
+        began = clock.seconds
         async with (
             faulty_http(in_turn(reply(b"{}", status, header), GOOD)) as server,
             models_at(server.url, clock) as model,
         ):
             done = await model.complete(REQUEST, 100.0)
         assert done.attempts == 2
-        [slept] = clock.slept
-        assert lowest <= slept <= highest
+        assert lowest <= clock.seconds - began <= highest + 1.1
 
     async def test_holds_for_all_who_ask(self):
         clock = StillClock()
@@ -81,10 +81,9 @@ class TestRetryAfter:
         clock = StillClock()
         late = reply(b"{}", "429 Too Many Requests", "Retry-After: 12")
         async with faulty_http(always(late)) as server, models_at(server.url, clock) as model:
-            fault = await fault_of(model, 15.0)
+            fault = await fault_of(model, 11.0)
         assert (fault.reason, fault.retryable, fault.attempts) == (Reason.RATE_LIMITED, True, 1)
         assert fault.retry_after_s == 12
-        assert clock.slept == []
 
     async def test_an_account_without_money_is_not_asked_again(self):
         poor = reply(b'{"error":{"code":"insufficient_quota"}}', "429 Too Many Requests")
@@ -95,16 +94,14 @@ class TestRetryAfter:
 
 class TestServerErrors:
     @pytest.mark.parametrize("status", ["500 Oh", "502 Bad Gateway", "503 Busy", "408 Slow"])
-    async def test_are_tried_three_times(self, status):
+    async def test_are_tried_as_long_as_there_is_time(self, status):
         clock = StillClock()
         bad = reply(b"{}", status)
         async with faulty_http(always(bad)) as server, models_at(server.url, clock) as model:
-            fault = await fault_of(model)
+            fault = await fault_of(model, 60.0)
         assert (fault.reason, fault.retryable) == (Reason.PROVIDER_ERROR, True)
-        assert fault.attempts == len(server.requests) == 3
-        first, second = clock.slept
-        assert 0 <= first <= 0.5
-        assert 0 <= second <= 1.0
+        assert 3 < fault.attempts == len(server.requests) < 20
+        assert clock.seconds > 1040.0
 
     @pytest.mark.parametrize("status", [400, 404, 413, 422])
     async def test_of_ours_are_not_tried_again(self, status):
@@ -115,38 +112,31 @@ class TestServerErrors:
         assert fault.status == status
         assert len(server.requests) == 1
 
-    async def test_an_outage_is_left_alone(self):
-        async with (
-            faulty_http(always(reply(b"{}", "500 Oh"))) as server,
-            models_at(server.url) as model,
-        ):
-            faults = [await fault_of(model) for _ in range(300)]
-            assert len(server.requests) <= 330
-            assert sum(fault.attempts for fault in faults) == len(server.requests)
-            last = faults[-1]
-            assert (last.reason, last.retryable, last.attempts) == (Reason.BREAKER_OPEN, True, 0)
-            with pytest.raises(ProviderFault):  # at once: without a single step of the loop
-                model.complete(REQUEST, 100.0).send(None)
-
-    async def test_the_breaker_lets_one_call_see_whether_it_is_over(self):
+    async def test_an_outage_is_waited_for_by_all_at_a_few_probes(self):
+        """Twenty seconds of the clock without an answer: all calls are answered in the end."""
         clock = StillClock()
-        responses = [reply(b"{}", "500 Oh")]
 
         async def behave(connection: Connection) -> None:
-            await connection.send(responses[0])
+            down = clock.seconds < 1020.0
+            await connection.send(reply(b"{}", "500 Oh") if down else GOOD)
 
         async with faulty_http(behave) as server, models_at(server.url, clock) as model:
-            while (await fault_of(model)).reason is not Reason.BREAKER_OPEN:
-                pass
+            done = await asyncio.gather(*(model.complete(REQUEST, 3600.0) for _ in range(300)))
+        assert len(done) == 300
+        assert len(server.requests) <= 330
+        assert sum(one.attempts for one in done) == len(server.requests)
+
+    async def test_a_call_whose_time_is_over_before_the_next_probe_is_told_at_once(self):
+        clock = StillClock()
+        async with (
+            faulty_http(always(reply(b"{}", "500 Oh"))) as server,
+            models_at(server.url, clock) as model,
+        ):
+            await fault_of(model, 60.0)
             before = len(server.requests)
-            responses[0] = GOOD
-            clock.seconds += 5.1
-            done = await asyncio.gather(
-                *(model.complete(REQUEST, 100.0) for _ in range(10)), return_exceptions=True
-            )
-            assert len(server.requests) == before + 1
-            assert sum(isinstance(one, Completed) for one in done) == 1
-            assert (await model.complete(REQUEST, 100.0)).attempts == 1
+            fault = await fault_of(model, 1.0)
+            assert (fault.reason, fault.retryable, fault.attempts) == (Reason.BREAKER_OPEN, True, 0)
+            assert len(server.requests) == before
 
 
 class TestHanging:
@@ -159,8 +149,8 @@ class TestHanging:
             began = time.perf_counter()
             fault = await fault_of(model, 100.0)
             took = time.perf_counter() - began
-        assert (fault.reason, fault.retryable, fault.attempts) == (Reason.TIMEOUT, True, 3)
-        assert 0.3 <= took < 30
+        assert (fault.reason, fault.retryable, fault.attempts) == (Reason.TIMEOUT, True, 2)
+        assert 0.2 <= took < 30
 
     @pytest.mark.parametrize("behaviour", [hang, hang_after_headers, hang_in_the_body])
     async def test_ends_with_the_call(self, behaviour):
@@ -262,6 +252,6 @@ async def test_random_cancels_leave_nothing_behind():
         assert all(isinstance(end, Completed | asyncio.CancelledError) for end in ended)
         done = await asyncio.gather(*(model.complete(REQUEST, 100.0) for _ in range(8)))
         assert len(done) == 8
-        room = model._endpoint._room
-        assert (room.in_flight, room.limit) == (0, 8)
+        queue = model._endpoint._queue
+        assert (queue.in_flight, queue.room, len(queue)) == (0, 8, 0)
         assert not [task for task in asyncio.all_tasks() if "models.py" in repr(task)]

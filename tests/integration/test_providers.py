@@ -134,12 +134,15 @@ def failing_server(
 
 
 class TestFallbacks:
-    def ask(self, failing_server: ServerProcess, model: str, text: str = "text"):
+    def ask(
+        self, failing_server: ServerProcess, model: str, text: str = "text", seconds: float = 60.0
+    ):
         with Client(failing_server.address) as client:
             return client.judge(
                 [QueryGroup("q", ["e"], [text])],
                 Judge("llm", parameters={"model": model}),
                 include_details=True,
+                timeout=seconds,
             )
 
     def test_answer_and_say_so_at_their_own_price(self, failing_server: ServerProcess):
@@ -183,7 +186,7 @@ class TestFallbacks:
         assert found.status == [Status.OK]
 
     def test_are_asked_only_where_they_are_configured(self, failing_server: ServerProcess):
-        [verdict] = self.ask(failing_server, "alone")
+        [verdict] = self.ask(failing_server, "alone", seconds=3.0)
         assert verdict.status is Status.ERROR
 
     def test_are_not_asked_about_a_reply_that_broke_its_form(

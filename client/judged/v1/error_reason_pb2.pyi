@@ -121,8 +121,8 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     provider did not accept the server's key.
     """
     ERROR_REASON_BREAKER_OPEN: _ErrorReason.ValueType  # 20
-    """ERROR_REASON_BREAKER_OPEN (a verdict's UNAVAILABLE): the provider failed so
-    often that it is left alone for a while.
+    """ERROR_REASON_BREAKER_OPEN (a verdict's UNAVAILABLE): the provider kept
+    failing for as long as the call could wait.
     """
     ERROR_REASON_REFUSED: _ErrorReason.ValueType  # 21
     """ERROR_REASON_REFUSED (an abstention's UNKNOWN): the model declined to answer."""
@@ -279,8 +279,8 @@ ERROR_REASON_PROVIDER_REFUSED_KEY: ErrorReason.ValueType  # 19
 provider did not accept the server's key.
 """
 ERROR_REASON_BREAKER_OPEN: ErrorReason.ValueType  # 20
-"""ERROR_REASON_BREAKER_OPEN (a verdict's UNAVAILABLE): the provider failed so
-often that it is left alone for a while.
+"""ERROR_REASON_BREAKER_OPEN (a verdict's UNAVAILABLE): the provider kept
+failing for as long as the call could wait.
 """
 ERROR_REASON_REFUSED: ErrorReason.ValueType  # 21
 """ERROR_REASON_REFUSED (an abstention's UNKNOWN): the model declined to answer."""

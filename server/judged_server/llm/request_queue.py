@@ -23,14 +23,16 @@ from judged_server.llm.retrying import RateLimits
 
 LONGEST_PAUSE_S = 60.0
 """The longest that a Retry-After is followed; then one more request asks."""
-USUAL_PAUSE_S = 1.0
-"""The pause after a 429 that names none."""
+LEAST_PAUSE_S = 1.0
+"""The pause after a 429 that names a shorter one, or none."""
 FIRST_CALL_S, FIRST_CALL_SHARE = 1.0, 0.25
 """How long others wait for the first call of all, which finds out whether the key is taken, and for
 which share of their time at most: a model on a laptop may take a minute to answer."""
 UNREACHED_S = 30.0
 """How long a provider that nobody has reached yet is tried: its address may be wrong."""
 
+_JUST_OVER_S = 0.1
+"""How long after a pause it is still what a call has waited for."""
 _FORBIDDEN, _TOO_MANY = 403, 429
 _PRESSED = {_TOO_MANY, 503, 529}
 """Statuses whose Retry-After holds for all calls."""
@@ -68,7 +70,7 @@ class RequestQueue:
         self._timer: asyncio.Handle | None = None
         self._timer_at = 0.0
         self._first_call_timer: asyncio.TimerHandle | None = None
-        self._not_before = 0.0
+        self._not_before = -math.inf
         self._reached = False
         self._unreached_since: float | None = None
         self._mean_latency_s = 0.0
@@ -145,7 +147,7 @@ class RequestQueue:
         late = fault.reason is Reason.TIMEOUT
         limited = fault.status == _TOO_MANY
         if limited and fault.retryable:
-            pause_s = USUAL_PAUSE_S if fault.retry_after_s is None else fault.retry_after_s
+            pause_s = max(fault.retry_after_s or 0.0, LEAST_PAUSE_S)
             self._pause(pause_s)
             self._learnt.refused(turn.sent_at, min(pause_s, LONGEST_PAUSE_S))
         elif fault.retry_after_s is not None and fault.status in _PRESSED:
@@ -301,8 +303,8 @@ class RequestQueue:
                 retryable=True,
                 attempts=0,
             )
-        waits = self._rates.wait_s(), self._learnt.wait_s(), self._not_before - now
-        if max(waits) > 0:
+        limited_s = max(self._rates.wait_s(), self._learnt.wait_s())
+        if limited_s > 0 or now - self._not_before < _JUST_OVER_S:
             return ProviderFault(
                 Reason.RATE_LIMITED,
                 f"{name}: it asked to be left alone, or its requests_per_minute or "
@@ -310,9 +312,9 @@ class RequestQueue:
                 retryable=True,
                 attempts=0,
             )
-        return ProviderFault(
-            Reason.TIMEOUT,
-            f"{name}: its max_concurrency is used up for longer than the call may take",
-            retryable=True,
-            attempts=0,
+        what = (
+            "nobody could be asked within the call's time"
+            if self._room.has_room
+            else "its max_concurrency is used up for longer than the call may take"
         )
+        return ProviderFault(Reason.TIMEOUT, f"{name}: {what}", retryable=True, attempts=0)

@@ -163,10 +163,12 @@ class TestVerdicts:
         assert columns.usage.calls == 2
         assert len({asked.body["seed"] for asked in provider.asked}) == 2
 
-    async def test_a_refusal_is_not_asked_for_again(self):
+    async def test_a_refusal_is_not_asked_for_again_and_prose_is(self):
         async with provider_and_models(by_text) as (provider, models):
-            await judge_over(models).ask([group("refuse", "prose")], PATIENT)
-        assert provider.requests == 2
+            await judge_over(models).ask([group("refuse")], PATIENT)
+            assert provider.requests == 1
+            await judge_over(models).ask([group("prose")], PATIENT)
+        assert provider.requests == 3
 
     async def test_a_provider_that_refuses_the_key_is_a_fault_of_each_item(self):
         async with provider_and_models(by_text) as (_, models):

@@ -188,6 +188,56 @@ class TestCache:
         assert turns_of_others >= 1000 // 32
 
 
+class TestForms:
+    @pytest.mark.parametrize(
+        "bad",
+        [
+            says('{"verdict": "maybe"}'),
+            says("Well, that depends."),
+            says('{"reasoning": "it')._replace(finish_reason=FinishReason.LENGTH),
+        ],
+        ids=["schema", "prose", "cut"],
+    )
+    async def test_a_reply_in_the_wrong_form_is_asked_for_again_with_what_was_wrong(self, bad):
+        model = Model(bad, says(YES))
+        answer = await Asker().ask(model, asked(), terms())
+        assert answer.opinion.yes
+        first, second = model.asked
+        assert "could not be used" not in first.user
+        assert "could not be used" in second.user
+        assert "depends" not in second.user
+        assert answer.usage.calls == 2
+
+    @pytest.mark.parametrize("bad", [REFUSED, says("I'm sorry, but I can't help with that.")])
+    async def test_a_refusal_is_not(self, bad):
+        model = Model(bad)
+        answer = await Asker().ask(model, asked(), terms())
+        assert answer.opinion.reason is Reason.REFUSED
+        assert len(model.asked) == 1
+
+    async def test_a_model_that_mostly_keeps_its_form_gets_one_try_more(self):
+        prose = says("Well, that depends.")
+        model = Model(*[says(YES)] * 9, prose, prose, says(YES))
+        asker = Asker()
+        for number in range(10):
+            answer = await asker.ask(model, asked(f"r{number}"), terms())
+            assert answer.opinion.status is Status.OK
+        assert len(model.asked) == 12
+
+    async def test_a_model_that_never_does_costs_two_requests_an_item(self):
+        model, asker = Model(says("Well, that depends.")), Asker()
+        for number in range(10):
+            answer = await asker.ask(model, asked(f"r{number}"), terms())
+            assert answer.opinion.reason is Reason.UNPARSABLE
+        assert len(model.asked) == 20
+
+    async def test_what_was_wrong_is_told_when_the_time_ends(self):
+        out_of_time = ProviderFault(Reason.TIMEOUT, "late", retryable=True)
+        model = Model(says("Well, that depends."), out_of_time)
+        answer = await Asker().ask(model, asked(), terms())
+        assert answer.opinion.reason is Reason.UNPARSABLE
+
+
 class TestSharing:
     @pytest.mark.parametrize("build", [keeping, Asker], ids=["cache", "no cache"])
     async def test_fifty_who_ask_the_same_at_once_are_one_call(self, build):

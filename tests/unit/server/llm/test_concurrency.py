@@ -1,24 +1,23 @@
 from __future__ import annotations
 
-import asyncio
-from random import Random
-
-import pytest
 from judged_server.llm.concurrency import ConcurrencyLimit
 
 
 def filled(maximum: int) -> tuple[ConcurrencyLimit, list[int]]:
     limit = ConcurrencyLimit(maximum)
-    numbers = [limit.try_begin() for _ in range(maximum)]
-    assert None not in numbers
-    return limit, [number for number in numbers if number is not None]
+    return limit, [limit.begin() for _ in range(maximum)]
+
+
+def fill(limit: ConcurrencyLimit) -> None:
+    while limit.has_room:
+        limit.begin()
 
 
 def test_no_more_than_the_limit_begin():
     limit, _ = filled(4)
-    assert limit.try_begin() is None
+    assert not limit.has_room
     limit.ended()
-    assert limit.try_begin() is not None
+    assert limit.has_room
 
 
 def test_pressure_halves_once_for_the_calls_under_way():
@@ -26,18 +25,22 @@ def test_pressure_halves_once_for_the_calls_under_way():
     for number in numbers:
         limit.pressed(number)
     assert (limit.limit, limit.in_flight) == (16, 0)
-    later = limit.try_begin()
-    assert later is not None
-    limit.pressed(later)
+    limit.pressed(limit.begin())
     assert limit.limit == 8
+
+
+def test_pressure_leaves_what_a_known_rate_needs_and_never_adds():
+    limit, numbers = filled(32)
+    limit.pressed(numbers[0], least=20)
+    assert limit.limit == 20
+    limit.pressed(limit.begin(), least=500)
+    assert limit.limit == 20
 
 
 def test_one_call_is_always_let_through():
     limit = ConcurrencyLimit(1)
     for _ in range(5):
-        number = limit.try_begin()
-        assert number is not None
-        limit.pressed(number)
+        limit.pressed(limit.begin())
     assert limit.limit == 1
 
 
@@ -50,12 +53,10 @@ def test_a_window_of_successes_at_the_limit_adds_one():
     for expected in (4, 4, 4, 5):
         limit.succeeded()
         assert limit.limit == expected
-        while limit.try_begin() is not None:
-            pass
+        fill(limit)
     for _ in range(200):
         limit.succeeded()
-        while limit.try_begin() is not None:
-            pass
+        fill(limit)
     assert limit.limit == 8, "and never more than the maximum"
 
 
@@ -64,80 +65,6 @@ def test_successes_below_the_limit_add_nothing():
     for number in numbers:
         limit.pressed(number)
     for _ in range(100):
-        assert limit.try_begin() is not None
+        limit.begin()
         limit.succeeded()
     assert limit.limit == 4
-
-
-async def test_those_who_wait_begin_in_their_order():
-    limit, _ = filled(1)
-    order: list[int] = []
-
-    async def call(name: int) -> None:
-        await limit.begin()
-        order.append(name)
-        limit.ended()
-
-    calls = [asyncio.create_task(call(name)) for name in range(5)]
-    await asyncio.sleep(0)
-    assert limit.try_begin() is None
-    limit.ended()
-    await asyncio.gather(*calls)
-    assert order == [0, 1, 2, 3, 4]
-    assert limit.in_flight == 0
-
-
-async def test_a_turn_that_comes_with_a_cancel_goes_to_the_next():
-    limit, _ = filled(1)
-    first, second = (asyncio.create_task(limit.begin()) for _ in range(2))
-    await asyncio.sleep(0)
-    limit.ended()  # the first one's turn ...
-    first.cancel()  # ... before it could take it
-    with pytest.raises(asyncio.CancelledError):
-        await first
-    await second
-    assert limit.in_flight == 1
-
-
-async def test_a_cancelled_place_in_the_queue_is_passed_over():
-    limit, _ = filled(1)
-    first, second = (asyncio.create_task(limit.begin()) for _ in range(2))
-    await asyncio.sleep(0)
-    first.cancel()
-    limit.ended()  # while the cancelled one is still in the queue
-    await second
-    assert (limit.in_flight, first.cancelled()) == (1, True)
-
-
-async def test_random_cancels_lose_no_room():
-    chance, limit = Random(5), ConcurrencyLimit(7)
-    most = 0
-
-    async def call() -> None:
-        nonlocal most
-        number = limit.try_begin()
-        if number is None:
-            number = await limit.begin()
-        most = max(most, limit.in_flight)
-        end = limit.ended
-        try:
-            for _ in range(chance.randrange(4)):
-                await asyncio.sleep(0)
-            if chance.random() < 0.8:
-                end = limit.succeeded
-            elif chance.random() < 0.1:
-                limit.pressed(number)
-                return
-        except BaseException:
-            limit.ended()
-            raise
-        end()
-
-    calls = [asyncio.create_task(call()) for _ in range(2000)]
-    for one in chance.sample(calls, 800):
-        if chance.random() < 0.05:
-            await asyncio.sleep(0)
-        one.cancel()
-    await asyncio.gather(*calls, return_exceptions=True)
-    assert (limit.in_flight, len(limit._waiting)) == (0, 0)
-    assert 1 <= most <= 7

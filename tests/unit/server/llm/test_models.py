@@ -67,7 +67,7 @@ async def test_a_key_opens_the_door_and_another_does_not():
 
 
 async def test_no_more_calls_at_once_than_allowed():
-    async with scripted_provider(lambda _: Answer("{}", delay_s=0.002)) as provider:
+    async with scripted_provider(lambda _: Answer("{}", delay_s=0.1)) as provider:
         models = models_of(provider, max_concurrency=5)
         model = models.get("")
         await asyncio.gather(*(model.complete(question(), 30.0) for _ in range(60)))
@@ -104,7 +104,7 @@ async def test_rates_hold_calls_back_and_refuse_those_that_can_not_wait():
         model = models.get("")
         for _ in range(3):
             await model.complete(question(), 60.0)
-        assert clock.slept == [10.0, 10.0]
+        assert 1020.0 <= clock.seconds < 1021.0
         with pytest.raises(ProviderFault, match="requests_per_minute") as caught:
             await model.complete(question(), 5.0)
         assert (caught.value.reason, caught.value.attempts) == (Reason.RATE_LIMITED, 0)
@@ -121,7 +121,7 @@ async def test_tokens_that_were_not_used_are_given_back():
         for _ in range(5):  # about 80 tokens each by estimate, 4 by the provider's own count
             await model.complete(question(), 60.0)
         await models.close()
-    assert clock.slept == []
+    assert clock.seconds < 1001.0
 
 
 async def test_a_model_whose_key_is_refused_is_listed_as_such_unless_others_stand_behind_it():
@@ -247,7 +247,8 @@ async def test_a_body_may_say_how_long_to_wait():
         models = ChatModels(parse_configuration(whole, "f"), {}, clock)
         done = await models.get("").complete(question(), 100.0)
         await models.close()
-    assert (done.attempts, clock.slept) == (2, [7.5])
+    assert done.attempts == 2
+    assert 1007.5 <= clock.seconds < 1009.0
 
 
 CONDITIONS = [
