@@ -33,7 +33,7 @@ def write_chunk(
     include_details: bool,
 ) -> pb.BatchJudgeRequest:
     """Return the request that asks for the verdicts of a chunk."""
-    groups = [write_group(piece.part(), f"groups[{piece.index}]") for piece in chunk]
+    groups = [write_group(piece.part(), f"groups[{piece.index}]", checked=True) for piece in chunk]
     return pb.BatchJudgeRequest(
         groups=groups, judge=spec, include_details=include_details, asking=write_asking(asking)
     )

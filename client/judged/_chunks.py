@@ -12,6 +12,8 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 
 from judged import errors
+from judged._groups import as_items
+from judged._inputs import WrongType
 from judged.details import Usage, VerdictDetail
 from judged.golden import Span, Spans
 from judged.statuses import Source, Status
@@ -82,13 +84,13 @@ def fold(items: Iterable[QueryGroup] | Iterable[Context]) -> list[QueryGroup]:
     """
     groups: list[QueryGroup] = []
     contexts: list[Context] = []
-    for item in items:
+    for item in as_items(items):
         if isinstance(item, Context):
             contexts.append(item)
         else:
             groups.append(item)
     if groups and contexts:
-        raise TypeError("judge() takes groups or contexts, not both in one call")
+        raise WrongType.of_field("groups", "must be groups or contexts, not both in one call")
     return groups or list(_fold_contexts(contexts))
 
 

@@ -13,6 +13,8 @@ from judged._asking import write_asking
 from judged._correction import read_corrected, write_labels
 from judged._details import read_detail, read_usage
 from judged._golden import read_matches, write_embedded, write_golden, write_metadata
+from judged._groups import as_groups, check_group, unfit
+from judged._inputs import WrongType, as_metrics
 from judged._judges import write_judge
 from judged._statistics import read_interval, write_interval_options
 from judged._trec import write_trec
@@ -45,10 +47,12 @@ from judged.v1 import judge_service_pb2 as pb
 from judged.v1 import types_pb2
 
 
-def write_group(group: QueryGroup, path: str = "groups[0]") -> types_pb2.QueryGroup:
+def write_group(
+    group: QueryGroup, path: str = "groups[0]", *, checked: bool = False
+) -> types_pb2.QueryGroup:
     """Return the message of a group. Raises InvalidArgument for text that UTF-8 can't hold."""
-    if any(isinstance(t, str) for t in (group.expected, group.retrieved, group.negatives)):
-        raise _bad_group(group, path, TypeError())  # protobuf would take it letter by letter
+    if not checked:  # protobuf takes one text letter by letter, and bytes for text
+        check_group(group, path)
     try:
         message = types_pb2.QueryGroup(
             query_id=group.query_id,
@@ -60,35 +64,9 @@ def write_group(group: QueryGroup, path: str = "groups[0]") -> types_pb2.QueryGr
             negatives=group.negatives,
         )
     except (UnicodeEncodeError, TypeError, ValueError) as problem:
-        raise _bad_group(group, path, problem) from None
+        raise unfit(group, path, problem) from None
     write_golden(message, group, path)
     return message
-
-
-def _bad_group(group: QueryGroup, path: str, problem: Exception) -> errors.InvalidArgument:
-    """Return an error that names the first text of the group that can't be sent."""
-    texts: list[tuple[str, object]] = [("query_id", group.query_id), ("query", group.query)]
-    lists = ("expected", "retrieved", "document_ids", "relevant_document_ids", "negatives")
-    for name in lists:
-        values = getattr(group, name)
-        if isinstance(values, str):
-            return errors.InvalidArgument.of_field(
-                f"{path}.{name}", "must be a list of texts, not one text"
-            )
-        texts += [(f"{name}[{index}]", value) for index, value in enumerate(values)]
-    for name, text in texts:
-        if not isinstance(text, str):
-            return errors.InvalidArgument.of_field(
-                f"{path}.{name}", f"must be text, not {type(text).__name__}"
-            )
-        try:
-            text.encode()
-        except UnicodeEncodeError as error:
-            return errors.InvalidArgument.of_field(
-                f"{path}.{name}",
-                f"holds a lone surrogate at character {error.start}, which UTF-8 can't carry",
-            )
-    return errors.InvalidArgument.of_field(path, str(problem))
 
 
 def read_identity(message: types_pb2.JudgeIdentity) -> JudgeIdentity:
@@ -202,8 +180,9 @@ def write_evaluate(
     include_details: bool,
 ) -> pb.EvaluateRequest:
     """Return an Evaluate request."""
+    metrics = as_metrics(metrics)
     return pb.EvaluateRequest(
-        groups=[write_group(group, f"groups[{index}]") for index, group in enumerate(groups)],
+        groups=[write_group(g, f"groups[{i}]") for i, g in enumerate(as_groups(groups))],
         judge=write_judge(judge),
         metrics=metrics,
         options=write_options(options),
@@ -249,7 +228,7 @@ def write_metrics(
     human_values: PerQueryValues | None = None,
 ) -> pb.ComputeMetricsRequest:
     """Return a ComputeMetrics request; `metadata` is by query id."""
-    request = pb.ComputeMetricsRequest(metrics=metrics, options=write_options(options))
+    request = pb.ComputeMetricsRequest(metrics=as_metrics(metrics), options=write_options(options))
     write_metadata(request, metadata or {})
     if human_values is not None:
         request.human_values.CopyFrom(_write_values(human_values))
@@ -275,8 +254,12 @@ def write_metrics(
         )
     elif isinstance(relevance, EmbeddedRankings):
         write_embedded(request.embedded, relevance)
-    else:
+    elif isinstance(relevance, PerQueryValues):
         request.values.CopyFrom(_write_values(relevance))
+    else:
+        rule = "must be TrecRankings, JudgedRankings, GainRankings, EmbeddedRankings or"
+        given = f"PerQueryValues, not {type(relevance).__name__}"
+        raise WrongType.of_field("relevance", f"{rule} {given}")
     return request
 
 

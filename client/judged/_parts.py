@@ -14,6 +14,7 @@ from itertools import chain
 from typing import Self
 
 from judged import errors
+from judged._inputs import need_by_ids, set_fields
 from judged._messages import read_table, write_metrics
 from judged._split import (
     Metadata,
@@ -46,6 +47,9 @@ class Given:
     relevance: Relevance
     metadata: Metadata
     human: PerQueryValues | None = None
+
+    def __post_init__(self) -> None:
+        set_fields(self, metadata=need_by_ids(self.metadata, "metadata"))
 
     def names(self, path: str) -> list[str]:
         """Return the query ids that the entries of a repeated field stand for."""

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from judged import errors
 from judged._asking import write_asking
 from judged._details import read_usage
+from judged._inputs import WrongType, all_texts, kind_of, no_id
 from judged._judges import write_value
 from judged._messages import read_error, read_identity
 from judged.asking import Asking
@@ -46,8 +47,9 @@ def write_scores(
 
 def write_item(item: AnswerItem, path: str) -> scoring_pb2.AnswerItem:
     """Return the message of an item. Raises InvalidArgument for text that UTF-8 can't hold."""
-    if isinstance(item.references, str) or isinstance(item.contexts, str):
-        check_item(item, path)  # protobuf would take it letter by letter
+    texts = (item.item_id, item.query, item.answer, *item.references, *item.contexts)
+    if not all_texts(texts) or isinstance(item.references, str) or isinstance(item.contexts, str):
+        check_item(item, path)  # protobuf takes one text letter by letter, and bytes for text
     try:
         return scoring_pb2.AnswerItem(
             item_id=item.item_id,
@@ -75,9 +77,10 @@ def write_rubric(rubric: Rubric, path: str) -> scoring_pb2.RubricSpec:
 def check_item(item: AnswerItem, path: str) -> None:
     """Raise InvalidArgument that names the first text of an item that can't be sent."""
     for name in ("references", "contexts"):
-        if isinstance(getattr(item, name), str):
-            rule = "must be a list of texts, not one text"
-            raise errors.InvalidArgument.of_field(f"{path}.{name}", rule)
+        values = getattr(item, name)
+        if not isinstance(values, list | tuple):
+            rule = f"must be a list of texts, not {kind_of(values)}"
+            raise WrongType.of_field(f"{path}.{name}", rule)
     for name, text in _texts(item):
         _check_text(text, f"{path}.{name}")
 
@@ -94,7 +97,9 @@ def _texts(item: AnswerItem) -> Iterator[tuple[str, object]]:
 
 def _check_text(text: object, path: str) -> None:
     if not isinstance(text, str):
-        raise errors.InvalidArgument.of_field(path, f"must be text, not {type(text).__name__}")
+        is_id = path.endswith(".item_id")
+        rule = no_id(text) if is_id else f"must be text, not {type(text).__name__}"
+        raise WrongType.of_field(path, rule)
     try:
         text.encode()
     except UnicodeEncodeError as problem:

@@ -13,6 +13,7 @@ from struct import error as struct_error
 from struct import pack
 from typing import NamedTuple, SupportsFloat
 
+from judged._inputs import all_texts, join_ids, no_id
 from judged.errors import InvalidArgument
 from judged.runs import RetrievedDocuments, ScoredDocuments, TrecRankings
 from judged.v1 import judge_service_pb2 as pb
@@ -46,7 +47,7 @@ class Joined(NamedTuple):
 
 
 def joined(documents: RetrievedDocuments) -> Joined:
-    """Return documents with their ids joined, if they are texts."""
+    """Return documents with their ids as texts and joined, if they are ids."""
     if isinstance(documents, Joined):
         return documents
     ids: Collection[str]
@@ -57,10 +58,9 @@ def joined(documents: RetrievedDocuments) -> Joined:
         ids, scores = documents.keys(), documents.values()
     else:
         ids = documents
-    try:
-        text = None if isinstance(ids, str) else "\n".join(ids)
-    except TypeError:
-        text = None  # the other form says what is wrong with which
+    if isinstance(ids, str):
+        return Joined(ids, scores, None)  # the other form says what is wrong with it
+    ids, text = join_ids(ids)
     return Joined(ids, scores, text)
 
 
@@ -96,7 +96,7 @@ def _all_scored(run: Sequence[Joined]) -> Sequence[Joined]:
 
 def _write_columns(
     message: pb.JoinedTopics,
-    query_ids: Iterable[str],
+    query_ids: Collection[str],
     topics: Sequence[Joined],
     *,
     graded: bool = False,
@@ -108,7 +108,11 @@ def _write_columns(
     counts = [len(topic.document_ids) for topic in topics]
     texts = [topic.text for topic in topics]
     n_scores = [len(topic.scores) for topic in topics]
-    if None in texts or (n_scores != counts and (graded or any(n_scores))):
+    if (
+        None in texts
+        or not all_texts(query_ids)
+        or (n_scores != counts and (graded or any(n_scores)))
+    ):
         return False
     with_ids = compress(texts, counts)
     text = "\n".join(with_ids)  # type: ignore[arg-type]  # none of them is None
@@ -132,6 +136,7 @@ def _write_qrels(
 ) -> None:
     for i, (query_id, documents) in enumerate(zip(query_ids, topics, strict=True)):
         try:
+            _check_ids(query_id, documents)
             judged = message.qrels.add(query_id=query_id)
             judged.document_ids.extend(documents.document_ids)
             judged.grades.extend(documents.scores)  # type: ignore[arg-type]  # the error names them
@@ -144,13 +149,20 @@ def _write_run(
 ) -> None:
     for i, (query_id, documents) in enumerate(zip(query_ids, topics, strict=True)):
         try:
-            if isinstance(documents.document_ids, str):
-                raise TypeError("must be a list of ids, not one text")
+            _check_ids(query_id, documents)
             retrieved = message.run.add(query_id=query_id)
             retrieved.document_ids.extend(documents.document_ids)
             retrieved.scores.extend(documents.scores)
         except _UNFIT as problem:
             raise _unfit(f"trec.run[{i}]", query_id, documents, "scores", problem) from None
+
+
+def _check_ids(query_id: object, documents: Joined) -> None:
+    """Raise TypeError for what is no id; protobuf would take bytes for text."""
+    if isinstance(documents.document_ids, str):
+        raise TypeError("must be a list of ids, not one text")
+    if documents.text is None or not isinstance(query_id, str):
+        raise TypeError("must be text")
 
 
 def _unfit(
@@ -162,7 +174,7 @@ def _unfit(
         names += [(f"{path}.document_ids[{j}]", n) for j, n in enumerate(documents.document_ids)]
     for field, name in names:
         if not isinstance(name, str):
-            return InvalidArgument.of_field(field, f"must be text, not {type(name).__name__}")
+            return InvalidArgument.of_field(field, no_id(name))
         try:
             name.encode()
         except UnicodeEncodeError as error:

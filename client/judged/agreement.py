@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 
+from judged._inputs import as_column, as_list, need_ids, set_fields
 from judged.correction import CorrectedEstimate
 from judged.statistics import Estimate
 
@@ -41,6 +42,10 @@ class RatingTable:
     ratings: Mapping[str, Sequence[str | None]]
     level: RatingLevel | None = None
 
+    def __post_init__(self) -> None:
+        ratings = {name: as_list(said) for name, said in self.ratings.items()}
+        set_fields(self, categories=as_list(self.categories), ratings=ratings)
+
 
 @dataclass(frozen=True, slots=True)
 class SystemScores:
@@ -49,6 +54,10 @@ class SystemScores:
     systems: Sequence[str]
     first: Sequence[float]
     second: Sequence[float]
+
+    def __post_init__(self) -> None:
+        for name in ("systems", "first", "second"):
+            object.__setattr__(self, name, as_column(getattr(self, name)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +112,10 @@ class LabelledScores:
     scores: Sequence[float]
     labels: Sequence[bool | None]
     clusters: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        scores, labels = as_column(self.scores), as_column(self.labels)
+        set_fields(self, scores=scores, labels=labels, clusters=need_ids(self.clusters, "clusters"))
 
 
 @dataclass(frozen=True, slots=True)

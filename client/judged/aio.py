@@ -27,6 +27,7 @@ from judged._compare import read_compare, write_compare
 from judged._connection import AsyncConnection
 from judged._estimates import ask_about_judging, ask_about_scoring, of_work, read_estimate
 from judged._info import ServerInfo, read_info
+from judged._inputs import as_metrics
 from judged._judges import write_judge
 from judged._messages import (
     StreamMessages,
@@ -192,6 +193,7 @@ class AsyncClient(AsyncConnection):
         timeout: float = 120.0,  # noqa: ASYNC109 - sent to the server as the call's deadline
     ) -> MetricTable:
         """Return metrics of rankings whose relevance is known; see Client.compute_metrics."""
+        metrics = as_metrics(metrics)
         deadline, send = Deadline(timeout), self._stub.ComputeMetrics
         given = Given(relevance, metadata or {}, human_values)
         parts = Parts.of(metrics, given, options)
@@ -249,6 +251,7 @@ class AsyncClient(AsyncConnection):
         timeout: float = 120.0,  # noqa: ASYNC109 - sent to the server as the call's deadline
     ) -> TextMetricTable:
         """Return metrics of texts against references; see Client.compute_text_metrics."""
+        metrics = as_metrics(metrics)
         deadline = Deadline(timeout)
 
         async def table(request: pb.ComputeTextMetricsRequest) -> TextMetricTable:

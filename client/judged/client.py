@@ -26,6 +26,7 @@ from judged._compare import read_compare, write_compare
 from judged._connection import Connection, InFlight
 from judged._estimates import ask_about_judging, ask_about_scoring, of_work, read_estimate
 from judged._info import ServerInfo, read_info
+from judged._inputs import as_metrics
 from judged._judges import write_judge
 from judged._messages import (
     StreamMessages,
@@ -200,6 +201,7 @@ class Client(Connection):
         `human_values` are what people's labels make of some of the queries, drawn at random: every
         mean then also comes corrected. Labels of judged rankings belong into these instead.
         """
+        metrics = as_metrics(metrics)
         deadline, send = Deadline(timeout), self._stub.ComputeMetrics
         given = Given(relevance, metadata or {}, human_values)
         parts = Parts.of(metrics, given, options)
@@ -263,6 +265,7 @@ class Client(Connection):
         Names are "bleu", "rouge1", "rouge2", "rougeL", "token_f1", "exact_match". Items that
         several messages hold give the numbers that one would; the last message holds the values.
         """
+        metrics = as_metrics(metrics)
         deadline = Deadline(timeout)
 
         def table(request: pb.ComputeTextMetricsRequest) -> TextMetricTable:

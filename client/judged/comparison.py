@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from judged.runs import RetrievedDocuments
+from judged._inputs import set_fields
+from judged.runs import RetrievedDocuments, kept_run
 from judged.statistics import Estimate
 from judged.types import GainRankings, JudgedRankings, MetricTable, PerQueryValues
 
@@ -18,6 +19,9 @@ class DocumentRankings:
     """The documents that a run retrieved, by query id, as in the run of TrecRankings."""
 
     topics: Mapping[str, RetrievedDocuments]
+
+    def __post_init__(self) -> None:
+        set_fields(self, topics=kept_run(self.topics, "topics"))
 
 
 RunRelevance = JudgedRankings | DocumentRankings | GainRankings | PerQueryValues

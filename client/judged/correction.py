@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from judged._inputs import as_column, need_ids, set_fields
 from judged.statistics import Estimate
 
 
@@ -21,6 +22,10 @@ class HumanLabels:
 
     query_ids: Sequence[str]
     relevant: Sequence[bool]
+
+    def __post_init__(self) -> None:
+        query_ids = need_ids(self.query_ids, "query_ids")
+        set_fields(self, query_ids=query_ids, relevant=as_column(self.relevant))
 
 
 @dataclass(frozen=True, slots=True)

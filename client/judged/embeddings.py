@@ -9,6 +9,8 @@ from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from judged._inputs import as_list, need_id, set_fields
+
 
 @dataclass(frozen=True, slots=True)
 class Embeddings:
@@ -23,6 +25,8 @@ class Embeddings:
         cls, expected: Sequence[Sequence[float]], retrieved: Sequence[Sequence[float]]
     ) -> Embeddings:
         """Return the embeddings of lists of vectors, all of one length."""
+        expected = [as_list(row) for row in expected]
+        retrieved = [as_list(row) for row in retrieved]
         rows = [*expected, *retrieved]
         dimensions = len(rows[0]) if rows else 0
         if any(len(row) != dimensions for row in rows):
@@ -47,6 +51,9 @@ class EmbeddedRanking:
     query_id: str
     embeddings: Embeddings
 
+    def __post_init__(self) -> None:
+        set_fields(self, query_id=need_id(self.query_id, "query_id"))
+
 
 @dataclass(frozen=True, slots=True)
 class EmbeddedRankings:
@@ -54,6 +61,9 @@ class EmbeddedRankings:
 
     rankings: Sequence[EmbeddedRanking]
     min_score: float | None = None
+
+    def __post_init__(self) -> None:
+        set_fields(self, rankings=as_list(self.rankings))
 
 
 def _pack(rows: Sequence[Sequence[float]]) -> bytes:

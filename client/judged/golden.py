@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from judged._inputs import as_list, set_fields
+
 
 @dataclass(frozen=True, slots=True)
 class Span:
@@ -24,6 +26,9 @@ class Spans:
 
     expected: Sequence[Span] = ()
     retrieved: Sequence[Span] = ()
+
+    def __post_init__(self) -> None:
+        set_fields(self, expected=as_list(self.expected), retrieved=as_list(self.retrieved))
 
 
 @dataclass(frozen=True, slots=True)

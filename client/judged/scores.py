@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 
+from judged._inputs import as_id, as_list, set_fields
 from judged.details import Usage
 from judged.statuses import Source, Status
 from judged.types import JudgeIdentity, Scalar, VerdictCounts, VerdictError
@@ -18,7 +19,8 @@ from judged.types import JudgeIdentity, Scalar, VerdictCounts, VerdictError
 class AnswerItem:
     """One answer of a system, and what it may be measured by.
 
-    `item_id` comes back with every score and must be unique. `references` are answers known to be
+    `item_id` comes back with every score and must be unique; a whole number stands for its text.
+    `references` are answers known to be
     right; `contexts` are the texts that the system was given, best rank first.
     """
 
@@ -27,6 +29,14 @@ class AnswerItem:
     answer: str = ""
     references: Sequence[str] = ()
     contexts: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        set_fields(
+            self,
+            item_id=as_id(self.item_id),
+            references=as_list(self.references),
+            contexts=as_list(self.contexts),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +156,8 @@ class ScoredAnswers(Sequence[AnswerScore]):
 
     def of_item(self, item_id: str) -> dict[str, AnswerScore]:
         """Return the scores of an item by rubric; none for an id that is not there."""
-        return {score.rubric: score for score in self.scores if score.item_id == item_id}
+        wanted = as_id(item_id)
+        return {score.rubric: score for score in self.scores if score.item_id == wanted}
 
     @property
     def errors(self) -> dict[int, VerdictError]:

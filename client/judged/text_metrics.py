@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from judged._inputs import as_list, set_fields
 from judged.statistics import Interval
 
 
@@ -17,6 +18,9 @@ class TextItem:
 
     hypothesis: str
     references: Sequence[str]
+
+    def __post_init__(self) -> None:
+        set_fields(self, references=as_list(self.references))
 
 
 @dataclass(frozen=True, slots=True)

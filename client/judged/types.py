@@ -1,21 +1,58 @@
-"""What callers hand in and get back: groups, judges, verdicts, metrics. No protobuf, no NumPy.
+"""What callers hand in, and what an evaluation gives back. No protobuf, no NumPy.
 
-Owns the public values of the client. How they travel is up to `_call`.
+Owns these public values, and holds those of `verdicts` and `tables` as well. How they travel is up
+to `_call`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from judged.correction import CorrectedEstimate, HumanLabels
-from judged.details import Usage, VerdictDetail
+from judged._inputs import as_column, as_id, as_ids, as_list, need_id, need_ids, set_fields
+from judged.correction import HumanLabels
+from judged.details import Usage
 from judged.embeddings import EmbeddedRankings, Embeddings
 from judged.golden import NegativeMatch, Spans
 from judged.policies import Matching, NoGold, Unjudged
 from judged.runs import TrecRankings
-from judged.statistics import Interval, IntervalOptions
-from judged.statuses import Flag, Source, Status
+from judged.statistics import IntervalOptions
+from judged.tables import MetricCounts, MetricResult, MetricSlice, MetricTable
+from judged.verdicts import (
+    JudgedChunk,
+    JudgeIdentity,
+    Verdict,
+    VerdictCounts,
+    VerdictError,
+    Verdicts,
+)
+
+__all__ = [
+    "Context",
+    "Evaluation",
+    "GainRanking",
+    "GainRankings",
+    "Judge",
+    "JudgeIdentity",
+    "JudgedChunk",
+    "JudgedRanking",
+    "JudgedRankings",
+    "MetricCounts",
+    "MetricOptions",
+    "MetricResult",
+    "MetricSlice",
+    "MetricTable",
+    "NegativeReport",
+    "PanelMember",
+    "PerQueryValues",
+    "QueryGroup",
+    "Relevance",
+    "Scalar",
+    "Verdict",
+    "VerdictCounts",
+    "VerdictError",
+    "Verdicts",
+]
 
 Scalar = bool | int | float | str
 
@@ -35,8 +72,9 @@ class QueryGroup:
 
     Verdicts come retrieved-major: all expected texts for retrieved[0], then for retrieved[1].
     `document_ids` names the retrieved documents; `relevant_document_ids` makes `evaluate` match
-    by id instead of judging. Embeddings or spans may stand for the texts. `negatives` are texts
-    that should not be found, on which `evaluate` reports.
+    by id instead of judging; ids are text or whole numbers, compared as text. Embeddings or spans
+    may stand for the texts. `negatives` are texts that should not be found, on which `evaluate`
+    reports.
     """
 
     query: str = ""
@@ -49,6 +87,17 @@ class QueryGroup:
     spans: Spans | None = None
     negatives: Sequence[str] = ()
     metadata: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if type(self.query_id) is not str:
+            set_fields(self, query_id=as_id(self.query_id))
+        for name in ("expected", "retrieved", "negatives"):
+            values = getattr(self, name)
+            if type(values) not in (list, tuple):
+                object.__setattr__(self, name, as_list(values))
+        for name in ("document_ids", "relevant_document_ids"):
+            if getattr(self, name) != ():
+                object.__setattr__(self, name, as_ids(getattr(self, name)))
 
     @property
     def n_expected(self) -> int:
@@ -82,6 +131,9 @@ class Judge:
     parameters: Mapping[str, Scalar] = field(default_factory=dict)
     members: Sequence[PanelMember | Judge | str] = ()
 
+    def __post_init__(self) -> None:
+        set_fields(self, members=as_list(self.members))
+
 
 @dataclass(frozen=True, slots=True)
 class PanelMember:
@@ -89,114 +141,6 @@ class PanelMember:
 
     judge: Judge | str
     weight: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class JudgeIdentity:
-    """Which judge ran, precisely enough to repeat it."""
-
-    kind: str
-    profile: str
-    min_score: float
-    signature: str
-    scoring_key: str
-    fingerprint: str
-
-
-@dataclass(frozen=True, slots=True)
-class VerdictError:
-    """Why a verdict is missing."""
-
-    code: int
-    reason: str
-    message: str
-    retryable: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """The answer for one context. `relevant` and `score` are None unless the status is OK.
-
-    So is `agreement`, the share of votes on the larger side, and always for judges without votes.
-    """
-
-    status: Status
-    relevant: bool | None
-    score: float | None
-    source: Source
-    flags: Flag
-    error: VerdictError | None
-    agreement: float | None = None
-    detail: VerdictDetail | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Verdicts(Sequence[Verdict]):
-    """The verdicts of a call as parallel columns; indexing gives one as a Verdict.
-
-    `relevant` and `score` are False and 0.0 where the status is not OK. `offsets[g]:offsets[g+1]`
-    are the verdicts of group g. `errors` holds the missing ones by index. Judges that vote fill
-    `agreement`; those that ask a language model tell their `usage`, and `details` when asked to.
-    """
-
-    relevant: Sequence[bool]
-    score: Sequence[float]
-    status: Sequence[int]
-    source: Sequence[int]
-    flags: Sequence[int]
-    offsets: Sequence[int]
-    errors: Mapping[int, VerdictError]
-    judge: JudgeIdentity
-    agreement: Sequence[float] = ()
-    details: Mapping[int, VerdictDetail] = field(default_factory=dict)
-    usage: Usage | None = None
-
-    def __len__(self) -> int:
-        return len(self.relevant)
-
-    def __iter__(self) -> Iterator[Verdict]:
-        return (self[index] for index in range(len(self)))
-
-    def __getitem__(self, index: int) -> Verdict:  # type: ignore[override]  # no slices
-        if index < 0:
-            index += len(self)
-        status = Status(self.status[index])
-        ok = status is Status.OK
-        return Verdict(
-            status,
-            self.relevant[index] if ok else None,
-            self.score[index] if ok else None,
-            Source(self.source[index]),
-            Flag(self.flags[index]),
-            self.errors.get(index),
-            self.agreement[index] if ok and self.agreement else None,
-            self.details.get(index),
-        )
-
-    @property
-    def n_ok(self) -> int:
-        """The number of verdicts that exist."""
-        return sum(1 for status in self.status if status == Status.OK)
-
-    @property
-    def coverage(self) -> float | None:
-        """The share of verdicts that exist; None when there are none at all."""
-        return self.n_ok / len(self) if len(self) else None
-
-    def count(self, flag: Flag) -> int:
-        """Return the number of verdicts that carry a flag."""
-        return sum(1 for flags in self.flags if flags & flag)
-
-
-@dataclass(frozen=True, slots=True)
-class JudgedChunk:
-    """One answered chunk of a stream: its verdicts, or the error that kept it from being judged."""
-
-    chunk_id: int
-    verdicts: Verdicts | None
-    error: VerdictError | None
-    contexts_received: int
-    contexts_done: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,6 +163,9 @@ class MetricOptions:
     relevance_level: int | None = None
     max_documents: int | None = None
 
+    def __post_init__(self) -> None:
+        set_fields(self, slice_by=as_list(self.slice_by))
+
 
 @dataclass(frozen=True, slots=True)
 class JudgedRanking:
@@ -227,6 +174,10 @@ class JudgedRanking:
     query_id: str
     expected: int
     retrieved: int
+
+    def __post_init__(self) -> None:
+        if type(self.query_id) is not str:
+            set_fields(self, query_id=need_id(self.query_id, "query_id"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,6 +196,11 @@ class JudgedRankings:
     human_labels: HumanLabels | None = None
     source: Sequence[int] = ()
 
+    def __post_init__(self) -> None:
+        set_fields(self, rankings=as_list(self.rankings))
+        for name in ("relevant", "status", "flags", "score", "source"):
+            object.__setattr__(self, name, as_column(getattr(self, name)))
+
 
 @dataclass(frozen=True, slots=True)
 class GainRanking:
@@ -254,12 +210,23 @@ class GainRanking:
     gains: Sequence[float]
     relevant_gains: Sequence[float]
 
+    def __post_init__(self) -> None:
+        set_fields(
+            self,
+            query_id=need_id(self.query_id, "query_id"),
+            gains=as_column(self.gains),
+            relevant_gains=as_column(self.relevant_gains),
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class GainRankings:
     """Rankings whose gains you know."""
 
     rankings: Sequence[GainRanking]
+
+    def __post_init__(self) -> None:
+        set_fields(self, rankings=as_list(self.rankings))
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,98 +236,12 @@ class PerQueryValues:
     query_ids: Sequence[str]
     columns: Sequence[Sequence[float]]
 
+    def __post_init__(self) -> None:
+        columns = [as_column(column) for column in self.columns]
+        set_fields(self, query_ids=need_ids(self.query_ids, "query_ids"), columns=columns)
+
 
 Relevance = JudgedRankings | TrecRankings | GainRankings | PerQueryValues | EmbeddedRankings
-
-
-@dataclass(frozen=True, slots=True)
-class MetricResult:
-    """One metric. `mean` is None when no query was evaluated.
-
-    Bounds exist when verdicts miss, or for Unjudged.BOUNDS; the interval when it was asked for and
-    there are two queries or more. `corrected` exists when there were human labels, and so do the
-    bounds of single queries, when asked for per-query values.
-    """
-
-    name: str
-    mean: float | None
-    n: int
-    lower_bound: float | None
-    upper_bound: float | None
-    signature: str
-    per_query: Sequence[float]
-    interval: Interval | None = None
-    corrected: CorrectedEstimate | None = None
-    per_query_lower: Sequence[float] = ()
-    per_query_upper: Sequence[float] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class VerdictCounts:
-    """How many verdicts have each status, and remarks worth knowing."""
-
-    ok: int = 0
-    error: int = 0
-    abstained: int = 0
-    not_assessable: int = 0
-    relevant: int = 0
-    flagged_no_tokens: int = 0
-    flagged_truncated: int = 0
-    flagged_reserved_tokens: int = 0
-    flagged_fallback: int = 0
-
-    @property
-    def total(self) -> int:
-        """All verdicts."""
-        return self.ok + self.error + self.abstained + self.not_assessable
-
-
-@dataclass(frozen=True, slots=True)
-class MetricCounts:
-    """What went into a mean and what did not. `verdicts` is None for qrels and gains."""
-
-    queries: int = 0
-    evaluated: int = 0
-    skipped_no_gold: int = 0
-    skipped_missing: int = 0
-    skipped_unjudged: int = 0
-    skipped_unsettled: int = 0
-    duplicates: int = 0
-    retrieved: int = 0
-    verdicts: VerdictCounts | None = None
-    unjudged: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class MetricSlice:
-    """The metrics of the queries whose metadata have `value` under `key`, "" if they lack it."""
-
-    key: str
-    value: str
-    metrics: Sequence[MetricResult]
-
-    def __getitem__(self, name: str) -> MetricResult:
-        return _named(self.metrics, name)
-
-
-@dataclass(frozen=True, slots=True)
-class MetricTable:
-    """The metrics of a call. `query_ids` names the rows of `per_query` when they were asked for."""
-
-    metrics: Sequence[MetricResult]
-    query_ids: Sequence[str]
-    counts: MetricCounts
-    slices: Sequence[MetricSlice] = field(default_factory=list)
-
-    def __getitem__(self, name: str) -> MetricResult:
-        return _named(self.metrics, name)
-
-
-def _named(metrics: Sequence[MetricResult], name: str) -> MetricResult:
-    for metric in metrics:
-        if metric.name == name:
-            return metric
-    raise KeyError(f"{name}; this table has {', '.join(m.name for m in metrics)}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from judged._groups import check_group
 from judged.errors import InvalidArgument
 from judged.types import QueryGroup
 
@@ -24,6 +25,7 @@ def distinct_groups(groups: Sequence[QueryGroup], *, strict: bool) -> list[Query
     places: dict[str, int] = {}
     for index, group in enumerate(groups):
         path = f"groups[{index}]"
+        _check_group(group, path)
         if not group.query_id:
             raise InvalidArgument.of_field(f"{path}.query_id", "must be set")
         first = places.setdefault(group.query_id, index)
@@ -31,7 +33,6 @@ def distinct_groups(groups: Sequence[QueryGroup], *, strict: bool) -> list[Query
             raise InvalidArgument.of_field(
                 f"{path}.query_id", f"is that of groups[{first}].query_id again"
             )
-        _check_group(group, path)
     ranks = [_distinct_ranks(group, index, strict) for index, group in enumerate(groups)]
     return [
         group if kept is None else _at_ranks(group, kept)
@@ -46,16 +47,7 @@ def distinct_ranks(group: QueryGroup) -> Sequence[int]:
 
 
 def _check_group(group: QueryGroup, path: str) -> None:
-    lists = ("expected", "retrieved", "document_ids", "relevant_document_ids", "negatives")
-    for name in lists:
-        if isinstance(getattr(group, name), str):
-            raise InvalidArgument.of_field(
-                f"{path}.{name}", "must be a list of texts, not one text"
-            )
-    n_ids = len(group.document_ids)
-    if n_ids and n_ids != group.n_retrieved:
-        rule = f"{n_ids} ids for {group.n_retrieved} retrieved; give one each or none"
-        raise InvalidArgument.of_field(f"{path}.document_ids", rule)
+    check_group(group, path)
     if group.relevant_document_ids and group.n_expected:
         rule = "must be empty when relevant_document_ids is set"
         raise InvalidArgument.of_field(f"{path}.expected", rule)

@@ -10,8 +10,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from judged._inputs import (
+    need_by_ids,
+    need_each,
+    need_id,
+    need_ids,
+    need_list,
+    need_text,
+    need_texts,
+    set_fields,
+)
 from judged.evaluation.files import FileError, Record, parse_json, read_bytes
-from judged.evaluation.results import Retrieved, read_span
+from judged.evaluation.results import Results, Retrieved, read_span
 from judged.golden import Span, Spans
 from judged.types import QueryGroup
 
@@ -27,6 +37,7 @@ class Query:
     """One query and what should be found for it: answers, spans of files, or document ids.
 
     With ids, results are matched by id and never judged; answers and spans are then left aside.
+    Ids are text or whole numbers, compared as text.
     Negative answers are those that should not be found.
     """
 
@@ -38,6 +49,17 @@ class Query:
     negative_answers: Sequence[str] = ()
     metadata: Mapping[str, str] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        set_fields(
+            self,
+            query_id=need_id(self.query_id, "query_id"),
+            text=need_text(self.text, "text"),
+            expected_answers=need_texts(self.expected_answers, "expected_answers"),
+            relevant_document_ids=need_ids(self.relevant_document_ids, "relevant_document_ids"),
+            expected_spans=need_list(self.expected_spans, "expected_spans", "spans"),
+            negative_answers=need_texts(self.negative_answers, "negative_answers"),
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Document:
@@ -47,6 +69,9 @@ class Document:
     text: str
     metadata: Mapping[str, object] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        set_fields(self, doc_id=need_id(self.doc_id, "doc_id"), text=need_text(self.text, "text"))
+
 
 @dataclass(frozen=True, slots=True)
 class Dataset:
@@ -54,6 +79,10 @@ class Dataset:
 
     queries: Sequence[Query]
     documents: Mapping[str, Document] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        queries = need_each(self.queries, "queries", (Query,), "Query")
+        set_fields(self, queries=queries, documents=need_by_ids(self.documents, "documents"))
 
     @classmethod
     def from_json(cls, path: Path | str) -> Dataset:
@@ -102,8 +131,9 @@ class Dataset:
         if by_spans is None:
             by_spans = not any(query.expected_answers for query in self.queries)
             by_spans = by_spans and any(query.expected_spans for query in self.queries)
+        ranked = Results.of(results)
         return [
-            self._group(query, results.get(query.query_id, ()), by_spans) for query in self.queries
+            self._group(query, ranked.get(query.query_id, ()), by_spans) for query in self.queries
         ]
 
     def _group(self, query: Query, ranked: Sequence[Retrieved], by_spans: bool) -> QueryGroup:

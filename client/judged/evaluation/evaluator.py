@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from judged._call import Deadline
+from judged._groups import as_groups
+from judged._inputs import as_metrics
 from judged._split import Metadata
 from judged.asking import Asking
 from judged.client import Client
@@ -80,7 +82,7 @@ class Evaluator:
         on negatives, before anything is measured.
         """
         deadline = Deadline(timeout)
-        given = list(groups)
+        given, metrics = as_groups(groups), as_metrics(metrics)
         distinct = distinct_groups(given, strict=options.strict_duplicates)
         parts = split_metrics(metrics)
         for part in parts:
@@ -154,7 +156,8 @@ class Evaluator:
 
         Groups that are matched by id, and metrics that bring judges of their own, take nothing.
         """
-        distinct = distinct_groups(list(groups), strict=options.strict_duplicates)
+        metrics = as_metrics(metrics)
+        distinct = distinct_groups(as_groups(groups), strict=options.strict_duplicates)
         own = without_negatives(distinct) if not split_metrics(metrics)[0].family else []
         judged = [group for group in [*own, *negative_groups(distinct)] if _is_judged(group)]
         if not judged:

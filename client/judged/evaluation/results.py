@@ -13,18 +13,28 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
+from judged._inputs import need_by_ids, need_each, need_id, need_text, set_fields
 from judged.evaluation.files import Record, parse_json, read_lines
 from judged.golden import Span
 
 
 @dataclass(frozen=True, slots=True)
 class Retrieved:
-    """One retrieved document. Without an id it is known by its rank, without a text by its id."""
+    """One retrieved document. Without an id it is known by its rank, without a text by its id.
+
+    An id is text or a whole number, compared as text.
+    """
 
     doc_id: str | None = None
     score: float | None = None
     text: str | None = None
     span: Span | None = None
+
+    def __post_init__(self) -> None:
+        if self.doc_id is not None and type(self.doc_id) is not str:
+            set_fields(self, doc_id=need_id(self.doc_id, "doc_id"))
+        if self.text is not None:
+            need_text(self.text, "text")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +48,13 @@ class Results(Mapping[str, Sequence[Retrieved]]):
     by_query: Mapping[str, Sequence[Retrieved]]
     out_of_order: Sequence[str] = ()
 
+    def __post_init__(self) -> None:
+        by_query = {
+            query_id: need_results(ranked, f"results[{query_id!r}]")
+            for query_id, ranked in need_by_ids(self.by_query, "results").items()
+        }
+        set_fields(self, by_query=by_query)
+
     def __getitem__(self, query_id: str) -> Sequence[Retrieved]:
         return self.by_query[query_id]
 
@@ -50,7 +67,10 @@ class Results(Mapping[str, Sequence[Retrieved]]):
     @classmethod
     def of(cls, by_query: Mapping[str, Sequence[Retrieved]]) -> Results:
         """Return results that were retrieved in this process."""
-        return cls(by_query, [q for q, ranked in by_query.items() if not _falls(ranked)])
+        if isinstance(by_query, cls):
+            return by_query
+        found = cls(by_query)
+        return cls(found.by_query, [q for q, ranked in found.items() if not _falls(ranked)])
 
     @classmethod
     def from_jsonl(cls, path: Path | str) -> Results:
@@ -71,6 +91,11 @@ class Results(Mapping[str, Sequence[Retrieved]]):
                 for rank, value in enumerate(line.items("results"))
             ]
         return cls.of(by_query)
+
+
+def need_results(ranked: object, field: str) -> Sequence[Retrieved]:
+    """Return the results of a query, read once. Raises WrongType with the field and the place."""
+    return need_each(ranked, field, (Retrieved,), "Retrieved(doc_id, score, text)")
 
 
 def read_span(record: Record) -> Span:

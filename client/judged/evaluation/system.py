@@ -10,19 +10,30 @@ import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from judged._inputs import as_id, as_list, set_fields
+
 
 @dataclass(frozen=True, slots=True)
 class Question:
     """One question to a system, and what its answer may be measured by.
 
-    `item_id` must be unique. `contexts` are sources that the system is to answer from, if it takes
-    any; `references` are answers known to be right, which it never sees.
+    `item_id` must be unique; a whole number stands for its text. `contexts` are sources that the
+    system is to answer from, if it takes any; `references` are answers known to be right, which it
+    never sees.
     """
 
     item_id: str
     query: str
     references: Sequence[str] = ()
     contexts: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        set_fields(
+            self,
+            item_id=as_id(self.item_id),
+            references=as_list(self.references),
+            contexts=as_list(self.contexts),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +46,10 @@ class Answer:
     text: str
     contexts: Sequence[str] | None = None
     metadata: Mapping[str, object] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.contexts is not None:
+            set_fields(self, contexts=as_list(self.contexts))
 
 
 System = Callable[..., str | Answer] | Callable[..., Awaitable[str | Answer]]

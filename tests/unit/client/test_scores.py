@@ -50,7 +50,7 @@ class TestWrite:
         [
             (AnswerItem("i", contexts="text"), "contexts: must be a list of texts, not one text"),
             (AnswerItem("i", references=["a", 3]), r"references\[1\]: must be text, not int"),
-            (AnswerItem(7), "item_id: must be text, not int"),
+            (AnswerItem(7.5), "item_id: must be text or a whole number, not float"),
             (AnswerItem("i", answer=b"a\xff"), "answer: must be text, not bytes"),
             (AnswerItem("i", "ab\ud800"), "query: holds a lone surrogate at character 2"),
         ],

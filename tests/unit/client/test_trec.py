@@ -73,10 +73,10 @@ def test_nothing_is_nothing():
 @pytest.mark.parametrize(
     ("qrels", "run", "field", "rule"),
     [
-        ({"q": {"a": 1}, 2: {}}, {}, "trec.qrels[1].query_id", "must be text, not int"),
-        ({"q": {1: 1}}, {}, "trec.qrels[0].document_ids[0]", "must be text, not int"),
+        ({"q": {"a": 1}, 2.5: {}}, {}, "trec.qrels[1].query_id", "whole number, not float"),
+        ({"q": {True: 1}}, {}, "trec.qrels[0].document_ids[0]", "whole number, not bool"),
         ({"q": {"a": "x"}}, {}, "trec.qrels[0].grades[0]", "must be a number, not str"),
-        ({}, {"q": ["a", None]}, "trec.run[0].document_ids[1]", "must be text, not NoneType"),
+        ({}, {"q": ["a", None]}, "trec.run[0].document_ids[1]", "whole number, not None"),
         ({}, {"q": ["a", "\ud800"]}, "trec.run[0].document_ids[1]", "a lone surrogate"),
         ({}, {"q": "abc"}, "trec.run[0]", "must be a list of ids, not one text"),
         ({}, {"q": ""}, "trec.run[0]", "must be a list of ids, not one text"),

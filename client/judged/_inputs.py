@@ -1,0 +1,183 @@
+"""What callers hand in, made what the rest of the client reads: ids are text, one pass is enough.
+
+Owns ids (text or whole numbers, compared as text), iterables that can be read once only, and the
+errors about values of the wrong type. Knows no other type of ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from numbers import Integral
+from typing import Any, TypeVar, cast
+
+from judged.errors import InvalidArgument
+
+Value = TypeVar("Value")
+
+_TEXT = {str}
+_NO_LISTS = (str, bytes, bytearray, Mapping)
+"""Can be walked over, and hold no list of texts."""
+
+
+class WrongType(InvalidArgument, TypeError):
+    """An argument, or something in it, is of the wrong type; `field` names it."""
+
+
+def set_fields(value: object, **fields: object) -> None:
+    """Set fields of a frozen value while it is made."""
+    for name, content in fields.items():
+        object.__setattr__(value, name, content)
+
+
+def as_list(values: Any) -> Any:  # noqa: ANN401 - what is wrong with it is said where its place is known
+    """Return texts or values as a list or tuple; what is no list of them stays as it is."""
+    if type(values) in (list, tuple):
+        return values
+    if isinstance(values, _NO_LISTS) or not isinstance(values, Iterable):
+        return values
+    return list(values)
+
+
+def as_column(values: Any) -> Any:  # noqa: ANN401 - see as_list
+    """Return a column as it is if it can be walked over again, such as an array; else as a list."""
+    if type(values) in (list, tuple) or hasattr(values, "__len__"):
+        return values
+    return as_list(values)
+
+
+def as_id(value: Any) -> Any:  # noqa: ANN401 - see as_list
+    """Return an id as text; what is neither text nor a whole number stays as it is."""
+    if type(value) is str or isinstance(value, str | bool) or not isinstance(value, Integral):
+        return value
+    return str(int(value))
+
+
+def as_ids(values: Any) -> Any:  # noqa: ANN401 - see as_list
+    """Return a list of ids as texts; what is no id in it stays as it is."""
+    values = as_list(values)
+    if type(values) not in (list, tuple) or set(map(type, values)) <= _TEXT:
+        return values
+    kinds = set(map(type, values))
+    if kinds == {int}:
+        return list(map(str, values))
+    if all(issubclass(kind, str | Integral) and not issubclass(kind, bool) for kind in kinds):
+        return [value if isinstance(value, str) else str(int(value)) for value in values]
+    return [as_id(value) for value in values]
+
+
+def join_ids(ids: Collection[Any]) -> tuple[Collection[str], str | None]:
+    """Return ids and the same joined by line feeds; no text when one of them is no id."""
+    try:
+        return ids, "\n".join(ids)
+    except TypeError:
+        # Arrays hand out their numbers as Python's own much faster than one by one.
+        plain = getattr(ids, "tolist", None)
+        texts = as_ids(list(ids) if plain is None else plain())
+    try:
+        return texts, "\n".join(texts)
+    except TypeError:
+        return texts, None  # whoever knows its place says what is wrong with which
+
+
+def by_ids(values: Any, field: str) -> Any:  # noqa: ANN401 - see as_list
+    """Return a mapping with its keys as texts. Raises InvalidArgument for one that comes twice."""
+    if not isinstance(values, Mapping) or set(map(type, values)) <= _TEXT:
+        return values
+    found: dict[object, object] = {}
+    for key, value in values.items():
+        name = as_id(key)
+        if name in found:
+            rule = f"holds {name!r} twice: as text and as a number; ids are compared as text"
+            raise InvalidArgument.of_field(field, rule)
+        found[name] = value
+    return found
+
+
+def need_by_ids(values: Mapping[str, Value], field: str) -> Mapping[str, Value]:
+    """Return a mapping with its keys as texts. Raises WrongType for what is none."""
+    if not isinstance(values, Mapping):
+        rule = f"must map query ids to what there is of them, not be a {type(values).__name__}"
+        raise WrongType.of_field(field, rule)
+    return cast("Mapping[str, Value]", by_ids(values, field))
+
+
+def need_id(value: object, field: str) -> str:
+    """Return an id as text. Raises WrongType that names the field."""
+    name = as_id(value)
+    if not isinstance(name, str):
+        raise WrongType.of_field(field, no_id(value))
+    return name
+
+
+def need_ids(values: object, field: str) -> Sequence[str]:
+    """Return a list of ids as texts. Raises WrongType that names the field and the place."""
+    names = need_list(as_ids(values), field, "ids")
+    if all_texts(names):
+        return cast("Sequence[str]", names)
+    for place, name in enumerate(names):
+        need_id(name, f"{field}[{place}]")
+    return cast("Sequence[str]", names)
+
+
+def need_list(values: object, field: str, what: str) -> Sequence[object]:
+    """Return a list, read once. Raises WrongType for what is none."""
+    values = as_list(values)
+    if not isinstance(values, list | tuple):
+        raise WrongType.of_field(field, f"must be a list of {what}, not {kind_of(values)}")
+    return values
+
+
+def need_texts(values: object, field: str) -> Sequence[str]:
+    """Return a list of texts, read once. Raises WrongType that names the field and the place."""
+    texts = need_list(values, field, "texts")
+    if not set(map(type, texts)) <= _TEXT:
+        for place, text in enumerate(texts):
+            need_text(text, f"{field}[{place}]")
+    return cast("Sequence[str]", texts)
+
+
+def as_metrics(metrics: object) -> Sequence[str]:
+    """Return the names of metrics, read once. Raises WrongType for what is no list of them."""
+    if isinstance(metrics, str):
+        rule = f"must be a list of names, not one text; write [{metrics[:80]!r}]"
+        raise WrongType.of_field("metrics", rule)
+    return need_texts(metrics, "metrics")
+
+
+def need_text(value: object, field: str) -> str:
+    """Return a text. Raises WrongType that names the field."""
+    if not isinstance(value, str):
+        raise WrongType.of_field(field, f"must be text, not {type(value).__name__}")
+    return value
+
+
+def all_texts(values: Iterable[object]) -> bool:
+    """Return whether all values are plain texts."""
+    return set(map(type, values)) <= _TEXT
+
+
+def no_id(value: object) -> str:
+    """Return what is wrong with a value that should be an id."""
+    return f"must be text or a whole number, not {type(value).__name__}"
+
+
+def kind_of(value: object) -> str:
+    """Return what a value is called where a list was expected."""
+    return "one text" if isinstance(value, str) else type(value).__name__
+
+
+def need_each(values: object, field: str, kinds: tuple[type, ...], what: str) -> list[Any]:
+    """Return a list of values of some kinds, read once. Raises WrongType for what is none.
+
+    `what` names one of them in the message.
+    """
+    if isinstance(values, kinds):
+        rule = f"must be a list of them, not one {type(values).__name__}; put it into a list"
+        raise WrongType.of_field(field, rule)
+    listed = need_list(values, field, what)
+    if not set(map(type, listed)) <= set(kinds):
+        for place, value in enumerate(listed):
+            if not isinstance(value, kinds):
+                rule = f"must be a {what}, not {type(value).__name__}"
+                raise WrongType.of_field(f"{field}[{place}]", rule)
+    return list(listed)

@@ -1,0 +1,215 @@
+"""Ids that are no texts, iterables that are read once, and values of the wrong type."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from judged import (
+    AnswerItem,
+    Context,
+    DocumentRankings,
+    Embeddings,
+    GainRanking,
+    GainRankings,
+    HumanLabels,
+    InvalidArgument,
+    JudgedRanking,
+    JudgedRankings,
+    LabelledScores,
+    MetricOptions,
+    PerQueryValues,
+    QueryGroup,
+    RatingTable,
+    ScoredDocuments,
+    Span,
+    Spans,
+    TextItem,
+    TrecRankings,
+)
+from judged._chunks import fold
+from judged._messages import write_evaluate, write_group, write_metrics
+from judged._parts import Given
+from judged.evaluation import Answer, Dataset, Document, Query, Question, Results, Retrieved
+
+NUMBERS = [3, np.int64(3), np.uint8(3), "3", np.str_("3")]
+
+
+def once(*values):
+    return (value for value in values)
+
+
+class TestIds:
+    @pytest.mark.parametrize("number", NUMBERS)
+    def test_whole_numbers_are_their_texts_wherever_ids_enter(self, number):
+        query = Query(number, "x", relevant_document_ids=[number])
+        dataset = Dataset([query], {number: Document(number, "text")})
+        (group,) = dataset.to_groups({number: [Retrieved(number)]})
+        assert (group.query_id, group.retrieved) == ("3", ["text"])
+        assert group.document_ids == group.relevant_document_ids == ["3"]
+        assert QueryGroup("x", (), ["t"], number, [number], [number]) == group.__class__(
+            "x", (), ["t"], "3", ["3"], ["3"]
+        )
+        assert list(Results.of({number: []})) == ["3"]
+        assert Results({number: []})["3"] == []
+        assert {AnswerItem(number).item_id, Question(number, "q").item_id} == {"3"}
+        assert JudgedRanking(number, 1, 1).query_id == GainRanking(number, [], []).query_id == "3"
+        assert PerQueryValues([number], [[1.0]]).query_ids == ["3"]
+        assert HumanLabels([number], [True]).query_ids == ["3"]
+        assert LabelledScores([1.0], [True], [number]).clusters == ["3"]
+        assert list(Given(TrecRankings({}, {}), {number: {}}).metadata) == ["3"]
+        assert list(DocumentRankings({number: ["a"]}).topics) == ["3"]
+
+    @pytest.mark.parametrize(
+        "run",
+        [
+            {3: {4: 1.0, 5: 0.5}},
+            {np.int64(3): ScoredDocuments(np.array([4, 5]), np.array([1.0, 0.5]))},
+            {"3": ScoredDocuments([np.int64(4), 5], [1.0, 0.5])},
+        ],
+    )
+    def test_whole_numbers_of_runs_travel_as_texts_do(self, run):
+        def write(qrels, run):
+            return write_metrics(["ap"], TrecRankings(qrels, run), MetricOptions())
+
+        told = write({"3": {"4": 1}}, {"3": {"4": 1.0, "5": 0.5}})
+        assert write({3: {4: 1}}, run) == told
+
+    @pytest.mark.parametrize(
+        "wrong", [True, 3.0, None, b"3", ("3",), np.bool_(True), np.float64(3)]
+    )
+    def test_what_is_no_id_is_refused_by_its_place(self, wrong):
+        def refused(field, make):
+            with pytest.raises(InvalidArgument, match="must be text or a whole number") as caught:
+                make()
+            assert caught.value.field == field
+            assert isinstance(caught.value, TypeError) or field.startswith("trec")
+
+        refused("query_id", lambda: Query(wrong, "x"))
+        refused("relevant_document_ids[1]", lambda: Query("q", "x", (), ["a", wrong]))
+        refused("doc_id", lambda: Document(wrong, "x"))
+        if wrong is not None:
+            refused("doc_id", lambda: Retrieved(wrong))
+        group = QueryGroup("x", (), ["t"], "q", [wrong], ["a"])
+        refused("groups[0].document_ids[0]", lambda: write_group(group))
+        group = QueryGroup("x", (), ["t"], "q", ["a"], [wrong])
+        refused("groups[0].relevant_document_ids[0]", lambda: write_group(group))
+        refused("groups[0].query_id", lambda: write_group(QueryGroup("x", query_id=wrong)))
+        refused("query_ids[0]", lambda: PerQueryValues([wrong], []))
+        run = TrecRankings({}, {"q": ["a", wrong]})
+        refused("trec.run[0].document_ids[1]", lambda: write_metrics([], run, MetricOptions()))
+
+    def test_a_number_beside_its_text_is_refused(self):
+        with pytest.raises(InvalidArgument, match="'3' twice"):
+            TrecRankings({3: {}, "3": {}}, {})
+
+
+class TestOnce:
+    def test_values_are_read_once(self):
+        group = QueryGroup(
+            "q", once("e"), map(str, [1, 2]), "q", once(1, 2), (), None, None, once("n")
+        )
+        assert (group.n_expected, group.n_retrieved) == (1, 2)
+        assert (group.document_ids, group.negatives) == (["1", "2"], ["n"])
+        assert QueryGroup(relevant_document_ids=once(7)).relevant_document_ids == ["7"]
+        assert Spans(once(Span("f", 0, 1))).expected == [Span("f", 0, 1)]
+        item = AnswerItem("i", references=once("r"), contexts=once("c"))
+        assert (item.references, item.contexts) == (["r"], ["c"])
+        question = Question("i", "q", once("r"), once("c"))
+        assert (question.references, question.contexts) == (["r"], ["c"])
+        assert Answer("a", once("c")).contexts == ["c"]
+        assert TextItem("h", once("r")).references == ["r"]
+        rankings = JudgedRankings(once(JudgedRanking("q", 1, 1)), once(True), once(1))
+        assert (len(rankings.rankings), rankings.relevant, rankings.status) == (1, [True], [1])
+        gains = GainRankings(once(GainRanking("q", once(1.0), once(1.0))))
+        assert (gains.rankings[0].gains, gains.rankings[0].relevant_gains) == ([1.0], [1.0])
+        assert PerQueryValues(once("q"), once(once(0.5))).columns == [[0.5]]
+        assert RatingTable(once("a"), {"r": once("a")}).ratings == {"r": ["a"]}
+        assert LabelledScores(once(0.5), once(None), once("c")).scores == [0.5]
+        assert MetricOptions(slice_by=once("k")).slice_by == ["k"]
+        rows = once(once(1.0, 0.0))
+        assert Embeddings.from_rows(rows, once(once(0.0, 1.0))).dimensions == 2
+
+    def test_a_run_is_read_once(self):
+        run = {"q": once("a", "b"), "r": ScoredDocuments(once("a"), map(float, "1"))}
+        rankings = TrecRankings({}, run)
+        first, second = (write_metrics([], rankings, MetricOptions()) for _ in range(2))
+        assert first == second
+        assert list(first.trec.joined_run.n_documents) == [2, 1]
+
+    def test_data_sets_and_results_are_read_once(self):
+        query = Query("q", "x", once("e"), (), (), once("n"))
+        dataset = Dataset(once(query))
+        results = Results.of({"q": once(Retrieved(1, None, "t"), Retrieved(2, None, "u"))})
+        for given in (results, {"q": iter(results["q"])}):
+            (group,) = dataset.to_groups(given)
+            assert (group.expected, group.retrieved, group.document_ids) == (
+                ["e"],
+                ["t", "u"],
+                ["1", "2"],
+            )
+
+    def test_groups_contexts_and_metrics_are_read_once(self):
+        assert len(fold(once(QueryGroup("q", ["e"], ["x"])))) == 1
+        assert len(fold(once(Context("q", "e", "x"), Context("q", "e", "y")))) == 1
+        request = write_evaluate(
+            once(QueryGroup("q")),
+            once("ap"),
+            None,
+            MetricOptions(),
+            include_verdicts=False,
+            include_details=False,
+        )
+        assert (len(request.groups), list(request.metrics)) == (1, ["ap"])
+
+
+class TestWrongTypes:
+    @pytest.mark.parametrize(
+        ("items", "field", "rule"),
+        [
+            (QueryGroup("q", ["e"], ["x"]), "groups", "not one QueryGroup; put it into a list"),
+            (Context("q", "e", "x"), "groups", "not one Context"),
+            ({"query": "q"}, "groups", "must be a list of QueryGroup or Context, not dict"),
+            ("text", "groups", "not one text"),
+            (None, "groups", "not NoneType"),
+            ([("q", "e", "x")], "groups[0]", "must be a QueryGroup or Context, not tuple"),
+            ([{"query": "q"}], "groups[0]", "not dict"),
+            (["q"], "groups[0]", "not str"),
+            ([QueryGroup("q"), Context("q", "e", "x")], "groups", "not both"),
+            ([QueryGroup(None, ["e"], ["x"])], "groups[0].query", "must be text, not NoneType"),
+            ([QueryGroup("q", [None], ["x"])], "groups[0].expected[0]", "must be text, not None"),
+            ([QueryGroup("q", ["e"], ["x", b"y"])], "groups[0].retrieved[1]", "not bytes"),
+            ([QueryGroup("q", "e", ["x"])], "groups[0].expected", "not one text"),
+            ([QueryGroup("q", {"e": 1}, ["x"])], "groups[0].expected", "not dict"),
+            ([QueryGroup("q", ["e"], None)], "groups[0].retrieved", "not NoneType"),
+            ([Context("q", None, "x")], "contexts[0].expected_text", "not NoneType"),
+        ],
+    )
+    def test_of_what_is_to_be_judged(self, items, field, rule):
+        with pytest.raises(TypeError, match=rule) as caught:
+            fold(items)
+        assert isinstance(caught.value, InvalidArgument)
+        assert caught.value.field == field
+
+    def test_of_what_is_to_be_measured(self):
+        def refused(field, make):
+            with pytest.raises(TypeError) as caught:
+                make()
+            assert caught.value.field == field
+
+        rankings = TrecRankings({}, {})
+        refused("metrics", lambda: write_metrics("ndcg@10", rankings, MetricOptions()))
+        refused("metrics[0]", lambda: write_metrics([None], rankings, MetricOptions()))
+        refused("relevance", lambda: write_metrics(["ap"], {"q": {}}, MetricOptions()))
+        refused("qrels", lambda: TrecRankings([("q", "d", 1)], {}))
+        refused("run['q']", lambda: TrecRankings({}, {"q": 3}))
+        refused("queries[0]", lambda: Dataset([{"query_id": "q"}]))
+        refused("queries", lambda: Dataset(Query("q", "x")))
+        refused("text", lambda: Query("q", None))
+        refused("text", lambda: Retrieved("d", None, b"text"))
+        refused("results", lambda: Results.of([Retrieved("d")]))
+        refused("results['q'][0]", lambda: Results.of({"q": [("d", 1.0)]}))
+
+    def test_a_document_id_that_is_missing_is_known_before_anything_is_sent(self):
+        with pytest.raises(InvalidArgument, match="1 ids for 2 retrieved") as caught:
+            fold([QueryGroup("q", ["e"], ["x", "y"], document_ids=["d"])])
+        assert caught.value.field == "groups[0].document_ids"
