@@ -366,16 +366,22 @@ class TestCommandLine:
         )
         assert done.returncode == status
         assert ("fell short: answer_relevance is 0.5500, 0.0100 below" in done.stderr) == status
-        (gate,) = json.loads(done.stdout)["gates"]
+        gate, coverage = json.loads(done.stdout)["gates"]
+        assert (coverage["gate"], coverage["value"], coverage["passed"]) == (
+            "min_coverage",
+            1,
+            True,
+        )
         assert gate == {
             "gate": "min_score",
             "metric": "answer_relevance",
             "bar": float(bar),
             "value": pytest.approx(0.55),
+            "worst_case": pytest.approx(0.55),
             "passed": not status,
         }
 
-    def test_a_gate_on_nothing_falls_short(self, llm_server: ServerProcess, tmp_path: Path):
+    def test_a_gate_on_nothing_ends_with_2(self, llm_server: ServerProcess, tmp_path: Path):
         write(tmp_path, [{"query": "q", "answer": ""}])
         done = run_in(
             tmp_path,
@@ -383,7 +389,7 @@ class TestCommandLine:
             *("--min-score", "helpfulness=0"),
             JUDGED_TARGET=llm_server.address,
         )
-        assert done.returncode == 1
+        assert done.returncode == 2
         assert "helpfulness has no mean, since no answer has a score" in done.stderr
 
     def test_cache_only_refresh(

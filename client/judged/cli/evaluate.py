@@ -29,6 +29,7 @@ from judged.cli.gate_options import (
     Baseline,
     MaxDrops,
     MaxNegatives,
+    MinCoverage,
     MinScoresOrBar,
 )
 from judged.cli.gates import Gates, finish, gates_document, split_min_scores
@@ -126,6 +127,7 @@ def command(
     labels: LabelsFile = None,
     max_drop: MaxDrops = None,
     max_negatives: MaxNegatives = None,
+    min_coverage: MinCoverage = None,
     baseline: Baseline = None,
     allow_other_signature: AllowOtherSignature = False,
     target: options.Target = None,
@@ -144,6 +146,7 @@ def command(
         max_drop or [],
         baseline,
         max_negatives=max_negatives,
+        min_coverage=min_coverage,
         allow_other_signature=allow_other_signature,
     )
     tracing = read_tracing(judge, trace, trace_texts, trace_judge, no_judge=no_judge)

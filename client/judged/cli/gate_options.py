@@ -1,4 +1,4 @@
-"""The flags of gates, as `judged metrics`, `judged evaluate` and `judged compare` share them.
+"""The flags of gates, as the commands share them.
 
 Owns their names and help. What they mean is up to `gates`.
 """
@@ -15,7 +15,8 @@ MinScores = Annotated[
     typer.Option(
         "--min-score",
         metavar="METRIC=X",
-        help="Gate: exit with 1 when the mean of the metric is below X; may be repeated.",
+        help="Gate: exit with 1 when the mean of the metric, or its lower bound where something is "
+        "missing, is below X; may be repeated.",
     ),
 ]
 MinScoresOrBar = Annotated[
@@ -24,7 +25,8 @@ MinScoresOrBar = Annotated[
         "--min-score",
         metavar="X|METRIC=X",
         help="A number: score from which a verdict is relevant. METRIC=X, a gate: exit with 1 when "
-        "the mean of the metric is below X; may be repeated.",
+        "the mean of the metric, or its lower bound where verdicts are missing, is below X; may be "
+        "repeated.",
     ),
 ]
 MaxNegatives = Annotated[
@@ -47,6 +49,16 @@ MaxDrops = Annotated[
 Baseline = Annotated[
     Path | None,
     typer.Option(metavar="FILE", help="JSON document of an earlier run, for --max-drop."),
+]
+MinCoverage = Annotated[
+    float | None,
+    typer.Option(
+        metavar="SHARE",
+        min=0,
+        max=1,
+        help="Gate: exit with 1 when a smaller share of what could be assessed has a verdict; 1 "
+        "where there is another gate.",
+    ),
 ]
 AllowOtherSignature = Annotated[
     bool,

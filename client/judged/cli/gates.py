@@ -1,8 +1,9 @@
 """Gates: what a metric must reach, and how far it may fall, for a command to end with 0.
 
-Owns their syntax, the check against an earlier document, and the lines that say what fell short.
-A gate that can't be checked (no such metric, another signature) is a problem, exit status 2, and
-found before a result is printed where that is possible; a gate that fell short is exit status 1.
+Owns their syntax, the check against an earlier document, and the lines that say what became of
+them. A gate is held against the worst case of what is missing. One that can't be checked (no such
+metric, another signature) is a problem, exit status 2, and found before a result is printed where
+that is possible. One that fell short is exit status 1, or 2 where nothing could be assessed.
 """
 
 from __future__ import annotations
@@ -12,11 +13,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from judged import MetricResult, MetricTable, NegativeReport
+from judged import MetricResult, MetricTable, NegativeReport, VerdictCounts
 from judged.cli.output import Output
 from judged.cli.problems import Problem
 from judged.cli.report_file import Report, read_report
-from judged.cli.tables import of_all, plural, word
+from judged.cli.tables import plural, word
 
 _ROUNDING = 1e-9
 """A mean printed equal to the bar passes it."""
@@ -36,12 +37,19 @@ class Gate:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a gate. `value` is the mean, drop or count; None where there is no mean."""
+    """What became of a gate, and the sentence about it.
+
+    `value` is the mean, drop, count or share; None where there is no mean. `worst` is that in the
+    worst case of what is missing, and what is held against the bar; None where nothing is missing.
+    Without `assessed` there is nothing to hold against it.
+    """
 
     gate: Gate
     value: float | None
     passed: bool
     message: str
+    worst: float | None = None
+    assessed: bool = True
 
 
 class Gates:
@@ -55,6 +63,7 @@ class Gates:
         baseline: Path | None,
         *,
         max_negatives: int | None = None,
+        min_coverage: float | None = None,
         allow_other_signature: bool,
     ) -> None:
         """Read the gates and the baseline. Raises Problem and FileError."""
@@ -63,6 +72,7 @@ class Gates:
         drops = [_read(text, "--max-drop", self._metrics) for text in max_drops]
         self._gates += drops
         self._max_negatives = max_negatives
+        self._min_coverage = min_coverage
         self._allow = allow_other_signature
         if drops and baseline is None:
             raise Problem(
@@ -84,20 +94,36 @@ class Gates:
         `signature` is that of the judge, None when nobody judged.
         """
         outcomes = []
+        verdicts = table.counts.verdicts or VerdictCounts()
+        left_out = table.counts.skipped_missing
         for gate in self._gates:
             metric = table.metrics[self._metrics.index(gate.metric)]
-            if gate.flag == "--max-drop" and self._baseline is not None:
+            lower = _lower_bound(metric, left_out)
+            if metric.mean is None and (lower is None or not verdicts.ok):
+                why = "since no query was evaluated"
+                outcomes.append(not_assessed(gate, f"{metric.name} has no mean, {why}"))
+            elif gate.flag == "--max-drop" and self._baseline is not None:
                 before = self._comparable(self._baseline, metric, signature, out)
-                outcomes.append(_drop(gate, metric, before))
+                outcomes.append(_drop(gate, metric, lower, before))
             else:
-                outcomes.append(_score(gate, metric))
+                outcomes.append(hold_mean(gate, metric.mean, lower))
         if self._max_negatives is not None:
             outcomes.append(_negatives(self._max_negatives, negatives))
-        return outcomes
+        if not outcomes and self._min_coverage is None:
+            return []
+        missing = verdicts.error + verdicts.abstained
+        covered: list[tuple[int, int, str]] = [(verdicts.ok, missing, "verdicts")]
+        if negatives is not None and self._max_negatives is not None:
+            counts = negatives.counts
+            covered.append((counts.ok, counts.error + counts.abstained, "verdicts on negatives"))
+        if left_out:
+            covered.append((table.counts.evaluated, left_out, "topics of the qrels"))
+        return [*outcomes, *coverage_outcomes(self._min_coverage, covered)]
 
     def _comparable(
         self, report: Report, metric: MetricResult, signature: str | None, out: Output
     ) -> float:
+        """Return what a metric was, at best where verdicts were missing."""
         before = report.metric(metric.name)
         if before.mean is None:
             raise Problem(f"--baseline {report.name}: {metric.name} has no mean there")
@@ -118,15 +144,17 @@ class Gates:
                 f"--baseline {report.name}: {metric.name} is a mean of "
                 f"{plural(before.n, 'query', 'queries')} there and of {metric.n} here"
             )
-        return before.mean
+        return before.mean if before.upper_bound is None else before.upper_bound
 
 
 def finish(out: Output, outcomes: Sequence[Outcome]) -> None:
-    """End the command: with 1 when a gate fell short, after a line for each that did."""
-    failed = [outcome for outcome in outcomes if not outcome.passed]
-    for outcome in failed:
+    """End the command after a line for each gate: with 2 or 1 when one did not hold."""
+    for outcome in outcomes:
         out.note(outcome.message)
-    out.finish(fell_short=bool(failed))
+    out.finish(
+        fell_short=not all(outcome.passed for outcome in outcomes),
+        not_assessed=not all(outcome.assessed for outcome in outcomes),
+    )
 
 
 def gates_document(outcomes: Sequence[Outcome]) -> dict[str, object]:
@@ -140,6 +168,7 @@ def gates_document(outcomes: Sequence[Outcome]) -> dict[str, object]:
                 "metric": outcome.gate.metric or None,
                 "bar": outcome.gate.bar,
                 "value": outcome.value,
+                "worst_case": outcome.value if outcome.worst is None else outcome.worst,
                 "passed": outcome.passed,
             }
             for outcome in outcomes
@@ -194,47 +223,102 @@ def read_number(text: str) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _score(gate: Gate, metric: MetricResult) -> Outcome:
-    if metric.mean is None:
-        return _no_mean(gate, metric)
-    short = gate.bar - metric.mean
-    message = f"fell short: {metric.name} is {metric.mean:.4f}, {_size(short)} below {gate}"
-    return Outcome(gate, metric.mean, short <= _ROUNDING, message)
+def _lower_bound(metric: MetricResult, left_out: int) -> float | None:
+    """Return the mean at its worst; None where nothing is missing. What is left out counts 0."""
+    if not left_out:
+        return metric.lower_bound
+    lower = metric.mean if metric.lower_bound is None else metric.lower_bound
+    return 0.0 if lower is None else lower * metric.n / (metric.n + left_out)
 
 
-def _drop(gate: Gate, metric: MetricResult, before: float) -> Outcome:
-    if metric.mean is None:
-        return _no_mean(gate, metric)
-    drop = before - metric.mean
-    message = (
-        f"fell short: {metric.name} fell from {before:.4f} to {metric.mean:.4f}, by "
-        f"{_size(drop - gate.bar)} more than {gate} allows"
-    )
-    return Outcome(gate, drop, drop <= gate.bar + _ROUNDING, message)
+def hold_mean(gate: Gate, mean: float | None, lower: float | None) -> Outcome:
+    """Hold a mean against its bar, or its lower bound where something is missing."""
+    worst = mean if lower is None else lower
+    if worst is None:
+        return not_assessed(gate, f"{gate.metric} has no mean")
+    found = "-" if mean is None else f"{mean:.4f}"
+    if lower is not None:
+        found += f", and {lower:.4f} in the worst case of what is missing (the lower bound)"
+    short = gate.bar - worst
+    if short <= _ROUNDING:
+        return Outcome(gate, mean, True, f"held: {gate.metric} is {found}; {gate}", lower)
+    message = f"fell short: {gate.metric} is {found}, {_size(short)} below {gate}"
+    return Outcome(gate, mean, False, message, lower)
+
+
+def not_assessed(gate: Gate, why: str) -> Outcome:
+    """Return the outcome of a gate on nothing."""
+    message = f"nothing could be assessed: {why}, for {gate}"
+    return Outcome(gate, None, False, message, assessed=False)
+
+
+def coverage_outcomes(
+    bar: float | None, covered: Sequence[tuple[int, int, str]], metric: str = ""
+) -> list[Outcome]:
+    """Hold what is there, of that and what is missing, against `--min-coverage`; 1 unless given.
+
+    What is not assessable is neither. `metric` is empty where all metrics share what is covered.
+    """
+    gate = Gate("--min-coverage", metric, 1.0 if bar is None else bar)
+    said = f"--min-coverage {gate.bar:g}{' (the default of gates)' if bar is None else ''}"
+    outcomes = []
+    for there, missing, what in covered:
+        total = there + missing
+        if not total:
+            continue
+        share = there / total
+        subject = f"coverage{' of ' if metric else ''}{metric} is {_share(share)}"
+        found = f"{subject} ({there} of {total} {what})"
+        passed = share >= gate.bar - _ROUNDING
+        message = f"held: {found}; {said}" if passed else f"fell short: {found}, below {said}"
+        outcomes.append(Outcome(gate, share, passed, message, assessed=there > 0))
+    return outcomes
+
+
+def _share(share: float) -> str:
+    """Return a share with four digits, which rounds to 1 only what is 1."""
+    text = f"{share:.4g}"
+    return text if text != "1" or share == 1 else f"{share:.9g}"
+
+
+def _drop(gate: Gate, metric: MetricResult, lower: float | None, before: float) -> Outcome:
+    mean = metric.mean
+    worst = mean if lower is None else lower
+    if worst is None:
+        return not_assessed(gate, f"{metric.name} has no mean")
+    drop = before - worst
+    which = "" if lower is None else " in the worst case of what is missing (the lower bound)"
+    found = f"{metric.name} fell from {before:.4f} to {worst:.4f}{which}"
+    value = None if mean is None else before - mean
+    worst_drop = None if lower is None else drop
+    if drop <= gate.bar + _ROUNDING:
+        found = found if drop > 0 else f"{metric.name} is {worst:.4f}{which}, {before:.4f} before"
+        return Outcome(gate, value, True, f"held: {found}; {gate}", worst_drop)
+    message = f"fell short: {found}, by {_size(drop - gate.bar)} more than {gate} allows"
+    return Outcome(gate, value, False, message, worst_drop)
 
 
 def _negatives(most: int, report: NegativeReport | None) -> Outcome:
     gate = Gate("--max-negatives", "", most)
     if report is None:
         raise Problem(f"{gate}: the data set has no negative_answers; add some, or drop the gate")
-    found = len(report.matches)
-    missing = report.counts.total - report.counts.ok
-    message = (
-        f"fell short: {plural(found, 'retrieved text matches', 'retrieved texts match')} a "
-        f"negative answer, {found - most} more than {gate} allows"
-    )
+    found, counts = len(report.matches), report.counts
+    missing = counts.error + counts.abstained
+    if missing and not counts.ok:
+        return not_assessed(gate, "every verdict on negative answers is missing")
+    worst = found + missing
+    texts = plural(found, "retrieved text matches", "retrieved texts match")
+    said = f"{texts} a negative answer"
     if missing:
-        message = (
-            f"fell short: {of_all(missing, report.counts.total, 'verdict', 'verdicts')} on "
-            f"negative answers {word(missing, 'is', 'are')} "
-            f"missing, so that {gate} can't be vouched for"
+        said += (
+            f", and {worst} in the worst case of {plural(missing, 'verdict', 'verdicts')} that "
+            f"{word(missing, 'is', 'are')} missing"
         )
-    return Outcome(gate, found, found <= most and not missing, message)
-
-
-def _no_mean(gate: Gate, metric: MetricResult) -> Outcome:
-    message = f"fell short: {metric.name} has no mean, since no query was evaluated, for {gate}"
-    return Outcome(gate, None, False, message)
+    passed = worst <= most
+    message = f"held: {said}; {gate}"
+    if not passed:
+        message = f"fell short: {said}, {worst - most} more than {gate} allows"
+    return Outcome(gate, found, passed, message, worst if missing else None)
 
 
 def _size(amount: float) -> str:

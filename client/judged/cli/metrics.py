@@ -14,7 +14,7 @@ import typer
 from judged import MetricCounts, MetricOptions, TrecRankings
 from judged.cli import certainty, options
 from judged.cli.connection import connect
-from judged.cli.gate_options import AllowOtherSignature, Baseline, MaxDrops, MinScores
+from judged.cli.gate_options import AllowOtherSignature, Baseline, MaxDrops, MinCoverage, MinScores
 from judged.cli.gates import Gates, finish, gates_document
 from judged.cli.output import Output, check_apart
 from judged.cli.problems import Problem, explained
@@ -62,6 +62,7 @@ def command(
     seed: certainty.Seed = None,
     min_score: MinScores = None,
     max_drop: MaxDrops = None,
+    min_coverage: MinCoverage = None,
     baseline: Baseline = None,
     allow_other_signature: AllowOtherSignature = False,
     target: options.Target = None,
@@ -76,6 +77,7 @@ def command(
         min_score or [],
         max_drop or [],
         baseline,
+        min_coverage=min_coverage,
         allow_other_signature=allow_other_signature,
     )
     judged, retrieved = TrecQrels.from_file(qrels), TrecRun.from_file(run)

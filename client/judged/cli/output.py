@@ -83,13 +83,16 @@ class Output:
         """Take note of how many of all verdicts failed: the command fails where all of them did."""
         self._in_vain = 0 < total == failed
 
-    def finish(self, *, fell_short: bool = False) -> None:
+    def finish(self, *, fell_short: bool = False, not_assessed: bool = False) -> None:
         """End the command: with 2 if every verdict failed, with 1 if the thing measured fell short.
 
-        A warning counts as that where the command is strict.
+        With 2 too if there is a gate on what could not be assessed at all. A warning
+        counts as falling short where the command is strict.
         """
         if self._in_vain:
             self.note("every verdict failed, so this is no result; the warnings say why")
+            raise typer.Exit(2)
+        if not_assessed:
             raise typer.Exit(2)
         if fell_short or (self._strict and self.warnings):
             raise typer.Exit(1)

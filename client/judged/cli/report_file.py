@@ -15,11 +15,15 @@ from judged.evaluation.files import FileError, Record, parse_json, read_bytes
 
 @dataclass(frozen=True, slots=True)
 class ReportedMetric:
-    """One metric of a document. `mean` is None when no query was evaluated."""
+    """One metric of a document. `mean` is None when no query was evaluated.
+
+    `upper_bound` is there where verdicts were missing.
+    """
 
     mean: float | None
     n: int
     signature: str
+    upper_bound: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +81,10 @@ def read_report(path: Path | str) -> Report:
 
 def _read_metric(record: Record) -> ReportedMetric:
     return ReportedMetric(
-        record.optional_number("mean"), record.position("n"), record.text("signature")
+        record.optional_number("mean"),
+        record.position("n"),
+        record.text("signature"),
+        record.optional_number("upper_bound"),
     )
 
 

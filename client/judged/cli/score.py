@@ -19,6 +19,7 @@ from judged.cli.answer_file import read_answers
 from judged.cli.asking import CacheOnly, JudgeRefresh, read_asking, refuse_uncached
 from judged.cli.connection import connect
 from judged.cli.costs import EstimateOnly, MaxCost, check_costs, report_estimate
+from judged.cli.gate_options import MinCoverage
 from judged.cli.gates import finish, gates_document
 from judged.cli.llm import (
     KIND,
@@ -75,6 +76,7 @@ def command(
     ],
     rubric: Rubrics,
     min_score: MinScores = None,
+    min_coverage: MinCoverage = None,
     weights: Weights = None,
     judge_model: JudgeModel = None,
     judge_samples: JudgeSamples = None,
@@ -155,7 +157,12 @@ def command(
             if kept is not None:
                 kept.record_scores(file.items, found, server.info.rubrics)
         refuse_uncached(found.errors.values(), len(found))
-    report(out, found, bars, output, per_item=per_item, details=details)
+    report(
+        *(out, found, bars, output),
+        min_coverage=min_coverage,
+        per_item=per_item,
+        details=details,
+    )
 
 
 @contextmanager
@@ -177,6 +184,7 @@ def report(
     bars: Bars,
     output: str | None,
     *,
+    min_coverage: float | None,
     per_item: bool,
     details: bool,
 ) -> None:
@@ -190,7 +198,7 @@ def report(
         out.warn(warning)
     failed = sum(score.status is Status.ERROR for score in found)
     out.count(failed=failed, total=len(found))
-    outcomes = bars.outcomes(found.rubrics)
+    outcomes = bars.outcomes(found.rubrics, min_coverage)
     judges = {s.judge.signature: None for s in found.rubrics if s.judge is not None}
     made_from = [describe_scores(found), *(f"judge {signature}" for signature in judges)]
     if any(score.source is not Source.REPLAY for score in found):  # else nobody was asked

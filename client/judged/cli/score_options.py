@@ -15,7 +15,14 @@ from typing import Annotated
 import typer
 
 from judged import InvalidArgument, JudgedError, NotFound, Rubric, RubricSummary, ServerInfo
-from judged.cli.gates import Gate, Outcome, read_number
+from judged.cli.gates import (
+    Gate,
+    Outcome,
+    coverage_outcomes,
+    hold_mean,
+    not_assessed,
+    read_number,
+)
 from judged.cli.parameters import read_judge
 from judged.cli.problems import Problem
 
@@ -23,7 +30,6 @@ ANSWERS = "answers"
 """The judge whose parameters are those of every rubric."""
 ANSWER_FIELDS = frozenset({"query", "answer", "reference", "references", "contexts"})
 """What a rubric that scores answers may read; one that reads more is for contexts."""
-_ROUNDING = 1e-9
 _RUBRIC_PATH = re.compile(r'rubrics\[(\d+)\](?:\.(\w+)(?:\["(.*)"\])?)?')
 
 Rubrics = Annotated[
@@ -38,7 +44,7 @@ MinScores = Annotated[
         "--min-score",
         metavar="X|RUBRIC=X",
         help="A number: score from which an answer passes. RUBRIC=X, a gate: exit with 1 when the "
-        "mean of the rubric is below X; may be repeated.",
+        "mean of the rubric is below X, scores that are missing counted as 0; may be repeated.",
     ),
 ]
 JudgeModel = Annotated[
@@ -74,10 +80,20 @@ class Bars:
     bar: float | None
     gates: Sequence[Gate]
 
-    def outcomes(self, summaries: Sequence[RubricSummary]) -> list[Outcome]:
-        """Return what became of every gate."""
-        means = {summary.rubric: summary.mean for summary in summaries}
-        return [_outcome(gate, means[gate.metric]) for gate in self.gates]
+    def outcomes(
+        self, summaries: Sequence[RubricSummary], min_coverage: float | None
+    ) -> list[Outcome]:
+        """Return what became of every gate, with the coverage of what they are about."""
+        found = {summary.rubric: summary for summary in summaries}
+        gates = [_outcome(gate, found[gate.metric]) for gate in self.gates]
+        gated = dict.fromkeys(gate.metric for gate in self.gates)
+        if min_coverage is not None:
+            gated = dict.fromkeys(found)
+        for rubric in gated:
+            counts = found[rubric].counts
+            covered = [(counts.ok, counts.error + counts.abstained, "scores")]
+            gates += coverage_outcomes(min_coverage, covered, rubric)
+        return gates
 
 
 def read_bars(texts: Sequence[str], rubrics: Sequence[str]) -> Bars:
@@ -106,14 +122,17 @@ def read_bars(texts: Sequence[str], rubrics: Sequence[str]) -> Bars:
     return Bars(bars[0] if bars else None, gates)
 
 
-def _outcome(gate: Gate, mean: float | None) -> Outcome:
+def _outcome(gate: Gate, summary: RubricSummary) -> Outcome:
+    """Hold a rubric's mean against its bar, with what is missing at the bottom of the scale.
+
+    What is not assessable is not missing: there is nothing that could be scored.
+    """
+    counts, mean = summary.counts, summary.mean
     if mean is None:
-        message = f"fell short: {gate.metric} has no mean, since no answer has a score, for {gate}"
-        return Outcome(gate, None, False, message)
-    short = gate.bar - mean
-    size = f"{short:.4f}" if short >= 0.00005 else f"{short:.2g}"
-    message = f"fell short: {gate.metric} is {mean:.4f}, {size} below {gate}"
-    return Outcome(gate, mean, short <= _ROUNDING, message)
+        return not_assessed(gate, f"{gate.metric} has no mean, since no answer has a score")
+    missing = counts.error + counts.abstained
+    lower = mean * counts.ok / (counts.ok + missing) if missing else None
+    return hold_mean(gate, mean, lower)
 
 
 def check_rubrics(names: Sequence[str], info: ServerInfo) -> None:

@@ -22,14 +22,27 @@ from judged.evaluation import FileError
 NDCG = "rbp(p=0.5)@10"
 
 
-def table(mean=0.76, n=4, signature="s|v1"):
-    metric = MetricResult(NDCG, mean, n, None, None, signature, [])
-    return MetricTable([metric], [], MetricCounts())
+def table(mean=0.76, n=4, signature="s|v1", lower=None, verdicts=None, left_out=0):
+    metric = MetricResult(NDCG, mean, n, lower, None, signature, [])
+    counts = MetricCounts(evaluated=n, verdicts=verdicts, skipped_missing=left_out)
+    return MetricTable([metric], [], counts)
 
 
-def gates(scores=(), drops=(), baseline=None, *, metrics=(NDCG,), allow=False, negatives=None):
+def gates(
+    scores=(),
+    drops=(),
+    baseline=None,
+    *,
+    metrics=(NDCG,),
+    allow=False,
+    negatives=None,
+    coverage=None,
+):
     return Gates(
-        metrics, scores, drops, baseline, max_negatives=negatives, allow_other_signature=allow
+        *(metrics, scores, drops, baseline),
+        max_negatives=negatives,
+        min_coverage=coverage,
+        allow_other_signature=allow,
     )
 
 
@@ -37,8 +50,8 @@ def gates(scores=(), drops=(), baseline=None, *, metrics=(NDCG,), allow=False, n
 def baseline(tmp_path):
     path = tmp_path / "base.json"
 
-    def write(mean=0.8, n=4, signature="s|v1", judge=None):
-        metrics = {NDCG: {"mean": mean, "n": n, "signature": signature}}
+    def write(mean=0.8, n=4, signature="s|v1", judge=None, upper=None):
+        metrics = {NDCG: {"mean": mean, "n": n, "signature": signature, "upper_bound": upper}}
         path.write_text(json.dumps({"metrics": metrics, "per_query": {}, "signature": judge}))
         return path
 
@@ -63,9 +76,48 @@ class TestMinScore:
             f"judged: fell short: {NDCG} is 0.7600, 0.0400 below --min-score {NDCG}=0.8\n"
         )
 
-    def test_a_metric_without_a_mean_falls_short(self):
+    def test_a_metric_without_a_mean_ends_with_2(self):
         (outcome,) = gates([f"{NDCG}=0"]).check(table(None), None, Output(None))
         assert (outcome.passed, outcome.value) == (False, None)
+        with pytest.raises(typer.Exit) as left:
+            finish(Output(None), [outcome])
+        assert left.value.exit_code == 2
+
+    @pytest.mark.parametrize(("bar", "passed"), [("0.7", True), ("0.71", False)])
+    def test_holds_the_lower_bound_against_the_bar_where_verdicts_are_missing(self, bar, passed):
+        found = table(lower=0.7, verdicts=VerdictCounts(ok=8, error=2))
+        held = gates([f"{NDCG}={bar}"], coverage=0.8).check(found, None, Output(None))
+        assert [outcome.passed for outcome in held] == [passed, True]
+        assert (held[0].value, held[0].worst) == (0.76, 0.7)
+        assert "lower bound" in held[0].message
+
+    def test_topics_that_the_run_lacks_count_as_0_and_against_the_coverage(self):
+        found = table(mean=0.8, n=9, left_out=1)
+        score, coverage = gates([f"{NDCG}=0.73"]).check(found, None, Output(None))
+        assert score.worst == pytest.approx(0.72)
+        assert (score.passed, coverage.passed, coverage.value) == (False, False, 0.9)
+
+
+class TestMinCoverage:
+    VERDICTS = VerdictCounts(ok=6, error=1, abstained=1, not_assessable=5)
+
+    @pytest.mark.parametrize(("share", "passed"), [(None, False), (0.75, True), (0.76, False)])
+    def test_what_is_not_assessable_is_not_missing(self, share, passed):
+        found = table(lower=0.76, verdicts=self.VERDICTS)
+        _, coverage = gates([f"{NDCG}=0"], coverage=share).check(found, None, Output(None))
+        assert (coverage.value, coverage.passed) == (0.75, passed)
+
+    def test_is_a_gate_of_its_own_and_none_without_gates(self):
+        found = table(lower=0.76, verdicts=self.VERDICTS)
+        assert gates().check(found, None, Output(None)) == []
+        assert not gates(coverage=1.0).check(found, None, Output(None))[0].passed
+
+    def test_no_verdict_at_all_ends_with_2(self):
+        found = table(0.0, lower=0.0, verdicts=VerdictCounts(abstained=3))
+        outcomes = gates([f"{NDCG}=0"], coverage=0.0).check(found, None, Output(None))
+        with pytest.raises(typer.Exit) as left:
+            finish(Output(None), outcomes)
+        assert left.value.exit_code == 2
 
     @pytest.mark.parametrize(
         "text", ["0.8", f"{NDCG}=", f"{NDCG}=x", f"{NDCG}=nan", f"{NDCG}=1_0", "=0.8", NDCG]
@@ -85,6 +137,15 @@ class TestMaxDrop:
         (outcome,) = gates((), [f"{NDCG}={drop}"], baseline()).check(table(), None, Output(None))
         assert outcome.passed is passed
         assert outcome.value == pytest.approx(0.04)
+
+    def test_holds_the_largest_drop_against_the_bar_where_verdicts_are_missing(self, baseline):
+        now = table(lower=0.7, verdicts=VerdictCounts(ok=8, error=2))
+        for drop, passed in (("0.2", True), ("0.19", False)):
+            held = gates((), [f"{NDCG}={drop}"], baseline(upper=0.9), coverage=0.8)
+            assert [outcome.passed for outcome in held.check(now, None, Output(None))] == [
+                passed,
+                True,
+            ]
 
     def test_a_rise_passes(self, baseline):
         held = gates((), [f"{NDCG}=0"], baseline(0.5))
@@ -135,10 +196,21 @@ class TestMaxNegatives:
         found = gates(negatives=2).check(table(), None, Output(None), self.report(matches))
         assert (found[0].passed, found[0].value) == (passed, matches)
 
-    def test_missing_verdicts_do_not_pass(self):
-        (found,) = gates(negatives=2).check(table(), None, Output(None), self.report(0, error=1))
-        assert not found.passed
-        assert "can't be vouched for" in found.message
+    @pytest.mark.parametrize(("errors", "passed"), [(1, True), (2, False)])
+    def test_missing_verdicts_count_as_matches(self, errors, passed):
+        report = self.report(1, error=errors)
+        held = gates(negatives=2, coverage=0.5).check(table(), None, Output(None), report)
+        assert [outcome.passed for outcome in held] == [passed, True]
+        assert held[0].worst == 1 + errors
+
+    def test_missing_verdicts_count_against_the_coverage(self):
+        held = gates(negatives=9).check(table(), None, Output(None), self.report(0, error=1))
+        assert [outcome.passed for outcome in held] == [True, False]
+
+    def test_no_verdict_on_negatives_at_all_ends_with_2(self):
+        report = NegativeReport(5, 0, [], VerdictCounts(error=3))
+        held = gates(negatives=9, coverage=0.0).check(table(), None, Output(None), report)
+        assert not any(outcome.assessed for outcome in held)
 
     def test_needs_negatives(self):
         with pytest.raises(Problem, match="has no negative_answers"):
@@ -159,6 +231,15 @@ class TestSplit:
 def test_the_document_lists_the_gates():
     outcomes = gates([f"{NDCG}=0.8"]).check(table(), None, Output(None))
     assert gates_document(outcomes) == {
-        "gates": [{"gate": "min_score", "metric": NDCG, "bar": 0.8, "value": 0.76, "passed": False}]
+        "gates": [
+            {
+                "gate": "min_score",
+                "metric": NDCG,
+                "bar": 0.8,
+                "value": 0.76,
+                "worst_case": 0.76,
+                "passed": False,
+            }
+        ]
     }
     assert gates_document([]) == {}

@@ -100,9 +100,25 @@ class TestBars:
         ("mean", "passed"), [(0.8, True), (0.8 - 1e-10, True), (0.79, False), (None, False)]
     )
     def test_outcomes(self, mean: float | None, passed: bool):
-        summary = RubricSummary("a", mean, 0, VerdictCounts())
-        (outcome,) = read_bars(["a=0.8"], ["a"]).outcomes([summary])
+        summary = RubricSummary("a", mean, 0, VerdictCounts(not_assessable=3))
+        (outcome,) = read_bars(["a=0.8"], ["a"]).outcomes([summary], None)
         assert (outcome.value, outcome.passed) == (mean, passed)
+        assert outcome.assessed is (mean is not None)
+
+    @pytest.mark.parametrize(
+        ("counts", "coverage", "passed"),
+        [
+            (VerdictCounts(ok=9, error=1), None, [True, False]),
+            (VerdictCounts(ok=9, abstained=1), 0.9, [True, True]),
+            (VerdictCounts(ok=8, error=1, abstained=1), 0.8, [False, True]),
+            (VerdictCounts(ok=8, not_assessable=2), None, [True, True]),
+        ],
+    )
+    def test_missing_scores_count_as_the_worst(self, counts, coverage, passed):
+        summary = RubricSummary("a", 1.0, counts.ok, counts)
+        found = read_bars(["a=0.9"], ["a"]).outcomes([summary], coverage)
+        assert [outcome.passed for outcome in found] == passed
+        assert [outcome.gate.flag for outcome in found] == ["--min-score", "--min-coverage"]
 
     @pytest.mark.parametrize("text", ["x", "a=", "=1", "a=nan", "1_0", "a=high"])
     def test_what_is_neither(self, text: str):
