@@ -261,7 +261,9 @@ class NegativeReport:
 class Evaluation:
     """Metrics of judged groups, and the judge (None when it had nothing to judge).
 
-    `negatives` is None when no group has any, `usage` when no language model was asked.
+    `negatives` is None when no group has any, `usage` when no language model was asked. Queries on
+    which a retriever failed have no part in the metrics; `failures` says why, by query id.
+    `warnings` tell what else to mind.
     """
 
     table: MetricTable
@@ -269,3 +271,5 @@ class Evaluation:
     verdicts: Verdicts | None
     negatives: NegativeReport | None = None
     usage: Usage | None = None
+    failures: Mapping[str, str] = field(default_factory=dict)
+    warnings: Sequence[str] = ()

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from judged._call import Deadline
 from judged._groups import as_groups
-from judged._inputs import as_metrics
+from judged._inputs import WrongType, as_metrics
 from judged._split import Metadata
 from judged.asking import Asking
 from judged.client import Client
@@ -28,11 +28,11 @@ from judged.evaluation._negatives import (
     verdicts_of,
     without_negatives,
 )
+from judged.evaluation._retrieving import retrieve_all
 from judged.evaluation._streaming import Progress, StreamedJudging
 from judged.evaluation.dataset import Dataset
 from judged.evaluation.recorded import Record, RecordedJudge
-from judged.evaluation.results import Results
-from judged.evaluation.retriever import Retriever
+from judged.evaluation.retriever import Retriever, RetrieverFunction
 from judged.types import (
     Evaluation,
     Judge,
@@ -229,7 +229,7 @@ class Evaluator:
 
     def evaluate_retriever(
         self,
-        retriever: Retriever,
+        retriever: Retriever | RetrieverFunction,
         dataset: Dataset,
         metrics: Sequence[str],
         k: int,
@@ -243,13 +243,20 @@ class Evaluator:
     ) -> Evaluation:
         """Return the metrics of what a retriever finds, k documents a query; see `evaluate`.
 
-        `timeout` and `progress` are about the evaluation, not the retriever.
+        A retriever is a function of a query and k, or has it as its method `retrieve`; it may be a
+        coroutine function, and one whose first parameter is called `queries` gets them all at once.
+        Documents below rank k are left out. An exception of the retriever is that query's failure:
+        it has no part in any mean, and the result's `failures` tell it; if every query fails, the
+        first failure is raised. `timeout` and `progress` are about the evaluation, not the
+        retriever.
         """
-        found = Results.of(
-            {query.query_id: retriever.retrieve(query.text, k) for query in dataset.queries}
-        )
-        return self.evaluate(
-            dataset.to_groups(found),
+        if not isinstance(dataset, Dataset):
+            raise WrongType.of_field("dataset", f"must be a Dataset, not {type(dataset).__name__}")
+        metrics = as_metrics(metrics)
+        found = retrieve_all(retriever, dataset.queries, k)
+        groups = dataset.to_groups(found.results)
+        evaluation = self.evaluate(
+            [group for group in groups if group.query_id not in found.failures],
             metrics,
             judge,
             options,
@@ -258,6 +265,7 @@ class Evaluator:
             timeout=timeout,
             progress=progress,
         )
+        return replace(evaluation, failures=found.failures, warnings=tuple(found.warnings(metrics)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,7 @@ from judged import (
     TrecRankings,
 )
 from judged._chunks import fold
+from judged._inputs import WrongType, by_ids
 from judged._messages import write_evaluate, write_group, write_metrics
 from judged._parts import Given
 from judged.evaluation import Answer, Dataset, Document, Query, Question, Results, Retrieved
@@ -100,7 +101,7 @@ class TestIds:
 
     def test_a_number_beside_its_text_is_refused(self):
         with pytest.raises(InvalidArgument, match="'3' twice"):
-            TrecRankings({3: {}, "3": {}}, {})
+            by_ids({3: {}, "3": {}}, "qrels")
 
 
 class TestOnce:
@@ -192,7 +193,7 @@ class TestWrongTypes:
 
     def test_of_what_is_to_be_measured(self):
         def refused(field, make):
-            with pytest.raises(TypeError) as caught:
+            with pytest.raises(WrongType) as caught:
                 make()
             assert caught.value.field == field
 
@@ -201,7 +202,7 @@ class TestWrongTypes:
         refused("metrics[0]", lambda: write_metrics([None], rankings, MetricOptions()))
         refused("relevance", lambda: write_metrics(["ap"], {"q": {}}, MetricOptions()))
         refused("qrels", lambda: TrecRankings([("q", "d", 1)], {}))
-        refused("run['q']", lambda: TrecRankings({}, {"q": 3}))
+        refused("run['q']", lambda: TrecRankings({}, dict.fromkeys("q", 3)))
         refused("queries[0]", lambda: Dataset([{"query_id": "q"}]))
         refused("queries", lambda: Dataset(Query("q", "x")))
         refused("text", lambda: Query("q", None))
