@@ -6,7 +6,6 @@ numbers are the server's.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from itertools import islice
@@ -26,10 +25,10 @@ from judged import (
     Usage,
     Verdicts,
 )
-from judged._chunks import fold
 from judged.cli import certainty, options
 from judged.cli.asking import CacheOnly, JudgeRefresh, read_asking, refuse_missing
 from judged.cli.connection import connect
+from judged.cli.context_lines import Line, contexts_of, fold_lines, of_lines, places, records
 from judged.cli.costs import EstimateOnly, MaxCost, check_costs, report_estimate
 from judged.cli.estimates import (
     Method,
@@ -39,7 +38,7 @@ from judged.cli.estimates import (
     estimates_table,
     number,
 )
-from judged.cli.judge import Line, places, refuse_other
+from judged.cli.judge import refuse_other
 from judged.cli.llm import (
     JudgeMaxTokens,
     JudgeModel,
@@ -59,21 +58,20 @@ from judged.cli.problems import Problem, explained
 from judged.cli.tables import plural, reason_warnings, verdict_warnings
 from judged.cli.trace_options import TraceTexts, kept_trace, read_tracing
 from judged.evaluation._counts import count_verdicts
-from judged.evaluation.files import FileError, Record, number_lines, parse_json, read_lines
+from judged.evaluation.files import FileError
 from judged.types import Context
 
+LABEL = "relevant"
 NO_JUDGE = "none"
 """What `--judge` is given when the lines hold their scores."""
-
-_TEXTS = ("query", "expected_text", "retrieved_text")
 
 
 @dataclass(frozen=True, slots=True)
 class LabelledLine:
-    """One line: a context to judge or a score, its label and what it belongs to, if any."""
+    """One line: its contexts or its score, its label and what it belongs to, if any."""
 
     number: int
-    context: Context | None
+    contexts: Sequence[Context]
     score: float | None
     label: bool | None
     query_id: str | None
@@ -96,7 +94,7 @@ def command(
         typer.Argument(
             metavar="LABELS.jsonl",
             help="Lines of {query, expected_text, retrieved_text, relevant: true|false|null}, "
-            "query_id if there is one; - reads standard input.",
+            "query_id and expected_alternatives if there are any; - reads standard input.",
         ),
     ],
     judge: Annotated[
@@ -125,6 +123,9 @@ def command(
     no_judge: Annotated[
         bool, typer.Option("--no-judge", help="As --judge none: scores come from the lines.")
     ] = False,
+    label_field: Annotated[
+        str, typer.Option(metavar="NAME", help="The field that holds the labels.")
+    ] = LABEL,
     precision_floor: Annotated[
         float | None,
         typer.Option(metavar="X", help="Precision that the third bar must keep; 0.9."),
@@ -158,9 +159,9 @@ def command(
     given = with_parameters(flags, param)
     check_costs(max_cost, estimate=estimate, replays=tracing.replays)
     asking = read_asking(judge, refresh=judge_refresh, cache_only=cache_only, max_cost=max_cost)
-    lines = read_labels(labels, scored=tracing.replays)
-    contexts = [Line(line.number, {}, line.context) for line in lines if line.context is not None]
-    groups = fold(line.context for line in contexts)
+    lines = read_labels(labels, scored=tracing.replays, label_field=label_field)
+    contexts = [Line(line.number, {}, line.contexts) for line in lines if line.contexts]
+    groups = fold_lines(contexts)
     made = certainty.interval_options(interval, confidence, resamples, seed)
     kept = kept_trace(tracing, out)
     with connect(target) as server:
@@ -188,7 +189,7 @@ def command(
                 )
                 if kept is not None:
                     kept.record(groups, verdicts)
-            scored = _scored(out, lines, verdicts)
+            scored = _scored(out, lines, of_lines(contexts, verdicts))
         asked = CalibrateOptions(scored.min_score, precision_floor, folds, max_error)
         with explained(place=_place):
             found = server.client.calibrate(_items(scored), asked, made)
@@ -196,20 +197,19 @@ def command(
     out.finish()
 
 
-def read_labels(path: str, *, scored: bool) -> list[LabelledLine]:
+def read_labels(path: str, *, scored: bool, label_field: str = LABEL) -> list[LabelledLine]:
     """Return the lines of a file, or of standard input for "-". Raises FileError.
 
     Lines must hold a score when `scored`, and the texts of a context otherwise.
     """
     name = "standard input" if path == STDOUT else path
-    raw_lines = number_lines(sys.stdin.buffer) if path == STDOUT else read_lines(path)
     lines = []
-    for at, raw in raw_lines:
-        record = Record(parse_json(raw, name, at), name, at, "")
-        label = record.get("relevant")
+    for at, record in records(path):
+        label = record.get(label_field)
         if label is not None and not isinstance(label, bool):
-            raise record.error("has 'relevant' that is neither true, false nor null")
-        context, score = None, None
+            raise record.error(f"has {label_field!r} that is neither true, false nor null")
+        contexts: Sequence[Context] = ()
+        score = None
         if scored:
             score = record.optional_number("score")
             if score is None:
@@ -217,14 +217,19 @@ def read_labels(path: str, *, scored: bool) -> list[LabelledLine]:
             if not 0 <= score <= 1:
                 raise record.error("has 'score' that is not in 0 to 1")
         else:
-            context = Context(*(record.text(field) for field in _TEXTS))
+            contexts = contexts_of(record)
         lines.append(
-            LabelledLine(at, context, score, label, record.optional_identifier("query_id"))
+            LabelledLine(at, contexts, score, label, record.optional_identifier("query_id"))
         )
     if not lines:
-        raise FileError(name, None, "holds nothing; write lines with 'relevant', true or false")
+        raise FileError(name, None, f"holds nothing; write lines with {label_field!r}")
     if all(line.label is None for line in lines):
-        raise FileError(name, None, "has no line with 'relevant' true or false; label some lines")
+        raise FileError(
+            name,
+            None,
+            f"has no line with {label_field!r} true or false; label some lines, or name the field "
+            "that holds the labels with --label-field",
+        )
     return lines
 
 

@@ -1,24 +1,26 @@
-"""`judged judge`: a verdict for every line of a file.
-
-Owns the format of the lines, in and out. The judging is `Client.judge`.
-"""
+"""`judged judge`: a verdict for every line of a file."""
 
 from __future__ import annotations
 
 import json
-import re
-import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Annotated, Any
 
 import typer
 
-from judged import Context, Flag, QueryGroup, Source, Status, Verdict, Verdicts
-from judged._chunks import fold
+from judged import Flag, Source, Status, Verdict, Verdicts
 from judged.cli import options
 from judged.cli.asking import CacheOnly, JudgeRefresh, read_asking, refuse_missing
 from judged.cli.connection import connect
+from judged.cli.context_lines import (
+    Line,
+    fold_lines,
+    missing_line,
+    of_lines,
+    places,
+    read_contexts,
+)
 from judged.cli.costs import EstimateOnly, MaxCost, check_costs, report_estimate
 from judged.cli.llm import (
     Details,
@@ -37,8 +39,8 @@ from judged.cli.llm import (
 from judged.cli.members import Members, with_members
 from judged.cli.output import STDOUT, Output, check_apart, check_writable, open_output, progress_bar
 from judged.cli.parameters import read_judge
-from judged.cli.problems import Place, Problem, explained
-from judged.cli.replaying import Name, open_replay, replay_warnings, replayed
+from judged.cli.problems import Problem, explained
+from judged.cli.replaying import open_replay, replay_warnings, replayed
 from judged.cli.tables import (
     describe_verdicts,
     reason_warnings,
@@ -54,21 +56,8 @@ from judged.cli.trace_options import (
     read_tracing,
 )
 from judged.evaluation._counts import count_verdicts
-from judged.evaluation.files import FileError, Record, number_lines, parse_json, read_lines
-from judged.traces import MissingJudgements
 
-_TEXTS = ("query", "expected_text", "retrieved_text")
 _ANSWERS = ("status", "relevant", "score", "agreement", "source", "flags", "error", "detail")
-_GROUP_PATH = re.compile(r"groups\[(\d+)\]\.(query|expected|retrieved)(?:\[(\d+)\])?")
-
-
-@dataclass(frozen=True, slots=True)
-class Line:
-    """One line of the input: its number, all its fields, and the context they make."""
-
-    number: int
-    fields: dict[str, Any]
-    context: Context
 
 
 def command(
@@ -76,7 +65,8 @@ def command(
         str,
         typer.Argument(
             metavar="CONTEXTS.jsonl",
-            help="Lines of {query, expected_text, retrieved_text}; - reads standard input.",
+            help="Lines of {query, expected_text, retrieved_text}, expected_alternatives if there "
+            "are any; - reads standard input.",
         ),
     ],
     judge: options.JudgeKind = None,
@@ -117,7 +107,7 @@ def command(
     check_costs(max_cost, estimate=estimate, replays=tracing.replays)
     asking = read_asking(judge, refresh=judge_refresh, cache_only=cache_only, max_cost=max_cost)
     lines = read_contexts(contexts)
-    groups = fold(line.context for line in lines)
+    groups = fold_lines(lines)
     kept = kept_trace(tracing, out)
     with (
         connect(target) as server,
@@ -156,6 +146,7 @@ def command(
             if kept is not None:
                 kept.record(groups, verdicts)
         refuse_missing(verdicts)
+    verdicts = of_lines(lines, verdicts)
     if not details:
         verdicts = replace(verdicts, details={})
     judged = [judged_line(line, verdict) for line, verdict in zip(lines, verdicts, strict=True)]
@@ -187,22 +178,6 @@ def refuse_other(kind: str | None) -> None:
         raise Problem("--judge answers: scores answers, not contexts; use judged score")
 
 
-def read_contexts(path: str) -> list[Line]:
-    """Return the lines of a file, or of standard input for "-". Raises FileError."""
-    name = "standard input" if path == STDOUT else path
-    raw_lines = number_lines(sys.stdin.buffer) if path == STDOUT else read_lines(path)
-    lines = []
-    for number, raw in raw_lines:
-        record = Record(parse_json(raw, name, number), name, number, "")
-        context = Context(*(record.text(field) for field in _TEXTS))
-        lines.append(Line(number, dict(record.fields), context))
-    if not lines:
-        raise FileError(
-            name, None, f"holds nothing to judge; write lines of {{{', '.join(_TEXTS)}}}"
-        )
-    return lines
-
-
 def judged_line(line: Line, verdict: Verdict) -> dict[str, Any]:
     """Return a line with its verdict; a field of the input that has an answer's name gives way."""
     fields = {name: value for name, value in line.fields.items() if name not in _ANSWERS}
@@ -219,38 +194,6 @@ def judged_line(line: Line, verdict: Verdict) -> dict[str, Any]:
     if verdict.detail is not None:
         fields["detail"] = detail_document(verdict.detail)
     return fields
-
-
-def missing_line(name: str, lines: Sequence[Line], groups: Sequence[QueryGroup]) -> Name:
-    """Return what turns a context without a judgement into the line that it came from."""
-    known_as = places(name, lines, groups)
-
-    def line_of(missing: MissingJudgements) -> str:
-        first = missing.first
-        # From its group's first expected text on, contexts are counted as lines are.
-        offset = first.retrieved * groups[first.group].n_expected + first.expected
-        place = known_as(f"groups[{first.group}].expected[{offset}]")
-        return (place or "").rpartition(":")[0]
-
-    return line_of
-
-
-def places(name: str, lines: Sequence[Line], groups: Sequence[QueryGroup]) -> Place:
-    """Return what turns the path of a field into the line of the file that it came from."""
-    starts = [0]
-    for group in groups:
-        starts.append(starts[-1] + group.n_expected * group.n_retrieved)
-
-    def place(field: str) -> str | None:
-        match = _GROUP_PATH.match(field)
-        if match is None:
-            return None
-        group, side, index = int(match[1]), match[2], int(match[3] or 0)
-        offset = index * groups[group].n_expected if side == "retrieved" else index
-        text = side if side == "query" else f"{side}_text"
-        return f"{name}:{lines[starts[group] + offset].number}: {text!r}"
-
-    return place
 
 
 def _remark(out: Output, lines: Sequence[Line], verdicts: Verdicts) -> None:

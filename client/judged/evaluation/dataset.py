@@ -93,9 +93,10 @@ class Dataset:
                           "metadata"}],
              "documents": [{"doc_id", "text", "metadata"}]}
 
-        Also read are "id" and "query", and "relevant_doc_ids" or "relevant_docs" for the ids; other
-        fields are passed over, and so are lists and objects in a query's metadata. Of answers, ids
-        and spans that repeat the first counts, blank ones do not.
+        Also read are "id" and "query"; "expected_text" and "expected_alternatives" where there are
+        no "expected_answers"; "relevant_doc_ids" or "relevant_docs" for the ids. Other fields are
+        passed over, and so are lists and objects in a query's metadata. Of answers, ids and spans
+        that repeat the first counts, blank ones do not.
         """
         name = str(path)
         content = read_bytes(path)
@@ -196,6 +197,9 @@ def _spans(query: Query, ranked: Sequence[Retrieved]) -> Spans:
 
 def _read_query(record: Record) -> Query:
     answers = record.texts("expected_answers")
+    if not answers:
+        first = record.optional_text("expected_text")
+        answers = [*([] if first is None else [first]), *record.texts("expected_alternatives")]
     negatives = record.texts("negative_answers")
     ids = record.identifiers("expected_doc_ids", "relevant_doc_ids", "relevant_docs")
     return Query(

@@ -26,7 +26,7 @@ def test_lines_hold_a_context_a_label_or_none_and_a_cluster(tmp_path):
     lines = read_labels(path, scored=False)
     assert [line.label for line in lines] == [True, None, None]
     assert [line.query_id for line in lines] == ["7", None, None]
-    assert lines[0].context.retrieved_text == "r"
+    assert lines[0].contexts[0].retrieved_text == "r"
     assert _items(_Scored(lines, [1.0, 0.5, 0.0], None, None)).clusters == [
         "query 7",
         "line 2",
@@ -71,7 +71,7 @@ def verdicts(*statuses):
     return Verdicts(*columns, [0, n], errors, identity, usage=Usage(calls=n, cost=None))
 
 
-LINES = [LabelledLine(1, None, None, True, None), LabelledLine(2, None, None, None, None)]
+LINES = [LabelledLine(1, (), None, True, None), LabelledLine(2, (), None, None, None)]
 
 
 class TestScored:
