@@ -1,7 +1,8 @@
 """The command line of the server: serving, and the commands `models`, `cache` and `tune`.
 
 Owns flags, exit codes (0 fine, 2 configuration or set-up) and what the operator reads. Every
-setting is a flag; see `settings`.
+setting is a flag; see `settings`. The base install has this module without what it needs, and says
+what to install.
 """
 
 from __future__ import annotations
@@ -13,11 +14,26 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import uvloop
 
-from judged_server import cache_command, errors, telemetry
-from judged_server.address import AddressError
-from judged_server.settings import Settings, SettingsError, load
+def _not_installed(error: ModuleNotFoundError) -> str:
+    """Return what to install. Raises the error where a module of our own is missing."""
+    if (error.name or "judged").partition(".")[0] in {"judged", "judged_server"}:
+        raise error
+    return (
+        f"judged-server: the server is not installed ({error.name} is missing); run: pip install "
+        "'judged[server]'"
+    )
+
+
+try:
+    import uvloop
+
+    from judged_server import cache_command, errors, telemetry
+    from judged_server.address import AddressError
+    from judged_server.settings import Settings, SettingsError, load
+except ModuleNotFoundError as missing:
+    print(_not_installed(missing), file=sys.stderr)
+    sys.exit(2)
 
 if TYPE_CHECKING:
     from judged_server.embedding.store import ModelStore
@@ -96,6 +112,9 @@ def run(argv: list[str]) -> int:
         serve(settings)
     except (SettingsError, AddressError, errors.JudgedError) as error:
         print(f"judged-server: {error}", file=sys.stderr)
+        return 2
+    except ModuleNotFoundError as error:
+        print(_not_installed(error), file=sys.stderr)
         return 2
     return 0
 

@@ -24,6 +24,8 @@ from judged.cli.problems import Problem
 START_S = 60.0
 STOP_S = 5.0
 _POLL_S = 0.02
+_NEEDED = ("judged_server", "numpy", "pydantic_settings", "uvloop")
+"""The server, which every wheel has, and what tells that its extra is installed too."""
 _LONGEST_SOCKET_PATH = 100
 """The kernel takes about this many bytes; with a deep temporary folder a port is used instead."""
 _FLAG = re.compile(r"start (?:the server|it) with --([a-z-]+) ")
@@ -34,7 +36,7 @@ _ITS_FLAG = re.compile(r"the server's --([a-z-]+)")
 @contextmanager
 def private_server() -> Iterator[str]:
     """Start a server, yield its address, stop it. Raises Problem when it does not start."""
-    if find_spec("judged_server") is None:
+    if any(find_spec(name) is None for name in _NEEDED):
         raise Problem(
             "there is no server to ask; name one with --target ADDR or JUDGED_TARGET, or run: "
             "pip install 'judged[server]'"

@@ -71,3 +71,26 @@ def test_importing_the_client_brings_neither_numpy_nor_the_server():
     code = "import sys, judged, judged.evaluation; print(*sys.modules)"
     loaded = subprocess.check_output([sys.executable, "-c", code], text=True).split()
     assert {"numpy", "judged_server", "typer", "rich", "aiohttp"} & set(loaded) == set()
+
+
+def test_importing_the_package_loads_nothing_else_and_names_load_what_they_need():
+    import subprocess
+    import sys
+
+    code = """
+import sys, judged
+print(*(name for name in sys.modules if name.split(".")[0] in {"judged", "grpc", "google"}))
+assert set(judged.__all__) <= set(dir(judged))
+assert judged.errors.JudgedError is judged.JudgedError
+from judged import *
+assert Client is judged.Client
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["judged"]
+
+
+def test_a_name_that_is_not_there_is_an_attribute_error():
+    import pytest
+
+    with pytest.raises(AttributeError, match="Clientt"):
+        judged.Clientt  # noqa: B018
