@@ -185,7 +185,21 @@ def for_whole(
     values: PerQueryValues, options: MetricOptions, metadata: Metadata
 ) -> tuple[MetricOptions, Metadata]:
     """Return what to ask for the values of all parts: means, intervals, slices."""
-    return options, {q: metadata[q] for q in values.query_ids if q in metadata}
+    return for_values(options), {q: metadata[q] for q in values.query_ids if q in metadata}
+
+
+def for_values(options: MetricOptions) -> MetricOptions:
+    """Return the options of what is measured already: how values were made is no matter to them."""
+    return replace(
+        options,
+        matching=None,
+        no_gold=None,
+        strict_duplicates=False,
+        complete=False,
+        unjudged=None,
+        relevance_level=None,
+        max_documents=None,
+    )
 
 
 def means_of(values: PerQueryValues, tables: Sequence[MetricTable]) -> MetricTable:

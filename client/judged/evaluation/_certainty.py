@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
+from judged._split import for_values
 from judged.types import (
     MetricOptions,
     MetricResult,
@@ -35,7 +36,7 @@ def certain_table(
     measured = set(table.query_ids)
     merged = merge(
         PerQueryValues(table.query_ids, [metric.per_query for metric in table.metrics]),
-        replace(options, per_query=False),
+        replace(for_values(options), per_query=False),
         {g.query_id: g.metadata for g in groups if g.metadata and g.query_id in measured},
     )
     slices: Sequence[MetricSlice] = [

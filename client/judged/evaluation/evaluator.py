@@ -84,6 +84,7 @@ class Evaluator:
         deadline = Deadline(timeout)
         given, metrics = as_groups(groups), as_metrics(metrics)
         distinct = distinct_groups(given, strict=options.strict_duplicates)
+        options = replace(options, strict_duplicates=False)  # none is left
         parts = split_metrics(metrics)
         for part in parts:
             # One ranking that found nothing: a metric that is misspelt, or not defined for the

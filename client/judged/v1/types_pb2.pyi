@@ -1076,7 +1076,9 @@ Global___VerdictCounts: _TypeAlias = VerdictCounts  # noqa: Y015
 
 @_typing.final
 class MetricOptions(_message.Message):
-    """MetricOptions changes how rankings become numbers."""
+    """MetricOptions changes how rankings become numbers. An option that would change
+    nothing for what it comes with is INVALID_ARGUMENT.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1093,14 +1095,16 @@ class MetricOptions(_message.Message):
     matching: Global___MatchingMode.ValueType
     """matching is used for verdicts only. Unset means GREEDY_FIRST."""
     no_gold: Global___NoGoldPolicy.ValueType
-    """no_gold is used for queries without any expected text. Unset means SKIP."""
+    """no_gold is used for queries without any expected text, of verdicts and
+    gains. Unset means SKIP.
+    """
     strict_duplicates: _builtins.bool
     """strict_duplicates makes a repeated document INVALID_ARGUMENT. Otherwise the
     first is kept and the others are counted.
     """
     complete: _builtins.bool
-    """complete counts a topic of the qrels that the run lacks as 0 instead of
-    leaving it out (trec_eval -c).
+    """complete is used for qrels only: it counts a topic of the qrels that the run
+    lacks as 0 instead of leaving it out (trec_eval -c).
     """
     per_query: _builtins.bool
     """per_query asks for the value of every query beside the means."""

@@ -76,6 +76,38 @@ def read_options(message: types_pb2.MetricOptions, field: str = "options") -> Me
     )
 
 
+_QRELS_ONLY = ("complete", "unjudged", "relevance_level", "max_documents")
+_USED_BY = {
+    "groups": {"matching", "no_gold", "strict_duplicates"},
+    "judged": {"matching", "no_gold"},
+    "embedded": {"matching", "no_gold"},
+    "gains": {"no_gold"},
+    "trec": {"strict_duplicates", *_QRELS_ONLY},
+    "values": set[str](),
+}
+"""The options that something is made of, by what the rankings are given as."""
+
+
+def refuse_unused(
+    message: types_pb2.MetricOptions, given_as: str | None, field: str = "options"
+) -> None:
+    """Raise InvalidField for an option that is set and would change nothing.
+
+    `given_as` is how the rankings are given: a name of the oneof `relevance`, or "groups".
+    """
+    used = _USED_BY.get(given_as or "")
+    if used is None:
+        return
+    for descriptor, _ in message.ListFields():
+        name = descriptor.name
+        users = [which for which, names in _USED_BY.items() if name in names]
+        if users and name not in used:
+            raise errors.InvalidField(
+                f"{field}.{name}",
+                f"does nothing for {given_as}; leave it out, or give {' or '.join(users)}",
+            )
+
+
 def _positive(message: types_pb2.MetricOptions, name: str, field: str) -> int | None:
     """Return a whole number of the options from 1 to MAX_INT32, None where it is unset."""
     if not message.HasField(name):  # type: ignore[arg-type]  # a name that the caller spells out
@@ -115,6 +147,7 @@ def compute(
     Vectors, whose cosines are work that a small message can ask much of, need `limits`. `qrels`
     that were read before take the place of those of the request.
     """
+    refuse_unused(request.options, request.WhichOneof("relevance"))
     done = _measure(request, measures, options, limits, qrels)
     metadata = read_query_metadata(request.metadata, done.query_ids, done.not_measured)
     table = with_certainty(done.table, options, metadata)

@@ -45,7 +45,7 @@ from judged_server.rpc.judging_codec import (
     write_identity,
 )
 from judged_server.rpc.known_judges import KnownJudges
-from judged_server.rpc.metrics_codec import compute, read_options, write_table
+from judged_server.rpc.metrics_codec import compute, read_options, refuse_unused, write_table
 from judged_server.rpc.repeats import Repeats, check_request_id
 from judged_server.rpc.scoring_codec import (
     read_answers,
@@ -175,6 +175,7 @@ class JudgeService(JudgeServiceServicer):
         with self._admission.admit(size):
             measures = parse_metrics(request.metrics)
             options = read_options(request.options)
+            refuse_unused(request.options, "groups")
             spec = read_spec(request.judge)
             groups = await take_groups(request.groups, size, self._facts.limits, "groups")
             done = await evaluate(

@@ -90,7 +90,45 @@ def t_values(column: object) -> pb.ValueColumn:
     return pb.ValueColumn(values=column)
 
 
+def gains_with(options: t.MetricOptions) -> pb.ComputeMetricsRequest:
+    return compute(options, gains=pb.GainRankings(rankings=[gain()]))
+
+
+def values_with(options: t.MetricOptions) -> pb.ComputeMetricsRequest:
+    request = values(("1",), [0.5])
+    request.options.CopyFrom(options)
+    return request
+
+
+def trec_with(options: t.MetricOptions) -> pb.ComputeMetricsRequest:
+    request = trec()
+    request.options.CopyFrom(options)
+    return request
+
+
+_TREC_ONLY = {"complete": True, "unjudged": 1, "relevance_level": 1, "max_documents": 5}
+_USELESS = [
+    *[(judged, name, value) for name, value in _TREC_ONLY.items()],
+    *[(gains_with, name, value) for name, value in _TREC_ONLY.items()],
+    *[(values_with, name, value) for name, value in _TREC_ONLY.items()],
+    (values_with, "matching", 1),
+    (values_with, "no_gold", 1),
+    (gains_with, "matching", 2),
+    (gains_with, "strict_duplicates", True),
+    (trec_with, "matching", 2),
+    (trec_with, "no_gold", 2),
+]
+"""Options that would change nothing, with what they are given for."""
+
 CASES = [
+    *[
+        case(
+            "ComputeMetricsRequest.options",
+            f"options.{name}",
+            lambda ask=ask, name=name, value=value: ask(t.MetricOptions(**{name: value})),
+        )
+        for ask, name, value in _USELESS
+    ],
     case("ComputeMetricsRequest.metrics", "metrics[0]", lambda: compute(metrics=[""])),
     case("ComputeMetricsRequest.options", "options.no_gold", lambda: trec(no_gold=7)),
     case("ComputeMetricsRequest.relevance", "relevance", compute),
