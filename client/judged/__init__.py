@@ -111,6 +111,8 @@ if TYPE_CHECKING:
         Verdicts,
     )
 
+    __version__: str
+
 __all__ = [
     "Agreement",
     "AnswerItem",
@@ -265,6 +267,8 @@ def __getattr__(name: str) -> object:
     """Load a public name, or a public module of names, when it is first asked for."""
     if name in _MODULE_OF:
         value: object = getattr(import_module(f"judged.{_MODULE_OF[name]}"), name)
+    elif name == "__version__":
+        value = import_module("importlib.metadata").version("judged")
     elif name in _NAMES:
         return import_module(f"judged.{name}")
     else:

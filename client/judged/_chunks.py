@@ -273,6 +273,7 @@ class Assembly:
             self._agreement,
             self._details,
             self._usage,
+            self._groups,
         )
 
 

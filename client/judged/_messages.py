@@ -13,7 +13,7 @@ from judged._asking import write_asking
 from judged._correction import read_corrected, write_labels
 from judged._details import read_detail, read_usage
 from judged._golden import read_matches, write_embedded, write_golden, write_metadata
-from judged._groups import as_groups, check_group, unfit
+from judged._groups import check_group, unfit
 from judged._inputs import WrongType, as_metrics
 from judged._judges import write_judge
 from judged._statistics import read_interval, write_interval_options
@@ -87,7 +87,10 @@ def read_error(message: types_pb2.VerdictError) -> VerdictError:
 
 
 def read_verdicts(
-    message: types_pb2.VerdictColumns, judge: JudgeIdentity, usage: Usage | None = None
+    message: types_pb2.VerdictColumns,
+    judge: JudgeIdentity,
+    usage: Usage | None = None,
+    groups: Sequence[QueryGroup] = (),
 ) -> Verdicts:
     """Return the verdicts of a reply; columns that were left empty are filled in."""
     total = len(message.relevant)
@@ -103,6 +106,7 @@ def read_verdicts(
         agreement=list(message.agreement),
         details={detail.index: read_detail(detail) for detail in message.details},
         usage=usage,
+        groups=groups,
     )
 
 
@@ -113,12 +117,15 @@ def usage_of(
     return read_usage(message.usage) if message.HasField("usage") else None
 
 
-def read_chunk(message: pb.JudgedChunk, judge: JudgeIdentity) -> JudgedChunk:
+def read_chunk(
+    message: pb.JudgedChunk, judge: JudgeIdentity, sent: StreamMessages | None = None
+) -> JudgedChunk:
     """Return an answered chunk."""
+    groups = () if sent is None else sent.waiting.pop(message.chunk_id, ())
     failed = message.WhichOneof("result") == "error"
     return JudgedChunk(
         message.chunk_id,
-        None if failed else read_verdicts(message.verdicts, judge, usage_of(message)),
+        None if failed else read_verdicts(message.verdicts, judge, usage_of(message), groups),
         read_error(message.error) if failed else None,
         message.progress.contexts_received,
         message.progress.contexts_done,
@@ -129,7 +136,8 @@ class StreamMessages:
     """The messages of a stream: its start, then its chunks under ids from 0.
 
     gRPC reads them on a thread of its own and hides what goes wrong there, so a failure ends the
-    messages and waits in `failure` for the client to raise it.
+    messages and waits in `failure` for the client to raise it. `waiting` has the groups of chunks
+    that are not answered.
     """
 
     def __init__(
@@ -143,6 +151,7 @@ class StreamMessages:
         start = pb.StreamJudgeStart(
             judge=write_judge(judge), include_details=include_details, asking=write_asking(asking)
         )
+        self.waiting: dict[int, Sequence[QueryGroup]] = {}
         self._messages = self._write(chunks, start)
         self.failure: Exception | None = None
 
@@ -158,19 +167,19 @@ class StreamMessages:
             self.failure = failure
             raise StopIteration from failure
 
-    @staticmethod
     def _write(
-        chunks: Iterable[Sequence[QueryGroup]], start: pb.StreamJudgeStart
+        self, chunks: Iterable[Sequence[QueryGroup]], start: pb.StreamJudgeStart
     ) -> Iterator[pb.StreamJudgeRequest]:
         yield pb.StreamJudgeRequest(start=start)
         for chunk_id, groups in enumerate(chunks):
             path = f"chunks[{chunk_id}].groups"
-            messages = [write_group(g, f"{path}[{i}]") for i, g in enumerate(groups)]
+            self.waiting[chunk_id] = kept = list(groups)
+            messages = [write_group(g, f"{path}[{i}]") for i, g in enumerate(kept)]
             yield pb.StreamJudgeRequest(chunk=pb.JudgeChunk(chunk_id=chunk_id, groups=messages))
 
 
 def write_evaluate(
-    groups: Iterable[QueryGroup],
+    groups: Sequence[QueryGroup],
     metrics: Sequence[str],
     judge: Judge | str | None,
     options: MetricOptions,
@@ -179,10 +188,10 @@ def write_evaluate(
     include_verdicts: bool,
     include_details: bool,
 ) -> pb.EvaluateRequest:
-    """Return an Evaluate request."""
+    """Return an Evaluate request about groups that are checked."""
     metrics = as_metrics(metrics)
     return pb.EvaluateRequest(
-        groups=[write_group(g, f"groups[{i}]") for i, g in enumerate(as_groups(groups))],
+        groups=[write_group(g, f"groups[{i}]", checked=True) for i, g in enumerate(groups)],
         judge=write_judge(judge),
         metrics=metrics,
         options=write_options(options),
@@ -329,12 +338,12 @@ def _read_verdict_counts(message: types_pb2.VerdictCounts) -> VerdictCounts:
     )
 
 
-def read_evaluation(message: pb.EvaluateResponse) -> Evaluation:
-    """Return the reply of Evaluate."""
+def read_evaluation(message: pb.EvaluateResponse, groups: Sequence[QueryGroup] = ()) -> Evaluation:
+    """Return the reply of Evaluate about groups."""
     judge = read_identity(message.judge) if message.HasField("judge") else None
     verdicts = None
     if message.HasField("verdicts") and judge is not None:
-        verdicts = read_verdicts(message.verdicts, judge, usage_of(message))
+        verdicts = read_verdicts(message.verdicts, judge, usage_of(message), groups)
     return Evaluation(
         read_table(message.table),
         judge,

@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
+from typing import Any
 
 from judged._inputs import as_column, as_list, need_ids, set_fields
+from judged._views import View, estimate_row
 from judged.correction import CorrectedEstimate
 from judged.statistics import Estimate
 
@@ -31,8 +33,8 @@ class ThresholdCriterion(IntEnum):
     PRECISION_FLOOR = 3
 
 
-@dataclass(frozen=True, slots=True)
-class RatingTable:
+@dataclass(frozen=True, slots=True, repr=False)
+class RatingTable(View):
     """What several raters said of the same items.
 
     `ratings` maps each rater to one entry an item: a category, or None where the rater gave none.
@@ -60,8 +62,8 @@ class SystemScores:
             object.__setattr__(self, name, as_column(getattr(self, name)))
 
 
-@dataclass(frozen=True, slots=True)
-class Agreement:
+@dataclass(frozen=True, slots=True, repr=False)
+class Agreement(View):
     """How far raters agree. An estimate is None where it does not apply or is undefined.
 
     `confusion[i][j]` counts the items that two raters put into categories i and j; it is empty for
@@ -81,9 +83,15 @@ class Agreement:
     krippendorff_alpha: Estimate | None
     warnings: Sequence[str] = ()
 
+    def to_rows(self) -> list[dict[str, Any]]:
+        """Return a row a coefficient, with its interval."""
+        names = ("observed", "cohen_kappa", "linear_kappa", "quadratic_kappa")
+        more = ("fleiss_kappa", "krippendorff_alpha")
+        return [estimate_row(name, getattr(self, name)) for name in (*names, *more)]
 
-@dataclass(frozen=True, slots=True)
-class RankAgreement:
+
+@dataclass(frozen=True, slots=True, repr=False)
+class RankAgreement(View):
     """How far two judges order the same systems alike; None where that is undefined."""
 
     n_systems: int
@@ -91,17 +99,26 @@ class RankAgreement:
     tau_ap: Estimate | None
     warnings: Sequence[str] = ()
 
+    def to_rows(self) -> list[dict[str, Any]]:
+        """Return a row a coefficient, with its interval."""
+        return [estimate_row(name, getattr(self, name)) for name in ("kendall_tau", "tau_ap")]
 
-@dataclass(frozen=True, slots=True)
-class MeasuredAgreement:
+
+@dataclass(frozen=True, slots=True, repr=False)
+class MeasuredAgreement(View):
     """The answer to `measure_agreement`: each part is None when it was not asked for."""
 
     ratings: Agreement | None
     systems: RankAgreement | None
 
+    def to_rows(self) -> list[dict[str, Any]]:
+        """Return a row a coefficient of either, with its interval."""
+        parts = (part for part in (self.ratings, self.systems) if part is not None)
+        return [row for part in parts for row in part.to_rows()]
 
-@dataclass(frozen=True, slots=True)
-class LabelledScores:
+
+@dataclass(frozen=True, slots=True, repr=False)
+class LabelledScores(View):
     """A judge's scores, and human labels of some of them.
 
     `labels` has an entry a score: True, False, or None without a label. `clusters` names what each
@@ -128,8 +145,8 @@ class CalibrateOptions:
     max_error: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class JudgeQuality:
+@dataclass(frozen=True, slots=True, repr=False)
+class JudgeQuality(View):
     """How well a judge follows labels at one bar; an estimate is None where it is undefined."""
 
     n: int
@@ -145,6 +162,12 @@ class JudgeQuality:
     auc: Estimate | None
     expected_calibration_error: Estimate | None
     warnings: Sequence[str] = ()
+
+    def to_rows(self) -> list[dict[str, Any]]:
+        """Return a row a measure, with its interval."""
+        names = ("accuracy", "balanced_accuracy", "cohen_kappa", "precision", "recall", "auc")
+        last = "expected_calibration_error"
+        return [estimate_row(name, getattr(self, name)) for name in (*names, last)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,8 +197,8 @@ class CascadeBounds:
     max_error: float
 
 
-@dataclass(frozen=True, slots=True)
-class Calibration:
+@dataclass(frozen=True, slots=True, repr=False)
+class Calibration(View):
     """What a judge is worth. `prevalence` is the share of relevant items, corrected by labels."""
 
     quality: JudgeQuality
@@ -183,3 +206,7 @@ class Calibration:
     cascade: CascadeBounds
     signature: str
     thresholds: Sequence[Threshold] = field(default_factory=tuple)
+
+    def to_rows(self) -> list[dict[str, Any]]:
+        """Return a row a measure of the judge, then the prevalence, each with its interval."""
+        return [*self.quality.to_rows(), estimate_row("prevalence", self.prevalence.corrected)]

@@ -26,6 +26,7 @@ from judged._chunks import Piece, fold
 from judged._compare import read_compare, write_compare
 from judged._connection import AsyncConnection
 from judged._estimates import ask_about_judging, ask_about_scoring, of_work, read_estimate
+from judged._groups import as_groups
 from judged._info import ServerInfo, read_info
 from judged._inputs import as_metrics
 from judged._judges import write_judge
@@ -150,7 +151,7 @@ class AsyncClient(AsyncConnection):
                 if identity is None:
                     identity = read_identity(reply.started.judge)
                 else:
-                    yield read_chunk(reply.chunk, identity)
+                    yield read_chunk(reply.chunk, identity, messages)
             if messages.failure is not None:
                 raise messages.failure
         except grpc.aio.AioRpcError as failure:
@@ -171,6 +172,7 @@ class AsyncClient(AsyncConnection):
         timeout: float = 600.0,  # noqa: ASYNC109 - sent to the server as the call's deadline
     ) -> Evaluation:
         """Return metrics of groups that the server judges on the way; see Client.evaluate."""
+        groups = as_groups(groups)
         request = write_evaluate(
             groups,
             metrics,
@@ -180,7 +182,8 @@ class AsyncClient(AsyncConnection):
             include_verdicts=include_verdicts,
             include_details=include_details,
         )
-        return read_evaluation(await self._call(self._stub.Evaluate, request, Deadline(timeout)))
+        reply = await self._call(self._stub.Evaluate, request, Deadline(timeout))
+        return read_evaluation(reply, groups)
 
     async def compute_metrics(
         self,

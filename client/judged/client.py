@@ -25,6 +25,7 @@ from judged._chunks import Piece, fold
 from judged._compare import read_compare, write_compare
 from judged._connection import Connection, InFlight
 from judged._estimates import ask_about_judging, ask_about_scoring, of_work, read_estimate
+from judged._groups import as_groups
 from judged._info import ServerInfo, read_info
 from judged._inputs import as_metrics
 from judged._judges import write_judge
@@ -150,7 +151,7 @@ class Client(Connection):
         try:
             identity = read_identity(next(replies).started.judge)
             for reply in replies:
-                yield read_chunk(reply.chunk, identity)
+                yield read_chunk(reply.chunk, identity, messages)
             if messages.failure is not None:
                 raise messages.failure
         except grpc.RpcError as failure:
@@ -174,6 +175,7 @@ class Client(Connection):
 
         For more than a message holds, with progress and resume, use judged.evaluation.Evaluator.
         """
+        groups = as_groups(groups)
         request = write_evaluate(
             groups,
             metrics,
@@ -183,7 +185,8 @@ class Client(Connection):
             include_verdicts=include_verdicts,
             include_details=include_details,
         )
-        return read_evaluation(self._call(self._stub.Evaluate, request, Deadline(timeout)))
+        reply = self._call(self._stub.Evaluate, request, Deadline(timeout))
+        return read_evaluation(reply, groups)
 
     def compute_metrics(
         self,

@@ -7,15 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from judged._inputs import set_fields
+from judged._views import View
 from judged.runs import RetrievedDocuments, kept_run
 from judged.statistics import Estimate
 from judged.types import GainRankings, JudgedRankings, MetricTable, PerQueryValues
 
 
-@dataclass(frozen=True, slots=True)
-class DocumentRankings:
+@dataclass(frozen=True, slots=True, repr=False)
+class DocumentRankings(View):
     """The documents that a run retrieved, by query id, as in the run of TrecRankings."""
 
     topics: Mapping[str, RetrievedDocuments]
@@ -74,8 +76,8 @@ class ComparisonPower:
     queries_needed: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class RunComparison:
+@dataclass(frozen=True, slots=True, repr=False)
+class RunComparison(View):
     """One metric of two runs on the queries they share. `difference` is run minus baseline."""
 
     metric: str
@@ -97,9 +99,43 @@ class RunComparison:
     power: ComparisonPower
     warnings: Sequence[str]
 
+    def to_rows(self) -> list[dict[str, Any]]:
+        """Return one row: the difference, how sure it is, and the tests."""
+        interval = self.difference.interval
+        return [
+            {
+                "metric": self.metric,
+                "baseline": self.baseline,
+                "run": self.run,
+                "n": self.n,
+                "baseline_mean": self.baseline_mean,
+                "run_mean": self.run_mean,
+                "difference": self.difference.value,
+                "lower": None if interval is None else interval.lower,
+                "upper": None if interval is None else interval.upper,
+                "effect_size": self.effect_size,
+                "p_permutation": self.permutation.p_value,
+                "p_permutation_holm": self.permutation.p_holm,
+                "p_t_test": self.t_test.p_value,
+                "p_wilcoxon": self.wilcoxon.p_value,
+                "wins": self.wins,
+                "losses": self.losses,
+                "ties": self.ties,
+                "detectable_difference": self.power.detectable_difference,
+                "warnings": "; ".join(self.warnings),
+            }
+        ]
 
-@dataclass(frozen=True, slots=True)
-class TukeyComparison:
+    def to_query_rows(self) -> list[dict[str, Any]]:
+        """Return a row for each query whose value moved most."""
+        return [
+            {"query_id": moved.query_id, self.baseline: moved.baseline, self.run: moved.run}
+            for moved in self.moved
+        ]
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class TukeyComparison(View):
     """One pair of many runs under Tukey's test. `difference` is second minus first."""
 
     metric: str
@@ -108,15 +144,38 @@ class TukeyComparison:
     difference: Estimate
     p_value: float
 
+    def to_rows(self) -> list[dict[str, Any]]:
+        """Return one row: the difference and how sure it is."""
+        interval = self.difference.interval
+        return [
+            {
+                "metric": self.metric,
+                "first": self.first,
+                "second": self.second,
+                "difference": self.difference.value,
+                "lower": None if interval is None else interval.lower,
+                "upper": None if interval is None else interval.upper,
+                "p": self.p_value,
+            }
+        ]
 
-@dataclass(frozen=True, slots=True)
-class ComparedRuns:
+
+@dataclass(frozen=True, slots=True, repr=False)
+class ComparedRuns(View):
     """The tables of all runs by name, every later run against the first, and all pairs."""
 
     tables: Mapping[str, MetricTable]
     comparisons: Sequence[RunComparison]
     tukey: Sequence[TukeyComparison]
     signature: str
+
+    def __repr__(self) -> str:
+        runs = ", ".join(self.tables)
+        return f"ComparedRuns({runs}; {len(self.comparisons)} comparisons, {self.signature!r})"
+
+    def to_rows(self) -> list[dict[str, Any]]:
+        """Return a row for each metric of each run beside the first."""
+        return [row for made in self.comparisons for row in made.to_rows()]
 
     def between(self, metric: str, run: str) -> RunComparison:
         """Return how a run compares with the first by one metric. Raises KeyError."""

@@ -9,11 +9,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from judged._inputs import as_column, need_ids, set_fields
+from judged._views import View
 from judged.statistics import Estimate
 
 
-@dataclass(frozen=True, slots=True)
-class HumanLabels:
+@dataclass(frozen=True, slots=True, repr=False)
+class HumanLabels(View):
     """What people decided on every context of some rankings.
 
     `relevant` holds ranking after ranking in the order of `query_ids`, each retrieved-major. Draw
@@ -28,8 +29,8 @@ class HumanLabels:
         set_fields(self, query_ids=query_ids, relevant=as_column(self.relevant))
 
 
-@dataclass(frozen=True, slots=True)
-class CorrectedEstimate:
+@dataclass(frozen=True, slots=True, repr=False)
+class CorrectedEstimate(View):
     """A mean with the judge's error carried into it (prediction-powered inference, PPI++).
 
     `corrected` is None with fewer than two labelled queries. `naive` is the mean of the machine's

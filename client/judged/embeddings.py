@@ -10,10 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from judged._inputs import as_list, need_id, set_fields
+from judged._views import View
 
 
-@dataclass(frozen=True, slots=True)
-class Embeddings:
+@dataclass(frozen=True, slots=True, repr=False)
+class Embeddings(View):
     """Your own vectors for a group: float32, little endian, row after row."""
 
     dimensions: int
@@ -55,8 +56,8 @@ class EmbeddedRanking:
         set_fields(self, query_id=need_id(self.query_id, "query_id"))
 
 
-@dataclass(frozen=True, slots=True)
-class EmbeddedRankings:
+@dataclass(frozen=True, slots=True, repr=False)
+class EmbeddedRankings(View):
     """Rankings judged by the cosine of your vectors; without a bar the server's 0.8 holds."""
 
     rankings: Sequence[EmbeddedRanking]

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from judged._views import View
 
-@dataclass(frozen=True, slots=True)
-class CostEstimate:
+
+@dataclass(frozen=True, slots=True, repr=False)
+class CostEstimate(View):
     """What judging or scoring would take at most, without retries; nothing was asked.
 
     `contexts` counts pairs of an item and a rubric where answers are to be scored. `cache_hits` is

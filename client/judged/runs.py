@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from judged._inputs import WrongType, as_column, need_by_ids, set_fields
+from judged._views import View
 
 
 class ScoredDocuments(NamedTuple):
@@ -28,8 +29,8 @@ RetrievedDocuments = Mapping[str, float] | Sequence[str] | ScoredDocuments
 """What a run has for a query: document id to score, a list of ids, best first, or two columns."""
 
 
-@dataclass(frozen=True, slots=True)
-class TrecRankings:
+@dataclass(frozen=True, slots=True, repr=False)
+class TrecRankings(View):
     """Judgements and a run.
 
     `qrels` maps query id to document id to grade. `run` maps query id to document id to score, to

@@ -8,8 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
+from typing import Any
 
 from judged._inputs import as_id, as_list, set_fields
+from judged._views import Listed, View, named_mean
 from judged.details import Usage
 from judged.statuses import Source, Status
 from judged.types import JudgeIdentity, Scalar, VerdictCounts, VerdictError
@@ -80,8 +82,8 @@ class DimensionScore:
     weight: float
 
 
-@dataclass(frozen=True, slots=True)
-class AnswerScore:
+@dataclass(frozen=True, slots=True, repr=False)
+class AnswerScore(View):
     """The score of one item by one rubric.
 
     `score` in [0, 1], `passed` and `agreement` are None unless the status is OK; `error` says why
@@ -111,6 +113,26 @@ class AnswerScore:
     model: str = ""
     system_fingerprint: str = ""
 
+    def to_rows(self) -> list[dict[str, Any]]:
+        """Return one row: the score, what it is of, and where it came from."""
+        return [
+            {
+                "item_id": self.item_id,
+                "rubric": self.rubric,
+                "status": self.status.name,
+                "score": self.score,
+                "passed": self.passed,
+                "min_score": self.min_score,
+                "agreement": self.agreement,
+                "reasoning": self.reasoning,
+                "source": None if self.source is None else self.source.name,
+                "model": self.model,
+                "cost": self.usage.cost,
+                "error": None if self.error is None else self.error.message,
+                "warnings": "; ".join(self.warnings),
+            }
+        ]
+
 
 @dataclass(frozen=True, slots=True)
 class RubricSummary:
@@ -127,11 +149,11 @@ class RubricSummary:
     judge: JudgeIdentity | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ScoredAnswers(Sequence[AnswerScore]):
+@dataclass(frozen=True, slots=True, repr=False)
+class ScoredAnswers(View, Listed[AnswerScore]):
     """The scores of a call: for each item, in order, its score by each rubric, in order.
 
-    `rubrics` sums them up, one entry a rubric; `usage` is what all of it took.
+    `rubrics` sums them up, one entry a rubric; `usage` is what all of it took. A slice is a list.
     """
 
     scores: Sequence[AnswerScore]
@@ -144,7 +166,15 @@ class ScoredAnswers(Sequence[AnswerScore]):
     def __iter__(self) -> Iterator[AnswerScore]:
         return iter(self.scores)
 
-    def __getitem__(self, index: int) -> AnswerScore:  # type: ignore[override]  # no slices
+    def __repr__(self) -> str:
+        means = [named_mean(summary.rubric, summary.mean) for summary in self.rubrics]
+        return f"ScoredAnswers({', '.join([f'{len(self)} scores', *means])})"
+
+    def to_rows(self) -> list[dict[str, Any]]:
+        """Return a row a score."""
+        return [row for score in self.scores for row in score.to_rows()]
+
+    def _item(self, index: int) -> AnswerScore:
         return self.scores[index]
 
     def summary(self, rubric: str) -> RubricSummary:

@@ -5,10 +5,12 @@ Owns the public values of ComputeTextMetrics. How they travel is up to `_text_me
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from judged._inputs import as_list, set_fields
+from judged._views import View, named_mean
 from judged.statistics import Interval
 
 
@@ -23,8 +25,8 @@ class TextItem:
         set_fields(self, references=as_list(self.references))
 
 
-@dataclass(frozen=True, slots=True)
-class TextMetricResult:
+@dataclass(frozen=True, slots=True, repr=False)
+class TextMetricResult(View):
     """One metric over all items: its mean over `n`, in [0, 1].
 
     `interval` is None unless asked for, and for fewer than two items. `values`, one an item, are
@@ -40,9 +42,23 @@ class TextMetricResult:
     precision: Sequence[float]
     recall: Sequence[float]
 
+    def to_rows(self) -> list[dict[str, Any]]:
+        """Return one row: the mean, what it is of, and how sure it is."""
+        interval = self.interval
+        return [
+            {
+                "metric": self.name,
+                "mean": self.mean,
+                "n": self.n,
+                "lower": None if interval is None else interval.lower,
+                "upper": None if interval is None else interval.upper,
+                "signature": self.signature,
+            }
+        ]
 
-@dataclass(frozen=True, slots=True)
-class TextMetricTable:
+
+@dataclass(frozen=True, slots=True, repr=False)
+class TextMetricTable(View):
     """The text metrics of a call, in the order asked for."""
 
     metrics: Sequence[TextMetricResult]
@@ -52,3 +68,17 @@ class TextMetricTable:
             if metric.name == name:
                 return metric
         raise KeyError(f"{name}; this table has {', '.join(m.name for m in self.metrics)}")
+
+    def __contains__(self, name: object) -> bool:
+        return any(metric.name == name for metric in self.metrics)
+
+    def __iter__(self) -> Iterator[TextMetricResult]:
+        return iter(self.metrics)
+
+    def __repr__(self) -> str:
+        means = [named_mean(metric.name, metric.mean) for metric in self.metrics]
+        return f"TextMetricTable({', '.join(means)})"
+
+    def to_rows(self) -> list[dict[str, Any]]:
+        """Return a row a metric."""
+        return [row for metric in self.metrics for row in metric.to_rows()]

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from judged._inputs import as_column, as_id, as_ids, as_list, need_id, need_ids, set_fields
+from judged._views import View, plain, short_repr
 from judged.correction import HumanLabels
 from judged.details import Usage
 from judged.embeddings import EmbeddedRankings, Embeddings
@@ -66,7 +68,7 @@ class Context:
     retrieved_text: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class QueryGroup:
     """One query with expected and retrieved texts: every pair of them is a context.
 
@@ -98,6 +100,9 @@ class QueryGroup:
         for name in ("document_ids", "relevant_document_ids"):
             if getattr(self, name) != ():
                 object.__setattr__(self, name, as_ids(getattr(self, name)))
+
+    def __repr__(self) -> str:
+        return short_repr(self)
 
     @property
     def n_expected(self) -> int:
@@ -180,8 +185,8 @@ class JudgedRanking:
             set_fields(self, query_id=need_id(self.query_id, "query_id"))
 
 
-@dataclass(frozen=True, slots=True)
-class JudgedRankings:
+@dataclass(frozen=True, slots=True, repr=False)
+class JudgedRankings(View):
     """Rankings and their verdicts, ranking after ranking, each retrieved-major.
 
     Columns may be left empty where every verdict is OK, COMPUTED, or without a flag.
@@ -202,8 +207,8 @@ class JudgedRankings:
             object.__setattr__(self, name, as_column(getattr(self, name)))
 
 
-@dataclass(frozen=True, slots=True)
-class GainRanking:
+@dataclass(frozen=True, slots=True, repr=False)
+class GainRanking(View):
     """One query's gains by rank, and the gains of everything relevant, retrieved or not."""
 
     query_id: str
@@ -219,8 +224,8 @@ class GainRanking:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class GainRankings:
+@dataclass(frozen=True, slots=True, repr=False)
+class GainRankings(View):
     """Rankings whose gains you know."""
 
     rankings: Sequence[GainRanking]
@@ -229,8 +234,8 @@ class GainRankings:
         set_fields(self, rankings=as_list(self.rankings))
 
 
-@dataclass(frozen=True, slots=True)
-class PerQueryValues:
+@dataclass(frozen=True, slots=True, repr=False)
+class PerQueryValues(View):
     """Per-query values of earlier calls, one column a metric, to be merged into means."""
 
     query_ids: Sequence[str]
@@ -244,8 +249,8 @@ class PerQueryValues:
 Relevance = JudgedRankings | TrecRankings | GainRankings | PerQueryValues | EmbeddedRankings
 
 
-@dataclass(frozen=True, slots=True)
-class NegativeReport:
+@dataclass(frozen=True, slots=True, repr=False)
+class NegativeReport(View):
     """The results that match a negative reference, by group and rank, and how many queries have.
 
     `counts` sums up the verdicts of all results against all negatives of their queries.
@@ -256,9 +261,22 @@ class NegativeReport:
     matches: Sequence[NegativeMatch]
     counts: VerdictCounts
 
+    def to_rows(self) -> list[dict[str, Any]]:
+        """Return a row a match. Ranks count from 1, negatives from 0."""
+        return [
+            {
+                "query_id": match.query_id,
+                "rank": match.retrieved + 1,
+                "document_id": match.document_id,
+                "negative": match.negative,
+                "score": match.score,
+            }
+            for match in self.matches
+        ]
 
-@dataclass(frozen=True, slots=True)
-class Evaluation:
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Evaluation(View):
     """Metrics of judged groups, and the judge (None when it had nothing to judge).
 
     `negatives` is None when no group has any, `usage` when no language model was asked. Queries on
@@ -273,3 +291,17 @@ class Evaluation:
     usage: Usage | None = None
     failures: Mapping[str, str] = field(default_factory=dict)
     warnings: Sequence[str] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the document that `judged compare` and `--baseline` read; see MetricTable."""
+        document = {
+            **self.table.to_dict(),
+            "signature": None if self.judge is None else self.judge.signature,
+            "warnings": list(self.warnings),
+        }
+        told = {"usage": self.usage, "negatives": self.negatives, "failures": self.failures}
+        return document | {name: plain(value) for name, value in told.items() if value}
+
+    def to_rows(self) -> list[dict[str, Any]]:
+        """Return a row a metric; those of queries are `table.to_query_rows()`."""
+        return self.table.to_rows()

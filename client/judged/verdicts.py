@@ -6,10 +6,18 @@ Owns the values. How they travel is up to `_messages`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
 
+from judged._views import Listed, View, plain
 from judged.details import Usage, VerdictDetail
 from judged.statuses import Flag, Source, Status
+
+if TYPE_CHECKING:  # it imports this
+    from judged.types import QueryGroup
+
+_RARE = {"flagged_reserved_tokens", "flagged_fallback"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +59,14 @@ class Verdict:
     detail: VerdictDetail | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Verdicts(Sequence[Verdict]):
+@dataclass(frozen=True, slots=True, repr=False)
+class Verdicts(View, Listed[Verdict]):
     """The verdicts of a call as parallel columns; indexing gives one as a Verdict.
 
     `relevant` and `score` are False and 0.0 where the status is not OK. `offsets[g]:offsets[g+1]`
     are the verdicts of group g. `errors` holds the missing ones by index. Judges that vote fill
     `agreement`; those that ask a language model tell their `usage`, and `details` when asked to.
+    `groups` are those that were judged, where they are known, for `to_rows`. A slice is a list.
     """
 
     relevant: Sequence[bool]
@@ -71,16 +80,55 @@ class Verdicts(Sequence[Verdict]):
     agreement: Sequence[float] = ()
     details: Mapping[int, VerdictDetail] = field(default_factory=dict)
     usage: Usage | None = None
+    groups: Sequence[QueryGroup] = field(default=(), compare=False, repr=False)
 
     def __len__(self) -> int:
         return len(self.relevant)
 
     def __iter__(self) -> Iterator[Verdict]:
-        return (self[index] for index in range(len(self)))
+        return map(self._item, range(len(self)))
 
-    def __getitem__(self, index: int) -> Verdict:  # type: ignore[override]  # no slices
-        if index < 0:
-            index += len(self)
+    def __repr__(self) -> str:
+        relevant = sum(1 for relevant in self.relevant if relevant)
+        return (
+            f"Verdicts({len(self)} of {max(0, len(self.offsets) - 1)} groups, {self.n_ok} OK, "
+            f"{relevant} relevant, judge={self.judge.signature!r})"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the verdicts as rows, with the judge and what it took."""
+        return {
+            "verdicts": self.to_rows(),
+            "signature": self.judge.signature,
+            "judge": plain(self.judge),
+            "usage": plain(self.usage),
+            "details": plain(self.details),
+        }
+
+    def to_rows(self) -> list[dict[str, Any]]:
+        """Return a row a verdict. Ranks count from 1, groups and expected texts from 0.
+
+        What the groups would tell is None where they are not known.
+        """
+        return [
+            place | self._row(index)
+            for index, place in enumerate(_places(self.offsets, self.groups, len(self)))
+        ]
+
+    def _row(self, index: int) -> dict[str, Any]:
+        verdict = self._item(index)
+        error = verdict.error
+        return {
+            "status": verdict.status.name,
+            "relevant": verdict.relevant,
+            "score": verdict.score,
+            "agreement": verdict.agreement,
+            "source": verdict.source.name,
+            "flags": ", ".join(str(flag.name) for flag in Flag if flag & verdict.flags),
+            "error": None if error is None else f"{error.reason}: {error.message}",
+        }
+
+    def _item(self, index: int) -> Verdict:
         status = Status(self.status[index])
         ok = status is Status.OK
         return Verdict(
@@ -109,8 +157,31 @@ class Verdicts(Sequence[Verdict]):
         return sum(1 for flags in self.flags if flags & flag)
 
 
-@dataclass(frozen=True, slots=True)
-class JudgedChunk:
+def _places(
+    offsets: Sequence[int], groups: Sequence[QueryGroup], total: int
+) -> Iterator[dict[str, Any]]:
+    """Yield what each verdict is about: its group and, where that is known, query and rank."""
+    ends = pairwise(offsets) if len(offsets) > 1 else [(0, total)]
+    for number, (start, end) in enumerate(ends):
+        group = groups[number] if number < len(groups) else None
+        width = 0 if group is None else group.n_expected
+        if group is not None and width * group.n_retrieved != end - start:
+            group = None  # these are not the groups as they were judged
+        for offset in range(end - start):
+            rank, expected = divmod(offset, width) if group is not None else (None, None)
+            ids = () if group is None else group.document_ids
+            yield {
+                "group": number,
+                "query_id": None if group is None else group.query_id,
+                "query": None if group is None else group.query,
+                "rank": None if rank is None else rank + 1,
+                "document_id": ids[rank] if ids and rank is not None else None,
+                "expected": expected,
+            }
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class JudgedChunk(View):
     """One answered chunk of a stream: its verdicts, or the error that kept it from being judged."""
 
     chunk_id: int
@@ -120,8 +191,8 @@ class JudgedChunk:
     contexts_done: int
 
 
-@dataclass(frozen=True, slots=True)
-class VerdictCounts:
+@dataclass(frozen=True, slots=True, repr=False)
+class VerdictCounts(View):
     """How many verdicts have each status, and remarks worth knowing."""
 
     ok: int = 0
@@ -133,6 +204,11 @@ class VerdictCounts:
     flagged_truncated: int = 0
     flagged_reserved_tokens: int = 0
     flagged_fallback: int = 0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the counts by name; those that few verdicts have only where there are any."""
+        counts = ((part.name, getattr(self, part.name)) for part in fields(self))
+        return {name: n for name, n in counts if n or name not in _RARE}
 
     @property
     def total(self) -> int:

@@ -214,6 +214,11 @@ def _from_reports(
 ) -> list[_Run]:
     measured = []
     for name, report in zip(names, reports, strict=True):
+        if not report.per_query:
+            raise Problem(
+                f"{report.name}: has no values of queries to compare; measure with "
+                "MetricOptions(per_query=True), as judged evaluate --json does"
+            )
         columns = [report.column(metric) for metric in metrics]
         for metric in metrics:
             first, own = reports[0].metric(metric).signature, report.metric(metric).signature

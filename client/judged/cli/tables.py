@@ -6,8 +6,7 @@ Owns the shape that `evaluate` and `metrics` share.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from collections.abc import Iterator
 from typing import Any
 
 from rich.table import Table
@@ -20,44 +19,12 @@ _SHOWN_REASONS = 3
 
 def document(table: MetricTable, signature: str | None, warnings: list[str]) -> dict[str, Any]:
     """Return the JSON document of a table. The table must have per-query values."""
-    verdicts = table.counts.verdicts
-    return {
-        "metrics": _metrics(table.metrics),
-        "slices": [
-            {"key": part.key, "value": part.value, "metrics": _metrics(part.metrics)}
-            for part in table.slices
-        ],
-        "per_query": {
-            query_id: {metric.name: metric.per_query[row] for metric in table.metrics}
-            for row, query_id in enumerate(table.query_ids)
-        },
-        "counts": {**asdict(table.counts), "verdicts": verdicts and verdicts_document(verdicts)},
-        "signature": signature,
-        "warnings": warnings,
-    }
-
-
-def _metrics(metrics: Sequence[MetricResult]) -> dict[str, dict[str, Any]]:
-    return {
-        metric.name: {
-            "mean": metric.mean,
-            "n": metric.n,
-            "interval": None if metric.interval is None else asdict(metric.interval),
-            "lower_bound": metric.lower_bound,
-            "upper_bound": metric.upper_bound,
-            "signature": metric.signature,
-        }
-        for metric in metrics
-    }
-
-
-_RARE = {"flagged_reserved_tokens", "flagged_fallback"}
+    return {**table.to_dict(), "signature": signature, "warnings": warnings}
 
 
 def verdicts_document(counts: VerdictCounts) -> dict[str, int]:
     """Return the counts of verdicts; those that only few have where there are any."""
-    fields: dict[str, int] = asdict(counts)
-    return {name: n for name, n in fields.items() if n or name not in _RARE}
+    return counts.to_dict()
 
 
 def means_table(table: MetricTable) -> Table:

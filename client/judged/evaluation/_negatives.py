@@ -72,4 +72,5 @@ def verdicts_of(verdicts: Verdicts, begin: int, end: int) -> Verdicts:
         verdicts.judge,
         verdicts.agreement[part],
         {i - first: detail for i, detail in verdicts.details.items() if first <= i < last},
+        groups=verdicts.groups[begin:end],
     )

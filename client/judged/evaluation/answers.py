@@ -18,10 +18,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from judged._info import RubricInfo
 from judged._scoring import as_rubrics, summarise
+from judged._views import View
 from judged.asking import Asking
 from judged.client import Client
 from judged.details import Usage
@@ -30,6 +31,7 @@ from judged.evaluation._first_checks import ask_server, check_questions
 from judged.evaluation.answer_log import AnswerLog
 from judged.evaluation.system import Answer, Question, System, signature_of
 from judged.scores import AnswerItem, AnswerScore, Rubric, RubricSummary, ScoredAnswers
+from judged.statuses import Status
 
 Progress = Callable[[int, int], object]
 
@@ -47,8 +49,8 @@ class ScoreTrace(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class AnsweredQuestion:
+@dataclass(frozen=True, slots=True, repr=False)
+class AnsweredQuestion(View):
     """One question with the answer and its scores by rubric.
 
     `answer` is None when the system failed; `failure` then says how, and there are no scores.
@@ -62,9 +64,24 @@ class AnsweredQuestion:
     scores: Mapping[str, AnswerScore]
     resumed: bool = False
 
+    def to_rows(self) -> list[dict[str, Any]]:
+        """Return a row a score, or one without a score where there is none."""
+        told = {
+            "item_id": self.question.item_id,
+            "query": self.question.query,
+            "answer": None if self.answer is None else self.answer.text,
+            "failure": self.failure,
+            "seconds": self.seconds,
+            "resumed": self.resumed,
+        }
+        rows = [row for score in self.scores.values() for row in score.to_rows()]
+        if not rows:
+            rows = [dict.fromkeys(AnswerScore("", "", Status.ERROR).to_rows()[0])]
+        return [row | told for row in rows]
 
-@dataclass(frozen=True, slots=True)
-class AnswerEvaluation:
+
+@dataclass(frozen=True, slots=True, repr=False)
+class AnswerEvaluation(View):
     """The questions in order, and a summary a rubric, over the questions that were answered.
 
     A question whose system failed has no part in any mean: look at `failures` beside them.
@@ -74,6 +91,10 @@ class AnswerEvaluation:
     items: Sequence[AnsweredQuestion]
     rubrics: Sequence[RubricSummary]
     usage: Usage
+
+    def to_rows(self) -> list[dict[str, Any]]:
+        """Return a row for each score of each question, and one for each that has none."""
+        return [row for item in self.items for row in item.to_rows()]
 
     @property
     def failures(self) -> list[AnsweredQuestion]:

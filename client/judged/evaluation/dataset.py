@@ -20,6 +20,7 @@ from judged._inputs import (
     need_texts,
     set_fields,
 )
+from judged._views import View
 from judged.evaluation.files import FileError, Record, parse_json, read_bytes
 from judged.evaluation.results import Results, Retrieved, read_span
 from judged.golden import Span, Spans
@@ -73,8 +74,8 @@ class Document:
         set_fields(self, doc_id=need_id(self.doc_id, "doc_id"), text=need_text(self.text, "text"))
 
 
-@dataclass(frozen=True, slots=True)
-class Dataset:
+@dataclass(frozen=True, slots=True, repr=False)
+class Dataset(View):
     """Queries, and documents by id. Documents fill in results that come without text."""
 
     queries: Sequence[Query]

@@ -14,6 +14,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from judged._inputs import need_by_ids, need_each, need_id, need_text, set_fields
+from judged._views import short_repr
 from judged.evaluation.files import Record, parse_json, read_lines
 from judged.golden import Span
 
@@ -37,7 +38,7 @@ class Retrieved:
             need_text(self.text, "text")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Results(Mapping[str, Sequence[Retrieved]]):
     """The results of queries by query id, best rank first.
 
@@ -54,6 +55,9 @@ class Results(Mapping[str, Sequence[Retrieved]]):
             for query_id, ranked in need_by_ids(self.by_query, "results").items()
         }
         set_fields(self, by_query=by_query)
+
+    def __repr__(self) -> str:
+        return short_repr(self)
 
     def __getitem__(self, query_id: str) -> Sequence[Retrieved]:
         return self.by_query[query_id]

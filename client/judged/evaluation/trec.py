@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from judged._views import View
 from judged.evaluation.files import FileError, decode, read_lines
 
 LARGEST_SCORE = 3.4028234663852886e38
@@ -18,8 +19,8 @@ LARGEST_SCORE = 3.4028234663852886e38
 LARGEST_GRADE = 2**31 - 1
 
 
-@dataclass(frozen=True, slots=True)
-class TrecQrels:
+@dataclass(frozen=True, slots=True, repr=False)
+class TrecQrels(View):
     """Judgements: topic to document id to grade. Above 0 is relevant."""
 
     grades: Mapping[str, Mapping[str, int]]
@@ -42,8 +43,8 @@ class TrecQrels:
         return cls(grades)
 
 
-@dataclass(frozen=True, slots=True)
-class TrecRun:
+@dataclass(frozen=True, slots=True, repr=False)
+class TrecRun(View):
     """A run: topic to document id to score.
 
     Of a document that repeats in a topic the first line is kept; `duplicates` counts the others.

@@ -340,6 +340,7 @@ def _columns(
         judge=judge,
         agreement=[verdict.agreement or 0.0 for verdict in verdicts] if voted else (),
         details=details if with_details else {},
+        groups=groups,
     )
 
 

@@ -27,6 +27,7 @@ from judged import (
     TrecRankings,
 )
 from judged._chunks import fold
+from judged._groups import as_groups
 from judged._inputs import WrongType, by_ids
 from judged._messages import write_evaluate, write_group, write_metrics
 from judged._parts import Given
@@ -153,7 +154,7 @@ class TestOnce:
         assert len(fold(once(QueryGroup("q", ["e"], ["x"])))) == 1
         assert len(fold(once(Context("q", "e", "x"), Context("q", "e", "y")))) == 1
         request = write_evaluate(
-            once(QueryGroup("q")),
+            as_groups(once(QueryGroup("q"))),
             once("ap"),
             None,
             MetricOptions(),

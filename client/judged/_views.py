@@ -1,0 +1,166 @@
+"""Results as people and programs read them: short reprs, dictionaries, rows, HTML tables.
+
+Owns what all results share. Which rows a result has is up to its class.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import fields, is_dataclass
+from enum import Enum, Flag
+from html import escape
+from typing import Any, TypeVar, overload
+
+from judged.statistics import Estimate
+
+Item = TypeVar("Item")
+Row = dict[str, Any]
+
+_SHOWN_ITEMS = 4
+_SHOWN_CHARACTERS = 60
+_SHOWN_ROWS = 20
+_LONGEST = 1000
+_SCALAR = str | int | float | bool
+
+
+class View:
+    """A result that can be looked at and handed on; results are dataclasses that inherit this."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return short_repr(self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the result as JSON has it: texts, numbers, None, lists and dictionaries."""
+        return {
+            part.name: plain(getattr(self, part.name))
+            for part in fields(self)  # type: ignore[arg-type]  # all results are dataclasses
+            if part.repr
+        }
+
+    def to_rows(self) -> list[Row]:
+        """Return the result as rows of a table: dictionaries with the same keys."""
+        return [{name: value for name, value in self.to_dict().items() if _is_cell(value)}]
+
+    def _repr_html_(self) -> str:
+        return html_table(self.to_rows())
+
+
+def short_repr(value: object) -> str:
+    """Return a dataclass in a line: what is long in it is counted instead of shown."""
+    shown = ", ".join(
+        f"{part.name}={_short(getattr(value, part.name))}"
+        for part in fields(value)  # type: ignore[arg-type]  # all results are dataclasses
+        if part.repr
+    )
+    text = f"{type(value).__name__}({shown})"
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…)"
+
+
+def _short(value: object) -> str:  # noqa: PLR0911 - a case each
+    if isinstance(value, str):
+        return repr(value if len(value) <= _SHOWN_CHARACTERS else f"{value[:_SHOWN_CHARACTERS]}…")
+    if isinstance(value, View):
+        return repr(value)
+    if isinstance(value, bytes):
+        return f"<{len(value)} bytes>"
+    if isinstance(value, Mapping | Sequence | AbstractSet):
+        n = len(value)
+        if n > _SHOWN_ITEMS:
+            return f"<{n} items>"
+        if isinstance(value, Mapping):
+            return "{" + ", ".join(f"{_short(k)}: {_short(v)}" for k, v in value.items()) + "}"
+        return "[" + ", ".join(map(_short, value)) + "]"
+    if is_dataclass(value) and not isinstance(value, type):
+        return short_repr(value)
+    if hasattr(value, "__len__") and len(value) > _SHOWN_ITEMS:
+        return f"<{len(value)} items>"
+    return repr(value)
+
+
+def plain(value: object) -> Any:  # noqa: ANN401, PLR0911 - what JSON has, a case each
+    """Return a value as JSON has it; enums by their names, numbers that are none as None."""
+    if isinstance(value, View):
+        return value.to_dict()
+    if isinstance(value, Flag):
+        return [flag.name for flag in value]
+    if isinstance(value, Enum):
+        return value.name
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if value is None or isinstance(value, _SCALAR):
+        return value
+    if isinstance(value, Mapping):
+        return {str(key): plain(inner) for key, inner in value.items()}
+    if is_dataclass(value) and not isinstance(value, type):
+        return {part.name: plain(getattr(value, part.name)) for part in fields(value) if part.repr}
+    if isinstance(value, Sequence | AbstractSet) and not isinstance(value, bytes):
+        return [plain(inner) for inner in value]
+    return str(value)
+
+
+def named_mean(name: str, mean: float | None) -> str:
+    """Return a mean as reprs show it."""
+    return f"{name}={'-' if mean is None else format(mean, '.4f')}"
+
+
+def estimate_row(name: str, estimate: Estimate | None) -> Row:
+    """Return the row of a number with its interval."""
+    interval = None if estimate is None else estimate.interval
+    return {
+        "measure": name,
+        "value": None if estimate is None else estimate.value,
+        "lower": None if interval is None else interval.lower,
+        "upper": None if interval is None else interval.upper,
+    }
+
+
+def html_table(rows: Sequence[Row]) -> str:
+    """Return rows as an HTML table; of many, the first."""
+    if not rows:
+        return "<p>no rows</p>"
+    heads = "".join(f"<th>{escape(str(name))}</th>" for name in rows[0])
+    lines = [
+        "<tr>" + "".join(f"<td>{escape(_cell(value))}</td>" for value in row.values()) + "</tr>"
+        for row in rows[:_SHOWN_ROWS]
+    ]
+    table = f"<table><thead><tr>{heads}</tr></thead><tbody>{''.join(lines)}</tbody></table>"
+    left = len(rows) - _SHOWN_ROWS
+    return table if left <= 0 else f"{table}<p>and {left} more rows</p>"
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, float):
+        return f"{value:.4f}"
+    text = str(value)
+    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"
+
+
+def _is_cell(value: object) -> bool:
+    return value is None or isinstance(value, _SCALAR)
+
+
+class Listed(Sequence[Item]):
+    """A sequence that makes its items as they are asked for."""
+
+    __slots__ = ()
+
+    def _item(self, index: int) -> Item:
+        """Return the item at a place from 0."""
+        raise NotImplementedError
+
+    @overload
+    def __getitem__(self, index: int) -> Item: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Item]: ...
+    def __getitem__(self, index: int | slice) -> Item | list[Item]:
+        # A range knows the rules: ends that are too large, steps, and IndexError.
+        places = range(len(self))[index]
+        if isinstance(places, range):
+            return [self._item(place) for place in places]
+        return self._item(places)

@@ -1,0 +1,84 @@
+"""What Python writes, the command reads; rows of results from a real server."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from judged import AsyncClient, Client, MetricOptions, QueryGroup, TrecRankings
+from judged.evaluation import Evaluator
+
+from tests.integration.cli_process import run_in
+
+pd = pytest.importorskip("pandas")
+
+QRELS = {str(t): {"a": 1, "b": 0} for t in range(20)}
+WORSE = {str(t): ["b", "a"] if t % 2 else ["a", "b"] for t in range(20)}
+BETTER = {str(t): ["a", "b"] for t in range(20)}
+VALUES = MetricOptions(per_query=True)
+
+
+def test_the_command_compares_what_python_wrote(
+    client: Client, server_address: str, tmp_path: Path
+):
+    for name, run in {"worse": WORSE, "better": BETTER}.items():
+        measured = client.compute_metrics(["mrr", "ap"], TrecRankings(QRELS, run), VALUES)
+        (tmp_path / f"{name}.json").write_text(json.dumps(measured.to_dict()))
+    flags = ["--target", server_address, "--json", "-"]
+    done = run_in(tmp_path, "compare", "worse.json", "better.json", *flags)
+    assert done.returncode == 0, done.stderr
+    made = {
+        part["metric"]: part["difference"]["value"]
+        for part in json.loads(done.stdout)["comparisons"]
+    }
+    assert made == {"mrr": pytest.approx(0.25), "ap": pytest.approx(0.25)}
+
+
+def test_the_command_compares_evaluations_and_takes_them_as_a_baseline(
+    client: Client, server_address: str, tmp_path: Path
+):
+    groups = [QueryGroup("q", ["a b"], ["x", "a b"], str(n), ["1", "2"]) for n in range(3)]
+    found = Evaluator(client).evaluate(groups, ["mrr"], "exact", VALUES)
+    (tmp_path / "one.json").write_text(json.dumps(found.to_dict()))
+    again = client.evaluate(groups, ["mrr"], "exact", VALUES)
+    (tmp_path / "two.json").write_text(json.dumps(again.to_dict()))
+    done = run_in(tmp_path, "compare", "one.json", "two.json", "--target", server_address)
+    assert done.returncode == 0, done.stderr
+    bare = client.evaluate(groups, ["mrr"], "exact")
+    (tmp_path / "bare.json").write_text(json.dumps(bare.to_dict()))
+    done = run_in(tmp_path, "compare", "one.json", "bare.json", "--target", server_address)
+    assert done.returncode == 2
+    assert "MetricOptions(per_query=True)" in done.stderr
+    (tmp_path / "qrels").write_text("1 0 a 1\n")
+    (tmp_path / "run").write_text("1 Q0 a 1 1.0 t\n")
+    measure = ["metrics", "--qrels", "qrels", "--run", "run", "-m", "mrr"]
+    gate = ["--max-drop", "mrr=0.1", "--baseline", "bare.json", "--allow-other-signature"]
+    done = run_in(tmp_path, *measure, *gate, "--target", server_address)
+    assert done.returncode == 0, done.stderr
+
+
+def test_rows_of_every_call_that_judges_name_query_and_rank(client: Client):
+    groups = [QueryGroup("q", ["a b"], ["x", "a b"], n, [7, 8]) for n in range(2)]
+    wanted = [("0", 1, "7", False), ("0", 2, "8", True), ("1", 1, "7", False), ("1", 2, "8", True)]
+
+    def rows(verdicts):
+        frame = pd.DataFrame(verdicts.to_rows())
+        return list(
+            zip(*(frame[c] for c in ("query_id", "rank", "document_id", "relevant")), strict=True)
+        )
+
+    assert rows(client.judge(groups, "exact")) == wanted
+    assert rows(client.evaluate(groups, ["mrr"], "exact", include_verdicts=True).verdicts) == wanted
+    assert rows(Evaluator(client).evaluate(groups, ["mrr"], "exact").verdicts) == wanted
+    (chunk,) = client.judge_stream([iter(groups)], "exact")
+    assert rows(chunk.verdicts) == wanted
+
+
+async def test_rows_of_the_asynchronous_client_do_too(server_address: str):
+    groups = [QueryGroup("q", ["a b"], ["x"], "q1")]
+    async with AsyncClient(server_address) as client:
+        found = await client.evaluate(groups, ["mrr"], "exact", include_verdicts=True)
+        (chunk,) = [chunk async for chunk in client.judge_stream([groups], "exact")]
+    for verdicts in (found.verdicts, chunk.verdicts):
+        assert verdicts.to_rows()[0]["query_id"] == "q1"
