@@ -14,7 +14,7 @@ from judged._chunks import Assembly, Piece, cut, original_path
 from judged._messages import read_identity, read_verdicts, usage_of, write_group
 from judged._status import may_retry
 from judged.asking import Asking
-from judged.types import QueryGroup, Verdicts
+from judged.types import Judge, QueryGroup, Verdicts
 from judged.v1 import judge_service_pb2 as pb
 from judged.v1 import types_pb2
 
@@ -47,10 +47,12 @@ class Batch:
         groups: Sequence[QueryGroup],
         progress: Progress | None,
         asking: Asking | None = None,
+        judge: Judge | str | None = None,
     ) -> None:
         if not groups:
             raise errors.InvalidArgument.of_field("groups", "must hold at least one group")
         self._groups = groups
+        self._judge = judge
         self._assembly = Assembly(groups)
         self._asking = asking
         self._progress = progress
@@ -60,7 +62,7 @@ class Batch:
 
     def chunks(self) -> Iterator[list[Piece]]:
         """Yield the chunks to send, in order."""
-        return cut(self._groups)
+        return cut(self._groups, self._judge)
 
     def asking(self, chunk: Sequence[Piece]) -> Asking | None:
         """Return how models are asked about a chunk: for its share of what all may cost."""

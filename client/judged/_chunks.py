@@ -19,6 +19,7 @@ from judged.golden import Span, Spans
 from judged.statuses import Source, Status
 from judged.types import (
     Context,
+    Judge,
     JudgeIdentity,
     QueryGroup,
     VerdictError,
@@ -28,6 +29,9 @@ from judged.types import (
 CHUNK_CHARACTERS = 1 << 20
 CHUNK_CONTEXTS = 1 << 10
 CHUNK_GROUPS = 1 << 10
+ASKED_CONTEXTS = 1 << 6
+"""Contexts of a chunk whose judge asks models: what is lost, or waited for, when a call fails."""
+ASKING_KINDS = frozenset({"llm", "panel"})
 
 _SPAN_NUMBERS = 16
 """About what the two positions of a span take."""
@@ -111,15 +115,22 @@ def _fold_contexts(contexts: Iterable[Context]) -> Iterator[QueryGroup]:
         yield QueryGroup(query, expected, retrieved)
 
 
-def cut(groups: Sequence[QueryGroup]) -> Iterator[list[Piece]]:
+def most_contexts(judge: Judge | str | None) -> int:
+    """Return how many contexts a chunk for a judge may hold."""
+    kind = judge.kind if isinstance(judge, Judge) else judge
+    return min(ASKED_CONTEXTS, CHUNK_CONTEXTS) if kind in ASKING_KINDS else CHUNK_CONTEXTS
+
+
+def cut(groups: Sequence[QueryGroup], judge: Judge | str | None = None) -> Iterator[list[Piece]]:
     """Yield chunks of pieces in order, each within the sizes above where single texts allow."""
+    most = most_contexts(judge)
     chunk: list[Piece] = []
     characters = contexts = 0
     for index, group in enumerate(groups):
-        for piece, cost in _pieces(index, group):
+        for piece, cost in _pieces(index, group, most):
             full = (
                 characters + cost > CHUNK_CHARACTERS
-                or contexts + piece.n_contexts > CHUNK_CONTEXTS
+                or contexts + piece.n_contexts > most
                 or len(chunk) >= CHUNK_GROUPS
             )
             if chunk and full:
@@ -132,7 +143,7 @@ def cut(groups: Sequence[QueryGroup]) -> Iterator[list[Piece]]:
         yield chunk
 
 
-def _pieces(index: int, group: QueryGroup) -> Iterator[tuple[Piece, int]]:
+def _pieces(index: int, group: QueryGroup, most: int) -> Iterator[tuple[Piece, int]]:
     n_expected, n_retrieved = group.n_expected, group.n_retrieved
     whole = Piece(index, group, 0, n_retrieved, 0, n_expected)
     cost = len(group.query) + sum(map(len, group.expected)) + sum(map(len, group.retrieved))
@@ -144,7 +155,7 @@ def _pieces(index: int, group: QueryGroup) -> Iterator[tuple[Piece, int]]:
     if not whole.n_contexts:
         yield whole, 0
         return
-    if cost <= CHUNK_CHARACTERS and whole.n_contexts <= CHUNK_CONTEXTS:
+    if cost <= CHUNK_CHARACTERS and whole.n_contexts <= most:
         yield whole, cost
         return
     row = 4 * vectors.dimensions if vectors is not None else 0
@@ -152,8 +163,8 @@ def _pieces(index: int, group: QueryGroup) -> Iterator[tuple[Piece, int]]:
     weigh_expected = _weights(group.expected, sides[0], row, n_expected)
     weigh_retrieved = _weights(group.retrieved, sides[1], row, n_retrieved)
     # Half of a chunk for either side; expected texts are few, so they are rarely cut at all.
-    for e0, e1, expected_cost in _runs(weigh_expected, CHUNK_CHARACTERS // 2, CHUNK_CONTEXTS):
-        most_rows = max(1, CHUNK_CONTEXTS // (e1 - e0))
+    for e0, e1, expected_cost in _runs(weigh_expected, CHUNK_CHARACTERS // 2, most):
+        most_rows = max(1, most // (e1 - e0))
         left = max(1, CHUNK_CHARACTERS - expected_cost - len(group.query))
         for r0, r1, retrieved_cost in _runs(weigh_retrieved, left, most_rows):
             yield (

@@ -87,7 +87,8 @@ class Connection:
                 reply = send()
             except grpc.RpcError as failure:
                 error = to_error(cast("Failure", failure), self.target)
-                time.sleep(attempts.wait_after(error))
+                for wait in attempts.waits(error):
+                    time.sleep(wait)
                 send = again
             else:
                 self._budget.answered()
@@ -149,7 +150,8 @@ class AsyncConnection:
                 )
             except grpc.aio.AioRpcError as failure:
                 error = to_error(cast("Failure", failure), self.target)
-                await asyncio.sleep(attempts.wait_after(error))
+                for wait in attempts.waits(error):
+                    await asyncio.sleep(wait)
             else:
                 self._budget.answered()
                 return reply

@@ -52,17 +52,18 @@ class _Resumption:
         self._part.ended()
         self._budget.answered()
 
-    def wait_after(self, error: errors.JudgedError) -> float | None:
-        """Return the seconds to wait before the next stream; None when nothing is missing.
+    def waits(self, error: errors.JudgedError) -> Iterator[float] | None:
+        """Return the waits in seconds before the next stream; None when nothing is missing.
 
-        Raises the error when there is to be no other stream.
+        They raise the error when there is to be no other stream.
         """
         missing = len(self._part.missing)
         if not missing and not isinstance(error, errors.BudgetExhausted):
             return None  # only the summary is lost, and it can be made again
         if missing < self._before:
+            self._budget.answered()
             self._attempts = Attempts(self._deadline, self._budget)  # it goes on, so count anew
-        return self._attempts.wait_after(error)
+        return self._attempts.waits(error)
 
 
 class Threads:
@@ -148,8 +149,8 @@ class Threads:
             try:
                 yield from self._one_stream(part, tries)
             except grpc.RpcError as failure:
-                wait = tries.wait_after(to_error(cast("Failure", failure), self._target))
-                if wait is None or self._stop.wait(wait):
+                waits = tries.waits(to_error(cast("Failure", failure), self._target))
+                if waits is None or any(map(self._stop.wait, waits)):
                     return
             else:
                 return
@@ -239,10 +240,11 @@ class Tasks:
                         yield score
                 tries.ended()
             except grpc.aio.AioRpcError as failure:
-                wait = tries.wait_after(to_error(cast("Failure", failure), self._target))
-                if wait is None:
+                waits = tries.waits(to_error(cast("Failure", failure), self._target))
+                if waits is None:
                     return
-                await asyncio.sleep(wait)
+                for wait in waits:
+                    await asyncio.sleep(wait)
             else:
                 return
             finally:

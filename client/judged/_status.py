@@ -5,6 +5,7 @@ Owns the reading of status details. The classes are in `errors`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Protocol
 
@@ -18,6 +19,7 @@ REQUEST_ID = "x-request-id"
 _DETAILS = "grpc-status-details-bin"
 BUDGET_EXHAUSTED = "BUDGET_EXHAUSTED"
 _Code = grpc.StatusCode
+_UNREACHED = re.compile(r"failed to connect|upstream connect|resol|domain name", re.IGNORECASE)
 
 _CLASSES: dict[grpc.StatusCode, type[errors.JudgedError]] = {
     _Code.INVALID_ARGUMENT: errors.InvalidArgument,
@@ -87,6 +89,14 @@ def may_retry(error: errors.JudgedError) -> bool:
     if isinstance(error, errors.Overloaded):
         return error.retry_after is not None
     return isinstance(error, errors.Unavailable)
+
+
+def was_reached(error: errors.JudgedError) -> bool:
+    """Say whether a failure came from a server, or from a connection that there had been.
+
+    gRPC tells a port where nobody listens from a connection that broke by its message alone.
+    """
+    return bool(error.reason) or not _UNREACHED.search(error.message)
 
 
 def _details(

@@ -98,7 +98,7 @@ class AsyncClient(AsyncConnection):
         progress: Callable[[int, int], object] | None = None,
     ) -> Verdicts:
         """Return one verdict for each context, in order; see Client.judge."""
-        batch = Batch(fold(items), progress, asking)
+        batch = Batch(fold(items), progress, asking, judge)
         spec = write_judge(judge)
         deadline = Deadline(timeout)
         in_flight: deque[_InFlight] = deque()
@@ -150,6 +150,7 @@ class AsyncClient(AsyncConnection):
             async for reply in replies:
                 if identity is None:
                     identity = read_identity(reply.started.judge)
+                    self._budget.answered()
                 else:
                     yield read_chunk(reply.chunk, identity, messages)
             if messages.failure is not None:

@@ -100,7 +100,7 @@ class Client(Connection):
         answered. `progress` is called with (contexts done, contexts in all). `include_details`
         asks how a language model came to each verdict, `asking` says how models are asked.
         """
-        batch = Batch(fold(items), progress, asking)
+        batch = Batch(fold(items), progress, asking, judge)
         spec = write_judge(judge)
         deadline = Deadline(timeout)
         in_flight: deque[tuple[list[Piece], InFlight[pb.BatchJudgeResponse]]] = deque()
@@ -109,7 +109,11 @@ class Client(Connection):
                 request = write_chunk(
                     chunk, spec, batch.asking(chunk), include_details=include_details
                 )
-                sent = self._send(self._stub.BatchJudge, request, deadline)
+                try:
+                    sent = self._send(self._stub.BatchJudge, request, deadline)
+                except errors.DeadlineExceeded as error:  # what was done before counts
+                    batch.failed(chunk, error)
+                    continue
                 in_flight.append((chunk, sent))
                 if len(in_flight) >= CHUNKS_IN_FLIGHT:
                     self._take(batch, *in_flight.popleft())
@@ -150,6 +154,7 @@ class Client(Connection):
         )
         try:
             identity = read_identity(next(replies).started.judge)
+            self._budget.answered()
             for reply in replies:
                 yield read_chunk(reply.chunk, identity, messages)
             if messages.failure is not None:

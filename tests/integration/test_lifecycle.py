@@ -187,10 +187,10 @@ class TestDrain:
             def stop_soon(done: int, total: int) -> None:
                 ready.process.send_signal(signal.SIGTERM)
 
-            verdicts = client.judge([group] * 8, timeout=20, progress=stop_soon)
+            verdicts = client.judge([group] * 8, timeout=10, progress=stop_soon)
             assert len(verdicts) == 8 * 20 * 40
             reasons = {v.error.reason for v in verdicts if v.error}
-            assert reasons <= {"DRAINING", "UNAVAILABLE", "CANCELLED"}
+            assert reasons <= {"DRAINING", "UNAVAILABLE", "CANCELLED", "DEADLINE_EXCEEDED"}
             assert verdicts[0].relevant is False
             assert ready.process.wait(60) == 0
 

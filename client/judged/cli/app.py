@@ -7,6 +7,7 @@ its options come from when they are not typed, in `defaults`.
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import sys
@@ -80,6 +81,7 @@ def run(arguments: Sequence[str]) -> int:
     # A private server must not outlive the command, so these signals unwind instead of killing.
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _leave)
+    logging.basicConfig(format="judged: %(message)s", level=logging.WARNING)
     try:
         group = typer.main.get_command(app)
         given = defaults(group.commands, arguments, os.environ)  # type: ignore[attr-defined]

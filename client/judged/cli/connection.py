@@ -37,6 +37,7 @@ def connect(target: str | None) -> Iterator[Connection]:
             yield Connection(client, _ask(client))
         else:
             client = stack.enter_context(Client(stack.enter_context(private_server())))
+            client._budget.waits = False  # noqa: SLF001 - nobody starts it again
             with problems_as_private():
                 yield Connection(client, info_as_private(_ask(client)))
 

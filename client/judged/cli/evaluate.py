@@ -292,7 +292,8 @@ def report(
     warnings += certainty.slice_warnings(table, asked.slice_by)
     for warning in [*warnings, *corrected_warnings(means)]:
         out.warn(warning)
-    out.count(failed=verdicts.error, total=verdicts.total)
+    errors = () if found.verdicts is None else found.verdicts.errors.values()
+    out.count(failed=verdicts.error, total=verdicts.total, errors=errors)
     if found.judge is None and verdicts.total:
         made_from = f"{describe_verdicts(verdicts)}, by the judges that the metrics bring"
     elif found.judge is None:

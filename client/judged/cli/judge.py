@@ -205,7 +205,7 @@ def _remark(out: Output, lines: Sequence[Line], verdicts: Verdicts) -> None:
     told = [*verdict_warnings(counts), *reason_warnings(verdicts), *vote_warnings(verdicts)]
     for warning in told:
         out.warn(warning)
-    out.count(failed=counts.error, total=counts.total)
+    out.count(failed=counts.error, total=counts.total, errors=verdicts.errors.values())
     replaced = list(_replaced(lines))
     if replaced:
         out.warn(f"the input has fields that the verdict replaced: {', '.join(replaced)}")

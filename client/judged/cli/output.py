@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
@@ -20,12 +20,15 @@ from rich.console import Console, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from judged import VerdictError
 from judged.cli.problems import Problem
 
 Report = Callable[[int, int], object]
 """Called with what is done and what there is in all."""
 
 STDOUT = "-"
+UNANSWERED = 0
+"""The code of an error that no server gave."""
 _WIDE = 1000
 """Characters a line may have where there is no terminal."""
 
@@ -37,6 +40,7 @@ class Output:
         self._json_to = json_to
         self._strict = strict
         self._in_vain = False
+        self._unanswered = 0
         self.warnings: list[str] = []
         if json_to is not None:
             check_writable(json_to, "--json")
@@ -79,18 +83,25 @@ class Output:
             for line in capture.get().splitlines():
                 stream.write(line.rstrip() + "\n")
 
-    def count(self, *, failed: int, total: int) -> None:
-        """Take note of how many of all verdicts failed: the command fails where all of them did."""
+    def count(self, *, failed: int, total: int, errors: Iterable[VerdictError] = ()) -> None:
+        """Take note of how many of all verdicts failed: the command fails where all of them did.
+
+        It also fails where one of the `errors` is that the server never answered.
+        """
         self._in_vain = 0 < total == failed
+        self._unanswered = sum(error.code == UNANSWERED for error in errors)
 
     def finish(self, *, fell_short: bool = False, not_assessed: bool = False) -> None:
         """End the command: with 2 if every verdict failed, with 1 if the thing measured fell short.
 
-        With 2 too if there is a gate on what could not be assessed at all. A warning
-        counts as falling short where the command is strict.
+        With 2 too if some had no answer from the server, or if there is a gate on what could not be
+        assessed at all. A warning counts as falling short where the command is strict.
         """
         if self._in_vain:
             self.note("every verdict failed, so this is no result; the warnings say why")
+            raise typer.Exit(2)
+        if self._unanswered:
+            self.note(f"{self._unanswered} had no answer from the server; the warnings say why")
             raise typer.Exit(2)
         if not_assessed:
             raise typer.Exit(2)

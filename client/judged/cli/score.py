@@ -197,7 +197,7 @@ def report(
     for warning in score_warnings(found):
         out.warn(warning)
     failed = sum(score.status is Status.ERROR for score in found)
-    out.count(failed=failed, total=len(found))
+    out.count(failed=failed, total=len(found), errors=found.errors.values())
     outcomes = bars.outcomes(found.rubrics, min_coverage)
     judges = {s.judge.signature: None for s in found.rubrics if s.judge is not None}
     made_from = [describe_scores(found), *(f"judge {signature}" for signature in judges)]

@@ -41,7 +41,9 @@ class StreamedJudging:
         asking: Asking | None = None,
         *,
         include_details: bool = False,
+        budget: RetryBudget | None = None,
     ) -> None:
+        """Share `budget` with the other calls of the client."""
         self._client = client
         self._include_details = include_details
         self._judge = judge
@@ -49,9 +51,9 @@ class StreamedJudging:
         self._spent = 0.0
         self._refusal: errors.BudgetExhausted | None = None
         self._assembly = Assembly(groups)
-        self._chunks: list[Chunk] = [chunk for chunk in map(_judged, cut(groups)) if chunk]
+        self._chunks: list[Chunk] = [chunk for chunk in map(_judged, cut(groups, judge)) if chunk]
         self._deadline = deadline
-        self._budget = RetryBudget()
+        self._budget = budget or RetryBudget()
         self._progress = progress
         self._done = 0
         self._total = sum(map(_size, self._chunks))
@@ -81,12 +83,12 @@ class StreamedJudging:
                 attempts = Attempts(self._deadline, self._budget)  # it goes on, so count anew
             waiting = left
             try:
-                wait = attempts.wait_after(failure)
+                for wait in attempts.waits(failure):
+                    time.sleep(wait)
             except errors.JudgedError:
                 for chunk in waiting:
                     self._fail(chunk, failure)
                 return failure
-            time.sleep(wait)
 
     def _send(self, chunks: Sequence[Chunk]) -> tuple[list[Chunk], errors.JudgedError | None]:
         """Send chunks on one stream. Return those to send again, and why; or no reason."""

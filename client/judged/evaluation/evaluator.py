@@ -221,6 +221,7 @@ class Evaluator:
                 tell,
                 asking,
                 include_details=details,
+                budget=self._client._budget,  # noqa: SLF001 - of the same package
             )
             found.append(verdicts := judging.run(max_contexts))
             if record is not None and details and verdicts is not None:

@@ -185,10 +185,10 @@ class TestBreaks:
         small_parts(monkeypatch, 4)
         with score_service(lambda *_: Break(code)) as service:
             with Client(service.address) as client, pytest.raises(kind):
-                client.score_answers(ITEMS, ["a"])
+                client.score_answers(ITEMS, ["a"], timeout=1)
             async with AsyncClient(service.address) as client:
                 with pytest.raises(kind):
-                    await client.score_answers(ITEMS, ["a"])
+                    await client.score_answers(ITEMS, ["a"], timeout=1)
 
     async def test_a_stream_that_lacks_scores_is_a_fault_of_the_server(self):
         with score_service(lambda _, item, __: None if item.item_id == "3" else 1.0) as service:

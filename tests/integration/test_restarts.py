@@ -1,0 +1,243 @@
+"""A server that is killed under its callers and started again: they wait, and lose nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from judged import AnswerItem, AsyncClient, Client, QueryGroup, Status, Unavailable
+from judged.evaluation import Evaluator
+
+from tests.fakes.provider_thread import provider_on_a_thread
+from tests.fakes.scripted_provider import Asked, Said, ScriptedProvider
+from tests.integration.server_process import start, wait_for_port_file
+
+ANSWER_S = 0.02
+
+
+class Slow:
+    """A provider that takes its time, and can be stopped from answering at all."""
+
+    def __init__(self) -> None:
+        self.answered = 0
+        self.shut_after: int | None = None
+
+    async def script(self, asked: Asked) -> Said:
+        while self.shut_after is not None and self.answered >= self.shut_after:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(ANSWER_S)
+        self.answered += 1
+        if "score" in asked.system.lower():
+            return {"reasoning": "so it is", "verdict": "yes", "score": 5}
+        return {"reasoning": "so it is", "verdict": "yes"}
+
+
+@pytest.fixture
+def slow() -> Slow:
+    return Slow()
+
+
+@pytest.fixture
+def provider(slow: Slow) -> Iterator[ScriptedProvider]:
+    with provider_on_a_thread(slow.script) as running:
+        yield running
+
+
+class Restarting:
+    """A server on one port that can be killed and started again."""
+
+    def __init__(self, folder: Path, config: Path) -> None:
+        self._folder = folder
+        self._config = config
+        self.address = "127.0.0.1:0"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        port_file, log = self._folder / "port", self._folder / "log"
+        port_file.unlink(missing_ok=True)
+        flags = ["--listen", self.address, "--port-file", str(port_file)]
+        flags += ["--llm-config", str(self._config), "--llm-cache", "off"]
+        with log.open("wb") as stderr:
+            self._process = start(flags, stderr=stderr)
+        self.address = wait_for_port_file(self._process, port_file, log)
+
+    def kill(self) -> None:
+        if self._process is not None:
+            self._process.send_signal(signal.SIGKILL)
+            self._process.wait()
+
+
+@pytest.fixture
+def server(tmp_path: Path, provider: ScriptedProvider) -> Iterator[Restarting]:
+    config = tmp_path / "llm.toml"
+    config.write_text(
+        f'providers = [{{ name = "p", base_url = "{provider.base_url}", max_concurrency = 4 }}]\n'
+        'models = [{ name = "small", provider = "p", model = "scripted-1" }]\n'
+    )
+    running = Restarting(tmp_path, config)
+    running.start()
+    yield running
+    running.kill()
+
+
+def until(fact: Callable[[], bool], seconds: float = 20.0) -> None:
+    ends = time.monotonic() + seconds
+    while not fact():
+        assert time.monotonic() < ends
+        time.sleep(0.005)
+
+
+@contextmanager
+def killed_once(server: Restarting, slow: Slow, after: int, down_s: float = 2.0) -> Iterator[None]:
+    """Kill the server once that many answers were given; start it again a while later."""
+    failures: list[BaseException] = []
+
+    def kill() -> None:
+        try:
+            until(lambda: slow.answered >= after)
+            server.kill()
+            threading.Event().wait(down_s)  # longer than tries without patience
+            server.start()
+        except BaseException as error:  # noqa: BLE001 - raised where the test waits
+            failures.append(error)
+
+    thread = threading.Thread(target=kill)
+    thread.start()
+    yield
+    thread.join(60)
+    assert not failures
+
+
+def lines(folder: Path, n: int) -> Path:
+    path = folder / "lines.jsonl"
+    fields = [
+        {"query": f"q{i}", "expected_text": "e", "retrieved_text": f"yes {i}"} for i in range(n)
+    ]
+    path.write_text("".join(json.dumps(line) + "\n" for line in fields))
+    return path
+
+
+def run(server: Restarting, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "judged.cli", *arguments, "--target", server.address],
+        capture_output=True,
+        text=True,
+        env={name: v for name, v in os.environ.items() if not name.startswith("JUDGED_")},
+        timeout=120,
+        check=False,
+    )
+
+
+GROUPS = [QueryGroup(f"q{i}", ["e"], [f"yes {i}"], str(i)) for i in range(80)]
+ITEMS = [AnswerItem(str(i), "q", f"yes {i}", ["yes"]) for i in range(80)]
+
+
+class TestCommands:
+    def test_judge_waits_for_its_server_and_says_so(
+        self, server: Restarting, slow: Slow, tmp_path: Path
+    ):
+        path = lines(tmp_path, 300)
+        with killed_once(server, slow, after=100, down_s=3.0):
+            done = run(server, "judge", str(path), "--judge", "llm")
+        assert done.returncode == 0, done.stderr
+        found = [json.loads(line) for line in done.stdout.splitlines()]
+        assert [line["status"] for line in found] == ["OK"] * 300
+        assert "judged: can't reach" in done.stderr
+        assert "waiting" in done.stderr
+        assert "answers again" in done.stderr
+
+    def test_what_was_done_is_written_when_the_rest_fails(
+        self, server: Restarting, slow: Slow, tmp_path: Path
+    ):
+        path = lines(tmp_path, 300)
+
+        def kill() -> None:
+            until(lambda: slow.answered >= 200)
+            server.kill()
+
+        thread = threading.Thread(target=kill)
+        thread.start()
+        done = run(server, "judge", str(path), "--judge", "llm", "--timeout", "6")
+        thread.join(30)
+        assert done.returncode == 2, done.stderr
+        statuses = [json.loads(line)["status"] for line in done.stdout.splitlines()]
+        assert len(statuses) == 300
+        assert set(statuses) == {"OK", "ERROR"}
+
+
+class TestClients:
+    @pytest.mark.parametrize("call", ["judge", "evaluate", "stream", "score"])
+    def test_the_synchronous_one_waits(self, server: Restarting, slow: Slow, call: str):
+        with Client(server.address) as client, killed_once(server, slow, after=10):
+            if call == "judge":
+                assert client.judge(GROUPS, "llm", timeout=60).relevant == [True] * 80
+            elif call == "evaluate":
+                assert client.evaluate(GROUPS, ["mrr"], "llm", timeout=60).table["mrr"].mean == 1.0
+            elif call == "stream":
+                found = Evaluator(client).evaluate(GROUPS, ["mrr"], "llm", timeout=60)
+                assert found.table["mrr"].mean == 1.0
+            else:
+                scored = client.score_answers(ITEMS, ["answer_match"], timeout=60)
+                assert {score.status for score in scored} == {Status.OK}
+
+    @pytest.mark.parametrize("call", ["judge", "evaluate", "score"])
+    async def test_the_asynchronous_one_waits(self, server: Restarting, slow: Slow, call: str):
+        async with AsyncClient(server.address) as client:
+            with killed_once(server, slow, after=10):
+                if call == "judge":
+                    assert (await client.judge(GROUPS, "llm", timeout=60)).relevant == [True] * 80
+                elif call == "evaluate":
+                    found = await client.evaluate(GROUPS, ["mrr"], "llm", timeout=60)
+                    assert found.table["mrr"].mean == 1.0
+                else:
+                    scored = await client.score_answers(ITEMS, ["answer_match"], timeout=60)
+                    assert {score.status for score in scored} == {Status.OK}
+
+    def test_metrics_wait_too(self, server: Restarting):
+        with Client(server.address) as client:
+            groups = [QueryGroup("q", ["e"], ["e"], "1")]
+            client.evaluate(groups, ["mrr"], "exact")
+            server.kill()
+            again = threading.Timer(2.0, server.start)
+            again.start()
+            assert client.evaluate(groups, ["mrr"], "exact", timeout=60).table["mrr"].mean == 1.0
+            again.join(60)
+
+
+class TestNobody:
+    """A port where nobody ever listened is reported soon, however much time there is."""
+
+    def test_to_the_synchronous_client(self, unused_tcp_port: int):
+        begun = time.monotonic()
+        with Client(f"127.0.0.1:{unused_tcp_port}") as client, pytest.raises(Unavailable):
+            client.judge(GROUPS, "exact", timeout=3600)
+        assert time.monotonic() - begun < 8
+
+    async def test_to_the_asynchronous_client(self, unused_tcp_port: int):
+        begun = time.monotonic()
+        async with AsyncClient(f"127.0.0.1:{unused_tcp_port}") as client:
+            with pytest.raises(Unavailable):
+                await client.judge(GROUPS, "exact", timeout=3600)
+        assert time.monotonic() - begun < 8
+
+    def test_to_the_command(self, tmp_path: Path, unused_tcp_port: int):
+        class Nowhere:
+            address = f"127.0.0.1:{unused_tcp_port}"
+
+        nowhere: Any = Nowhere()
+        begun = time.monotonic()
+        done = run(nowhere, "judge", str(lines(tmp_path, 1)), "--judge", "exact")
+        assert done.returncode == 2
+        assert "can't reach" in done.stderr
+        assert time.monotonic() - begun < 15
