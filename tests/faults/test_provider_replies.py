@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import json
 import tracemalloc
 from contextlib import suppress
 
 import pytest
+from judged_server.llm.chat import TokenUsage
 from judged_server.llm.configuration import ProviderConfiguration
 from judged_server.llm.faults import ProviderFault, Reason
 from judged_server.llm.providers.openai import read_reply
@@ -185,3 +187,15 @@ class TestLargeReplies:
         packed = reply(completion(), "200 OK", f"Content-Encoding: {encoding}")
         async with faulty_http(always(packed)) as server, models_at(server.url) as model:
             assert "encoding" in (await fault_of(model)).message
+
+
+@pytest.mark.parametrize("counted", [{"prompt_tokens": 2**62}, {"completion_tokens": 10**6}])
+async def test_a_count_of_tokens_that_can_not_be_is_no_count(counted: dict[str, int]):
+    body = json.loads(completion())
+    body["usage"] |= counted
+    async with (
+        faulty_http(always(reply(json.dumps(body).encode()))) as server,
+        models_at(server.url) as model,
+    ):
+        done = await model.complete(REQUEST, 100.0)
+    assert done.reply.usage == TokenUsage()

@@ -382,7 +382,8 @@ def _failed(fault: ModelFault) -> Opinion:
 def _usage(done: Completed, prices: Prices | None) -> Usage:
     tokens = done.reply.usage
     cost = None
-    if prices is not None:
+    # A reply without a count has a cost that nobody knows.
+    if prices is not None and (tokens.input_tokens or tokens.output_tokens):
         cost = _PER_MILLION * (
             tokens.input_tokens * prices.input_per_million
             + tokens.output_tokens * prices.output_per_million

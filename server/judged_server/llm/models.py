@@ -16,7 +16,7 @@ from random import Random
 import orjson
 
 from judged_server.errors import ModelNotConfigured
-from judged_server.llm.chat import ChatModel, ChatModelCard, ChatRequest, Completed
+from judged_server.llm.chat import ChatModel, ChatModelCard, ChatRequest, Completed, TokenUsage
 from judged_server.llm.clock import Clock
 from judged_server.llm.configuration import read_configuration
 from judged_server.llm.configured import (
@@ -35,6 +35,12 @@ from judged_server.telemetry import logger
 
 BYTES_A_TOKEN = 4
 """A usual English token; for the estimate that the rate of tokens needs before a reply."""
+
+MOST_HIDDEN_TOKENS = 100_000
+"""Tokens that a provider may add to a request, or think in before a reply, without being asked to."""
+MOST_OUTPUT_SHARE = 10
+"""Output tokens over `max_tokens` from which, beside those, a count is not believed: some providers
+do not count what a model thinks among them."""
 
 _log = logger("llm")
 
@@ -88,6 +94,11 @@ class ConfiguredModel:
             request.receipt,
         )
         reply, attempts = await self._endpoint.ask(call, timeout_s, patient=self._patient)
+        usage = reply.usage
+        most_output = request.max_tokens * MOST_OUTPUT_SHARE + MOST_HIDDEN_TOKENS
+        if usage.input_tokens > len(body) + MOST_HIDDEN_TOKENS or usage.output_tokens > most_output:
+            _log.warning("llm usage not believed", model=self.card.name, counted=str(usage))
+            reply = reply._replace(usage=TokenUsage())
         return Completed(reply, attempts, self._clock.now() - began)
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
+from functools import partial
 
 from judged.v1 import judge_service_pb2 as pb
 from judged.v1 import statistics_pb2 as st
@@ -107,7 +109,7 @@ def trec_with(options: t.MetricOptions) -> pb.ComputeMetricsRequest:
 
 
 _TREC_ONLY = {"complete": True, "unjudged": 1, "relevance_level": 1, "max_documents": 5}
-_USELESS = [
+_USELESS: list[tuple[Callable[[t.MetricOptions], pb.ComputeMetricsRequest], str, object]] = [
     *[(judged, name, value) for name, value in _TREC_ONLY.items()],
     *[(gains_with, name, value) for name, value in _TREC_ONLY.items()],
     *[(values_with, name, value) for name, value in _TREC_ONLY.items()],
@@ -125,7 +127,7 @@ CASES = [
         case(
             "ComputeMetricsRequest.options",
             f"options.{name}",
-            lambda ask=ask, name=name, value=value: ask(t.MetricOptions(**{name: value})),
+            partial(ask, t.MetricOptions(**{name: value})),
         )
         for ask, name, value in _USELESS
     ],

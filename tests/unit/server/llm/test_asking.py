@@ -188,6 +188,12 @@ class TestCache:
         assert turns_of_others >= 1000 // 32
 
 
+async def test_a_reply_without_a_count_has_an_unknown_cost():
+    uncounted = says(YES)._replace(usage=TokenUsage())
+    answer = await Asker().ask(Model(uncounted), asked(), terms())
+    assert (answer.usage.calls, answer.usage.cost) == (1, None)
+
+
 class TestForms:
     @pytest.mark.parametrize(
         "bad",
