@@ -37,7 +37,7 @@ BYTES_A_TOKEN = 4
 """A usual English token; for the estimate that the rate of tokens needs before a reply."""
 
 MOST_HIDDEN_TOKENS = 100_000
-"""Tokens that a provider may add to a request, or think in before a reply, without being asked to."""
+"""Tokens that a provider may add to a request, or think in before a reply, of its own accord."""
 MOST_OUTPUT_SHARE = 10
 """Output tokens over `max_tokens` from which, beside those, a count is not believed: some providers
 do not count what a model thinks among them."""
