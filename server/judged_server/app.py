@@ -98,7 +98,7 @@ class App:
             settings.max_stream_deadline_s,
         )
         self._guard = Guard(self._deadlines)
-        self._repeats = Repeats(settings.request_id_memory_bytes)
+        self._repeats = Repeats(settings.request_id_memory_bytes, settings.request_id_grace_s)
         self._hurry = asyncio.Event()
         self._heeding: asyncio.Task[None] | None = None
         self._health = health.aio.HealthServicer()

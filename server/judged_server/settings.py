@@ -109,6 +109,12 @@ class Settings(BaseSettings):
     request_id_memory_bytes: int = Field(
         64 << 20, ge=0, description="bytes of replies kept for calls that are sent again"
     )
+    request_id_grace_s: float = Field(
+        10.0,
+        ge=0.0,
+        le=600.0,
+        description="seconds a call with a request_id goes on without callers, for them to return",
+    )
     max_chunks_in_flight: int = Field(8, ge=1, le=256, description="chunks one stream works on")
 
     @classmethod

@@ -77,8 +77,11 @@ class BatchJudgeRequest(_message.Message):
     with the same id and the same fields gets the same reply, or takes part in
     the call while it is in work, and nothing is asked or paid twice. With
     another field changed it is INVALID_ARGUMENT. A call that all its callers
-    have left ends at once, and begins anew when it is sent again; so does one
-    that failed. Judges that ask no model ignore the id.
+    have left goes on for a grace, 10 seconds unless the server is set up
+    otherwise, so that a caller whose connection broke finds it again; then it
+    ends, and begins anew when it is sent again. So does one that failed.
+    Without the id a call ends at once when its caller leaves. Judges that ask
+    no model ignore the id.
     """
     @_builtins.property
     def groups(self) -> _containers.RepeatedCompositeFieldContainer[_types_pb2.QueryGroup]:

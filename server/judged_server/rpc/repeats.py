@@ -1,8 +1,8 @@
 """Calls that are sent again under their request_id: worked once, answered each time.
 
 Owns who takes part in which call, and how long a reply is kept. A call that all its callers have
-left ends at once: a connection that broke looks like somebody who gave up, and wants to pay for
-nothing more. Leaves the work to `service`.
+left goes on for a grace, so that a caller whose connection broke finds it when they come again;
+somebody who gave up looks the same from here. Leaves the work to `service`.
 """
 
 from __future__ import annotations
@@ -53,6 +53,7 @@ class _Call:
     caller: Caller
     task: asyncio.Task[Message | bytes]
     waiting: int = 0
+    ending: asyncio.TimerHandle | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +72,13 @@ class _Kept:
 class Repeats:
     """The calls of a server by their request_id. For the event loop's thread."""
 
-    def __init__(self, most_bytes: int) -> None:
-        """Keep replies of `most_bytes` in all; the oldest give way."""
+    def __init__(self, most_bytes: int, grace_s: float = 0.0) -> None:
+        """Keep replies of `most_bytes` in all; the oldest give way.
+
+        A call goes on for `grace_s` seconds after its last caller has gone.
+        """
         self._most_bytes = most_bytes
+        self._grace_s = grace_s
         self._bytes = 0
         self._calls: dict[str, _Call] = {}
         self._kept: dict[str, _Kept] = {}
@@ -128,16 +133,35 @@ class Repeats:
 
     async def _wait(self, request_id: str, call: _Call) -> Message | bytes:
         call.waiting += 1
+        if call.ending is not None:
+            call.ending.cancel()
+            call.ending = None
         try:
             return await asyncio.shield(call.task)
         finally:
             call.waiting -= 1
             if not call.waiting and not call.task.done():
-                self._forget(request_id, call)
-                call.task.cancel()
+                self._left(request_id, call)
+
+    def _left(self, request_id: str, call: _Call) -> None:
+        """End a call that nobody waits for: after the grace, or with the time that it has."""
+        loop = asyncio.get_running_loop()
+        leaves_at = call.caller.leaves_at
+        left = self._grace_s if leaves_at is None else leaves_at - loop.time()
+        grace = min(self._grace_s, left)
+        if grace <= 0:
+            self._end(request_id, call)
+        else:
+            call.ending = loop.call_later(grace, self._end, request_id, call)
+
+    def _end(self, request_id: str, call: _Call) -> None:
+        self._forget(request_id, call)
+        call.task.cancel()
 
     def _ended(self, request_id: str, call: _Call) -> None:
         self._forget(request_id, call)
+        if call.ending is not None:
+            call.ending.cancel()
         if call.task.cancelled() or call.task.exception() is not None:
             return  # the next try begins anew
         self._keep(request_id, call.digest, call.task.result())

@@ -206,6 +206,40 @@ class TestLeaving:
         work.go.set()
         assert (await calls.reply(request(), object(), caller(), work)).counts.ok == 1
 
+    async def test_who_comes_again_within_the_grace_finds_the_call(self):
+        calls, work = Repeats(1 << 20, grace_s=60.0), Work()
+        task = asyncio.create_task(calls.reply(request(), object(), caller(), work))
+        await work.begun.wait()
+        await leave(task)
+        again = asyncio.create_task(calls.reply(request(), object(), caller(), work))
+        work.go.set()
+        assert (await again).counts.ok == 1
+        assert (work.done, work.cancelled) == (1, 0)
+
+    async def test_without_a_caller_a_call_ends_with_the_grace(self):
+        calls, work = Repeats(1 << 20, grace_s=0.01), Work()
+        task = asyncio.create_task(calls.reply(request(), object(), caller(), work))
+        await work.begun.wait()
+        await leave(task)
+        assert work.cancelled == 0
+        await until(lambda: work.cancelled == 1)
+        assert not calls._calls
+
+    async def test_there_is_no_grace_after_the_time_of_the_call(self):
+        calls, work = Repeats(1 << 20, grace_s=60.0), Work()
+        task = asyncio.create_task(calls.reply(request(), object(), caller(-1.0), work))
+        await work.begun.wait()
+        await leave(task)
+        await until(lambda: work.cancelled == 1)
+
+    async def test_the_end_of_the_server_waits_for_no_grace(self):
+        calls, work = Repeats(1 << 20, grace_s=600.0), Work()
+        task = asyncio.create_task(calls.reply(request(), object(), caller(), work))
+        await work.begun.wait()
+        await leave(task)
+        await calls.close()
+        assert work.cancelled == 1
+
     async def test_the_end_of_the_server_ends_all_calls(self):
         calls, work = Repeats(1 << 20), Work()
         task = asyncio.create_task(calls.reply(request(), object(), caller(), work))
