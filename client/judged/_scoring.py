@@ -56,7 +56,7 @@ class Part:
         self._rubrics = rubrics
         self._asking = asking
         self._include_replies = include_replies
-        self._pairs = [(item.item_id, rubric.rubric) for item in items for rubric in rubrics]
+        self._pairs = [(item.item_id, rubric.id) for item in items for rubric in rubrics]
         self._known = frozenset(self._pairs)
         self._scores: dict[_Pair, AnswerScore] = {}
         self._asked: list[int] = []
@@ -96,7 +96,7 @@ class Part:
         self._asked = [i for i, item in enumerate(self._items) if item.item_id in item_ids]
         return write_scores(
             [self._items[i] for i in self._asked],
-            [rubric for rubric in self._rubrics if rubric.rubric in names],
+            [rubric for rubric in self._rubrics if rubric.id in names],
             share(self._asking, 1, 1, self.usage.cost),
             include_replies=self._include_replies,
         )
@@ -227,7 +227,7 @@ class Scoring:
         return ScoredAnswers(
             scores,
             [
-                summarise(rubric.rubric, scores[place::n], self._truncated(rubric.rubric))
+                summarise(rubric.id, scores[place::n], self._truncated(rubric.id))
                 for place, rubric in enumerate(self._rubrics)
             ],
             sum((part.usage for part in self.parts), Usage()),

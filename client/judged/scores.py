@@ -41,19 +41,58 @@ class AnswerItem:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, init=False)
 class Rubric:
-    """A rubric by id and what you override of it.
+    """A rubric by id, or id@version where another version is to be refused, and its overrides.
 
     `min_score` is the bar, None the rubric's own. `parameters` are those of the judge "answers":
-    model, samples, temperature, max_tokens, max_context_tokens. `weights` of dimensions by name
-    take the place of the rubric's own; a dimension left out then counts for nothing.
+    model, samples, temperature, max_tokens, max_context_tokens; each may be given by its name as
+    well. `weights` of dimensions by name take the place of the rubric's own; a dimension left out
+    then counts for nothing.
     """
 
     rubric: str
     min_score: float | None = None
     parameters: Mapping[str, Scalar] = field(default_factory=dict)
     weights: Mapping[str, float] = field(default_factory=dict)
+
+    def __init__(
+        self,
+        rubric: str,
+        min_score: float | None = None,
+        parameters: Mapping[str, Scalar] | None = None,
+        weights: Mapping[str, float] | None = None,
+        *,
+        model: str | None = None,
+        samples: int | None = None,
+        temperature: float | None = None,
+        max_tokens: int | None = None,
+        max_context_tokens: int | None = None,
+    ) -> None:
+        """Raise TypeError for a parameter that is given both ways."""
+        named: dict[str, Scalar | None] = {
+            "model": model,
+            "samples": samples,
+            "temperature": temperature,
+            "max_tokens": max_tokens,
+            "max_context_tokens": max_context_tokens,
+        }
+        given = dict(parameters or {})
+        for name, value in named.items():
+            if value is None:
+                continue
+            if name in given:
+                raise TypeError(f"{name} stands in parameters too; give it once")
+            given[name] = value
+        object.__setattr__(self, "rubric", rubric)
+        object.__setattr__(self, "min_score", min_score)
+        object.__setattr__(self, "parameters", given)
+        object.__setattr__(self, "weights", {} if weights is None else weights)
+
+    @property
+    def id(self) -> str:
+        """The id without the version, as scores and summaries have it."""
+        return self.rubric.partition("@")[0]
 
 
 class ClaimVerdict(IntEnum):

@@ -77,15 +77,18 @@ class UnknownJudge(JudgedError):
 
 
 class UnknownRubric(JudgedError):
-    """No rubric has this id."""
+    """No rubric has this id, or the one that has it is of another version."""
 
     reason = "UNKNOWN_RUBRIC"
 
-    def __init__(self, rubric: str, known: tuple[str, ...]) -> None:
-        super().__init__(
-            f"no rubric is called {rubric[:80]!r}; answers are scored by {', '.join(known)}",
-            {"rubric": rubric[:80]},
-        )
+    def __init__(self, rubric: str, known: tuple[str, ...], has: str = "") -> None:
+        said = f"no rubric is called {rubric[:80]!r}; answers are scored by {', '.join(known)}"
+        if has:
+            said = (
+                f"{rubric[:80]!r} is a version that this server does not have; it has {has}: ask "
+                "for that, or leave the version out"
+            )
+        super().__init__(said, {"rubric": rubric[:80]})
         self.rubric = rubric
 
 

@@ -54,7 +54,7 @@ class TestServers:
     def test_says_what_to_set_for_a_private_server(self, folder):
         done = run_in(folder, "judge", "contexts.jsonl", "--judge", "llm")
         assert done.returncode == 2
-        assert "and set JUDGED_LLM_CONFIG=FILE; see docs/providers.md" in done.stderr
+        assert 'and set JUDGED_LLM_CONFIG=FILE; see "Providers of language models"' in done.stderr
         assert "in a file and set JUDGED_LLM_CONFIG=FILE; see" in run_in(folder, "judges").stdout
         (folder / "llm.toml").write_text(
             'providers = [{ name = "p", base_url = "https://127.0.0.1:1", key_env = "NO_KEY" }]\n'

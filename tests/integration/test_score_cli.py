@@ -17,7 +17,9 @@ from judged import (
     Client,
     FailedPrecondition,
     InvalidArgument,
+    Judge,
     NotFound,
+    QueryGroup,
     Rubric,
     ScoredAnswers,
     Status,
@@ -207,6 +209,23 @@ class TestClients:
         with pytest.raises(FailedPrecondition, match="small"):
             llm.score_answers(items(1), [Rubric("answer_relevance", parameters={"model": "x"})])
 
+    async def test_a_version_is_pinned(self, llm_server: ServerProcess, llm: Client):
+        pinned, other = ["helpfulness@1", "answer_relevance"], ["helpfulness@2"]
+        found = llm.score_answers(items(3), pinned)
+        assert [summary.rubric for summary in found.rubrics] == ["helpfulness", "answer_relevance"]
+        alone = llm.score_answers(items(3), ["helpfulness", "answer_relevance"])
+        assert values(found) == values(alone)
+        with pytest.raises(NotFound, match="it has helpfulness@1"):
+            llm.score_answers(items(1), other)
+        async with AsyncClient(llm_server.address) as client:
+            assert values(await client.score_answers(items(3), pinned)) == values(found)
+            with pytest.raises(NotFound, match="it has helpfulness@1"):
+                await client.score_answers(items(1), other)
+        group, by = [QueryGroup("q", ["e"], ["r"])], {"rubric": "retrieval_match@1"}
+        assert llm.estimate(group, Judge("llm", parameters=by)).calls == 1
+        with pytest.raises(InvalidArgument, match="retrieval_match@1"):
+            llm.estimate(group, Judge("llm", parameters={"rubric": "retrieval_match@2"}))
+
     def test_cache_only(self, llm: Client, provider: ScriptedProvider):
         fresh = [AnswerItem("x", "never asked", "fine")]
         asked = len(provider.asked)
@@ -301,16 +320,17 @@ class TestCommandLine:
     def test_a_row_a_rubric(self, llm_server: ServerProcess, folder: Path):
         done = run_in(
             folder,
-            *("score", "answers.jsonl", "--rubric", "faithfulness", "--rubric", "answer_relevance"),
-            *("--per-item", "--json", "out.json", "--judge-model", "small"),
+            *("score", "answers.jsonl", "--rubric", "faithfulness@1"),
+            *("--rubric", "answer_relevance", "--per-item", "--json", "out.json"),
+            *("--judge-model", "small"),
             JUDGED_TARGET=llm_server.address,
         )
         assert done.returncode == 0, done.stderr
         rows = [re.split(r"\s{2,}", line) for line in done.stdout.splitlines()]
         assert ["2", "0.5000 (below)", "0.2000 (below)"] in rows  # by the number of its line
         assert ["empty", "not assessable", "not assessable"] in rows
-        assert ["faithfulness", "0.7500", "1 of 2", "2", "0", "0", "1", "1.0000"] in rows
-        assert ["answer_relevance", "0.5500", "1 of 2", "2", "0", "0", "1", "1.0000"] in rows
+        assert ["faithfulness", "0.7500", "1 of 2", "2", "0", "0", "1", "-"] in rows
+        assert ["answer_relevance", "0.5500", "1 of 2", "2", "0", "0", "1", "-"] in rows
         assert "3 answers by 2 rubrics\njudge answers|" in done.stdout
         assert "2 of 6 scores are missing: 2 not assessable" in done.stderr
         document = json.loads((folder / "out.json").read_text())

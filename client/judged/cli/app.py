@@ -21,7 +21,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from judged.cli import agree, calibrate, compare, evaluate, judge, judges, metrics, score
-from judged.cli.defaults import FILE_VARIABLE, defaults
+from judged.cli.defaults import FILE_VARIABLE, config_first, defaults
 from judged.cli.problems import Problem, explain
 from judged.errors import JudgedError
 from judged.evaluation import FileError, MissingText
@@ -84,6 +84,7 @@ def run(arguments: Sequence[str]) -> int:
     logging.basicConfig(format="judged: %(message)s", level=logging.WARNING)
     try:
         group = typer.main.get_command(app)
+        arguments = config_first(arguments)
         given = defaults(group.commands, arguments, os.environ)  # type: ignore[attr-defined]
         group(args=list(arguments), prog_name="judged", default_map=given)
     except SystemExit as left:

@@ -78,6 +78,24 @@ def defaults(
     return {command: {options[name].name: value for name, value in given.items()}}
 
 
+def config_first(arguments: Sequence[str]) -> list[str]:
+    """Return the arguments with `--config`, which may stand behind the command, before it."""
+    first: list[str] = []
+    others: list[str] = []
+    places = iter(range(len(arguments)))
+    for place in places:
+        word = arguments[place]
+        if word == "--":
+            return [*first, *others, *arguments[place:]]
+        if word == "--config" or word.startswith("--config="):
+            first.append(word)
+            if word == "--config" and place + 1 < len(arguments):
+                first.append(arguments[next(places)])
+        else:
+            others.append(word)
+    return [*first, *others]
+
+
 def _split(arguments: Sequence[str]) -> tuple[str | None, str, Sequence[str]]:
     """Return the value of `--config`, the command and what follows it."""
     path = None

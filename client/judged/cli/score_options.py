@@ -35,7 +35,10 @@ _RUBRIC_PATH = re.compile(r'rubrics\[(\d+)\](?:\.(\w+)(?:\["(.*)"\])?)?')
 Rubrics = Annotated[
     list[str],
     typer.Option(
-        "--rubric", metavar="ID", help="Rubric to score by, see `judged judges`; may be repeated."
+        "--rubric",
+        metavar="ID[@VERSION]",
+        help="Rubric to score by, see `judged judges`; may be repeated. With a version, another "
+        "one of the server's is refused.",
     ),
 ]
 MinScores = Annotated[
@@ -98,10 +101,12 @@ class Bars:
 
 def read_bars(texts: Sequence[str], rubrics: Sequence[str]) -> Bars:
     """Return the bar and the gates of `--min-score`. Raises Problem."""
+    rubrics = [_id(name) for name in rubrics]
     bars: list[float] = []
     gates = []
     for text in texts:
         rubric, equals, number = text.rpartition("=")
+        rubric = _id(rubric)
         value = read_number(number)
         if value is None or (equals and not rubric):
             raise Problem(
@@ -135,15 +140,24 @@ def _outcome(gate: Gate, summary: RubricSummary) -> Outcome:
     return hold_mean(gate, mean, lower)
 
 
+def _id(rubric: str) -> str:
+    """Return a rubric's id without its version."""
+    return rubric.partition("@")[0]
+
+
 def check_rubrics(names: Sequence[str], info: ServerInfo) -> None:
     """Raise Problem for a rubric that is given twice or that the server lacks."""
-    known = [rubric.rubric for rubric in info.rubrics]
+    known = {rubric.rubric: rubric.version for rubric in info.rubrics}
     fit = [rubric.rubric for rubric in info.rubrics if ANSWER_FIELDS.issuperset(rubric.fields)]
     for place, name in enumerate(names):
-        if name in names[:place]:
+        rubric, pinned, version = name.partition("@")
+        if rubric in map(_id, names[:place]):
             raise Problem(f"--rubric {name}: is given twice")
-        if known and name not in known:
-            near = get_close_matches(name, fit, n=1)
+        if pinned and version != known.get(rubric, version):
+            has = f"{rubric}@{known[rubric]}"
+            raise Problem(f"--rubric {name}: this server has {has}; name that, or {rubric} alone")
+        if known and rubric not in known:
+            near = get_close_matches(rubric, fit, n=1)
             own = "; for one of yours, start the server with --rubrics-dir FOLDER"
             hint = f"; did you mean {near[0]}?" if near else own
             raise Problem(
@@ -163,8 +177,8 @@ def read_rubrics(
     check_rubrics(names, info)
     asked = read_judge(info, ANSWERS, None, None, parameters).parameters
     given = {} if weights is None else _read_weights(weights)
-    weighted = _weighted(names, info, given)
-    return [Rubric(name, bar, asked, given if name in weighted else {}) for name in names]
+    weighted = _weighted([_id(name) for name in names], info, given)
+    return [Rubric(name, bar, asked, given if _id(name) in weighted else {}) for name in names]
 
 
 def _read_weights(text: str) -> dict[str, float]:

@@ -57,8 +57,11 @@ def _number(value: float | None) -> str:
 
 
 def agreement_of(found: ScoredAnswers, rubric: str) -> float | None:
-    """Return the mean agreement of the votes on a rubric's scores; None when there are none."""
-    of_rubric = [score for score in found if score.rubric == rubric]
+    """Return the mean agreement of the votes on a rubric's scores; None where none voted.
+
+    One sample agrees with itself, which is no vote.
+    """
+    of_rubric = [score for score in found if score.rubric == rubric and score.samples > 1]
     shares = [score.agreement for score in of_rubric if score.agreement is not None]
     return sum(shares) / len(shares) if shares else None
 

@@ -156,7 +156,7 @@ def evaluate_answers(
             counter.add(1 if outcome.answer is not None else 1 + len(asked))
     told = [outcomes[question.item_id] for question in questions]
     answered = [_as_item(outcome) for outcome in told if outcome.answer is not None]
-    found = ScoredAnswers([], [summarise(rubric.rubric, []) for rubric in asked], Usage())
+    found = ScoredAnswers([], [summarise(rubric.id, []) for rubric in asked], Usage())
     if answered:
         found = client.score_answers(
             answered,
@@ -214,7 +214,7 @@ def _result(
     resumed: bool,
 ) -> AnsweredQuestion:
     failure, item_id = outcome.failure, outcome.question.item_id
-    pairs = [(item_id, rubric.rubric) for rubric in rubrics]
+    pairs = [(item_id, rubric.id) for rubric in rubrics]
     return AnsweredQuestion(
         outcome.question,
         outcome.answer,

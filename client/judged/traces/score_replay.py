@@ -20,6 +20,7 @@ from judged.traces.judgement import Judgement, printed_parts
 from judged.traces.recording import NOT_CACHED, answer_of
 from judged.traces.replay import (
     MissingScores,
+    OtherRubric,
     ReplayError,
     check_rubric,
     one_judge,
@@ -95,7 +96,8 @@ class ScoreReplay:
     def _column(
         self, items: Sequence[AnswerItem], rubric: Rubric, known: Sequence[RubricInfo]
     ) -> _Column:
-        name = f"{KIND}/{rubric.rubric}"
+        _check_version(rubric, known)
+        name = f"{KIND}/{rubric.id}"
         trace = self.trace if self.trace is not None else Trace()
         hashes = trace.hashes if self.trace is not None else Hashes()
         found = [trace.get(answer_of(item, hashes).key, name) for item in items]
@@ -105,7 +107,7 @@ class ScoreReplay:
             if self.cached is None:  # which knows better
                 _check_asked(rubric, judge)
         bar = rubric.min_score if rubric.min_score is not None else only_bar(found, name)
-        asked = replace(rubric, min_score=bar)
+        asked = replace(rubric, rubric=rubric.id, min_score=bar)
         return _Column(asked, found, one_judge(list(judges.values()), name))
 
 
@@ -211,3 +213,11 @@ def _of_cache(score: AnswerScore) -> AnswerScore | None:
 def _differ(one: AnswerScore, other: AnswerScore) -> bool:
     both = one.status is Status.OK and other.status is Status.OK
     return both and one.passed != other.passed
+
+
+def _check_version(rubric: Rubric, known: Sequence[RubricInfo]) -> None:
+    """Raise OtherRubric where a version is asked for that is not the server's."""
+    _, pinned, version = rubric.rubric.partition("@")
+    has = next((info.version for info in known if info.rubric == rubric.id), version)
+    if pinned and version != has:
+        raise OtherRubric(f"rubric {rubric.id}@{has}, not {rubric.rubric}, which was asked for")

@@ -146,7 +146,10 @@ class RubricSpec(_message.Message):
     PARAMETERS_FIELD_NUMBER: _builtins.int
     WEIGHTS_FIELD_NUMBER: _builtins.int
     rubric: _builtins.str
-    """rubric by id, for example "faithfulness". An unknown one is NOT_FOUND."""
+    """rubric by id, for example "faithfulness". An unknown one is NOT_FOUND. With
+    a version, "faithfulness@1", another version than the server's is NOT_FOUND
+    too. Scores and summaries name the id alone.
+    """
     min_score: _builtins.float
     """min_score is the bar, in [0, 1]: an answer passes when its score + 1e-9 is
     at least this. Unset means the rubric's own.

@@ -76,7 +76,7 @@ class Scoring:
         settled = []
         places: dict[str, int] = {}
         for index, spec in enumerate(specs):
-            first = places.setdefault(spec.rubric, index)
+            first = places.setdefault(spec.rubric.partition("@")[0], index)
             if first != index:
                 rule = f"is that of {field}[{first}] again; ask for each rubric once"
                 raise errors.InvalidField(f"{field}[{index}].rubric", rule)
@@ -90,9 +90,13 @@ class Scoring:
             raise errors.InvalidField(
                 f"{field}.rubric", f"must be set: answers are scored by {', '.join(scoring)}"
             )
-        rubric = rubrics.get(spec.rubric)
+        name, pinned, version = spec.rubric.partition("@")
+        rubric = rubrics.get(name)
         if rubric is None:
             raise errors.UnknownRubric(spec.rubric, scoring)
+        if pinned and version != str(rubric.version):
+            has = f"{rubric.id}@{rubric.version}"
+            raise errors.UnknownRubric(spec.rubric, scoring, has)
         if not rubric.scores_answers:
             raise errors.InvalidField(
                 f"{field}.rubric",

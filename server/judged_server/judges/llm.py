@@ -61,7 +61,7 @@ LARGE_CONTEXTS = 1000
 
 NO_CONFIGURATION = (
     "name a provider and a model in a file and start the server with --llm-config FILE; "
-    "see docs/providers.md"
+    'see "Providers of language models" in the documentation'
 )
 
 
@@ -92,7 +92,15 @@ class LlmKind:
         """One profile; its parameters are the model, what it is asked, and how often."""
         parameters = (
             Parameter("model", "", "The language model; empty for the server's default."),
-            Parameter("rubric", RUBRIC, "What the model is asked.", choices=tuple(self._rubrics)),
+            Parameter(
+                "rubric",
+                RUBRIC,
+                "What the model is asked, by id, or by id@version.",
+                choices=(
+                    *self._rubrics,
+                    *(f"{name}@{rubric.version}" for name, rubric in self._rubrics.items()),
+                ),
+            ),
             Parameter(
                 "samples",
                 0,
@@ -127,7 +135,7 @@ class LlmKind:
         logprobs = given.get("scoring", VOTE) == LOGPROBS
         votes = VOTES_ABOVE_ZERO if temperature and not logprobs else 1
         samples = int(given.get("samples", 0)) or votes
-        rubric = self._rubrics[str(given.get("rubric", RUBRIC))]
+        rubric = self._rubrics[str(given.get("rubric", RUBRIC)).partition("@")[0]]
         min_score = rubric.min_score if spec.min_score is None else spec.min_score
         model = self._models.get(name)
         if logprobs:

@@ -31,7 +31,7 @@ _MISSING = Opinion(
     Status.ABSTAINED,
     reason=Reason.UNPARSABLE,
     message="the model's reply came without log-probabilities of its yes or no; "
-    'score by votes, or see "log-probabilities" in docs/semantics.md',
+    'score by votes, or see "Scores by log-probabilities" in the documentation',
 )
 
 

@@ -12,7 +12,7 @@ from judged_server.domain import FloatArray, IntArray
 from judged_server.metrics.declaration import PAIRED_MODES, Metric, Number, Parameters
 from judged_server.metrics.rankings import Rankings, ratio
 
-_OWN = "docs/metrics/ranking.md"
+_OWN = 'the page "Metrics" of the documentation'
 
 
 def _context_precision(rankings: Rankings, _parameters: Parameters, k: int | None) -> FloatArray:

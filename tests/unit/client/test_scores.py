@@ -23,6 +23,17 @@ from judged.v1 import scoring_pb2, types_pb2
 from tests.fakes.score_service import score_of
 
 
+class TestRubric:
+    def test_parameters_may_be_given_by_name(self):
+        named = Rubric("x", 0.5, {"temperature": 0.5}, model="m", samples=3)
+        assert named == Rubric("x", 0.5, {"temperature": 0.5, "model": "m", "samples": 3})
+        with pytest.raises(TypeError, match="samples"):
+            Rubric("x", parameters={"samples": 1}, samples=3)
+
+    def test_the_version_is_no_part_of_the_id(self):
+        assert (Rubric("x@1").id, Rubric("x@1").rubric, Rubric("x").id) == ("x", "x@1", "x")
+
+
 class TestWrite:
     def test_everything_travels(self):
         item = AnswerItem("i", "q", "a", ["r"], ["c1", "c2"])

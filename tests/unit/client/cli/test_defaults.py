@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import typer
 from judged.cli.app import app
-from judged.cli.defaults import FILE_VARIABLE, defaults, options_of, variable
+from judged.cli.defaults import FILE_VARIABLE, config_first, defaults, options_of, variable
 from judged.cli.problems import Problem
 from judged_server.settings import Settings
 from typer.core import TyperGroup
@@ -104,6 +104,9 @@ class TestFile:
             "judge_temperature": "0.1",
         }  # fmt: skip
         assert found(f"--config={path}", "metrics") == {"strict": True}
+        for behind in (["--config", path], [f"--config={path}"]):
+            assert found(*config_first(["metrics", "-m", "ap", *behind])) == {"strict": True}
+        assert config_first(["judge", "--", "--config"]) == ["judge", "--", "--config"]
 
     def test_is_named_by_a_variable_too(self, file):
         path = file("strict = true")

@@ -49,6 +49,10 @@ class TestRubrics:
             for name in ("faithfulness", "quality")
         ]
 
+    def test_a_version_travels(self):
+        found = rubrics("quality@1", "faithfulness", weights="accuracy=1")
+        assert found == [Rubric("quality@1", weights={"accuracy": 1.0}), Rubric("faithfulness")]
+
     def test_a_number_that_no_message_holds_is_refused(self):
         with pytest.raises(Problem, match=r"^--param samples: must be a whole number, not '9{20}'"):
             rubrics("faithfulness", given=["samples=" + "9" * 20])
@@ -78,6 +82,8 @@ class TestRubrics:
         ("names", "message"),
         [
             (["quality", "quality"], "--rubric quality: is given twice"),
+            (["quality", "quality@1"], "--rubric quality@1: is given twice"),
+            (["quality@2"], "--rubric quality@2: this server has quality@1"),
             (["qualty"], "by faithfulness, quality, other, recall; did you mean quality"),
             (
                 ["matching"],
@@ -119,6 +125,10 @@ class TestBars:
         found = read_bars(["a=0.9"], ["a"]).outcomes([summary], coverage)
         assert [outcome.passed for outcome in found] == passed
         assert [outcome.gate.flag for outcome in found] == ["--min-score", "--min-coverage"]
+
+    def test_a_gate_may_name_the_version_too(self):
+        for name in ("a", "a@1"):
+            assert read_bars([f"{name}=0.8"], ["a@1"]).gates == read_bars(["a=0.8"], ["a"]).gates
 
     @pytest.mark.parametrize("text", ["x", "a=", "=1", "a=nan", "1_0", "a=high"])
     def test_what_is_neither(self, text: str):
