@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from judged import errors
 from judged._correction import read_corrected
+from judged._inputs import WrongType, need_kind
 from judged._statistics import read_estimate, write_interval_options
 from judged.agreement import (
     Agreement,
@@ -33,6 +34,10 @@ def write_agreement(
     ratings: RatingTable | None, systems: SystemScores | None, interval: IntervalOptions | None
 ) -> pb.MeasureAgreementRequest:
     """Return the message. Raises InvalidArgument for a rating that is no category."""
+    if ratings is not None:
+        need_kind(ratings, "ratings", RatingTable, "a RatingTable")
+    if systems is not None:
+        need_kind(systems, "systems", SystemScores, "SystemScores")
     request = pb.MeasureAgreementRequest(interval=write_interval_options(interval))
     if ratings is not None:
         request.ratings.CopyFrom(_write_ratings(ratings))
@@ -101,6 +106,10 @@ def write_calibrate(
     items: LabelledScores, options: CalibrateOptions, interval: IntervalOptions | None
 ) -> pb.CalibrateRequest:
     """Return the message. Raises InvalidArgument when there is not one label entry a score."""
+    need_kind(items, "items", LabelledScores, "LabelledScores")
+    for i, label in enumerate(items.labels):
+        if label is not None and label not in (0, 1):
+            raise WrongType.of_field(f"labels[{i}]", "must be True, False or None")
     if len(items.labels) != len(items.scores):
         raise errors.InvalidArgument.of_field(
             "labels", f"has {len(items.labels)} entries for {len(items.scores)} scores"

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+from judged._inputs import need_kind
 from judged.asking import Asking
 from judged.v1 import types_pb2
 
@@ -22,6 +23,7 @@ def write_asking(asking: Asking | None) -> types_pb2.AskingOptions | None:
     """Return the message; None, which means the server's defaults, for none."""
     if asking is None:
         return None
+    need_kind(asking, "asking", Asking, "an Asking")
     return types_pb2.AskingOptions(
         cache=int(asking.cache),  # type: ignore[arg-type]  # ours has the same numbers
         max_cost=asking.max_cost,
@@ -34,7 +36,10 @@ def share(asking: Asking | None, part: int, whole: int, spent: float | None = 0.
     Its limit is as large a part of what was not spent yet. A limit that the server will refuse
     stays as it is.
     """
-    if asking is None or asking.max_cost is None or not _is_limit(asking.max_cost):
+    if asking is None:
+        return None
+    need_kind(asking, "asking", Asking, "an Asking")
+    if asking.max_cost is None or not _is_limit(asking.max_cost):
         return asking
     if part >= whole and not spent:
         return asking

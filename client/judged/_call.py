@@ -13,8 +13,10 @@ import time
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from numbers import Real
 
 from judged import errors
+from judged._inputs import need_kind
 from judged._status import REQUEST_ID, may_retry, was_reached
 from judged.v1 import judge_service_pb2 as pb
 
@@ -89,6 +91,7 @@ class Deadline:
     """The time a call has as a whole: all its chunks, tries and waits."""
 
     def __init__(self, timeout: float) -> None:
+        need_kind(timeout, "timeout", Real, "a number of seconds")
         if not timeout > 0:
             raise ValueError("timeout must be a positive number of seconds")
         self.timeout = timeout

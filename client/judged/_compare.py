@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from judged._inputs import need_kind
 from judged._messages import read_table, write_metrics
 from judged._statistics import read_estimate
 from judged.comparison import (
@@ -34,6 +35,8 @@ def write_compare(
     comparison: CompareOptions,
 ) -> pb.CompareRunsRequest:
     """Return the message of a comparison."""
+    need_kind(runs, "runs", Mapping, "a mapping of names to runs")
+    need_kind(comparison, "comparison", CompareOptions, "CompareOptions")
     judgements = write_metrics(metrics, TrecRankings(qrels or {}, {}), options)
     request = pb.CompareRunsRequest(
         metrics=judgements.metrics,

@@ -11,7 +11,7 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Generic, Self, TypeVar, cast
+from typing import Any, Generic, Never, Self, TypeVar, cast
 
 import grpc
 
@@ -22,6 +22,13 @@ from judged.v1.judge_service_pb2_grpc import JudgeServiceStub
 
 Reply = TypeVar("Reply")
 Request = TypeVar("Request")
+
+
+class _Closed:
+    """Stands for the calls of a client that is closed."""
+
+    def __getattr__(self, name: str) -> Never:
+        raise RuntimeError("the client is closed; make another, or call it before it is closed")
 
 
 class Connection:
@@ -53,6 +60,7 @@ class Connection:
         """Close the connection."""
         if self._owned:
             self._channel.close()
+            self._stub = cast("JudgeServiceStub", _Closed())
 
     def _call(self, method: Callable[..., Reply], request: object, deadline: Deadline) -> Reply:
         attempts = Attempts(deadline, self._budget, request)
@@ -134,6 +142,7 @@ class AsyncConnection:
         """Close the connection."""
         if self._owned:
             await self._channel.close()
+            self._stub = cast("Any", _Closed())
 
     async def _call(
         self,

@@ -5,14 +5,17 @@ Owns the errors about values of the wrong type in them, and the count of documen
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 
-from judged._inputs import WrongType, all_texts, kind_of, need_each, no_id
+from judged._inputs import WrongType, all_texts, kind_of, need_each, need_kind, no_id
+from judged.embeddings import Embeddings
 from judged.errors import InvalidArgument
+from judged.golden import Spans
 from judged.types import Context, QueryGroup
 
 _LISTS = ("expected", "retrieved", "document_ids", "relevant_document_ids", "negatives")
+_PARTS = {"embeddings": Embeddings, "spans": Spans}
 _LISTED = {list, tuple}
 _IDS = {"query_id", "document_ids", "relevant_document_ids"}
 
@@ -41,6 +44,11 @@ def check_group(group: QueryGroup, path: str) -> None:
     """Raise InvalidArgument, with the path of the field, for what no message of a group holds."""
     if not isinstance(group, QueryGroup):
         raise WrongType.of_field(path, f"must be a QueryGroup, not {type(group).__name__}")
+    for name, kind in _PARTS.items():
+        part = getattr(group, name)
+        if part is not None and not isinstance(part, kind):
+            need_kind(part, f"{path}.{name}", kind, f"{kind.__name__}")
+    need_kind(group.metadata, f"{path}.metadata", Mapping, "a mapping of names to texts")
     if not _are_texts(group):
         _check_texts(_of_group(group, path), path)
     n_ids = len(group.document_ids)

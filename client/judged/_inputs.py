@@ -136,6 +136,20 @@ def need_texts(values: object, field: str) -> Sequence[str]:
     return cast("Sequence[str]", texts)
 
 
+def need_kind(value: object, field: str, kinds: type | tuple[type, ...], what: str) -> None:
+    """Raise WrongType for a value that is of none of the kinds; `what` names them."""
+    if not isinstance(value, kinds):
+        raise WrongType.of_field(field, f"must be {what}, not {kind_of(value)}")
+
+
+def need_column(values: object, field: str) -> Any:  # noqa: ANN401 - any kind of column
+    """Return a column that can be walked over again. Raises WrongType for what is none."""
+    column = as_column(values)
+    if isinstance(column, _NO_LISTS) or not hasattr(column, "__len__"):
+        raise WrongType.of_field(field, f"must be a list, not {kind_of(column)}")
+    return column
+
+
 def as_metrics(metrics: object) -> Sequence[str]:
     """Return the names of metrics, read once. Raises WrongType for what is no list of them."""
     if isinstance(metrics, str):
@@ -178,6 +192,7 @@ def need_each(values: object, field: str, kinds: tuple[type, ...], what: str) ->
     if not set(map(type, listed)) <= set(kinds):
         for place, value in enumerate(listed):
             if not isinstance(value, kinds):
-                rule = f"must be a {what}, not {type(value).__name__}"
+                article = "an" if what[0] in "AEIOU" else "a"
+                rule = f"must be {article} {what}, not {type(value).__name__}"
                 raise WrongType.of_field(f"{field}[{place}]", rule)
     return list(listed)

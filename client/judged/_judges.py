@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from judged._inputs import need_each, need_kind
 from judged.types import Judge, PanelMember, Scalar
 from judged.v1 import types_pb2
 
@@ -12,6 +15,9 @@ def write_judge(judge: Judge | str | None) -> types_pb2.JudgeSpec | None:
         return None
     if isinstance(judge, str):
         return types_pb2.JudgeSpec(kind=judge)
+    need_kind(judge, "judge", Judge, "a Judge or the name of a kind")
+    need_kind(judge.parameters, "judge.parameters", Mapping, "a mapping of names to values")
+    need_each(judge.members, "judge.members", (PanelMember, Judge, str), "PanelMember or Judge")
     return types_pb2.JudgeSpec(
         kind=judge.kind,
         profile=judge.profile,
@@ -35,6 +41,7 @@ def write_value(value: Scalar) -> types_pb2.ParameterValue:
         return types_pb2.ParameterValue(int_value=value)
     if isinstance(value, float):
         return types_pb2.ParameterValue(double_value=value)
+    need_kind(value, "judge.parameters", str, "a mapping of names to texts, numbers or booleans")
     return types_pb2.ParameterValue(string_value=value)
 
 

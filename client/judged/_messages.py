@@ -14,7 +14,7 @@ from judged._correction import read_corrected, write_labels
 from judged._details import read_detail, read_usage
 from judged._golden import read_matches, write_embedded, write_golden, write_metadata
 from judged._groups import check_group, unfit
-from judged._inputs import WrongType, as_metrics
+from judged._inputs import WrongType, as_metrics, need_each, need_kind
 from judged._judges import write_judge
 from judged._statistics import read_interval, write_interval_options
 from judged._trec import write_trec
@@ -148,6 +148,8 @@ class StreamMessages:
         *,
         include_details: bool,
     ) -> None:
+        if isinstance(chunks, QueryGroup) or not isinstance(chunks, Iterable):
+            need_kind(chunks, "chunks", list, "a list of lists of QueryGroup")
         start = pb.StreamJudgeStart(
             judge=write_judge(judge), include_details=include_details, asking=write_asking(asking)
         )
@@ -173,7 +175,8 @@ class StreamMessages:
         yield pb.StreamJudgeRequest(start=start)
         for chunk_id, groups in enumerate(chunks):
             path = f"chunks[{chunk_id}].groups"
-            self.waiting[chunk_id] = kept = list(groups)
+            kept = need_each(groups, path, (QueryGroup,), "QueryGroup")
+            self.waiting[chunk_id] = kept
             messages = [write_group(g, f"{path}[{i}]") for i, g in enumerate(kept)]
             yield pb.StreamJudgeRequest(chunk=pb.JudgeChunk(chunk_id=chunk_id, groups=messages))
 
@@ -203,6 +206,7 @@ def write_evaluate(
 
 def write_options(options: MetricOptions) -> types_pb2.MetricOptions:
     """Return the message of metric options."""
+    need_kind(options, "options", MetricOptions, "MetricOptions")
     return types_pb2.MetricOptions(
         matching=None if options.matching is None else int(options.matching),  # type: ignore[arg-type]  # ours has the same numbers
         no_gold=None if options.no_gold is None else int(options.no_gold),  # type: ignore[arg-type]  # ours has the same numbers

@@ -14,7 +14,7 @@ from itertools import chain
 from typing import Self
 
 from judged import errors
-from judged._inputs import need_by_ids, set_fields
+from judged._inputs import need_by_ids, need_kind, set_fields
 from judged._messages import read_table, write_metrics
 from judged._split import (
     Metadata,
@@ -30,8 +30,16 @@ from judged._split import (
     split,
     values_of,
 )
+from judged.embeddings import EmbeddedRankings
 from judged.runs import TrecRankings
-from judged.types import MetricOptions, MetricTable, PerQueryValues, Relevance
+from judged.types import (
+    GainRankings,
+    JudgedRankings,
+    MetricOptions,
+    MetricTable,
+    PerQueryValues,
+    Relevance,
+)
 from judged.v1 import judge_service_pb2 as pb
 
 _PATH = re.compile(
@@ -49,6 +57,10 @@ class Given:
     human: PerQueryValues | None = None
 
     def __post_init__(self) -> None:
+        kinds = (TrecRankings, JudgedRankings, GainRankings, EmbeddedRankings, PerQueryValues)
+        need_kind(self.relevance, "relevance", kinds, " or ".join(k.__name__ for k in kinds))
+        if self.human is not None:
+            need_kind(self.human, "human_values", PerQueryValues, "PerQueryValues")
         set_fields(self, metadata=need_by_ids(self.metadata, "metadata"))
 
     def names(self, path: str) -> list[str]:

@@ -14,6 +14,7 @@ from judged import errors
 from judged._asking import share
 from judged._chunks import CHUNK_CHARACTERS
 from judged._details import read_usage
+from judged._inputs import need_each
 from judged._scores import check_item, read_score, write_scores
 from judged._status import may_retry
 from judged.asking import Asking
@@ -167,7 +168,7 @@ class Scoring:
         *,
         include_replies: bool,
     ) -> None:
-        self._items = list(items)
+        self._items = need_each(items, "items", (AnswerItem,), "AnswerItem")
         self._rubrics = as_rubrics(rubrics)
         check_item_ids(self._items)
         if not self._rubrics:
@@ -241,7 +242,8 @@ def as_rubrics(rubrics: Iterable[Rubric | str]) -> list[Rubric]:
     """Return rubrics as they are, and those that are given by their id alone."""
     if isinstance(rubrics, str):
         raise errors.InvalidArgument.of_field("rubrics", "must be a list of rubrics, not one text")
-    return [Rubric(rubric) if isinstance(rubric, str) else rubric for rubric in rubrics]
+    listed: list[Rubric | str] = need_each(rubrics, "rubrics", (Rubric, str), "Rubric or its id")
+    return [Rubric(rubric) if isinstance(rubric, str) else rubric for rubric in listed]
 
 
 def check_item_ids(items: Sequence[AnswerItem]) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from judged import errors
+from judged._inputs import need_each
 from judged._statistics import read_interval, write_interval_options
 from judged.statistics import IntervalOptions
 from judged.text_metrics import TextItem, TextMetricResult, TextMetricTable
@@ -37,7 +38,7 @@ def split_items(items: Iterable[TextItem]) -> list[TextPart]:
     parts: list[TextPart] = []
     part: list[TextItem] = []
     start = size = references = 0
-    for index, item in enumerate(items):
+    for index, item in enumerate(need_each(items, "items", (TextItem,), "TextItem")):
         more = _bytes_of(item, f"items[{index}]")
         n = len(item.references)
         if part and (size + more > PART_BYTES or references + n > PART_REFERENCES):

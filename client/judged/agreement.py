@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
 
-from judged._inputs import as_column, as_list, need_ids, set_fields
+from judged._inputs import as_list, need_column, need_ids, need_kind, set_fields
 from judged._views import View, estimate_row
 from judged.correction import CorrectedEstimate
 from judged.statistics import Estimate
@@ -45,6 +45,7 @@ class RatingTable(View):
     level: RatingLevel | None = None
 
     def __post_init__(self) -> None:
+        need_kind(self.ratings, "ratings", Mapping, "a mapping of raters to their ratings")
         ratings = {name: as_list(said) for name, said in self.ratings.items()}
         set_fields(self, categories=as_list(self.categories), ratings=ratings)
 
@@ -59,7 +60,7 @@ class SystemScores:
 
     def __post_init__(self) -> None:
         for name in ("systems", "first", "second"):
-            object.__setattr__(self, name, as_column(getattr(self, name)))
+            object.__setattr__(self, name, need_column(getattr(self, name), name))
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -131,7 +132,7 @@ class LabelledScores(View):
     clusters: Sequence[str] = ()
 
     def __post_init__(self) -> None:
-        scores, labels = as_column(self.scores), as_column(self.labels)
+        scores, labels = need_column(self.scores, "scores"), need_column(self.labels, "labels")
         set_fields(self, scores=scores, labels=labels, clusters=need_ids(self.clusters, "clusters"))
 
 

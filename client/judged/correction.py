@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from judged._inputs import as_column, need_ids, set_fields
+from judged._inputs import need_column, need_ids, set_fields
 from judged._views import View
 from judged.statistics import Estimate
 
@@ -26,7 +26,7 @@ class HumanLabels(View):
 
     def __post_init__(self) -> None:
         query_ids = need_ids(self.query_ids, "query_ids")
-        set_fields(self, query_ids=query_ids, relevant=as_column(self.relevant))
+        set_fields(self, query_ids=query_ids, relevant=need_column(self.relevant, "relevant"))
 
 
 @dataclass(frozen=True, slots=True, repr=False)

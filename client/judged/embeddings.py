@@ -6,10 +6,11 @@ Owns how vectors are packed. Groups, which carry them, are in `types`.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import cast
 
-from judged._inputs import as_list, need_id, set_fields
+from judged._inputs import need_each, need_id, need_list, set_fields
 from judged._views import View
 
 
@@ -26,8 +27,7 @@ class Embeddings(View):
         cls, expected: Sequence[Sequence[float]], retrieved: Sequence[Sequence[float]]
     ) -> Embeddings:
         """Return the embeddings of lists of vectors, all of one length."""
-        expected = [as_list(row) for row in expected]
-        retrieved = [as_list(row) for row in retrieved]
+        expected, retrieved = _rows(expected, "expected"), _rows(retrieved, "retrieved")
         rows = [*expected, *retrieved]
         dimensions = len(rows[0]) if rows else 0
         if any(len(row) != dimensions for row in rows):
@@ -64,7 +64,16 @@ class EmbeddedRankings(View):
     min_score: float | None = None
 
     def __post_init__(self) -> None:
-        set_fields(self, rankings=as_list(self.rankings))
+        rankings = need_each(self.rankings, "rankings", (EmbeddedRanking,), "EmbeddedRanking")
+        set_fields(self, rankings=rankings)
+
+
+def _rows(rows: Iterable[Sequence[float]], field: str) -> list[Sequence[float]]:
+    listed = need_list(rows, field, "vectors")
+    return [
+        cast("Sequence[float]", need_list(row, f"{field}[{i}]", "numbers"))
+        for i, row in enumerate(listed)
+    ]
 
 
 def _pack(rows: Sequence[Sequence[float]]) -> bytes:

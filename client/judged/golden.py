@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from judged._inputs import as_list, set_fields
+from judged._inputs import need_each
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,8 @@ class Spans:
     retrieved: Sequence[Span] = ()
 
     def __post_init__(self) -> None:
-        set_fields(self, expected=as_list(self.expected), retrieved=as_list(self.retrieved))
+        for name in ("expected", "retrieved"):
+            object.__setattr__(self, name, need_each(getattr(self, name), name, (Span,), "Span"))
 
 
 @dataclass(frozen=True, slots=True)

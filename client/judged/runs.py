@@ -56,12 +56,14 @@ def kept_run(run: Mapping[str, RetrievedDocuments], field: str) -> Mapping[str, 
 def _is_kept(documents: RetrievedDocuments) -> bool:
     if isinstance(documents, ScoredDocuments):
         return all(hasattr(column, "__len__") for column in documents)
-    return hasattr(documents, "__len__")
+    return hasattr(documents, "__len__") and not isinstance(documents, set | frozenset)
 
 
 def _kept(documents: RetrievedDocuments, field: str) -> RetrievedDocuments:
     if isinstance(documents, ScoredDocuments):
         return ScoredDocuments(*map(as_column, documents))
+    if isinstance(documents, set | frozenset):
+        raise WrongType.of_field(field, "is a set, which has no order; give a list, best first")
     kept: RetrievedDocuments = as_column(documents)
     if not hasattr(kept, "__len__"):
         rule = f"must be documents (ids, or ids with scores), not {type(kept).__name__}"

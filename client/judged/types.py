@@ -10,7 +10,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from judged._inputs import as_column, as_id, as_ids, as_list, need_id, need_ids, set_fields
+from judged._inputs import (
+    as_id,
+    as_ids,
+    as_list,
+    need_column,
+    need_each,
+    need_id,
+    need_ids,
+    need_list,
+    set_fields,
+)
 from judged._views import View, plain, short_repr
 from judged.correction import HumanLabels
 from judged.details import Usage
@@ -202,9 +212,10 @@ class JudgedRankings(View):
     source: Sequence[int] = ()
 
     def __post_init__(self) -> None:
-        set_fields(self, rankings=as_list(self.rankings))
+        rankings = need_each(self.rankings, "rankings", (JudgedRanking,), "JudgedRanking")
+        set_fields(self, rankings=rankings)
         for name in ("relevant", "status", "flags", "score", "source"):
-            object.__setattr__(self, name, as_column(getattr(self, name)))
+            object.__setattr__(self, name, need_column(getattr(self, name), name))
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -219,8 +230,8 @@ class GainRanking(View):
         set_fields(
             self,
             query_id=need_id(self.query_id, "query_id"),
-            gains=as_column(self.gains),
-            relevant_gains=as_column(self.relevant_gains),
+            gains=need_column(self.gains, "gains"),
+            relevant_gains=need_column(self.relevant_gains, "relevant_gains"),
         )
 
 
@@ -231,7 +242,8 @@ class GainRankings(View):
     rankings: Sequence[GainRanking]
 
     def __post_init__(self) -> None:
-        set_fields(self, rankings=as_list(self.rankings))
+        rankings = need_each(self.rankings, "rankings", (GainRanking,), "GainRanking")
+        set_fields(self, rankings=rankings)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -242,7 +254,8 @@ class PerQueryValues(View):
     columns: Sequence[Sequence[float]]
 
     def __post_init__(self) -> None:
-        columns = [as_column(column) for column in self.columns]
+        columns = need_list(self.columns, "columns", "columns")
+        columns = [need_column(column, f"columns[{i}]") for i, column in enumerate(columns)]
         set_fields(self, query_ids=need_ids(self.query_ids, "query_ids"), columns=columns)
 
 

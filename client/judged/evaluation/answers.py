@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from judged._info import RubricInfo
+from judged._inputs import WrongType, need_kind
 from judged._scoring import as_rubrics, summarise
 from judged._views import View
 from judged.asking import Asking
@@ -138,6 +139,11 @@ def evaluate_answers(
     belongs to other questions or can't be written, and what `Client.score_answers` raises: before
     the first question where the server can tell then, as of an unknown rubric or model.
     """
+    if isinstance(items, Question | str) or not isinstance(items, Iterable):
+        need_kind(items, "items", list, "a list of questions")
+    need_kind(client, "client", Client, "a Client")
+    if not callable(system):
+        raise WrongType.of_field("system", f"must be a function, not {type(system).__name__}")
     questions, asked = list(items), as_rubrics(rubrics)
     check_questions(questions, asked, concurrency)
     known_rubrics = ask_server(client, questions[0], asked, asking)

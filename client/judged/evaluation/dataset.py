@@ -15,7 +15,6 @@ from judged._inputs import (
     need_each,
     need_id,
     need_ids,
-    need_list,
     need_text,
     need_texts,
     set_fields,
@@ -57,7 +56,7 @@ class Query:
             text=need_text(self.text, "text"),
             expected_answers=need_texts(self.expected_answers, "expected_answers"),
             relevant_document_ids=need_ids(self.relevant_document_ids, "relevant_document_ids"),
-            expected_spans=need_list(self.expected_spans, "expected_spans", "spans"),
+            expected_spans=need_each(self.expected_spans, "expected_spans", (Span,), "Span"),
             negative_answers=need_texts(self.negative_answers, "negative_answers"),
         )
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from inspect import isasyncgenfunction
 
 from judged._call import Deadline
 from judged._groups import as_groups
-from judged._inputs import WrongType, as_metrics
+from judged._inputs import WrongType, as_metrics, need_kind
 from judged._split import Metadata
 from judged.asking import Asking
 from judged.client import Client
@@ -54,6 +55,10 @@ class Evaluator:
     """Evaluates over one client, which it neither opens nor closes."""
 
     def __init__(self, client: Client) -> None:
+        if not callable(judge := getattr(client, "judge_stream", None)) or isasyncgenfunction(
+            judge
+        ):
+            raise WrongType.of_field("client", f"must be a Client, not {type(client).__name__}")
         self._client = client
 
     def evaluate(
@@ -82,6 +87,7 @@ class Evaluator:
         on negatives, before anything is measured.
         """
         deadline = Deadline(timeout)
+        need_kind(options, "options", MetricOptions, "MetricOptions")
         given, metrics = as_groups(groups), as_metrics(metrics)
         distinct = distinct_groups(given, strict=options.strict_duplicates)
         options = replace(options, strict_duplicates=False)  # none is left

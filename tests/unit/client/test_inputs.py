@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 from judged import (
     AnswerItem,
+    AsyncClient,
+    Client,
     Context,
     DocumentRankings,
     Embeddings,
@@ -13,6 +15,7 @@ from judged import (
     GainRankings,
     HumanLabels,
     InvalidArgument,
+    Judge,
     JudgedRanking,
     JudgedRankings,
     LabelledScores,
@@ -29,11 +32,23 @@ from judged import (
 from judged._chunks import fold
 from judged._groups import as_groups
 from judged._inputs import WrongType, by_ids
-from judged._messages import write_evaluate, write_group, write_metrics
+from judged._messages import StreamMessages, write_evaluate, write_group, write_metrics
 from judged._parts import Given
-from judged.evaluation import Answer, Dataset, Document, Query, Question, Results, Retrieved
+from judged.evaluation import (
+    Answer,
+    Dataset,
+    Document,
+    Evaluator,
+    Query,
+    Question,
+    Results,
+    Retrieved,
+    evaluate_answers,
+)
 
 NUMBERS = [3, np.int64(3), np.uint8(3), "3", np.str_("3")]
+
+NOTHING = TrecRankings({}, {})
 
 
 def once(*values):
@@ -215,3 +230,91 @@ class TestWrongTypes:
         with pytest.raises(InvalidArgument, match="1 ids for 2 retrieved") as caught:
             fold([QueryGroup("q", ["e"], ["x", "y"], document_ids=["d"])])
         assert caught.value.field == "groups[0].document_ids"
+
+
+class TestMisuse:
+    """Every call names the argument that is of the wrong type, before anything is sent."""
+
+    GROUP = QueryGroup("q", ["e"], ["x"], "q")
+
+    @pytest.mark.parametrize(
+        ("field", "call"),
+        [
+            ("groups", lambda c, g: c.judge({"query": "q"})),
+            ("groups", lambda c, g: c.judge(g)),
+            ("groups", lambda c, g: c.estimate(None)),
+            ("groups[0].spans", lambda c, g: c.judge([QueryGroup("q", spans=[1])])),
+            ("groups[0].embeddings", lambda c, g: c.judge([QueryGroup("q", embeddings=[1])])),
+            ("groups[0].metadata", lambda c, g: c.evaluate([QueryGroup(metadata=None)], ["mrr"])),
+            ("judge", lambda c, g: c.judge([g], 3)),
+            ("judge.members", lambda c, g: c.judge([g], Judge("panel", members="exact"))),
+            ("judge.parameters", lambda c, g: c.judge([g], Judge("exact", parameters=["a"]))),
+            ("asking", lambda c, g: c.judge([g], asking="only")),
+            ("groups", lambda c, g: c.evaluate(g, ["mrr"])),
+            ("metrics", lambda c, g: c.evaluate([g], "mrr")),
+            ("options", lambda c, g: c.evaluate([g], ["mrr"], None, {"per_query": True})),
+            ("chunks", lambda c, g: list(c.judge_stream(g))),
+            ("timeout", lambda c, g: c.judge([g], timeout="3")),
+            ("metrics", lambda c, g: c.compute_metrics("mrr", TrecRankings({}, {}))),
+            ("relevance", lambda c, g: c.compute_metrics(["mrr"], {})),
+            ("human_values", lambda c, g: c.compute_metrics([], NOTHING, human_values=1)),
+            ("metadata", lambda c, g: c.compute_metrics([], NOTHING, metadata=["q"])),
+            ("runs", lambda c, g: c.compare_runs(["mrr"], [{}])),
+            ("metrics", lambda c, g: c.compute_text_metrics("bleu", [])),
+            ("items[0]", lambda c, g: c.compute_text_metrics(["bleu"], [("h", ["r"])])),
+            ("ratings", lambda c, g: c.measure_agreement({"a": ["x"]})),
+            ("items", lambda c, g: c.calibrate([(0.5, True)])),
+            ("labels[0]", lambda c, g: c.calibrate(LabelledScores([0.5], ["yes"]))),
+            ("labels[0]", lambda c, g: c.calibrate(LabelledScores([0.5], [float("nan")]))),
+            ("items", lambda c, g: c.score_answers(AnswerItem("i"), ["r"])),
+            ("items[0]", lambda c, g: c.score_answers([("i", "q")], ["r"])),
+            ("rubrics[0]", lambda c, g: c.score_answers([AnswerItem("i")], [{"rubric": "r"}])),
+            ("rankings[0]", lambda c, g: JudgedRankings([("q", 1, 1)], [True])),
+            ("gains", lambda c, g: GainRanking("q", None, [])),
+            ("columns[0]", lambda c, g: PerQueryValues(["q"], [0.5])),
+            ("run['q']", lambda c, g: TrecRankings({}, dict.fromkeys("q", frozenset("a")))),
+            ("expected[0]", lambda c, g: Embeddings.from_rows([1.0], [])),
+            ("expected[0]", lambda c, g: Spans([("f", 0, 1)])),
+            ("client", lambda c, g: Evaluator("127.0.0.1:1")),
+            ("groups[0]", lambda c, g: Evaluator(c).evaluate([{}], ["mrr"])),
+            ("items", lambda c, g: evaluate_answers(Question("i", "q"), len, ["r"], client=c)),
+            ("system", lambda c, g: evaluate_answers([Question("i", "q")], "s", ["r"], client=c)),
+        ],
+    )
+    def test_the_argument_is_named(self, field, call):
+        with Client("127.0.0.1:1") as client, pytest.raises(WrongType) as caught:
+            call(client, self.GROUP)
+        assert caught.value.field == field
+
+    @pytest.mark.parametrize(
+        ("chunk", "field"), [(GROUP, "chunks[1].groups"), (["q"], "chunks[1].groups[0]")]
+    )
+    def test_a_stream_names_its_chunk(self, chunk, field):
+        messages = StreamMessages([[self.GROUP], chunk], None, include_details=False)
+        assert len(list(messages)) == 2
+        assert isinstance(messages.failure, WrongType)
+        assert messages.failure.field == field
+
+    async def test_the_evaluator_takes_no_asynchronous_client(self):
+        async with AsyncClient("127.0.0.1:1") as client:
+            with pytest.raises(WrongType, match=r"^client: must be a Client, not AsyncClient"):
+                Evaluator(client)
+            with pytest.raises(WrongType, match=r"^groups: must be a list of QueryGroup"):
+                await client.judge({"query": "q"})
+
+    async def test_a_client_that_is_closed_says_so(self):
+        client = Client("127.0.0.1:1")
+        client.close()
+        client.close()
+        for call in (
+            lambda: client.judge([self.GROUP]),
+            lambda: list(client.judge_stream([[self.GROUP]])),
+            lambda: client.score_answers([AnswerItem("i")], ["r"]),
+            client.server_info,
+        ):
+            with pytest.raises(RuntimeError, match="the client is closed"):
+                call()
+        other = AsyncClient("127.0.0.1:1")
+        await other.close()
+        with pytest.raises(RuntimeError, match="the client is closed"):
+            await other.server_info()
