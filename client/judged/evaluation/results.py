@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from judged._inputs import need_by_ids, need_each, need_id, need_text, set_fields
+from judged._inputs import as_id, need_by_ids, need_each, need_id, need_text, set_fields
 from judged._views import short_repr
 from judged.evaluation.files import Record, parse_json, read_lines
 from judged.golden import Span
@@ -60,7 +60,7 @@ class Results(Mapping[str, Sequence[Retrieved]]):
         return short_repr(self)
 
     def __getitem__(self, query_id: str) -> Sequence[Retrieved]:
-        return self.by_query[query_id]
+        return self.by_query[as_id(query_id)]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.by_query)

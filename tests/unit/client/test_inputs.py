@@ -67,7 +67,7 @@ class TestIds:
             "x", (), ["t"], "3", ["3"], ["3"]
         )
         assert list(Results.of({number: []})) == ["3"]
-        assert Results({number: []})["3"] == []
+        assert Results({number: []})["3"] == Results({"3": []})[number] == []
         assert {AnswerItem(number).item_id, Question(number, "q").item_id} == {"3"}
         assert JudgedRanking(number, 1, 1).query_id == GainRanking(number, [], []).query_id == "3"
         assert PerQueryValues([number], [[1.0]]).query_ids == ["3"]

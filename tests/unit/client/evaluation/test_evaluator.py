@@ -25,6 +25,7 @@ class FakeClient:
         self.calls = []
         self.sources = []
         self.details = []
+        self._budget = None
 
     def server_info(self, *, timeout):
         return SimpleNamespace(limits=SimpleNamespace(max_contexts=1000), rubrics=["a rubric"])
