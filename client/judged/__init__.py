@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from judged.embeddings import EmbeddedRanking, EmbeddedRankings, Embeddings
     from judged.errors import (
         BudgetExhausted,
+        ClientUnusable,
         DeadlineExceeded,
         FailedPrecondition,
         InternalError,
@@ -127,6 +128,7 @@ __all__ = [
     "ChatModelInfo",
     "ClaimVerdict",
     "Client",
+    "ClientUnusable",
     "CompareOptions",
     "ComparedRuns",
     "ComparisonPower",
@@ -238,8 +240,8 @@ _NAMES = {
     "details": "Usage VerdictDetail VerdictSample",
     "embeddings": "EmbeddedRanking EmbeddedRankings Embeddings",
     "errors": (
-        "BudgetExhausted DeadlineExceeded FailedPrecondition InternalError InvalidArgument "
-        "JudgedError NotFound Overloaded PermissionRefused Retryable Unavailable"
+        "BudgetExhausted ClientUnusable DeadlineExceeded FailedPrecondition InternalError "
+        "InvalidArgument JudgedError NotFound Overloaded PermissionRefused Retryable Unavailable"
     ),
     "estimates": "CostEstimate",
     "golden": "NegativeMatch Span Spans",

@@ -1,11 +1,17 @@
 """The settings of a channel: where to, and what gRPC must not do by itself.
 
-Owns the address rules and the channel options, the same for both clients.
+Owns the address rules, the channel options, and what may be used after a fork, the same for both
+clients.
 """
 
 from __future__ import annotations
 
 import os
+import re
+import weakref
+from pathlib import Path
+
+from judged import errors
 
 DEFAULT_TARGET = "127.0.0.1:8470"
 
@@ -24,7 +30,104 @@ OPTIONS: tuple[tuple[str, int], ...] = (
 )
 
 
+LONGEST_SOCKET_PATH = 107
+"""Bytes that a Unix socket's path may have."""
+_WRONG_SCHEME = re.compile(r"(https?|grpcs?|tcp)://(.*)", re.IGNORECASE)
+_OF_GRPC = re.compile(r"(dns|ipv4|ipv6|unix-abstract|vsock|xds|google-c2p):", re.IGNORECASE)
+_HOST_PORT = re.compile(r"(\[[^]]+\]|[^:/]+):[0-9]+")
+
+
 def resolve(target: str | None) -> str:
     """Return the address to call: the one given, else JUDGED_TARGET, else the default port."""
     chosen = target or os.environ.get("JUDGED_TARGET") or DEFAULT_TARGET
     return chosen.strip()
+
+
+def refuse_wrong(target: str) -> None:
+    """Raise InvalidArgument for an address that gRPC would not understand as it was meant."""
+    if (wrong := fault(target)) is not None:
+        raise errors.InvalidArgument.of_field("target", f"{target!r}: {wrong}")
+
+
+def fault(target: str) -> str | None:
+    """Return what is wrong with the form of an address, and how to write it; None when it is right.
+
+    gRPC takes port 443 where there is none, and a name for what stands before "://".
+    """
+    if scheme := _WRONG_SCHEME.fullmatch(target):
+        rest = scheme[2].rstrip("/")
+        return f"write HOST:PORT without {scheme[1]}://, as in {rest or DEFAULT_TARGET}"
+    if (path := socket_path(target)) is not None:
+        return _fault_of_path(path)
+    if _OF_GRPC.match(target) or _HOST_PORT.fullmatch(target):
+        return None
+    if ":" not in target or target.endswith("]"):
+        return f"has no port; write HOST:PORT, as in {target}:8470, or unix:PATH"
+    return f"write HOST:PORT, as in {DEFAULT_TARGET}, or unix:PATH"
+
+
+def _fault_of_path(path: str) -> str | None:
+    if not path:
+        return "needs a path, as in unix:/run/judged.sock"
+    if (length := len(os.fsencode(path))) > LONGEST_SOCKET_PATH:
+        return (
+            f"the socket's path has {length} bytes, and {LONGEST_SOCKET_PATH} are the most; "
+            "use a shorter one"
+        )
+    return None
+
+
+def socket_path(target: str) -> str | None:
+    """Return the path of a Unix socket; None for other addresses."""
+    if not target.startswith("unix:"):
+        return None
+    return target.removeprefix("unix:").removeprefix("//")
+
+
+def hint(target: str) -> str:
+    """Return what to look at when an address can't be reached."""
+    path = socket_path(target)
+    if path is not None and not Path(path).parent.is_dir():
+        return f"there is no folder {Path(path).parent}; is this the server's --listen?"
+    return "is judged-server running there, without TLS?"
+
+
+_open: weakref.WeakSet[object] = weakref.WeakSet()
+_forked_open = False
+
+
+def opened(client: object) -> None:
+    """Note a client that uses gRPC from now on."""
+    _open.add(client)
+
+
+def closed(client: object) -> None:
+    """Note a client that was closed."""
+    _open.discard(client)
+
+
+def forked_open() -> bool:
+    """Say whether this process was forked while a client was open: gRPC may hang there."""
+    return _forked_open
+
+
+def refuse_unusable(*, was_closed: bool) -> None:
+    """Raise ClientUnusable for a client that was closed, or in a fork that gRPC may hang in."""
+    if was_closed:
+        raise errors.ClientUnusable(
+            "the client is closed; make another, or call it before it is closed"
+        )
+    if _forked_open:
+        raise errors.ClientUnusable(
+            "this process was forked while a client was open, and gRPC may hang in it for ever; "
+            "close clients before the fork, or start processes by spawn or forkserver"
+        )
+
+
+def _after_fork() -> None:
+    global _forked_open  # noqa: PLW0603 - a fact of the process
+    _forked_open = _forked_open or len(_open) > 0
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

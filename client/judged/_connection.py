@@ -11,7 +11,7 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Generic, Never, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Generic, Self, TypeVar, cast
 
 import grpc
 
@@ -20,15 +20,11 @@ from judged._call import Attempts, Deadline, RetryBudget
 from judged._status import Failure, to_error
 from judged.v1.judge_service_pb2_grpc import JudgeServiceStub
 
+if TYPE_CHECKING:
+    from judged.v1.judge_service_pb2_grpc import JudgeServiceAsyncStub
+
 Reply = TypeVar("Reply")
 Request = TypeVar("Request")
-
-
-class _Closed:
-    """Stands for the calls of a client that is closed."""
-
-    def __getattr__(self, name: str) -> Never:
-        raise RuntimeError("the client is closed; make another, or call it before it is closed")
 
 
 class Connection:
@@ -41,9 +37,21 @@ class Connection:
         """
         self.target = _channel.resolve(target)
         self._owned = channel is None
-        self._channel = channel or grpc.insecure_channel(self.target, options=_channel.OPTIONS)
-        self._stub = JudgeServiceStub(self._channel)
+        self._closed = False
+        if channel is None:
+            _channel.refuse_wrong(self.target)
+            _channel.refuse_unusable(was_closed=False)
+            channel = grpc.insecure_channel(self.target, options=_channel.OPTIONS)
+        _channel.opened(self)
+        self._channel = channel
+        self._stub_of_channel = JudgeServiceStub(channel)
         self._budget = RetryBudget()
+
+    @property
+    def _stub(self) -> JudgeServiceStub:
+        """The calls. Raises ClientUnusable after `close`, and after some forks."""
+        _channel.refuse_unusable(was_closed=self._closed)
+        return self._stub_of_channel
 
     def __enter__(self) -> Self:
         return self
@@ -57,10 +65,11 @@ class Connection:
         self.close()
 
     def close(self) -> None:
-        """Close the connection."""
-        if self._owned:
+        """Close the connection. Calls under way end with ClientUnusable, and so do later ones."""
+        self._closed = True
+        _channel.closed(self)
+        if self._owned and not _channel.forked_open():
             self._channel.close()
-            self._stub = cast("JudgeServiceStub", _Closed())
 
     def _call(self, method: Callable[..., Reply], request: object, deadline: Deadline) -> Reply:
         attempts = Attempts(deadline, self._budget, request)
@@ -78,7 +87,12 @@ class Connection:
     ) -> InFlight[Reply]:
         """Send a message without waiting for its answer."""
         attempts = Attempts(deadline, self._budget, request)
-        future = method.future(request, timeout=attempts.timeout(), metadata=attempts.metadata)
+        timeout = attempts.timeout()
+        try:
+            future = method.future(request, timeout=timeout, metadata=attempts.metadata)
+        except ValueError:
+            _channel.refuse_unusable(was_closed=self._closed)
+            raise
 
         def again() -> Reply:
             return method(request, timeout=attempts.timeout(), metadata=attempts.metadata)
@@ -93,7 +107,11 @@ class Connection:
         while True:
             try:
                 reply = send()
+            except ValueError:  # gRPC's word for a channel that was closed
+                _channel.refuse_unusable(was_closed=self._closed)
+                raise
             except grpc.RpcError as failure:
+                _channel.refuse_unusable(was_closed=self._closed)
                 error = to_error(cast("Failure", failure), self.target)
                 for wait in attempts.waits(error):
                     time.sleep(wait)
@@ -122,10 +140,32 @@ class AsyncConnection:
         `channel` takes the place of a connection of our own, for TLS or tests; it is not closed.
         """
         self.target = _channel.resolve(target)
-        self._owned = channel is None
-        self._channel = channel or grpc.aio.insecure_channel(self.target, options=_channel.OPTIONS)
-        self._stub = JudgeServiceStub(self._channel)
+        if channel is None:
+            _channel.refuse_wrong(self.target)
+        self._given = None if channel is None else JudgeServiceStub(channel)
+        self._closed = False
+        self._opened: dict[
+            asyncio.AbstractEventLoop, tuple[grpc.aio.Channel, JudgeServiceAsyncStub]
+        ] = {}
         self._budget = RetryBudget()
+
+    @property
+    def _stub(self) -> JudgeServiceAsyncStub:
+        """The calls, over a channel that belongs to the running loop: one is opened for each.
+
+        Raises ClientUnusable after `close`, and after some forks.
+        """
+        _channel.refuse_unusable(was_closed=self._closed)
+        if self._given is not None:
+            return self._given
+        loop = asyncio.get_running_loop()
+        if loop not in self._opened:
+            for other in [other for other in self._opened if other.is_closed()]:
+                del self._opened[other]
+            channel = grpc.aio.insecure_channel(self.target, options=_channel.OPTIONS)
+            self._opened[loop] = channel, JudgeServiceStub(channel)
+            _channel.opened(self)
+        return self._opened[loop][1]
 
     async def __aenter__(self) -> Self:
         return self
@@ -139,10 +179,13 @@ class AsyncConnection:
         await self.close()
 
     async def close(self) -> None:
-        """Close the connection."""
-        if self._owned:
-            await self._channel.close()
-            self._stub = cast("Any", _Closed())
+        """Close the connection. Calls under way end with ClientUnusable, and so do later ones."""
+        self._closed = True
+        _channel.closed(self)
+        mine = self._opened.pop(asyncio.get_running_loop(), None)
+        self._opened.clear()  # those of other loops close as they are let go
+        if mine is not None and not _channel.forked_open():
+            await mine[0].close()
 
     async def _call(
         self,
@@ -157,7 +200,11 @@ class AsyncConnection:
                 reply = await method(
                     request, timeout=attempts.timeout(), metadata=attempts.metadata
                 )
+            except grpc.aio.UsageError:  # gRPC's word for a channel that was closed
+                _channel.refuse_unusable(was_closed=self._closed)
+                raise
             except grpc.aio.AioRpcError as failure:
+                _channel.refuse_unusable(was_closed=self._closed)
                 error = to_error(cast("Failure", failure), self.target)
                 for wait in attempts.waits(error):
                     await asyncio.sleep(wait)

@@ -13,6 +13,7 @@ import grpc
 from google.protobuf.message import DecodeError
 
 from judged import errors
+from judged._channel import hint
 from judged.internal.v1 import status_pb2
 
 REQUEST_ID = "x-request-id"
@@ -62,7 +63,7 @@ def to_error(failure: Failure, target: str) -> errors.JudgedError:
     if code is _Code.CANCELLED:
         message = f"{target} dropped the call; it may be shutting down"
     elif code is _Code.UNAVAILABLE and not info.reason:
-        message = f"can't reach {target}: {message}; is judged-server running there, without TLS?"
+        message = f"can't reach {target}: {message}; {hint(target)}"
     kind = _CLASSES.get(code, errors.InternalError)
     if info.reason == BUDGET_EXHAUSTED:
         kind = errors.BudgetExhausted

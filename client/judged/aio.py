@@ -85,7 +85,10 @@ _InFlight = tuple[list[Piece], "asyncio.Task[pb.BatchJudgeResponse]"]
 
 
 class AsyncClient(AsyncConnection):
-    """A connection to one judge daemon, for one event loop; close it when done."""
+    """A connection to one judge daemon; close it when done.
+
+    It opens on first use, and anew for another event loop.
+    """
 
     async def judge(
         self,

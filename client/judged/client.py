@@ -81,7 +81,10 @@ from judged.v1 import judge_service_pb2 as pb
 
 
 class Client(Connection):
-    """A connection to one judge daemon. Safe to share between threads; close it when done."""
+    """A connection to one judge daemon. Safe to share between threads; close it when done.
+
+    Close it before the process forks: gRPC may hang in a fork, so calls there are refused.
+    """
 
     def judge(
         self,

@@ -10,6 +10,7 @@
         Overloaded              ... the server is busy; `retry_after` seconds
         Unavailable             ... the server can't be reached, is starting or draining
       DeadlineExceeded          time ran out
+      ClientUnusable            the client was closed, or its process forked
       InternalError             a fault of the server; its log knows `metadata["ref"]`
 
 Owns the classes; `_status` decides which one a gRPC status becomes.
@@ -91,6 +92,10 @@ class Unavailable(Retryable):
 
 class DeadlineExceeded(JudgedError):
     """Time ran out before the answer came."""
+
+
+class ClientUnusable(JudgedError, RuntimeError):
+    """The client can't send anything: it was closed, or the process forked while one was open."""
 
 
 class InternalError(JudgedError):

@@ -6,9 +6,13 @@ Owns the rules about addresses; binding is up to `app`.
 from __future__ import annotations
 
 import ipaddress
+import os
 import socket
 from dataclasses import dataclass
 from pathlib import Path
+
+LONGEST_SOCKET_PATH = 107
+"""Bytes that the kernel takes."""
 
 
 class AddressError(Exception):
@@ -30,7 +34,13 @@ class Address:
             path = text.removeprefix("unix:")
             if not path:
                 raise AddressError("listen: unix: needs a path, for example unix:/run/judged.sock")
-            return cls(path=Path(path).absolute())
+            absolute = Path(path).absolute()
+            if (length := len(os.fsencode(absolute))) > LONGEST_SOCKET_PATH:
+                raise AddressError(
+                    f"listen: the path {absolute} has {length} bytes, and a Unix socket's may have "
+                    f"{LONGEST_SOCKET_PATH}; pick a shorter one"
+                )
+            return cls(path=absolute)
         host, colon, port = text.rpartition(":")
         if not colon or not port.isdecimal() or int(port) > 65535:
             raise AddressError(f"listen: {text!r} is neither HOST:PORT nor unix:PATH")
@@ -53,12 +63,19 @@ class Address:
             return self.host == "localhost"
 
     def refuse_live_socket(self) -> None:
-        """Raise AddressError when another process listens on this Unix socket.
+        """Raise AddressError when this Unix socket has no folder, or another process listens on it.
 
         gRPC unlinks a socket file that it finds, whether or not somebody listens on it, and would
         silently take over from a running server.
         """
-        if self.path is None or not self.path.exists():
+        if self.path is None:
+            return
+        if not self.path.parent.is_dir():
+            raise AddressError(
+                f"listen: there is no folder {self.path.parent} for the socket; make it, or pick "
+                "another path"
+            )
+        if not self.path.exists():
             return
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
             probe.settimeout(1)

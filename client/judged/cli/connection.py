@@ -11,6 +11,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
 from judged import Client, DeadlineExceeded, NotFound, ServerInfo
+from judged._channel import fault
 from judged.cli.local_server import info_as_private, private_server, problems_as_private
 from judged.cli.problems import Problem, explained
 
@@ -44,13 +45,8 @@ def connect(target: str | None) -> Iterator[Connection]:
 
 def check_target(target: str) -> None:
     """Raise Problem for an address that gRPC would take for another than was meant."""
-    scheme, separator, rest = target.partition("://")
-    if separator and scheme in {"http", "https", "grpc", "grpcs", "tcp"}:
-        raise Problem(f"--target {target}: write HOST:PORT without {scheme}://, as in {rest}")
-    if ":" not in target:  # gRPC would take port 443
-        raise Problem(
-            f"--target {target}: has no port; write HOST:PORT, as in {target}:8470, or unix:PATH"
-        )
+    if (wrong := fault(target.strip())) is not None:
+        raise Problem(f"--target {target}: {wrong}")
 
 
 def _ask(client: Client) -> ServerInfo:

@@ -7,19 +7,19 @@ from judged import AsyncClient, Client
 
 PUBLIC = """
 Agreement AnswerItem AnswerScore Asking AsyncClient BudgetExhausted CacheMode CalibrateOptions
-Calibration CascadeBounds ChatModelInfo ClaimVerdict Client ComparedRuns CompareOptions
-ComparisonPower Context CorrectedEstimate CostEstimate DeadlineExceeded DimensionScore
-DocumentRankings EmbeddedRanking EmbeddedRankings Embeddings Estimate Evaluation FailedPrecondition
-Flag GainRanking GainRankings HumanLabels InternalError Interval IntervalMethod IntervalOptions
-InvalidArgument Judge JudgedChunk JudgedError JudgedRanking JudgedRankings JudgeIdentity JudgeInfo
-JudgeQuality LabelledScores Limits Matching MeasuredAgreement MetricCounts MetricInfo MetricOptions
-MetricResult MetricSlice MetricTable ModelInfo MovedQuery NegativeMatch NegativeReport NoGold
-NotFound Overloaded PanelMember ParameterInfo PermissionRefused PerQueryValues QueryGroup
-RankAgreement RatingLevel RatingTable RetrievedDocuments Retryable Rubric RubricInfo RubricSummary
-RunComparison ScoredAnswers ScoredDocuments ServerInfo Source Span Spans Status SystemScores
-TestResult TextItem TextMetricResult TextMetricTable Threshold ThresholdCriterion TrecRankings
-TukeyComparison Unavailable Unjudged Usage Verdict VerdictCounts VerdictDetail VerdictError
-Verdicts VerdictSample VerifiedClaim
+Calibration CascadeBounds ChatModelInfo ClaimVerdict Client ClientUnusable ComparedRuns
+CompareOptions ComparisonPower Context CorrectedEstimate CostEstimate DeadlineExceeded
+DimensionScore DocumentRankings EmbeddedRanking EmbeddedRankings Embeddings Estimate Evaluation
+FailedPrecondition Flag GainRanking GainRankings HumanLabels InternalError Interval IntervalMethod
+IntervalOptions InvalidArgument Judge JudgedChunk JudgedError JudgedRanking JudgedRankings
+JudgeIdentity JudgeInfo JudgeQuality LabelledScores Limits Matching MeasuredAgreement MetricCounts
+MetricInfo MetricOptions MetricResult MetricSlice MetricTable ModelInfo MovedQuery NegativeMatch
+NegativeReport NoGold NotFound Overloaded PanelMember ParameterInfo PermissionRefused PerQueryValues
+QueryGroup RankAgreement RatingLevel RatingTable RetrievedDocuments Retryable Rubric RubricInfo
+RubricSummary RunComparison ScoredAnswers ScoredDocuments ServerInfo Source Span Spans Status
+SystemScores TestResult TextItem TextMetricResult TextMetricTable Threshold ThresholdCriterion
+TrecRankings TukeyComparison Unavailable Unjudged Usage Verdict VerdictCounts VerdictDetail
+VerdictError Verdicts VerdictSample VerifiedClaim
 """
 
 

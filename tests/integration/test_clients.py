@@ -1,0 +1,168 @@
+"""Clients that are closed, forked, used in several loops, or given a wrong target."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from judged import AsyncClient, Client, ClientUnusable, InvalidArgument, QueryGroup, Unavailable
+
+from tests.integration.server_process import start
+
+GROUPS = [QueryGroup("q", ["e"], ["e"], "1")]
+METRIC = (GROUPS, ["mrr"], "exact")
+
+FORKING = """
+import json, os, sys, threading
+from judged import Client, ClientUnusable
+client = Client(sys.argv[1])
+client.server_info()
+def spin():
+    while True:
+        client.server_info()
+for _ in range(4):
+    threading.Thread(target=spin, daemon=True).start()
+said = []
+for made in (lambda: client, lambda: Client(sys.argv[1])):
+    for _ in range(5):
+        reading, writing = os.pipe()
+        if (child := os.fork()) == 0:
+            try:
+                made().server_info(timeout=3)
+                text = "answered"
+            except ClientUnusable as error:
+                text = str(error)
+            os.write(writing, text.encode())
+            os._exit(0)
+        os.close(writing)
+        said.append(os.read(reading, 1000).decode())
+        os.waitpid(child, 0)
+print(json.dumps(said), flush=True)
+os._exit(0)
+"""
+FORKED_AFTER = """
+import os, sys
+from judged import Client
+with Client(sys.argv[1]) as client:
+    client.server_info()
+if (child := os.fork()) == 0:
+    with Client(sys.argv[1]) as client:
+        client.server_info(timeout=30)
+    os._exit(7)
+os._exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+class TestForks:
+    def test_a_fork_under_an_open_client_is_told_at_once(self, server_address: str):
+        done = subprocess.run(
+            [sys.executable, "-c", FORKING, server_address],
+            capture_output=True,
+            timeout=60,
+            check=True,
+        )
+        said = json.loads(done.stdout)
+        assert len(said) == 10
+        assert all("forked while a client was open" in text for text in said)
+
+    def test_a_fork_after_the_client_was_closed_works(self, server_address: str):
+        command = [sys.executable, "-c", FORKED_AFTER, server_address]
+        assert subprocess.run(command, timeout=60, check=False).returncode == 7
+
+
+class TestLoops:
+    def test_a_client_made_outside_serves_one_loop_after_the_other(self, server_address: str):
+        client = AsyncClient(server_address)
+
+        async def use() -> float | None:
+            return (await client.evaluate(*METRIC)).table["mrr"].mean
+
+        assert [asyncio.run(use()) for _ in range(3)] == [1.0] * 3
+        asyncio.run(client.close())
+
+    async def test_two_loops_at_once(self, server_address: str):
+        async with AsyncClient(server_address) as client:
+            await client.server_info()
+            other = await asyncio.to_thread(lambda: asyncio.run(_info(client)))
+            assert other == (await client.server_info()).version
+
+
+async def _info(client: AsyncClient) -> str:
+    return (await client.server_info()).version
+
+
+class TestClosed:
+    def test_a_call_after_close_is_said_to_be(self, server_address: str):
+        client = Client(server_address)
+        client.close()
+        client.close()
+        for call in (client.server_info, lambda: client.judge(GROUPS), _streams(client)):
+            with pytest.raises(ClientUnusable, match="closed") as caught:
+                call()
+            assert isinstance(caught.value, RuntimeError)
+
+    async def test_by_the_asynchronous_one_too(self, server_address: str):
+        client = AsyncClient(server_address)
+        await client.server_info()
+        await client.close()
+        await client.close()
+        with pytest.raises(ClientUnusable, match="closed"):
+            await client.server_info()
+        with pytest.raises(ClientUnusable, match="closed"):
+            await client.judge(GROUPS)
+        with pytest.raises(ClientUnusable, match="closed"):
+            _ = [chunk async for chunk in client.judge_stream([GROUPS])]
+
+    def test_a_call_under_way_ends(self, unused_tcp_port: int):
+        client = Client(f"127.0.0.1:{unused_tcp_port}")
+        client._budget.reached = True  # so that it waits
+        closing = threading.Timer(0.5, client.close)
+        closing.start()
+        with pytest.raises(ClientUnusable, match="closed"):
+            client.server_info(timeout=60)
+        closing.join()
+
+
+def _streams(client: Client) -> Callable[[], object]:
+    return lambda: list(client.judge_stream([GROUPS]))
+
+
+class TestTargets:
+    @pytest.mark.parametrize("kind", [Client, AsyncClient])
+    @pytest.mark.parametrize(
+        ("target", "says"),
+        [
+            ("http://judge:8470", "as in judge:8470"),
+            ("https://judge:8470/", "as in judge:8470"),
+            ("judge", "as in judge:8470"),
+            ("[::1]", r"as in \[::1\]:8470"),
+            ("judge:", "HOST:PORT"),
+            ("unix:", "needs a path"),
+            ("unix:/" + "x" * 107, "107"),
+        ],
+    )
+    def test_what_is_none_is_told_how_to_write_it(self, kind: type, target: str, says: str):
+        with pytest.raises(InvalidArgument, match=says) as caught:
+            kind(target)
+        assert caught.value.field == "target"
+
+    def test_a_socket_without_a_folder(self, tmp_path: Path):
+        client = Client(f"unix:{tmp_path}/none/judged.sock")
+        with client, pytest.raises(Unavailable, match="there is no folder"):
+            client.server_info()
+
+    @pytest.mark.parametrize(
+        ("name", "says"), [("none/judged.sock", "no folder"), ("x" * 107, "107")]
+    )
+    def test_the_server_says_so_too(self, tmp_path: Path, name: str, says: str):
+        log = tmp_path / "log"
+        with log.open("wb") as stderr:
+            process = start(["--listen", f"unix:{tmp_path}/{name}"], stderr=stderr)
+            assert process.wait(60) == 2
+        assert says in log.read_text()
