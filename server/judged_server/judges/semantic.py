@@ -37,6 +37,8 @@ from judged_server.ports import Embedded, Embedder, Embedders, ModelCard, Parame
 
 VERSION = 1
 MIN_SCORE = 0.75
+"""The judge's default. Metrics of the family `_similarity` bring a bar of their own, which is in
+`metrics.families`."""
 
 SLICE_COST = 1 << 24
 """Multiplications between two looks at whether the caller is still there: about 10 ms."""
@@ -76,7 +78,10 @@ class SemanticKind:
             "into windows of which the best cosine counts.",
             choices=LONG_TEXT_POLICIES,
         )
-        description = "Cosine of the two texts' embeddings; the query is not used."
+        description = (
+            "Cosine of the two texts' embeddings; the query is not used. The bar is a default that "
+            "a request may set; metrics *_similarity have a fixed one of their own."
+        )
         return (Profile("", description, MIN_SCORE, (model, long_text)),)
 
     @property
