@@ -30,7 +30,7 @@ try:
 
     from judged_server import cache_command, errors, telemetry
     from judged_server.address import AddressError
-    from judged_server.settings import Settings, SettingsError, load
+    from judged_server.settings import Settings, SettingsError, load, misspelt_variables
 except ModuleNotFoundError as missing:
     print(_not_installed(missing), file=sys.stderr)
     sys.exit(2)
@@ -129,6 +129,8 @@ def serve(settings: Settings) -> None:
     from judged_server.app import App  # noqa: PLC0415
 
     telemetry.configure(settings.log_level)
+    for warning in misspelt_variables(os.environ):
+        telemetry.logger("settings").warning("misspelt variable", reason=warning)
 
     async def whole_life() -> None:
         await App(settings).run()

@@ -42,8 +42,11 @@ class Address:
                 )
             return cls(path=absolute)
         host, colon, port = text.rpartition(":")
-        if not colon or not port.isdecimal() or int(port) > 65535:
-            raise AddressError(f"listen: {text!r} is neither HOST:PORT nor unix:PATH")
+        # int() takes the digits of every script, of which no client knows all but these.
+        if not colon or not (port.isascii() and port.isdecimal()) or int(port) > 65535:
+            raise AddressError(
+                f"listen: {text!r} is neither HOST:PORT, with a port from 0 to 65535, nor unix:PATH"
+            )
         return cls(host=host.removeprefix("[").removesuffix("]") or "127.0.0.1", port=int(port))
 
     def __str__(self) -> str:

@@ -37,7 +37,7 @@ from judged_server.engine.scoring import Scoring
 from judged_server.engine.slices import SliceRunner
 from judged_server.judges.answers import AnswersKind
 from judged_server.judges.exact import ExactKind
-from judged_server.judges.llm import LlmKind
+from judged_server.judges.llm import NO_CONFIGURATION, LlmKind
 from judged_server.judges.semantic import SemanticKind
 from judged_server.judges.span import SpanKind
 from judged_server.judges.token_overlap import TokenOverlapKind
@@ -54,7 +54,7 @@ from judged_server.rpc.info_codec import ServerFacts
 from judged_server.rpc.limits import RequestLimits
 from judged_server.rpc.repeats import Repeats
 from judged_server.rpc.service import JudgeService
-from judged_server.settings import Settings
+from judged_server.settings import Settings, SettingsError
 from judged_server.spending import nano_within
 from judged_server.store.kept_replies import KeptReplies
 from judged_server.store.purge_notice import PurgeNotice
@@ -298,6 +298,11 @@ def _running(settings: Settings) -> Running:
 def _chat_models(settings: Settings) -> ChatModels | None:
     """Return the language models of the settings' file; None when there is no file."""
     if settings.llm_config is None:
+        if settings.default_judge == LlmKind.kind:
+            raise SettingsError(
+                f"default_judge: {LlmKind.kind} asks a language model, and none is configured: "
+                f"{NO_CONFIGURATION}; or name another judge"
+            )
         return None
     # Imported here: aiohttp takes a fifth of the start-up, and most servers ask no model.
     from judged_server.llm.models import ChatModels  # noqa: PLC0415

@@ -2,22 +2,27 @@
 
 Owns names, units, defaults and ranges. Every field is also a flag: `max_text_bytes` is
 `--max-text-bytes` and `JUDGED_MAX_TEXT_BYTES`. What the settings lead to is up to `app`.
+Variables that are nearly that of a setting are warned about, not refused: they may be of others.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
 from pathlib import Path
 from typing import ClassVar, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, ValidationInfo, field_validator
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
     TomlConfigSettingsSource,
 )
+
+PREFIX = "JUDGED_"
+_YEAR_S = 365 * 86_400
 
 
 class SettingsError(Exception):
@@ -27,7 +32,9 @@ class SettingsError(Exception):
 class Settings(BaseSettings):
     """Everything an operator can set. Defaults are safe on a laptop."""
 
-    model_config = SettingsConfigDict(env_prefix="JUDGED_", extra="forbid", frozen=True)
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX, extra="forbid", frozen=True, allow_inf_nan=False
+    )
     toml_path: ClassVar[Path | None] = None
 
     listen: str = Field("127.0.0.1:8470", description="HOST:PORT (port 0 picks one) or unix:PATH")
@@ -92,10 +99,14 @@ class Settings(BaseSettings):
     )
     grace_s: float = Field(25, ge=0, le=3600, description="seconds calls may finish after SIGTERM")
     default_deadline_s: float = Field(
-        30, gt=0, description="seconds for calls that set no deadline"
+        30, gt=0, le=_YEAR_S, description="seconds for calls that set no deadline"
     )
-    max_unary_deadline_s: float = Field(600, gt=0, description="seconds a unary call may take")
-    max_stream_deadline_s: float = Field(3600, gt=0, description="seconds a stream may take")
+    max_unary_deadline_s: float = Field(
+        600, gt=0, le=_YEAR_S, description="seconds a unary call may take"
+    )
+    max_stream_deadline_s: float = Field(
+        3600, gt=0, le=_YEAR_S, description="seconds a stream may take"
+    )
     max_contexts: int = Field(1_000_000, ge=1, description="contexts in one request or stream")
     max_text_bytes: int = Field(1 << 20, ge=1, description="UTF-8 bytes in one text")
     max_groups: int = Field(10_000, ge=1, description="groups in one message")
@@ -116,6 +127,27 @@ class Settings(BaseSettings):
         description="seconds a call with a request_id goes on without callers, for them to return",
     )
     max_chunks_in_flight: int = Field(8, ge=1, le=256, description="chunks one stream works on")
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _numbers_are_written_as_such(cls, value: object, info: ValidationInfo) -> object:
+        """Refuse what Python takes for a number and nobody writes as one."""
+        if cls.model_fields[info.field_name or ""].annotation not in {int, float}:
+            return value
+        if isinstance(value, bool):
+            raise ValueError(f"must be a number, not {str(value).lower()}")  # noqa: TRY004 - pydantic's
+        if isinstance(value, str) and (not value.isascii() or "_" in value):
+            raise ValueError(f"must be a number in the digits 0 to 9, not {value[:80]!r}")
+        return value
+
+    @field_validator(
+        *("models_dir", "llm_cache_dir", "rubrics_dir", "engine_cache_dir", "vector_cache_dir")
+    )
+    @classmethod
+    def _folders_are_no_files(cls, value: Path | None) -> Path | None:
+        if value is not None and value.exists() and not value.is_dir():
+            raise ValueError(f"{value} is a file; name a folder")
+        return value
 
     @classmethod
     def settings_customise_sources(
@@ -145,7 +177,8 @@ def load(flags: Mapping[str, str], toml: Path | None = None) -> Settings:
         settings: Settings = chosen(**flags)
     except ValidationError as error:
         problems = "; ".join(
-            f"{'.'.join(str(part) for part in item['loc'])}: {item['msg']}"
+            f"{'.'.join(str(part) for part in item['loc'])}: "
+            f"{item['msg'].removeprefix('Value error, ')}"
             for item in error.errors()
         )
         where = f" (flags, JUDGED_* or {toml})" if toml else " (flags or JUDGED_*)"
@@ -153,3 +186,17 @@ def load(flags: Mapping[str, str], toml: Path | None = None) -> Settings:
     except (ValueError, OSError) as error:
         raise SettingsError(f"settings file {toml}: {error}") from None
     return settings
+
+
+def misspelt_variables(environ: Mapping[str, str]) -> Iterator[str]:
+    """Yield a sentence for each JUDGED_* variable that is nearly, but not, that of a setting.
+
+    The others may be of the command `judged`, or of programs that have this prefix too.
+    """
+    known = {name.upper() for name in ("config", *Settings.model_fields)}
+    for variable in sorted(environ):
+        name = variable.upper().removeprefix(PREFIX)
+        if not variable.upper().startswith(PREFIX) or name in known:
+            continue
+        if near := get_close_matches(name, known, n=1, cutoff=0.85):
+            yield f"{variable} is no setting, and is not read; did you mean {PREFIX}{near[0]}?"

@@ -21,7 +21,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from judged.cli import agree, calibrate, compare, evaluate, judge, judges, metrics, score
-from judged.cli.defaults import FILE_VARIABLE, config_first, defaults
+from judged.cli.defaults import FILE_VARIABLE, config_first, defaults, misspelt_variables
 from judged.cli.problems import Problem, explain
 from judged.errors import JudgedError
 from judged.evaluation import FileError, MissingText
@@ -86,6 +86,8 @@ def run(arguments: Sequence[str]) -> int:
         group = typer.main.get_command(app)
         arguments = config_first(arguments)
         given = defaults(group.commands, arguments, os.environ)  # type: ignore[attr-defined]
+        for warning in misspelt_variables(group.commands, os.environ):  # type: ignore[attr-defined]
+            sys.stderr.write(f"judged: warning: {warning}\n")
         group(args=list(arguments), prog_name="judged", default_map=given)
     except SystemExit as left:
         if isinstance(left.__context__, BrokenPipeError):  # typer's own word for it is a plain 1

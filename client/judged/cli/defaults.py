@@ -112,6 +112,21 @@ def _split(arguments: Sequence[str]) -> tuple[str | None, str, Sequence[str]]:
     return path, "", ()
 
 
+def misspelt_variables(commands: Mapping[str, Any], environ: Mapping[str, str]) -> Iterator[str]:
+    """Yield a sentence for each JUDGED_* variable that is nearly, but not, that of an option.
+
+    The others may be settings of a server, or of programs that have this prefix too.
+    """
+    known = {name.upper() for each in commands.values() for name in options_of(each)}
+    known.add(FILE_VARIABLE.removeprefix(PREFIX))
+    for name in sorted(environ):
+        own = name.removeprefix(PREFIX)
+        if not name.startswith(PREFIX) or own in known:
+            continue
+        if near := get_close_matches(own, known, n=1, cutoff=0.85):
+            yield f"{name} is no option, and is not read; did you mean {PREFIX}{near[0]}?"
+
+
 def _of_environment(options: Options, environ: Mapping[str, str]) -> Iterator[Found]:
     for name, option in options.items():
         text = environ.get(variable(name), "")

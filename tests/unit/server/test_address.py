@@ -25,7 +25,10 @@ def test_addresses_print_as_they_parse_and_know_who_reaches_them(text, printed, 
     assert address.is_local is local
 
 
-@pytest.mark.parametrize("text", ["", "host", "host:", "host:port", "host:65536", "unix:", "h:-1"])
+@pytest.mark.parametrize(
+    "text",
+    ["", "host", "host:", "host:port", "host:65536", "unix:", "h:-1", "h:\uff18\uff14\uff17\uff10"],
+)
 def test_what_is_no_address_is_refused(text):
     with pytest.raises(AddressError, match="listen"):
         Address.parse(text)

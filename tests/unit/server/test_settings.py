@@ -1,0 +1,66 @@
+"""Settings: what is refused at the start, and what is only warned about."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from judged_server.__main__ import run
+from judged_server.settings import PREFIX, Settings, SettingsError, load, misspelt_variables
+
+
+@pytest.fixture(autouse=True)
+def no_variables(monkeypatch):
+    for name in ("config", *Settings.model_fields):
+        monkeypatch.delenv(PREFIX + name.upper(), raising=False)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("default_deadline_s = inf", "default_deadline_s: "),
+        ("max_stream_deadline_s = nan", "max_stream_deadline_s: "),
+        ("max_unary_deadline_s = 1e300", "max_unary_deadline_s: "),
+        ("llm_cache_ttl_s = inf", "llm_cache_ttl_s: "),
+        ("max_groups = true", "max_groups: must be a number, not true"),
+        ("grace_s = false", "grace_s: must be a number, not false"),
+        ('max_groups = "1_000"', "max_groups: must be a number in the digits 0 to 9"),
+        ('max_groups = "\uff11"', "max_groups: must be a number in the digits 0 to 9"),
+    ],
+)
+def test_numbers_that_are_none_are_refused(tmp_path: Path, line: str, message: str):
+    path = tmp_path / "server.toml"
+    path.write_text(line, encoding="utf-8")
+    with pytest.raises(SettingsError, match=message):
+        load({}, path)
+
+
+@pytest.mark.parametrize("value", ["inf", "nan", "1_0"])
+def test_flags_and_variables_are_held_to_the_same(monkeypatch, value: str):
+    with pytest.raises(SettingsError, match="default_deadline_s"):
+        load({"default_deadline_s": value})
+    monkeypatch.setenv("JUDGED_DEFAULT_DEADLINE_S", value)
+    with pytest.raises(SettingsError, match="default_deadline_s"):
+        load({})
+
+
+@pytest.mark.parametrize("name", [n for n in Settings.model_fields if n.endswith("_dir")])
+def test_a_folder_that_is_a_file_is_refused(tmp_path: Path, name: str):
+    (tmp_path / "file").touch()
+    with pytest.raises(SettingsError, match=f"{name}: .* is a file; name a folder"):
+        load({name: str(tmp_path / "file")})
+    assert getattr(load({name: str(tmp_path / "not-yet")}), name) == tmp_path / "not-yet"
+
+
+def test_a_default_judge_that_has_no_model_to_ask_is_refused_at_the_start(capsys):
+    assert run(["--default-judge", "llm", "--listen", "127.0.0.1:0"]) == 2
+    said = capsys.readouterr().err
+    assert "default_judge: llm asks a language model" in said
+    assert "--llm-config FILE" in said
+
+
+def test_misspelt_variables_are_told_and_those_of_others_left_alone():
+    names = ("JUDGED_MAX_GROUP", "JUDGED_STORM_CANCELS", "JUDGED_MAX_GROUPS", "JUDGED_CONFIG", "A")
+    (near,) = misspelt_variables(dict.fromkeys(names, "1"))
+    assert near.startswith("JUDGED_MAX_GROUP ")
+    assert near.endswith("did you mean JUDGED_MAX_GROUPS?")
