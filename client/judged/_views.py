@@ -13,8 +13,6 @@ from enum import Enum, Flag
 from html import escape
 from typing import Any, TypeVar, overload
 
-from judged.statistics import Estimate
-
 Item = TypeVar("Item")
 Row = dict[str, Any]
 
@@ -105,17 +103,6 @@ def plain(value: object) -> Any:  # noqa: ANN401, PLR0911 - what JSON has, a cas
 def named_mean(name: str, mean: float | None) -> str:
     """Return a mean as reprs show it."""
     return f"{name}={'-' if mean is None else format(mean, '.4f')}"
-
-
-def estimate_row(name: str, estimate: Estimate | None) -> Row:
-    """Return the row of a number with its interval."""
-    interval = None if estimate is None else estimate.interval
-    return {
-        "measure": name,
-        "value": None if estimate is None else estimate.value,
-        "lower": None if interval is None else interval.lower,
-        "upper": None if interval is None else interval.upper,
-    }
 
 
 def html_table(rows: Sequence[Row]) -> str:

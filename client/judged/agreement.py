@@ -12,7 +12,7 @@ from enum import IntEnum
 from typing import Any
 
 from judged._inputs import as_list, need_column, need_ids, need_kind, set_fields
-from judged._views import View, estimate_row
+from judged._views import View
 from judged.correction import CorrectedEstimate
 from judged.statistics import Estimate
 
@@ -88,7 +88,7 @@ class Agreement(View):
         """Return a row a coefficient, with its interval."""
         names = ("observed", "cohen_kappa", "linear_kappa", "quadratic_kappa")
         more = ("fleiss_kappa", "krippendorff_alpha")
-        return [estimate_row(name, getattr(self, name)) for name in (*names, *more)]
+        return [_row(name, getattr(self, name)) for name in (*names, *more)]
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -102,7 +102,7 @@ class RankAgreement(View):
 
     def to_rows(self) -> list[dict[str, Any]]:
         """Return a row a coefficient, with its interval."""
-        return [estimate_row(name, getattr(self, name)) for name in ("kendall_tau", "tau_ap")]
+        return [_row(name, getattr(self, name)) for name in ("kendall_tau", "tau_ap")]
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -168,7 +168,7 @@ class JudgeQuality(View):
         """Return a row a measure, with its interval."""
         names = ("accuracy", "balanced_accuracy", "cohen_kappa", "precision", "recall", "auc")
         last = "expected_calibration_error"
-        return [estimate_row(name, getattr(self, name)) for name in (*names, last)]
+        return [_row(name, getattr(self, name)) for name in (*names, last)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,4 +210,15 @@ class Calibration(View):
 
     def to_rows(self) -> list[dict[str, Any]]:
         """Return a row a measure of the judge, then the prevalence, each with its interval."""
-        return [*self.quality.to_rows(), estimate_row("prevalence", self.prevalence.corrected)]
+        return [*self.quality.to_rows(), _row("prevalence", self.prevalence.corrected)]
+
+
+def _row(name: str, estimate: Estimate | None) -> dict[str, Any]:
+    """Return the row of a number with its interval."""
+    interval = None if estimate is None else estimate.interval
+    return {
+        "measure": name,
+        "value": None if estimate is None else estimate.value,
+        "lower": None if interval is None else interval.lower,
+        "upper": None if interval is None else interval.upper,
+    }

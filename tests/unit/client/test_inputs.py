@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-import numpy as np
+from array import array
+from numbers import Integral
+
 import pytest
 from judged import (
     AnswerItem,
@@ -46,7 +48,23 @@ from judged.evaluation import (
     evaluate_answers,
 )
 
-NUMBERS = [3, np.int64(3), np.uint8(3), "3", np.str_("3")]
+
+@Integral.register
+class Whole:
+    """A whole number that is no int, as NumPy's are."""
+
+    def __init__(self, value):
+        self.value = value
+
+    def __int__(self):
+        return self.value
+
+
+class Text(str):
+    __slots__ = ()
+
+
+NUMBERS = [3, Whole(3), "3", Text("3")]
 
 NOTHING = TrecRankings({}, {})
 
@@ -80,8 +98,8 @@ class TestIds:
         "run",
         [
             {3: {4: 1.0, 5: 0.5}},
-            {np.int64(3): ScoredDocuments(np.array([4, 5]), np.array([1.0, 0.5]))},
-            {"3": ScoredDocuments([np.int64(4), 5], [1.0, 0.5])},
+            {Whole(3): ScoredDocuments(array("q", [4, 5]), array("d", [1.0, 0.5]))},
+            {"3": ScoredDocuments([Whole(4), 5], [1.0, 0.5])},
         ],
     )
     def test_whole_numbers_of_runs_travel_as_texts_do(self, run):
@@ -91,9 +109,7 @@ class TestIds:
         told = write({"3": {"4": 1}}, {"3": {"4": 1.0, "5": 0.5}})
         assert write({3: {4: 1}}, run) == told
 
-    @pytest.mark.parametrize(
-        "wrong", [True, 3.0, None, b"3", ("3",), np.bool_(True), np.float64(3)]
-    )
+    @pytest.mark.parametrize("wrong", [True, 3.0, None, b"3", ("3",)])
     def test_what_is_no_id_is_refused_by_its_place(self, wrong):
         def refused(field, make):
             with pytest.raises(InvalidArgument, match="must be text or a whole number") as caught:

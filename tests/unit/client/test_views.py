@@ -63,8 +63,6 @@ from judged.evaluation import (
     TrecQrels,
 )
 
-pd = pytest.importorskip("pandas")
-
 JUDGE = JudgeIdentity("fake", "", 0.5, "fake|v1", "", "")
 GROUPS = [
     QueryGroup("one", ["a", "b"], ["x", "y"], "q1", ["d1", "d2"]),
@@ -168,6 +166,9 @@ def test_every_result_is_a_dictionary_rows_and_a_table(name):
     result, n = RESULTS[name]
     document = result.to_dict()
     assert json.loads(json.dumps(document, allow_nan=False)) == document
+    assert len(result.to_rows()) == n
+    assert len({tuple(row) for row in result.to_rows()}) <= 1
+    pd = pytest.importorskip("pandas")
     frame = pd.DataFrame(result.to_rows())
     assert len(frame) == n
     assert not frame.map(lambda value: isinstance(value, list | dict)).any(axis=None)
