@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from judged import errors
 from judged._asking import write_asking
+from judged._choices import in_python
 from judged._correction import read_corrected, write_labels
 from judged._details import read_detail, read_usage
 from judged._golden import read_matches, write_embedded, write_golden, write_metadata
@@ -83,7 +84,8 @@ def read_identity(message: types_pb2.JudgeIdentity) -> JudgeIdentity:
 
 def read_error(message: types_pb2.VerdictError) -> VerdictError:
     """Return why a verdict is missing."""
-    return VerdictError(message.code, message.reason, message.message, message.retryable)
+    said = in_python(message.message)
+    return VerdictError(message.code, message.reason, said, message.retryable)
 
 
 def read_verdicts(

@@ -14,6 +14,7 @@ from google.protobuf.message import DecodeError
 
 from judged import errors
 from judged._channel import hint
+from judged._choices import in_python
 from judged.internal.v1 import status_pb2
 
 REQUEST_ID = "x-request-id"
@@ -59,7 +60,7 @@ def to_error(failure: Failure, target: str) -> errors.JudgedError:
     code = failure.code()
     trailers = dict(failure.trailing_metadata() or ())
     info, bad_request, retry_after = _details(trailers.get(_DETAILS))
-    message = failure.details() or code.name
+    message = in_python(failure.details() or code.name)
     if code is _Code.CANCELLED:
         message = f"{target} dropped the call; it may be shutting down"
     elif code is _Code.UNAVAILABLE and not info.reason:

@@ -21,8 +21,25 @@ Owns what went wrong in domain words. Which gRPC status each becomes is the tabl
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
+from enum import IntEnum
 from typing import ClassVar
+
+_WORD = re.compile(r"(?<=[a-z])(?=[A-Z])")
+
+
+def full_name(choice: IntEnum, kind: str = "") -> str:
+    """Return what the contract calls a choice, "MATCHING_MODE_ANY"; no other name does on the wire.
+
+    `kind` is the contract's name of the enum, that of its class if left out.
+    """
+    return f"{_WORD.sub('_', kind or type(choice).__name__).upper()}_{choice.name}"
+
+
+def full_names(choices: Iterable[IntEnum], kind: str = "") -> str:
+    """Return the full names of choices, with commas between them."""
+    return ", ".join(full_name(choice, kind) for choice in choices)
 
 
 class JudgedError(Exception):

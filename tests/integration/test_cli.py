@@ -290,7 +290,10 @@ class TestEvaluate:
         [
             (["-m", "ndgc@10"], "--metric ndgc@10: no metric is called 'ndgc'; did you mean ndcg?"),
             (["-m", "ap@x"], "--metric ap@x: k must be a whole number"),
-            (["-m", "ap", "--matching", "any"], "--metric ap: ap is not defined for matching ANY"),
+            (
+                ["-m", "ap", "--matching", "any"],
+                "--metric ap: ap is not defined for matching any; use greedy_first, maximum",
+            ),
             (["-m", "ap", "--min-score", "7"], "--min-score: must be a number from 0 to 1"),
             (["-m", "ap", "--profile", "nope"], "--profile: judge exact has the profiles"),
         ],

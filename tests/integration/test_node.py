@@ -3,39 +3,18 @@
 from __future__ import annotations
 
 import json
-import shutil
-import subprocess
-from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-FOLDER = Path(__file__).resolve().parent / "node"
-PROTO = FOLDER.parents[2] / "proto"
+from tests.integration.node_programs import FOLDER, PROTO, install, run
+
 PROGRAM = FOLDER / "judge.mjs"
-
-
-def require(tool: str) -> str:
-    path = shutil.which(tool)
-    if path is None:
-        pytest.fail(f"{tool} is not on the PATH: install Node.js 18 or newer, which the tests need")
-    return path
-
-
-def run(command: Sequence[str | Path]) -> str:
-    done = subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
-    assert done.returncode == 0, f"{command} failed:\n{done.stdout}{done.stderr}"
-    return done.stdout
 
 
 @pytest.fixture(scope="module")
 def report(server_address: str) -> dict[str, Any]:
-    node, npm = require("node"), require("npm")
-    # npm writes this file last: a folder without it was left half installed.
-    if not (FOLDER / "node_modules" / ".package-lock.json").is_file():
-        run([npm, "ci", "--prefix", FOLDER])
-    answers: dict[str, Any] = json.loads(run([node, PROGRAM, server_address, PROTO]))
+    answers: dict[str, Any] = json.loads(run([install(), PROGRAM, server_address, PROTO]))
     return answers
 
 

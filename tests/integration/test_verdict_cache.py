@@ -156,7 +156,7 @@ class TestModes:
         error = found[1].error
         assert error is not None
         assert (error.code, error.reason, error.retryable) == (9, "NOT_CACHED", False)
-        assert "cache mode USE" in error.message
+        assert "CacheMode.USE" in error.message
         streamed = client.judge_stream([[group("yes", "no")]], judge(), asking=ONLY)
         verdicts = next(iter(streamed)).verdicts
         assert verdicts is not None

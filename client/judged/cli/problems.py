@@ -27,6 +27,8 @@ _METRIC = re.compile(r"metrics\[(\d+)\]")
 _ELEMENT = re.compile(r"\b\w+\[\d+\]")
 """A place in a request that a rule speaks of beside the one that breaks it."""
 _SEVERAL = re.compile(r"@\d+[ ,;]")
+_CHOICE = re.compile(r"\b(?:IntervalMethod|Matching|NoGold|RatingLevel|Unjudged)\.([A-Z_]+)")
+"""A choice as Python calls it. Options take the last part, in small letters."""
 _COMMANDS = (("use Evaluate", "use judged evaluate"), ("call ScoreAnswers", "use judged score"))
 """What a rule calls a call, and the command that makes it."""
 
@@ -58,6 +60,7 @@ def explain(
         if known is not None:
             rule = message.removeprefix(f"{error.field}: ")
             rule = _ELEMENT.sub(lambda found: known_as(found[0]) or found[0], rule)
+            rule = _CHOICE.sub(lambda found: found[1].lower(), rule)
             for call, command in _COMMANDS:
                 rule = rule.replace(call, command)
             several = known.startswith("--metric") and _SEVERAL.search(known)

@@ -1671,7 +1671,7 @@ class RatingTable(_message.Message):
     LEVEL_FIELD_NUMBER: _builtins.int
     level: Global___RatingLevel.ValueType
     """level of the categories, for Krippendorff's alpha and the weighted kappas.
-    Unset means NOMINAL.
+    Unset means RATING_LEVEL_NOMINAL.
     """
     @_builtins.property
     def categories(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:

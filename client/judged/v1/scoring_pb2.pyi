@@ -66,7 +66,9 @@ class AnswerItem(_message.Message):
     query: _builtins.str
     """query that was asked."""
     answer: _builtins.str
-    """answer of the system. An empty one is NOT_ASSESSABLE."""
+    """answer of the system. An empty one is
+    VERDICT_STATUS_NOT_ASSESSABLE.
+    """
     @_builtins.property
     def references(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """references are answers known to be right, for rubrics that compare."""
@@ -215,7 +217,7 @@ class AnswerScore(_message.Message):
     rubric: _builtins.str
     """rubric by id."""
     status: _types_pb2.VerdictStatus.ValueType
-    """status: score and passed exist only when it is OK."""
+    """status: score and passed exist only when it is VERDICT_STATUS_OK."""
     score: _builtins.float
     """score in [0, 1]."""
     passed: _builtins.bool

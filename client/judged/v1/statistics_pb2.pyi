@@ -100,18 +100,18 @@ class IntervalOptions(_message.Message):
     RESAMPLES_FIELD_NUMBER: _builtins.int
     SEED_FIELD_NUMBER: _builtins.int
     method: Global___IntervalMethod.ValueType
-    """method of the interval. Unset means PERCENTILE."""
+    """method of the interval. Unset means INTERVAL_METHOD_PERCENTILE."""
     confidence: _builtins.float
     """confidence is the share of intervals that should cover the truth, from 0.5
     to 0.9999. Unset means 0.95.
     """
     resamples: _builtins.int
-    """resamples of the bootstrap, 100 to 100,000; ignored by T. Unset means
-    10,000.
+    """resamples of the bootstrap, 100 to 100,000; ignored by
+    INTERVAL_METHOD_T. Unset means 10,000.
     """
     seed: _builtins.int
-    """seed of the bootstrap; ignored by T. Unset means 0: the same data give the
-    same interval.
+    """seed of the bootstrap; ignored by INTERVAL_METHOD_T. Unset means 0: the same
+    data give the same interval.
     """
     def __init__(
         self,
@@ -605,7 +605,7 @@ class Agreement(_message.Message):
     @_builtins.property
     def linear_kappa(self) -> Global___Estimate:
         """linear_kappa is Cohen's kappa with linear weights over ordered categories;
-        unset for NOMINAL ones, as is quadratic_kappa.
+        unset for RATING_LEVEL_NOMINAL, as is quadratic_kappa.
         """
 
     @_builtins.property

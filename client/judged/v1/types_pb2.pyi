@@ -36,8 +36,8 @@ class _CacheModeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_CacheMode.V
     CACHE_MODE_REFRESH: _CacheMode.ValueType  # 2
     """CACHE_MODE_REFRESH reads nothing and writes what is new."""
     CACHE_MODE_ONLY: _CacheMode.ValueType  # 3
-    """CACHE_MODE_ONLY asks no model. A verdict that is not cached is ERROR with
-    the code FAILED_PRECONDITION and the reason NOT_CACHED.
+    """CACHE_MODE_ONLY asks no model. A verdict that is not cached is
+    VERDICT_STATUS_ERROR with the code FAILED_PRECONDITION and the reason NOT_CACHED.
     """
 
 class CacheMode(_CacheMode, metaclass=_CacheModeEnumTypeWrapper):
@@ -50,8 +50,8 @@ CACHE_MODE_USE: CacheMode.ValueType  # 1
 CACHE_MODE_REFRESH: CacheMode.ValueType  # 2
 """CACHE_MODE_REFRESH reads nothing and writes what is new."""
 CACHE_MODE_ONLY: CacheMode.ValueType  # 3
-"""CACHE_MODE_ONLY asks no model. A verdict that is not cached is ERROR with
-the code FAILED_PRECONDITION and the reason NOT_CACHED.
+"""CACHE_MODE_ONLY asks no model. A verdict that is not cached is
+VERDICT_STATUS_ERROR with the code FAILED_PRECONDITION and the reason NOT_CACHED.
 """
 Global___CacheMode: _TypeAlias = CacheMode  # noqa: Y015
 
@@ -623,11 +623,11 @@ class AskingOptions(_message.Message):
     CACHE_FIELD_NUMBER: _builtins.int
     MAX_COST_FIELD_NUMBER: _builtins.int
     cache: Global___CacheMode.ValueType
-    """cache says what the verdict cache is for. Unset means USE."""
+    """cache says what the verdict cache is for. Unset means CACHE_MODE_USE."""
     max_cost: _builtins.float
     """max_cost of the call in the currency of the server's prices, above 0. What
-    could exceed it is not asked: those verdicts are ERROR with the reason
-    BUDGET. A model without prices is INVALID_ARGUMENT then. Unset means that
+    could exceed it is not asked: those verdicts are VERDICT_STATUS_ERROR with the
+    reason BUDGET. A model without prices is INVALID_ARGUMENT then. Unset means that
     only the server's own limits hold.
     """
     def __init__(
@@ -764,11 +764,13 @@ class VerdictColumns(_message.Message):
 
     @_builtins.property
     def status(self) -> _containers.RepeatedScalarFieldContainer[Global___VerdictStatus.ValueType]:
-        """status of each verdict; empty when every verdict is OK."""
+        """status of each verdict; empty when every verdict is VERDICT_STATUS_OK."""
 
     @_builtins.property
     def source(self) -> _containers.RepeatedScalarFieldContainer[Global___VerdictSource.ValueType]:
-        """source of each verdict; empty when every verdict was COMPUTED."""
+        """source of each verdict; empty when every verdict was
+        VERDICT_SOURCE_COMPUTED.
+        """
 
     @_builtins.property
     def flags(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
@@ -1093,10 +1095,12 @@ class MetricOptions(_message.Message):
     RELEVANCE_LEVEL_FIELD_NUMBER: _builtins.int
     MAX_DOCUMENTS_FIELD_NUMBER: _builtins.int
     matching: Global___MatchingMode.ValueType
-    """matching is used for verdicts only. Unset means GREEDY_FIRST."""
+    """matching is used for verdicts only. Unset means
+    MATCHING_MODE_GREEDY_FIRST.
+    """
     no_gold: Global___NoGoldPolicy.ValueType
     """no_gold is used for queries without any expected text, of verdicts and
-    gains. Unset means SKIP.
+    gains. Unset means NO_GOLD_POLICY_SKIP.
     """
     strict_duplicates: _builtins.bool
     """strict_duplicates makes a repeated document INVALID_ARGUMENT. Otherwise the
@@ -1109,7 +1113,9 @@ class MetricOptions(_message.Message):
     per_query: _builtins.bool
     """per_query asks for the value of every query beside the means."""
     unjudged: Global___UnjudgedPolicy.ValueType
-    """unjudged is used for qrels only. Unset means NON_RELEVANT."""
+    """unjudged is used for qrels only. Unset means
+    UNJUDGED_POLICY_NON_RELEVANT.
+    """
     relevance_level: _builtins.int
     """relevance_level is used for qrels only: the smallest grade that is
     relevant, 1 to 2147483647 (trec_eval -l). Unset means 1. Documents with
@@ -1199,8 +1205,9 @@ class MetricResult(_message.Message):
     lower_bound: _builtins.float
     """lower_bound is the mean over all queries, those with missing verdicts
     included, if every missing verdict had gone against the system. It is set
-    only when verdicts are missing. Under GREEDY_FIRST one more match can cost
-    another, so there it is sure only for queries that miss a single verdict.
+    only when verdicts are missing. Under MATCHING_MODE_GREEDY_FIRST one more
+    match can cost another, so there it is sure only for queries that miss a
+    single verdict.
     """
     upper_bound: _builtins.float
     """upper_bound is the mean over all queries that no outcome of the missing

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from judged_server.domain import CacheMode, Source, Status, Usage
-from judged_server.errors import ModelNotConfigured
+from judged_server.errors import ModelNotConfigured, full_name
 from judged_server.llm.budget import Budgets, most_of, prices_of, request_tokens
 from judged_server.llm.chat import (
     ChatModel,
@@ -330,13 +330,13 @@ _NOT_CACHED = Opinion(
     Status.ERROR,
     reason=Reason.NOT_CACHED,
     message="the verdict cache has no reply to this, and the request lets no model be asked; "
-    "ask once with the cache mode USE to fill it",
+    f"ask once with {full_name(CacheMode.USE)} to fill it",
 )
 _NOT_KEPT = Opinion(
     Status.ERROR,
     reason=Reason.NOT_CACHED,
     message="this server keeps no replies, and the request lets no model be asked; "
-    "start it with --llm-cache disk or memory, or ask with the cache mode USE",
+    f"start it with --llm-cache disk or memory, or ask with {full_name(CacheMode.USE)}",
 )
 _MARKER_REPEATED = Opinion(
     Status.ABSTAINED,

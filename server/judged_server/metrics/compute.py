@@ -14,7 +14,7 @@ from dataclasses import replace
 import numpy as np
 
 from judged_server.domain import BoolArray, FloatArray, IntArray
-from judged_server.errors import InvalidField
+from judged_server.errors import InvalidField, full_name, full_names
 from judged_server.metrics.averages import mean
 from judged_server.metrics.families import refuse_families
 from judged_server.metrics.gains import rank_gains
@@ -47,8 +47,8 @@ def check_modes(measures: Sequence[Measure], mode: MatchingMode, *, families: bo
         refuse_families([measure.metric for measure in measures], "verdicts")
     for i, measure in enumerate(measures):
         if mode not in measure.metric.modes and not measure.metric.family:
-            defined = ", ".join(allowed.name for allowed in measure.metric.modes)
-            rule = f"is not defined for matching {mode.name}; use {defined}"
+            defined = full_names(measure.metric.modes)
+            rule = f"is not defined for matching {full_name(mode)}; use {defined}"
             if not defined:
                 rule = "is not defined for verdicts; it needs qrels or gains"
             raise InvalidField(f"metrics[{i}]", f"{measure.metric.name} {rule}")
@@ -243,7 +243,9 @@ def _gold_mask(n_relevant: IntArray, policy: NoGoldPolicy, field: str) -> BoolAr
         return np.ones_like(has_gold)
     if policy is NoGoldPolicy.ERROR and not has_gold.all():
         first = int(has_gold.argmin())
-        raise InvalidField(field.format(first), "must not be empty when no_gold is ERROR")
+        raise InvalidField(
+            field.format(first), f"must not be empty when no_gold is {full_name(policy)}"
+        )
     return has_gold
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from judged_server.errors import InvalidField
+from judged_server.errors import InvalidField, full_name
 from judged_server.metrics.declaration import Metric
 from judged_server.metrics.options import MatchingMode
 from judged_server.metrics.ranking_metrics import RANKING_METRICS
@@ -53,7 +53,7 @@ def family_metric(metric: Metric, family: Family) -> Metric:
     return replace(
         metric,
         name=f"{metric.name}_{family.name}",
-        description=f"{metric.name} in mode ANY, where texts match that {family.matches}.",
+        description=f"{metric.name} without pairing, where texts match that {family.matches}.",
         modes=(MatchingMode.ANY,),
         family=family.name,
     )
@@ -79,6 +79,7 @@ def refuse_families(metrics: Sequence[Metric], relevance: str) -> None:
             kind = FAMILIES[metric.family].kind
             instead = f"ask for {plain}"
             if relevance == "verdicts":
-                instead = f"ask for {plain} with matching ANY over verdicts of the judge {kind}"
+                mode = full_name(MatchingMode.ANY)
+                instead = f"ask for {plain} with matching {mode} over verdicts of the judge {kind}"
             rule = f"{metric.name} is judged on the way, not taken from {relevance}"
             raise InvalidField(f"metrics[{i}]", f"{rule}; use Evaluate, or {instead}")

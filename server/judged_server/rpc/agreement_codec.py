@@ -9,7 +9,7 @@ from __future__ import annotations
 from judged.v1 import judge_service_pb2 as pb
 from judged.v1 import statistics_pb2
 
-from judged_server.errors import InvalidField
+from judged_server.errors import InvalidField, full_names
 from judged_server.metrics.agreement import (
     Agreement,
     Estimate,
@@ -44,7 +44,7 @@ def read_ratings(message: pb.RatingTable, field: str = "ratings") -> Ratings:
     level = RatingLevel.NOMINAL
     if message.HasField("level"):
         if int(message.level) not in set(RatingLevel):
-            names = ", ".join(RatingLevel.__members__)
+            names = full_names(RatingLevel)
             raise InvalidField(f"{field}.level", f"must be unset or one of {names}")
         level = RatingLevel(message.level)
     return Ratings.build(

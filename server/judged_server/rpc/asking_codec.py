@@ -30,7 +30,7 @@ def read_asking(message: types_pb2.AskingOptions, field: str = "asking") -> Aski
     if message.HasField("cache"):
         if message.cache not in _MODES:
             raise errors.InvalidField(
-                f"{field}.cache", "must be USE, REFRESH or ONLY; leave it unset for USE"
+                f"{field}.cache", f"must be unset or one of {errors.full_names(CacheMode)}"
             )
         mode = CacheMode(message.cache)
     cost = None

@@ -278,16 +278,22 @@ def read_verdicts(message: types_pb2.VerdictColumns, sizes: Sequence[int], field
     _check_all(
         (statuses >= min(Status)) & (statuses <= max(Status)),
         f"{field}.status",
-        "a status",
+        f"one of {errors.full_names(Status, 'VerdictStatus')}",
     )
-    _check_all((sources >= min(Source)) & (sources <= max(Source)), f"{field}.source", "a source")
+    _check_all(
+        (sources >= min(Source)) & (sources <= max(Source)),
+        f"{field}.source",
+        f"one of {errors.full_names(Source, 'VerdictSource')}",
+    )
     _check_all((flags & ~sum(Flag)) == 0, f"{field}.flags", "a sum of known flags")
     if message.group_offsets and list(message.group_offsets) != offsets:
         raise errors.InvalidField(
             f"{field}.group_offsets", "disagree with the sizes of the rankings"
         )
     if len(statuses) and (relevant & (statuses != Status.OK)).any():
-        raise errors.InvalidField(f"{field}.relevant", "true where the status is not OK")
+        raise errors.InvalidField(
+            f"{field}.relevant", "true where the status is not VERDICT_STATUS_OK"
+        )
     columns = ScoreColumns(
         scores if len(scores) else relevant.astype(np.float64),
         statuses.astype(np.uint8) if len(statuses) else None,

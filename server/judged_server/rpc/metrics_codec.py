@@ -120,7 +120,7 @@ def _positive(message: types_pb2.MetricOptions, name: str, field: str) -> int | 
 
 def _choice(kind: type[_Choice], number: int, field: str) -> _Choice:
     if int(number) not in set(kind):
-        raise errors.InvalidField(field, f"must be unset or one of {', '.join(kind.__members__)}")
+        raise errors.InvalidField(field, f"must be unset or one of {errors.full_names(kind)}")
     return kind(number)
 
 

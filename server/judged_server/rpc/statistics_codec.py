@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from judged.v1 import statistics_pb2
 
-from judged_server.errors import InvalidField
+from judged_server.errors import InvalidField, full_names
 from judged_server.metrics.statistics.intervals import Interval, IntervalMethod, IntervalOptions
 
 CONFIDENCE = (0.5, 0.9999)
@@ -22,7 +22,7 @@ def read_interval_options(
     method, confidence, resamples = default.method, default.confidence, default.resamples
     if message.HasField("method"):
         if int(message.method) not in set(IntervalMethod):
-            names = ", ".join(IntervalMethod.__members__)
+            names = full_names(IntervalMethod)
             raise InvalidField(f"{field}.method", f"must be unset or one of {names}")
         method = IntervalMethod(message.method)
     if message.HasField("confidence"):

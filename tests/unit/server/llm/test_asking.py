@@ -147,7 +147,7 @@ class TestCache:
         missed = await asker.ask(model, asked(), terms(CacheMode.ONLY))
         assert missed.opinion.status is Status.ERROR
         assert missed.opinion.reason is Reason.NOT_CACHED
-        assert "cache mode USE" in missed.opinion.message
+        assert "CACHE_MODE_USE" in missed.opinion.message
         assert missed.usage == Usage()
         assert model.asked == []
         await asker.ask(model, asked(), terms())

@@ -78,7 +78,7 @@ def test_metrics_that_need_pairs_are_refused_under_any():
     with pytest.raises(InvalidField) as caught:
         compute_judged(measures, MIXED, MetricOptions(matching=MatchingMode.ANY))
     assert caught.value.field == "metrics[1]"
-    assert "GREEDY_FIRST, MAXIMUM" in caught.value.rule
+    assert "MATCHING_MODE_GREEDY_FIRST, MATCHING_MODE_MAXIMUM" in caught.value.rule
 
 
 def test_any_counts_both_sides_on_their_own():

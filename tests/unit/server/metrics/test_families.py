@@ -41,7 +41,7 @@ def test_a_member_is_its_metric_under_the_family_and_in_mode_any():
     assert family_metric(plain, family) == replace(
         plain,
         name="recall_exact",
-        description="recall in mode ANY, where texts match that are equal, byte for byte.",
+        description="recall without pairing, where texts match that are equal, byte for byte.",
         modes=(MatchingMode.ANY,),
         family="exact",
     )
@@ -66,8 +66,8 @@ def test_no_verdicts_qrels_or_gains_are_taken_for_those_of_the_family():
     one = np.array([1])
     verdicts = JudgedResults(np.array([True]), one, one)
     calls = {
-        "ask for f1 with matching ANY over verdicts of the judge semantic": lambda: compute_judged(
-            measures, verdicts, options
+        "ask for f1 with matching MATCHING_MODE_ANY over verdicts of the judge semantic": lambda: (
+            compute_judged(measures, verdicts, options)
         ),
         "from qrels": lambda: compute_trec(
             measures, Qrels.of([Topic("1", ["a"], [1])]), [Topic("1", ["a"], [1.0])], options

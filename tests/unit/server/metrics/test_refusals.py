@@ -29,6 +29,10 @@ NAN = float("nan")
 RECALL = parse_metrics(["recall"])
 BLEU = parse_text_metrics(["bleu"])
 YES_NO = ["no", "yes"]
+AP_WITHOUT_PAIRING = (
+    "metrics[0]: ap is not defined for matching MATCHING_MODE_ANY; "
+    "use MATCHING_MODE_GREEDY_FIRST, MATCHING_MODE_MAXIMUM"
+)
 
 
 def named(*names):
@@ -131,7 +135,7 @@ METRICS = {
     ),
     "mode": (
         moded("ap", MatchingMode.ANY),
-        "metrics[0]: ap is not defined for matching ANY; use GREEDY_FIRST, MAXIMUM",
+        AP_WITHOUT_PAIRING,
     ),
     "verdicts": (
         moded("bpref", MatchingMode.MAXIMUM),
@@ -141,7 +145,7 @@ METRICS = {
         moded("recall_exact", MatchingMode.ANY),
         (
             "metrics[0]: recall_exact is judged on the way, not taken from verdicts; use Evaluate, "
-            "or ask for recall with matching ANY over verdicts of the judge exact"
+            "or ask for recall with matching MATCHING_MODE_ANY over verdicts of the judge exact"
         ),
     ),
     "query again": (
@@ -162,11 +166,11 @@ METRICS = {
     ),
     "no gold": (
         without_gold,
-        "gains.rankings[1].relevant_gains: must not be empty when no_gold is ERROR",
+        "gains.rankings[1].relevant_gains: must not be empty when no_gold is NO_GOLD_POLICY_ERROR",
     ),
     "no gold of a group": (
         group_without_gold,
-        "groups[1].expected: must not be empty when no_gold is ERROR",
+        "groups[1].expected: must not be empty when no_gold is NO_GOLD_POLICY_ERROR",
     ),
     "mode of judged results": (
         lambda: compute_judged(
@@ -174,7 +178,7 @@ METRICS = {
             JudgedResults(np.array([True]), np.array([1]), np.array([1])),
             MetricOptions(MatchingMode.ANY),
         ),
-        "metrics[0]: ap is not defined for matching ANY; use GREEDY_FIRST, MAXIMUM",
+        AP_WITHOUT_PAIRING,
     ),
     "work for its means": (
         lambda: check_work(1, 1, IntervalOptions(resamples=10**9), "here", unit="items"),
