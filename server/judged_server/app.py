@@ -69,6 +69,8 @@ SERVICE = judge_service_pb2.DESCRIPTOR.services_by_name["JudgeService"].full_nam
 _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _LAST_WORDS_S = 0.2
 """Time for the last replies to leave once nothing is in work any more."""
+_CUT_SHORT_S = 2.0
+"""The longest that a drain takes once a second signal has come."""
 _PURGES_HEEDED_S = 1.0
 """How often a server looks whether stored replies were purged."""
 
@@ -152,6 +154,10 @@ class App:
         if not drain.done():
             _log.warning("drain cut short")
             self._hurry.set()
+            await asyncio.wait({drain}, timeout=_CUT_SHORT_S)
+            if not drain.done():
+                self._remove_files()
+                os._exit(1)  # a thread holds the drain up; whoever signals twice does not wait
         again.cancel()
         await drain
         # All is done; an impatient signal must not turn the exit status into a failure.
@@ -186,10 +192,13 @@ class App:
         if self._reply_cache is not None:
             await asyncio.to_thread(self._reply_cache.close)
         self._budgets.close()
-        if self._settings.port_file is not None:
-            self._settings.port_file.unlink(missing_ok=True)
-        if self.address.path is not None:
-            self.address.path.unlink(missing_ok=True)
+        self._remove_files()
+
+    def _remove_files(self) -> None:
+        """Remove the port file and the socket, which say that a server is here."""
+        for path in (self._settings.port_file, self.address.path):
+            if path is not None:
+                path.unlink(missing_ok=True)
 
     def _models_run(self, run: bool) -> None:
         """Report whether every loaded model runs; called on a model's thread."""

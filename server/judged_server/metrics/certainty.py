@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from judged_server.checkpoint import checkpoint
 from judged_server.domain import IntArray
 from judged_server.errors import InvalidField
 from judged_server.metrics.averages import mean
@@ -62,7 +63,9 @@ def with_certainty(
         if len(slices) + len(groups) > MAX_SLICES:
             rule = f"makes more than {MAX_SLICES} slices; slice by keys with fewer values"
             raise InvalidField(f"{field}.slice_by[{i}]", rule)
-        slices += [_slice(table, key, value, rows, options) for value, rows in groups]
+        for value, rows in groups:
+            checkpoint()
+            slices.append(_slice(table, key, value, rows, options))
     columns = _with_intervals(table.columns, options.interval)
     return replace(table, columns=columns, slices=tuple(slices))
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from judged_server.checkpoint import checkpoint
 from judged_server.domain import BoolArray, FloatArray, IntArray
 from judged_server.metrics.matching import JudgedResults, match
 from judged_server.metrics.names import Measure
@@ -121,6 +122,7 @@ def _corrected(
     values = human.values[:, order]
     means = []
     for column, own in zip(table.columns, values, strict=True):
+        checkpoint()
         mean = correct_mean(column.values, own, places, confidence=confidence)
         means.append(_noting(mean, left_out))
     columns = [replace(c, corrected=m) for c, m in zip(table.columns, means, strict=True)]

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 import grpc
 from judged.v1 import judge_service_pb2 as pb
+from judged.v1 import statistics_pb2 as st
 from judged.v1 import types_pb2
 from judged.v1.judge_service_pb2_grpc import JudgeServiceServicer
 
@@ -26,7 +27,7 @@ from judged_server.engine.evaluation import Evaluation, evaluate
 from judged_server.engine.scoring import Scoring
 from judged_server.metrics import parse_metrics
 from judged_server.metrics.text import finish, measure_texts
-from judged_server.off_loop import off_loop_if
+from judged_server.off_loop import compute_off_loop, off_loop_if
 from judged_server.ports import Caller, Embedders
 from judged_server.rpc.agreement_codec import agreement
 from judged_server.rpc.asking_codec import read_asking
@@ -73,6 +74,9 @@ LARGE_EMBEDDED_BYTES = 1 << 11
 """and so is one above this with vectors: 2 kB may hold 65,000 pairs of them."""
 LARGE_TEXT_METRICS_BYTES = 1 << 14
 """A ComputeTextMetrics request above this takes turns with others, off the event loop."""
+LONG_STATISTICS_BYTES, LONG_RESAMPLES = 1 << 14, 100_000
+"""Statistics of a message above this, or of more resamples, are worked where computations are that
+take seconds; below they take some tenths of one."""
 LARGE_VERDICTS = 50_000
 """Verdicts above this number are written off the event loop."""
 
@@ -217,9 +221,11 @@ class JudgeService(JudgeServiceServicer):
             corrected = request.HasField("human_values") or request.judged.HasField("human_labels")
             heavy = size > LARGE_METRICS_BYTES or options.interval is not None or corrected
             heavy = heavy or (request.HasField("embedded") and size > LARGE_EMBEDDED_BYTES)
-            table = await off_loop_if(
-                heavy, compute, request, measures, options, self._facts.limits
-            )
+            work = partial(compute, request, measures, options, self._facts.limits)
+            if not heavy:
+                return pb.ComputeMetricsResponse(table=work())
+            long = corrected or _is_long(size, request.options.interval)
+            table = await compute_off_loop(long, work)
             return pb.ComputeMetricsResponse(table=table)
 
     async def CompareRuns(
@@ -228,9 +234,11 @@ class JudgeService(JudgeServiceServicer):
         context: Context,
     ) -> pb.CompareRunsResponse:
         """Test whether runs differ."""
-        with self._admission.admit(received_bytes()):
+        size = received_bytes()
+        with self._admission.admit(size):
             measures = parse_metrics(request.metrics)
-            return await off_loop_if(True, compare_runs, request, measures)
+            long = _is_long(size, request.options.interval, request.comparison.permutations)
+            return await compute_off_loop(long, compare_runs, request, measures)
 
     async def ComputeTextMetrics(
         self,
@@ -248,8 +256,10 @@ class JudgeService(JudgeServiceServicer):
                 items = await off_loop_if(large, read_items, request.items, self._facts.limits)
                 steps = measure_texts(items, asked.metrics)
                 columns = await self._engine.take_turns(steps) if large else finish(steps)
-            heavy = large or asked.interval is not None
-            return await off_loop_if(heavy, write_text_metrics, columns, asked)
+            if not large and asked.interval is None:
+                return write_text_metrics(columns, asked)
+            long = _is_long(size, request.interval)
+            return await compute_off_loop(long, write_text_metrics, columns, asked)
 
     async def MeasureAgreement(
         self,
@@ -257,8 +267,9 @@ class JudgeService(JudgeServiceServicer):
         context: Context,
     ) -> pb.MeasureAgreementResponse:
         """Tell how far raters, or two judges, agree."""
-        with self._admission.admit(received_bytes()):
-            return await off_loop_if(True, agreement, request)
+        size = received_bytes()
+        with self._admission.admit(size):
+            return await compute_off_loop(_is_long(size, request.interval), agreement, request)
 
     async def Calibrate(
         self,
@@ -266,8 +277,9 @@ class JudgeService(JudgeServiceServicer):
         context: Context,
     ) -> pb.CalibrateResponse:
         """Hold a judge's scores against human labels."""
-        with self._admission.admit(received_bytes()):
-            return await off_loop_if(True, calibration, request)
+        size = received_bytes()
+        with self._admission.admit(size):
+            return await compute_off_loop(_is_long(size, request.interval), calibration, request)
 
     async def ScoreAnswers(
         self,
@@ -316,6 +328,12 @@ class JudgeService(JudgeServiceServicer):
         cards = await asyncio.to_thread(self._embedders.cards)
         offers = [*catalog.offers(), self._scoring.offer()]
         return write_info(self._facts, catalog.default, offers, cards)
+
+
+def _is_long(size: int, interval: st.IntervalOptions, permutations: int = 0) -> bool:
+    """Say whether a computation of a message of `size` bytes may take more than a moment."""
+    drawn = max(interval.resamples, permutations)
+    return size > LONG_STATISTICS_BYTES or drawn > LONG_RESAMPLES
 
 
 def _now() -> float:

@@ -23,6 +23,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from judged_server.checkpoint import checkpoint
 from judged_server.domain import FloatArray, IntArray
 from judged_server.errors import InvalidField
 from judged_server.metrics.statistics.bootstrap import resample_counts
@@ -136,6 +137,7 @@ def estimate(
     tail = (1 - options.confidence) / 2
     estimates, left_out = [], []
     for column, value in enumerate(values):
+        checkpoint()
         drawn = samples[:, column]
         defined = np.sort(drawn[np.isfinite(drawn)])
         missing = 1 - len(defined) / len(drawn)
@@ -171,6 +173,7 @@ def _resample(
     samples = np.empty((options.resamples, width))
     start = 0
     for weights in _weights(units, options):
+        checkpoint()
         samples[start : start + len(weights)] = statistics(weights)
         start += len(weights)
     return samples
@@ -186,6 +189,7 @@ def _weights(units: Units, options: IntervalOptions) -> Iterator[FloatArray]:
     source = np.random.RandomState(np.random.PCG64(options.seed))
     shares = units.counts / units.total
     for start in range(0, options.resamples, rows):
+        checkpoint()
         some = min(rows, options.resamples - start)
         yield source.multinomial(units.total, shares, size=some).astype(np.float64)
 
@@ -196,6 +200,7 @@ def _leave_one_out(statistics: Statistics, units: Units) -> FloatArray:
     rows = max(1, _BLOCK // n)
     parts = []
     for start in range(0, n, rows):
+        checkpoint()
         some = np.arange(start, min(start + rows, n))
         weights = np.tile(units.counts.astype(np.float64), (len(some), 1))
         weights[np.arange(len(some)), some] -= 1

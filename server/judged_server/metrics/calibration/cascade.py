@@ -24,11 +24,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from judged_server.checkpoint import checkpoint
 from judged_server.domain import TIE_TOLERANCE, BoolArray, FloatArray, IntArray
 from judged_server.metrics.agreement.quality import LabelledScores
 from judged_server.metrics.statistics.distributions import beta_cdf
 
 MAX_WALKS = 4
+_MOST_LABELS = 2**53  # more than anybody has
 MAX_STEPS = 1_000
 """Scores that a walk tries at most; of more, as many evenly spaced ones are tried."""
 
@@ -87,6 +89,7 @@ def _walk(
     begins, walk_risk = _begins(n, max_error, risk)
     for begin in begins:
         for step in range(begin, len(ends)):
+            checkpoint()
             # The upper bound of Clopper and Pearson is a beta quantile; this asks whether it is
             # at most max_error without finding it.
             errors = float(share[step] * n[step])
@@ -110,7 +113,8 @@ def _begins(n: FloatArray, max_error: float, risk: float) -> tuple[list[int], fl
 
 def _labels_needed(max_error: float, risk: float) -> int:
     """Return the least number of labels that, all right, bound the error by max_error."""
-    return math.ceil(math.log(risk) / math.log1p(-max_error))
+    needed = math.log(risk) / math.log1p(-max_error)
+    return math.ceil(needed) if needed < _MOST_LABELS else _MOST_LABELS
 
 
 def _added_squares(clusters: IntArray) -> FloatArray:
@@ -137,6 +141,7 @@ def _apart(
         return float(accepting.min()), float(rejecting.max())
     pairs = []
     for accept in accepting.tolist():
+        checkpoint()
         lower = rejecting[rejecting < accept]
         if len(lower):
             pairs.append((accept, float(lower.max())))

@@ -14,6 +14,7 @@ from functools import reduce
 
 import numpy as np
 
+from judged_server.checkpoint import checkpoint
 from judged_server.domain import FloatArray
 from judged_server.errors import InvalidField
 from judged_server.metrics.comparison.corrected_tests import CorrectedTest, corrected_tests
@@ -161,6 +162,7 @@ def _comparisons(
     made = []
     rows = zip(pair.baseline, pair.run, pair.differences, found, strict=True)
     for metric, (before, after, differences, interval) in enumerate(rows):
+        checkpoint()
         spread = float(differences.std(ddof=1)) if varies(differences) else 0.0
         wins, losses = int(np.sum(differences > 0)), int(np.sum(differences < 0))
         made.append(

@@ -15,6 +15,7 @@ import math
 
 import numpy as np
 
+from judged_server.checkpoint import checkpoint
 from judged_server.domain import FloatArray
 from judged_server.errors import InvalidField
 
@@ -49,6 +50,7 @@ def sign_flip_p_values(differences: FloatArray, permutations: int, seed: int) ->
     p_values = np.ones(len(differences))
     drawn = []
     for i, row in enumerate(differences):
+        checkpoint()
         moved = row[row != 0]
         if len(moved) < permutations.bit_length():  # that is, 2^k <= permutations
             p_values[i] = _exact(moved)
@@ -85,6 +87,7 @@ def _hits(differences: FloatArray, permutations: int, seed: int) -> FloatArray:
     sums = np.empty((block, len(whole)))
     hits = np.zeros(len(whole))
     for start in range(0, permutations, block):
+        checkpoint()
         rows = min(block, permutations - start)
         raw = source.random_raw(rows * words).astype("<u8", copy=False)
         bits = np.unpackbits(raw.view(np.uint8).reshape(rows, -1), axis=1, bitorder="little")

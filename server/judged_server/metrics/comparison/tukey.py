@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from judged_server.checkpoint import checkpoint
 from judged_server.domain import TIE_TOLERANCE, FloatArray
 from judged_server.metrics.statistics.intervals import Interval
 from judged_server.metrics.statistics.scale_mixtures import (
@@ -37,6 +38,7 @@ def tukey_pairs(values: FloatArray, confidence: float) -> tuple[TukeyPair, ...]:
 
     The mean square of the residuals has (k - 1)(n - 1) degrees of freedom.
     """
+    checkpoint()
     k, n = values.shape
     means = values.mean(axis=1)
     residuals = values - means[:, None] - values.mean(axis=0) + means.mean()

@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from judged_server.checkpoint import checkpoint
 from judged_server.domain import FloatArray
 
 BLOCK_DRAWS = 1 << 16
@@ -71,6 +72,7 @@ def resample_counts(n: int, resamples: int, seed: int, rows: int) -> Iterator[Fl
     """
     draws = _Draws(n, seed)
     for start in range(0, resamples, rows):
+        checkpoint()
         some = min(rows, resamples - start)
         yield _counts(draws.take(some * n), some, n)
 

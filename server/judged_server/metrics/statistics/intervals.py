@@ -16,6 +16,7 @@ from enum import IntEnum
 
 import numpy as np
 
+from judged_server.checkpoint import checkpoint
 from judged_server.domain import FloatArray
 from judged_server.errors import InvalidField
 from judged_server.metrics.statistics.bootstrap import resample_means
@@ -147,6 +148,7 @@ def _bootstrap_intervals(
     tail = (1 - options.confidence) / 2
     lower, upper = [], []
     for row, estimate, own in zip(means, resampled.estimates, values, strict=True):
+        checkpoint()
         if options.method is IntervalMethod.BCA:
             levels = bca_levels(row, float(estimate), _acceleration(own), tail)
         else:

@@ -24,6 +24,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from judged_server.checkpoint import checkpoint
 from judged_server.domain import BoolArray, FloatArray, IntArray
 
 _SLACK = 1e-12
@@ -101,6 +102,7 @@ def _rise(
     waiting = _settle(bounds, highest, human, labelled, misses, np.ones(len(machine), np.bool_))
     if waiting.any():
         for values in steps:
+            checkpoint()
             np.maximum(highest, values, out=highest)
             waiting = _settle(bounds, highest, human, labelled, misses, waiting)
             if not waiting.any():

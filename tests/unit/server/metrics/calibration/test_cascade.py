@@ -138,3 +138,9 @@ def test_bounds_that_would_cross_leave_the_fewest_labels_wrong_or_between(pairs,
 def test_a_score_is_not_both_accepted_and_rejected():
     found = bounds([0.5] * 200, [0, 1] * 100, max_error=0.65)
     assert (found.accept, found.reject, found.escalated) == (0.5, None, 0.0)
+
+
+@pytest.mark.parametrize("max_error", [5e-324, 1e-300, 1e-17])
+def test_an_error_that_no_number_of_labels_can_bound_is_no_fault(max_error):
+    found = bounds([0.1, 0.9] * 50, [0, 1] * 50, max_error=max_error)
+    assert (found.accept, found.reject) == (None, None)
