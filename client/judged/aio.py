@@ -176,9 +176,8 @@ class AsyncClient(AsyncConnection):
         timeout: float = 600.0,  # noqa: ASYNC109 - sent to the server as the call's deadline
     ) -> Evaluation:
         """Return metrics of groups that the server judges on the way; see Client.evaluate."""
-        groups = as_groups(groups)
         request = write_evaluate(
-            groups,
+            groups := as_groups(groups),
             metrics,
             judge,
             options,

@@ -183,9 +183,8 @@ class Client(Connection):
 
         For more than a message holds, with progress and resume, use judged.evaluation.Evaluator.
         """
-        groups = as_groups(groups)
         request = write_evaluate(
-            groups,
+            groups := as_groups(groups),
             metrics,
             judge,
             options,
@@ -193,8 +192,7 @@ class Client(Connection):
             include_verdicts=include_verdicts,
             include_details=include_details,
         )
-        reply = self._call(self._stub.Evaluate, request, Deadline(timeout))
-        return read_evaluation(reply, groups)
+        return read_evaluation(self._call(self._stub.Evaluate, request, Deadline(timeout)), groups)
 
     def compute_metrics(
         self,
