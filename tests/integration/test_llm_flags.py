@@ -45,7 +45,7 @@ ANY_JUDGE = {
     "target", "json", "timeout", "output", "per_item", "per_query", "profile", "results", "metric",
     "matching", "interval", "confidence", "resamples", "seed", "slice_by", "labels", "max_drop",
     "max_negatives", "min_coverage", "baseline", "allow_other_signature", "precision_floor",
-    "folds", "max_error",
+    "folds", "max_error", "label_field",
 }  # fmt: skip
 """Flags that any judge has; they are tested beside the others of their kind."""
 
