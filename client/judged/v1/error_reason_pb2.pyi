@@ -64,11 +64,6 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     As a verdict's reason: the memory did not suffice to judge this context;
     sending it again may help.
     """
-    ERROR_REASON_STARTING: _ErrorReason.ValueType  # 8
-    """ERROR_REASON_STARTING (UNAVAILABLE, with RetryInfo): the server is not
-    ready yet. Not sent so far: the port opens when the server is ready.
-        {"reason": "STARTING", "domain": "judged", "metadata": {}}
-    """
     ERROR_REASON_DRAINING: _ErrorReason.ValueType  # 9
     """ERROR_REASON_DRAINING (UNAVAILABLE, with RetryInfo): the server is
     shutting down; another replica may answer.
@@ -221,11 +216,6 @@ work queue is full; send it again after the delay.
     {"reason": "OVERLOADED", "domain": "judged", "metadata": {}}
 As a verdict's reason: the memory did not suffice to judge this context;
 sending it again may help.
-"""
-ERROR_REASON_STARTING: ErrorReason.ValueType  # 8
-"""ERROR_REASON_STARTING (UNAVAILABLE, with RetryInfo): the server is not
-ready yet. Not sent so far: the port opens when the server is ready.
-    {"reason": "STARTING", "domain": "judged", "metadata": {}}
 """
 ERROR_REASON_DRAINING: ErrorReason.ValueType  # 9
 """ERROR_REASON_DRAINING (UNAVAILABLE, with RetryInfo): the server is

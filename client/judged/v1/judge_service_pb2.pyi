@@ -21,11 +21,6 @@ if sys.version_info >= (3, 11):
 else:
     from typing_extensions import TypeAlias as _TypeAlias, Never as _Never
 
-if sys.version_info >= (3, 13):
-    from warnings import deprecated as _deprecated
-else:
-    from typing_extensions import deprecated as _deprecated
-
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class _RatingLevel:
@@ -950,25 +945,8 @@ class TopicQrels(_message.Message):
     QUERY_ID_FIELD_NUMBER: _builtins.int
     DOCUMENT_IDS_FIELD_NUMBER: _builtins.int
     GRADES_FIELD_NUMBER: _builtins.int
-    JOINED_DOCUMENT_IDS_FIELD_NUMBER: _builtins.int
     query_id: _builtins.str
     """query_id names the topic; it must be unique."""
-    @_builtins.property
-    @_deprecated("""This field has been marked as deprecated using proto field options.""")
-    def joined_document_ids(self) -> _builtins.str:
-        """joined_document_ids are the same as document_ids in one text, a line feed
-        (U+000A) between them; set one of the two. Columns of all topics, as in
-        TrecRankings.joined_qrels, are faster.
-        """
-
-    @joined_document_ids.setter
-    @_deprecated("""This field has been marked as deprecated using proto field options.""")
-    def joined_document_ids(self, value: _builtins.str) -> None:
-        """joined_document_ids are the same as document_ids in one text, a line feed
-        (U+000A) between them; set one of the two. Columns of all topics, as in
-        TrecRankings.joined_qrels, are faster.
-        """
-
     @_builtins.property
     def document_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """document_ids that were judged, each once."""
@@ -985,11 +963,10 @@ class TopicQrels(_message.Message):
         query_id: _builtins.str = ...,
         document_ids: _abc.Iterable[_builtins.str] | None = ...,
         grades: _abc.Iterable[_builtins.int] | None = ...,
-        joined_document_ids: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["document_ids", b"document_ids", "grades", b"grades", "joined_document_ids", b"joined_document_ids", "query_id", b"query_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["document_ids", b"document_ids", "grades", b"grades", "query_id", b"query_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1004,36 +981,8 @@ class TopicRun(_message.Message):
     QUERY_ID_FIELD_NUMBER: _builtins.int
     DOCUMENT_IDS_FIELD_NUMBER: _builtins.int
     SCORES_FIELD_NUMBER: _builtins.int
-    JOINED_DOCUMENT_IDS_FIELD_NUMBER: _builtins.int
-    SCORE_BYTES_FIELD_NUMBER: _builtins.int
     query_id: _builtins.str
     """query_id names the topic; it must be unique."""
-    @_builtins.property
-    @_deprecated("""This field has been marked as deprecated using proto field options.""")
-    def joined_document_ids(self) -> _builtins.str:
-        """joined_document_ids are the same as document_ids in one text; see TopicQrels."""
-
-    @joined_document_ids.setter
-    @_deprecated("""This field has been marked as deprecated using proto field options.""")
-    def joined_document_ids(self, value: _builtins.str) -> None:
-        """joined_document_ids are the same as document_ids in one text; see TopicQrels."""
-
-    @_builtins.property
-    @_deprecated("""This field has been marked as deprecated using proto field options.""")
-    def score_bytes(self) -> _builtins.bytes:
-        """score_bytes are the same as scores as little-endian IEEE 754 doubles, 8
-        bytes each; set one of the two, or none. Columns of all topics, as in
-        TrecRankings.joined_run, are faster.
-        """
-
-    @score_bytes.setter
-    @_deprecated("""This field has been marked as deprecated using proto field options.""")
-    def score_bytes(self, value: _builtins.bytes) -> None:
-        """score_bytes are the same as scores as little-endian IEEE 754 doubles, 8
-        bytes each; set one of the two, or none. Columns of all topics, as in
-        TrecRankings.joined_run, are faster.
-        """
-
     @_builtins.property
     def document_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """document_ids that were retrieved."""
@@ -1051,12 +1000,10 @@ class TopicRun(_message.Message):
         query_id: _builtins.str = ...,
         document_ids: _abc.Iterable[_builtins.str] | None = ...,
         scores: _abc.Iterable[_builtins.float] | None = ...,
-        joined_document_ids: _builtins.str = ...,
-        score_bytes: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["document_ids", b"document_ids", "joined_document_ids", b"joined_document_ids", "query_id", b"query_id", "score_bytes", b"score_bytes", "scores", b"scores"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["document_ids", b"document_ids", "query_id", b"query_id", "scores", b"scores"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

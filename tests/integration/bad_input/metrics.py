@@ -238,33 +238,6 @@ CASES = [
         lambda: trec(run=[pb.TopicRun(query_id="1", document_ids=["a"], scores=[1e39])]),
     ),
     case(
-        "TopicQrels.joined_document_ids",
-        "trec.qrels[0].joined_document_ids",
-        lambda: trec(qrels=[pb.TopicQrels(document_ids=["a"], joined_document_ids="a")]),
-    ),
-    case(
-        "TopicQrels.joined_document_ids",
-        "trec.qrels[0].document_ids[1]",
-        lambda: trec(qrels=[pb.TopicQrels(joined_document_ids="a\na", grades=[1, 0])]),
-    ),
-    case(
-        "TopicRun.joined_document_ids",
-        "trec.run[0].joined_document_ids",
-        lambda: trec(run=[pb.TopicRun(document_ids=["a"], joined_document_ids="a")]),
-    ),
-    case(
-        "TopicRun.score_bytes",
-        "trec.run[0].score_bytes",
-        lambda: trec(run=[pb.TopicRun(joined_document_ids="a", score_bytes=bytes(9))]),
-    ),
-    case(
-        "TopicRun.score_bytes",
-        "trec.run[0].scores",
-        lambda: trec(
-            run=[pb.TopicRun(query_id="1", joined_document_ids="a", score_bytes=bytes(16))]
-        ),
-    ),
-    case(
         "TrecRankings.joined_qrels",
         "trec.joined_qrels",
         lambda: trec(qrels=[pb.TopicQrels()], joined_qrels=columns("q", [1], "a", 1.0)),

@@ -59,15 +59,6 @@ def test_runs_read_alike_in_both_forms():
     assert seen(read_run(pb.TrecRankings(joined_run=joined))) == expected
 
 
-def test_a_topic_may_bring_its_ids_as_one_text_and_its_scores_as_bytes():
-    message = pb.TrecRankings(
-        qrels=[pb.TopicQrels(query_id="q", joined_document_ids="a\n\né", grades=[1, 2, 3])],
-        run=[pb.TopicRun(query_id="q", joined_document_ids="b\na", score_bytes=doubles(2.0, 0.5))],
-    )
-    assert seen(read_qrels(message).topics) == [("q", ["a", "", "é"], [1, 2, 3], None)]
-    assert seen(read_run(message)) == [("q", ["b", "a"], [2.0, 0.5], None)]
-
-
 def test_without_scores_the_places_are_the_scores():
     (topic, other) = read_run(pb.TrecRankings(joined_run=columns("qr", [3, 1], "a\nb\nc\nd")))
     assert (topic.values, other.values) == ([0, -1, -2], [0])
@@ -80,7 +71,6 @@ def test_nothing_was_sent():
 
 QRELS = [pb.TopicQrels()]
 RUN = [pb.TopicRun()]
-TWICE = {"document_ids": ["a"], "joined_document_ids": "a"}
 
 
 @pytest.mark.parametrize(
@@ -88,14 +78,6 @@ TWICE = {"document_ids": ["a"], "joined_document_ids": "a"}
     [
         (read_qrels, {"qrels": QRELS, "joined_qrels": columns()}, "joined_qrels"),
         (read_run, {"run": RUN, "joined_run": columns()}, "joined_run"),
-        (read_qrels, {"qrels": [*QRELS, pb.TopicQrels(**TWICE)]}, "qrels[1].joined_document_ids"),
-        (read_run, {"run": [*RUN, pb.TopicRun(**TWICE)]}, "run[1].joined_document_ids"),
-        (read_run, {"run": [pb.TopicRun(score_bytes=bytes(9))]}, "run[0].score_bytes"),
-        (
-            read_run,
-            {"run": [pb.TopicRun(score_bytes=bytes(8), scores=[1])]},
-            "run[0].score_bytes",
-        ),
         (read_qrels, {}, "qrels"),
         (read_qrels, {"joined_qrels": columns()}, "qrels"),
         (read_qrels, {"joined_qrels": columns("q")}, "joined_qrels.n_documents"),
