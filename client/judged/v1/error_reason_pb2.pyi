@@ -146,7 +146,9 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     cost more than is left of the call's max_cost, or of the server's budget.
     """
     ERROR_REASON_UNKNOWN_RUBRIC: _ErrorReason.ValueType  # 28
-    """ERROR_REASON_UNKNOWN_RUBRIC (NOT_FOUND): no rubric has that id."""
+    """ERROR_REASON_UNKNOWN_RUBRIC (NOT_FOUND): no rubric has that id, or not in
+    the version that was asked for.
+    """
     ERROR_REASON_EMPTY_ANSWER: _ErrorReason.ValueType  # 29
     """ERROR_REASON_EMPTY_ANSWER (not assessable): the answer holds no text, or
     nothing but punctuation.
@@ -299,7 +301,9 @@ ERROR_REASON_BUDGET: ErrorReason.ValueType  # 27
 cost more than is left of the call's max_cost, or of the server's budget.
 """
 ERROR_REASON_UNKNOWN_RUBRIC: ErrorReason.ValueType  # 28
-"""ERROR_REASON_UNKNOWN_RUBRIC (NOT_FOUND): no rubric has that id."""
+"""ERROR_REASON_UNKNOWN_RUBRIC (NOT_FOUND): no rubric has that id, or not in
+the version that was asked for.
+"""
 ERROR_REASON_EMPTY_ANSWER: ErrorReason.ValueType  # 29
 """ERROR_REASON_EMPTY_ANSWER (not assessable): the answer holds no text, or
 nothing but punctuation.
