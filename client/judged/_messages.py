@@ -149,11 +149,15 @@ class StreamMessages:
         asking: Asking | None = None,
         *,
         include_details: bool,
+        request_id: str = "",
     ) -> None:
         if isinstance(chunks, QueryGroup) or not isinstance(chunks, Iterable):
             need_kind(chunks, "chunks", list, "a list of lists of QueryGroup")
         start = pb.StreamJudgeStart(
-            judge=write_judge(judge), include_details=include_details, asking=write_asking(asking)
+            judge=write_judge(judge),
+            include_details=include_details,
+            asking=write_asking(asking),
+            request_id=request_id,
         )
         self.waiting: dict[int, Sequence[QueryGroup]] = {}
         self._messages = self._write(chunks, start)

@@ -85,10 +85,7 @@ _InFlight = tuple[list[Piece], "asyncio.Task[pb.BatchJudgeResponse]"]
 
 
 class AsyncClient(AsyncConnection):
-    """A connection to one judge daemon; close it when done.
-
-    It opens on first use, and anew for another event loop.
-    """
+    """A connection to one judge daemon, opened for each event loop; close it when done."""
 
     async def judge(
         self,
@@ -140,14 +137,15 @@ class AsyncClient(AsyncConnection):
         *,
         include_details: bool = False,
         asking: Asking | None = None,
+        request_id: str = "",
         timeout: float = 3600.0,  # noqa: ASYNC109 - sent to the server as the call's deadline
     ) -> AsyncGenerator[JudgedChunk, None]:
         """Yield every chunk's verdicts as they finish; see Client.judge_stream."""
-        attempts = Attempts(Deadline(timeout), self._budget)
-        messages = StreamMessages(chunks, judge, asking, include_details=include_details)
-        replies = self._stub.StreamJudge(
-            messages, timeout=attempts.timeout(), metadata=attempts.metadata
+        messages = StreamMessages(
+            chunks, judge, asking, include_details=include_details, request_id=request_id
         )
+        tries = Attempts(Deadline(timeout), self._budget)
+        replies = self._stub.StreamJudge(messages, timeout=tries.timeout(), metadata=tries.metadata)
         try:
             identity = None
             async for reply in replies:

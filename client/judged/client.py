@@ -81,10 +81,7 @@ from judged.v1 import judge_service_pb2 as pb
 
 
 class Client(Connection):
-    """A connection to one judge daemon. Safe to share between threads; close it when done.
-
-    Close it before the process forks: gRPC may hang in a fork, so calls there are refused.
-    """
+    """A connection to one judge daemon. Safe to share between threads; close it when done."""
 
     def judge(
         self,
@@ -144,17 +141,19 @@ class Client(Connection):
         *,
         include_details: bool = False,
         asking: Asking | None = None,
+        request_id: str = "",
         timeout: float = 3600.0,
     ) -> Generator[JudgedChunk, None, None]:
         """Yield every chunk's verdicts as they finish, in any order; ids count chunks from 0.
 
-        Nothing is retried: to resume, send the chunks again that had no answer.
+        Nothing is retried: send the chunks again that had no answer, with the same `request_id`
+        (a UUID of version 4) so that models are asked nothing twice.
         """
-        attempts = Attempts(Deadline(timeout), self._budget)
-        messages = StreamMessages(chunks, judge, asking, include_details=include_details)
-        replies = self._stub.StreamJudge(
-            messages, timeout=attempts.timeout(), metadata=attempts.metadata
+        messages = StreamMessages(
+            chunks, judge, asking, include_details=include_details, request_id=request_id
         )
+        tries = Attempts(Deadline(timeout), self._budget)
+        replies = self._stub.StreamJudge(messages, timeout=tries.timeout(), metadata=tries.metadata)
         try:
             identity = read_identity(next(replies).started.judge)
             self._budget.answered()

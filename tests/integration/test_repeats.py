@@ -26,6 +26,7 @@ from judged import (
     Verdicts,
 )
 from judged._status import to_error
+from judged.evaluation import Evaluator
 from judged.v1 import judge_service_pb2 as pb
 from judged.v1 import types_pb2
 from judged.v1.judge_service_pb2_grpc import JudgeServiceStub
@@ -291,3 +292,21 @@ def test_the_access_log_tells_what_models_took_once(server: ServerProcess, stub:
     )
     for name in ("again", "cheap"):
         assert not {"model_calls", "model_ms", "input_tokens", "cost"} & set(told[name])
+
+
+def test_a_stream_that_is_cut_off_is_charged_once(calls: Calls, proxy: CuttingProxy, held: Held):
+    groups = [QueryGroup(f"q{n}", ["e"], [f"held yes {n}"], str(n)) for n in range(5)]
+
+    def cut_in_the_middle() -> None:
+        until(lambda: calls() == 2)
+        proxy.cut()
+        until(lambda: proxy.dropped == 1)
+        held.open.set()
+
+    with ThreadPoolExecutor(1) as pool, Client(proxy.address) as client:
+        cutting = pool.submit(cut_in_the_middle)
+        found = Evaluator(client).evaluate(groups, ["mrr"], LLM, asking=REFRESH, timeout=30)
+        cutting.result(10)
+    assert found.table["mrr"].mean == 1.0
+    assert proxy.dropped == 1
+    assert calls() == 5

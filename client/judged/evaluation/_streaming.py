@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import time
+import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from judged import errors
@@ -49,6 +50,7 @@ class StreamedJudging:
         self._judge = judge
         self._asking = asking
         self._spent = 0.0
+        self._request_id = str(uuid.uuid4())
         self._refusal: errors.BudgetExhausted | None = None
         self._assembly = Assembly(groups)
         self._chunks: list[Chunk] = [chunk for chunk in map(_judged, cut(groups, judge)) if chunk]
@@ -102,6 +104,7 @@ class StreamedJudging:
                 include_details=self._include_details,
                 asking=share(self._asking, asked, self._total - self._done, self._spent),
                 timeout=self._deadline.left(),
+                request_id=self._request_id,
             )
             for answer in answers:
                 chunk = chunks[answer.chunk_id]

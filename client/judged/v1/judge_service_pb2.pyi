@@ -190,9 +190,20 @@ class StreamJudgeStart(_message.Message):
     JUDGE_FIELD_NUMBER: _builtins.int
     INCLUDE_DETAILS_FIELD_NUMBER: _builtins.int
     ASKING_FIELD_NUMBER: _builtins.int
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
     include_details: _builtins.bool
     """include_details asks for the details of verdicts that a language model
     gave.
+    """
+    request_id: _builtins.str
+    """request_id makes the chunks of a judge that asks language models safe to
+    send again after a stream broke: a UUID of version 4, the same for all
+    streams of one piece of work and for no other. For 10 minutes a chunk with
+    the same groups, on a stream with the same id and the same start but for
+    max_cost, gets the same answer, or takes part in the chunk while it is in
+    work, and nothing is asked or paid twice. A chunk whose streams all broke
+    goes on for the grace that BatchJudgeRequest.request_id speaks of. Judges
+    that ask no model ignore the id.
     """
     @_builtins.property
     def judge(self) -> _types_pb2.JudgeSpec:
@@ -210,10 +221,11 @@ class StreamJudgeStart(_message.Message):
         judge: _types_pb2.JudgeSpec | None = ...,
         include_details: _builtins.bool = ...,
         asking: _types_pb2.AskingOptions | None = ...,
+        request_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["asking", b"asking", "judge", b"judge"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["asking", b"asking", "include_details", b"include_details", "judge", b"judge"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["asking", b"asking", "include_details", b"include_details", "judge", b"judge", "request_id", b"request_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

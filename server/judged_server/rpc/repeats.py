@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
 from google.protobuf.message import Message
+from judged.v1 import judge_service_pb2 as pb
 
 from judged_server import errors
 from judged_server.off_loop import off_loop_if
@@ -37,11 +38,11 @@ _UUID4 = re.compile(
 )
 
 
-def check_request_id(request_id: str) -> None:
+def check_request_id(request_id: str, field: str = FIELD) -> None:
     """Raise InvalidField for what is no UUID of version 4."""
     if not _UUID4.fullmatch(request_id):
         raise errors.InvalidField(
-            FIELD, "must be a UUID of version 4, new for each call; or leave it out"
+            field, "must be a UUID of version 4, new for each call; or leave it out"
         )
 
 
@@ -86,15 +87,15 @@ class Repeats:
     async def reply(
         self,
         request: Message,
-        context: object,
+        context: object | None,
         caller: Caller,
         work: Callable[[Caller], Coroutine[Any, Any, Reply]],
     ) -> Reply:
         """Return the reply to a request with a request_id: a kept one, or what `work` returns.
 
         `caller` is the one whom `work` is to serve if it begins now, and `context` the call for
-        the access log. Raises InvalidField when the id is that of a call with other fields, and as
-        `work` does.
+        the access log, None for a part of one. Raises InvalidField when the id is that of a call
+        with other fields, and as `work` does.
         """
         request_id: str = getattr(request, FIELD)
         digest = await off_loop_if(request.ByteSize() > LARGE_BYTES, _digest, request)
@@ -108,7 +109,8 @@ class Repeats:
             call = self._begin(request_id, digest, caller, work)
         else:
             _refuse_other(call.digest, digest)
-        access.spends(context, call.caller.purse)
+        if context is not None:
+            access.spends(context, call.caller.purse)
         return cast("Reply", await self._wait(request_id, call))
 
     async def close(self) -> None:
@@ -197,6 +199,16 @@ class Repeats:
 
     def _drop(self, request_id: str) -> None:
         self._bytes -= len(self._kept.pop(request_id).reply)
+
+
+def chunk_request(start: pb.StreamJudgeStart, chunk: pb.JudgeChunk) -> pb.BatchJudgeRequest:
+    """Return what a chunk of an identified stream is known by: all that its answer depends on."""
+    request = pb.BatchJudgeRequest(
+        groups=chunk.groups, judge=start.judge, include_details=start.include_details
+    )
+    request.asking.cache = start.asking.cache
+    request.request_id = f"{start.request_id.lower()}/{_digest(request).hex()}"
+    return request
 
 
 def _digest(request: Message) -> bytes:

@@ -161,6 +161,7 @@ class JudgeService(JudgeServiceServicer):
             request_iterator,
             _now() + deadlines.allowed(context, deadlines.max_stream_s),
             partial(access.spends, context),
+            self._repeats,
         )
 
     async def Evaluate(self, request: pb.EvaluateRequest, context: Context) -> pb.EvaluateResponse:

@@ -7,16 +7,19 @@ that can't be judged gets its own error; only a fault of the stream itself ends 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
+from functools import partial
 
 from judged.v1 import judge_service_pb2 as pb
 from judged.v1 import types_pb2
 
 from judged_server import errors
+from judged_server.domain import QueryGroup
 from judged_server.engine.admission import Admission
 from judged_server.engine.catalog import AnyJudge
 from judged_server.engine.engine import Engine
 from judged_server.llm.budget import unpriced
+from judged_server.off_loop import off_loop_if
 from judged_server.ports import Caller
 from judged_server.rpc.asking_codec import read_asking
 from judged_server.rpc.details_codec import write_usage
@@ -28,6 +31,7 @@ from judged_server.rpc.judging_codec import (
     write_identity,
 )
 from judged_server.rpc.limits import RequestLimits
+from judged_server.rpc.repeats import LARGE_BYTES, Repeats, check_request_id, chunk_request
 from judged_server.rpc.verdict_bytes import write_verdicts
 from judged_server.spending import Purse
 
@@ -40,11 +44,12 @@ async def judge_stream(
     requests: AsyncIterator[pb.StreamJudgeRequest],
     leaves_at: float,
     spends: Callable[[Purse], object] = lambda _: None,
+    repeats: Repeats | None = None,
 ) -> AsyncIterator[pb.StreamJudgeResponse]:
     """Yield the answer to the start, then to each chunk when it is done.
 
     The caller waits until `leaves_at`, on the event loop's clock. `spends` gets to know the purse
-    of the stream.
+    of the stream. `repeats` knows the chunks of streams that have a request_id.
 
     At most `window` chunks are read and not yet answered: reading stops until one answer has been
     taken, so neither a fast sender nor a slow reader makes the server hold more than that.
@@ -58,6 +63,10 @@ async def judge_stream(
         raise unpriced("start.asking.max_cost")
     if hasattr(judge, "refuse_keyless"):
         judge.refuse_keyless(asking.cache)
+    identified = None
+    if first.start.request_id and engine.catalog.asks_models(first.start.judge.kind):
+        check_request_id(first.start.request_id, "start.request_id")
+        identified = repeats
     started = pb.StreamJudgeStarted(
         judge=write_identity(judge.identity), max_chunks_in_flight=window
     )
@@ -66,7 +75,9 @@ async def judge_stream(
     answers: asyncio.Queue[pb.JudgedChunk | None] = asyncio.Queue(window + 1)
     caller = Caller(leaves_at, first.start.include_details, asking.cache, asking.max_cost)
     spends(caller.purse)
-    stream = _Stream(engine, admission, limits, judge, caller, slots, answers)
+    stream = _Stream(
+        engine, admission, limits, judge, caller, slots, answers, first.start, identified
+    )
     reader = asyncio.create_task(stream.read(requests))
     try:
         while (answer := await answers.get()) is not None:
@@ -90,7 +101,11 @@ class _Stream:
         caller: Caller,
         slots: asyncio.Semaphore,
         answers: asyncio.Queue[pb.JudgedChunk | None],
+        start: pb.StreamJudgeStart,
+        repeats: Repeats | None,
     ) -> None:
+        self._start = start
+        self._repeats = repeats
         self._engine = engine
         self._admission = admission
         self._limits = limits
@@ -144,12 +159,13 @@ class _Stream:
                 # A stream as a whole keeps the limit of a request.
                 self._limits.check_contexts(self._received + contexts, "chunk.groups")
                 self._received += contexts
-                verdicts = await self._engine.judge(
-                    self._judge, groups, "chunk.groups", self._caller
-                )
-                answer.verdicts.CopyFrom(write_verdicts(verdicts))
-                if verdicts.columns.usage is not None:
-                    answer.usage.CopyFrom(write_usage(verdicts.columns.usage))
+                work = partial(self._judged, groups)
+                if self._repeats is None:
+                    answer.MergeFrom(await work(self._caller))
+                else:
+                    large = size > LARGE_BYTES
+                    request = await off_loop_if(large, chunk_request, self._start, chunk)
+                    answer.MergeFrom(await self._repeats.reply(request, None, self._caller, work))
                 self._done += contexts
         except errors.JudgedError as error:
             answer.error.CopyFrom(_chunk_error(error))
@@ -158,6 +174,13 @@ class _Stream:
         answer.progress.contexts_received = self._received
         answer.progress.contexts_done = self._done
         self._answers.put_nowait(answer)
+
+    async def _judged(self, groups: Sequence[QueryGroup], caller: Caller) -> pb.JudgedChunk:
+        verdicts = await self._engine.judge(self._judge, groups, "chunk.groups", caller)
+        answer = pb.JudgedChunk(verdicts=write_verdicts(verdicts))
+        if verdicts.columns.usage is not None:
+            answer.usage.CopyFrom(write_usage(verdicts.columns.usage))
+        return answer
 
 
 def _chunk_error(error: errors.JudgedError) -> types_pb2.VerdictError:

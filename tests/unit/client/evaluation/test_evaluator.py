@@ -39,7 +39,7 @@ class FakeClient:
         result = MetricResult(metrics[0], 0.5, 1, None, None, "", [])
         return MetricTable([result], [], counts)
 
-    def judge_stream(self, chunks, judge, *, include_details, asking, timeout):
+    def judge_stream(self, chunks, judge, *, include_details, asking, timeout, request_id):
         self.details.append(include_details)
         for chunk_id, groups in enumerate(chunks):
             self.calls.append(("judge", judge, [list(group.retrieved) for group in groups]))

@@ -39,7 +39,7 @@ class FakeClient:
         self.script = list(script)
         self.streams = []
 
-    def judge_stream(self, chunks, judge, *, include_details, asking, timeout):
+    def judge_stream(self, chunks, judge, *, include_details, asking, timeout, request_id):
         answer = self.script.pop(0) if self.script else right
         sent = [list(chunk) for chunk in chunks]
         self.streams.append(sent)
