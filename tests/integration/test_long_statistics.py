@@ -7,6 +7,7 @@ import signal
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -80,6 +81,10 @@ def is_idle(server: ServerProcess) -> bool:
     return cpu_seconds(server) - before <= 0.06
 
 
+def _logged(server: ServerProcess, word: str, times: int) -> bool:
+    return server.log_text().count(word) >= times
+
+
 REQUESTS = {
     "CompareRuns": compare_runs,
     "ComputeMetrics": compute_metrics,
@@ -111,7 +116,7 @@ def test_end_with_their_server(signals: int):
         began = time.monotonic()
         for number in range(signals):
             server.process.send_signal(signal.SIGTERM)
-            wait_for(lambda n=number: server.log_text().count("drain") > n)
+            wait_for(partial(_logged, server, "drain", number + 1))
         assert server.process.wait(30) == 0
         assert time.monotonic() - began < 15
         for call in calls:
