@@ -1,6 +1,6 @@
 """The words of the service as values: groups, judge specs, identities, verdict columns.
 
-Owns the shapes that travel between layers. Leaves protobuf to `rpc.codec`, behaviour to the
+Owns the shapes that travel between layers. Leaves protobuf to the codecs of `rpc`, behaviour to the
 layers, and errors to `errors`. Nobody writes to a value, or to an array in it, after it is made.
 Those that every call makes are not frozen: a frozen one takes six times as long to make.
 """

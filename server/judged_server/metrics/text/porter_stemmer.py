@@ -12,7 +12,7 @@ documents for its mode NLTK_EXTENSIONS, which is what rouge_score stems with:
   looked at again;
 * vowel and consonant, when they are the whole word, count as the ending that takes an e (step 1b).
 
-Owns the algorithm. Leaves to `word_tokens` which words are stemmed, and keeping the answers.
+Owns the algorithm. Leaves to `forms` which words are stemmed, and to `tokens` to keep the answers.
 """
 
 from __future__ import annotations
