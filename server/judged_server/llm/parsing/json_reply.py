@@ -1,13 +1,15 @@
 """A structured reply, read strictly.
 
 Owns the rules: one JSON object with the keys of the rubric's schema, each once and with a value of
-its type. Nothing is converted, clamped or guessed, since a reply that breaks its schema says that
+its type. Case, a space and a full stop make no other word of a yes or no. Nothing else is
+converted, clamped or guessed, since a reply that breaks its schema says that
 the model was not held to it.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -21,6 +23,7 @@ MAX_CLAIM_CHARACTERS = 2000
 """A longer claim is no single statement."""
 
 _VERDICTS = {"yes": True, "no": False}
+_TRIMMED = re.compile(r"\A\s{1,8}|[.!]?\s{0,8}\Z")
 
 
 class _BreaksRule(ValueError):
@@ -62,10 +65,11 @@ def _object_with(keys: Mapping[str, object], reply: object) -> dict[str, Any]:
 
 def _verdict(reply: Mapping[str, Any], rubric: Rubric) -> Opinion:
     verdict = reply["verdict"]
-    if not isinstance(verdict, str) or verdict not in _VERDICTS:
+    word = _TRIMMED.sub("", verdict).lower() if isinstance(verdict, str) else ""
+    if word not in _VERDICTS:
         raise _BreaksRule('verdict is not "yes" or "no"')
     reasoning = _text(reply, "reasoning")
-    yes = _VERDICTS[verdict]
+    yes = _VERDICTS[word]
     score = _share(reply, "score") if rubric.scored else float(yes)
     return Opinion(Status.OK, yes=yes, score=score, reasoning=shortened(reasoning))
 

@@ -14,10 +14,10 @@ from judged_server.llm.chat import ChatReply, FinishReason
 from judged_server.llm.faults import Reason
 from judged_server.llm.opinion import Opinion
 from judged_server.llm.parsing import json_reply, plain_reply, plain_score
-from judged_server.llm.parsing.wrapping import unwrapped
+from judged_server.llm.parsing.wrapping import unwrapped, without_remarks
 from judged_server.llm.rubrics.rubric import Rubric
 
-PARSER_VERSION = 3
+PARSER_VERSION = 4
 """Counts up with every change that lets a reply mean something else: it can change a score."""
 
 # A word in brackets is decoration: [YES].
@@ -44,8 +44,8 @@ _PROSE = Opinion(
 _NO_OBJECT = Opinion(
     Status.ABSTAINED,
     reason=Reason.UNPARSABLE,
-    message="the model answered in prose where the rubric asks for JSON; choose a model that takes "
-    "a schema",
+    message="the model answered in prose where the rubric asks for JSON; choose another "
+    "model for this rubric",
 )
 _CUT = Opinion(
     Status.ERROR,
@@ -68,7 +68,7 @@ def read(reply: ChatReply, rubric: Rubric, *, structured: bool) -> Opinion:
     if reply.refusal or finish is FinishReason.REFUSAL:
         return _REFUSED
     cut = finish is FinishReason.LENGTH
-    text = unwrapped(reply.text)
+    text = without_remarks(unwrapped(reply.text))
     asked_json = structured or rubric.takes_json
     if not text:
         nothing = _NO_JSON if asked_json else _EMPTY
@@ -78,7 +78,7 @@ def read(reply: ChatReply, rubric: Rubric, *, structured: bool) -> Opinion:
         return _CUT if cut and opinion.status is Status.ERROR else opinion
     opinion, is_bare = _in_words(text, rubric, cut=cut)
     if asked_json and opinion.reason is not Reason.REFUSED and not is_bare:
-        prose = _PROSE if structured else _NO_OBJECT
+        prose = _NO_OBJECT if rubric.takes_json else _PROSE
         return _CUT if cut else prose
     return opinion
 

@@ -2,12 +2,14 @@
 
 Owns what may be taken off, and no more than that. A block of reasoning counts at the start of the
 reply, or when its closing tag stands alone on a line, as it does where a chat template has written
-the opening one. A fence counts when it is around the whole reply. A tag that is left over makes the
+the opening one. A fence counts when it is around the whole reply, or
+around the one JSON object of a reply whose other words can't be an answer. A tag that is left over makes the
 reply ambiguous, since a model that quotes a judged text can repeat a tag of that text.
 """
 
 from __future__ import annotations
 
+import json
 import re
 
 _TAGS = (
@@ -22,12 +24,43 @@ _TAGS = (
 _MAX_TAGS = 64
 _FENCE = re.compile(r"```[A-Za-z0-9_+-]{0,20}[ \t]*\r?\n")
 _FENCE_END = re.compile(r"\n[ \t]*```\Z")
+_FENCED_OBJECT = re.compile(r"```(?:json)?[ \t]*\r?\n\s*(\{[^`]*\})\s*\n[ \t]*```", re.IGNORECASE)
+# Around an object these might be another answer, or take the answer back.
+_NO_REMARK = re.compile(
+    r"[{}\[\]<>`\d]|\b(?:yes|no|not|none|never|wait|actually|instead|correct(?:ion|ed)?|wrong|mistake"
+    r"|however|but|rather|example|ignore|format|schema|(?:ir)?relevant|(?:mis)?match(?:es)?|change"
+    r"|true|false|supported|contradicted|unsupported|unrelated|or)\b|n['\u2019]t\b",
+    re.IGNORECASE,
+)
+_MAX_REMARK = 400
 _SPACE = "\ufeff \t\r\n\v\f\x85\xa0\u2028\u2029"
 
 
 def unwrapped(text: str) -> str:
     """Return the answer in `text` without what is around it; empty when there is none."""
     return _outside_fence(_after_reasoning(text.strip(_SPACE)))
+
+
+def without_remarks(text: str) -> str:
+    """Return the one JSON object in `text`, in a fence or followed by a remark; else `text`.
+
+    A remark is prose that can't be another answer, nor take one back.
+    """
+    fenced = _FENCED_OBJECT.search(text)
+    if fenced:
+        inside, start, end = fenced[1], fenced.start(), fenced.end()
+    elif text.startswith("{") and not text.endswith("}"):
+        try:
+            start, end = 0, json.JSONDecoder().raw_decode(text)[1]
+        except (ValueError, RecursionError):
+            return text
+        inside = text[:end]
+    else:
+        return text
+    remarks = f"{text[:start]}\n{text[end:]}"
+    if len(remarks) > _MAX_REMARK or _NO_REMARK.search(remarks):
+        return text
+    return inside
 
 
 def has_tags(text: str) -> bool:

@@ -41,7 +41,7 @@ def test_a_negative_zero_is_a_zero():
         ('{"reasoning": ""}', "verdict is missing"),
         ('{"verdict": "yes"}', "reasoning is missing"),
         ('{"reasoning": "", "verdict": "yes", "x": 1}', "more keys"),
-        ('{"reasoning": "", "verdict": "Yes"}', 'not "yes" or "no"'),
+        ('{"reasoning": "", "verdict": "true"}', 'not "yes" or "no"'),
         ('{"reasoning": 1, "verdict": "yes"}', "not a string"),
         ('{"reasoning": "\\udc00", "verdict": "yes"}', "lone surrogate"),
         ('{"verdict": "no", "verdict": "yes"}', "a key occurs twice"),
