@@ -224,7 +224,11 @@ class Asker:
         answer = await self._put(model, question, terms)
         ours = answer.opinion.status is Status.OK and not answer.fallback
         if self._cache is not None and answer.reply is not None and ours:
-            self._cache.keep(key, question.rubric, model.card, answer.reply)
+            if model.card.prices is None:
+                self._cache.keep(key, question.rubric, model.card, answer.reply)
+            else:
+                left_s = terms.ends_at - asyncio.get_running_loop().time()
+                await self._cache.keep_paid(key, question.rubric, model.card, answer.reply, left_s)
         return answer
 
     async def _put(self, model: ChatModel, question: Question, terms: Terms) -> Answer:

@@ -19,6 +19,8 @@ from judged_server.llm.rubrics import Rubric
 from judged_server.store.replies import StoredReply
 
 DAY_S = 86_400
+STORED_WITHIN_S = 0.25
+"""How long a reply that was paid for waits to be stored before it is answered all the same."""
 _OVERHEAD_BYTES = 800
 """What an entry takes in memory beside the bytes of its payload: its key, its objects."""
 
@@ -35,6 +37,10 @@ class ReplyStore(Protocol):
 
     def put(self, reply: StoredReply) -> None:
         """Let a reply be stored some time; never waits."""
+        ...
+
+    async def put_soon(self, reply: StoredReply, within_s: float) -> None:
+        """Return once a reply would outlive the process, or that took too long; never raises."""
         ...
 
     def close(self) -> None:
@@ -95,13 +101,31 @@ class ReplyCache:
 
     def keep(self, key: bytes, rubric: Rubric, card: ChatModelCard, reply: ChatReply) -> None:
         """Keep a reply in place of an older one."""
-        payload = to_payload(reply)
-        if payload is None:
+        row = self._row(key, rubric, card, reply)
+        if row is None:
             return
-        row = StoredReply(key, rubric.id, rubric.version, card.name, int(self._now()), payload)
         self._hold(row, reply)
         if self._store is not None:
             self._store.put(row)
+
+    async def keep_paid(
+        self,
+        key: bytes,
+        rubric: Rubric,
+        card: ChatModelCard,
+        reply: ChatReply,
+        left_s: float,
+    ) -> None:
+        """Keep a reply, and return when it would outlive the process, but in time all the same."""
+        row = self._row(key, rubric, card, reply)
+        if row is None:
+            return
+        try:
+            if self._store is not None:
+                await self._store.put_soon(row, min(STORED_WITHIN_S, left_s))
+        finally:
+            # Not before it is stored: whoever finds it here is answered at once.
+            self._hold(row, reply)
 
     def forget(self) -> None:
         """Hold nothing in memory any more; what is stored is found again."""
@@ -112,6 +136,14 @@ class ReplyCache:
         """Store what waits. Not for the event loop's thread."""
         if self._store is not None:
             self._store.close()
+
+    def _row(
+        self, key: bytes, rubric: Rubric, card: ChatModelCard, reply: ChatReply
+    ) -> StoredReply | None:
+        payload = to_payload(reply)
+        if payload is None:
+            return None
+        return StoredReply(key, rubric.id, rubric.version, card.name, int(self._now()), payload)
 
     def _counts(self, created: int) -> bool:
         """Say whether a reply given then counts still."""

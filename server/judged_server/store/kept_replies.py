@@ -8,6 +8,7 @@ waits to be written to `write_queue`.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 
@@ -21,8 +22,11 @@ MAX_PAYLOAD_BYTES = 64 << 10
 """Longer replies are not stored; a rubric asks for some hundred bytes."""
 
 
+logger = logging.getLogger(__name__)
+
+
 class KeptReplies:
-    """A file that nobody waits for, but for what they read."""
+    """A file that nobody waits for, but for what they read, and for what must not be lost."""
 
     def __init__(self, file: ReplyFile, max_waiting_bytes: int = MAX_WAITING_BYTES) -> None:
         self._file = file
@@ -31,6 +35,7 @@ class KeptReplies:
         self._reader = ThreadPoolExecutor(1, thread_name_prefix="replies-read")
         self._ids = StoredIds(file, self._reader)
         self._looking: asyncio.Task[None] | None = None
+        self._late = 0
         self._queue: WriteQueue[StoredReply] = WriteQueue(
             file.put, _size, file.transaction_bytes, "replies", max_waiting_bytes
         )
@@ -58,6 +63,43 @@ class KeptReplies:
         if self._file.on and len(reply.payload) <= MAX_PAYLOAD_BYTES:
             self._ids.add(reply.key)
             self._queue.put([reply])
+
+    async def put_soon(self, reply: StoredReply, within_s: float) -> None:
+        """Return once a reply is with the operating system, or was not written in time.
+
+        While a write is late nobody waits for another: a disk that hangs delays few answers.
+        """
+        if not self._file.on or len(reply.payload) > MAX_PAYLOAD_BYTES:
+            return
+        self._ids.add(reply.key)
+        loop = asyncio.get_running_loop()
+        written = asyncio.Event()
+
+        def settle() -> None:
+            written.set()
+            if late:
+                self._late -= 1
+
+        def settled() -> None:
+            try:
+                loop.call_soon_threadsafe(settle)
+            except RuntimeError:  # the loop was closed in the meantime
+                return
+
+        late = False
+        if self._late or within_s <= 0:
+            self._queue.put([reply])
+            return
+        if not self._queue.put([reply], settled):
+            return
+        try:
+            async with asyncio.timeout(within_s):
+                await written.wait()
+        except TimeoutError:
+            late = True
+            if not self._late:
+                logger.warning("replies are answered before they are stored: the disk is slow")
+            self._late += 1
 
     def close(self) -> None:
         """Write what waits, and close the file. Not for the event loop's thread."""

@@ -173,3 +173,28 @@ async def test_a_disk_that_hangs_holds_up_whoever_reads_and_nobody_else(tmp_path
     assert await reading is None
     kept.close()
     assert len(ReplyFile(tmp_path / "replies", CAP, 0).get([entry(99).key])) == 1
+
+
+async def test_a_reply_that_was_paid_for_is_in_the_file_when_its_put_returns(tmp_path, kept):
+    await asyncio.gather(*(kept.put_soon(entry(number), 30) for number in range(50)))
+    keys = [entry(number).key for number in range(50)]
+    assert len(ReplyFile(tmp_path / "replies", CAP, 0).get(keys)) == 50
+
+
+async def test_a_disk_that_hangs_delays_one_answer_and_not_the_next(tmp_path, caplog):
+    gate = threading.Event()
+
+    class Hanging(ReplyFile):
+        def put(self, replies):
+            gate.wait(30)
+            return super().put(replies)
+
+    kept = KeptReplies(Hanging(tmp_path / "replies", CAP, 0))
+    await kept.put_soon(entry(1), 0.01)
+    async with asyncio.timeout(20):  # they would take 30 s each, were they to wait
+        for number in range(2, 9):
+            await kept.put_soon(entry(number), 30)
+    assert "the disk is slow" in caplog.text
+    gate.set()
+    await asyncio.to_thread(kept.close)
+    assert len(ReplyFile(tmp_path / "replies", CAP, 0).get([entry(8).key])) == 1
