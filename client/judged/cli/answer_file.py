@@ -51,7 +51,15 @@ def read_answers(path: str) -> AnswerFile:
         line = Record(parse_json(raw, name, number), name, number, "")
         item_id = line.optional_identifier("item_id", "id") or str(number)
         if item_id in line_of:
-            raise line.error(f"item {item_id!r} was on line {line_of[item_id]} already")
+            raise line.error(
+                f"item {item_id!r} was on line {line_of[item_id]} already; a line without "
+                "'item_id' goes by its number, so give every line an id of its own"
+            )
+        if line.get("negative_references") is not None:
+            raise line.error(
+                "has 'negative_references', which no metric of answers reads; "
+                "leave it out, or check answers against them with judged judge"
+            )
         line_of[item_id] = number
         items.append(
             AnswerItem(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import math
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -17,6 +18,9 @@ from typing import BinaryIO, NoReturn
 
 _GZIP_MAGIC = b"\x1f\x8b"
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+# Fields with a meaning of their own, which are no misspelling of another one.
+_KNOWN = frozenset({"query", "query_id", "query_text", "expected_text", "expected_alternatives"})
+_KNOWN |= {"retrieved_text", "relevant", "score", "status", "item_id", "response", "reference"}
 
 
 class FileError(Exception):
@@ -74,21 +78,69 @@ def number_lines(file: BinaryIO | gzip.GzipFile) -> Iterator[tuple[int, bytes]]:
 def parse_json(raw: bytes, name: str, line: int | None) -> object:
     """Return the value of a JSON text.
 
-    Raises FileError, also for what Python would let pass: NaN and infinities, and escapes of half
-    a character, which no UTF-8 can carry.
+    Raises FileError, also for what Python would let pass: NaN, infinities and numbers too large
+    for one, a field that is there twice, and escapes of half a character, which no UTF-8 can carry.
     """
+    text = decode(raw, name, line)
     try:
-        value: object = json.loads(decode(raw, name, line), parse_constant=_refuse_constant)
+        value: object = json.loads(
+            text,
+            parse_constant=_refuse_constant,
+            object_pairs_hook=_read_object,
+        )
+        if rb"\u" in raw:
+            _refuse_half_characters(value, name, line)
     except json.JSONDecodeError as error:
         inner = f"line {error.lineno} " if line is None else ""
+        problem = error.msg.removesuffix(" at")
+        hint = "" if line is None else _other_format(text)
         raise FileError(
-            name, line, f"is not JSON: {error.msg} at {inner}column {error.colno}"
+            name, line, f"is not JSON: {problem} at {inner}column {error.colno}{hint}"
         ) from None
-    except (ValueError, RecursionError) as error:
-        raise FileError(name, line, f"is not JSON: {error}") from None
-    if rb"\u" in raw:
-        _refuse_half_characters(value, name, line)
+    except _NotAllowedError as error:
+        raise FileError(name, line, str(error)) from None
+    except RecursionError:
+        raise FileError(name, line, "is nested too deeply; write flatter objects") from None
+    except ValueError:
+        problem = "holds a whole number with too many digits; write it as text, in quotes"
+        raise FileError(name, line, problem) from None
     return value
+
+
+class _NotAllowedError(Exception):
+    """A JSON text holds what Python reads and we don't."""
+
+
+def _read_object(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
+        names = [key for key, _ in pairs]
+        twice = next(key for key in names if names.count(key) > 1)
+        raise _NotAllowedError(f"has {twice!r} twice; keep one of them")
+    for name, value in pairs:
+        if _too_large(value):
+            raise _NotAllowedError(f"has {name!r} that is too large for a number")
+    return fields
+
+
+def _too_large(value: object) -> bool:
+    """Say whether a value is, or a list holds, a number that JSON's writers can't write."""
+    if isinstance(value, list):
+        return any(map(_too_large, value))
+    return isinstance(value, float) and math.isinf(value)
+
+
+def _other_format(text: str) -> str:
+    """Return a hint at what a line that is not JSON may be instead."""
+    start = text.strip()
+    if start[0] in "{[":
+        whole = start in ("{", "[") or start.endswith((",", "{", "["))
+        return "; write each object on one line, as `jq -c .` does" if whole else ""
+    if len(start.split()) in (4, 6) and "," not in start:
+        return "; this looks like TREC, and JSON lines are read here"
+    if "," in start or "\t" in start:
+        return "; this looks like CSV, and JSON lines are read here"
+    return ""
 
 
 def decode(raw: bytes, name: str, line: int | None) -> str:
@@ -101,7 +153,7 @@ def decode(raw: bytes, name: str, line: int | None) -> str:
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON number")
+    raise _NotAllowedError(f"is not JSON: {name} is no JSON number")
 
 
 def _refuse_half_characters(value: object, name: str, line: int | None) -> None:
@@ -128,7 +180,10 @@ class Record:
         return FileError(self._name, self._line, f"{self._what} {problem}".lstrip())
 
     def _missing(self, names: Sequence[str]) -> FileError:
-        near = [name for name in self.fields if name not in names]
+        for name in names:
+            if name in self.fields and self.fields[name] is None:
+                return self.error(f"has no {name!r}: it is null")
+        near = [name for name in self.fields if name not in names and name not in _KNOWN]
         near = get_close_matches(names[0], near, n=1)
         hint = f"; is it what is called {near[0]!r} here?" if near else ""
         return self.error(f"has no {' or '.join(map(repr, names))}{hint}")

@@ -62,10 +62,10 @@ class TestParseJson:
             (b"{}}", "is not JSON: Extra data at column 3"),
             (b'{"a": NaN}', "is not JSON: NaN is no JSON number"),
             (b'{"a": -Infinity}', "is not JSON: -Infinity is no JSON number"),
-            (b"[" * 100_000, "is not JSON: maximum recursion depth exceeded"),
+            (b"[" * 100_000, "is nested too deeply"),
             (b'{"a": "\xff"}', "is not UTF-8: invalid start byte at byte 7"),
             (b'{"a": "\\ud800"}', "holds half of a surrogate pair"),
-            (b"1" * 5000, "is not JSON: Exceeds the limit"),
+            (b"1" * 5000, "holds a whole number with too many digits"),
         ],
     )
     def test_names_line_and_problem(self, raw, problem):
@@ -127,3 +127,35 @@ class TestRecord:
     def test_must_be_an_object(self, value):
         with pytest.raises(FileError, match=r"^f:1: must be an object, with braces$"):
             Record(value, "f", 1, "")
+
+
+@pytest.mark.parametrize(
+    ("raw", "problem"),
+    [
+        (b'{"a": 1e999}', "has 'a' that is too large"),
+        (b'{"b": {"a": [[1, -1e999]]}}', "has 'a' that is too large"),
+        (b'{"a": 1, "a": 2}', "has 'a' twice"),
+        (b'{"a": ' + b"9" * 5000 + b"}", "too many digits"),
+        (b"[" * 200_000 + b"]" * 200_000, "nested too deeply"),
+        (b"{\n", "one line"),
+        (b"query,expected,retrieved\n", "looks like CSV"),
+        (b"q1 Q0 d1 1\n", "looks like TREC"),
+    ],
+)
+def test_json_that_python_or_a_writer_would_trip_over_is_refused(raw: bytes, problem: str) -> None:
+    with pytest.raises(FileError, match=problem) as caught:
+        parse_json(raw, "lines.jsonl", 3)
+    assert caught.value.line == 3
+
+
+def test_an_unfinished_text_is_told_in_one_at() -> None:
+    with pytest.raises(FileError, match="starting at column"):
+        parse_json(b'{"a": "b', "lines.jsonl", 1)
+
+
+def test_a_null_is_called_null_and_a_known_field_is_no_misspelling() -> None:
+    with pytest.raises(FileError, match="no 'retrieved_text': it is null"):
+        Record({"expected_text": "a", "retrieved_text": None}, "f", 1, "").text("retrieved_text")
+    with pytest.raises(FileError) as caught:
+        Record({"query_text": "a"}, "f", 1, "").identifier("query_id")
+    assert "query_text" not in str(caught.value)
