@@ -29,6 +29,8 @@ _FENCED_OBJECT = re.compile(r"```(?:json)?[ \t]*\r?\n\s*(\{[^`]*\})\s*\n[ \t]*``
 _NO_REMARK = re.compile(
     r"[{}\[\]<>`\d]|\b(?:yes|no|not|none|never|wait|actually|instead|correct(?:ion|ed)?|wrong|mistake"
     r"|however|but|rather|example|ignore|format|schema|(?:ir)?relevant|(?:mis)?match(?:es)?|change"
+    # What a text in the prompt orders, and a model repeats.
+    r"|tasks?|repeat|reply|respond|instructions?|prompt|system|user|assistant|previous|above"
     r"|true|false|supported|contradicted|unsupported|unrelated|or)\b|n['\u2019]t\b",
     re.IGNORECASE,
 )
@@ -44,7 +46,7 @@ def unwrapped(text: str) -> str:
 def without_remarks(text: str) -> str:
     """Return the one JSON object in `text`, in a fence or followed by a remark; else `text`.
 
-    A remark is prose that can't be another answer, nor take one back.
+    A remark is prose that can't be another answer, take one back or be copied from an attack.
     """
     fenced = _FENCED_OBJECT.search(text)
     if fenced:
