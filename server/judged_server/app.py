@@ -7,8 +7,11 @@ drain. Leaves the command line to `__main__` and every behaviour to the layers b
 from __future__ import annotations
 
 import asyncio
+import faulthandler
 import os
+import shutil
 import signal
+import sys
 import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
@@ -66,7 +69,7 @@ if TYPE_CHECKING:
 
 SERVICE = judge_service_pb2.DESCRIPTOR.services_by_name["JudgeService"].full_name
 
-_STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+_STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _LAST_WORDS_S = 0.2
 """Time for the last replies to leave once nothing is in work any more."""
 _CUT_SHORT_S = 2.0
@@ -135,7 +138,10 @@ class App:
         _log.info("ready", address=str(self.address), version=version("judged"), pid=os.getpid())
 
     async def run(self) -> None:
-        """Serve until SIGTERM or SIGINT, then drain; a second signal cuts the drain short."""
+        """Serve until SIGTERM, SIGINT or SIGHUP, then drain; a second one cuts the drain short.
+
+        SIGUSR1 writes the stacks of all threads to standard error.
+        """
         loop = asyncio.get_running_loop()
         asked: asyncio.Queue[str] = asyncio.Queue()
 
@@ -146,6 +152,8 @@ class App:
         # by the loop, which on its end would let the next signal kill the process.
         for number in _STOP_SIGNALS:
             signal.signal(number, ask)
+        # Where a server hangs, the stacks of all its threads say at what.
+        faulthandler.register(signal.SIGUSR1, file=sys.stderr, all_threads=True)
         await self.start()
         _log.info("draining", signal=await asked.get(), grace_s=self._settings.grace_s)
         drain = asyncio.create_task(self.stop(self._settings.grace_s))
@@ -273,8 +281,8 @@ class App:
 
     def _bind(self, server: grpc.aio.Server) -> Address:
         address = self.address
-        # Readable and writable by owner and group only, from the moment the socket exists.
-        mask = os.umask(0o117) if address.path is not None else None
+        # Nobody else's from the moment the socket exists; group and mode follow.
+        mask = os.umask(0o177) if address.path is not None else None
         try:
             port = server.add_insecure_port(str(address))
         except RuntimeError:
@@ -284,7 +292,27 @@ class App:
         finally:
             if mask is not None:
                 os.umask(mask)
-        return address if address.path is not None else Address(address.host, port)
+        if address.path is None:
+            return Address(address.host, port)
+        self._open_socket_file(address.path)
+        return address
+
+    def _open_socket_file(self, path: Path) -> None:
+        """Give the socket its group and mode. Raises AddressError."""
+        settings = self._settings
+        try:
+            if settings.socket_group:
+                shutil.chown(path, group=settings.socket_group)
+            path.chmod(int(settings.socket_mode, 8))
+        except LookupError:
+            raise AddressError(
+                f"socket_group {settings.socket_group}: there is no such group; see getent group"
+            ) from None
+        except OSError as error:
+            raise AddressError(
+                f"{path}: its group or mode can't be set: {error.strerror}; is the user of the "
+                "server in socket_group?"
+            ) from None
 
 
 def _rubrics(settings: Settings) -> Mapping[str, Rubric]:

@@ -39,6 +39,10 @@ class Settings(BaseSettings):
 
     listen: str = Field("127.0.0.1:8470", description="HOST:PORT (port 0 picks one) or unix:PATH")
     port_file: Path | None = Field(None, description="written with the address once ready")
+    socket_mode: str = Field(
+        "0660", pattern=r"^0?[0-7]{3}$", description="permissions of a Unix socket, in octal"
+    )
+    socket_group: str = Field("", description="group of a Unix socket, that of the server if empty")
     insecure: bool = Field(False, description="allow an address that other machines can reach")
     reflection: bool = Field(False, description="offer gRPC server reflection")
     log_level: Literal["debug", "info", "warning", "error"] = Field(

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import grp
 import os
 import signal
 import stat
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -77,6 +79,23 @@ class TestStart:
         with running_server(listen=f"unix:{path}"):
             assert stat.S_IMODE(path.stat().st_mode) == 0o660
         assert not path.exists()
+
+    def test_its_mode_and_group_can_be_set(self, tmp_path: Path):
+        path, group = tmp_path / "judged.sock", grp.getgrgid(os.getegid())
+        with running_server(
+            *("--socket-mode", "0666", "--socket-group", group.gr_name), listen=f"unix:{path}"
+        ):
+            assert stat.S_IMODE(path.stat().st_mode) == 0o666
+            assert path.stat().st_gid == group.gr_gid
+
+    @pytest.mark.parametrize(
+        ("flag", "value"), [("--socket-mode", "9999"), ("--socket-group", "no-such-group")]
+    )
+    def test_a_mode_or_group_that_can_not_be_is_refused(
+        self, tmp_path: Path, flag: str, value: str
+    ):
+        said = refused("--listen", f"unix:{tmp_path}/judged.sock", flag, value)
+        assert flag.removeprefix("--").replace("-", "_") in said
 
     def test_an_address_others_can_reach_needs_insecure(self):
         assert "--insecure" in refused("--listen", "0.0.0.0:0")
@@ -213,6 +232,23 @@ class TestDrain:
                 closed.set()
                 with pytest.raises(Unavailable):
                     next(answers)
+
+    def test_sighup_drains_as_sigterm_does(self, tmp_path: Path):
+        path = tmp_path / "judged.sock"
+        with running_server(listen=f"unix:{path}") as ready:
+            ready.process.send_signal(signal.SIGHUP)
+            assert ready.process.wait(20) == 0
+            assert '"event":"stopped"' in ready.log_text()
+        assert not path.exists()
+
+    def test_sigusr1_writes_stacks_and_the_server_goes_on(self):
+        with running_server() as ready, Client(ready.address) as client:
+            ready.process.send_signal(signal.SIGUSR1)
+            ends = time.monotonic() + 20
+            while "most recent call first" not in ready.log_text():
+                assert time.monotonic() < ends
+                assert client.server_info().version
+            assert ready.process.poll() is None
 
     def test_an_idle_server_stops_at_once(self, tmp_path: Path):
         port_file = tmp_path / "port"

@@ -38,6 +38,8 @@ TABLE: dict[type[errors.JudgedError], grpc.StatusCode] = {
     errors.InternalFault: grpc.StatusCode.INTERNAL,
 }
 
+_MEMORY_BACK_AFTER_S = 1.0
+
 _log = logger("fault")
 
 
@@ -55,8 +57,17 @@ def code_of(error: errors.JudgedError) -> grpc.StatusCode:
     return TABLE.get(type(error), grpc.StatusCode.INTERNAL)
 
 
-def internal_fault(error: BaseException) -> errors.InternalFault:
-    """Log a bug under a new reference and return the error that names the reference."""
+def internal_fault(error: BaseException) -> errors.InternalFault | errors.Overloaded:
+    """Log a bug under a new reference and return the error that names the reference.
+
+    A want of memory is no bug: less at once, or the same a moment later, may go.
+    """
+    if isinstance(error, MemoryError):
+        _log.error("out of memory")
+        return errors.Overloaded(
+            "the server's memory did not suffice for this; send less at once, or try again later",
+            _MEMORY_BACK_AFTER_S,
+        )
     ref = secrets.token_hex(8)
     _log.error("bug", ref=ref, exc_info=error)
     return errors.InternalFault(ref)

@@ -77,7 +77,8 @@ class _Unparsable:
 _UNPARSABLE = _Unparsable()
 
 
-_received: ContextVar[int] = ContextVar("received")
+# By default 0: were gRPC to parse messages in another context some day, calls would still work.
+_received: ContextVar[int] = ContextVar("received", default=0)
 
 
 def received_bytes() -> int:

@@ -9,7 +9,7 @@ from google.rpc import error_details_pb2, status_pb2
 from judged.v1 import error_reason_pb2
 from judged_server import errors
 from judged_server.llm.faults import Reason
-from judged_server.rpc.errors import TABLE, to_wire
+from judged_server.rpc.errors import TABLE, internal_fault, to_wire
 
 EXAMPLES: list[errors.JudgedError] = [
     errors.InvalidField("groups[0].query", "too odd"),
@@ -93,3 +93,10 @@ def test_a_used_up_budget_is_a_quota_that_no_retry_helps():
 def test_an_unknown_judge_is_a_resource_that_was_not_found():
     _, details = unpack(errors.UnknownJudge("nobody", ("exact",)))
     assert details["ResourceInfo"].resource_name == "nobody"
+
+
+def test_a_want_of_memory_is_no_bug():
+    wire = to_wire(internal_fault(MemoryError()))
+    assert wire.code is grpc.StatusCode.RESOURCE_EXHAUSTED
+    assert "grpc-retry-pushback-ms" in dict(wire.trailers)
+    assert to_wire(internal_fault(KeyError())).code is grpc.StatusCode.INTERNAL
