@@ -144,9 +144,8 @@ class Settings(BaseSettings):
             raise ValueError(f"must be a number in the digits 0 to 9, not {value[:80]!r}")
         return value
 
-    @field_validator(
-        *("models_dir", "llm_cache_dir", "rubrics_dir", "engine_cache_dir", "vector_cache_dir")
-    )
+    # Without a folder for a cache the server runs all the same, and says so.
+    @field_validator("models_dir", "rubrics_dir")
     @classmethod
     def _folders_are_no_files(cls, value: Path | None) -> Path | None:
         if value is not None and value.exists() and not value.is_dir():

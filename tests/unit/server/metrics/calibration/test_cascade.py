@@ -149,6 +149,7 @@ def test_an_error_that_no_number_of_labels_can_bound_is_no_fault(max_error):
 @pytest.mark.parametrize("confidence", [5e-324, 0.5, 1 - 2**-53])
 @pytest.mark.parametrize("max_error", [5e-324, 2.3e-308, 1e-17, 0.5, 1 - 2**-53])
 def test_extreme_errors_and_confidences_give_bounds_or_a_warning(max_error, confidence):
-    found = bounds(*halves(50), max_error=max_error, confidence=confidence)
+    scores, labels = halves(50)
+    found = bounds(scores, labels, max_error, confidence)
     assert 0 <= found.escalated <= 1
     assert all(len(warning) < 200 for warning in found.warnings)
