@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import shutil
 import socket
 from dataclasses import dataclass
 from pathlib import Path
@@ -87,3 +88,20 @@ class Address:
             except OSError:
                 return
         raise AddressError(f"another server listens on unix:{self.path}; stop it or pick a path")
+
+
+def share_socket(path: Path, mode: str, group: str) -> None:
+    """Give a Unix socket its mode, in octal, and its group, "" for none. Raises AddressError."""
+    try:
+        if group:
+            shutil.chown(path, group=group)
+        path.chmod(int(mode, 8))
+    except LookupError:
+        raise AddressError(
+            f"socket_group {group}: there is no such group; see getent group"
+        ) from None
+    except OSError as error:
+        raise AddressError(
+            f"{path}: its group or mode can't be set: {error.strerror}; is the user of the server "
+            "in socket_group?"
+        ) from None

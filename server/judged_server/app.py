@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import faulthandler
 import os
-import shutil
 import signal
 import sys
 import tempfile
@@ -26,7 +25,7 @@ from judged.v1 import judge_service_pb2
 from judged.v1.judge_service_pb2_grpc import add_JudgeServiceServicer_to_server
 
 from judged_server import errors, garbage
-from judged_server.address import Address, AddressError
+from judged_server.address import Address, AddressError, share_socket
 from judged_server.embedding.choice import Machine, Running, choose, default_engines
 from judged_server.embedding.registry import StoredEmbedders
 from judged_server.embedding.store import DEFAULT_MODEL, ModelStore, default_root
@@ -294,25 +293,8 @@ class App:
                 os.umask(mask)
         if address.path is None:
             return Address(address.host, port)
-        self._open_socket_file(address.path)
+        share_socket(address.path, self._settings.socket_mode, self._settings.socket_group)
         return address
-
-    def _open_socket_file(self, path: Path) -> None:
-        """Give the socket its group and mode. Raises AddressError."""
-        settings = self._settings
-        try:
-            if settings.socket_group:
-                shutil.chown(path, group=settings.socket_group)
-            path.chmod(int(settings.socket_mode, 8))
-        except LookupError:
-            raise AddressError(
-                f"socket_group {settings.socket_group}: there is no such group; see getent group"
-            ) from None
-        except OSError as error:
-            raise AddressError(
-                f"{path}: its group or mode can't be set: {error.strerror}; is the user of the "
-                "server in socket_group?"
-            ) from None
 
 
 def _rubrics(settings: Settings) -> Mapping[str, Rubric]:
