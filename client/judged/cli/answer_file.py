@@ -13,8 +13,16 @@ from dataclasses import dataclass
 from judged import AnswerItem
 from judged.cli.output import STDOUT
 from judged.cli.problems import Place
-from judged.evaluation.files import FileError, Record, number_lines, parse_json, read_lines
+from judged.evaluation.files import (
+    FileError,
+    KnownFields,
+    Record,
+    number_lines,
+    parse_json,
+    read_lines,
+)
 
+_FIELDS = ("item_id", "id", "query", "answer", "references", "contexts", "negative_references")
 _ITEM_PATH = re.compile(r"items\[(\d+)\]\.(.+)")
 
 
@@ -47,8 +55,10 @@ def read_answers(path: str) -> AnswerFile:
     raw_lines = number_lines(sys.stdin.buffer) if path == STDOUT else read_lines(path)
     items: list[AnswerItem] = []
     line_of: dict[str, int] = {}
+    known = KnownFields(*_FIELDS)
     for number, raw in raw_lines:
         line = Record(parse_json(raw, name, number), name, number, "")
+        known.check(line)
         item_id = line.optional_identifier("item_id", "id") or str(number)
         if item_id in line_of:
             raise line.error(

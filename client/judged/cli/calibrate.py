@@ -159,7 +159,8 @@ def command(
     given = with_parameters(flags, param)
     check_costs(max_cost, estimate=estimate, replays=tracing.replays)
     asking = read_asking(judge, refresh=judge_refresh, cache_only=cache_only, max_cost=max_cost)
-    lines = read_labels(labels, scored=tracing.replays, label_field=label_field)
+    with out.told_misspellings():
+        lines = read_labels(labels, scored=tracing.replays, label_field=label_field)
     contexts = [Line(line.number, {}, line.contexts) for line in lines if line.contexts]
     groups = fold_lines(contexts)
     made = certainty.interval_options(interval, confidence, resamples, seed)
@@ -204,7 +205,7 @@ def read_labels(path: str, *, scored: bool, label_field: str = LABEL) -> list[La
     """
     name = "standard input" if path == STDOUT else path
     lines = []
-    for at, record in records(path):
+    for at, record in records(path, label_field, "query_id", "score"):
         label = record.get(label_field)
         if label is not None and not isinstance(label, bool):
             raise record.error(f"has {label_field!r} that is neither true, false nor null")

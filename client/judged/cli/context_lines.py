@@ -17,10 +17,18 @@ from judged._chunks import fold
 from judged.cli.output import STDOUT
 from judged.cli.problems import Place
 from judged.cli.replaying import Name
-from judged.evaluation.files import FileError, Record, number_lines, parse_json, read_lines
+from judged.evaluation.files import (
+    FileError,
+    KnownFields,
+    Record,
+    number_lines,
+    parse_json,
+    read_lines,
+)
 from judged.traces import MissingJudgements
 
 FIELDS = "{query, expected_text, retrieved_text}"
+_FIELDS = ("id", "query", "expected_text", "expected_alternatives", "retrieved_text")
 _GROUP_PATH = re.compile(r"groups\[(\d+)\]\.(query|expected|retrieved)(?:\[(\d+)\])?")
 
 
@@ -33,19 +41,31 @@ class Line:
     contexts: Sequence[Context]
 
 
-def records(path: str) -> Iterator[tuple[int, Record]]:
-    """Yield the lines of a file, or of standard input for "-", as objects. Raises FileError."""
+def records(path: str, *more: str) -> Iterator[tuple[int, Record]]:
+    """Yield the lines of a file, or of standard input for "-", as objects. Raises FileError.
+
+    Fields with nearly the name of one that is read, those of `more` included, are warned of.
+    """
     name = "standard input" if path == STDOUT else path
     raw_lines = number_lines(sys.stdin.buffer) if path == STDOUT else read_lines(path)
+    known = KnownFields(*_FIELDS, *more)
     for number, raw in raw_lines:
-        yield number, Record(parse_json(raw, name, number), name, number, "")
+        record = Record(parse_json(raw, name, number), name, number, "")
+        known.check(record)
+        yield number, record
 
 
 def read_contexts(path: str) -> list[Line]:
     """Return the lines of a file, or of standard input for "-". Raises FileError."""
-    lines = [
-        Line(number, dict(record.fields), contexts_of(record)) for number, record in records(path)
-    ]
+    lines: list[Line] = []
+    line_of: dict[str, int] = {}
+    for number, record in records(path):
+        item_id = record.optional_identifier("id")
+        if item_id is not None and line_of.setdefault(item_id, number) != number:
+            raise record.error(
+                f"has the id {item_id!r} of line {line_of[item_id]}; give each line its own"
+            )
+        lines.append(Line(number, dict(record.fields), contexts_of(record)))
     if not lines:
         name = "standard input" if path == STDOUT else path
         raise FileError(name, None, f"holds nothing to judge; write lines of {FIELDS}")

@@ -155,8 +155,9 @@ def command(
     given = with_parameters(flags, param)
     check_costs(max_cost, estimate=estimate, replays=tracing.replays)
     asking = read_asking(judge, refresh=judge_refresh, cache_only=cache_only, max_cost=max_cost)
-    queries = Dataset.from_json(dataset)
-    retrieved = Results.from_jsonl(results)
+    with out.told_misspellings():
+        queries = Dataset.from_json(dataset)
+        retrieved = Results.from_jsonl(results)
     groups = queries.to_groups(retrieved, by_spans=True if judge == "span" else None)
     check_join(out, queries, retrieved)
     human = None if labels is None else Labels.from_jsonl(labels).rankings(groups)

@@ -106,7 +106,8 @@ def command(
     given = with_parameters(flags, param)
     check_costs(max_cost, estimate=estimate, replays=tracing.replays)
     asking = read_asking(judge, refresh=judge_refresh, cache_only=cache_only, max_cost=max_cost)
-    lines = read_contexts(contexts)
+    with out.told_misspellings():
+        lines = read_contexts(contexts)
     groups = fold_lines(lines)
     kept = kept_trace(tracing, out)
     with (

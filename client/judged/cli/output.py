@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,6 +23,7 @@ from rich.table import Table
 
 from judged import VerdictError
 from judged.cli.problems import Problem
+from judged.evaluation.files import UnknownField
 
 Report = Callable[[int, int], object]
 """Called with what is done and what there is in all."""
@@ -58,6 +60,18 @@ class Output:
         """Say on standard error what may be wrong with the result; `--strict` makes it count."""
         self.warnings.append(message)
         self.note(f"warning: {message}")
+
+    @contextmanager
+    def told_misspellings(self) -> Iterator[None]:
+        """Tell of fields in files whose names are nearly right, as warnings of the command."""
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", UnknownField)
+            try:
+                yield
+            finally:
+                for warning in caught:
+                    if issubclass(warning.category, UnknownField):
+                        self.warn(str(warning.message))
 
     def write_json(self, document: object) -> None:
         """Write the JSON document, if one was asked for."""

@@ -121,7 +121,8 @@ def command(
         raise Problem(f"--judge-refresh and {FLAG} exclude each other; say one of them")
     check_costs(max_cost, estimate=estimate, replays=tracing.replays)
     asking = read_asking(KIND, refresh=judge_refresh, cache_only=cache_only, max_cost=max_cost)
-    file = read_answers(answers)
+    with out.told_misspellings():
+        file = read_answers(answers)
     flags = llm_parameters(KIND, judge_model, judge_samples, judge_temperature, judge_max_tokens)
     given = with_parameters(flags, param)
     kept = kept_trace(tracing, out)

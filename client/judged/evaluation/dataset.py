@@ -20,12 +20,29 @@ from judged._inputs import (
     set_fields,
 )
 from judged._views import View
-from judged.evaluation.files import FileError, Record, parse_json, read_bytes
+from judged.evaluation.files import FileError, KnownFields, Record, parse_json, read_bytes
 from judged.evaluation.results import Results, Retrieved, read_span
 from judged.golden import Span, Spans
 from judged.types import QueryGroup
 
 _SHAPE = 'a data set is {"queries": [{"query_id", "query_text", "expected_answers"}, ...]}'
+
+
+_QUERY_FIELDS = (
+    "query_id",
+    "id",
+    "query_text",
+    "query",
+    "expected_answers",
+    "expected_text",
+    "expected_alternatives",
+    "expected_doc_ids",
+    "relevant_doc_ids",
+    "relevant_docs",
+    "expected_spans",
+    "negative_answers",
+    "metadata",
+)
 
 
 class MissingText(ValueError):
@@ -106,14 +123,18 @@ class Dataset(View):
         if root.get("queries") is None:
             raise root.error(f'has no "queries"; {_SHAPE}')
         queries: dict[str, Query] = {}
+        KnownFields("queries", "documents").check(root)
+        known, inner = KnownFields(*_QUERY_FIELDS), KnownFields("doc_id", "id", "text", "metadata")
         for index, value in enumerate(root.items("queries")):
             query = _read_query(record := Record(value, name, None, f"queries[{index}]"))
+            known.check(record)
             if query.query_id in queries:
                 raise record.error(f"has the query_id {query.query_id!r} of an earlier query")
             queries[query.query_id] = query
         documents: dict[str, Document] = {}
         for index, value in enumerate(root.items("documents")):
             document = _read_document(record := Record(value, name, None, f"documents[{index}]"))
+            inner.check(record)
             if document.doc_id in documents:
                 raise record.error(f"has the doc_id {document.doc_id!r} of an earlier document")
             documents[document.doc_id] = document

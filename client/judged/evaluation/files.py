@@ -9,6 +9,7 @@ from __future__ import annotations
 import gzip
 import json
 import math
+import warnings
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -17,6 +18,8 @@ from pathlib import Path
 from typing import BinaryIO, NoReturn
 
 _GZIP_MAGIC = b"\x1f\x8b"
+_NEARLY = 0.8
+"""How alike two names are, by difflib, when one may be meant by the other."""
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 # Fields with a meaning of their own, which are no misspelling of another one.
 _KNOWN = frozenset({"query", "query_id", "query_text", "expected_text", "expected_alternatives"})
@@ -35,6 +38,29 @@ class FileError(Exception):
         self.name = name
         self.line = line
         self.problem = problem
+
+
+class UnknownField(UserWarning):
+    """A field of a file is passed over, and its name is nearly that of one that is read."""
+
+
+class KnownFields:
+    """The fields that a format reads; others are the user's own, unless their names are so near."""
+
+    def __init__(self, *names: str) -> None:
+        self._names = names
+        self._seen = set(names)
+
+    def check(self, record: Record) -> None:
+        """Warn (UnknownField) of fields with nearly a known name, once for each name."""
+        for name in record.fields:
+            if name in self._seen:
+                continue
+            self._seen.add(name)
+            near = get_close_matches(name, self._names, n=1, cutoff=_NEARLY)
+            if near:
+                said = record.error(f"has {name!r}, which nothing reads; did you mean {near[0]!r}?")
+                warnings.warn(UnknownField(str(said)), stacklevel=3)
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from judged._inputs import as_id, need_by_ids, need_each, need_id, need_text, set_fields
 from judged._views import short_repr
-from judged.evaluation.files import Record, parse_json, read_lines
+from judged.evaluation.files import KnownFields, Record, parse_json, read_lines
 from judged.golden import Span
 
 
@@ -82,8 +82,11 @@ class Results(Mapping[str, Sequence[Retrieved]]):
         name = str(path)
         by_query: dict[str, Sequence[Retrieved]] = {}
         line_of: dict[str, int] = {}
+        known = KnownFields("query_id", "id", "results")
+        inner = KnownFields("doc_id", "id", "score", "text", "span")
         for number, raw in read_lines(path):
             line = Record(parse_json(raw, name, number), name, number, "")
+            known.check(line)
             query_id = line.identifier("query_id", "id")
             if query_id in line_of:
                 raise line.error(f"query {query_id!r} was on line {line_of[query_id]} already")
@@ -91,7 +94,7 @@ class Results(Mapping[str, Sequence[Retrieved]]):
                 raise line.error('has no "results"; write [] for a query that found nothing')
             line_of[query_id] = number
             by_query[query_id] = [
-                _read(Record(value, name, number, f"results[{rank}]"))
+                _read(Record(value, name, number, f"results[{rank}]"), inner)
                 for rank, value in enumerate(line.items("results"))
             ]
         return cls.of(by_query)
@@ -110,7 +113,8 @@ def read_span(record: Record) -> Span:
     return Span(record.text("file"), start, end)
 
 
-def _read(record: Record) -> Retrieved:
+def _read(record: Record, known: KnownFields) -> Retrieved:
+    known.check(record)
     span = record.record("span")
     return Retrieved(
         record.optional_identifier("doc_id", "id"),

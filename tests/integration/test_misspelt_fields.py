@@ -1,0 +1,63 @@
+"""Fields whose names are nearly right are told, instead of being passed over in silence."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from judged.evaluation import Dataset
+from judged.evaluation.files import UnknownField
+
+from tests.integration.cli_process import DATASET, LINES, RESULTS, run_in
+
+
+def write(path: Path, *lines: Any) -> None:
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_evaluate_tells_a_misspelt_answer(tmp_path: Path, server_address: str, strict: bool):
+    _, second = DATASET["queries"]
+    misspelt = {"query_id": "q1", "query_text": "what", "expected_answer": "rag"}
+    write(tmp_path / "d.json", {**DATASET, "queries": [misspelt, second]})
+    write(tmp_path / "r.jsonl", *RESULTS)
+    done = run_in(
+        *(tmp_path, "evaluate", "d.json", "--results", "r.jsonl", "--metric", "mrr"),
+        *(["--strict"] if strict else []),
+        JUDGED_TARGET=server_address,
+    )
+    assert "did you mean 'expected_answers'?" in done.stderr
+    assert done.returncode == int(strict)
+
+
+def test_judge_tells_it_once_a_name_and_lets_metadata_pass(tmp_path: Path, server_address: str):
+    lines = [{**line, "retrieved_texts": "x", "source": "wiki"} for line in LINES]
+    write(tmp_path / "c.jsonl", *lines)
+    done = run_in(tmp_path, "judge", "c.jsonl", JUDGED_TARGET=server_address)
+    assert done.returncode == 0
+    assert done.stderr.count("did you mean") == 1
+    assert "c.jsonl:1: has 'retrieved_texts'" in done.stderr
+
+
+def test_score_tells_a_misspelt_reference(tmp_path: Path, server_address: str):
+    write(tmp_path / "a.jsonl", {"query": "q", "answer": "a", "reference": "r"})
+    done = run_in(
+        *(tmp_path, "score", "a.jsonl", "--rubric", "answer_match"), JUDGED_TARGET=server_address
+    )
+    assert "did you mean 'references'?" in done.stderr
+
+
+def test_an_id_that_comes_twice_is_refused(tmp_path: Path, server_address: str):
+    write(tmp_path / "c.jsonl", LINES[0], LINES[0])
+    done = run_in(tmp_path, "judge", "c.jsonl", JUDGED_TARGET=server_address)
+    assert done.returncode == 2
+    assert "c.jsonl:2: has the id '1' of line 1" in done.stderr
+
+
+def test_python_warns(tmp_path: Path):
+    query = {"query_id": "q1", "query_text": "what", "expected_answer": "rag"}
+    write(tmp_path / "d.json", {"queries": [query]})
+    with pytest.warns(UnknownField, match="expected_answers"):
+        Dataset.from_json(tmp_path / "d.json")
