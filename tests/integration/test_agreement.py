@@ -145,6 +145,17 @@ def test_calibrate_judges_all_lines_and_needs_labels_of_some(judged, tmp_path):
     assert document["prevalence"]["naive"]["value"] == 0.5
 
 
+def test_calibrate_refuses_a_panel_that_no_bar_decides(judged, tmp_path):
+    row = {"query": "q", "expected_text": "a", "retrieved_text": "a", "relevant": True}
+    write(tmp_path / "labels.jsonl", [row] * 4)
+    panel = ("--judge", "panel", "--member", "exact", "--member", "token_overlap")
+    done = judged("calibrate", "labels.jsonl", *panel)
+    assert done.returncode == 2
+    assert "--profile mean" in done.stderr
+    done = judged("calibrate", "labels.jsonl", *panel, "--profile", "mean")
+    assert done.returncode == 0, done.stderr
+
+
 def test_calibrate_keeps_a_trace_that_judge_reads(judged, tmp_path):
     texts = ["rag combines retrieval with generation", "vector databases store embeddings"]
     rows = [

@@ -19,6 +19,7 @@ from judged import (
     Calibration,
     CorrectedEstimate,
     Estimate,
+    Judge,
     JudgeQuality,
     LabelledScores,
     Status,
@@ -177,6 +178,7 @@ def command(
             ):
                 spec = read_judge(server.info, judge, profile, min_score, given)
                 spec = with_members(spec, server.info, member)
+                _refuse_majority(spec)
                 if estimate:
                     report_estimate(out, server.client.estimate(groups, spec, asking=asking))
                     return
@@ -196,6 +198,15 @@ def command(
             found = server.client.calibrate(_items(scored), asked, made)
     _report(out, found, scored)
     out.finish()
+
+
+def _refuse_majority(spec: Judge) -> None:
+    """Raise Problem for a panel whose verdicts no bar on its score can give."""
+    if spec.kind == "panel" and spec.profile in {"", "majority"}:
+        raise Problem(
+            "--judge panel: by majority most votes decide, whatever the bar, so that there is no "
+            "bar to choose; calibrate it with --profile mean or --profile weighted"
+        )
 
 
 def read_labels(path: str, *, scored: bool, label_field: str = LABEL) -> list[LabelledLine]:

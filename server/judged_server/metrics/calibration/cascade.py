@@ -65,7 +65,19 @@ def cascade_bounds(
         for name, safe in (("accept", accepting), ("reject", rejecting))
         if not len(safe)
     ]
+    if warnings and items.clusters is not None:
+        warnings.append(_count_as(items.clusters))
     return CascadeBounds(accept, reject, float(escalated.mean()), max_error, tuple(warnings))
+
+
+def _count_as(clusters: IntArray) -> str:
+    """Return how many independent labels those of clusters are worth (Kish's effective size)."""
+    sizes = np.unique(clusters, return_counts=True)[1].astype(np.float64)
+    worth = float(sizes.sum() ** 2 / np.sum(sizes**2))
+    return (
+        f"{len(clusters)} labels of {len(sizes)} clusters count as {worth:.1f} in these bounds: "
+        "labels of one cluster are not independent; label items of more clusters"
+    )
 
 
 def _walk(

@@ -153,3 +153,12 @@ def test_extreme_errors_and_confidences_give_bounds_or_a_warning(max_error, conf
     found = bounds(scores, labels, max_error, confidence)
     assert 0 <= found.escalated <= 1
     assert all(len(warning) < 200 for warning in found.warnings)
+
+
+def test_labels_of_clusters_say_what_they_count_as():
+    labels = [0, 1] * 30
+    clusters = np.repeat(np.arange(6), 10)
+    found = bounds([0.1, 0.9] * 30, labels, clusters=clusters)
+    assert any("60 labels of 6 clusters count as 6.0" in one for one in found.warnings)
+    alone = bounds([0.1, 0.9] * 20, [0, 1] * 20)
+    assert not any("clusters" in one for one in alone.warnings)
