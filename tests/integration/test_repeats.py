@@ -251,6 +251,14 @@ class TestRequestId:
             assert "an id of its own" in error.message
         assert calls() == 1
 
+    def test_a_stream_s_must_be_a_uuid_too(self, stub: JudgeServiceStub):
+        start = pb.StreamJudgeStart(judge=types_pb2.JudgeSpec(kind="llm"), request_id="1")
+        with pytest.raises(grpc.RpcError) as caught:
+            list(stub.StreamJudge(iter([pb.StreamJudgeRequest(start=start)]), timeout=20))
+        error = to_error(caught.value, "here")
+        assert isinstance(error, InvalidArgument)
+        assert error.field == "start.request_id"
+
     def test_a_caller_who_leaves_ends_a_call_without_an_id(
         self, provider: ScriptedProvider, calls: Calls, stub: JudgeServiceStub, held: Held
     ):

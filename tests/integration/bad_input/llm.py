@@ -62,6 +62,7 @@ CASES = [
 HARMLESS = {
     "BatchJudgeRequest.include_details": "a switch",
     "StreamJudgeStart.include_details": "a switch",
+    "StreamJudgeStart.request_id": "see test_repeats.py",
     "EvaluateRequest.include_details": "a switch",
     "VerdictColumns.details": "callers may send back what they got; it is not read",
 }
