@@ -105,28 +105,37 @@ def _check_reply(said: ChatReply, step: Rubric, *, structured: bool) -> Opinion:
 
 
 def _check_json(text: str, step: Rubric, found: Opinion) -> None:
-    """Hold what was read against Python's own reader, on the object that the text ends with."""
+    """Hold what was read against Python's own reader, on the object that stands in the text."""
     inside = text.strip("\ufeff \t\r\n\v\f\x85\xa0\u2028\u2029")
     inside = inside.removesuffix("```").rstrip()
-    for start in (place for place, letter in enumerate(inside) if letter == "{"):
-        try:
-            said = json.loads(
-                inside[start:], object_pairs_hook=_no_twins, parse_constant=_no_constant
-            )
-        except (ValueError, RecursionError):
-            continue
-        if isinstance(said, dict) and set(said) == set(step.properties):
-            break
-    else:
+    said = _object_in(inside, step)
+    if said is None:
         # A reply that begins with words may still be read as words.
         begins = _FENCE.sub("", inside).startswith("{")
         in_words = found.content is None and _SAYS.search(text) is not None
         _hold(in_words and not begins, "an object with all keys")
         return
     if step.form == "verdict":
-        _hold(found.yes is (said["verdict"] == "yes"), "the verdict that stands there")
+        verdict = str(said["verdict"]).strip().rstrip(".").lower()
+        _hold(found.yes is (verdict == "yes"), "the verdict that stands there")
     if step.form == "score":
-        _hold(abs(found.score - float(said["score"])) < 1e-12, "the score that stands there")
+        _hold(abs(found.score - float(str(said["score"]))) < 1e-12, "the score that stands there")
+
+
+def _object_in(text: str, step: Rubric) -> dict[str, object] | None:
+    """Return the object with all keys that a text ends with; else one that a remark follows."""
+    decoder = json.JSONDecoder(object_pairs_hook=_no_twins, parse_constant=_no_constant)
+    followed = None
+    for start in (place for place, letter in enumerate(text) if letter == "{"):
+        try:
+            said, end = decoder.raw_decode(text, start)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(said, dict) and set(said) == set(step.properties):
+            if end == len(text):
+                return said
+            followed = followed or said
+    return followed
 
 
 def _no_twins(pairs: list[tuple[str, object]]) -> dict[str, object]:
