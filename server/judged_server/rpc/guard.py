@@ -70,6 +70,10 @@ class Deadlines:
         return maximum if asked > maximum else None
 
 
+_STATUS_S = 1.0
+"""How long a call waits for its status to be taken."""
+
+
 class _Unparsable:
     """Stands for a request whose bytes did not parse."""
 
@@ -216,7 +220,13 @@ class Guard:
                 wire = _failure(error)
                 code = wire.code.name
                 trailers = (*wire.trailers, (REQUEST_ID, request_id))
-                await context.abort(wire.code, wire.message, trailers)
+                try:
+                    async with asyncio.timeout(_STATUS_S):
+                        await context.abort(wire.code, wire.message, trailers)
+                except TimeoutError:
+                    # The status waits behind replies that the caller does not read. The call ends
+                    # here all the same; gRPC hands over what it has when it is asked for.
+                    raise asyncio.CancelledError from None
             else:
                 code = "OK"
                 return reply
