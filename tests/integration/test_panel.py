@@ -190,7 +190,7 @@ class TestCommandLine:
         ("flags", "message"),
         [
             (["--member", "exact"], "--member: is for --judge panel; say that too"),
-            (["--judge", "panel", "--member", "exact"], "--member: 1 members; name 2 to 16"),
+            (["--judge", "panel", "--member", "exact"], "--member: 1 member; name 2 to 16"),
             (["--judge", "panel"], "--member: 0 members; name 2 to 16 judges"),
             (
                 ["--judge", "panel", "--member", "exact", "--member", "exact"],

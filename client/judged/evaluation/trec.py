@@ -81,7 +81,9 @@ def _columns(name: str, n: int, layout: str) -> Iterator[tuple[int, list[str]]]:
     for number, raw in read_lines(name):
         columns = raw.split()
         if len(columns) != n:
-            problem = f"has {len(columns)} columns instead of {n}: {layout}"
+            problem = (
+                f"has {len(columns)} column{'s' * (len(columns) != 1)} instead of {n}: {layout}"
+            )
             raise FileError(name, number, problem)
         yield number, [decode(column, name, number) for column in columns]
 

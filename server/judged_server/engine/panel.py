@@ -117,7 +117,7 @@ def check_members(spec: JudgeSpec, field: str) -> None:
 
 
 def _too_few(number: int) -> str:
-    return f"{number} members; name {LEAST_MEMBERS} to {MOST_MEMBERS} judges"
+    return f"{number} member{'s' * (number != 1)}; name {LEAST_MEMBERS} to {MOST_MEMBERS} judges"
 
 
 def _wants(judge: AnyMember) -> tuple[bool, bool]:
