@@ -150,7 +150,7 @@ class TestJudge:
         assert done.stderr.startswith(f"judged: {message}")
 
     def test_names_the_line_of_a_text_that_the_server_refuses(self, judged, folder):
-        huge = {**LINES[0], "retrieved_text": "x" * (2 << 20)}
+        huge = {**LINES[0], "id": "huge", "retrieved_text": "x" * (2 << 20)}
         with (folder / "contexts.jsonl").open("a") as file:
             file.write(json.dumps(huge))
         done = judged("judge", "contexts.jsonl", "--judge", "exact")

@@ -90,8 +90,9 @@ class TestStreams:
         return done.returncode, done.stdout + done.stderr
 
     def test_a_reader_who_leaves_is_no_shortfall(self, folder, server_address):
-        line = (folder / "contexts.jsonl").read_text()
-        (folder / "many.jsonl").write_text(line * 3000)
+        line = {"query": "q", "expected_text": "a", "retrieved_text": "a"}
+        lines = [json.dumps({"id": str(at), **line}) + "\n" for at in range(6000)]
+        (folder / "many.jsonl").write_text("".join(lines))
         command = "judged judge many.jsonl --judge exact 2>/dev/null | head -1 >/dev/null"
         status, said = self.status(folder, server_address, f"{command}; exit ${{PIPESTATUS[0]}}")
         assert (status, said) == (141, "")

@@ -108,6 +108,21 @@ def flag(*names: str, without: str = "") -> Callable[[Any], Any]:
     return pytest.mark.parametrize("command", commands)
 
 
+def panel_profile(command: str) -> str:
+    """How the members decide: `calibrate` needs a panel whose score a threshold is held against."""
+    return "mean" if command == "calibrate" else "majority"
+
+
+def panel(command: str) -> tuple[str, ...]:
+    """The command with a panel of two lexical judges and a language model."""
+    bare = [word for word in COMMANDS[command] if word not in {"--judge", "llm"}]
+    members = ("exact", "exact/normalized", "llm:model=other")
+    named = [word for each in members for word in ("--member", each)]
+    profile = panel_profile(command)
+    asked = [] if profile == "majority" else ["--profile", profile]
+    return (*bare, "--judge", "panel", *named, *asked)
+
+
 def asked_by(world: World, *arguments: str, status: int = 0) -> list[Asked]:
     """What the model was asked while a command ran, which ends as it should."""
     before = len(world.provider.asked)
@@ -310,24 +325,20 @@ def test_min_score(world: World, command: str):
 
 @flag("member")
 def test_member(world: World, command: str):
-    bare = [word for word in COMMANDS[command] if word not in {"--judge", "llm"}]
-    members = ("exact", "exact/normalized", "llm:model=other")
-    panel = ("--judge", "panel", *(word for each in members for word in ("--member", each)))
     before = len(world.provider.asked)
-    assert "panel|profile:majority|members:exact/" in said(world, *bare, *panel)
+    shown = said(world, *panel(command))
+    assert f"panel|profile:{panel_profile(command)}|members:exact/" in shown
     assert len(world.provider.asked) == before + 2
 
 
 @flag("member", "cache_only", "judge_refresh")
 def test_a_panel_is_asked_as_its_models_are(world: World, command: str):
-    bare = [word for word in COMMANDS[command] if word not in {"--judge", "llm"}]
-    members = ("exact", "exact/normalized", "llm:model=other")
-    panel = (*bare, "--judge", "panel", *(word for each in members for word in ("--member", each)))
-    assert asked_by(world, *panel, "--cache-only", status=2) == []
-    assert "2 of 2 verdicts not in the server's cache" in world.fails(*panel, "--cache-only")
-    assert len(asked_by(world, *panel)) == 2
-    assert asked_by(world, *panel, "--cache-only") == []
-    assert len(asked_by(world, *panel, "--judge-refresh")) == 2
+    asking = panel(command)
+    assert asked_by(world, *asking, "--cache-only", status=2) == []
+    assert "2 of 2 verdicts not in the server's cache" in world.fails(*asking, "--cache-only")
+    assert len(asked_by(world, *asking)) == 2
+    assert asked_by(world, *asking, "--cache-only") == []
+    assert len(asked_by(world, *asking, "--judge-refresh")) == 2
 
 
 @flag("rubric")
