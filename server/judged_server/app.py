@@ -198,7 +198,7 @@ class App:
             await self._chat_models.close()
         if self._reply_cache is not None:
             await asyncio.to_thread(self._reply_cache.close)
-        self._budgets.close()
+        await asyncio.to_thread(self._budgets.close)
         self._remove_files()
 
     def _remove_files(self) -> None:

@@ -33,7 +33,7 @@ class ReplySchema:
 class Receipt(Protocol):
     """Told of every time a request is sent, so that whoever pays knows what may be charged."""
 
-    def sent(self) -> None:
+    async def sent(self) -> None:
         """Note that the request goes out now. Raises ModelFault when it must not."""
         ...
 

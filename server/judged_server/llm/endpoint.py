@@ -81,7 +81,7 @@ class Endpoint:
         turn = await self._queue.turn(call.tokens, ends, patient=patient)
         if call.receipt is not None:
             try:
-                call.receipt.sent()
+                await call.receipt.sent()
             except BaseException:
                 self._queue.unsent(turn)
                 raise

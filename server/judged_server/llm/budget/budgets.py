@@ -70,7 +70,7 @@ class Budgets:
     async def reserve(self, purse: Purse, amount: int, timeout_s: float) -> Reservation:
         """Return an amount put aside in every budget. Raises ModelFault."""
         limit = None
-        while (held := self._try(purse, amount)) is None:
+        while (held := await self._try(purse, amount)) is None:
             limit = limit or asyncio.get_running_loop().time() + timeout_s
             wake: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiting.append(wake)
@@ -89,9 +89,12 @@ class Budgets:
                     self._waiting.remove(wake)
         return held
 
-    def reserve_now(self, purse: Purse, amount: int) -> Reservation:
-        """Return an amount put aside in every budget, without waiting. Raises ModelFault."""
-        held = self._try(purse, amount)
+    async def reserve_now(self, purse: Purse, amount: int) -> Reservation:
+        """Return an amount put aside in every budget, without waiting for other questions.
+
+        Raises ModelFault.
+        """
+        held = await self._try(purse, amount)
         if held is None:
             raise ModelFault(
                 Reason.BUDGET,
@@ -117,35 +120,44 @@ class Budgets:
         if self._day is not None:
             self._day.close()
 
-    def _try(self, purse: Purse, amount: int) -> Reservation | None:
+    async def _try(self, purse: Purse, amount: int) -> Reservation | None:
         """Return an amount put aside; None when it may fit once others have settled."""
+        while self._fits(purse, amount):
+            day = None
+            if self._day is not None and (day := self._day.take(amount)) is None:
+                # Others take their share while the file is read, so all is looked at once more.
+                if await self._draw(self._day, amount):
+                    continue
+                if self._day.held:
+                    return None
+                purse.refused_by_day += 1
+                raise self._refusal("per_day", amount, self._day.limit, self._day.left())
+            purse.held += amount
+            purse.granted += 1
+            return Reservation(amount, day)
+        return None
+
+    def _fits(self, purse: Purse, amount: int) -> bool:
+        """Return whether the purse has an amount now. Raises ModelFault when it never will."""
         for limit, name in ((purse.limit, "max_cost"), (self._per_request, "per_request")):
             if limit is None:
                 continue
             if purse.spent + amount > limit:
                 raise self._refusal(name, amount, limit, limit - purse.spent)
             if purse.spent + purse.held + amount > limit:
-                return None
-        day = None
-        if self._day is not None:
-            try:
-                day = self._day.take(amount)
-            except LedgerFault:
-                raise ModelFault(
-                    Reason.BUDGET,
-                    "what was spent today can't be written down, so nothing more is asked; the "
-                    "operator finds the file under [budget] and the cause in the log",
-                    retryable=True,
-                ) from None
-            if day is None:
-                if self._day.held:
-                    return None
-                purse.refused_by_day += 1
-                left = self._day.left()
-                raise self._refusal("per_day", amount, self._day.limit, left)
-        purse.held += amount
-        purse.granted += 1
-        return Reservation(amount, day)
+                return False
+        return True
+
+    async def _draw(self, day: DayLedger, amount: int) -> bool:
+        try:
+            return await day.draw(amount)
+        except LedgerFault:
+            raise ModelFault(
+                Reason.BUDGET,
+                "what was spent today can't be written down, so nothing more is asked; the "
+                "operator finds the file under [budget] and the cause in the log",
+                retryable=True,
+            ) from None
 
     def _refusal(self, name: str, amount: int, limit: int, left: int) -> ModelFault:
         may_cost, has, budget = (self._money(nano) for nano in (amount, max(0, left), limit))
@@ -174,9 +186,9 @@ class _Receipt:
     held: list[Reservation]
     in_doubt: int = 0
 
-    def sent(self) -> None:
+    async def sent(self) -> None:
         if self.in_doubt == len(self.held):
-            self.held.append(self.budgets.reserve_now(self.purse, self.most))
+            self.held.append(await self.budgets.reserve_now(self.purse, self.most))
         self.in_doubt += 1
 
     def turned_down(self) -> None:

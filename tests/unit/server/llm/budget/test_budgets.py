@@ -47,7 +47,7 @@ class Model:
         try:
             for _ in range(self.sends):
                 if request.receipt is not None:
-                    request.receipt.sent()
+                    await request.receipt.sent()
                     if self.turned_down:
                         request.receipt.turned_down()
             await self.go.wait()
