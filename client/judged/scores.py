@@ -152,6 +152,11 @@ class AnswerScore(View):
     model: str = ""
     system_fingerprint: str = ""
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return the score as JSON has it; a single sample has no agreement."""
+        told = View.to_dict(self)
+        return told if self.samples > 1 else told | {"agreement": None}
+
     def to_rows(self) -> list[dict[str, Any]]:
         """Return one row: the score, what it is of, and where it came from."""
         return [
@@ -162,7 +167,7 @@ class AnswerScore(View):
                 "score": self.score,
                 "passed": self.passed,
                 "min_score": self.min_score,
-                "agreement": self.agreement,
+                "agreement": self.agreement if self.samples > 1 else None,
                 "reasoning": self.reasoning,
                 "source": None if self.source is None else self.source.name,
                 "model": self.model,

@@ -122,7 +122,7 @@ class Verdicts(View, Listed[Verdict]):
             "status": verdict.status.name,
             "relevant": verdict.relevant,
             "score": verdict.score,
-            "agreement": verdict.agreement,
+            "agreement": vote_agreement(verdict, self.judge),
             "source": verdict.source.name,
             "flags": ", ".join(str(flag.name) for flag in Flag if flag & verdict.flags),
             "error": None if error is None else f"{error.reason}: {error.message}",
@@ -155,6 +155,20 @@ class Verdicts(View, Listed[Verdict]):
     def count(self, flag: Flag) -> int:
         """Return the number of verdicts that carry a flag."""
         return sum(1 for flags in self.flags if flags & flag)
+
+
+def vote_agreement(verdict: Verdict, judge: JudgeIdentity) -> float | None:
+    """Return the agreement of a verdict's votes; None where fewer than two samples voted.
+
+    One sample agrees with itself, which is no vote. How many voted is known when there are
+    details; without them, a judge that asks once is known by its signature.
+    """
+    detail = verdict.detail
+    if detail is not None and detail.samples:
+        voted = sum(1 for sample in detail.samples if sample.status is Status.OK)
+        return verdict.agreement if voted > 1 else None
+    asks_once = judge.kind == "llm" and "samples:1" in judge.signature.split("|")
+    return None if asks_once else verdict.agreement
 
 
 def _places(

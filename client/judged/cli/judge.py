@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from judged import Flag, Source, Status, Verdict, Verdicts
+from judged import Flag, JudgeIdentity, Source, Status, Verdict, Verdicts
 from judged.cli import options
 from judged.cli.asking import CacheOnly, JudgeRefresh, read_asking, refuse_missing
 from judged.cli.connection import connect
@@ -56,6 +56,7 @@ from judged.cli.trace_options import (
     read_tracing,
 )
 from judged.evaluation._counts import count_verdicts
+from judged.verdicts import vote_agreement
 
 _ANSWERS = ("status", "relevant", "score", "agreement", "source", "flags", "error", "detail")
 
@@ -150,7 +151,10 @@ def command(
     verdicts = of_lines(lines, verdicts)
     if not details:
         verdicts = replace(verdicts, details={})
-    judged = [judged_line(line, verdict) for line, verdict in zip(lines, verdicts, strict=True)]
+    judged = [
+        judged_line(line, verdict, verdicts.judge)
+        for line, verdict in zip(lines, verdicts, strict=True)
+    ]
     if output != STDOUT or not out.takes_stdout:
         with open_output(output, "--output") as file:
             for fields in judged:
@@ -179,14 +183,14 @@ def refuse_other(kind: str | None) -> None:
         raise Problem("--judge answers: scores answers, not contexts; use judged score")
 
 
-def judged_line(line: Line, verdict: Verdict) -> dict[str, Any]:
+def judged_line(line: Line, verdict: Verdict, judge: JudgeIdentity) -> dict[str, Any]:
     """Return a line with its verdict; a field of the input that has an answer's name gives way."""
     fields = {name: value for name, value in line.fields.items() if name not in _ANSWERS}
     fields["status"] = Status(verdict.status).name
     fields["relevant"] = verdict.relevant
     fields["score"] = verdict.score
-    if verdict.agreement is not None:
-        fields["agreement"] = verdict.agreement
+    if (agreement := vote_agreement(verdict, judge)) is not None:
+        fields["agreement"] = agreement
     fields["source"] = Source(verdict.source).name
     if verdict.flags:
         fields["flags"] = [flag.name for flag in Flag if flag & verdict.flags]

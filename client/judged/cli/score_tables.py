@@ -114,7 +114,7 @@ def score_line(score: AnswerScore, *, details: bool) -> dict[str, Any]:
         "score": score.score,
         "passed": score.passed,
         "min_score": score.min_score,
-        "agreement": score.agreement,
+        "agreement": score.agreement if score.samples > 1 else None,
         "samples": score.samples,
         "source": None if score.source is None else score.source.name,
     }
