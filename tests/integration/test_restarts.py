@@ -128,6 +128,40 @@ def lines(folder: Path, n: int) -> Path:
     return path
 
 
+def answers(folder: Path, n: int) -> Path:
+    path = folder / "answers.jsonl"
+    fields = [{"query": "q", "answer": f"yes {i}", "references": ["yes"]} for i in range(n)]
+    path.write_text("".join(json.dumps(line) + "\n" for line in fields))
+    return path
+
+
+def results(folder: Path, n: int) -> tuple[str, ...]:
+    queries = [
+        {"query_id": str(i), "query_text": f"q{i}", "expected_answers": ["e"]} for i in range(n)
+    ]
+    found = [
+        {"query_id": str(i), "results": [{"doc_id": "d", "text": f"yes {i}"}]} for i in range(n)
+    ]
+    dataset, path = folder / "dataset.json", folder / "results.jsonl"
+    dataset.write_text(json.dumps({"queries": queries}))
+    path.write_text("".join(json.dumps(line) + "\n" for line in found))
+    return str(dataset), "--results", str(path)
+
+
+@contextmanager
+def lost(server: Restarting, slow: Slow, after: int) -> Iterator[None]:
+    """Kill the server for good once that many answers were given."""
+
+    def kill() -> None:
+        until(lambda: slow.answered >= after)
+        server.kill()
+
+    thread = threading.Thread(target=kill)
+    thread.start()
+    yield
+    thread.join(30)
+
+
 def run(server: Restarting, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "judged.cli", *arguments, "--target", server.address],
@@ -174,6 +208,33 @@ class TestCommands:
         statuses = [json.loads(line)["status"] for line in done.stdout.splitlines()]
         assert len(statuses) == 300
         assert set(statuses) == {"OK", "ERROR"}
+
+    @pytest.mark.parametrize(
+        "gate", [(), ("--min-score", "answer_match=0.1", "--min-coverage", "0.1")]
+    )
+    def test_score_writes_what_was_done(
+        self, server: Restarting, slow: Slow, tmp_path: Path, gate: tuple[str, ...]
+    ):
+        path, written = answers(tmp_path, 300), tmp_path / "scores.jsonl"
+        command = ("score", str(path), "--rubric", "answer_match", "--timeout", "6", *gate)
+        with lost(server, slow, after=200):
+            done = run(server, *command, "--output", str(written))
+        assert done.returncode == 2, done.stderr
+        statuses = [json.loads(line)["status"] for line in written.read_text().splitlines()]
+        assert len(statuses) == 300
+        assert set(statuses) == {"OK", "ERROR"}
+
+    @pytest.mark.parametrize("gate", [(), ("--min-score", "mrr=0.1", "--min-coverage", "0.1")])
+    def test_evaluate_passes_no_gate_without_its_server(
+        self, server: Restarting, slow: Slow, tmp_path: Path, gate: tuple[str, ...]
+    ):
+        files, document = results(tmp_path, 300), tmp_path / "out.json"
+        command = ("evaluate", *files, "--judge", "llm", "--metric", "mrr", "--timeout", "6")
+        with lost(server, slow, after=200):
+            done = run(server, *command, "--json", str(document), *gate)
+        assert done.returncode == 2, done.stderr
+        assert "can't reach" in done.stderr
+        assert not document.exists()  # the server computes the metrics, so there are none
 
 
 class TestClients:
