@@ -28,6 +28,10 @@ call_over_floor_p50, ...        call_ms over the sum of grpc_ms and bare_ms, rou
 judge_over_bare_p50, ...        judge_ms over bare_ms, round by round
 server_wall_over_bare_loop      wall seconds of the BatchJudge of all over those of the bare loop
 server_cpu_over_bare_loop       CPU seconds of the server during it, likewise
+paid_wall_over_free, paid_cpu_over_free    the BatchJudge of all to a model with prices, whose
+                                replies are on disk before they are answered, over the same to a
+                                model without, whose replies are written behind the answers
+paid_call_over_free_p50, ...    call_ms of the model with prices over call_ms, round by round
 bare_over_ideal                 wall seconds of the bare loop over calls * latency / concurrency
 cpu_ms_bare, cpu_ms_judge, cpu_ms_sdk      CPU of a call
 
@@ -48,18 +52,20 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import IO, Any
 
-from judged import Client, QueryGroup
+from judged import Client, Judge, QueryGroup
 
 from benchmarks import fanout_latency
 from benchmarks.fanout_latency import MOST_IN_FLIGHT, RATE, WARM_UP_CALLS
-from benchmarks.fanout_worker import configuration, make_groups
+from benchmarks.fanout_worker import PAID, configuration, make_groups
 from benchmarks.harness import ROOT, Server, closing_line, ratios, serving
 from benchmarks.open_loop import Tally, microseconds
 
 SIDES = ("bare", "judge", "sdk")
 SEED = 53
 PERCENTILES = (50, 95, 99)
-LATENCIES = ("overhead_ms", "call_ms", "stream_ms", "judge_ms", "bare_ms", "grpc_ms")
+LATENCIES = (
+    *("overhead_ms", "call_ms", "paid_call_ms", "stream_ms", "judge_ms", "bare_ms", "grpc_ms"),
+)
 TIMEOUT_S = 60.0
 
 
@@ -117,13 +123,14 @@ def running(*arguments: str) -> Iterator[subprocess.Popen[str]]:
             process.kill()
 
 
-def batch(server: Server, calls: int, seed: int) -> dict[str, float]:
+def batch(server: Server, calls: int, seed: int, model: str = "") -> dict[str, float]:
     """Return the wall seconds of one call with so many contexts, and the server's CPU seconds."""
     groups = [QueryGroup(g.query, g.expected, g.retrieved) for g in make_groups(calls, seed)]
+    judge = Judge("llm", parameters={"model": model} if model else {})
     with Client(server.address) as client:
         client.server_info()
         cpu, wall = server.cpu_seconds(), time.perf_counter()
-        verdicts = client.judge(groups, "llm", timeout=TIMEOUT_S)
+        verdicts = client.judge(groups, judge, timeout=TIMEOUT_S)
         wall = time.perf_counter() - wall
     if verdicts.n_ok != calls:
         raise SystemExit(f"verdicts are missing: {next(iter(verdicts.errors.values()))}")
@@ -133,7 +140,7 @@ def batch(server: Server, calls: int, seed: int) -> dict[str, float]:
 def measure(arguments: argparse.Namespace, url: str) -> dict[str, list[float]]:
     """Return the samples of each figure."""
     calls, repeats = arguments.calls, arguments.repeats
-    spent: dict[str, list[dict[str, float]]] = {side: [] for side in (*SIDES, "server")}
+    spent: dict[str, list[dict[str, float]]] = {side: [] for side in (*SIDES, "server", "paid")}
     tallies: dict[str, list[Tally]] = {name: [] for name in LATENCIES}
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory())
@@ -156,6 +163,7 @@ def measure(arguments: argparse.Namespace, url: str) -> dict[str, list[float]]:
         for worker in workers.values():
             worker.run(WARM_UP_CALLS, SEED)
         batch(server, WARM_UP_CALLS, SEED)
+        batch(server, WARM_UP_CALLS, SEED, PAID)
         # New texts in every round and every run: nothing may come from a cache. Latencies first,
         # so that nothing which the busy rounds leave behind falls into them.
         for repeat in range(repeats):
@@ -170,6 +178,7 @@ def measure(arguments: argparse.Namespace, url: str) -> dict[str, list[float]]:
             for side, worker in workers.items():
                 spent[side].append(worker.run(calls, seed))
             spent["server"].append(batch(server, calls, seed + 1))
+            spent["paid"].append(batch(server, calls, seed + 2, PAID))
             told = ", ".join(
                 f"{side} {rounds[-1]['wall_s']:.2f} s wall {rounds[-1]['cpu_s']:.2f} s CPU"
                 for side, rounds in spent.items()
@@ -186,6 +195,7 @@ def latencies(
     log = fanout_latency.AccessLog(server.log)
     yield "call_ms", fanout_latency.called(server.address, calls, seed + 1)
     yield "overhead_ms", log.overheads(calls)
+    yield "paid_call_ms", fanout_latency.called(server.address, calls, seed + 5, model=PAID)
     yield "stream_ms", fanout_latency.streamed(server.address, calls, seed + 2)
     yield "bare_ms", fanout_latency.bare(url, calls, seed + 3)
     yield "grpc_ms", fanout_latency.called(server.address, calls, seed + 4, "exact")
@@ -213,9 +223,14 @@ def figures(
         floors = [sum(parts) for parts in zip(taken["grpc_ms"], taken["bare_ms"], strict=True)]
         samples[f"judge_over_bare_p{percentile}"] = ratios(taken["judge_ms"], taken["bare_ms"])
         samples[f"call_over_floor_p{percentile}"] = ratios(taken["call_ms"], floors)
+        samples[f"paid_call_over_free_p{percentile}"] = ratios(
+            taken["paid_call_ms"], taken["call_ms"]
+        )
     samples |= {
         "server_wall_over_bare_loop": ratios(wall["server"], wall["bare"]),
         "server_cpu_over_bare_loop": ratios(cpu["server"], cpu["bare"]),
+        "paid_wall_over_free": ratios(wall["paid"], wall["server"]),
+        "paid_cpu_over_free": ratios(cpu["paid"], cpu["server"]),
         "bare_over_ideal": [seconds / ideal for seconds in wall["bare"]],
     }
     for side in SIDES:

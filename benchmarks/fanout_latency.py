@@ -23,6 +23,7 @@ from judged.v1 import types_pb2
 from judged_server.telemetry import FLUSH_AFTER_S
 
 from benchmarks.departures import depart
+from benchmarks.fanout_provider import TICKS_A_S
 from benchmarks.fanout_worker import bodies, make_groups
 from benchmarks.open_loop import Request, Tally, drive, microseconds
 
@@ -40,10 +41,12 @@ _LATE_MS = 5.0
 _STREAM = "/judged.v1.JudgeService/StreamJudge"
 
 
-def called(address: str, calls: int, seed: int, kind: str = "llm") -> Tally:
+def called(address: str, calls: int, seed: int, kind: str = "llm", model: str = "") -> Tally:
     """Return the latencies of calls of BatchJudge to the judge `kind`, a context each."""
     contexts = _contexts(calls, seed)
     judge = types_pb2.JudgeSpec(kind=kind)
+    if model:
+        judge.parameters["model"].string_value = model
 
     def make() -> Request:
         request = pb.BatchJudgeRequest(judge=judge, groups=[next(contexts)])
@@ -85,7 +88,7 @@ class AccessLog:
             if line["code"] != "OK" or line["model_calls"] != 1:
                 raise SystemExit(f"not one question that was answered: {line}")
             tally.histogram.record_value(
-                microseconds(line["ms"] / 1e3 - line["input_tokens"] / 1e6)
+                microseconds(line["ms"] / 1e3 - line["input_tokens"] / TICKS_A_S)
             )
         return tally
 
@@ -155,7 +158,7 @@ async def _bare(url: str, calls: int, seed: int) -> Tally:
     async def ask(due: float) -> float:
         async with session.post(f"{url}/chat/completions", data=next(ready)) as reply:
             answer = orjson.loads(await reply.read())
-        return time.perf_counter() - due - float(answer["usage"]["prompt_tokens"]) / 1e6
+        return time.perf_counter() - due - float(answer["usage"]["prompt_tokens"]) / TICKS_A_S
 
     async with aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(limit=0), headers={"Content-Type": "application/json"}
@@ -184,4 +187,4 @@ def _contexts(calls: int, seed: int) -> Iterator[types_pb2.QueryGroup]:
 
 
 def _of_provider_s(answer: pb.BatchJudgeResponse | pb.JudgedChunk) -> float:
-    return answer.usage.input_tokens / 1e6
+    return answer.usage.input_tokens / TICKS_A_S

@@ -1,10 +1,10 @@
 """Answers each request after a fixed time: the provider of `benchmarks.fanout`.
 
 Speaks Chat Completions, always with the same verdict, in the form that the rubric `retrieval_match`
-asks for. The tokens that it counts for a prompt are the microseconds that it really took, from the
-last byte of the request to the writing of the answer: its timer is late at times, and that is not
-to be charged to whoever asks. Runs as a process of its own and must never be what is measured, so
-it parses nothing but the end of a request.
+asks for. The tokens that it counts for a prompt are the time that it really took, TICKS_A_S of them
+a second, from the last byte of the request to the writing of the answer: its timer is late at
+times, and that is not to be charged to whoever asks. Runs as a process of its own and must never be
+what is measured, so it parses nothing but the end of a request.
 
     python -m benchmarks.fanout_provider SECONDS
 """
@@ -19,6 +19,8 @@ from typing import cast
 
 import uvloop
 
+TICKS_A_S = 200_000
+"""As fine as may be: a server does not believe a count of much more than 100,000 tokens."""
 VERDICT = {"reasoning": "The text says what was expected, in other words.", "verdict": "yes"}
 _COMPLETION = {
     "id": "chatcmpl-1",
@@ -42,9 +44,9 @@ _LENGTH = b"content-length:"
 _END = b"\r\n\r\n"
 
 
-def answer(took_us: int) -> bytes:
+def answer(ticks: int) -> bytes:
     """Return the answer that tells how long it took."""
-    body = b'%b"prompt_tokens": %d%b' % (_BEFORE, took_us, _AFTER)
+    body = b'%b"prompt_tokens": %d%b' % (_BEFORE, ticks, _AFTER)
     return _HEAD % len(body) + body
 
 
@@ -80,7 +82,8 @@ class Connection(asyncio.Protocol):
 
     def _answer(self, since_ns: int) -> None:
         if self._transport is not None:
-            self._transport.write(answer((time.perf_counter_ns() - since_ns) // 1000))
+            took_ns = time.perf_counter_ns() - since_ns
+            self._transport.write(answer(took_ns * TICKS_A_S // 10**9))
 
 
 async def serve(delay_s: float) -> None:

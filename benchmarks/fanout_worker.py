@@ -31,7 +31,7 @@ import aiohttp
 import openai
 import orjson
 import uvloop
-from judged_server import garbage
+from judged_server import garbage, telemetry
 from judged_server.domain import JudgeSpec, QueryGroup, Status
 from judged_server.judges.llm import LlmKind
 from judged_server.llm.asking import Asker
@@ -47,9 +47,12 @@ from judged_server.store.kept_replies import KeptReplies
 from judged_server.store.replies import ReplyFile
 
 from benchmarks.departures import depart
+from benchmarks.fanout_provider import TICKS_A_S
 from tests.conformance.prose import words
 
 MODEL = "scripted-1"
+PAID = "paid"
+"""A model with prices: its replies are on disk before they are answered."""
 RETRIEVED = 10
 WORDS = 60
 """A group is one query, one expected text and so many retrieved ones, of about so many words."""
@@ -207,7 +210,7 @@ class JudgeSide:
             took_s = time.perf_counter() - due
             if columns.usage is None or columns.statuses is not None:
                 raise SystemExit("a verdict is missing")
-            return 1e3 * (took_s - columns.usage.input_tokens / 1e6)
+            return 1e3 * (took_s - columns.usage.input_tokens / TICKS_A_S)
 
         contexts = sum(len(group.retrieved) for group in groups)
         due = (number / rate for number in range(contexts))
@@ -215,15 +218,21 @@ class JudgeSide:
 
 
 def configuration(url: str, concurrency: int) -> dict[str, object]:
-    """Return the configuration of a server that asks the provider of this benchmark."""
+    """Return the configuration of a server that asks the provider of this benchmark.
+
+    The same model is there twice: without prices, which is the default, and as PAID with them.
+    """
+    model = {"provider": "scripted", "model": MODEL}
+    prices = {"input_per_million": 1.0, "output_per_million": 1.0}
     return {
         "providers": [{"name": "scripted", "base_url": url, "max_concurrency": concurrency}],
-        "models": [{"name": "scripted", "provider": "scripted", "model": MODEL}],
+        "models": [{"name": "scripted", **model}, {"name": PAID, **model, **prices}],
     }
 
 
 async def serve(side: str, url: str, concurrency: int) -> None:
     """Do what standard input says until it ends."""
+    telemetry.configure("warning")  # on standard error: standard output has the answers
     kinds: dict[str, Callable[[str, int], Side]] = {"bare": Bare, "sdk": Sdk, "judge": JudgeSide}
     running = kinds[side](url, concurrency)
     if side == "judge":
