@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from difflib import get_close_matches
 
 from judged import Judge, JudgeInfo, ParameterInfo, ServerInfo
+from judged._chunks import ASKING_KINDS
 from judged.cli.problems import Problem
 from judged.types import Scalar
 
@@ -27,6 +28,8 @@ def read_judge(
         flag = "--profile" if profile else "--param"
         raise Problem(f"{flag}: say --judge KIND too, else it is unclear whose it is")
     offer = _offer(info, kind or info.default_judge, profile)
+    if not kind and info.default_judge in ASKING_KINDS:
+        kind = info.default_judge  # named, it travels in chunks small enough to lose
     return Judge(
         kind=kind or "",
         profile=profile or "",

@@ -1,7 +1,10 @@
 """The flags about a judge."""
 
+from dataclasses import replace
+
 import pytest
 from judged import Judge, JudgeInfo, Limits, ParameterInfo, ServerInfo
+from judged._chunks import most_contexts
 from judged.cli.parameters import read_judge
 from judged.cli.problems import Problem
 
@@ -73,3 +76,10 @@ class TestReadJudge:
         with pytest.raises(Problem) as caught:
             read(*parameters, **options)
         assert str(caught.value).startswith(problem)
+
+    @pytest.mark.parametrize(("default", "named"), [("llm", "llm"), ("typed", "")])
+    def test_names_a_default_judge_that_asks_models(self, default: str, named: str):
+        info = replace(INFO, default_judge=default)
+        judge = read_judge(info, None, None, 0.25, ())
+        assert judge == Judge(named, min_score=0.25)
+        assert most_contexts(judge) == most_contexts(default)
