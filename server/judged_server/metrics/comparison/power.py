@@ -79,9 +79,10 @@ def _queries_needed(effect: float, alpha: float) -> int | None:
     """Return the smallest n whose power reaches TARGET; None when that is beyond counting."""
     z = -normal_quantile(alpha / 2)
     # For a large n: the normal answer, and half the square of z for the estimated spread.
-    guess = ((z + normal_quantile(TARGET)) / effect) ** 2 + z * z / 2
-    if guess > _MOST_QUERIES:
+    needed = z + normal_quantile(TARGET)
+    if effect * math.sqrt(_MOST_QUERIES) < needed:
         return None
+    guess = (needed / effect) ** 2 + z * z / 2
     if guess > _LARGE_N:
         return math.ceil(guess)
     return _least(lambda n: _power(n, effect, alpha) >= TARGET, max(2, math.ceil(guess)))

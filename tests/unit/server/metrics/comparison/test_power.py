@@ -53,6 +53,16 @@ def test_tiny_differences_need_many_queries():
     assert paired_t_power(20, 1.0, 0.05, 1e-12).queries_needed is None
 
 
+@pytest.mark.parametrize(
+    ("difference", "spread", "queries"),
+    [(5e-324, 1e99, None), (1e-200, 1.0, None), (1e100, 5e-324, 2)],
+)
+def test_differences_at_the_ends_of_a_double(difference, spread, queries):
+    found = paired_t_power(10, spread, 0.05, difference)
+    assert found.queries_needed == queries
+    assert found.power == pytest.approx(1.0 if queries else 0.05)
+
+
 def test_is_undefined_without_spread():
     assert paired_t_power(20, 0.0, 0.05, 0.1) == Power(None, None, None)
 
