@@ -35,6 +35,7 @@ def write_scores(
     asking: Asking | None = None,
     *,
     include_replies: bool = False,
+    request_id: str = "",
 ) -> pb.ScoreAnswersRequest:
     """Return the request for scores. Raises InvalidArgument for text that UTF-8 can't hold."""
     return pb.ScoreAnswersRequest(
@@ -42,6 +43,7 @@ def write_scores(
         rubrics=[write_rubric(rubric, f"rubrics[{i}]") for i, rubric in enumerate(rubrics)],
         asking=write_asking(asking),
         include_replies=include_replies,
+        request_id=request_id,
     )
 
 

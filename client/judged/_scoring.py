@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from judged import errors
@@ -57,6 +58,7 @@ class Part:
         self._rubrics = rubrics
         self._asking = asking
         self._include_replies = include_replies
+        self._request_id = str(uuid.uuid4())  # of all tries: what is under way is not paid again
         self._pairs = [(item.item_id, rubric.id) for item in items for rubric in rubrics]
         self._known = frozenset(self._pairs)
         self._scores: dict[_Pair, AnswerScore] = {}
@@ -100,6 +102,7 @@ class Part:
             [rubric for rubric in self._rubrics if rubric.id in names],
             share(self._asking, 1, 1, self.usage.cost),
             include_replies=self._include_replies,
+            request_id=self._request_id,
         )
 
     def take(self, reply: pb.ScoreAnswersResponse) -> AnswerScore | None:

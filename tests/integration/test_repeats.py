@@ -16,6 +16,7 @@ from typing import Any
 import grpc
 import pytest
 from judged import (
+    AnswerItem,
     Asking,
     AsyncClient,
     CacheMode,
@@ -28,7 +29,7 @@ from judged import (
 from judged._status import to_error
 from judged.evaluation import Evaluator
 from judged.v1 import judge_service_pb2 as pb
-from judged.v1 import types_pb2
+from judged.v1 import scoring_pb2, types_pb2
 from judged.v1.judge_service_pb2_grpc import JudgeServiceStub
 
 from tests.fakes.cutting_proxy import CuttingProxy, cutting_proxy
@@ -36,7 +37,7 @@ from tests.fakes.provider_thread import provider_on_a_thread
 from tests.fakes.scripted_provider import Asked, Said, ScriptedProvider
 from tests.integration.server_process import ServerProcess, running_server
 
-_RETRIEVED = re.compile(r'name="retrieved_text">\n(.*)\n<')
+_JUDGED = re.compile(r'name="(?:retrieved_text|answer)">\n(.*)\n<')
 REFRESH = Asking(CacheMode.REFRESH)
 LLM = Judge("llm")
 
@@ -51,9 +52,12 @@ class Held:
         self.open = threading.Event()
 
     async def script(self, asked: Asked) -> Said:
-        text = json.loads(_RETRIEVED.findall(asked.user)[0])
+        text = json.loads(_JUDGED.findall(asked.user)[0])
         while "held" in text and not self.open.is_set():  # noqa: ASYNC110 - set by another thread
             await asyncio.sleep(0.01)
+        form = asked.body["response_format"]["json_schema"]["schema"]["properties"]
+        if "score" in form:
+            return {"reasoning": "so it is", "score": 1.0}
         return {"reasoning": "so it is", "verdict": "yes" if "yes" in text else "no"}
 
 
@@ -196,6 +200,66 @@ async def test_a_call_that_is_cut_off_goes_on_for_its_next_try(
     assert calls() == 5
     assert found.usage is not None
     assert found.usage.calls == 5
+
+
+@pytest.mark.parametrize("asynchronous", [False, True], ids=["Client", "AsyncClient"])
+async def test_scores_that_are_cut_off_go_on_for_their_next_try(
+    calls: Calls, proxy: CuttingProxy, held: Held, asynchronous: bool
+):
+    items = [AnswerItem("at once", "q", "fine")]
+    items += [AnswerItem(str(n), "q", f"held {n}") for n in range(5)]
+
+    def cut_in_the_middle() -> None:
+        until(lambda: calls() == 3)
+        proxy.cut()
+        until(lambda: proxy.dropped == 1)
+        held.open.set()
+
+    with ThreadPoolExecutor(1) as pool:
+        cutting = pool.submit(cut_in_the_middle)
+        if asynchronous:
+            async with AsyncClient(proxy.address) as client:
+                found = await client.score_answers(
+                    items, ["helpfulness"], asking=REFRESH, timeout=30
+                )
+        else:
+            with Client(proxy.address) as blocking:
+                found = await asyncio.to_thread(
+                    blocking.score_answers, items, ["helpfulness"], asking=REFRESH, timeout=30
+                )
+        cutting.result(10)
+    assert [score.score for score in found] == [1.0] * 6
+    assert proxy.dropped == 1
+    assert calls() == 6
+
+
+def test_a_score_is_that_of_the_same_call_alone(calls: Calls, stub: JudgeServiceStub):
+    def scored(answer: str, **fields: Any) -> float:
+        asked = pb.ScoreAnswersRequest(
+            items=[scoring_pb2.AnswerItem(item_id=str(uuid.uuid4()), query="q", answer=answer)],
+            rubrics=[scoring_pb2.RubricSpec(rubric="helpfulness")],
+            request_id=request_id,
+            **fields,
+        )
+        asked.asking.cache = types_pb2.CACHE_MODE_REFRESH
+        score, summary = stub.ScoreAnswers(asked, timeout=20)
+        assert score.score.item_id == asked.items[0].item_id
+        assert summary.summary.usage.calls == 1
+        return calls()
+
+    request_id = str(uuid.uuid4())
+    assert [scored("a"), scored("a"), scored("b"), scored("a", include_replies=True)] == [
+        1,
+        1,
+        2,
+        3,
+    ]
+    request_id = str(uuid.uuid4())
+    assert scored("a") == 4
+    request_id = "1"
+    with pytest.raises(grpc.RpcError) as caught:
+        scored("a")
+    assert getattr(to_error(caught.value, "here"), "field", "") == "request_id"
 
 
 class TestRequestId:

@@ -1898,8 +1898,15 @@ class ScoreAnswersRequest(_message.Message):
     RUBRICS_FIELD_NUMBER: _builtins.int
     ASKING_FIELD_NUMBER: _builtins.int
     INCLUDE_REPLIES_FIELD_NUMBER: _builtins.int
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
     include_replies: _builtins.bool
     """include_replies asks for the models' replies as they came."""
+    request_id: _builtins.str
+    """request_id, a UUID of version 4, lets a call that broke be sent again without
+    asking anybody twice: for 10 minutes a score of the same texts, by the same
+    rubric and with the same options, is the same score. The next try may ask
+    for the missing ones only. Unset means that every call is a new one.
+    """
     @_builtins.property
     def items(self) -> _containers.RepeatedCompositeFieldContainer[_scoring_pb2.AnswerItem]:
         """items to score: at least one, each with an item_id of its own."""
@@ -1919,10 +1926,11 @@ class ScoreAnswersRequest(_message.Message):
         rubrics: _abc.Iterable[_scoring_pb2.RubricSpec] | None = ...,
         asking: _types_pb2.AskingOptions | None = ...,
         include_replies: _builtins.bool = ...,
+        request_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["asking", b"asking"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["asking", b"asking", "include_replies", b"include_replies", "items", b"items", "rubrics", b"rubrics"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["asking", b"asking", "include_replies", b"include_replies", "items", b"items", "request_id", b"request_id", "rubrics", b"rubrics"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -11,8 +11,9 @@ import difflib
 import math
 import secrets
 from array import array
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from judged_server import errors
 from judged_server.answers import AnswerItem, AnswerScore, RubricSpec, RubricSummary, ScoreSummary
@@ -46,6 +47,9 @@ _NO_TIME = fault(
     "the call's time was used up before the item's turn; allow more, or send less",
     retryable=True,
 )
+
+Once = Callable[[object, Callable[[], Coroutine[Any, Any, AnswerScore]]], Awaitable[AnswerScore]]
+"""Returns a score by all that it depends on: of another try of the same call, or a new one."""
 
 _log = logger("scoring")
 
@@ -114,13 +118,18 @@ class Scoring:
         )
 
     async def score(
-        self, items: Sequence[AnswerItem], scorers: Sequence[AnswerScorer], caller: Caller
+        self,
+        items: Sequence[AnswerItem],
+        scorers: Sequence[AnswerScorer],
+        caller: Caller,
+        once: Once | None = None,
     ) -> AsyncGenerator[AnswerScore | ScoreSummary, None]:
         """Yield each score of an item by a scorer as soon as it is there, the summary last.
 
         Items that are alike in what a rubric reads are asked about once; the score of the others
         took nothing. What failed, or could not be had in time, is a score with a fault. While
-        nobody takes them, at most MAX_WAITING scores wait. Closing it ends all that is under way.
+        nobody takes them, at most MAX_WAITING scores wait. Closing it ends all that is under way,
+        but for what `once` lets go on: it shares each score with other tries of the same call.
         Raises InvalidField for a limit on money where a model has no price, and ModelNotConfigured
         where a model may have to be asked and has no key.
         """
@@ -131,7 +140,7 @@ class Scoring:
         large = len(items) * len(scorers) > LARGE_PAIRS
         pairs = await off_loop_if(large, distinct_pairs, items, scorers)
         summing = [_Sum(scorer) for scorer in scorers]
-        run = _Run(items, scorers, self._asking(caller, len(items) * len(scorers)))
+        run = _Run(items, scorers, self._asking(caller, len(items) * len(scorers)), once)
         producer = asyncio.create_task(run.produce(pairs))
         try:
             while (done := await run.scores.get()) is not None:
@@ -172,9 +181,14 @@ class _Run:
     """The work of one call; `scores` ends with None, and `places` bounds what waits in it."""
 
     def __init__(
-        self, items: Sequence[AnswerItem], scorers: Sequence[AnswerScorer], asking: Asking
+        self,
+        items: Sequence[AnswerItem],
+        scorers: Sequence[AnswerScorer],
+        asking: Asking,
+        once: Once | None,
     ) -> None:
         self._items = items
+        self._once = once
         self._scorers = scorers
         self._asking = asking
         self.scores: asyncio.Queue[tuple[int, AnswerScore] | None] = asyncio.Queue()
@@ -201,7 +215,12 @@ class _Run:
         if asyncio.get_running_loop().time() >= self._asking.terms.ends_at:
             return _missing(scorer, item, _NO_TIME)
         try:
-            return await scorer.score(item, self._asking)
+            if self._once is None:
+                return await scorer.score(item, self._asking)
+            score = await self._once(
+                self._facts(scorer, item), lambda: scorer.score(item, self._asking)
+            )
+            return replace(score, item_id=item.item_id)
         except errors.JudgedError:
             raise
         except Exception as error:  # noqa: BLE001 - one score's bug must not end the others
@@ -209,6 +228,11 @@ class _Run:
             _log.error("bug", ref=ref, exc_info=error)
             bug = errors.InternalFault(ref)
             return _missing(scorer, item, VerdictFault(0, _INTERNAL, bug.reason, bug.message))
+
+    def _facts(self, scorer: AnswerScorer, item: AnswerItem) -> object:
+        """Return all that a score depends on, and nothing that two tries may differ in."""
+        how = self._asking.terms.cache, self._asking.keep_replies
+        return scorer.identity.signature, scorer.identity.min_score, how, scorer.texts_of(item)
 
 
 def _missing(scorer: AnswerScorer, item: AnswerItem, why: VerdictFault) -> AnswerScore:

@@ -18,12 +18,17 @@ from google.protobuf.message import Message
 from judged.v1 import judge_service_pb2 as pb
 
 from judged_server import errors
+from judged_server.answers import AnswerScore
 from judged_server.off_loop import off_loop_if
 from judged_server.ports import Caller
+from judged_server.rpc.scoring_codec import write_score
 from judged_server.telemetry import access
 
 Reply = TypeVar("Reply", bound=Message | bytes)
 """A reply as a message, or written already."""
+
+_Answer = Message | bytes | AnswerScore
+"""What callers share."""
 
 FIELD = "request_id"
 KEPT_S = 600.0
@@ -52,7 +57,7 @@ class _Call:
 
     digest: bytes
     caller: Caller
-    task: asyncio.Task[Message | bytes]
+    task: asyncio.Task[_Answer]
     waiting: int = 0
     ending: asyncio.TimerHandle | None = None
 
@@ -61,12 +66,13 @@ class _Call:
 class _Kept:
     """A reply as it was sent, and until when it counts, on the event loop's clock.
 
-    `kind` is that of its message; None when it was bytes before.
+    `kind` is that of its message; None when it was bytes before, or a score. `size` is in bytes.
     """
 
     digest: bytes
     kind: type[Message] | None
-    reply: bytes
+    reply: bytes | AnswerScore
+    size: int
     until: float
 
 
@@ -99,11 +105,39 @@ class Repeats:
         """
         request_id: str = getattr(request, FIELD)
         digest = await off_loop_if(request.ByteSize() > LARGE_BYTES, _digest, request)
+        return cast("Reply", await self._shared(request_id, digest, context, caller, work))
+
+    async def score(
+        self,
+        request_id: str,
+        caller: Caller,
+        facts: object,
+        work: Callable[[], Coroutine[Any, Any, AnswerScore]],
+    ) -> AnswerScore:
+        """Return one score of an identified call: a kept one, or what `work` returns.
+
+        `facts` are all that the score depends on. A score with a fault is not kept. Raises as
+        `work` does.
+        """
+        digest = hashlib.sha256(repr(facts).encode()).digest()
+        key = f"{request_id.lower()}/{digest.hex()}"
+        found = await self._shared(key, digest, None, caller, lambda _: work())
+        return cast("AnswerScore", found)
+
+    async def _shared(
+        self,
+        request_id: str,
+        digest: bytes,
+        context: object | None,
+        caller: Caller,
+        work: Callable[[Caller], Coroutine[Any, Any, _Answer]],
+    ) -> _Answer:
         kept = self._find(request_id)
         if kept is not None:
             _refuse_other(kept.digest, digest)
-            known = kept.reply if kept.kind is None else kept.kind.FromString(kept.reply)
-            return cast("Reply", known)
+            if kept.kind is None or isinstance(kept.reply, AnswerScore):
+                return kept.reply
+            return kept.kind.FromString(kept.reply)
         call = self._calls.get(request_id)
         if call is None:
             call = self._begin(request_id, digest, caller, work)
@@ -111,7 +145,7 @@ class Repeats:
             _refuse_other(call.digest, digest)
         if context is not None:
             access.spends(context, call.caller.purse)
-        return cast("Reply", await self._wait(request_id, call))
+        return await self._wait(request_id, call)
 
     async def close(self) -> None:
         """End all calls that are in work."""
@@ -125,7 +159,7 @@ class Repeats:
         request_id: str,
         digest: bytes,
         caller: Caller,
-        work: Callable[[Caller], Coroutine[Any, Any, Message | bytes]],
+        work: Callable[[Caller], Coroutine[Any, Any, _Answer]],
     ) -> _Call:
         # A task of its own, which outlives the caller who began it.
         call = _Call(digest, caller, asyncio.create_task(work(caller)))
@@ -133,7 +167,7 @@ class Repeats:
         call.task.add_done_callback(lambda _: self._ended(request_id, call))
         return call
 
-    async def _wait(self, request_id: str, call: _Call) -> Message | bytes:
+    async def _wait(self, request_id: str, call: _Call) -> _Answer:
         call.waiting += 1
         if call.ending is not None:
             call.ending.cancel()
@@ -179,17 +213,22 @@ class Repeats:
             return None
         return kept
 
-    def _keep(self, request_id: str, digest: bytes, reply: Message | bytes) -> None:
+    def _keep(self, request_id: str, digest: bytes, reply: _Answer) -> None:
         now = asyncio.get_running_loop().time()
         until = now + KEPT_S
-        if isinstance(reply, bytes):
-            kept = _Kept(digest, None, reply, until)
+        if isinstance(reply, AnswerScore):
+            if reply.fault is not None:
+                return  # the next try may fare better
+            kept = _Kept(digest, None, reply, write_score(reply).ByteSize(), until)
+        elif isinstance(reply, bytes):
+            kept = _Kept(digest, None, reply, len(reply), until)
         else:
-            kept = _Kept(digest, type(reply), reply.SerializeToString(), until)
-        if len(kept.reply) > self._most_bytes:
+            written = reply.SerializeToString()
+            kept = _Kept(digest, type(reply), written, len(written), until)
+        if kept.size > self._most_bytes:
             return  # it would push out all the others, and then not fit
         self._kept[request_id] = kept
-        self._bytes += len(kept.reply)
+        self._bytes += kept.size
         while self._kept:  # the oldest stand first
             oldest, first = next(iter(self._kept.items()))
             full = self._bytes > self._most_bytes or len(self._kept) > MOST_KEPT
@@ -198,7 +237,7 @@ class Repeats:
             self._drop(oldest)
 
     def _drop(self, request_id: str) -> None:
-        self._bytes -= len(self._kept.pop(request_id).reply)
+        self._bytes -= self._kept.pop(request_id).size
 
 
 def chunk_request(start: pb.StreamJudgeStart, chunk: pb.JudgeChunk) -> pb.BatchJudgeRequest:

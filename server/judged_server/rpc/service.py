@@ -297,12 +297,16 @@ class JudgeService(JudgeServiceServicer):
                 maximum_s=self._facts.deadlines.max_stream_s,
             )
             access.spends(context, caller.purse)
+            once = None
+            if request.request_id:
+                check_request_id(request.request_id)
+                once = partial(self._repeats.score, request.request_id, caller)
             specs = read_rubrics(request.rubrics)
             large = size > LARGE_BYTES or len(request.items) > LARGE_GROUPS
             items = await off_loop_if(large, read_answers, request.items, len(specs), limits)
             scorers = self._scoring.choose(specs)
             # Closed here and now, so that what it started never outlives the call.
-            async with aclosing(self._scoring.score(items, scorers, caller)) as scores:
+            async with aclosing(self._scoring.score(items, scorers, caller, once)) as scores:
                 async for score in scores:
                     if isinstance(score, ScoreSummary):
                         yield pb.ScoreAnswersResponse(summary=write_summary(score))
