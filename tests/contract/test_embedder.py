@@ -141,9 +141,13 @@ class TestInvariance:
         back[order] = shuffled
         assert _differ(back[: len(TEXTS)], alone) <= TOLERANCE
 
-    async def test_the_same_call_gives_the_same_bits(self, embedder: ModelEmbedder) -> None:
-        first, second = [await embedder.embed(TEXTS, "truncate") for _ in range(2)]
-        np.testing.assert_array_equal(first.vectors, second.vectors)
+    async def test_a_text_alone_has_the_same_bits_again(
+        self, embedder: ModelEmbedder, alone: np.ndarray
+    ) -> None:
+        # Of many texts only the tolerance is promised: how they are cut into batches depends on
+        # which workers are idle, and the last bit of an element on the width of its batch.
+        again = [(await embedder.embed([text], "truncate")).vectors[0] for text in TEXTS]
+        np.testing.assert_array_equal(np.stack(again), alone)
 
     async def test_calls_side_by_side_get_what_they_get_alone(
         self, embedder: ModelEmbedder, alone: np.ndarray

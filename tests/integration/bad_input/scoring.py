@@ -49,6 +49,14 @@ CASES = [
         "asking.max_cost",
         lambda: score(asking=t.AskingOptions(max_cost=0)),
     ),
+    *(
+        case(
+            "ScoreAnswersRequest.request_id",
+            "request_id",
+            lambda wrong=wrong: score(rubrics=[rubric("answer_match")], request_id=wrong),
+        )
+        for wrong in ("1", "0b0b9b3c-52c0-1f0a-9a44-5b3c8a7b1d11", "x" * 36)
+    ),
     case("AnswerItem.item_id", "items[1].item_id", lambda: score(item(), item(item_id=""))),
     case("AnswerItem.item_id", "items[1].item_id", lambda: score(item(), item())),
     case("AnswerItem.item_id", "items[0].item_id", lambda: score(item(item_id=LONG))),
