@@ -18,6 +18,7 @@ JARS = Path("/usr/share/java")
 GO_SOURCES = Path("/usr/share/gocode")
 JUDGED = "[true] [0.8333333333333334]"
 JAVA_LIBRARIES = {
+    "protobuf": "libprotobuf-java",
     "grpc-netty": "libgrpc-java",
     "netty-all": "libnetty-java",
     "perfmark-api": "libperfmark-java",
@@ -100,7 +101,9 @@ class TestGo:
 
     def test_the_package_compiles(self, tmp_path: Path) -> None:
         needs("go", packages="golang-go")
-        needs_file(GO_SOURCES / "src/google.golang.org/grpc", "golang-google-grpc-dev")
+        for library in ("grpc", "protobuf"):
+            path = GO_SOURCES / "src/google.golang.org" / library
+            needs_file(path, f"golang-google-{library}-dev")
         module = tmp_path / "src/example.com/you"
         module.mkdir(parents=True)
         self.generate(module)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from judged.v1 import judge_service_pb2 as pb
 from judged.v1 import scoring_pb2 as s
 from judged.v1 import types_pb2 as t
@@ -53,7 +55,7 @@ CASES = [
         case(
             "ScoreAnswersRequest.request_id",
             "request_id",
-            lambda wrong=wrong: score(rubrics=[rubric("answer_match")], request_id=wrong),
+            partial(score, rubrics=[rubric("answer_match")], request_id=wrong),
         )
         for wrong in ("1", "0b0b9b3c-52c0-1f0a-9a44-5b3c8a7b1d11", "x" * 36)
     ),
