@@ -6,7 +6,7 @@ batches to `_chunks`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from judged import errors
 from judged._asking import write_asking
@@ -15,7 +15,7 @@ from judged._correction import read_corrected, write_labels
 from judged._details import read_detail, read_usage
 from judged._golden import read_matches, write_embedded, write_golden, write_metadata
 from judged._groups import check_group, unfit
-from judged._inputs import WrongType, as_metrics, need_each, need_kind
+from judged._inputs import WrongType, as_metrics, need_kind
 from judged._judges import write_judge
 from judged._statistics import read_interval, write_interval_options
 from judged._trec import write_trec
@@ -120,10 +120,9 @@ def usage_of(
 
 
 def read_chunk(
-    message: pb.JudgedChunk, judge: JudgeIdentity, sent: StreamMessages | None = None
+    message: pb.JudgedChunk, judge: JudgeIdentity, groups: Sequence[QueryGroup] = ()
 ) -> JudgedChunk:
-    """Return an answered chunk."""
-    groups = () if sent is None else sent.waiting.pop(message.chunk_id, ())
+    """Return an answered chunk; `groups` are those that were sent."""
     failed = message.WhichOneof("result") == "error"
     return JudgedChunk(
         message.chunk_id,
@@ -132,59 +131,6 @@ def read_chunk(
         message.progress.contexts_received,
         message.progress.contexts_done,
     )
-
-
-class StreamMessages:
-    """The messages of a stream: its start, then its chunks under ids from 0.
-
-    gRPC reads them on a thread of its own and hides what goes wrong there, so a failure ends the
-    messages and waits in `failure` for the client to raise it. `waiting` has the groups of chunks
-    that are not answered.
-    """
-
-    def __init__(
-        self,
-        chunks: Iterable[Sequence[QueryGroup]],
-        judge: Judge | str | None,
-        asking: Asking | None = None,
-        *,
-        include_details: bool,
-        request_id: str = "",
-    ) -> None:
-        if isinstance(chunks, QueryGroup) or not isinstance(chunks, Iterable):
-            need_kind(chunks, "chunks", list, "a list of lists of QueryGroup")
-        start = pb.StreamJudgeStart(
-            judge=write_judge(judge),
-            include_details=include_details,
-            asking=write_asking(asking),
-            request_id=request_id,
-        )
-        self.waiting: dict[int, Sequence[QueryGroup]] = {}
-        self._messages = self._write(chunks, start)
-        self.failure: Exception | None = None
-
-    def __iter__(self) -> Iterator[pb.StreamJudgeRequest]:
-        return self
-
-    def __next__(self) -> pb.StreamJudgeRequest:
-        try:
-            return next(self._messages)
-        except StopIteration:
-            raise
-        except Exception as failure:
-            self.failure = failure
-            raise StopIteration from failure
-
-    def _write(
-        self, chunks: Iterable[Sequence[QueryGroup]], start: pb.StreamJudgeStart
-    ) -> Iterator[pb.StreamJudgeRequest]:
-        yield pb.StreamJudgeRequest(start=start)
-        for chunk_id, groups in enumerate(chunks):
-            path = f"chunks[{chunk_id}].groups"
-            kept = need_each(groups, path, (QueryGroup,), "QueryGroup")
-            self.waiting[chunk_id] = kept
-            messages = [write_group(g, f"{path}[{i}]") for i, g in enumerate(kept)]
-            yield pb.StreamJudgeRequest(chunk=pb.JudgeChunk(chunk_id=chunk_id, groups=messages))
 
 
 def write_evaluate(

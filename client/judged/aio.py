@@ -21,7 +21,7 @@ from judged._agreement import (
     write_calibrate,
 )
 from judged._batch import Batch, write_chunk
-from judged._call import CHUNKS_IN_FLIGHT, Attempts, Deadline
+from judged._call import CHUNKS_IN_FLIGHT, Deadline
 from judged._chunks import Piece, fold
 from judged._compare import read_compare, write_compare
 from judged._connection import AsyncConnection
@@ -29,12 +29,10 @@ from judged._estimates import ask_about_judging, ask_about_scoring, of_work, rea
 from judged._groups import as_groups
 from judged._info import ServerInfo, read_info
 from judged._inputs import as_metrics
+from judged._judge_stream import JudgeStream
 from judged._judges import write_judge
 from judged._messages import (
-    StreamMessages,
-    read_chunk,
     read_evaluation,
-    read_identity,
     read_table,
     write_evaluate,
     write_metrics,
@@ -141,25 +139,25 @@ class AsyncClient(AsyncConnection):
         timeout: float = 3600.0,  # noqa: ASYNC109 - sent to the server as the call's deadline
     ) -> AsyncGenerator[JudgedChunk, None]:
         """Yield every chunk's verdicts as they finish; see Client.judge_stream."""
-        messages = StreamMessages(
-            chunks, judge, asking, include_details=include_details, request_id=request_id
+        stream = JudgeStream(
+            *(chunks, judge, asking, Deadline(timeout), self._budget),
+            include_details=include_details,
+            request_id=request_id,
         )
-        tries = Attempts(Deadline(timeout), self._budget)
-        replies = self._stub.StreamJudge(messages, timeout=tries.timeout(), metadata=tries.metadata)
-        try:
-            identity = None
-            async for reply in replies:
-                if identity is None:
-                    identity = read_identity(reply.started.judge)
-                    self._budget.answered()
-                else:
-                    yield read_chunk(reply.chunk, identity, messages)
-            if messages.failure is not None:
-                raise messages.failure
-        except grpc.aio.AioRpcError as failure:
-            raise to_error(cast("Failure", failure), self.target) from None
-        finally:
-            replies.cancel()
+        while not stream.done:
+            replies = self._stub.StreamJudge(
+                stream.messages(), timeout=stream.timeout, metadata=stream.metadata
+            )
+            try:
+                async for reply in replies:
+                    if (chunk := stream.take(reply)) is not None:
+                        yield chunk
+                stream.ended()
+            except grpc.aio.AioRpcError as failure:
+                for wait in stream.waits(to_error(cast("Failure", failure), self.target)):
+                    await asyncio.sleep(wait)
+            finally:
+                replies.cancel()
 
     async def evaluate(
         self,

@@ -6,6 +6,7 @@ do alike is in `_connection`, `_call`, `_chunks` and `_messages`.
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from typing import cast
@@ -20,7 +21,7 @@ from judged._agreement import (
     write_calibrate,
 )
 from judged._batch import Batch, write_chunk
-from judged._call import CHUNKS_IN_FLIGHT, Attempts, Deadline
+from judged._call import CHUNKS_IN_FLIGHT, Deadline
 from judged._chunks import Piece, fold
 from judged._compare import read_compare, write_compare
 from judged._connection import Connection, InFlight
@@ -28,12 +29,10 @@ from judged._estimates import ask_about_judging, ask_about_scoring, of_work, rea
 from judged._groups import as_groups
 from judged._info import ServerInfo, read_info
 from judged._inputs import as_metrics
+from judged._judge_stream import JudgeStream
 from judged._judges import write_judge
 from judged._messages import (
-    StreamMessages,
-    read_chunk,
     read_evaluation,
-    read_identity,
     read_table,
     write_evaluate,
     write_metrics,
@@ -146,25 +145,29 @@ class Client(Connection):
     ) -> Generator[JudgedChunk, None, None]:
         """Yield every chunk's verdicts as they finish, in any order; ids count chunks from 0.
 
-        Nothing is retried: send the chunks again that had no answer, with the same `request_id`
-        (a UUID of version 4) so that models are asked nothing twice.
+        A stream that breaks is sent again with what has no answer, while `timeout` lasts, under the
+        same `request_id` (a UUID of version 4, drawn where none is given), so that models are asked
+        nothing twice.
         """
-        messages = StreamMessages(
-            chunks, judge, asking, include_details=include_details, request_id=request_id
+        stream = JudgeStream(
+            *(chunks, judge, asking, Deadline(timeout), self._budget),
+            include_details=include_details,
+            request_id=request_id,
         )
-        tries = Attempts(Deadline(timeout), self._budget)
-        replies = self._stub.StreamJudge(messages, timeout=tries.timeout(), metadata=tries.metadata)
-        try:
-            identity = read_identity(next(replies).started.judge)
-            self._budget.answered()
-            for reply in replies:
-                yield read_chunk(reply.chunk, identity, messages)
-            if messages.failure is not None:
-                raise messages.failure
-        except grpc.RpcError as failure:
-            raise to_error(cast("Failure", failure), self.target) from None
-        finally:
-            replies.cancel()
+        while not stream.done:
+            replies = self._stub.StreamJudge(
+                stream.messages(), timeout=stream.timeout, metadata=stream.metadata
+            )
+            try:
+                for reply in replies:
+                    if (chunk := stream.take(reply)) is not None:
+                        yield chunk
+                stream.ended()
+            except grpc.RpcError as failure:
+                for wait in stream.waits(to_error(cast("Failure", failure), self.target)):
+                    time.sleep(wait)
+            finally:
+                replies.cancel()
 
     def evaluate(
         self,

@@ -238,7 +238,7 @@ class TestCommands:
 
 
 class TestClients:
-    @pytest.mark.parametrize("call", ["judge", "evaluate", "stream", "score"])
+    @pytest.mark.parametrize("call", ["judge", "evaluate", "evaluator", "stream", "score"])
     def test_the_synchronous_one_waits(self, server: Restarting, slow: Slow, call: str):
         with Client(server.address) as client, killed_once(server, slow, after=10):
             if call == "judge":
@@ -246,13 +246,18 @@ class TestClients:
             elif call == "evaluate":
                 assert client.evaluate(GROUPS, ["mrr"], "llm", timeout=60).table["mrr"].mean == 1.0
             elif call == "stream":
+                chunks = [GROUPS[i : i + 4] for i in range(0, 80, 4)]
+                answers = list(client.judge_stream(chunks, "llm", timeout=60))
+                assert sorted(answer.chunk_id for answer in answers) == list(range(20))
+                assert all(answer.verdicts.relevant == [True] * 4 for answer in answers)
+            elif call == "evaluator":
                 found = Evaluator(client).evaluate(GROUPS, ["mrr"], "llm", timeout=60)
                 assert found.table["mrr"].mean == 1.0
             else:
                 scored = client.score_answers(ITEMS, ["answer_match"], timeout=60)
                 assert {score.status for score in scored} == {Status.OK}
 
-    @pytest.mark.parametrize("call", ["judge", "evaluate", "score"])
+    @pytest.mark.parametrize("call", ["judge", "evaluate", "stream", "score"])
     async def test_the_asynchronous_one_waits(self, server: Restarting, slow: Slow, call: str):
         async with AsyncClient(server.address) as client:
             with killed_once(server, slow, after=10):
@@ -261,6 +266,10 @@ class TestClients:
                 elif call == "evaluate":
                     found = await client.evaluate(GROUPS, ["mrr"], "llm", timeout=60)
                     assert found.table["mrr"].mean == 1.0
+                elif call == "stream":
+                    chunks = [GROUPS[i : i + 4] for i in range(0, 80, 4)]
+                    answers = client.judge_stream(chunks, "llm", timeout=60)
+                    assert {chunk.chunk_id async for chunk in answers} == set(range(20))
                 else:
                     scored = await client.score_answers(ITEMS, ["answer_match"], timeout=60)
                     assert {score.status for score in scored} == {Status.OK}

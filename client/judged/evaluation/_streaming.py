@@ -1,6 +1,6 @@
-"""Judges groups of any number over streams, and resumes a stream that breaks.
+"""Judges groups of any number over streams, and sends chunks again that were turned away.
 
-Owns which chunks are still without an answer. The arithmetic of chunks is in `_chunks`, the
+A stream that breaks is resumed by `judge_stream`. The arithmetic of chunks is in `_chunks`, the
 decision whether to try again in `_call`.
 """
 
@@ -27,6 +27,15 @@ _CHUNK = re.compile(r"chunks\[(\d+)\]\.")
 _INVALID_ARGUMENT = 3
 _WAIT_FOR_CHUNK_S = 0.5
 """A chunk that was turned away says that it may be sent again, but not when."""
+
+
+class _Broken(Exception):
+    """A stream ended for good before these chunks were answered."""
+
+    def __init__(self, left: Sequence[Chunk], failure: errors.JudgedError) -> None:
+        super().__init__(failure.message)
+        self.left = left
+        self.failure = failure
 
 
 class StreamedJudging:
@@ -78,25 +87,34 @@ class StreamedJudging:
         attempts = Attempts(self._deadline, self._budget)
         waiting = chunks
         while True:
-            left, failure = self._send(waiting)
-            if failure is None:
+            try:
+                left, busy = self._send(waiting)
+            except _Broken as broken:
+                return self._give_up(broken.left, broken.failure)
+            if busy is None:
                 return None
             if len(left) < len(waiting):
                 attempts = Attempts(self._deadline, self._budget)  # it goes on, so count anew
             waiting = left
             try:
-                for wait in attempts.waits(failure):
+                for wait in attempts.waits(busy):
                     time.sleep(wait)
             except errors.JudgedError:
-                for chunk in waiting:
-                    self._fail(chunk, failure)
-                return failure
+                return self._give_up(waiting, busy)
+
+    def _give_up(self, chunks: Iterable[Chunk], failure: errors.JudgedError) -> errors.JudgedError:
+        for chunk in chunks:
+            self._fail(chunk, failure)
+        return failure
 
     def _send(self, chunks: Sequence[Chunk]) -> tuple[list[Chunk], errors.JudgedError | None]:
-        """Send chunks on one stream. Return those to send again, and why; or no reason."""
+        """Send chunks on one stream. Return those that were turned away, and why.
+
+        Raises _Broken when the stream ended for good before all were answered.
+        """
         left = dict(enumerate(chunks))
         asked = sum(map(_size, chunks))
-        failure: errors.JudgedError | None = None
+        busy: errors.JudgedError | None = None
         try:
             answers = self._client.judge_stream(
                 map(_groups, chunks),
@@ -115,7 +133,7 @@ class StreamedJudging:
                     self._budget.answered()
                     self._tell(chunk)
                 elif (error := _as_error(chunk, answer.error)) and may_retry(error):
-                    failure = error
+                    busy = error
                     continue
                 else:
                     self._fail(chunk, error)
@@ -125,10 +143,8 @@ class StreamedJudging:
         except errors.InvalidArgument as error:
             raise _of_batch(chunks, error) from None
         except (errors.Retryable, errors.DeadlineExceeded, errors.InternalError) as error:
-            failure = error
-        if left and failure is None:
-            failure = errors.InternalError(f"the stream ended with {len(left)} chunks unanswered")
-        return list(left.values()), failure
+            raise _Broken(list(left.values()), error) from error
+        return list(left.values()), busy
 
     def _fail(self, chunk: Chunk, error: errors.JudgedError) -> None:
         self._assembly.fail(chunk, error, retryable=may_retry(error))

@@ -34,7 +34,7 @@ from judged import (
 from judged._chunks import fold
 from judged._groups import as_groups
 from judged._inputs import WrongType, by_ids
-from judged._messages import StreamMessages, write_evaluate, write_group, write_metrics
+from judged._messages import write_evaluate, write_group, write_metrics
 from judged._parts import Given
 from judged.evaluation import (
     Answer,
@@ -301,15 +301,6 @@ class TestMisuse:
         with Client("127.0.0.1:1") as client, pytest.raises(WrongType) as caught:
             call(client, self.GROUP)
         assert caught.value.field == field
-
-    @pytest.mark.parametrize(
-        ("chunk", "field"), [(GROUP, "chunks[1].groups"), (["q"], "chunks[1].groups[0]")]
-    )
-    def test_a_stream_names_its_chunk(self, chunk, field):
-        messages = StreamMessages([[self.GROUP], chunk], None, include_details=False)
-        assert len(list(messages)) == 2
-        assert isinstance(messages.failure, WrongType)
-        assert messages.failure.field == field
 
     async def test_the_evaluator_takes_no_asynchronous_client(self):
         async with AsyncClient("127.0.0.1:1") as client:

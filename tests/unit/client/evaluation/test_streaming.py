@@ -7,7 +7,6 @@ import pytest
 from judged import (
     DeadlineExceeded,
     FailedPrecondition,
-    InternalError,
     InvalidArgument,
     JudgedChunk,
     JudgeIdentity,
@@ -71,6 +70,19 @@ def breaks(error, *, after=0):
     return answer
 
 
+def turns_away(*, after):
+    """Answer the last `after` chunks, turn the others away."""
+    answered: list[int] = []
+
+    def answer(chunk_id, groups):
+        if len(answered) >= after:
+            return wrong(BUSY)(chunk_id, groups)
+        answered.append(chunk_id)
+        return right(chunk_id, groups)
+
+    return answer
+
+
 @pytest.fixture(autouse=True)
 def small_and_fast(monkeypatch):
     monkeypatch.setattr(judged._chunks, "CHUNK_CONTEXTS", 2)
@@ -118,20 +130,15 @@ class TestStreamedJudging:
         sizes = [sum(len(verdicts_of(chunk)) for chunk in stream) for stream in client.streams]
         assert sizes == [3, 4]
 
-    def test_resumes_with_what_had_no_answer(self):
-        client = FakeClient(breaks(Unavailable("gone"), after=1))
-        assert judge(client).relevant == RIGHT
-        first, second = client.streams
-        assert second == first[:-1]
-
     def test_sends_again_what_was_turned_away(self):
         client = FakeClient(wrong(BUSY))
         assert judge(client).relevant == RIGHT
         assert len(client.streams) == 2
 
     def test_goes_on_while_something_is_answered(self):
-        client = FakeClient(*(breaks(Unavailable("gone"), after=1) for _ in range(3)))
+        client = FakeClient(*(turns_away(after=1) for _ in range(3)))
         assert judge(client).relevant == RIGHT
+        assert [len(stream) for stream in client.streams] == [4, 3, 2, 1]
 
     def test_gives_contexts_of_a_failed_chunk_the_status_error(self):
         client = FakeClient(
@@ -143,14 +150,20 @@ class TestStreamedJudging:
         assert verdicts.errors[0].reason == "INTERNAL"
         assert set(verdicts.errors) == {0, 1}
 
-    def test_gives_up_on_what_stays_away_and_keeps_the_rest(self):
-        gone = [breaks(Unavailable("gone")) for _ in range(500)]
-        verdicts = judge(FakeClient(breaks(Unavailable("gone"), after=1), *gone))
+    def test_gives_up_on_a_stream_that_broke_for_good_and_keeps_the_rest(self):
+        client = FakeClient(breaks(Unavailable("gone"), after=1))
+        assert judge(client).status == [Status.ERROR] * 5 + [Status.OK] * 2
+        assert len(client.streams) == 1  # judge_stream has waited for the server already
+
+    def test_gives_up_on_what_is_turned_away_until_its_time_is_over(self):
+        client = FakeClient(turns_away(after=1), *(wrong(BUSY) for _ in range(5000)))
+        verdicts = judge(client)
         assert verdicts.status == [Status.ERROR] * 5 + [Status.OK] * 2
+        assert verdicts.errors[0].retryable
 
     def test_raises_when_nothing_was_answered(self):
         with pytest.raises(Unavailable, match="gone"):
-            judge(FakeClient(*(breaks(Unavailable("gone")) for _ in range(500))))
+            judge(FakeClient(breaks(Unavailable("gone"))))
 
     def test_does_not_repeat_what_would_fail_again(self):
         client = FakeClient(breaks(DeadlineExceeded("too late")))
@@ -181,7 +194,3 @@ class TestStreamedJudging:
         with pytest.raises(InvalidArgument, match=r"^groups\[1\]\.retrieved\[1\]: ") as caught:
             judge(FakeClient(breaks(error)), groups)
         assert caught.value.field == caught.value.metadata["field"] == "groups[1].retrieved[1]"
-
-    def test_notices_a_stream_that_ends_early(self):
-        with pytest.raises(InternalError, match="4 chunks unanswered"):
-            judge(FakeClient(lambda chunk_id, groups: None))
