@@ -19,6 +19,7 @@ Owns the classes; `_status` decides which one a gRPC status becomes.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 
 class JudgedError(Exception):
@@ -26,7 +27,10 @@ class JudgedError(Exception):
 
     `code` is the gRPC status name, `reason` a name of ErrorReason ("" when the server gave none),
     `metadata` the variable parts of the message, `request_id` what to look for in the server's log.
+    `verdicts` are the Verdicts that were there when a later step of an evaluation failed.
     """
+
+    verdicts: Any = None
 
     def __init__(
         self,

@@ -225,7 +225,7 @@ class TestCommands:
         assert set(statuses) == {"OK", "ERROR"}
 
     @pytest.mark.parametrize("gate", [(), ("--min-score", "mrr=0.1", "--min-coverage", "0.1")])
-    def test_evaluate_passes_no_gate_without_its_server(
+    def test_evaluate_passes_no_gate_without_its_server_and_writes_its_verdicts(
         self, server: Restarting, slow: Slow, tmp_path: Path, gate: tuple[str, ...]
     ):
         files, document = results(tmp_path, 300), tmp_path / "out.json"
@@ -234,7 +234,12 @@ class TestCommands:
             done = run(server, *command, "--json", str(document), *gate)
         assert done.returncode == 2, done.stderr
         assert "can't reach" in done.stderr
-        assert not document.exists()  # the server computes the metrics, so there are none
+        written = json.loads(document.read_text())
+        assert "mrr" not in written  # the server computes the metrics, so there are none
+        rows = written["verdicts"]
+        assert sorted({row["query_id"] for row in rows}) == sorted(str(i) for i in range(300))
+        assert {row["status"] for row in rows} == {"OK", "ERROR"}
+        assert [json.loads(line) for line in done.stdout.splitlines()] == rows
 
 
 class TestClients:

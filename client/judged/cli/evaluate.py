@@ -5,8 +5,10 @@ Owns the steps from two files to a table. Formats are in `judged.evaluation`.
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Annotated
 
@@ -15,10 +17,12 @@ import typer
 from judged import (
     CorrectedEstimate,
     Evaluation,
+    JudgedError,
     MetricCounts,
     MetricOptions,
     QueryGroup,
     VerdictCounts,
+    Verdicts,
 )
 from judged.cli import certainty, options
 from judged.cli.asking import CacheOnly, JudgeRefresh, read_asking, refuse_missing
@@ -194,19 +198,37 @@ def command(
                 would = Evaluator(server.client).estimate(groups, metric, spec, asked, asking)
                 report_estimate(out, would)
                 return
-            found = evaluate(
-                groups,
-                metric,
-                spec,
-                asked,
-                asking=asking,
-                record=None if kept is None else kept.record,
-                timeout=timeout,
-                progress=progress,
-            )
+            with unmeasured_written(out):
+                found = evaluate(
+                    groups,
+                    metric,
+                    spec,
+                    asked,
+                    asking=asking,
+                    record=None if kept is None else kept.record,
+                    timeout=timeout,
+                    progress=progress,
+                )
         refuse_missing(found.verdicts)
         means = None if human is None else corrected_means(server.client, found, human, asked)
     report(out, found, asked, per_query=per_query, gates=gates, means=means)
+
+
+@contextmanager
+def unmeasured_written(out: Output) -> Iterator[None]:
+    """Write the verdicts of an evaluation whose metrics failed; the error goes on."""
+    try:
+        yield
+    except JudgedError as error:
+        verdicts = error.verdicts
+        if isinstance(verdicts, Verdicts) and verdicts.n_ok:
+            out.note(
+                f"no metrics: the server was lost behind {verdicts.n_ok} of {len(verdicts)} "
+                "verdicts, which are written as they are"
+            )
+            out.write_json({**verdicts.to_dict(), "error": error.message})
+            out.show(*(json.dumps(row, ensure_ascii=False) for row in verdicts.to_rows()))
+        raise
 
 
 def check_join(out: Output, queries: Dataset, retrieved: Results) -> None:

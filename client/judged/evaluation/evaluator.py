@@ -17,7 +17,7 @@ from judged._inputs import WrongType, as_metrics, need_kind
 from judged._split import Metadata
 from judged.asking import Asking
 from judged.client import Client
-from judged.errors import InvalidArgument
+from judged.errors import InvalidArgument, JudgedError
 from judged.estimates import CostEstimate
 from judged.evaluation._certainty import certain_table
 from judged.evaluation._distinct import distinct_groups
@@ -84,7 +84,8 @@ class Evaluator:
 
         A recorded judge, say a Replay of a trace, stands for one: then nobody is asked, and the
         families can't be. `record` is told the verdicts of the judge given, with details and those
-        on negatives, before anything is measured.
+        on negatives, before anything is measured. An error after the judging has the verdicts of
+        the judge given as its `verdicts`.
         """
         deadline = Deadline(timeout)
         need_kind(options, "options", MetricOptions, "MetricOptions")
@@ -123,8 +124,38 @@ class Evaluator:
         if own:
             columns.append((None, verdicts))
         columns += list(zip(identities, found[1:], strict=True))
+        try:
+            table = self._table(
+                parts, columns, distinct, metrics, options, deadline, max_contexts=max_contexts
+            )
+        except JudgedError as error:
+            error.verdicts = both
+            raise
+        dropped = sum(map(_n_retrieved, given)) - sum(map(_n_retrieved, distinct))
+        return Evaluation(
+            table=_with_duplicates(table, dropped),
+            judge=None if both is None else both.judge,
+            verdicts=verdicts,
+            negatives=None
+            if of_negatives is None
+            else report_negatives(given, distinct, of_negatives),
+            usage=None if both is None else both.usage,
+        )
+
+    def _table(
+        self,
+        parts: Sequence[Part],
+        columns: Sequence[tuple[JudgeIdentity | None, Verdicts | None]],
+        groups: Sequence[QueryGroup],
+        metrics: Sequence[str],
+        options: MetricOptions,
+        deadline: Deadline,
+        *,
+        max_contexts: int,
+    ) -> MetricTable:
+        """Return the metrics of distinct groups, each part by the verdicts of its column."""
         measured = [
-            self._measured(part, distinct, *column, deadline, max_contexts)
+            self._measured(part, groups, *column, deadline, max_contexts)
             for part, column in zip(parts, columns, strict=True)
         ]
 
@@ -137,17 +168,7 @@ class Evaluator:
                 metrics, values, asked, metadata=known, timeout=deadline.left()
             )
 
-        table = certain_table(tabulate, merge, distinct, options)
-        dropped = sum(map(_n_retrieved, given)) - sum(map(_n_retrieved, distinct))
-        return Evaluation(
-            table=_with_duplicates(table, dropped),
-            judge=None if both is None else both.judge,
-            verdicts=verdicts,
-            negatives=None
-            if of_negatives is None
-            else report_negatives(given, distinct, of_negatives),
-            usage=None if both is None else both.usage,
-        )
+        return certain_table(tabulate, merge, groups, options)
 
     def estimate(
         self,
