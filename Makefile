@@ -55,7 +55,7 @@ fuzz: setup
 	$(BIN)/python -m tests.fuzz $(FUZZ)
 
 # Small faults in a copy of the metrics' code, and how many of them its tests notice. Takes hours;
-# `make mutation FILES="gains.py text"` runs some files. See docs/metrics/mutation.md.
+# `make mutation FILES="metrics/input/gains.py metrics/text"` runs some files. See docs/metrics/mutation.md.
 mutation: setup .venv/.mutation
 	$(BIN)/python -m tests.mutation $(FILES)
 

@@ -25,11 +25,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from judged_server.metrics.statistics.intervals import (
-    IntervalMethod,
-    IntervalOptions,
-    mean_intervals,
-)
+from judged_server.statistics.intervals import IntervalMethod, IntervalOptions, mean_intervals
 
 from benchmarks.harness import closing_line
 

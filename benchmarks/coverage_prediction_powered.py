@@ -19,8 +19,8 @@ from dataclasses import dataclass
 
 import numpy as np
 from judged_server.domain import FloatArray, IntArray
-from judged_server.metrics.statistics.prediction_powered import CorrectedMean, correct_mean
-from judged_server.metrics.statistics.risk_control import shifted_bounds
+from judged_server.statistics.prediction_powered import CorrectedMean, correct_mean
+from judged_server.statistics.risk_control import shifted_bounds
 
 from benchmarks.harness import closing_line
 

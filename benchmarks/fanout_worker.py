@@ -31,16 +31,16 @@ import aiohttp
 import openai
 import orjson
 import uvloop
-from judged_server import garbage, telemetry
+from judged_server import gc_tuning, telemetry
 from judged_server.domain import JudgeSpec, QueryGroup, Status
-from judged_server.judges.llm import LlmKind
-from judged_server.llm.asking import Asker
+from judged_server.judges.llm.judge import LlmKind
 from judged_server.llm.budget.budgets import Budgets
+from judged_server.llm.cache.reply_cache import ReplyCache
+from judged_server.llm.caller import Asker
 from judged_server.llm.chat import ChatRequest
-from judged_server.llm.configuration import ModelConfiguration, parse_configuration
+from judged_server.llm.config.configuration import ModelConfiguration, parse_configuration
 from judged_server.llm.models import ChatModels
 from judged_server.llm.providers import openai as dialect
-from judged_server.llm.reply_cache import ReplyCache
 from judged_server.llm.rubrics import load_builtin, new_nonce, write
 from judged_server.ports import Caller
 from judged_server.store.kept_replies import KeptReplies
@@ -236,7 +236,7 @@ async def serve(side: str, url: str, concurrency: int) -> None:
     kinds: dict[str, Callable[[str, int], Side]] = {"bare": Bare, "sdk": Sdk, "judge": JudgeSide}
     running = kinds[side](url, concurrency)
     if side == "judge":
-        garbage.settle()
+        gc_tuning.settle()
     else:
         gc.collect()
         gc.freeze()

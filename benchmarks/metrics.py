@@ -37,9 +37,9 @@ import numpy as np
 import pytrec_eval
 from judged import Client, ScoredDocuments, TrecRankings
 from judged_server.metrics import MappedTopic, Qrels, Topic, parse_metrics
-from judged_server.metrics.rankings import Rankings
-from judged_server.metrics.statistics.intervals import IntervalOptions, mean_intervals
-from judged_server.metrics.trec import AnyTopic, rank_run
+from judged_server.metrics.input.rankings import Rankings
+from judged_server.metrics.input.trec import AnyTopic, rank_run
+from judged_server.statistics.intervals import IntervalOptions, mean_intervals
 
 from benchmarks.harness import ROOT, Server, closing_line, ratios, serving
 from benchmarks.trec_runs import Runs, build_runs, mappings

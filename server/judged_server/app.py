@@ -24,44 +24,49 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from judged.v1 import judge_service_pb2
 from judged.v1.judge_service_pb2_grpc import add_JudgeServiceServicer_to_server
 
-from judged_server import errors, garbage
+from judged_server import errors, gc_tuning
 from judged_server.address import Address, AddressError, share_socket
-from judged_server.embedding.choice import Machine, Running, choose, default_engines
+from judged_server.api.connections import connection_options
+from judged_server.api.convert.info import ServerFacts
+from judged_server.api.idempotency import Repeats
+from judged_server.api.interceptor import Deadlines, Guard, GuardedRegistrar
+from judged_server.api.judge_service import JudgeService
+from judged_server.api.limits import RequestLimits
+from judged_server.embedding.cache.vector_cache import VectorCaches, default_folder
+from judged_server.embedding.models.store import DEFAULT_MODEL, ModelStore, default_root
 from judged_server.embedding.registry import StoredEmbedders
-from judged_server.embedding.store import DEFAULT_MODEL, ModelStore, default_root
-from judged_server.embedding.vector_cache import VectorCaches, default_folder
-from judged_server.engine.admission import Admission
-from judged_server.engine.catalog import JudgeCatalog
-from judged_server.engine.engine import Engine, run_judge
-from judged_server.engine.estimate import Estimator
-from judged_server.engine.panel import PanelKind
-from judged_server.engine.scoring import Scoring
-from judged_server.engine.slices import SliceRunner
-from judged_server.judges.answers import AnswersKind
+from judged_server.embedding.runtime.backend_selection import (
+    Machine,
+    Running,
+    choose,
+    default_engines,
+)
+from judged_server.judges.catalog import JudgeCatalog
 from judged_server.judges.exact import ExactKind
-from judged_server.judges.llm import NO_CONFIGURATION, LlmKind
+from judged_server.judges.lexical.token_overlap import TokenOverlapKind
+from judged_server.judges.llm.answers import AnswersKind
+from judged_server.judges.llm.judge import NO_CONFIGURATION, LlmKind
+from judged_server.judges.panel import PanelKind
 from judged_server.judges.semantic import SemanticKind
 from judged_server.judges.span import SpanKind
-from judged_server.judges.token_overlap import TokenOverlapKind
-from judged_server.llm.asking import Asker
 from judged_server.llm.budget import Budgets, DayLedger, default_ledger
-from judged_server.llm.clock import Clock
-from judged_server.llm.reply_cache import ReplyCache
-from judged_server.llm.reply_cache import default_folder as default_reply_folder
+from judged_server.llm.cache.reply_cache import ReplyCache
+from judged_server.llm.cache.reply_cache import default_folder as default_reply_folder
+from judged_server.llm.caller import Asker
 from judged_server.llm.rubrics import Rubric, load_builtin, load_folder
-from judged_server.patient_threads import patient_threads
-from judged_server.rpc.connections import connection_options
-from judged_server.rpc.guard import Deadlines, Guard, GuardedRegistrar
-from judged_server.rpc.info_codec import ServerFacts
-from judged_server.rpc.limits import RequestLimits
-from judged_server.rpc.repeats import Repeats
-from judged_server.rpc.service import JudgeService
+from judged_server.llm.transport.clock import Clock
 from judged_server.settings import Settings, SettingsError
 from judged_server.spending import nano_within
 from judged_server.store.kept_replies import KeptReplies
 from judged_server.store.purge_notice import PurgeNotice
 from judged_server.store.replies import ReplyFile
 from judged_server.telemetry import logger
+from judged_server.thread_scheduling import patient_threads
+from judged_server.usecases.admission import Admission
+from judged_server.usecases.estimate_batch import Estimator
+from judged_server.usecases.judge_batch import Engine, run_judge
+from judged_server.usecases.score_answers import Scoring
+from judged_server.usecases.slices import SliceRunner
 
 if TYPE_CHECKING:
     from judged_server.llm.models import ChatModels
@@ -127,7 +132,7 @@ class App:
             await server.start()
         self._server = server
         # What start-up made lives as long as the process; a collection need not walk it each time.
-        garbage.settle()
+        gc_tuning.settle()
         for service in ("", SERVICE):
             await self._health.set(service, health_pb2.HealthCheckResponse.SERVING)
         if settings.port_file is not None:

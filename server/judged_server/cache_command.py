@@ -12,7 +12,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
-from judged_server.llm.reply_cache import default_folder
+from judged_server.llm.cache.reply_cache import default_folder
 from judged_server.settings import Settings, SettingsError
 from judged_server.store.purge_notice import PurgeNotice
 from judged_server.store.replies import FILE, ReplyFile, Selection

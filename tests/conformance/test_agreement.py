@@ -5,7 +5,7 @@ from __future__ import annotations
 import krippendorff
 import numpy as np
 import pytest
-from judged_server.metrics.agreement import (
+from judged_server.statistics.agreement import (
     LabelledScores,
     RatingLevel,
     Ratings,
@@ -13,8 +13,8 @@ from judged_server.metrics.agreement import (
     measure_agreement,
     rank_agreement,
 )
-from judged_server.metrics.calibration.cascade import cascade_bounds
-from judged_server.metrics.statistics.intervals import IntervalOptions
+from judged_server.statistics.calibration.cascade import cascade_bounds
+from judged_server.statistics.intervals import IntervalOptions
 from scipy.stats import beta, kendalltau
 from sklearn import metrics as sk
 from statsmodels.stats.inter_rater import fleiss_kappa

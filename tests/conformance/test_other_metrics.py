@@ -10,12 +10,12 @@ from pathlib import Path
 import ir_measures
 import pytest
 from judged_server.domain import JudgeSpec, QueryGroup
-from judged_server.engine.catalog import JudgeCatalog
-from judged_server.engine.engine import Engine
-from judged_server.engine.evaluation import evaluate
-from judged_server.engine.slices import SliceRunner
+from judged_server.judges.catalog import JudgeCatalog
 from judged_server.judges.exact import ExactKind
 from judged_server.metrics import MetricOptions, Qrels, Topic, compute_trec, parse_metrics
+from judged_server.usecases.evaluate import evaluate
+from judged_server.usecases.judge_batch import Engine
+from judged_server.usecases.slices import SliceRunner
 
 EVRET = Path(sys.prefix) / "oracles" / "evret-0.0.3" / "evret"
 CUTOFFS = (1, 3, 5, 10, 20, 100, 1000)

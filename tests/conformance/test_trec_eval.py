@@ -18,7 +18,7 @@ from judged_server.metrics import (
     compute_trec,
     parse_metrics,
 )
-from judged_server.metrics.trec import AnyTopic
+from judged_server.metrics.input.trec import AnyTopic
 
 CUTOFFS = (1, 3, 5, 10, 20, 100, 1000)
 AT_K = {

@@ -12,13 +12,20 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 from judged_server.domain import Flag
-from judged_server.embedding import queue
-from judged_server.embedding.choice import ON_GPU, PROVIDERS, Backend, Machine, Running, choose
-from judged_server.embedding.engine import ModelEmbedder
-from judged_server.embedding.loading import load_embedder
+from judged_server.embedding.batching import queue
+from judged_server.embedding.embedder import ModelEmbedder
+from judged_server.embedding.models.loading import load_embedder
+from judged_server.embedding.models.store import DEFAULT_MODEL, ModelStore, default_root
 from judged_server.embedding.policy import LONG_TEXT_POLICIES, TEXT_TOO_LONG
-from judged_server.embedding.store import DEFAULT_MODEL, ModelStore, default_root
-from judged_server.embedding.tuning import sample
+from judged_server.embedding.runtime.backend_selection import (
+    ON_GPU,
+    PROVIDERS,
+    Backend,
+    Machine,
+    Running,
+    choose,
+)
+from judged_server.embedding.runtime.tuning import sample
 from judged_server.errors import ModelNotInstalled
 from judged_server.settings import SettingsError
 

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 from judged_server.llm.chat import ChatRequest
-from judged_server.llm.clock import Clock
-from judged_server.llm.configuration import parse_configuration
+from judged_server.llm.config.configuration import parse_configuration
 from judged_server.llm.faults import ProviderFault
 from judged_server.llm.models import ChatModels
+from judged_server.llm.transport.clock import Clock
 
 from tests.fakes.faulty_http import (
     Behaviour,

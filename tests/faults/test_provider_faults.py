@@ -11,10 +11,10 @@ from random import Random
 import pytest
 from judged_server.errors import ModelNotConfigured
 from judged_server.llm.chat import Completed
-from judged_server.llm.clock import Clock
-from judged_server.llm.configuration import parse_configuration
+from judged_server.llm.config.configuration import parse_configuration
 from judged_server.llm.faults import Reason
 from judged_server.llm.models import ChatModels
+from judged_server.llm.transport.clock import Clock
 
 from tests.fakes.faulty_http import (
     Connection,

@@ -89,6 +89,7 @@ async def test_keys_and_texts_are_shown_nowhere(case, dialect, capfd, caplog):
 def test_no_message_of_this_package_formats_an_exception():
     """Words of others may quote a key or a text; ours are made of our own."""
     root = Path(__file__).parents[2] / "server" / "judged_server" / "llm"
-    ours = [root / "transport.py", root / "endpoint.py", root / "fallback.py"]
+    transport = root / "transport"
+    ours = [transport / "http.py", transport / "endpoint.py", root / "fallback.py"]
     for path in [*ours, *(root / "providers").glob("*.py")]:
         assert not re.search(r"\{(error|exc)[}!:]|str\((error|exc)\)", path.read_text()), path.name

@@ -18,16 +18,16 @@ from typing import Any
 
 import pytest
 from judged_server.domain import CacheMode, JudgeSpec, QueryGroup, Status
-from judged_server.engine.catalog import JudgeCatalog
-from judged_server.judges.llm import LlmKind
-from judged_server.llm.asking import Asker, Question, Terms
+from judged_server.judges.catalog import JudgeCatalog
+from judged_server.judges.llm.judge import LlmKind
 from judged_server.llm.budget.budgets import Budgets
 from judged_server.llm.budget.day import DayLedger
-from judged_server.llm.clock import Clock
-from judged_server.llm.configuration import parse_configuration
+from judged_server.llm.cache.reply_cache import ReplyCache
+from judged_server.llm.caller import Asker, Question, Terms
+from judged_server.llm.config.configuration import parse_configuration
 from judged_server.llm.models import ChatModels
-from judged_server.llm.reply_cache import ReplyCache
 from judged_server.llm.rubrics import load_builtin
+from judged_server.llm.transport.clock import Clock
 from judged_server.ports import Caller
 from judged_server.spending import Purse
 

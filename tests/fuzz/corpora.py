@@ -15,9 +15,9 @@ from typing import Any
 
 from judged.v1 import judge_service_pb2 as pb
 from judged.v1 import scoring_pb2, types_pb2
+from judged_server.llm.cache.reply_payload import to_payload
 from judged_server.llm.chat import ChatReply, FinishReason, TokenLogprob, TokenUsage
-from judged_server.llm.configured import Structured
-from judged_server.llm.reply_payload import to_payload
+from judged_server.llm.config.configured import Structured
 
 from tests.fakes.prompt_attacks import ATTACKS, CORPUS
 from tests.fakes.scripted_dialects import SHAPES, Heard

@@ -16,22 +16,22 @@ from datetime import UTC, datetime
 
 from google.protobuf.message import DecodeError
 from judged.v1 import judge_service_pb2 as pb
+from judged_server.api.convert.asking import read_asking
+from judged_server.api.convert.judging import read_groups, read_spec
+from judged_server.api.convert.scoring import read_answers, read_rubrics
+from judged_server.api.limits import RequestLimits
 from judged_server.domain import Status
 from judged_server.errors import JudgedError
+from judged_server.llm.cache.reply_payload import from_payload, to_payload
 from judged_server.llm.chat import ChatReply, FinishReason, TokenUsage
-from judged_server.llm.configuration import parse_configuration
+from judged_server.llm.config.configuration import parse_configuration
 from judged_server.llm.faults import ProviderFault
-from judged_server.llm.opinion import ClaimCheck, Claims, Dimensions, Opinion
 from judged_server.llm.parsing import read
+from judged_server.llm.parsing.parsed_reply import ClaimCheck, Claims, Dimensions, Opinion
 from judged_server.llm.providers import DIALECTS
-from judged_server.llm.reply_payload import from_payload, to_payload
-from judged_server.llm.retrying import retry_after_s
 from judged_server.llm.rubrics import Rubric, load_builtin, write
 from judged_server.llm.rubrics.loading import parse
-from judged_server.rpc.asking_codec import read_asking
-from judged_server.rpc.judging_codec import read_groups, read_spec
-from judged_server.rpc.limits import RequestLimits
-from judged_server.rpc.scoring_codec import read_answers, read_rubrics
+from judged_server.llm.transport.retrying import retry_after_s
 from judged_server.settings import SettingsError
 
 from tests.fakes.prompt_attacks import blocks

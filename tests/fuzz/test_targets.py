@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from judged_server.domain import Status
 from judged_server.llm.chat import ChatReply
-from judged_server.llm.opinion import ClaimCheck, Claims, Dimensions, Opinion
 from judged_server.llm.parsing import read
+from judged_server.llm.parsing.parsed_reply import ClaimCheck, Claims, Dimensions, Opinion
 from judged_server.llm.rubrics import Rubric
 
 from tests.fuzz import targets

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 from judged import Client, QueryGroup
-from judged_server.embedding.choice import Machine, choose
+from judged_server.embedding.runtime.backend_selection import Machine, choose
 from judged_server.settings import SettingsError, load
 
 from tests.integration.server_process import running_server

@@ -31,7 +31,7 @@ from judged.v1.judge_service_pb2_grpc import (
     add_JudgeServiceServicer_to_server,
 )
 from judged_server import errors
-from judged_server.rpc.errors import to_wire
+from judged_server.api.status import to_wire
 
 from tests.conformance.prose import build_groups
 

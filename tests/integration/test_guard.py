@@ -21,7 +21,7 @@ from judged.v1.judge_service_pb2_grpc import (
     add_JudgeServiceServicer_to_server,
 )
 from judged_server import errors, telemetry
-from judged_server.rpc.guard import Deadlines, Guard, GuardedRegistrar
+from judged_server.api.interceptor import Deadlines, Guard, GuardedRegistrar
 
 from tests.integration.server_process import running_server
 

@@ -230,8 +230,7 @@ class TestDrain:
                 ready.process.send_signal(signal.SIGTERM)
                 assert ready.process.wait(30) == 0
                 closed.set()
-                with pytest.raises(Unavailable):
-                    next(answers)
+                assert list(answers) == []  # every chunk that there was is answered
 
     def test_sighup_drains_as_sigterm_does(self, tmp_path: Path):
         path = tmp_path / "judged.sock"

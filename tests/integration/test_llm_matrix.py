@@ -20,7 +20,7 @@ import yaml
 from anthropic.types import Message
 from google.genai.types import GenerateContentResponse
 from judged import AnswerItem, Client, Judge, QueryGroup, Rubric, Source, Status
-from judged_server.llm.configured import Structured
+from judged_server.llm.config.configured import Structured
 from judged_server.llm.providers import CAPABILITIES, DIALECTS, FAKE
 from judged_server.llm.rubrics import Rubric as Asked
 from judged_server.llm.rubrics import load_builtin

@@ -14,8 +14,8 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from judged import Client, FailedPrecondition, Judge, QueryGroup
-from judged_server.embedding.manifest import GRAPH_FILE
-from judged_server.embedding.store import ModelStore
+from judged_server.embedding.models.manifest import GRAPH_FILE
+from judged_server.embedding.models.store import ModelStore
 
 from tests.fakes import tiny_model
 from tests.fakes.hub import BRANCH, COMMIT, REPOSITORY, folder_files, running_hub

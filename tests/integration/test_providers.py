@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from judged import Client, Flag, Judge, QueryGroup, Status
-from judged_server.llm.configuration import read_configuration
+from judged_server.llm.config.configuration import read_configuration
 from judged_server.llm.models import ChatModels
 
 from tests.fakes.provider_thread import provider_on_a_thread

@@ -1,10 +1,10 @@
-"""Mutants of the metrics: how many small faults in the code its tests notice.
+"""Mutants of the metrics and statistics: how many small faults in the code its tests notice.
 
     python -m tests.mutation [--sample N] [--seed S] [--survivors] [--report] [--workers N]
                              [FILE ...]
 
 mutmut changes one thing at a time (a bound, an operator, a constant, an argument) in a copy of
-`server/judged_server/metrics` under out/mutation, and runs the tests that reach the changed
+`server/judged_server` under out/mutation, and runs the tests that reach the changed
 function. Files are named from that folder: `gains.py`, `text/rouge.py`, `text`. Without a file all
 that was not decided before is run; what is named or drawn is run again. Two passes: the tests that
 take QUICK_S together, quickest first, then, for what survives these or times out, those that take
@@ -34,7 +34,8 @@ from tests.mutation.sample import draw, wilson
 
 SCRATCH = Path("out") / "mutation"
 MUTANTS = SCRATCH / "mutants"
-PACKAGE = Path("judged_server") / "metrics"
+PACKAGE = Path("judged_server")
+MUTATED = ("metrics", "statistics")
 COPIED = {
     "server/judged_server": "judged_server",
     "client/judged": "judged",
@@ -44,6 +45,7 @@ COPIED = {
 }
 TESTS = (
     "tests/unit/server/metrics",
+    "tests/unit/server/statistics",
     "tests/conformance/test_agreement.py",
     "tests/conformance/test_other_metrics.py",
     "tests/conformance/test_text_metrics.py",
@@ -62,7 +64,9 @@ OUTCOMES = {
 def main() -> int:
     """Run the command line; return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m tests.mutation")
-    parser.add_argument("files", nargs="*", metavar="FILE", help="file or folder of metrics/")
+    parser.add_argument("files", nargs="*", metavar="FILE", help="of metrics/ or statistics/")
+        "files", nargs="*", metavar="FILE", help="file or folder of metrics/ or statistics/"
+    )
     parser.add_argument("--sample", type=int, metavar="N", help="only N mutants, drawn at random")
     parser.add_argument("--seed", type=int, default=1, help="of the sample; 1 unless told")
     parser.add_argument("--survivors", action="store_true", help="run what survived once more")
@@ -108,7 +112,7 @@ class Chosen:
         """Return what mutmut is to run; nothing stands for all that it did not run before."""
         if self.size:
             return list(self.codes())
-        return [f"judged_server.metrics.{name.replace('/', '.')}.*" for name in self.files]
+        return [f"judged_server.{name.replace('/', '.')}.*" for name in self.files]
 
 
 def run(chosen: Chosen, *, survivors_only: bool, workers: int) -> None:
@@ -129,7 +133,7 @@ def copy() -> None:
     before = code()
     for source, target in COPIED.items():
         place = SCRATCH / target
-        if Path(target) != PACKAGE.parent:
+        if Path(target) != PACKAGE:
             shutil.rmtree(MUTANTS / target, ignore_errors=True)  # what was deleted is deleted
         if Path(source).is_file():
             shutil.copy2(source, place)
@@ -142,14 +146,15 @@ def copy() -> None:
 
 def code() -> list[bytes]:
     """Return the code of the copy that is mutated."""
-    return [path.read_bytes() for path in sorted((SCRATCH / PACKAGE).rglob("*.py"))]
+    folders = [SCRATCH / PACKAGE / name for name in MUTATED]
+    return [path.read_bytes() for folder in folders for path in sorted(folder.rglob("*.py"))]
 
 
 def configure(seconds: float) -> None:
     """Tell mutmut what to change and what to run, for a pass of so many seconds a mutant."""
     lines = {
         "source_paths": ("judged_server",),
-        "only_mutate": (f"{PACKAGE}/*",),
+        "only_mutate": tuple(f"{PACKAGE}/{name}/*" for name in MUTATED),
         "also_copy": ("judged", "tests", "benchmarks"),
         "pytest_add_cli_args_test_selection": TESTS,
         "pytest_add_cli_args": ("-p", "tests.mutation.quickest_first", "-p", "no:cacheprovider"),
@@ -240,7 +245,7 @@ def report(chosen: Chosen) -> None:
     counts: dict[str, Counter[str]] = {}
     for key, code in chosen.codes().items():
         outcome = OUTCOMES.get(code, "killed")
-        module = key.rpartition(".")[0].removeprefix("judged_server.metrics.").replace(".", "/")
+        module = key.rpartition(".")[0].removeprefix("judged_server.").replace(".", "/")
         counts.setdefault(module + ".py", Counter())[outcome] += 1
         if outcome in ("survived", "untested", "timed out"):
             print(f"{outcome}: {key}\n{difference(key)}")

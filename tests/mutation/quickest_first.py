@@ -41,7 +41,7 @@ def pytest_runtest_setup() -> None:
 def empty_caches() -> None:
     """Forget what the functions of the metrics keep."""
     for name, module in list(sys.modules.items()):
-        if name.startswith("judged_server.metrics."):
+        if name.startswith(("judged_server.metrics.", "judged_server.statistics.")):
             for value in list(vars(module).values()):
                 clear = getattr(value, "cache_clear", None)
                 if callable(clear):

@@ -10,12 +10,12 @@ import asyncio
 import threading
 from collections.abc import Callable, Sequence
 
-from judged_server.embedding.choice import Running
-from judged_server.embedding.engine import ModelEmbedder
-from judged_server.embedding.loading import load_embedder
-from judged_server.embedding.store import DEFAULT_MODEL, ModelFiles, ModelStore
-from judged_server.embedding.vector_cache import VectorCache, VectorCaches
-from judged_server.embedding.workers import Trouble
+from judged_server.embedding.batching.workers import Trouble
+from judged_server.embedding.cache.vector_cache import VectorCache, VectorCaches
+from judged_server.embedding.embedder import ModelEmbedder
+from judged_server.embedding.models.loading import load_embedder
+from judged_server.embedding.models.store import DEFAULT_MODEL, ModelFiles, ModelStore
+from judged_server.embedding.runtime.backend_selection import Running
 from judged_server.errors import ModelDamaged
 from judged_server.ports import Embedded, ModelCard
 

@@ -1,1 +1,1 @@
-"""The judges that need no model or provider of their own, one file a kind, and what they share."""
+"""The kinds of judges, the catalog that builds them, and the panel of several."""

@@ -13,7 +13,7 @@ from typing import ClassVar
 import numpy as np
 
 from judged_server.domain import FloatArray, JudgeIdentity, JudgeSpec, QueryGroup, ScoreColumns
-from judged_server.judges.text_form import normalise
+from judged_server.judges.lexical.text_form import normalise
 from judged_server.ports import Profile
 
 VERSION = 1

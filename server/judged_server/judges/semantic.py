@@ -24,7 +24,7 @@ from judged_server.domain import (
     VerdictFault,
 )
 from judged_server.embedding.cosine import Side, cosine_matrix
-from judged_server.embedding.manifest import CALLER
+from judged_server.embedding.models.manifest import CALLER
 from judged_server.embedding.policy import (
     EMBEDDING_FAILED,
     LONG_TEXT_POLICIES,
@@ -32,8 +32,8 @@ from judged_server.embedding.policy import (
     TEXT_TOO_LONG,
     TRUNCATE,
 )
-from judged_server.off_loop import off_loop_if
 from judged_server.ports import Embedded, Embedder, Embedders, ModelCard, Parameter, Profile
+from judged_server.threads import off_loop_if
 
 VERSION = 1
 MIN_SCORE = 0.75

@@ -15,10 +15,10 @@ from dataclasses import replace
 import orjson
 
 from judged_server.llm.chat import ChatModel, ChatModelCard, ChatRequest, Completed
-from judged_server.llm.clock import Clock
-from judged_server.llm.configured import ModelConfiguration, Structured
+from judged_server.llm.config.configured import ModelConfiguration, Structured
+from judged_server.llm.config.toml_table import TomlTable
 from judged_server.llm.faults import ProviderFault, Reason
-from judged_server.llm.toml_table import TomlTable
+from judged_server.llm.transport.clock import Clock
 from judged_server.telemetry import logger
 
 _OF_THE_PROVIDER = {

@@ -17,20 +17,20 @@ import orjson
 
 from judged_server.errors import ModelNotConfigured
 from judged_server.llm.chat import ChatModel, ChatModelCard, ChatRequest, Completed, TokenUsage
-from judged_server.llm.clock import Clock
-from judged_server.llm.configuration import read_configuration
-from judged_server.llm.configured import (
+from judged_server.llm.config.configuration import read_configuration
+from judged_server.llm.config.configured import (
     Configuration,
     ModelConfiguration,
     ProviderConfiguration,
     Structured,
 )
-from judged_server.llm.endpoint import Call, Endpoint
+from judged_server.llm.config.secrets import KeyMissing, Secret, key_from_environment, key_from_file
 from judged_server.llm.fallback import FallbackModel, chain_of, with_chain
 from judged_server.llm.providers import DIALECTS, Dialect
 from judged_server.llm.providers.fake import FakeModel, Script, read_script
-from judged_server.llm.secrets import KeyMissing, Secret, key_from_environment, key_from_file
-from judged_server.llm.transport import HttpTransport
+from judged_server.llm.transport.clock import Clock
+from judged_server.llm.transport.endpoint import Call, Endpoint
+from judged_server.llm.transport.http import HttpTransport
 from judged_server.telemetry import logger
 
 BYTES_A_TOKEN = 4

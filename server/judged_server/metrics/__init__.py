@@ -5,7 +5,6 @@ The way down: `names` reads what was asked for; `matching` (verdicts), `trec` (q
 formulas; `compute` puts the table together. The names below are what other layers use.
 """
 
-from judged_server.metrics.certainty import check_keys, with_certainty
 from judged_server.metrics.compute import (
     check_modes,
     check_unique,
@@ -14,22 +13,23 @@ from judged_server.metrics.compute import (
     compute_trec,
     merge_values,
 )
-from judged_server.metrics.declaration import Metric
-from judged_server.metrics.duplicates import distinct_results
 from judged_server.metrics.families import FAMILIES
-from judged_server.metrics.joined_topics import query_ids
-from judged_server.metrics.joint import Judging, compute_joint
+from judged_server.metrics.input.columnar_topics import query_ids
+from judged_server.metrics.input.duplicates import distinct_results
+from judged_server.metrics.input.trec import MappedTopic, Qrels, Topic
+from judged_server.metrics.intervals_and_slices import check_keys, with_certainty
 from judged_server.metrics.matching import JudgedResults, match_ids
-from judged_server.metrics.names import Measure, parse_metrics
+from judged_server.metrics.measures.declaration import Metric
+from judged_server.metrics.measures.names import Measure, parse_metrics
+from judged_server.metrics.measures.registry import METRICS
+from judged_server.metrics.merge import Judging, compute_joint
 from judged_server.metrics.options import (
     MatchingMode,
     MetricOptions,
     NoGoldPolicy,
     UnjudgedPolicy,
 )
-from judged_server.metrics.registry import METRICS
 from judged_server.metrics.table import MetricColumn, MetricCounts, MetricTable
-from judged_server.metrics.trec import MappedTopic, Qrels, Topic
 
 __all__ = [
     "FAMILIES",

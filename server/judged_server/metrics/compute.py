@@ -15,22 +15,22 @@ import numpy as np
 
 from judged_server.domain import BoolArray, FloatArray, IntArray
 from judged_server.errors import InvalidField, full_name, full_names
-from judged_server.metrics.averages import mean
 from judged_server.metrics.families import refuse_families
-from judged_server.metrics.gains import rank_gains
+from judged_server.metrics.input.gains import rank_gains
+from judged_server.metrics.input.rankings import Rankings
+from judged_server.metrics.input.trec import AnyTopic, Qrels, rank_run
+from judged_server.metrics.input.unjudged import condensed, extremes, unjudged_mask
 from judged_server.metrics.matching import JudgedResults, match
+from judged_server.metrics.measures.names import Measure
 from judged_server.metrics.missing import unsettled
-from judged_server.metrics.names import Measure
 from judged_server.metrics.options import (
     MatchingMode,
     MetricOptions,
     NoGoldPolicy,
     UnjudgedPolicy,
 )
-from judged_server.metrics.rankings import Rankings
 from judged_server.metrics.table import Bounds, MetricColumn, MetricCounts, MetricTable
-from judged_server.metrics.trec import AnyTopic, Qrels, rank_run
-from judged_server.metrics.unjudged import condensed, extremes, unjudged_mask
+from judged_server.statistics.averages import mean
 
 Settings = Sequence[tuple[str, str]]
 

@@ -17,17 +17,13 @@ import numpy as np
 
 from judged_server.checkpoint import checkpoint
 from judged_server.domain import BoolArray, FloatArray, IntArray
+from judged_server.metrics.input.rankings import take_groups
 from judged_server.metrics.matching import JudgedResults, match
-from judged_server.metrics.names import Measure
+from judged_server.metrics.measures.names import Measure
 from judged_server.metrics.options import MatchingMode
-from judged_server.metrics.rankings import take_groups
-from judged_server.metrics.statistics.prediction_powered import CorrectedMean, correct_mean
-from judged_server.metrics.statistics.risk_control import (
-    QueryBounds,
-    chosen_bounds,
-    shifted_bounds,
-)
 from judged_server.metrics.table import MetricTable
+from judged_server.statistics.prediction_powered import CorrectedMean, correct_mean
+from judged_server.statistics.risk_control import QueryBounds, chosen_bounds, shifted_bounds
 
 MAX_STEPS = 32
 """Bars tried to each side of the judge's own."""

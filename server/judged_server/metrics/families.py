@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from judged_server.errors import InvalidField, full_name
-from judged_server.metrics.declaration import Metric
+from judged_server.metrics.measures.declaration import Metric
+from judged_server.metrics.measures.ranking import RANKING_METRICS
+from judged_server.metrics.measures.weighted import WEIGHTED_METRICS
 from judged_server.metrics.options import MatchingMode
-from judged_server.metrics.ranking_metrics import RANKING_METRICS
-from judged_server.metrics.weighted_metrics import WEIGHTED_METRICS
 
 
 @dataclass(frozen=True, slots=True)

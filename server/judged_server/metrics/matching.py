@@ -25,9 +25,9 @@ from itertools import pairwise
 import numpy as np
 
 from judged_server.domain import BoolArray, IntArray
+from judged_server.metrics.input.rankings import Rankings, offsets_of, rankings_of_hits, take_groups
 from judged_server.metrics.maximum import earliest_hits
 from judged_server.metrics.options import MatchingMode
-from judged_server.metrics.rankings import Rankings, offsets_of, rankings_of_hits, take_groups
 
 
 @dataclass(frozen=True)

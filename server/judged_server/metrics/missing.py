@@ -21,9 +21,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from judged_server.domain import BoolArray, IntArray
+from judged_server.metrics.input.rankings import Rankings
 from judged_server.metrics.matching import JudgedResults, greedy_choice, match, pairs_where
 from judged_server.metrics.options import MatchingMode
-from judged_server.metrics.rankings import Rankings
 
 _NOBODY = np.iinfo(np.int64).max
 

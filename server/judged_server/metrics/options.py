@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum
 
-from judged_server.metrics.statistics.intervals import IntervalOptions
+from judged_server.statistics.intervals import IntervalOptions
 
 
 class MatchingMode(IntEnum):

@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from judged_server.domain import FloatArray, IntArray
-from judged_server.metrics.statistics.intervals import Interval
-from judged_server.metrics.statistics.prediction_powered import CorrectedMean
+from judged_server.statistics.intervals import Interval
+from judged_server.statistics.prediction_powered import CorrectedMean
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from judged_server.llm.clock import Clock
+from judged_server.llm.transport.clock import Clock
 from judged_server.settings import SettingsError
 from judged_server.spending import MOST_NANO
 from judged_server.store.private_file import make_private

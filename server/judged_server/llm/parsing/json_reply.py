@@ -15,7 +15,7 @@ from typing import Any
 
 from judged_server.domain import ClaimVerdict, Status
 from judged_server.llm.faults import Reason
-from judged_server.llm.opinion import ClaimCheck, Claims, Dimensions, Opinion
+from judged_server.llm.parsing.parsed_reply import ClaimCheck, Claims, Dimensions, Opinion
 from judged_server.llm.parsing.shortening import shortened
 from judged_server.llm.rubrics.rubric import MAX_CLAIMS, Form, Rubric
 

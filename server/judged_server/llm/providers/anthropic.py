@@ -14,7 +14,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from judged_server.llm.chat import ChatReply, ChatRequest, FinishReason, ReplySchema, TokenUsage
-from judged_server.llm.configured import ModelConfiguration, ProviderConfiguration, Structured
+from judged_server.llm.config.configured import (
+    ModelConfiguration,
+    ProviderConfiguration,
+    Structured,
+)
+from judged_server.llm.config.secrets import Secret
 from judged_server.llm.faults import ProviderFault, Reason
 from judged_server.llm.providers.dialect import Capabilities, Dialect
 from judged_server.llm.providers.http_status import fault_of
@@ -29,7 +34,6 @@ from judged_server.llm.providers.reading import (
     rewrite,
     tokens,
 )
-from judged_server.llm.secrets import Secret
 
 PATH = "/messages"
 VERSION = "2023-06-01"

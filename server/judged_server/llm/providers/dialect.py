@@ -10,8 +10,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from judged_server.llm.chat import ChatReply, ChatRequest
-from judged_server.llm.configured import ModelConfiguration, ProviderConfiguration, Structured
-from judged_server.llm.secrets import Secret
+from judged_server.llm.config.configured import (
+    ModelConfiguration,
+    ProviderConfiguration,
+    Structured,
+)
+from judged_server.llm.config.secrets import Secret
 
 
 @dataclass(frozen=True, slots=True)

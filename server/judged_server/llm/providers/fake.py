@@ -29,10 +29,10 @@ from judged_server.llm.chat import (
     FinishReason,
     TokenUsage,
 )
-from judged_server.llm.clock import Clock
-from judged_server.llm.configured import Structured
+from judged_server.llm.config.configured import Structured
 from judged_server.llm.faults import ProviderFault, Reason
 from judged_server.llm.providers.dialect import Capabilities
+from judged_server.llm.transport.clock import Clock
 from judged_server.settings import SettingsError
 
 MAX_FILE_BYTES = 16 << 20

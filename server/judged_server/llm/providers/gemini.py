@@ -17,7 +17,12 @@ from judged_server.llm.chat import (
     TokenLogprob,
     TokenUsage,
 )
-from judged_server.llm.configured import ModelConfiguration, ProviderConfiguration, Structured
+from judged_server.llm.config.configured import (
+    ModelConfiguration,
+    ProviderConfiguration,
+    Structured,
+)
+from judged_server.llm.config.secrets import Secret
 from judged_server.llm.faults import ProviderFault, Reason
 from judged_server.llm.providers.dialect import Capabilities, Dialect
 from judged_server.llm.providers.http_status import fault_of
@@ -33,7 +38,6 @@ from judged_server.llm.providers.reading import (
     rewrite,
     tokens,
 )
-from judged_server.llm.secrets import Secret
 
 _TOP_LOGPROBS = 5
 

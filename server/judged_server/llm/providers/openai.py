@@ -18,7 +18,12 @@ from judged_server.llm.chat import (
     TokenLogprob,
     TokenUsage,
 )
-from judged_server.llm.configured import ModelConfiguration, ProviderConfiguration, Structured
+from judged_server.llm.config.configured import (
+    ModelConfiguration,
+    ProviderConfiguration,
+    Structured,
+)
+from judged_server.llm.config.secrets import Secret
 from judged_server.llm.faults import ProviderFault
 from judged_server.llm.providers.dialect import Capabilities, Dialect
 from judged_server.llm.providers.http_status import fault_of
@@ -34,7 +39,6 @@ from judged_server.llm.providers.reading import (
     reply_object,
     tokens,
 )
-from judged_server.llm.secrets import Secret
 
 PATH = "/chat/completions"
 

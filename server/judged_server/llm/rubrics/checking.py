@@ -11,6 +11,7 @@ import re
 from collections.abc import Sequence
 
 from judged_server.domain import ClaimVerdict
+from judged_server.llm.config.toml_table import TomlTable
 from judged_server.llm.rubrics.rubric import (
     ANSWER,
     ANSWER_FIELDS,
@@ -22,7 +23,6 @@ from judged_server.llm.rubrics.rubric import (
     Form,
     Rubric,
 )
-from judged_server.llm.toml_table import TomlTable
 
 _FIELDS: dict[Form, tuple[str, ...]] = {
     "verdict": tuple(dict.fromkeys(CONTEXT_FIELDS + ANSWER_FIELDS)),

@@ -14,9 +14,9 @@ from importlib.resources import files
 from pathlib import Path
 from types import MappingProxyType
 
+from judged_server.llm.config.toml_table import TomlTable, read_toml
 from judged_server.llm.rubrics.checking import check
 from judged_server.llm.rubrics.rubric import JSON_FORMS, Form, Rubric
-from judged_server.llm.toml_table import TomlTable, read_toml
 from judged_server.settings import SettingsError
 
 MAX_FILE_BYTES = 1 << 18

@@ -5,12 +5,12 @@ import shutil
 
 import numpy as np
 import pytest
-from judged_server.embedding.choice import PROVIDERS, Backend, Running
-from judged_server.embedding.loading import load_embedder
-from judged_server.embedding.manifest import GRAPH_FILE
+from judged_server.embedding.cache.vector_cache import VectorCaches
+from judged_server.embedding.models.loading import load_embedder
+from judged_server.embedding.models.manifest import GRAPH_FILE
+from judged_server.embedding.models.store import ModelStore
 from judged_server.embedding.registry import StoredEmbedders
-from judged_server.embedding.store import ModelStore
-from judged_server.embedding.vector_cache import VectorCaches
+from judged_server.embedding.runtime.backend_selection import PROVIDERS, Backend, Running
 from judged_server.errors import ModelDamaged, ModelNotInstalled
 
 from tests.fakes import tiny_model

@@ -9,7 +9,7 @@ from tests.fakes.tiny_model import write_folder
 
 RUN = """
 import sys
-from judged_server.embedding.session import EncoderSession
+from judged_server.embedding.runtime.onnx_session import EncoderSession
 EncoderSession(sys.argv[1], "mean")
 """
 

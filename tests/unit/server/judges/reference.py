@@ -8,8 +8,8 @@ from fractions import Fraction
 from hypothesis import strategies as st
 from judged_server.domain import FloatArray, JudgeSpec, QueryGroup
 from judged_server.judges.exact import ExactKind
-from judged_server.judges.stopwords import STOPWORDS
-from judged_server.judges.token_overlap import TokenOverlapKind
+from judged_server.judges.lexical.stopwords import STOPWORDS
+from judged_server.judges.lexical.token_overlap import TokenOverlapKind
 from judged_server.ports import LexicalJudge
 
 NEGATIONS = {"no", "not", "never", "none", "without", "cannot"}

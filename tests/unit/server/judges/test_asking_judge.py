@@ -9,21 +9,21 @@ from collections.abc import Iterator, Sequence
 import pytest
 from judged_server import errors
 from judged_server.domain import CacheMode, JudgeIdentity, QueryGroup, ScoreColumns
-from judged_server.engine.catalog import JudgeCatalog
-from judged_server.engine.engine import Engine, run_judge
-from judged_server.engine.estimate import Estimator
-from judged_server.engine.slices import SliceRunner
-from judged_server.judges.asked_contexts import Ballot, number_contexts, to_columns
+from judged_server.judges.catalog import JudgeCatalog
 from judged_server.judges.exact import ExactKind
-from judged_server.judges.fan_out import fan_out
-from judged_server.llm.asking import Asker, Prospect, Question, Terms, nothing, refuse_keyless
+from judged_server.judges.llm.concurrency import fan_out
+from judged_server.judges.llm.contexts import Ballot, number_contexts, to_columns
 from judged_server.llm.budget import prices_of, refuse_if_nothing_asked, unpriced
+from judged_server.llm.caller import Asker, Prospect, Question, Terms, nothing, refuse_keyless
 from judged_server.llm.chat import ChatModel
 from judged_server.llm.rubrics import load_builtin
 from judged_server.ports import Caller
+from judged_server.usecases.estimate_batch import Estimator
+from judged_server.usecases.judge_batch import Engine, run_judge
+from judged_server.usecases.slices import SliceRunner
 
 from tests.fakes.scripted_provider import Answer, Asked, Said
-from tests.unit.server.judges.test_llm import group, outcomes, provider_and_models, verdict
+from tests.unit.server.judges.llm.test_judge import group, outcomes, provider_and_models, verdict
 
 PRICES = {"input_per_million": 1.0, "output_per_million": 10.0}
 

@@ -17,7 +17,7 @@ from judged_server.llm.chat import (
     FinishReason,
     TokenUsage,
 )
-from judged_server.llm.configured import ModelConfiguration
+from judged_server.llm.config.configured import ModelConfiguration
 from judged_server.llm.fallback import FallbackModel, chain_of, passes_on, with_chain
 from judged_server.llm.faults import ProviderFault, Reason
 

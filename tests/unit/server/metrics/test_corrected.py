@@ -14,10 +14,10 @@ from judged_server.metrics.corrected import (
     correct_values,
 )
 from judged_server.metrics.matching import JudgedResults
-from judged_server.metrics.names import parse_measure
+from judged_server.metrics.measures.names import parse_measure
 from judged_server.metrics.options import MatchingMode, MetricOptions, NoGoldPolicy
-from judged_server.metrics.statistics.prediction_powered import correct_mean
-from judged_server.metrics.statistics.risk_control import shifted_bounds
+from judged_server.statistics.prediction_powered import correct_mean
+from judged_server.statistics.risk_control import shifted_bounds
 
 MEASURES = [parse_measure(name) for name in ("precision@2", "recall", "ap", "ndcg@3")]
 DEFAULTS = MetricOptions()

@@ -15,15 +15,15 @@ from judged_server.metrics import (
     parse_metrics,
     with_certainty,
 )
-from judged_server.metrics.agreement import Ratings
-from judged_server.metrics.agreement.rank_correlation import rank_agreement
-from judged_server.metrics.calibration.items import ScoredItems
-from judged_server.metrics.comparison.pairing import RunValues, pair_up
-from judged_server.metrics.comparison.sign_flips import check_flips
 from judged_server.metrics.compute import check_modes, check_unique, compute_gains, merge_values
 from judged_server.metrics.options import MatchingMode, MetricOptions, NoGoldPolicy
-from judged_server.metrics.statistics.intervals import IntervalOptions, check_work
 from judged_server.metrics.text import merge_text_values, parse_text_metrics
+from judged_server.statistics.agreement import Ratings
+from judged_server.statistics.agreement.rank_correlation import rank_agreement
+from judged_server.statistics.calibration.items import ScoredItems
+from judged_server.statistics.comparison.pairing import RunValues, pair_up
+from judged_server.statistics.comparison.sign_flips import check_flips
+from judged_server.statistics.intervals import IntervalOptions, check_work
 
 NAN = float("nan")
 RECALL = parse_metrics(["recall"])

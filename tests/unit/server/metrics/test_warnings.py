@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from judged_server.metrics.agreement import (
+from judged_server.statistics.agreement import (
     LabelledScores,
     RatingLevel,
     Ratings,
@@ -16,16 +16,12 @@ from judged_server.metrics.agreement import (
     measure_agreement,
     rank_agreement,
 )
-from judged_server.metrics.calibration.cascade import cascade_bounds
-from judged_server.metrics.calibration.thresholds import choose_thresholds
-from judged_server.metrics.comparison.compare import CompareOptions, compare
-from judged_server.metrics.comparison.pairing import RunValues
-from judged_server.metrics.statistics.intervals import (
-    IntervalMethod,
-    IntervalOptions,
-    mean_intervals,
-)
-from judged_server.metrics.statistics.prediction_powered import correct_mean
+from judged_server.statistics.calibration.cascade import cascade_bounds
+from judged_server.statistics.calibration.thresholds import choose_thresholds
+from judged_server.statistics.comparison.compare import CompareOptions, compare
+from judged_server.statistics.comparison.pairing import RunValues
+from judged_server.statistics.intervals import IntervalMethod, IntervalOptions, mean_intervals
+from judged_server.statistics.prediction_powered import correct_mean
 
 FEW = IntervalOptions(resamples=100)
 T = IntervalOptions(IntervalMethod.T)

@@ -3,7 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from judged_server.llm.configuration import parse_configuration
+from judged_server.llm.config.configuration import parse_configuration
 from judged_server.settings import SettingsError
 
 

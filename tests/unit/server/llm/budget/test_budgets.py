@@ -17,8 +17,8 @@ from judged_server.llm.chat import (
     Prices,
     TokenUsage,
 )
-from judged_server.llm.clock import Clock
 from judged_server.llm.faults import ModelFault, ProviderFault, Reason
+from judged_server.llm.transport.clock import Clock
 from judged_server.spending import Purse
 
 REQUEST = ChatRequest("s", "u", None, 100, 0.0)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from judged_server.llm.budget import DayLedger, LedgerFault, default_ledger
-from judged_server.llm.clock import Clock
+from judged_server.llm.transport.clock import Clock
 from judged_server.settings import SettingsError
 
 

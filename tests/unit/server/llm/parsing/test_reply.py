@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from judged_server.domain import Status
 from judged_server.llm.chat import ChatReply, FinishReason, TokenUsage
-from judged_server.llm.configured import Structured
+from judged_server.llm.config.configured import Structured
 from judged_server.llm.faults import Reason
 from judged_server.llm.parsing import read
 from judged_server.llm.parsing.plain_reply import MAX_CHARACTERS

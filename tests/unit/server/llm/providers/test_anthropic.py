@@ -14,11 +14,15 @@ from anthropic.types.shared import ErrorResponse
 from hypothesis import given
 from hypothesis import strategies as st
 from judged_server.llm.chat import ChatReply, ChatRequest, FinishReason, ReplySchema, TokenUsage
-from judged_server.llm.configuration import ModelConfiguration, ProviderConfiguration, Structured
+from judged_server.llm.config.configuration import (
+    ModelConfiguration,
+    ProviderConfiguration,
+    Structured,
+)
+from judged_server.llm.config.secrets import Secret
 from judged_server.llm.faults import ProviderFault, Reason
 from judged_server.llm.providers.anthropic import DIALECT, headers, read_reply, write_request
 from judged_server.llm.rubrics import load_builtin
-from judged_server.llm.secrets import Secret
 from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
 
 from tests.fakes.recording_http import recording_http

@@ -19,10 +19,14 @@ from judged_server.llm.chat import (
     TokenLogprob,
     TokenUsage,
 )
-from judged_server.llm.configuration import ModelConfiguration, ProviderConfiguration, Structured
+from judged_server.llm.config.configuration import (
+    ModelConfiguration,
+    ProviderConfiguration,
+    Structured,
+)
+from judged_server.llm.config.secrets import Secret
 from judged_server.llm.faults import ProviderFault, Reason
 from judged_server.llm.providers.gemini import DIALECT, headers, read_reply, write_request
-from judged_server.llm.secrets import Secret
 from pydantic import ValidationError
 
 from tests.fakes.recording_http import recording_http

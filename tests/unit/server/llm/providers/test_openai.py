@@ -18,10 +18,14 @@ from judged_server.llm.chat import (
     TokenLogprob,
     TokenUsage,
 )
-from judged_server.llm.configuration import ModelConfiguration, ProviderConfiguration, Structured
+from judged_server.llm.config.configuration import (
+    ModelConfiguration,
+    ProviderConfiguration,
+    Structured,
+)
+from judged_server.llm.config.secrets import Secret
 from judged_server.llm.faults import ProviderFault, Reason
 from judged_server.llm.providers.openai import headers, read_reply, write_request
-from judged_server.llm.secrets import Secret
 from openai.types.chat import ChatCompletion
 from openai.types.chat.completion_create_params import CompletionCreateParamsNonStreaming
 from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config

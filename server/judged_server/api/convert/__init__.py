@@ -1,0 +1,1 @@
+"""Between protobuf messages and domain values, and nothing else."""

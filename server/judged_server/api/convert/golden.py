@@ -1,0 +1,106 @@
+"""Between golden-set messages and the domain: spans, negatives and metadata in, the report out.
+
+Owns the validation of what a group may bring beside texts and vectors. Leaves texts and vectors
+to `judging_codec` and what negatives mean to `engine.negatives`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from judged.v1 import judge_service_pb2, types_pb2
+
+from judged_server import errors
+from judged_server.api.limits import RequestLimits
+from judged_server.domain import GroupSpans, QueryGroup, Spans
+from judged_server.usecases.negatives import NegativeReport
+
+MAX_METADATA_KEYS = 64
+"""The most keys that one query's metadata may have,"""
+MAX_METADATA_BYTES = 1024
+"""and the most bytes of UTF-8 in a key, and in a value."""
+
+
+def read_spans(
+    message: types_pb2.GroupSpans, limits: RequestLimits, path: str, texts: tuple[int, int]
+) -> GroupSpans:
+    """Return the spans of a group with as many texts, or none. Raises InvalidField with paths."""
+    files: dict[str, int] = {}
+    return GroupSpans(
+        _read_side(message.expected, files, limits, f"{path}.expected", texts[0]),
+        _read_side(message.retrieved, files, limits, f"{path}.retrieved", texts[1]),
+    )
+
+
+def _read_side(
+    messages: Sequence[types_pb2.Span],
+    files: dict[str, int],
+    limits: RequestLimits,
+    path: str,
+    texts: int,
+) -> Spans:
+    if texts and len(messages) != texts:
+        raise errors.InvalidField(path, f"{len(messages)} spans for {texts} texts")
+    numbers = []
+    for index, message in enumerate(messages):
+        file = message.file
+        if len(file) > limits.surely_fits:
+            limits.check_text(file, f"{path}[{index}].file")
+        numbers.append(files.setdefault(file, len(files)))
+    starts = np.array([message.start for message in messages], np.uint64)
+    ends = np.array([message.end for message in messages], np.uint64)
+    empty = np.flatnonzero(ends <= starts)
+    if len(empty):
+        first = int(empty[0])
+        rule = f"must be above start, which is {starts[first]}; the end is not part of the span"
+        raise errors.InvalidField(f"{path}[{first}].end", rule)
+    return Spans(np.array(numbers, np.int64), starts, ends)
+
+
+def check_golden(group: QueryGroup, path: str) -> None:
+    """Refuse golden references that contradict each other, at the field's path."""
+    if group.spans is not None and group.embeddings is not None:
+        rule = "embeddings are set too; a group brings one or the other"
+        raise errors.InvalidField(f"{path}.spans", rule)
+    if group.negatives and (group.spans is not None or group.embeddings is not None):
+        brings = "embeddings" if group.spans is None else "spans"
+        rule = f"are texts, but this group brings {brings}; send texts, or leave negatives out"
+        raise errors.InvalidField(f"{path}.negatives", rule)
+
+
+def read_metadata(entries: Mapping[str, str], path: str) -> dict[str, str]:
+    """Return the metadata of a query. Raises LimitExceeded at `path` or `path["key"]`."""
+    if len(entries) > MAX_METADATA_KEYS:
+        raise errors.LimitExceeded(path, "keys", MAX_METADATA_KEYS, len(entries))
+    metadata = dict(entries)
+    for key, value in metadata.items():
+        for text in (key, value):
+            # A character is at most four bytes, so that short ones need no look.
+            if len(text) > MAX_METADATA_BYTES // 4:
+                size = len(text.encode())
+                if size > MAX_METADATA_BYTES:
+                    entry = f'{path}["{key[:80]}"]'
+                    raise errors.LimitExceeded(entry, "bytes of UTF-8", MAX_METADATA_BYTES, size)
+    return metadata
+
+
+def write_negatives(
+    report: NegativeReport, counts: types_pb2.VerdictCounts
+) -> judge_service_pb2.NegativeReport:
+    """Return the message of a report on negatives."""
+    return judge_service_pb2.NegativeReport(
+        queries=report.queries,
+        queries_hit=report.queries_hit,
+        matches=[
+            judge_service_pb2.NegativeMatch(
+                query_id=match.query_id,
+                retrieved=match.retrieved,
+                negative=match.negative,
+                document_id=match.document_id,
+                score=match.score,
+            )
+            for match in report.matches
+        ],
+        counts=counts,
+    )

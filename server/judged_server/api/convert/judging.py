@@ -1,0 +1,307 @@
+"""Between the judging messages and the domain: groups, specs and verdicts that callers send.
+
+Owns the validation of groups, specs and columns, each failure naming the field's path. Leaves the
+meaning of parameters to `engine.catalog`, metrics to `metrics_codec`, and spans, negatives and
+metadata to `golden_codec`, and verdicts on their way out to `verdict_bytes`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from itertools import accumulate
+
+import numpy as np
+from judged.v1 import types_pb2
+
+from judged_server import errors
+from judged_server.api.convert.golden import check_golden, read_metadata, read_spans
+from judged_server.api.limits import RequestLimits
+from judged_server.domain import (
+    BoolArray,
+    CallerEmbeddings,
+    Flag,
+    Float32Array,
+    JudgeIdentity,
+    JudgeSpec,
+    PanelMember,
+    ParameterScalar,
+    QueryGroup,
+    ScoreColumns,
+    Source,
+    Status,
+    VerdictFault,
+    Verdicts,
+)
+
+
+def read_groups(
+    messages: Sequence[types_pb2.QueryGroup],
+    limits: RequestLimits,
+    field: str = "groups",
+    size: float = math.inf,
+) -> list[QueryGroup]:
+    """Return the groups of a request. Raises InvalidField and LimitExceeded with paths.
+
+    `size` is that of the whole message in bytes: no text in it is longer.
+    """
+    limits.check_groups(len(messages), field)
+    fit = size <= limits.surely_fits
+    groups, contexts = [], 0
+    for i, message in enumerate(messages):
+        group = _read_group(message, limits, f"{field}[{i}]", fit)
+        groups.append(group)
+        contexts += group.n_contexts
+        if group.negatives:  # what is judged against them is work as well
+            contexts += group.n_retrieved * len(group.negatives)
+    limits.check_contexts(contexts, field)
+    return groups
+
+
+def refuse_evaluation(groups: Sequence[QueryGroup], field: str = "groups") -> None:
+    """Refuse what asks for more than verdicts, in calls that only judge."""
+    for index, group in enumerate(groups):
+        if group.relevant_document_ids:
+            raise errors.InvalidField(
+                f"{field}[{index}].relevant_document_ids", "only Evaluate matches by document id"
+            )
+        if group.negatives:
+            raise errors.InvalidField(
+                f"{field}[{index}].negatives",
+                "only Evaluate reports on negatives; judge them as expected texts of another group",
+            )
+
+
+def _read_group(
+    message: types_pb2.QueryGroup, limits: RequestLimits, path: str, texts_fit: bool
+) -> QueryGroup:
+    query_id, query = message.query_id, message.query
+    # Here and below: a slice takes two thirds of the time of list().
+    expected, retrieved = message.expected[:], message.retrieved[:]
+    document_ids: Sequence[str] = message.document_ids
+    document_ids = document_ids[:] if document_ids else ()
+    relevant: Sequence[str] = message.relevant_document_ids
+    relevant = relevant[:] if relevant else ()
+    negatives: Sequence[str] = message.negatives
+    negatives = negatives[:] if negatives else ()
+    metadata = message.metadata
+    # Paths of texts are only written out for a group in which something may be wrong.
+    if not texts_fit:
+        texts = (query, query_id, *expected, *retrieved, *document_ids, *relevant, *negatives)
+        texts_fit = max(map(len, texts)) <= limits.surely_fits
+    if not texts_fit:
+        limits.check_text(query, f"{path}.query")
+        limits.check_text(query_id, f"{path}.query_id")
+        limits.check_texts(expected, f"{path}.expected")
+        limits.check_texts(retrieved, f"{path}.retrieved")
+        limits.check_texts(document_ids, f"{path}.document_ids")
+        limits.check_texts(relevant, f"{path}.relevant_document_ids")
+        limits.check_texts(negatives, f"{path}.negatives")
+    embeddings = None
+    if message.HasField("embeddings"):
+        embeddings = read_embeddings(
+            message.embeddings, limits, f"{path}.embeddings", (len(expected), len(retrieved))
+        )
+    spans = None
+    if message.HasField("spans"):
+        spans = read_spans(message.spans, limits, f"{path}.spans", (len(expected), len(retrieved)))
+    group = QueryGroup(
+        query_id,
+        query,
+        expected,
+        retrieved,
+        document_ids,
+        relevant,
+        embeddings,
+        spans,
+        negatives,
+        read_metadata(metadata, f"{path}.metadata") if metadata else {},
+    )
+    if spans is not None or embeddings is not None:
+        check_golden(group, path)
+    if document_ids and len(document_ids) != group.n_retrieved:
+        raise errors.InvalidField(
+            f"{path}.document_ids",
+            f"{len(document_ids)} ids for {group.n_retrieved} retrieved; give one each or none",
+        )
+    if relevant and group.n_expected:
+        raise errors.InvalidField(
+            f"{path}.expected", "must be empty when relevant_document_ids is set"
+        )
+    return group
+
+
+def read_embeddings(
+    message: types_pb2.GroupEmbeddings,
+    limits: RequestLimits,
+    path: str,
+    texts: tuple[int, int] = (0, 0),
+) -> CallerEmbeddings:
+    """Return the vectors of a group with as many texts, or none. Raises InvalidField with paths."""
+    dimensions = message.dimensions
+    if dimensions == 0:
+        raise errors.InvalidField(f"{path}.dimensions", "must be at least 1")
+    if dimensions > limits.max_embedding_dimensions:
+        raise errors.LimitExceeded(
+            f"{path}.dimensions", "dimensions", limits.max_embedding_dimensions, dimensions
+        )
+    return CallerEmbeddings(
+        _read_matrix(message.expected, dimensions, f"{path}.expected", texts[0]),
+        _read_matrix(message.retrieved, dimensions, f"{path}.retrieved", texts[1]),
+    )
+
+
+def _read_matrix(raw: bytes, dimensions: int, field: str, texts: int) -> Float32Array:
+    if len(raw) % (4 * dimensions):
+        raise errors.InvalidField(
+            field, f"{len(raw)} bytes are not whole rows of {dimensions} float32 values"
+        )
+    matrix = np.frombuffer(raw, dtype="<f4").reshape(-1, dimensions)
+    if texts and len(matrix) != texts:
+        raise errors.InvalidField(field, f"{len(matrix)} rows for {texts} texts")
+    if not np.isfinite(matrix).all():
+        raise errors.InvalidField(field, "holds a value that is not finite")
+    return matrix
+
+
+def read_spec(message: types_pb2.JudgeSpec, field: str = "judge") -> JudgeSpec:
+    """Return the judge a request asks for. Raises InvalidField for values without a kind."""
+    parameters = read_parameters(message.parameters, f"{field}.parameters")
+    min_score = message.min_score if message.HasField("min_score") else None
+    members = _read_members(message, field) if message.members else ()
+    return JudgeSpec(message.kind, message.profile, min_score, parameters, members)
+
+
+def _read_members(message: types_pb2.JudgeSpec, field: str) -> tuple[PanelMember, ...]:
+    """Return the members of a panel. A panel among them is refused here, so this can't go deep."""
+    members = []
+    for place, member in enumerate(message.members):
+        path = f"{field}.members[{place}].judge"
+        if member.judge.members:
+            raise errors.InvalidField(f"{path}.members", "must be empty: no member is a panel")
+        weight = member.weight if member.HasField("weight") else None
+        members.append(PanelMember(read_spec(member.judge, path), weight))
+    return tuple(members)
+
+
+def read_parameters(
+    messages: Mapping[str, types_pb2.ParameterValue], field: str
+) -> dict[str, ParameterScalar]:
+    """Return parameters by name. Raises InvalidField for values without a kind."""
+    parameters: dict[str, ParameterScalar] = {}
+    for name, value in messages.items():
+        which = value.WhichOneof("kind")
+        if which is None:
+            raise errors.InvalidField(
+                f'{field}["{name[:80]}"]', "has no value; set one of its kinds"
+            )
+        parameters[name] = getattr(value, which)
+    return parameters
+
+
+@lru_cache(maxsize=256)
+def write_identity(identity: JudgeIdentity) -> types_pb2.JudgeIdentity:
+    """Return the message of a judge's identity; it is shared, so it must not be changed."""
+    return types_pb2.JudgeIdentity(
+        kind=identity.kind,
+        profile=identity.profile,
+        min_score=identity.min_score,
+        signature=identity.signature,
+        scoring_key=identity.scoring_key,
+        fingerprint=identity.fingerprint,
+    )
+
+
+def write_fault(fault: VerdictFault) -> types_pb2.VerdictError:
+    """Return the message of one missing verdict's reason."""
+    return types_pb2.VerdictError(
+        index=fault.index,
+        code=fault.code,
+        reason=fault.reason,
+        message=fault.message,
+        retryable=fault.retryable,
+    )
+
+
+def write_counts(*judged: Verdicts) -> types_pb2.VerdictCounts:
+    """Return how many verdicts have each status, over all that are given."""
+    message = types_pb2.VerdictCounts()
+    for verdicts in judged:
+        columns = verdicts.columns
+        message.relevant += int(np.count_nonzero(verdicts.relevant))
+        if columns.statuses is None:
+            message.ok += len(columns.scores)
+        else:
+            tally = np.bincount(columns.statuses, minlength=len(Status) + 1)
+            message.ok += int(tally[Status.OK])
+            message.error += int(tally[Status.ERROR])
+            message.abstained += int(tally[Status.ABSTAINED])
+            message.not_assessable += int(tally[Status.NOT_ASSESSABLE])
+        if columns.flags is not None:
+            message.flagged_no_tokens += int(np.count_nonzero(columns.flags & Flag.NO_TOKENS))
+            message.flagged_truncated += int(np.count_nonzero(columns.flags & Flag.TRUNCATED))
+            reserved = np.count_nonzero(columns.flags & Flag.RESERVED_TOKENS)
+            message.flagged_reserved_tokens += int(reserved)
+            message.flagged_fallback += int(np.count_nonzero(columns.flags & Flag.FALLBACK))
+    return message
+
+
+def read_verdicts(message: types_pb2.VerdictColumns, sizes: Sequence[int], field: str) -> Verdicts:
+    """Return verdicts that a caller sends back, for groups of `sizes` contexts.
+
+    Decisions are taken as they are: the threshold was applied when they were made. Raises
+    InvalidField when a column is of another length or holds a value no reply has.
+    """
+    offsets = list(accumulate(sizes, initial=0))
+    total = offsets[-1]
+    relevant = np.array(message.relevant, dtype=np.bool_)
+    scores = np.array(message.score, dtype=np.float64)
+    statuses = np.array(message.status, dtype=np.int64)
+    flags = np.array(message.flags, dtype=np.int64)
+    sources = np.array(message.source, dtype=np.int64)
+    agreements = np.array(message.agreement, dtype=np.float64)
+    for name, column, optional in (
+        ("relevant", relevant, False),
+        ("score", scores, True),
+        ("status", statuses, True),
+        ("source", sources, True),
+        ("flags", flags, True),
+        ("agreement", agreements, True),
+    ):
+        if len(column) != total and (len(column) or not optional):
+            raise errors.InvalidField(
+                f"{field}.{name}", f"{len(column)} values for {total} contexts"
+            )
+    _check_all((scores >= 0) & (scores <= 1), f"{field}.score", "from 0 to 1")
+    _check_all((agreements >= 0) & (agreements <= 1), f"{field}.agreement", "from 0 to 1")
+    _check_all(
+        (statuses >= min(Status)) & (statuses <= max(Status)),
+        f"{field}.status",
+        f"one of {errors.full_names(Status, 'VerdictStatus')}",
+    )
+    _check_all(
+        (sources >= min(Source)) & (sources <= max(Source)),
+        f"{field}.source",
+        f"one of {errors.full_names(Source, 'VerdictSource')}",
+    )
+    _check_all((flags & ~sum(Flag)) == 0, f"{field}.flags", "a sum of known flags")
+    if message.group_offsets and list(message.group_offsets) != offsets:
+        raise errors.InvalidField(
+            f"{field}.group_offsets", "disagree with the sizes of the rankings"
+        )
+    if len(statuses) and (relevant & (statuses != Status.OK)).any():
+        raise errors.InvalidField(
+            f"{field}.relevant", "true where the status is not VERDICT_STATUS_OK"
+        )
+    columns = ScoreColumns(
+        scores if len(scores) else relevant.astype(np.float64),
+        statuses.astype(np.uint8) if len(statuses) else None,
+        flags.astype(np.uint8) if len(flags) else None,
+    )
+    return Verdicts(relevant, columns, offsets)
+
+
+def _check_all(good: BoolArray, field: str, rule: str) -> None:
+    if not good.all():
+        raise errors.InvalidField(f"{field}[{int(np.argmin(good))}]", f"must be {rule}")

@@ -1,0 +1,55 @@
+"""Between the messages of statistics.proto and `metrics.statistics`: options in, intervals out.
+
+Owns the ranges of IntervalOptions. Every call that makes intervals reads and writes them here.
+"""
+
+from __future__ import annotations
+
+from judged.v1 import statistics_pb2
+
+from judged_server.errors import InvalidField, full_names
+from judged_server.statistics.intervals import Interval, IntervalMethod, IntervalOptions
+
+CONFIDENCE = (0.5, 0.9999)
+RESAMPLES = (100, 100_000)
+
+
+def read_interval_options(
+    message: statistics_pb2.IntervalOptions, field: str = "options.interval"
+) -> IntervalOptions:
+    """Return the options, the default where a field is unset. Raises InvalidField with the path."""
+    default = IntervalOptions()
+    method, confidence, resamples = default.method, default.confidence, default.resamples
+    if message.HasField("method"):
+        if int(message.method) not in set(IntervalMethod):
+            names = full_names(IntervalMethod)
+            raise InvalidField(f"{field}.method", f"must be unset or one of {names}")
+        method = IntervalMethod(message.method)
+    if message.HasField("confidence"):
+        confidence = message.confidence
+        if not CONFIDENCE[0] <= confidence <= CONFIDENCE[1]:  # NaN is in no range
+            raise InvalidField(f"{field}.confidence", "must lie in 0.5 to 0.9999, or be unset")
+    if message.HasField("resamples"):
+        resamples = message.resamples
+        if not RESAMPLES[0] <= resamples <= RESAMPLES[1]:
+            raise InvalidField(f"{field}.resamples", "must lie in 100 to 100000, or be unset")
+    return IntervalOptions(method, confidence, resamples, message.seed)
+
+
+def write_interval(interval: Interval) -> statistics_pb2.Interval:
+    """Return the message of an interval."""
+    return statistics_pb2.Interval(
+        lower=interval.lower,
+        upper=interval.upper,
+        confidence=interval.confidence,
+        standard_error=interval.standard_error,
+        signature=interval.signature,
+        warnings=interval.warnings,
+    )
+
+
+def write_estimate(value: float | None, interval: Interval | None) -> statistics_pb2.Estimate:
+    """Return the message of a number with its interval; what is None stays unset."""
+    return statistics_pb2.Estimate(
+        value=value, interval=None if interval is None else write_interval(interval)
+    )

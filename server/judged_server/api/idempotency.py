@@ -1,0 +1,265 @@
+"""Calls that are sent again under their request_id: worked once, answered each time.
+
+Owns who takes part in which call, and how long a reply is kept. A call that all its callers have
+left goes on for a grace, so that a caller whose connection broke finds it when they come again;
+somebody who gave up looks the same from here. Leaves the work to `service`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import re
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any, TypeVar, cast
+
+from google.protobuf.message import Message
+from judged.v1 import judge_service_pb2 as pb
+
+from judged_server import errors
+from judged_server.answers import AnswerScore
+from judged_server.api.convert.scoring import write_score
+from judged_server.ports import Caller
+from judged_server.telemetry import access
+from judged_server.threads import off_loop_if
+
+Reply = TypeVar("Reply", bound=Message | bytes)
+"""A reply as a message, or written already."""
+
+_Answer = Message | bytes | AnswerScore
+"""What callers share."""
+
+FIELD = "request_id"
+KEPT_S = 600.0
+"""How long a reply is kept from when it was there."""
+MOST_KEPT = 10_000
+"""Replies that are kept at most, whatever their size. The oldest give way."""
+LARGE_BYTES = 1 << 20
+"""A request above this is digested off the event loop: 2 ms."""
+
+_UUID4 = re.compile(
+    r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}", re.IGNORECASE
+)
+
+
+def check_request_id(request_id: str, field: str = FIELD) -> None:
+    """Raise InvalidField for what is no UUID of version 4."""
+    if not _UUID4.fullmatch(request_id):
+        raise errors.InvalidField(
+            field, "must be a UUID of version 4, new for each call; or leave it out"
+        )
+
+
+@dataclass(slots=True, eq=False)
+class _Call:
+    """A call in work. `caller` began it, `waiting` is the number of all who wait for it."""
+
+    digest: bytes
+    caller: Caller
+    task: asyncio.Task[_Answer]
+    waiting: int = 0
+    ending: asyncio.TimerHandle | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """A reply as it was sent, and until when it counts, on the event loop's clock.
+
+    `kind` is that of its message; None when it was bytes before, or a score. `size` is in bytes.
+    """
+
+    digest: bytes
+    kind: type[Message] | None
+    reply: bytes | AnswerScore
+    size: int
+    until: float
+
+
+class Repeats:
+    """The calls of a server by their request_id. For the event loop's thread."""
+
+    def __init__(self, most_bytes: int, grace_s: float = 0.0) -> None:
+        """Keep replies of `most_bytes` in all; the oldest give way.
+
+        A call goes on for `grace_s` seconds after its last caller has gone.
+        """
+        self._most_bytes = most_bytes
+        self._grace_s = grace_s
+        self._bytes = 0
+        self._calls: dict[str, _Call] = {}
+        self._kept: dict[str, _Kept] = {}
+
+    async def reply(
+        self,
+        request: Message,
+        context: object | None,
+        caller: Caller,
+        work: Callable[[Caller], Coroutine[Any, Any, Reply]],
+    ) -> Reply:
+        """Return the reply to a request with a request_id: a kept one, or what `work` returns.
+
+        `caller` is the one whom `work` is to serve if it begins now, and `context` the call for
+        the access log, None for a part of one. Raises InvalidField when the id is that of a call
+        with other fields, and as `work` does.
+        """
+        request_id: str = getattr(request, FIELD)
+        digest = await off_loop_if(request.ByteSize() > LARGE_BYTES, _digest, request)
+        return cast("Reply", await self._shared(request_id, digest, context, caller, work))
+
+    async def score(
+        self,
+        request_id: str,
+        caller: Caller,
+        facts: object,
+        work: Callable[[], Coroutine[Any, Any, AnswerScore]],
+    ) -> AnswerScore:
+        """Return one score of an identified call: a kept one, or what `work` returns.
+
+        `facts` are all that the score depends on. A score with a fault is not kept. Raises as
+        `work` does.
+        """
+        digest = hashlib.sha256(repr(facts).encode()).digest()
+        key = f"{request_id.lower()}/{digest.hex()}"
+        found = await self._shared(key, digest, None, caller, lambda _: work())
+        return cast("AnswerScore", found)
+
+    async def _shared(
+        self,
+        request_id: str,
+        digest: bytes,
+        context: object | None,
+        caller: Caller,
+        work: Callable[[Caller], Coroutine[Any, Any, _Answer]],
+    ) -> _Answer:
+        kept = self._find(request_id)
+        if kept is not None:
+            _refuse_other(kept.digest, digest)
+            if kept.kind is None or isinstance(kept.reply, AnswerScore):
+                return kept.reply
+            return kept.kind.FromString(kept.reply)
+        call = self._calls.get(request_id)
+        if call is None:
+            call = self._begin(request_id, digest, caller, work)
+        else:
+            _refuse_other(call.digest, digest)
+        if context is not None:
+            access.spends(context, call.caller.purse)
+        return await self._wait(request_id, call)
+
+    async def close(self) -> None:
+        """End all calls that are in work."""
+        tasks = [call.task for call in self._calls.values()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _begin(
+        self,
+        request_id: str,
+        digest: bytes,
+        caller: Caller,
+        work: Callable[[Caller], Coroutine[Any, Any, _Answer]],
+    ) -> _Call:
+        # A task of its own, which outlives the caller who began it.
+        call = _Call(digest, caller, asyncio.create_task(work(caller)))
+        self._calls[request_id] = call
+        call.task.add_done_callback(lambda _: self._ended(request_id, call))
+        return call
+
+    async def _wait(self, request_id: str, call: _Call) -> _Answer:
+        call.waiting += 1
+        if call.ending is not None:
+            call.ending.cancel()
+            call.ending = None
+        try:
+            return await asyncio.shield(call.task)
+        finally:
+            call.waiting -= 1
+            if not call.waiting and not call.task.done():
+                self._left(request_id, call)
+
+    def _left(self, request_id: str, call: _Call) -> None:
+        """End a call that nobody waits for: after the grace, or with the time that it has."""
+        loop = asyncio.get_running_loop()
+        leaves_at = call.caller.leaves_at
+        left = self._grace_s if leaves_at is None else leaves_at - loop.time()
+        grace = min(self._grace_s, left)
+        if grace <= 0:
+            self._end(request_id, call)
+        else:
+            call.ending = loop.call_later(grace, self._end, request_id, call)
+
+    def _end(self, request_id: str, call: _Call) -> None:
+        self._forget(request_id, call)
+        call.task.cancel()
+
+    def _ended(self, request_id: str, call: _Call) -> None:
+        self._forget(request_id, call)
+        if call.ending is not None:
+            call.ending.cancel()
+        if call.task.cancelled() or call.task.exception() is not None:
+            return  # the next try begins anew
+        self._keep(request_id, call.digest, call.task.result())
+
+    def _forget(self, request_id: str, call: _Call) -> None:
+        if self._calls.get(request_id) is call:
+            del self._calls[request_id]
+
+    def _find(self, request_id: str) -> _Kept | None:
+        kept = self._kept.get(request_id)
+        if kept is not None and kept.until <= asyncio.get_running_loop().time():
+            self._drop(request_id)
+            return None
+        return kept
+
+    def _keep(self, request_id: str, digest: bytes, reply: _Answer) -> None:
+        now = asyncio.get_running_loop().time()
+        until = now + KEPT_S
+        if isinstance(reply, AnswerScore):
+            if reply.fault is not None:
+                return  # the next try may fare better
+            kept = _Kept(digest, None, reply, write_score(reply).ByteSize(), until)
+        elif isinstance(reply, bytes):
+            kept = _Kept(digest, None, reply, len(reply), until)
+        else:
+            written = reply.SerializeToString()
+            kept = _Kept(digest, type(reply), written, len(written), until)
+        if kept.size > self._most_bytes:
+            return  # it would push out all the others, and then not fit
+        self._kept[request_id] = kept
+        self._bytes += kept.size
+        while self._kept:  # the oldest stand first
+            oldest, first = next(iter(self._kept.items()))
+            full = self._bytes > self._most_bytes or len(self._kept) > MOST_KEPT
+            if not full and first.until > now:
+                return
+            self._drop(oldest)
+
+    def _drop(self, request_id: str) -> None:
+        self._bytes -= self._kept.pop(request_id).size
+
+
+def chunk_request(start: pb.StreamJudgeStart, chunk: pb.JudgeChunk) -> pb.BatchJudgeRequest:
+    """Return what a chunk of an identified stream is known by: all that its answer depends on."""
+    request = pb.BatchJudgeRequest(
+        groups=chunk.groups, judge=start.judge, include_details=start.include_details
+    )
+    request.asking.cache = start.asking.cache
+    request.request_id = f"{start.request_id.lower()}/{_digest(request).hex()}"
+    return request
+
+
+def _digest(request: Message) -> bytes:
+    """Return what two requests share when they are the same call with the same fields."""
+    name = request.DESCRIPTOR.full_name.encode()
+    return hashlib.sha256(name + b"\0" + request.SerializeToString(deterministic=True)).digest()
+
+
+def _refuse_other(known: bytes, digest: bytes) -> None:
+    if known != digest:
+        raise errors.InvalidField(
+            FIELD,
+            "is that of another call of the last 10 minutes, whose fields differ; give each call "
+            "an id of its own",
+        )

@@ -1,0 +1,188 @@
+"""StreamJudge: chunks in, answers out as they finish, a bounded number in work.
+
+Owns the life of one stream: its start, its chunk ids, its window both ways, its progress. A chunk
+that can't be judged gets its own error; only a fault of the stream itself ends it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from functools import partial
+
+from judged.v1 import judge_service_pb2 as pb
+from judged.v1 import types_pb2
+
+from judged_server import errors
+from judged_server.api.convert.asking import read_asking
+from judged_server.api.convert.details import write_usage
+from judged_server.api.convert.intake import take_groups
+from judged_server.api.convert.judging import read_spec, refuse_evaluation, write_identity
+from judged_server.api.convert.verdict_encoder import write_verdicts
+from judged_server.api.idempotency import LARGE_BYTES, Repeats, check_request_id, chunk_request
+from judged_server.api.limits import RequestLimits
+from judged_server.api.status import code_of, internal_fault
+from judged_server.domain import QueryGroup
+from judged_server.judges.catalog import AnyJudge
+from judged_server.llm.budget import unpriced
+from judged_server.ports import Caller
+from judged_server.spending import Purse
+from judged_server.threads import off_loop_if
+from judged_server.usecases.admission import Admission
+from judged_server.usecases.judge_batch import Engine
+
+
+async def judge_stream(
+    engine: Engine,
+    admission: Admission,
+    limits: RequestLimits,
+    window: int,
+    requests: AsyncIterator[pb.StreamJudgeRequest],
+    leaves_at: float,
+    spends: Callable[[Purse], object] = lambda _: None,
+    repeats: Repeats | None = None,
+) -> AsyncIterator[pb.StreamJudgeResponse]:
+    """Yield the answer to the start, then to each chunk when it is done.
+
+    The caller waits until `leaves_at`, on the event loop's clock. `spends` gets to know the purse
+    of the stream. `repeats` knows the chunks of streams that have a request_id.
+
+    At most `window` chunks are read and not yet answered: reading stops until one answer has been
+    taken, so neither a fast sender nor a slow reader makes the server hold more than that.
+    """
+    first = await anext(requests, None)
+    if first is None or first.WhichOneof("message") != "start":
+        raise errors.InvalidField("message", "the first message of a stream must be a start")
+    judge = engine.choose(read_spec(first.start.judge, "start.judge"), field="start.judge")
+    asking = read_asking(first.start.asking, "start.asking")
+    if asking.max_cost is not None and not getattr(judge, "priced", True):
+        raise unpriced("start.asking.max_cost")
+    if hasattr(judge, "refuse_keyless"):
+        judge.refuse_keyless(asking.cache)
+    identified = None
+    if first.start.request_id and engine.catalog.asks_models(first.start.judge.kind):
+        check_request_id(first.start.request_id, "start.request_id")
+        identified = repeats
+    started = pb.StreamJudgeStarted(
+        judge=write_identity(judge.identity), max_chunks_in_flight=window
+    )
+    yield pb.StreamJudgeResponse(started=started)
+    slots = asyncio.Semaphore(window)
+    answers: asyncio.Queue[pb.JudgedChunk | None] = asyncio.Queue(window + 1)
+    caller = Caller(leaves_at, first.start.include_details, asking.cache, asking.max_cost)
+    spends(caller.purse)
+    stream = _Stream(
+        engine, admission, limits, judge, caller, slots, answers, first.start, identified
+    )
+    reader = asyncio.create_task(stream.read(requests))
+    try:
+        while (answer := await answers.get()) is not None:
+            yield pb.StreamJudgeResponse(chunk=answer)
+            slots.release()
+        await reader
+    finally:
+        reader.cancel()
+        await asyncio.gather(reader, return_exceptions=True)
+
+
+class _Stream:
+    """The reading side of one stream."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        admission: Admission,
+        limits: RequestLimits,
+        judge: AnyJudge,
+        caller: Caller,
+        slots: asyncio.Semaphore,
+        answers: asyncio.Queue[pb.JudgedChunk | None],
+        start: pb.StreamJudgeStart,
+        repeats: Repeats | None,
+    ) -> None:
+        self._start = start
+        self._repeats = repeats
+        self._engine = engine
+        self._admission = admission
+        self._limits = limits
+        self._judge = judge
+        self._caller = caller
+        self._slots = slots
+        self._answers = answers
+        self._received = 0
+        self._done = 0
+        self._seen: set[int] = set()
+
+    async def read(self, requests: AsyncIterator[pb.StreamJudgeRequest]) -> None:
+        """Start a task for every chunk until the caller has sent the last; then say so.
+
+        A failure ends the tasks, tells the answering side that nothing more comes, and is raised.
+        """
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                while True:
+                    await self._slots.acquire()
+                    request = await anext(requests, None)
+                    if request is None:
+                        break
+                    if request.WhichOneof("message") != "chunk":
+                        raise errors.InvalidField(
+                            "message", "every message after the start must be a chunk"
+                        )
+                    chunk_id = request.chunk.chunk_id
+                    if chunk_id in self._seen:
+                        raise errors.InvalidField(
+                            "chunk.chunk_id", f"{chunk_id} was sent before on this stream"
+                        )
+                    self._seen.add(chunk_id)
+                    # Chunks without a context are legal, so chunks have a bound of their own.
+                    self._limits.check_contexts(len(self._seen), "chunk")
+                    tasks.create_task(self._answer(request.chunk))
+        except BaseExceptionGroup as group:
+            raise group.exceptions[0] from None
+        finally:
+            # The queue has a place for this beside one for each slot, so it never blocks.
+            self._answers.put_nowait(None)
+
+    async def _answer(self, chunk: pb.JudgeChunk) -> None:
+        answer = pb.JudgedChunk(chunk_id=chunk.chunk_id)
+        try:
+            size = chunk.ByteSize()
+            with self._admission.admit(size):
+                groups = await take_groups(chunk.groups, size, self._limits, "chunk.groups")
+                refuse_evaluation(groups, "chunk.groups")
+                contexts = sum(group.n_contexts for group in groups)
+                # A stream as a whole keeps the limit of a request.
+                self._limits.check_contexts(self._received + contexts, "chunk.groups")
+                self._received += contexts
+                work = partial(self._judged, groups)
+                if self._repeats is None:
+                    answer.MergeFrom(await work(self._caller))
+                else:
+                    large = size > LARGE_BYTES
+                    request = await off_loop_if(large, chunk_request, self._start, chunk)
+                    answer.MergeFrom(await self._repeats.reply(request, None, self._caller, work))
+                self._done += contexts
+        except errors.JudgedError as error:
+            answer.error.CopyFrom(_chunk_error(error))
+        except Exception as error:  # noqa: BLE001 - one chunk's bug must not end the others
+            answer.error.CopyFrom(_chunk_error(internal_fault(error)))
+        answer.progress.contexts_received = self._received
+        answer.progress.contexts_done = self._done
+        self._answers.put_nowait(answer)
+
+    async def _judged(self, groups: Sequence[QueryGroup], caller: Caller) -> pb.JudgedChunk:
+        verdicts = await self._engine.judge(self._judge, groups, "chunk.groups", caller)
+        answer = pb.JudgedChunk(verdicts=write_verdicts(verdicts))
+        if verdicts.columns.usage is not None:
+            answer.usage.CopyFrom(write_usage(verdicts.columns.usage))
+        return answer
+
+
+def _chunk_error(error: errors.JudgedError) -> types_pb2.VerdictError:
+    return types_pb2.VerdictError(
+        code=code_of(error).value[0],
+        reason=error.reason,
+        message=error.message,
+        retryable=isinstance(error, errors.Retryable),
+    )

@@ -1,0 +1,1 @@
+"""One queue a model: texts wait in it, and threads run what is cut from it."""

@@ -1,0 +1,130 @@
+"""Texts on their way to a vector, each distinct one once, and the calls that wait for them.
+
+Owns three values: a call, a flight (one distinct text, however many calls want it) and a window of
+it. A flight belongs to nobody: it goes on as long as any call waits for it, so that the call that
+began it can leave without harm to the others. Leaves order and locks to `queue`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from judged_server.domain import Flag, Float32Array
+from judged_server.embedding.batching.cutting import Waiting, WindowHeap
+from judged_server.embedding.cache.vector_rows import VectorRows
+from judged_server.embedding.policy import TRUNCATE
+from judged_server.embedding.tokenizer import TokenizedText
+
+Fault = tuple[str, str]
+"""Reason and message."""
+
+_NO_VECTORS: Float32Array = np.zeros((0, 0), np.float32)
+
+
+@dataclass(slots=True, eq=False)
+class Flight:
+    """One distinct text under one policy; `tokens` is what it was estimated to cost."""
+
+    key: bytes
+    text: str
+    long_text: str = TRUNCATE
+    tokens: int = 0
+    calls: list[Call] = field(default_factory=list)
+    windows: tuple[Window, ...] | None = None
+    vectors: Float32Array = field(default_factory=lambda: _NO_VECTORS)
+    missing: int = 0
+    flag: Flag = Flag.NONE
+    fault: Fault | None = None
+    being_read: bool = False
+    dropped: bool = False
+
+    @property
+    def can_be_dropped(self) -> bool:
+        """Whether there is work left to save: a text not read, or a window not begun."""
+        if self.windows is None:
+            return not self.being_read
+        return any(not window.taken for window in self.windows)
+
+    def read(self, text: TokenizedText, dimensions: int) -> None:
+        """Take the windows of the text."""
+        self.windows = tuple(
+            Window(token_ids, max(1, len(token_ids)), self, number)
+            for number, token_ids in enumerate(text.windows)
+        )
+        self.vectors = np.zeros((len(self.windows), dimensions), np.float32)
+        self.missing = len(self.windows)
+        self.flag, self.fault = text.flag, text.fault
+
+    def let_go(self) -> None:
+        """Part with calls and windows, which hold it in turn.
+
+        Only a collection would free it else: a rare one, after 90,000 texts and 50 MB, since the
+        frequent ones came by while it was in use.
+        """
+        self.calls, self.windows = [], ()
+
+
+@dataclass(slots=True, eq=False)
+class Window(Waiting):
+    """One window of a flight's text."""
+
+    flight: Flight
+    number: int
+
+
+@dataclass(slots=True, eq=False)
+class Call:
+    """One call of `embed`: the flights it waits for, in the order of `wanted` texts."""
+
+    wanted: Sequence[int]
+    flights: list[Flight]
+    interactive: bool
+    waiter: asyncio.Future[None]
+    left: int = 0
+    gone: bool = False
+    unread: deque[Flight] = field(default_factory=deque)
+    windows: WindowHeap = field(default_factory=WindowHeap)
+
+    def one_done(self) -> None:
+        """Count a flight that has ended; the last one wakes the caller."""
+        self.left -= 1
+        if not self.left:
+            self.wake(None)
+
+    def wake(self, error: Exception | None) -> None:
+        """Wake the caller from any thread, with an error if there is one."""
+
+        def settle() -> None:
+            if self.gone or self.waiter.done():
+                return
+            if error is None:
+                self.waiter.set_result(None)
+            else:
+                self.waiter.set_exception(error)
+
+        with suppress(RuntimeError):  # a loop that is closed has nobody left to wake
+            self.waiter.get_loop().call_soon_threadsafe(settle)
+
+    def rows(self, dimensions: int) -> tuple[VectorRows, dict[int, Fault]]:
+        """Return the vectors of the flights that have any, and the faults, by text."""
+        faults: dict[int, Fault] = {}
+        good: list[tuple[int, Flight]] = []
+        for text, flight in zip(self.wanted, self.flights, strict=True):
+            if flight.fault is not None:
+                faults[text] = flight.fault
+            else:
+                good.append((text, flight))
+        vectors = [flight.vectors for _, flight in good]
+        rows = VectorRows(
+            np.array([text for text, _ in good], np.int64),
+            np.concatenate(vectors) if vectors else np.zeros((0, dimensions), np.float32),
+            np.array([len(part) for part in vectors], np.int64),
+            np.array([flight.flag for _, flight in good], np.uint8),
+        )
+        return rows, faults

@@ -1,0 +1,1 @@
+"""Vectors that are kept, in memory and in a file."""

@@ -1,0 +1,145 @@
+"""An embedder: texts in, vectors out, from the cache where it has them.
+
+Owns the way of one call: what is kept is looked up, what is missing joins the queue, and all of it
+is put together. Leaves order to `queue`, threads to `workers`, what is kept to `vector_cache`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from judged_server.embedding.batching.backlog import Backlog
+from judged_server.embedding.batching.inflight import Call, Flight
+from judged_server.embedding.batching.queue import INTERACTIVE_TOKENS, WorkQueue
+from judged_server.embedding.batching.workers import Trouble, Workers
+from judged_server.embedding.cache.vector_cache import VectorCache
+from judged_server.embedding.cache.vector_key import VectorKeys
+from judged_server.embedding.cache.vector_rows import VectorRows, join
+from judged_server.embedding.policy import LONG_TEXT_POLICIES, WINDOW_MAX
+from judged_server.embedding.runtime.backend import Session
+from judged_server.embedding.tokenizer import WindowTokenizer
+from judged_server.ports import Embedded, ModelCard
+from judged_server.threads import off_loop_if
+
+MAX_QUEUED_TOKENS = 1_000_000
+"""About 100 seconds of work for two cores; more is refused with a delay."""
+
+INLINE_TEXTS = 1_000
+INLINE_CHARS = 1 << 20
+"""Calls with more do their bookkeeping off the event loop: about 3 ms of it."""
+
+_CHARS_A_TOKEN = 3.5
+
+
+class ModelEmbedder:
+    """A loaded model with its worker threads; implements ports.Embedder."""
+
+    def __init__(
+        self,
+        card: ModelCard,
+        tokenizer: WindowTokenizer,
+        session: Session,
+        cache: VectorCache,
+        max_queued_tokens: int = MAX_QUEUED_TOKENS,
+        trouble: Trouble = lambda _: None,
+        batch_tokens: int = 0,
+    ) -> None:
+        """Take over a session and a cache of the card's dimensions; what runs is as it says."""
+        facts = session.facts
+        self._card = replace(
+            card, precision=facts.precision, execution_provider=facts.execution_provider
+        )
+        self._keys = VectorKeys(self._card, facts.runtime)
+        self._cache = cache
+        self._backlog = Backlog(max_queued_tokens)
+        self._queue = WorkQueue(card.dimensions, self._backlog, batch_tokens)
+        self._workers = Workers(card.name, self._queue, tokenizer, session, self._keep, trouble)
+        self._workers.start()
+
+    @property
+    def card(self) -> ModelCard:
+        """Which model this is, and what really runs it."""
+        return self._card
+
+    @property
+    def queued_tokens(self) -> int:
+        """Tokens, by estimate, of the texts that are not done."""
+        return self._backlog.tokens
+
+    async def embed(self, texts: Sequence[str], long_text: str) -> Embedded:
+        """Return the vectors of distinct texts; `long_text` is truncate, reject or window_max.
+
+        Raises Overloaded when too much work waits. Cancelling drops what has not begun, unless
+        other calls wait for the same texts.
+        """
+        if long_text not in LONG_TEXT_POLICIES:
+            raise ValueError(f"long_text is one of {', '.join(LONG_TEXT_POLICIES)}")
+        heavy = len(texts) > INLINE_TEXTS or sum(map(len, texts)) > INLINE_CHARS
+        dimensions = self._card.dimensions
+        keys = await off_loop_if(heavy, self._keys.of, texts, long_text)
+        parts = await self._cache.get(keys)
+        faults: dict[int, tuple[str, str]] = {}
+        missing = await off_loop_if(heavy, _without, len(texts), parts)
+        if len(missing):
+            waiter = asyncio.get_running_loop().create_future()
+            call = await off_loop_if(heavy, self._call, missing, keys, texts, long_text, waiter)
+            try:
+                await off_loop_if(heavy, self._queue.submit, call)
+                await call.waiter
+            except BaseException:
+                self._queue.leave(call)
+                raise
+            rows, faults = await off_loop_if(heavy, call.rows, dimensions)
+            parts = [*parts, rows]
+        return await off_loop_if(heavy, join, len(texts), dimensions, parts, faults)
+
+    def close(self) -> None:
+        """Drop what waits and return when the batches that are running have ended."""
+        self._queue.close()
+        self._workers.join()
+
+    def _call(
+        self,
+        missing: Sequence[int],
+        keys: Sequence[bytes],
+        texts: Sequence[str],
+        long_text: str,
+        waiter: asyncio.Future[None],
+    ) -> Call:
+        most = None if long_text == WINDOW_MAX else self._card.max_tokens
+        flights = [Flight(keys[i], texts[i], long_text, _estimate(texts[i], most)) for i in missing]
+        interactive = sum(flight.tokens for flight in flights) <= INTERACTIVE_TOKENS
+        return Call(missing, flights, interactive, waiter)
+
+    def _keep(self, flights: Sequence[Flight]) -> None:
+        """Take what a worker has just finished into the cache."""
+        if not flights:
+            return
+        vectors = [flight.vectors for flight in flights]
+        self._cache.put(
+            [flight.key for flight in flights],
+            VectorRows(
+                np.arange(len(flights)),
+                np.concatenate(vectors),
+                np.array([len(rows) for rows in vectors], np.int64),
+                np.array([flight.flag for flight in flights], np.uint8),
+            ),
+        )
+
+
+def _estimate(text: str, most: int | None) -> int:
+    guess = int(len(text) / _CHARS_A_TOKEN) + 2
+    return guess if most is None else min(guess, most)
+
+
+def _without(n_texts: int, parts: Sequence[VectorRows]) -> list[int]:
+    """Return the texts that no part has."""
+    wanting = np.ones(n_texts, np.bool_)
+    for part in parts:
+        wanting[part.texts] = False
+    missing: list[int] = np.flatnonzero(wanting).tolist()
+    return missing

@@ -1,0 +1,153 @@
+"""From checked files to an embedder that runs.
+
+Owns the order of loading, which session runs a model, and a first run that proves the graph fits
+its manifest. Leaves hashes to `store` and what is to run to `choice`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from judged_server.embedding.batching.batches import pad
+from judged_server.embedding.batching.workers import Trouble
+from judged_server.embedding.cache.vector_cache import VectorCache
+from judged_server.embedding.embedder import ModelEmbedder
+from judged_server.embedding.models.store import ModelFiles, reinstall
+from judged_server.embedding.policy import TRUNCATE
+from judged_server.embedding.runtime.backend import Session
+from judged_server.embedding.runtime.backend_selection import (
+    FP16,
+    FP32,
+    ON_GPU,
+    OPENVINO,
+    PROVIDERS,
+    Running,
+)
+from judged_server.embedding.runtime.cores import available_cores
+from judged_server.embedding.runtime.onnx_session import (
+    EncoderSession,
+    UnusableDeviceError,
+    UnusableGraphError,
+)
+from judged_server.embedding.runtime.pooling import finite_rows
+from judged_server.embedding.tokenizer import WindowTokenizer
+from judged_server.errors import ModelDamaged
+from judged_server.settings import SettingsError
+
+_REFERENCE = Running()
+_PROBES = ("a ", "The first text of a model is this one. ")
+
+
+def load_embedder(
+    files: ModelFiles,
+    running: Running = _REFERENCE,
+    cache: VectorCache | None = None,
+    trouble: Trouble = lambda _: None,
+) -> ModelEmbedder:
+    """Return the embedder of files that were checked, run as decided.
+
+    Without a cache it keeps nothing. Blocks for about 0.2 s, for one or two with OpenVINO. Raises
+    ModelDamaged when the files don't work as the manifest says, or run otherwise than decided, and
+    SettingsError without the device that was decided on.
+    """
+    manifest = files.manifest
+    what_to_do = reinstall(manifest.name)
+    try:
+        raw = files.tokenizer.read_bytes()
+        tokenizer = WindowTokenizer(raw, manifest.max_tokens, manifest.prefix)
+    except (OSError, ValueError) as error:
+        raise ModelDamaged(str(files.tokenizer), str(error), what_to_do) from error
+    try:
+        session = open_session(files, running)
+        dimensions = probe(session, tokenizer)
+        if running.backend.name == OPENVINO:
+            _probe_padding(session, tokenizer)
+    except UnusableDeviceError as error:
+        raise SettingsError(f"embedding_backend {running.backend.name}: {error}") from error
+    except UnusableGraphError as error:
+        raise ModelDamaged(str(files.graph), str(error), what_to_do) from error
+    if dimensions != manifest.dimensions:
+        problem = f"its vectors have {dimensions} dimensions, expected {manifest.dimensions}"
+        raise ModelDamaged(str(files.graph), problem, what_to_do)
+    card = running.backend.card(manifest)
+    really = (session.facts.precision, session.facts.execution_provider)
+    if really != (card.precision, card.execution_provider):
+        # The card was shown before the model was loaded: it must not turn out another.
+        problem = f"it would run as {really}, not as decided"
+        raise ModelDamaged(str(files.graph), problem, what_to_do)
+    return ModelEmbedder(
+        card,
+        tokenizer,
+        session,
+        cache or VectorCache(dimensions),
+        trouble=trouble,
+        batch_tokens=running.batch_tokens or session.facts.batch_tokens,
+    )
+
+
+def open_session(files: ModelFiles, running: Running) -> Session:
+    """Return what runs the model. Raises UnusableGraphError or UnusableDeviceError."""
+    manifest, backend = files.manifest, running.backend
+    path, precision = str(files.graph), backend.precision_of(manifest.precision)
+    threads = running.threads or available_cores()
+    workers = max(1, threads // running.batch_threads)
+    if backend.name == OPENVINO:
+        # Imported here: an extra, and half a second.
+        from judged_server.embedding.runtime.openvino_session import OpenVinoSession  # noqa: PLC0415
+
+        return OpenVinoSession(path, manifest.pooling, precision, workers, running.batch_threads)
+    if backend.name in ON_GPU:
+        return _on_gpu(files, running)
+    return EncoderSession(path, manifest.pooling, precision, workers, running.batch_threads)
+
+
+def _on_gpu(files: ModelFiles, running: Running) -> Session:
+    # Imported here: they need onnx.
+    from judged_server.embedding.runtime.gpu_session import WORKERS, GpuSession  # noqa: PLC0415
+    from judged_server.embedding.runtime.to_fp16 import halved  # noqa: PLC0415
+
+    manifest, backend = files.manifest, running.backend
+    precision = backend.precision_of(manifest.precision)
+    path = str(files.graph)
+    convert = precision == FP16 and manifest.precision == FP32
+    # An engine is of one model at one precision; TensorRT tells versions and devices apart itself.
+    engines = running.engines and running.engines / f"{manifest.model_sha256[:32]}-{precision}"
+    return GpuSession(
+        halved(path) if convert else path,
+        manifest.pooling,
+        precision,
+        manifest.max_tokens,
+        running.threads or WORKERS,
+        PROVIDERS[backend.name],
+        engines,
+    )
+
+
+def _probe_padding(session: Session, tokenizer: WindowTokenizer) -> None:
+    """Raise UnusableGraphError if the graph lacks positions for what OpenVINO adds to a window."""
+    try:
+        probe(session, tokenizer, full_window=True)
+    except UnusableGraphError as error:
+        raise UnusableGraphError(f"{error}: set embedding_backend to onnxruntime for it") from error
+
+
+def probe(session: Session, tokenizer: WindowTokenizer, *, full_window: bool = False) -> int:
+    """Return the dimensions of a model by running it, on texts as long as its window if told so.
+
+    Raises UnusableGraphError when it can't run.
+    """
+    repeats = tokenizer.max_tokens if full_window else 1
+    texts = tokenizer.encode([probe * repeats for probe in _PROBES], TRUNCATE)
+    if any(text.fault for text in texts):
+        raise UnusableGraphError("its tokenizer fails on plain text")
+    token_ids, mask = pad([text.windows[0] for text in texts], tokenizer.pad_id)
+    try:
+        vectors = session.run(token_ids, mask)
+    except UnusableGraphError:
+        raise
+    except Exception as error:
+        problem = (str(error).splitlines() or [""])[0][:300]
+        raise UnusableGraphError(f"a first run fails ({problem})") from error
+    if not finite_rows(vectors).all() or not np.any(vectors):
+        raise UnusableGraphError("a first run gives no usable vectors")
+    return int(vectors.shape[1])

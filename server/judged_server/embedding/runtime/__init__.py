@@ -1,0 +1,1 @@
+"""What runs a model: ONNX Runtime, OpenVINO or a GPU, and how it is chosen."""

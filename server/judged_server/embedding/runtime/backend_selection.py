@@ -1,0 +1,171 @@
+"""Which backend runs the models of a server, decided once, before any model is loaded.
+
+Owns the rule behind the settings embedding_backend and embedding_precision, what it asks of the
+machine, and the card of a model under a decision. What was asked for and can't be had stops the
+start: nothing is replaced in silence. Leaves the running to the sessions.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from judged_server.embedding.models.manifest import Manifest
+from judged_server.ports import ModelCard
+from judged_server.settings import SettingsError
+
+ONNXRUNTIME, OPENVINO, CUDA, TENSORRT = "onnxruntime", "openvino", "cuda", "tensorrt"
+AUTO, FP32, BF16, FP16 = "auto", "fp32", "bf16", "fp16"
+
+PROVIDERS = {
+    ONNXRUNTIME: "CPUExecutionProvider",
+    OPENVINO: "OpenVINO:CPU",
+    CUDA: "CUDAExecutionProvider",
+    TENSORRT: "TensorrtExecutionProvider",
+}
+"""What GetServerInfo calls each backend."""
+
+ON_GPU = frozenset({CUDA, TENSORRT})
+
+_CPU_FACTS = Path("/proc/cpuinfo")
+
+
+@dataclass(frozen=True, slots=True)
+class Backend:
+    """A runtime and the precision at which it computes models that are stored as fp32.
+
+    A model stored as fp16 or int8 is computed as it is stored.
+    """
+
+    name: str = ONNXRUNTIME
+    precision: str = FP32
+
+    def card(self, manifest: Manifest) -> ModelCard:
+        """Return the card of a stored model as this backend runs it."""
+        return replace(
+            manifest.card(PROVIDERS[self.name]), precision=self.precision_of(manifest.precision)
+        )
+
+    def precision_of(self, stored: str) -> str:
+        """Return the precision at which a model runs that is stored at another."""
+        return self.precision if stored == FP32 else stored
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.precision}"
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """How the models of a server are run: the backend, and how its work is cut.
+
+    `threads` compute at a time, 0: one a core; `batch_threads` of them share a batch;
+    `batch_tokens`, padding included, are at most in one, 0: what suits the backend. TensorRT keeps
+    what it builds under `engines`, if that is a folder.
+    """
+
+    backend: Backend = Backend()
+    threads: int = 0
+    batch_threads: int = 1
+    batch_tokens: int = 0
+    engines: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """What a choice depends on; each part is looked up when it is asked for."""
+
+    has_amx_bf16: Callable[[], bool]
+    has_openvino: Callable[[], bool]
+    has_cuda: Callable[[], bool]
+    has_tensorrt: Callable[[], bool]
+
+    @classmethod
+    def here(cls) -> Machine:
+        """Return this machine."""
+        return cls(
+            _has_amx_bf16,
+            _has_openvino,
+            lambda: _has_provider(CUDA),
+            lambda: _has_provider(TENSORRT),
+        )
+
+
+def choose(name: str, precision: str, machine: Machine) -> Backend:
+    """Return the backend that two settings ask for, or the fastest when they leave it open.
+
+    Left open, it is OpenVINO in bf16 where that is installed and the CPU has AMX for bf16, else
+    ONNX Runtime in fp32. Raises SettingsError, saying what to do, when it can't be had.
+    """
+    if precision == FP16 and name not in ON_GPU:
+        raise SettingsError(
+            "embedding_precision fp16 is for GPUs: set embedding_backend to cuda or tensorrt, or "
+            "embedding_precision to auto; a model that is stored as fp16 needs no setting"
+        )
+    if name == AUTO:
+        fast = machine.has_openvino() and machine.has_amx_bf16()
+        wants_openvino = precision == BF16 or (precision == AUTO and fast)
+        name = OPENVINO if wants_openvino else ONNXRUNTIME
+    if name == OPENVINO:
+        return _openvino(precision, machine)
+    if precision == BF16:
+        raise SettingsError(
+            f"embedding_precision bf16: {name} does not compute in bf16; set embedding_backend to "
+            "openvino, or embedding_precision to fp32"
+        )
+    if name in ON_GPU:
+        return _on_gpu(name, precision, machine)
+    return Backend(name, FP32)
+
+
+def default_engines(environ: Mapping[str, str]) -> Path:
+    """Return judged/engines in the user's cache folder; engine_cache_dir overrides it."""
+    cache = environ.get("XDG_CACHE_HOME")
+    return (Path(cache) if cache else Path.home() / ".cache") / "judged" / "engines"
+
+
+def _on_gpu(name: str, precision: str, machine: Machine) -> Backend:
+    if not (machine.has_cuda() if name == CUDA else machine.has_tensorrt()):
+        raise SettingsError(
+            f"embedding_backend {name}: the ONNX Runtime that is installed has no "
+            f"{'CUDA' if name == CUDA else 'TensorRT'}; on a machine "
+            "with an NVIDIA GPU run `pip uninstall onnxruntime`, then `pip install "
+            "--force-reinstall --no-deps onnxruntime-gpu`; or set embedding_backend to auto"
+        )
+    return Backend(name, FP16 if precision == FP16 else FP32)
+
+
+def _openvino(precision: str, machine: Machine) -> Backend:
+    if not machine.has_openvino():
+        setting = f"embedding_precision {BF16}" if precision == BF16 else "embedding_backend"
+        raise SettingsError(
+            f"{setting} needs OpenVINO, which is not installed; run `pip install "
+            "'judged[openvino]'`, or set embedding_backend and embedding_precision to auto"
+        )
+    amx = machine.has_amx_bf16()
+    if precision == BF16 and not amx:
+        raise SettingsError(
+            "embedding_precision bf16: this CPU has no AMX for bf16 (amx_bf16 in /proc/cpuinfo); "
+            "set embedding_precision to fp32 or auto"
+        )
+    return Backend(OPENVINO, BF16 if amx and precision != FP32 else FP32)
+
+
+def _has_amx_bf16(cpu_facts: Path = _CPU_FACTS) -> bool:
+    try:
+        with cpu_facts.open() as lines:
+            flags = next((line for line in lines if line.startswith("flags")), "")
+    except OSError:  # not Linux
+        return False
+    return "amx_bf16" in flags.split()
+
+
+def _has_openvino() -> bool:
+    return importlib.util.find_spec("openvino") is not None
+
+
+def _has_provider(name: str) -> bool:
+    import onnxruntime  # noqa: PLC0415 - no import for those who did not ask for a GPU
+
+    return PROVIDERS[name] in onnxruntime.get_available_providers()

@@ -1,0 +1,126 @@
+"""One ONNX Runtime session on the CPU: padded token ids in, one unit vector a row out.
+
+Owns the runtime and its options, which were chosen by measurement
+(docs/decisions/0004-embedding-model.md), and what a graph must look like, whatever runs it. Leaves
+threads to `workers`: a session computes on the thread that calls it, and several threads may call
+it at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import onnxruntime as ort
+from numpy.typing import NDArray
+
+from judged_server.domain import Float32Array, IntArray
+from judged_server.embedding.runtime.backend import SessionFacts
+from judged_server.embedding.runtime.pooling import pool, unit_rows
+
+PROVIDER = "CPUExecutionProvider"
+OUTPUTS = ("last_hidden_state", "token_embeddings")
+"""Names of the output with a vector a token, in the order they are looked for."""
+
+REQUIRED_INPUTS = frozenset({"input_ids", "attention_mask"})
+KNOWN_INPUTS = REQUIRED_INPUTS | {"token_type_ids"}
+
+_ERRORS_ONLY = 3
+
+
+class UnusableGraphError(ValueError):
+    """A graph can't be loaded, or is not that of a sentence embedding model."""
+
+
+class UnusableDeviceError(Exception):
+    """The device that was asked for is not there or does not work; the graph is not to blame."""
+
+    def __init__(self, provider: str, problem: str) -> None:
+        super().__init__(f"{provider} can't be used: {problem}; or set embedding_backend to auto")
+
+
+class EncoderSession:
+    """A loaded graph on the CPU; implements backend.Session."""
+
+    def __init__(
+        self,
+        path: str,
+        pooling: str,
+        precision: str = "fp32",
+        workers: int = 1,
+        batch_threads: int = 1,
+    ) -> None:
+        """Load a graph of this precision. Raises UnusableGraphError."""
+        options = _options(batch_threads)
+        try:
+            self._session = ort.InferenceSession(path, options, providers=[PROVIDER])
+        except Exception as error:
+            raise UnusableGraphError(f"ONNX Runtime can't load it ({first_line(error)})") from error
+        self.facts = SessionFacts(precision, PROVIDER, f"onnxruntime {ort.__version__}", workers)
+        self._pooling = pooling
+        inputs = self._session.get_inputs()
+        self._inputs = frozenset(node.name for node in inputs)
+        check_inputs(self._inputs, all_int64=all(node.type == "tensor(int64)" for node in inputs))
+        self._output = choose_output(
+            {node.name: len(node.shape) for node in self._session.get_outputs()}
+        )
+
+    def run(self, token_ids: IntArray, mask: IntArray) -> Float32Array:
+        """Return one vector a row, of unit length or zero; a row that is not finite is NaN."""
+        feeds: dict[str, Any] = {"input_ids": token_ids, "attention_mask": mask}
+        if "token_type_ids" in self._inputs:
+            feeds["token_type_ids"] = np.zeros_like(token_ids)
+        hidden = self._session.run([self._output], feeds)[0]
+        return to_vectors(hidden, token_ids.shape, mask, self._pooling)
+
+
+def check_inputs(names: frozenset[str], *, all_int64: bool) -> None:
+    """Raise UnusableGraphError unless a graph takes what a sentence embedding model takes."""
+    if not REQUIRED_INPUTS <= names <= KNOWN_INPUTS:
+        raise UnusableGraphError(
+            f"its inputs are {', '.join(sorted(names))}; "
+            "expected input_ids, attention_mask and perhaps token_type_ids"
+        )
+    if not all_int64:
+        raise UnusableGraphError("its inputs are not int64")
+
+
+def choose_output(ranks: Mapping[str, int]) -> str:
+    """Return which of a graph's outputs, given with their ranks, has a vector for each token."""
+    named = [name for name in OUTPUTS if name in ranks]
+    by_rank = [name for name, rank in ranks.items() if rank == 3]
+    if not named and not by_rank:
+        raise UnusableGraphError("it has no output with a vector for each token")
+    return (named or by_rank)[0]
+
+
+def to_vectors(
+    hidden: NDArray[Any], shape: tuple[int, ...], mask: IntArray, pooling: str
+) -> Float32Array:
+    """Return the unit vectors of (rows, tokens, size) hidden states for ids of `shape`."""
+    if hidden.ndim != 3 or hidden.shape[:2] != shape:
+        raise UnusableGraphError(f"its output has shape {hidden.shape}")
+    vectors = pool(hidden.astype(np.float32, copy=False), mask, pooling)
+    return unit_rows(vectors).astype(np.float32)
+
+
+def first_line(error: Exception) -> str:
+    """Return the start of what a runtime said."""
+    lines = str(error).splitlines()
+    return lines[0][:300] if lines else type(error).__name__
+
+
+def _options(batch_threads: int) -> ort.SessionOptions:
+    options = ort.SessionOptions()
+    # Workers run batches side by side, each on its own thread: 5 to 20 % more texts a second than
+    # one batch over all threads, and nothing spins while it waits.
+    options.intra_op_num_threads = batch_threads
+    options.inter_op_num_threads = 1
+    # Threads that wait for each other's share must not burn the cores of other workers.
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    options.execution_mode = ort.ExecutionMode.ORT_SEQUENTIAL
+    # Every batch has another shape; a memory plan for each would only pile up.
+    options.enable_mem_pattern = False
+    options.log_severity_level = _ERRORS_ONLY
+    return options

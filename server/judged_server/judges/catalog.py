@@ -1,0 +1,225 @@
+"""The judges on offer: from what a request asks for to a judge whose every parameter is settled.
+
+Owns the default judge, the check of profiles and parameters, and the reuse of built judges.
+Leaves what a judge does to `judges`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from judged_server import errors
+from judged_server.domain import JudgeSpec, ParameterScalar
+from judged_server.judges.llm.answers import KIND as ANSWERS
+from judged_server.judges.panel import Member, PanelKind, check_members
+from judged_server.ports import (
+    AskingJudge,
+    AsyncJudge,
+    JudgeKind,
+    LexicalJudge,
+    Parameter,
+    Profile,
+)
+from judged_server.settings import SettingsError
+
+_MAX_BUILT = 256
+
+
+AnyJudge = LexicalJudge | AsyncJudge | AskingJudge
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """One kind under one profile, as GetServerInfo lists it.
+
+    `signature` is that of the judge with its defaults; where it can't run, `unavailable` says why.
+    """
+
+    kind: str
+    profile: Profile
+    signature: str
+    unavailable: str
+
+
+class JudgeCatalog:
+    """The kinds of judges by name. Raises errors for specs that ask for what is not there."""
+
+    def __init__(self, kinds: Sequence[JudgeKind], default: str) -> None:
+        """Raise UnknownJudge, and SettingsError, for a default that can't be one."""
+        self._kinds = {kind.kind: kind for kind in kinds}
+        if default not in self._kinds:
+            raise errors.UnknownJudge(default, tuple(self._kinds))
+        if default == PanelKind.kind:
+            raise SettingsError(
+                f"default_judge: a {default} has no members before a request names them; name "
+                f"another judge: {', '.join(name for name in self._kinds if name != default)}"
+            )
+        self.default = default
+        self._asking = {kind.kind for kind in kinds if getattr(kind, "asks_models", False)}
+        if default in self._asking:
+            self._asking.add("")
+        self._built: OrderedDict[object, AnyJudge] = OrderedDict()
+
+    def choose(
+        self, spec: JudgeSpec, field: str = "judge", *, embeddings: bool = False
+    ) -> AnyJudge:
+        """Return the judge for a spec; `field` is where the spec stands in the request.
+
+        With `embeddings`, the groups bring the caller's vectors: parameters that the spec leaves
+        open are then those of the judge that wants them. Raises UnknownJudge, InvalidField,
+        ModelNotInstalled, ModelNotConfigured.
+        """
+        if embeddings:
+            spec = self._for_embeddings(spec)
+        key = _key(spec)
+        judge = self._built.get(key)
+        if judge is None:
+            judge = self._build(spec, field)
+            self._built[key] = judge
+            if len(self._built) > _MAX_BUILT:
+                self._built.popitem(last=False)
+        return judge
+
+    def asks_models(self, kind: str) -> bool:
+        """Return whether judges of a kind, "" for the default, may ask language models."""
+        return kind in self._asking
+
+    def offers(self) -> list[Offer]:
+        """Return every kind under every profile, the defaults first."""
+        return [
+            self._offer(kind, profile) for kind in self._kinds.values() for profile in kind.profiles
+        ]
+
+    def _for_embeddings(self, spec: JudgeSpec) -> JudgeSpec:
+        if spec.members:
+            members = [replace(m, judge=self._for_embeddings(m.judge)) for m in spec.members]
+            return replace(spec, members=tuple(members))
+        kind = self._kinds.get(spec.kind or self.default)
+        if kind is None or kind.for_embeddings is None:
+            return spec
+        return replace(spec, kind=kind.kind, parameters={**kind.for_embeddings, **spec.parameters})
+
+    def _offer(self, kind: JudgeKind, profile: Profile) -> Offer:
+        if isinstance(kind, PanelKind):  # it has no signature before it has members
+            return Offer(kind.kind, profile, "", "")
+        try:
+            judge = self.choose(JudgeSpec(kind.kind, profile.name))
+        except errors.JudgedError as error:
+            return Offer(kind.kind, profile, "", error.message)
+        if unavailable := getattr(judge, "unavailable", ""):
+            return Offer(kind.kind, profile, "", unavailable)
+        return Offer(kind.kind, profile, judge.identity.signature, "")
+
+    def _build(self, spec: JudgeSpec, field: str) -> AnyJudge:
+        if not spec.kind and (spec.profile or spec.parameters or spec.members):
+            what = "members"
+            if not spec.members:
+                what = "profile" if spec.profile else "parameters"
+            raise errors.InvalidField(
+                f"{field}.kind", f"must be set when {what} is, else it is unclear whose they are"
+            )
+        kind = self._kinds.get(spec.kind or self.default)
+        if kind is None and spec.kind == ANSWERS:
+            raise errors.InvalidField(
+                f"{field}.kind", "answers scores answers, not contexts; call ScoreAnswers"
+            )
+        if kind is None:
+            raise errors.UnknownJudge(spec.kind, tuple(self._kinds))
+        profile = _profile(kind, spec.profile, field)
+        if spec.min_score is not None and not 0 <= spec.min_score <= 1:
+            raise errors.InvalidField(f"{field}.min_score", "must be a number from 0 to 1")
+        settled = JudgeSpec(
+            kind=kind.kind,
+            profile=profile.name,
+            # The judge's own bar else: it may be that of a rubric, not that of the profile.
+            min_score=None if spec.min_score is None else float(spec.min_score),
+            parameters=settle(profile, spec.parameters, f"{field}.parameters"),
+            members=spec.members,
+        )
+        if isinstance(kind, PanelKind):
+            return kind.seat(settled, self._members(settled, field), field)
+        if spec.members:
+            rule = f"{kind.kind} has none; ask for the judge {PanelKind.kind}, or leave them out"
+            raise errors.InvalidField(f"{field}.members", rule)
+        try:
+            return kind.build(settled)
+        except errors.InvalidField as error:  # it names a place in the spec
+            raise errors.InvalidField(f"{field}.{error.field}", error.rule) from None
+
+    def _members(self, spec: JudgeSpec, field: str) -> list[Member]:
+        check_members(spec, field)
+        members = []
+        for place, member in enumerate(spec.members):
+            path = f"{field}.members[{place}].judge"
+            if (member.judge.kind or self.default) == PanelKind.kind:
+                raise errors.InvalidField(f"{path}.kind", "a panel can't be a member of a panel")
+            weight = 1.0 if member.weight is None else member.weight
+            members.append(Member(self.choose(member.judge, path), weight))
+        return members
+
+
+def _key(spec: JudgeSpec) -> object:
+    """Return what two specs share when they ask for the same judge."""
+    return (
+        spec.kind,
+        spec.profile,
+        spec.min_score,
+        tuple(sorted((name, type(v), v) for name, v in spec.parameters.items()))
+        if spec.parameters
+        else (),
+        tuple((_key(member.judge), member.weight) for member in spec.members),
+    )
+
+
+def _profile(kind: JudgeKind, name: str, field: str) -> Profile:
+    if not name:
+        return kind.profiles[0]
+    for profile in kind.profiles:
+        if profile.name == name:
+            return profile
+    known = ", ".join(profile.name for profile in kind.profiles if profile.name)
+    rule = f"judge {kind.kind} has " + (f"the profiles {known}" if known else "no profiles")
+    raise errors.InvalidField(f"{field}.profile", rule)
+
+
+def settle(
+    profile: Profile, given: Mapping[str, ParameterScalar], field: str
+) -> dict[str, ParameterScalar]:
+    """Return every parameter of a profile, as given or by default. Raises InvalidField."""
+    known = {parameter.name: parameter for parameter in profile.parameters}
+    for name in given:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            names = ", ".join(known) or "none"
+            hint = f"; did you mean {near[0]}?" if near else ""
+            raise errors.InvalidField(
+                f'{field}["{name[:80]}"]', f"no such parameter; this judge has {names}{hint}"
+            )
+    return {
+        name: _checked(parameter, given[name], f'{field}["{name}"]')
+        if name in given
+        else parameter.default
+        for name, parameter in known.items()
+    }
+
+
+def _checked(parameter: Parameter, value: ParameterScalar, field: str) -> ParameterScalar:
+    wanted = type(parameter.default)
+    if wanted is float and type(value) is int:
+        value = float(value)
+    fits = type(value) is wanted
+    if fits and isinstance(value, int | float) and not isinstance(value, bool):
+        fits = (
+            math.isfinite(value)
+            and (parameter.minimum is None or value >= parameter.minimum)
+            and (parameter.maximum is None or value <= parameter.maximum)
+        )
+    if fits and parameter.choices:
+        fits = value in parameter.choices
+    if not fits:
+        raise errors.InvalidField(field, f"must be {parameter.rule}")
+    return value

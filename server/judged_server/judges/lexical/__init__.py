@@ -1,0 +1,1 @@
+"""The judge `token_overlap` and what it reads in texts."""

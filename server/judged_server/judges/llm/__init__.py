@@ -1,0 +1,1 @@
+"""All that judges by a language model: contexts, answers, claims, dimensions, votes."""

@@ -1,0 +1,290 @@
+"""The judge `llm`: a language model reads each context by a rubric, and its samples vote.
+
+Owns the parameters and what enters the scoring key. Leaves one question to `llm.asking`, which
+contexts are asked and what becomes of the votes to `asked_contexts`, the order of the calls to
+`fan_out`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Protocol
+
+from judged_server.domain import (
+    CacheMode,
+    IntArray,
+    JudgeIdentity,
+    JudgeSpec,
+    ParameterScalar,
+    QueryGroup,
+    ScoreColumns,
+)
+from judged_server.errors import InvalidField, ModelNotConfigured
+from judged_server.judges.llm.concurrency import fan_out
+from judged_server.judges.llm.contexts import (
+    Ballot,
+    TextContext,
+    flags_of,
+    number_contexts,
+    to_columns,
+)
+from judged_server.llm.budget import prices_of, refuse_if_nothing_asked, unpriced
+from judged_server.llm.caller import (
+    MAX_SAMPLES,
+    Asker,
+    Prospect,
+    Question,
+    Terms,
+    keyless_fault,
+    nothing,
+    refuse_keyless,
+)
+from judged_server.llm.chat import ChatModel
+from judged_server.llm.parsing import PARSER_VERSION
+from judged_server.llm.rubrics import PROMPT_VERSION, Rubric
+from judged_server.ports import Caller, Parameter, Profile
+from judged_server.threads import off_loop_if
+
+VERSION = 1
+RUBRIC = "retrieval_match"
+VOTES_ABOVE_ZERO = 3
+"""Samples of a temperature above 0, where one alone may be chance."""
+
+VOTE, LOGPROBS = "vote", "logprobs"
+"""The values of the parameter scoring."""
+
+MAX_IN_WORK = 256
+"""Samples of one call that wait for the model at once; the model has limits of its own."""
+LARGE_CONTEXTS = 1000
+"""More contexts than this are told apart, and put together, off the event loop: about 1 ms."""
+
+NO_CONFIGURATION = (
+    "name a provider and a model in a file and start the server with --llm-config FILE; "
+    'see "Providers of language models" in the documentation'
+)
+
+
+class AskableModels(Protocol):
+    """The language models of this server."""
+
+    def get(self, name: str) -> ChatModel:
+        """Return a model by name, "" for the default. Raises ModelNotConfigured."""
+        ...
+
+
+class LlmKind:
+    """Builds `llm` judges over the language models of this server, None if it has none."""
+
+    kind = "llm"
+    asks_models = True
+    for_embeddings: Mapping[str, ParameterScalar] | None = None
+
+    def __init__(
+        self, models: AskableModels | None, rubrics: Mapping[str, Rubric], asker: Asker
+    ) -> None:
+        self._models = models
+        self._rubrics = {name: rubric for name, rubric in rubrics.items() if rubric.judges_contexts}
+        self._asker = asker
+
+    @property
+    def profiles(self) -> tuple[Profile, ...]:
+        """One profile; its parameters are the model, what it is asked, and how often."""
+        parameters = (
+            Parameter("model", "", "The language model; empty for the server's default."),
+            Parameter(
+                "rubric",
+                RUBRIC,
+                "What the model is asked, by id, or by id@version.",
+                choices=(
+                    *self._rubrics,
+                    *(f"{name}@{rubric.version}" for name, rubric in self._rubrics.items()),
+                ),
+            ),
+            Parameter(
+                "samples",
+                0,
+                "Votes on each context; 0 stands for 1 at temperature 0 and for 3 above.",
+                0,
+                MAX_SAMPLES,
+            ),
+            Parameter("temperature", 0.0, "Chance in the model's choice of words.", 0.0, 2.0),
+            Parameter("max_tokens", 256, "The longest reply.", 1, 32768),
+            Parameter(
+                "scoring",
+                VOTE,
+                "The score: a vote, or the probability of a yes, by one reply's log-probabilities.",
+                choices=(VOTE, LOGPROBS),
+            ),
+        )
+        description = "A language model says whether the texts match, by a rubric."
+        return (Profile("", description, self._rubrics[RUBRIC].min_score, parameters),)
+
+    def build(self, spec: JudgeSpec) -> LlmJudge:
+        """Return the judge.
+
+        Raises ModelNotConfigured when there is no such model here, and InvalidField when it, or
+        what else is asked for, can't be scored by log-probabilities. A model whose key is missing
+        is refused when it would be asked: its kept replies can still be had.
+        """
+        given = spec.parameters
+        name = str(given.get("model", ""))
+        if self._models is None:
+            raise ModelNotConfigured(name, NO_CONFIGURATION)
+        temperature = float(given.get("temperature", 0.0))
+        logprobs = given.get("scoring", VOTE) == LOGPROBS
+        votes = VOTES_ABOVE_ZERO if temperature and not logprobs else 1
+        samples = int(given.get("samples", 0)) or votes
+        rubric = self._rubrics[str(given.get("rubric", RUBRIC)).partition("@")[0]]
+        min_score = rubric.min_score if spec.min_score is None else spec.min_score
+        model = self._models.get(name)
+        if logprobs:
+            _check_logprobs(model, rubric, samples)
+        return LlmJudge(
+            self._asker,
+            model,
+            replace(rubric, min_score=min_score),  # where a reply is a score, it says what is a yes
+            samples=samples,
+            temperature=temperature,
+            max_tokens=int(given.get("max_tokens", 256)),
+            min_score=min_score,
+            logprobs=logprobs,
+        )
+
+
+def _check_logprobs(model: ChatModel, rubric: Rubric, samples: int) -> None:
+    """Raise InvalidField, by its place in a spec, where log-probabilities can't make a score."""
+    field = 'parameters["scoring"]'
+    if not model.card.logprobs:
+        raise InvalidField(
+            field,
+            f"{LOGPROBS} needs a model with logprobs = true in the server's --llm-config, and "
+            f"{model.card.name} has not; ask its operator, or score by {VOTE}",
+        )
+    if rubric.form != "verdict":
+        raise InvalidField(
+            field, f"the rubric {rubric.id} asks for a score itself; score by {VOTE}"
+        )
+    if samples > 1:
+        raise InvalidField(
+            'parameters["samples"]', f"must be 1, or unset, where scoring is {LOGPROBS}"
+        )
+
+
+class LlmJudge:
+    """Scores contexts by asking a language model; implements ports.AskingJudge."""
+
+    wants_embeddings = False
+    wants_spans = False
+
+    def __init__(
+        self,
+        asker: Asker,
+        model: ChatModel,
+        rubric: Rubric,
+        *,
+        samples: int,
+        temperature: float,
+        max_tokens: int,
+        min_score: float,
+        logprobs: bool = False,
+    ) -> None:
+        self._asker = asker
+        self._model = model
+        self._rubric = rubric
+        self._samples = samples
+        self._temperature = temperature
+        self._max_tokens = max_tokens
+        self._logprobs = logprobs
+        card = model.card
+        self.identity = JudgeIdentity.build(
+            LlmKind.kind,
+            "",
+            min_score,
+            [
+                ("rubric", f"{rubric.id}@{rubric.version}"),
+                ("sha", rubric.sha256[:8]),
+                ("model", card.name),
+                ("structured", str(card.structured).lower()),
+                ("samples", str(samples)),
+                ("temperature", card.shown_temperature(temperature)),
+                ("max_tokens", str(max_tokens)),
+                *([("scoring", LOGPROBS)] if logprobs else []),
+            ],
+            VERSION,
+            [
+                ("provider", card.provider),
+                ("dialect", card.dialect),
+                ("provider_model", card.model),
+                ("conditions", card.conditions),
+                ("rubric_sha256", rubric.sha256),
+                ("prompt_version", str(PROMPT_VERSION)),
+                ("parser_version", str(PARSER_VERSION)),
+            ],
+        )
+
+    @property
+    def priced(self) -> bool:
+        """Whether the prices of all models that may answer are known."""
+        return bool(prices_of(self._model))
+
+    @property
+    def unavailable(self) -> str:
+        """Why its model can't be asked, "" when it can."""
+        fault = keyless_fault(self._model)
+        return "" if fault is None else fault.message
+
+    def refuse_keyless(self, cache: CacheMode) -> None:
+        """Raise ModelNotConfigured when a model may have to be asked and its key is missing."""
+        refuse_keyless(self._model, cache)
+
+    def prospects(self, groups: Sequence[QueryGroup]) -> Iterator[Prospect]:
+        """Yield all that `ask` would ask of the groups."""
+        contexts, _ = number_contexts(groups)
+        for context in contexts:
+            fields = context.fields
+            for number in range(self._samples):
+                yield Prospect(self._model, self._question(fields, number))
+
+    def _question(self, fields: Mapping[str, str], number: int) -> Question:
+        return Question(
+            self._rubric, fields, number, self._temperature, self._max_tokens, self._logprobs
+        )
+
+    async def ask(self, groups: Sequence[QueryGroup], caller: Caller) -> ScoreColumns:
+        """Return the vote on each context, with what asking took; each distinct one is asked once.
+
+        A call to the model gets no longer than the caller waits, so that what came in time is
+        answered and the rest has the fault TIMEOUT. Cancelling it closes the calls under way.
+        """
+        self.refuse_keyless(caller.cache)
+        large = len(groups) > LARGE_CONTEXTS
+        large = large or sum(group.n_contexts for group in groups) > LARGE_CONTEXTS
+        if caller.max_cost is not None and not self.priced:
+            raise unpriced()
+        terms = Terms.of(caller.leaves_at, caller.purse, caller.cache)
+        none = nothing(self._model.card.prices)
+
+        def prepare() -> tuple[list[TextContext], list[Ballot], IntArray]:
+            contexts, places = number_contexts(groups)
+            ballots = [Ballot(self._samples, none, caller.wants_details) for _ in contexts]
+            return contexts, ballots, places
+
+        contexts, ballots, places = await off_loop_if(large, prepare)
+
+        async def sample(job: tuple[int, int]) -> None:
+            place, number = job
+            question = self._question(contexts[place].fields, number)
+            answer = await self._asker.ask(self._model, question, terms)
+            ballots[place].put(number, answer)
+
+        jobs = (
+            (place, number) for place in range(len(contexts)) for number in range(self._samples)
+        )
+        await fan_out(sample, jobs, min(MAX_IN_WORK, len(contexts) * self._samples))
+        reasons = (opinion.reason for ballot in ballots for opinion in ballot.opinions)
+        refuse_if_nothing_asked(terms.purse, reasons)
+        columns = await off_loop_if(large, to_columns, ballots, places, none)
+        columns.flags = await off_loop_if(large, flags_of, contexts, ballots, places)
+        # One reply is no vote: its probability decides alone, under whatever bar.
+        return replace(columns, majorities=None, agreements=None) if self._logprobs else columns

@@ -1,0 +1,1 @@
+"""Replies of language models that are kept, and the key they are kept under."""

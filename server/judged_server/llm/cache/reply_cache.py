@@ -1,0 +1,170 @@
+"""Replies that are kept: the latest ones in memory, and behind them a store that outlives it.
+
+Owns the order of the two, the bound on memory, and how long a reply counts. What is kept is the
+reply as it came, so whoever finds it reads it anew: scores follow from it, bars are applied to them
+then. Leaves files and threads to `store`, what is worth keeping to `asking`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+from judged_server.llm.cache.reply_payload import from_payload, to_payload
+from judged_server.llm.chat import ChatModelCard, ChatReply
+from judged_server.llm.rubrics import Rubric
+from judged_server.store.replies import StoredReply
+
+DAY_S = 86_400
+STORED_WITHIN_S = 0.25
+"""How long a reply that was paid for waits to be stored before it is answered all the same."""
+_OVERHEAD_BYTES = 800
+"""What an entry takes in memory beside the bytes of its payload: its key, its objects."""
+
+
+class ReplyStore(Protocol):
+    """Where replies outlive the process."""
+
+    async def get(self, key: bytes, *, sure: bool) -> StoredReply | None:
+        """Return what is stored under a key; never raises for what a disk can do.
+
+        Unless it must be `sure`, it may pass over what came in just now from another process.
+        """
+        ...
+
+    def put(self, reply: StoredReply) -> None:
+        """Let a reply be stored some time; never waits."""
+        ...
+
+    async def put_soon(self, reply: StoredReply, within_s: float) -> None:
+        """Return once a reply would outlive the process, or that took too long; never raises."""
+        ...
+
+    def close(self) -> None:
+        """Store what waits. May take long."""
+        ...
+
+
+class _Entry(NamedTuple):
+    reply: ChatReply
+    created: int
+    size: int
+
+
+class ReplyCache:
+    """The kept replies of a server. For the event loop's thread."""
+
+    def __init__(
+        self,
+        memory_bytes: int,
+        ttl_s: float = 30 * DAY_S,
+        store: ReplyStore | None = None,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        """Let replies count for `ttl_s` seconds from when they were given, by the clock `now`."""
+        self._most_bytes = memory_bytes
+        self._bytes = 0
+        self._entries: OrderedDict[bytes, _Entry] = OrderedDict()
+        self._ttl_s = ttl_s
+        self._store = store
+        self._now = now
+
+    def held(self, key: bytes) -> ChatReply | None:
+        """Return the reply that memory holds under a key."""
+        entry = self._entries.get(key)
+        if entry is None:
+            return None
+        if not self._counts(entry.created):
+            self._drop(key)
+            return None
+        self._entries.move_to_end(key)
+        return entry.reply
+
+    async def stored(self, key: bytes, *, sure: bool) -> ChatReply | None:
+        """Return the reply that the store has under a key, or that memory holds by now.
+
+        Unless it must be `sure`, it may pass over what another process stored within the last
+        second, and is the faster for it.
+        """
+        if self._store is None:
+            return None
+        row = await self._store.get(key, sure=sure)
+        reply = self.held(key)
+        if reply is None and row is not None and self._counts(row.created):
+            reply = from_payload(row.payload)
+            if reply is not None:
+                self._hold(row, reply)
+        return reply
+
+    def keep(self, key: bytes, rubric: Rubric, card: ChatModelCard, reply: ChatReply) -> None:
+        """Keep a reply in place of an older one."""
+        row = self._row(key, rubric, card, reply)
+        if row is None:
+            return
+        self._hold(row, reply)
+        if self._store is not None:
+            self._store.put(row)
+
+    async def keep_paid(
+        self,
+        key: bytes,
+        rubric: Rubric,
+        card: ChatModelCard,
+        reply: ChatReply,
+        left_s: float,
+    ) -> None:
+        """Keep a reply, and return when it would outlive the process, but in time all the same."""
+        row = self._row(key, rubric, card, reply)
+        if row is None:
+            return
+        try:
+            if self._store is not None:
+                await self._store.put_soon(row, min(STORED_WITHIN_S, left_s))
+        finally:
+            # Not before it is stored: whoever finds it here is answered at once.
+            self._hold(row, reply)
+
+    def forget(self) -> None:
+        """Hold nothing in memory any more; what is stored is found again."""
+        self._entries.clear()
+        self._bytes = 0
+
+    def close(self) -> None:
+        """Store what waits. Not for the event loop's thread."""
+        if self._store is not None:
+            self._store.close()
+
+    def _row(
+        self, key: bytes, rubric: Rubric, card: ChatModelCard, reply: ChatReply
+    ) -> StoredReply | None:
+        payload = to_payload(reply)
+        if payload is None:
+            return None
+        return StoredReply(key, rubric.id, rubric.version, card.name, int(self._now()), payload)
+
+    def _counts(self, created: int) -> bool:
+        """Say whether a reply given then counts still."""
+        # One from the future, by a clock that was put right, would count for ever.
+        return -DAY_S < self._now() - created < self._ttl_s
+
+    def _hold(self, row: StoredReply, reply: ChatReply) -> None:
+        self._drop(row.key)
+        size = len(row.payload) + _OVERHEAD_BYTES
+        self._entries[row.key] = _Entry(reply, row.created, size)
+        self._bytes += size
+        while self._bytes > self._most_bytes:
+            self._drop(next(iter(self._entries)))
+
+    def _drop(self, key: bytes) -> None:
+        entry = self._entries.pop(key, None)
+        if entry is not None:
+            self._bytes -= entry.size
+
+
+def default_folder(environ: Mapping[str, str]) -> Path:
+    """Return judged/replies in the user's cache folder; the setting llm_cache_dir overrides it."""
+    cache = environ.get("XDG_CACHE_HOME")
+    return (Path(cache) if cache else Path.home() / ".cache") / "judged" / "replies"

@@ -1,0 +1,395 @@
+"""One question to a language model, from its rubric to an opinion.
+
+Owns a sample: where its reply is found, or else prompt, call, reading, and another try when the
+reply is not in its form. Leaves who asks what, and what becomes of samples, to `judges`; the
+way to a provider to `models`; what is kept and shared to `reply_cache` and `flights`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from judged_server.domain import CacheMode, Source, Status, Usage
+from judged_server.errors import ModelNotConfigured, full_name
+from judged_server.llm.budget import Budgets, most_of, prices_of, request_tokens
+from judged_server.llm.cache.question_key import question_key
+from judged_server.llm.cache.reply_cache import ReplyCache
+from judged_server.llm.chat import (
+    ChatModel,
+    ChatModelCard,
+    ChatReply,
+    ChatRequest,
+    Completed,
+    Prices,
+)
+from judged_server.llm.faults import ModelFault, ProviderFault, Reason
+from judged_server.llm.inflight import Flights
+from judged_server.llm.parsing import read
+from judged_server.llm.parsing.parsed_reply import Opinion
+from judged_server.llm.parsing.probabilities import weighed
+from judged_server.llm.rubrics import FieldValue, Rubric, new_nonce, write
+from judged_server.llm.transport.start_limiter import Turns
+from judged_server.spending import Purse
+
+MAX_SAMPLES = 32
+
+_TRIES = 3
+"""Requests for one reply in the right form: one that says what was wrong, and where most replies of
+the model are in form a last one."""
+_REPAIRS = {
+    Reason.SCHEMA: "",
+    Reason.UNPARSABLE: "it was not in the form that was asked for",
+    Reason.REPLY_TRUNCATED: "it was cut off before its end; be brief",
+}
+"""What the next request says of a reply in the wrong form; "" for the fault's own words. Replies
+that are refusals, or that repeat the marker, are not asked for again."""
+_LEAVE_SHARE, _LEAVE_LEAST_S, _LEAVE_MOST_S = 0.1, 0.05, 1.0
+"""What is left of the caller's time for the reply: a share of it, within bounds in seconds."""
+_LONGEST_S = 3600.0
+"""The time of a caller who waits for ever."""
+_PER_MILLION = 1e-6
+_BEGUN_A_TURN = 32
+"""Questions that begin in one turn of the event loop: a few milliseconds of work."""
+
+
+class Question(NamedTuple):
+    """One sample to be had: a rubric, the texts it shows by their names, and the sample's number.
+
+    Samples of one matter differ in `number` only, from 0 to MAX_SAMPLES - 1. With `logprobs`
+    the opinion's score is the probability of a yes, by `llm.probabilities`.
+    """
+
+    rubric: Rubric
+    fields: Mapping[str, FieldValue]
+    number: int
+    temperature: float
+    max_tokens: int
+    logprobs: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What holds for every question of a call: when its last one must have ended, who pays.
+
+    `cache` is what the verdict cache is for.
+    """
+
+    ends_at: float
+    purse: Purse = field(default_factory=Purse)
+    cache: CacheMode = CacheMode.USE
+
+    @classmethod
+    def of(
+        cls,
+        leaves_at: float | None,
+        purse: Purse | None = None,
+        cache: CacheMode = CacheMode.USE,
+    ) -> Terms:
+        """Return the terms of a caller who leaves at this time of the loop's clock, None: never.
+
+        They end a little earlier, so that the caller still gets the reply.
+        """
+        now = asyncio.get_running_loop().time()
+        purse = purse or Purse()
+        if leaves_at is None:
+            return cls(now + _LONGEST_S, purse, cache)
+        left_s = leaves_at - now
+        leave_s = min(max(_LEAVE_SHARE * left_s, _LEAVE_LEAST_S), _LEAVE_MOST_S)
+        return cls(leaves_at - leave_s, purse, cache)
+
+
+class Answer(NamedTuple):
+    """What came of a question: always an opinion, a reply unless none came, and what it took.
+
+    `fallback` names the model that gave the reply in place of the one that was asked.
+    """
+
+    opinion: Opinion
+    reply: ChatReply | None
+    usage: Usage
+    source: Source = Source.COMPUTED
+    fallback: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Prospect:
+    """A question that work may ask, `times` times, before the work has begun.
+
+    It is `settled` when its texts are known already; a check of claims that nobody has listed yet
+    is not.
+    """
+
+    model: ChatModel
+    question: Question
+    times: int = 1
+    settled: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Weight:
+    """What one call takes at most: tokens, and nano-units of money; None without a price."""
+
+    input_tokens: int
+    output_tokens: int
+    cost: int | None
+
+
+@dataclass(slots=True)
+class _Forms:
+    """How many replies of a model were in the form that was asked for, and how many were not."""
+
+    right: int = 0
+    wrong: int = 0
+
+
+class Asker:
+    """Asks the models of a server. One instance serves all calls of a process."""
+
+    def __init__(self, budgets: Budgets | None = None, cache: ReplyCache | None = None) -> None:
+        self._budgets = budgets or Budgets()
+        self._cache = cache
+        self._flights: Flights[Answer] = Flights()
+        # Those that the cache answers wait for nothing else, and there may be thousands.
+        self._turns = Turns(_BEGUN_A_TURN)
+        self._forms: defaultdict[str, _Forms] = defaultdict(_Forms)
+
+    async def ask(self, model: ChatModel, question: Question, terms: Terms) -> Answer:
+        """Return the answer, whatever comes of it, in time for the caller.
+
+        Cancelling it closes the connection of the call under way.
+        """
+        await self._turns.begin()
+        key = question_key(model.card, question)
+        if terms.cache is not CacheMode.REFRESH:
+            only = terms.cache is CacheMode.ONLY
+            kept = await self._kept(key, model.card, question, sure=only)
+            if kept is not None:
+                return kept
+        if terms.cache is CacheMode.ONLY:
+            missing = _NOT_KEPT if self._cache is None else _NOT_CACHED
+            if (keyless := keyless_fault(model)) is not None:
+                missing = missing._replace(message=f"{missing.message}; {keyless.message}")
+            return Answer(missing, None, Usage())
+        return await self._fly(key, model, question, terms)
+
+    async def knows(self, prospect: Prospect) -> bool:
+        """Return whether the cache would answer a question."""
+        card, question = prospect.model.card, prospect.question
+        if self._cache is None or not prospect.settled:
+            return False
+        key = question_key(card, question)
+        return await self._kept(key, card, question, sure=True) is not None
+
+    async def _kept(
+        self, key: bytes, card: ChatModelCard, question: Question, *, sure: bool
+    ) -> Answer | None:
+        """Return the answer that the cache has; `sure` as for `ReplyCache.stored`."""
+        if self._cache is None:
+            return None
+        reply = self._cache.held(key)
+        if reply is None:
+            reply = await self._cache.stored(key, sure=sure)
+        if reply is None:
+            return None
+        opinion = _opinion(reply, question, card)
+        if opinion.status is not Status.OK:
+            return None
+        return Answer(opinion, reply, Usage(cached=1), Source.CACHE)
+
+    async def _fly(self, key: bytes, model: ChatModel, question: Question, terms: Terms) -> Answer:
+        """Ask, or take part in the same question of another caller."""
+        now = asyncio.get_running_loop().time
+        while (flight := self._flights.find(key)) is not None:
+            answer = await self._flights.wait(key, flight, max(0.0, terms.ends_at - now()))
+            if answer is None:
+                return Answer(_NO_TIME, None, Usage())
+            if not _is_of_leader(answer.opinion, flight.ends_at, terms):
+                return _shared(answer, model.card, question)
+        flight = self._flights.begin(
+            key, terms.ends_at, lambda: self._put_and_keep(key, model, question, terms)
+        )
+        own = await self._flights.wait(key, flight)
+        if own is None:
+            raise RuntimeError("a question without a time limit ended without an answer")
+        return own
+
+    async def _put_and_keep(
+        self, key: bytes, model: ChatModel, question: Question, terms: Terms
+    ) -> Answer:
+        """Ask the provider, and keep the reply if it is a verdict of the model that was asked."""
+        answer = await self._put(model, question, terms)
+        ours = answer.opinion.status is Status.OK and not answer.fallback
+        if self._cache is not None and answer.reply is not None and ours:
+            if model.card.prices is None:
+                self._cache.keep(key, question.rubric, model.card, answer.reply)
+            else:
+                left_s = terms.ends_at - asyncio.get_running_loop().time()
+                await self._cache.keep_paid(key, question.rubric, model.card, answer.reply, left_s)
+        return answer
+
+    async def _put(self, model: ChatModel, question: Question, terms: Terms) -> Answer:
+        """Ask the provider; again when its reply is not in the form that it was asked for."""
+        card = model.card
+        forms = self._forms[card.name]
+        usage = nothing(card.prices)
+        now = asyncio.get_running_loop().time
+        reply: ChatReply | None = None
+        opinion = _NO_TIME
+        fallback = ""
+        for attempt in range(_TRIES):
+            left_s = terms.ends_at - now()
+            if left_s <= 0:
+                break
+            nonce = new_nonce()
+            request = _request(card, question, nonce, attempt, _repair(opinion) if attempt else "")
+            began = now()
+            try:
+                done = await self._budgets.complete(model, request, left_s, terms.purse)
+            except ModelFault as fault:
+                if reply is None:  # else what is wrong with the reply says more
+                    opinion = _failed(fault)
+                if isinstance(fault, ProviderFault) and fault.attempts:
+                    usage += Usage(attempts=fault.attempts, latency_s=now() - began)
+                break
+            reply = done.reply
+            fallback = "" if done.answered_by is None else done.answered_by.name
+            opinion = _opinion(reply, question, card)
+            if nonce in reply.text or nonce in opinion.reasoning:
+                opinion = _MARKER_REPEATED
+            # What a fallback answered is paid by its own prices.
+            usage += _usage(done, (done.answered_by or card).prices)
+            if opinion.reason not in _REPAIRS:
+                forms.right += 1
+                break
+            forms.wrong += 1
+            if attempt > 0 and forms.right <= forms.wrong:
+                break
+        if usage.calls:
+            terms.purse.note(
+                usage.calls,
+                usage.input_tokens,
+                usage.output_tokens,
+                usage.cost,
+                usage.latency_s,
+            )
+        return Answer(opinion, reply, usage, fallback=fallback)
+
+
+def weigh(model: ChatModel, question: Question) -> Weight:
+    """Return what it takes at most to put a question once."""
+    request = _request(model.card, question, new_nonce())
+    prices = prices_of(model)
+    cost = most_of(prices, request) if prices else None
+    return Weight(request_tokens(request), request.max_tokens, cost)
+
+
+def keyless_fault(model: ChatModel) -> ModelNotConfigured | None:
+    """Return why a model whose key is missing can't be asked; None for all others."""
+    problem = getattr(model, "problem", "")
+    return ModelNotConfigured(model.card.name, problem) if problem else None
+
+
+def refuse_keyless(model: ChatModel, cache: CacheMode) -> None:
+    """Raise ModelNotConfigured when a model may have to be asked and its key is missing."""
+    if cache is not CacheMode.ONLY and (fault := keyless_fault(model)) is not None:
+        raise fault
+
+
+def _repair(opinion: Opinion) -> str:
+    """Return what was wrong with a reply, in words for the model that gave it."""
+    words = opinion.message if opinion.reason is None else _REPAIRS.get(opinion.reason, "")
+    return words or opinion.message
+
+
+def _request(
+    card: ChatModelCard, question: Question, nonce: str, attempt: int = 0, repair: str = ""
+) -> ChatRequest:
+    request = write(
+        question.rubric,
+        question.fields,
+        nonce,
+        structured=card.structured,
+        max_tokens=question.max_tokens,
+        temperature=question.temperature,
+        # Numbers that no other sample of the context has, so that none repeats another.
+        seed=question.number + attempt * MAX_SAMPLES,
+        repair=repair,
+    )
+    return request._replace(logprobs=True) if question.logprobs else request
+
+
+_NOTHING, _NOTHING_UNPRICED = Usage(), Usage(cost=None)
+
+
+def nothing(prices: Prices | None) -> Usage:
+    """Return the usage of no call at all, to which others are added."""
+    return _NOTHING_UNPRICED if prices is None else _NOTHING
+
+
+_NOT_CACHED = Opinion(
+    Status.ERROR,
+    reason=Reason.NOT_CACHED,
+    message="the verdict cache has no reply to this, and the request lets no model be asked; "
+    f"ask once with {full_name(CacheMode.USE)} to fill it",
+)
+_NOT_KEPT = Opinion(
+    Status.ERROR,
+    reason=Reason.NOT_CACHED,
+    message="this server keeps no replies, and the request lets no model be asked; "
+    f"start it with --llm-cache disk or memory, or ask with {full_name(CacheMode.USE)}",
+)
+_MARKER_REPEATED = Opinion(
+    Status.ABSTAINED,
+    reason=Reason.MARKER_REPEATED,
+    message="the model's reply repeats the secret marker of its prompt: it copied the prompt, or "
+    "one of the texts made it do so",
+)
+_NO_TIME = Opinion(
+    Status.ERROR,
+    reason=Reason.TIMEOUT,
+    message="the call's time was used up before the model could be asked; allow more, or send less",
+    retryable=True,
+)
+
+
+def _opinion(reply: ChatReply, question: Question, card: ChatModelCard) -> Opinion:
+    """Return what a reply says, whether it came just now or was kept."""
+    opinion = read(reply, question.rubric, structured=card.structured)
+    return weighed(opinion, reply) if question.logprobs else opinion
+
+
+def _shared(answer: Answer, card: ChatModelCard, question: Question) -> Answer:
+    """Return another caller's answer as this one's: the key has no bar, so its own one decides."""
+    opinion = answer.opinion
+    if opinion.status is Status.OK and answer.reply is not None:
+        opinion = _opinion(answer.reply, question, card)
+    return answer._replace(opinion=opinion, usage=Usage(shared=1), source=Source.SHARED)
+
+
+def _is_of_leader(opinion: Opinion, ended_at: float, terms: Terms) -> bool:
+    """Say whether a failure is the leader's, so that another caller may do better."""
+    if opinion.reason is Reason.BUDGET:
+        return True
+    return opinion.reason is Reason.TIMEOUT and terms.ends_at > ended_at
+
+
+def _failed(fault: ModelFault) -> Opinion:
+    return Opinion(
+        Status.ERROR, reason=fault.reason, message=fault.message, retryable=fault.retryable
+    )
+
+
+def _usage(done: Completed, prices: Prices | None) -> Usage:
+    tokens = done.reply.usage
+    cost = None
+    # A reply without a count has a cost that nobody knows.
+    if prices is not None and (tokens.input_tokens or tokens.output_tokens):
+        cost = _PER_MILLION * (
+            tokens.input_tokens * prices.input_per_million
+            + tokens.output_tokens * prices.output_per_million
+        )
+    return Usage(1, done.attempts, tokens.input_tokens, tokens.output_tokens, cost, done.latency_s)

@@ -1,0 +1,1 @@
+"""The operator's providers, models and their keys."""

@@ -1,0 +1,1 @@
+"""A request on its way to a provider: retry, breaker, limits, HTTP."""

@@ -1,0 +1,220 @@
+"""JSON over HTTP to one provider: bytes out, status and bytes back, or a fault.
+
+Owns the connections and everything that may go wrong on them. One pool a provider; nothing but the
+given URL is ever asked: no redirects, no proxies from the environment, no cookies. TLS is always
+verified. A reply is read only up to MAX_BODY_BYTES once decoded, must say how long it is, and must
+not trickle. Knows nothing of language models; what a status means is up to the dialect.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import zlib
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import NamedTuple
+
+import aiohttp
+from yarl import URL
+
+from judged_server.llm.config.configuration import ProviderConfiguration
+from judged_server.llm.faults import ProviderFault, Reason
+from judged_server.llm.transport.resolving import PrivateAddress, PublicResolver, is_checked
+from judged_server.settings import SettingsError
+
+MAX_BODY_BYTES = 1 << 20
+TRICKLE_GRACE_S = 5.0
+"""How long a reply may take, once its headers are there, before its pace counts."""
+
+_NO_TIMERS = aiohttp.ClientTimeout(total=None, connect=None, sock_read=None, sock_connect=None)
+
+_UNREACHABLE: dict[type[Exception], str] = {
+    aiohttp.ClientConnectorCertificateError: "its TLS certificate is not trusted; check base_url, "
+    "or set ca_file",
+    aiohttp.ClientSSLError: "TLS could not be agreed on with it; check base_url",
+    aiohttp.ClientConnectorDNSError: "its host name has no address; check base_url",
+    aiohttp.ClientConnectorError: "no connection to it could be made; is it running?",
+}
+"""What the failures to connect mean; the first class that fits counts."""
+
+
+class HttpReply(NamedTuple):
+    """What came back, decoded. `retry_after` is that header as it was sent."""
+
+    status: int
+    body: bytes
+    retry_after: str | None
+    headers: Mapping[str, str] = MappingProxyType({})
+
+
+class HttpTransport:
+    """The connections to one provider; used on one event loop."""
+
+    def __init__(
+        self, provider: ProviderConfiguration, trickle_grace_s: float = TRICKLE_GRACE_S
+    ) -> None:
+        """Open nothing yet. Raises SettingsError when `ca_file` holds no certificates."""
+        self._says = f"provider {provider.name}"
+        self._base = provider.base_url
+        self._urls: dict[str, URL] = {}
+        self._floor = provider.min_bytes_per_s
+        self._grace_s = trickle_grace_s
+        self._tls = _tls(provider)
+        self._checked = is_checked(provider)
+        self._resolver: aiohttp.abc.AbstractResolver | None = None
+        self._session: aiohttp.ClientSession | None = None
+
+    async def post(
+        self, path: str, headers: Mapping[str, str], body: bytes, timeout_s: float
+    ) -> HttpReply:
+        """Return the reply to a POST within `timeout_s` seconds.
+
+        Raises ProviderFault with the reason TIMEOUT, PROVIDER_UNREACHABLE or PROVIDER_ERROR. When
+        it is cancelled or fails, the connection is closed.
+        """
+        try:
+            async with asyncio.timeout(timeout_s) as limit:
+                ends = limit.when()
+                response = await self._open().post(
+                    self._url(path), data=body, headers=headers, allow_redirects=False
+                )
+                try:
+                    raw = await self._read(response, limit)
+                except BaseException:
+                    response.close()
+                    raise
+                return HttpReply(
+                    response.status,
+                    self._decoded(raw, response.headers.get("Content-Encoding", "")),
+                    response.headers.get("Retry-After"),
+                    response.headers,
+                )
+        except TimeoutError:
+            trickled = ends != limit.when()
+            fault = self._timeout(trickled, timeout_s)
+        except (aiohttp.ClientError, OSError) as error:
+            fault = self._classify(error)
+        # Outside of the handlers: what aiohttp raises holds the headers of the request.
+        raise fault
+
+    async def close(self) -> None:
+        """Close all connections."""
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+        if self._resolver is not None:
+            await self._resolver.close()
+            self._resolver = None
+
+    def _open(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            self._resolver = aiohttp.DefaultResolver()
+            if self._checked:
+                self._resolver = PublicResolver(self._resolver)
+            self._session = aiohttp.ClientSession(
+                # The number of connections is held down by `concurrency`.
+                connector=aiohttp.TCPConnector(limit=0, ssl=self._tls, resolver=self._resolver),
+                cookie_jar=aiohttp.DummyCookieJar(),
+                timeout=_NO_TIMERS,
+                # Bodies are decoded here, up to a limit.
+                auto_decompress=False,
+                headers={"Accept-Encoding": "gzip", "User-Agent": "judged"},
+                trust_env=False,
+            )
+        return self._session
+
+    def _url(self, path: str) -> URL:
+        url = self._urls.get(path)
+        if url is None:
+            url = self._urls[path] = URL(self._base + path)
+        return url
+
+    async def _read(self, response: aiohttp.ClientResponse, limit: asyncio.Timeout) -> bytes:
+        """Return the body as it was sent, at most MAX_BODY_BYTES of it."""
+        fields = response.headers
+        chunked = "chunked" in fields.get("Transfer-Encoding", "").lower()
+        if response.status == 200 and not chunked and "Content-Length" not in fields:
+            # Without either, a body that was cut looks like one that has ended.
+            raise self._fault("its reply doesn't say how long it is", Reason.PROVIDER_ERROR)
+        content = response.content
+        began, ends = asyncio.get_running_loop().time(), limit.when()
+        parts: list[bytes] = []
+        size = 0
+        while True:
+            if self._floor and ends is not None and not content.is_eof():
+                limit.reschedule(min(ends, began + self._grace_s + size / self._floor))
+            part = await content.readany()
+            if not part:
+                break
+            parts.append(part)
+            size += len(part)
+            if size > MAX_BODY_BYTES:
+                raise self._too_large()
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def _decoded(self, raw: bytes, encoding: str) -> bytes:
+        encoding = encoding.strip().lower()
+        if encoding in {"", "identity"}:
+            return raw
+        if encoding != "gzip":
+            raise self._fault(
+                "its reply has an encoding it wasn't asked for", Reason.PROVIDER_ERROR
+            )
+        reader = zlib.decompressobj(wbits=31)
+        try:
+            body = reader.decompress(raw, MAX_BODY_BYTES + 1)
+        except zlib.error:
+            raise self._fault("its reply is broken gzip", Reason.PROVIDER_ERROR) from None
+        if len(body) > MAX_BODY_BYTES:
+            raise self._too_large()
+        if not reader.eof:
+            raise self._fault("its reply is cut gzip", Reason.PROVIDER_ERROR)
+        return body
+
+    def _timeout(self, trickled: bool, timeout_s: float) -> ProviderFault:
+        if trickled:
+            what = f"sent its reply slower than {self._floor:g} bytes a second"
+        else:
+            what = f"has not answered within {timeout_s:.3g} s"
+        return ProviderFault(Reason.TIMEOUT, f"{self._says} {what}", retryable=True)
+
+    def _classify(self, error: Exception) -> ProviderFault:
+        """Return the fault of what aiohttp raised, without its words, which may quote the peer."""
+        if isinstance(error, aiohttp.ClientConnectorError) and isinstance(
+            error.os_error, PrivateAddress
+        ):
+            return self._fault(
+                "its host name leads into a private network; allow_private = true permits that",
+                Reason.PROVIDER_UNREACHABLE,
+                retryable=False,
+            )
+        if isinstance(error, aiohttp.ClientResponseError):
+            return self._fault("it answered with something that isn't HTTP", Reason.PROVIDER_ERROR)
+        what = next(
+            (words for kind, words in _UNREACHABLE.items() if isinstance(error, kind)),
+            "it closed the connection before its reply was complete",
+        )
+        distrusted = isinstance(error, aiohttp.ClientConnectorCertificateError)
+        fault = self._fault(what, Reason.PROVIDER_UNREACHABLE, retryable=not distrusted)
+        fault.unsent = isinstance(error, tuple(_UNREACHABLE))
+        return fault
+
+    def _too_large(self) -> ProviderFault:
+        what = f"its reply is larger than {MAX_BODY_BYTES} bytes"
+        return self._fault(what, Reason.PROVIDER_ERROR, retryable=False)
+
+    def _fault(self, what: str, reason: Reason, *, retryable: bool = True) -> ProviderFault:
+        return ProviderFault(reason, f"{self._says}: {what}", retryable=retryable)
+
+
+def _tls(provider: ProviderConfiguration) -> ssl.SSLContext | bool:
+    """Return how certificates are checked: against the system's authorities, or `ca_file`'s."""
+    if provider.ca_file is None:
+        return True
+    try:
+        return ssl.create_default_context(cafile=str(provider.ca_file))
+    except (OSError, ssl.SSLError):
+        raise SettingsError(
+            f"provider {provider.name}: ca_file {provider.ca_file} holds no certificates in PEM"
+        ) from None

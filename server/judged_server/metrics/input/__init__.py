@@ -1,0 +1,1 @@
+"""Rankings from what callers bring: qrels and runs, gains, verdicts."""

@@ -1,0 +1,157 @@
+"""The topics of qrels and of runs: what they hold, and what is refused.
+
+Owns the rules about one topic: columns of one length, no document judged twice, the first of
+those retrieved twice, numbers that single precision holds. Leaves order to `trec_order`.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import lru_cache, partial
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from judged_server.domain import FloatArray
+from judged_server.errors import InvalidField
+from judged_server.metrics.input.duplicates import distinct_results
+
+Documents = Mapping[str, float]
+"""The documents of one topic: id to grade, or id to score."""
+
+
+class AnyTopic(Protocol):
+    """One topic of the qrels, or of a run; its columns may be made each time they are asked for.
+
+    `values` is parallel to `document_ids`: the grades, or the scores. A run's topic may leave it
+    empty: the given order is then the ranking. `documents` is the same as a mapping, from those
+    who have one; it can't hold a document twice, which spares the search for repeats.
+    """
+
+    @property
+    def query_id(self) -> str: ...  # noqa: D102 - see above, as for the others
+    @property
+    def document_ids(self) -> Collection[str]: ...  # noqa: D102
+    @property
+    def values(self) -> Collection[float]: ...  # noqa: D102
+    @property
+    def documents(self) -> Documents | None: ...  # noqa: D102
+
+
+class Topic(NamedTuple):
+    """A topic whose columns are at hand; a tuple, since large runs have thousands of them."""
+
+    query_id: str
+    document_ids: Collection[str]
+    values: Collection[float] = ()
+    documents: None = None
+
+
+class MappedTopic(NamedTuple):
+    """A topic that is a mapping from document id to grade or score."""
+
+    query_id: str
+    documents: Documents
+
+    @classmethod
+    def all_of(cls, topics: Mapping[str, Documents]) -> list[MappedTopic]:
+        """Return the topics of a mapping from query id to documents."""
+        # As _make does it, but without a step of Python for each.
+        return list(map(partial(tuple.__new__, cls), topics.items()))
+
+    @property
+    def document_ids(self) -> Collection[str]:
+        """The documents."""
+        return self.documents.keys()
+
+    @property
+    def values(self) -> Collection[float]:
+        """Their grades or scores."""
+        return self.documents.values()
+
+
+LARGEST_SINGLE = float(np.finfo(np.float32).max)
+MAX_UNSCORED = 1 << 24
+"""Places up to here are distinct numbers in single precision."""
+
+
+def places_of(ids: Sequence[str], field: str) -> dict[str, int]:
+    """Return the place of each topic by its query id, which must not repeat."""
+    places = dict(zip(ids, range(len(ids)), strict=True))
+    if len(places) < len(ids):
+        first: dict[str, int] = {}
+        for i, query_id in enumerate(ids):
+            j = first.setdefault(query_id, i)
+            if j != i:
+                raise InvalidField(f"{field}[{i}].query_id", f"is that of {field}[{j}] again")
+    return places
+
+
+def check_judgements(topic: AnyTopic, path: str) -> None:
+    """Refuse a topic of the qrels with a wrong number of grades or a document judged twice."""
+    if topic.documents is not None:
+        return
+    ids, n_grades = topic.document_ids, len(topic.values)
+    n = len(ids)
+    if n_grades != n:
+        raise InvalidField(f"{path}.grades", f"has {n_grades} entries for {n} document ids")
+    if len(set(ids)) != n:
+        distinct_results(list(ids), None, field=f"{path}.document_ids", strict=True)
+
+
+def scores_of(topic: AnyTopic, path: str, *, strict: bool) -> tuple[Documents, int]:
+    """Return the scores of a topic of the run by document, and how many repeats were dropped.
+
+    Without scores they are the places in the given order, descending from 0.
+    """
+    if topic.documents is not None:
+        return topic.documents, 0
+    ids, values = topic.document_ids, topic.values
+    n = len(ids)
+    if not len(values):
+        check_unscored(n, path)
+        values = range(0, -n, -1)
+    elif len(values) != n:
+        raise InvalidField(f"{path}.scores", f"has {len(values)} entries for {n} documents")
+    scores = dict(zip(ids, values, strict=True))
+    if len(scores) < n:
+        field = f"{path}.document_ids"
+        names, numbers = list(ids), list(values)
+        kept = distinct_results(names, None, field=field, strict=strict) or ()
+        scores = {names[place]: numbers[place] for place in kept}
+    return scores, n - len(scores)
+
+
+def check_unscored(n: int, path: str) -> None:
+    """Refuse a topic of n documents without scores, if that is more than can be told apart."""
+    if n > MAX_UNSCORED:
+        rule = f"holds {n} documents without scores; give scores, or {MAX_UNSCORED} at most"
+        raise InvalidField(f"{path}.document_ids", rule)
+
+
+def check_numbers(numbers: FloatArray, topics: Sequence[AnyTopic], side: str, column: str) -> None:
+    """Raise InvalidField at the topics' first number that is not finite in single precision.
+
+    `numbers` are some or all of those of the topics. `side` is the path of the topics, `column`
+    the name of their values.
+    """
+    low, high = numbers.min(initial=0.0), numbers.max(initial=0.0)
+    if low >= -LARGEST_SINGLE and high <= LARGEST_SINGLE:  # NaN fails both comparisons
+        return
+    for i, topic in enumerate(topics):
+        for j, value in enumerate(topic.values):
+            if not abs(value) <= LARGEST_SINGLE:
+                rule = "must be a finite number within single precision, +-3.4e38"
+                raise InvalidField(f"{side}[{i}].{column}[{j}]", rule)
+
+
+def packed(numbers: Collection[float]) -> bytes:
+    """Return numbers as doubles of this machine, which takes a third less than for any other."""
+    return _packer(len(numbers))(*numbers)
+
+
+@lru_cache(1024)
+def _packer(n: int) -> Callable[..., bytes]:
+    # The method takes its arguments from any iterable at once; struct.pack goes by a list.
+    return struct.Struct(f"{n}d").pack

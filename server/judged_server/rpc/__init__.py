@@ -1,1 +1,0 @@
-"""The edge: protobuf and gRPC in, domain values out, and the way back."""

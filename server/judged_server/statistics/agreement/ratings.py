@@ -1,0 +1,158 @@
+"""A table of ratings, and the units that a bootstrap over its items draws.
+
+Owns the table's checks and how like items are counted together. The coefficients are in `kappa`
+and `krippendorff`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from judged_server.domain import FloatArray, IntArray
+from judged_server.errors import InvalidField, LimitExceeded
+from judged_server.statistics.agreement.resampling import MAX_UNITS, Units, deal
+
+MAX_ITEMS = 1_000_000
+MAX_RATERS = 1_000
+MAX_CATEGORIES = 100
+"""What one call may bring."""
+
+Codes = NDArray[np.int8]
+"""Ratings, [items, raters]: a category's place, or -1 for none."""
+
+_ROWS = 1 << 14  # rows that are worked on at once
+
+
+class RatingLevel(IntEnum):
+    """What may be done with categories; the numbers are those of the wire."""
+
+    NOMINAL = 1
+    ORDINAL = 2
+    INTERVAL = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Ratings:
+    """What raters said of items, and of which kind the categories are."""
+
+    raters: tuple[str, ...]
+    categories: tuple[str, ...]
+    codes: Codes
+    level: RatingLevel = RatingLevel.NOMINAL
+
+    @classmethod
+    def build(
+        cls,
+        raters: Sequence[str],
+        categories: Sequence[str],
+        columns: Sequence[Sequence[int]],
+        level: RatingLevel = RatingLevel.NOMINAL,
+        field: str = "ratings",
+    ) -> Ratings:
+        """Return the table of one column of ratings a rater.
+
+        Raises InvalidField for fewer than two raters or categories, for names that repeat or are
+        empty, for columns of different lengths or none at all, and for a rating that is no
+        category's place; LimitExceeded above the sizes of this module.
+        """
+        _check_names(categories, MAX_CATEGORIES, "categories", f"{field}.categories", "")
+        _check_names(raters, MAX_RATERS, "raters", f"{field}.raters", ".name")
+        n = len(columns[0])
+        if n == 0:
+            raise InvalidField(f"{field}.raters[0].ratings", "must hold at least one item")
+        if n > MAX_ITEMS:
+            raise LimitExceeded(f"{field}.raters[0].ratings", "items", MAX_ITEMS, n)
+        codes = np.empty((n, len(columns)), np.int8)
+        for j, column in enumerate(columns):
+            path = f"{field}.raters[{j}].ratings"
+            if len(column) != n:
+                raise InvalidField(path, f"has {len(column)} entries where raters[0] has {n}")
+            places = np.fromiter(column, np.int64, n)
+            wrong = np.flatnonzero((places < -1) | (places >= len(categories)))
+            if len(wrong):
+                rule = f"must be -1 for no rating, or the place of one of {len(categories)} "
+                raise InvalidField(f"{path}[{wrong[0]}]", f"{rule}categories, counted from 0")
+            codes[:, j] = places
+        return cls(tuple(raters), tuple(categories), codes, level)
+
+
+@dataclass(frozen=True, slots=True)
+class RatedUnits:
+    """Items with two ratings or more, like ones counted together or many dealt into groups.
+
+    `unit_of` is int64[rows], ascending: the unit of each row of `codes`.
+    """
+
+    codes: Codes
+    unit_of: IntArray
+    units: Units
+
+    def sums(self, summed: Callable[[Codes], FloatArray]) -> FloatArray:
+        """Return float64[units, c]: what `summed` makes of each unit's rows, float64[c]."""
+        n_units = len(self.units.counts)
+        bounds = np.searchsorted(self.unit_of, np.arange(n_units + 1)).tolist()
+        rows = []
+        for begin, end in pairwise(bounds):
+            parts = range(begin, end, _ROWS)
+            rows.append(sum(summed(self.codes[i : min(i + _ROWS, end)]) for i in parts))
+        return np.array(rows, np.float64)
+
+
+def rated_units(codes: Codes, n_categories: int, seed: int) -> RatedUnits:
+    """Return the units of items, each of which has two ratings or more."""
+    patterns, counts = _patterns(codes, n_categories)
+    if len(patterns) <= MAX_UNITS:
+        unit_of: IntArray = np.arange(len(patterns), dtype=np.int64)
+        return RatedUnits(patterns, unit_of, Units(counts, "items"))
+    unit_of, n_units = deal(len(codes), seed)
+    order = np.argsort(unit_of, kind="stable")
+    ones = np.ones(n_units, np.int64)
+    return RatedUnits(codes[order], unit_of[order], Units(ones, f"{n_units} groups of items"))
+
+
+def _patterns(codes: Codes, n_categories: int) -> tuple[Codes, IntArray]:
+    """Return the distinct rows and how often each occurs."""
+    n_raters = codes.shape[1]
+    base = n_categories + 1
+    if base**n_raters < 2**62:
+        # One integer a row sorts much faster than rows do.
+        keys = (codes.astype(np.int64) + 1) @ (base ** np.arange(n_raters, dtype=np.int64))
+        _, first, counts = np.unique(keys, return_index=True, return_counts=True)
+        return codes[first], counts
+    return np.unique(codes, axis=0, return_counts=True)
+
+
+def used_categories(codes: Codes) -> IntArray:
+    """Return the categories that occur, ascending."""
+    found = np.unique(codes).astype(np.int64)
+    return found[found >= 0]
+
+
+def count_categories(codes: Codes, categories: IntArray) -> FloatArray:
+    """Return float64[rows, k]: how many of a row's ratings are each of the given categories."""
+    places = np.full(int(categories[-1]) + 2, len(categories))  # the last for -1 and for others
+    places[categories] = np.arange(len(categories))
+    width = len(categories) + 1
+    cells = places[codes] + np.arange(0, len(codes) * width, width)[:, None]
+    counts = np.bincount(cells.ravel(), minlength=len(codes) * width).reshape(-1, width)
+    return counts[:, :-1].astype(np.float64)
+
+
+def _check_names(names: Sequence[str], limit: int, what: str, field: str, leaf: str) -> None:
+    if len(names) < 2:
+        raise InvalidField(field, f"must hold at least two {what}")
+    if len(names) > limit:
+        raise LimitExceeded(field, what, limit, len(names))
+    places: dict[str, int] = {}
+    for i, name in enumerate(names):
+        if not name:
+            raise InvalidField(f"{field}[{i}]{leaf}", "must not be empty")
+        first = places.setdefault(name, i)
+        if first != i:
+            raise InvalidField(f"{field}[{i}]{leaf}", f"is that of {field}[{first}] again")

@@ -1,0 +1,1 @@
+"""One file a call, in domain values: what is judged, measured or estimated, in which order."""

@@ -1,0 +1,320 @@
+"""The way of ScoreAnswers: settle the rubrics, score each pair of item and rubric, sum up.
+
+Owns the checks of rubrics and their parameters, which pairs are one, the order of the work, and
+how much of it is under way. Leaves one score to `judges.answers`, admission to the edge.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+import math
+import secrets
+from array import array
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from judged_server import errors
+from judged_server.answers import AnswerItem, AnswerScore, RubricSpec, RubricSummary, ScoreSummary
+from judged_server.domain import Status, Usage, VerdictFault
+from judged_server.judges.catalog import Offer, settle
+from judged_server.judges.llm.answers import AnswerScorer, AnswersKind, SettledRubric
+from judged_server.judges.llm.concurrency import fan_out
+from judged_server.judges.llm.scoring_session import Asking, fault, no_usage
+from judged_server.llm.budget import refuse_if_nothing_asked, unpriced
+from judged_server.llm.caller import Terms, keyless_fault, refuse_keyless
+from judged_server.llm.faults import Reason
+from judged_server.llm.rubrics import Rubric
+from judged_server.ports import Caller
+from judged_server.telemetry import logger
+from judged_server.threads import off_loop_if
+
+MAX_IN_WORK = 256
+"""Pairs of one call that are in work at once, and questions of it that wait for a model."""
+MAX_WAITING = 64
+"""Scores that wait for a slow reader; while there are as many, no other pair is begun."""
+LARGE_PAIRS = 1000
+"""More pairs than this are told apart off the event loop: about 2 ms."""
+
+_SEND_S = 0.0003
+"""About what it takes to write one score: time that the last ones of a large call need."""
+_INTERNAL = 13
+"""gRPC's code of a bug."""
+
+_NO_TIME = fault(
+    Reason.TIMEOUT,
+    "the call's time was used up before the item's turn; allow more, or send less",
+    retryable=True,
+)
+
+Once = Callable[[object, Callable[[], Coroutine[Any, Any, AnswerScore]]], Awaitable[AnswerScore]]
+"""Returns a score by all that it depends on: of another try of the same call, or a new one."""
+
+_log = logger("scoring")
+
+
+class Scoring:
+    """Scores answers. One instance serves all calls of a process."""
+
+    def __init__(self, kind: AnswersKind) -> None:
+        self._kind = kind
+
+    def offer(self) -> Offer:
+        """Return the judge `answers` as GetServerInfo lists it, with the first rubric it takes."""
+        profile = self._kind.profile
+        rubric = next(rubric for rubric in self._kind.rubrics.values() if rubric.scores_answers)
+        try:
+            (scorer,) = self.choose([RubricSpec(rubric.id)])
+        except errors.JudgedError as error:
+            return Offer(self._kind.kind, profile, "", error.message)
+        if (fault := keyless_fault(scorer.model)) is not None:
+            return Offer(self._kind.kind, profile, "", fault.message)
+        return Offer(self._kind.kind, profile, scorer.identity.signature, "")
+
+    def choose(self, specs: Sequence[RubricSpec], field: str = "rubrics") -> list[AnswerScorer]:
+        """Return a scorer for each spec; `field` is where they stand in the request.
+
+        Raises InvalidField and UnknownRubric, and ModelNotConfigured once all specs are good.
+        """
+        settled = []
+        places: dict[str, int] = {}
+        for index, spec in enumerate(specs):
+            first = places.setdefault(spec.rubric.partition("@")[0], index)
+            if first != index:
+                rule = f"is that of {field}[{first}] again; ask for each rubric once"
+                raise errors.InvalidField(f"{field}[{index}].rubric", rule)
+            settled.append(self._settle(spec, f"{field}[{index}]"))
+        return [self._kind.build(each) for each in settled]
+
+    def _settle(self, spec: RubricSpec, field: str) -> SettledRubric:
+        rubrics = self._kind.rubrics
+        scoring = tuple(name for name, rubric in rubrics.items() if rubric.scores_answers)
+        if not spec.rubric:
+            raise errors.InvalidField(
+                f"{field}.rubric", f"must be set: answers are scored by {', '.join(scoring)}"
+            )
+        name, pinned, version = spec.rubric.partition("@")
+        rubric = rubrics.get(name)
+        if rubric is None:
+            raise errors.UnknownRubric(spec.rubric, scoring)
+        if pinned and version != str(rubric.version):
+            has = f"{rubric.id}@{rubric.version}"
+            raise errors.UnknownRubric(spec.rubric, scoring, has)
+        if not rubric.scores_answers:
+            raise errors.InvalidField(
+                f"{field}.rubric",
+                f"{rubric.id} compares texts and reads no answer; give it to the judge llm of "
+                f"BatchJudge, or score by {', '.join(scoring)}",
+            )
+        min_score = rubric.min_score if spec.min_score is None else spec.min_score
+        if not 0 <= min_score <= 1:
+            raise errors.InvalidField(f"{field}.min_score", "must be a number from 0 to 1")
+        return SettledRubric(
+            rubric,
+            float(min_score),
+            settle(self._kind.profile, spec.parameters, f"{field}.parameters"),
+            _weights(rubric, spec.weights, f"{field}.weights"),
+        )
+
+    async def score(
+        self,
+        items: Sequence[AnswerItem],
+        scorers: Sequence[AnswerScorer],
+        caller: Caller,
+        once: Once | None = None,
+    ) -> AsyncGenerator[AnswerScore | ScoreSummary, None]:
+        """Yield each score of an item by a scorer as soon as it is there, the summary last.
+
+        Items that are alike in what a rubric reads are asked about once; the score of the others
+        took nothing. What failed, or could not be had in time, is a score with a fault. While
+        nobody takes them, at most MAX_WAITING scores wait. Closing it ends all that is under way,
+        but for what `once` lets go on: it shares each score with other tries of the same call.
+        Raises InvalidField for a limit on money where a model has no price, and ModelNotConfigured
+        where a model may have to be asked and has no key.
+        """
+        for scorer in scorers:
+            refuse_keyless(scorer.model, caller.cache)
+        if caller.max_cost is not None and not all(scorer.priced for scorer in scorers):
+            raise unpriced()
+        large = len(items) * len(scorers) > LARGE_PAIRS
+        pairs = await off_loop_if(large, distinct_pairs, items, scorers)
+        summing = [_Sum(scorer) for scorer in scorers]
+        run = _Run(items, scorers, self._asking(caller, len(items) * len(scorers)), once)
+        producer = asyncio.create_task(run.produce(pairs))
+        try:
+            while (done := await run.scores.get()) is not None:
+                number, score = done
+                summing[number].add(score)
+                yield score
+                run.places.release()
+            await producer
+        finally:
+            producer.cancel()
+            await asyncio.gather(producer, return_exceptions=True)
+        refuse_if_nothing_asked(caller.purse, set().union(*(each.reasons for each in summing)))
+        yield ScoreSummary(
+            tuple(each.summary() for each in summing),
+            _total([each.usage for each in summing]),
+        )
+
+    def _asking(self, caller: Caller, scores: int) -> Asking:
+        terms = Terms.of(caller.leaves_at, caller.purse, caller.cache)
+        if caller.leaves_at is not None:
+            # What is left of the time must do for the scores that were not begun, too.
+            left_s = caller.leaves_at - asyncio.get_running_loop().time()
+            ends_at = caller.leaves_at - min(scores * _SEND_S, left_s / 2)
+            terms = replace(terms, ends_at=min(terms.ends_at, ends_at))
+        places = asyncio.Semaphore(MAX_IN_WORK)
+        return Asking(self._kind.asker, terms, places, caller.wants_details)
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A scorer by its number, and the places of the items that are alike to it."""
+
+    scorer: int
+    items: list[int]
+
+
+class _Run:
+    """The work of one call; `scores` ends with None, and `places` bounds what waits in it."""
+
+    def __init__(
+        self,
+        items: Sequence[AnswerItem],
+        scorers: Sequence[AnswerScorer],
+        asking: Asking,
+        once: Once | None,
+    ) -> None:
+        self._items = items
+        self._once = once
+        self._scorers = scorers
+        self._asking = asking
+        self.scores: asyncio.Queue[tuple[int, AnswerScore] | None] = asyncio.Queue()
+        self.places = asyncio.Semaphore(MAX_WAITING)
+
+    async def produce(self, pairs: Sequence[Pair]) -> None:
+        """Put every score into the queue; a failure ends the work and is raised."""
+        try:
+            await fan_out(self._score, pairs, min(MAX_IN_WORK, len(pairs)))
+        finally:
+            self.scores.put_nowait(None)
+
+    async def _score(self, pair: Pair) -> None:
+        scorer = self._scorers[pair.scorer]
+        score = await self._one(scorer, self._items[pair.items[0]])
+        for place in pair.items:
+            await self.places.acquire()
+            item_id = self._items[place].item_id
+            if item_id != score.item_id:  # alike, and so it took nothing more
+                score = replace(score, item_id=item_id, usage=no_usage(scorer.model))
+            self.scores.put_nowait((pair.scorer, score))
+
+    async def _one(self, scorer: AnswerScorer, item: AnswerItem) -> AnswerScore:
+        if asyncio.get_running_loop().time() >= self._asking.terms.ends_at:
+            return _missing(scorer, item, _NO_TIME)
+        try:
+            if self._once is None:
+                return await scorer.score(item, self._asking)
+            score = await self._once(
+                self._facts(scorer, item), lambda: scorer.score(item, self._asking)
+            )
+            return replace(score, item_id=item.item_id)
+        except errors.JudgedError:
+            raise
+        except Exception as error:  # noqa: BLE001 - one score's bug must not end the others
+            ref = secrets.token_hex(8)
+            _log.error("bug", ref=ref, exc_info=error)
+            bug = errors.InternalFault(ref)
+            return _missing(scorer, item, VerdictFault(0, _INTERNAL, bug.reason, bug.message))
+
+    def _facts(self, scorer: AnswerScorer, item: AnswerItem) -> object:
+        """Return all that a score depends on, and nothing that two tries may differ in."""
+        how = self._asking.terms.cache, self._asking.keep_replies
+        return scorer.identity.signature, scorer.identity.min_score, how, scorer.texts_of(item)
+
+
+def _missing(scorer: AnswerScorer, item: AnswerItem, why: VerdictFault) -> AnswerScore:
+    return AnswerScore(
+        item.item_id,
+        scorer.rubric.id,
+        Status.ERROR,
+        scorer.identity,
+        usage=no_usage(scorer.model),
+        samples=scorer.samples,
+        fault=why,
+    )
+
+
+class _Sum:
+    """Counts the scores of one scorer."""
+
+    def __init__(self, scorer: AnswerScorer) -> None:
+        self._scorer = scorer
+        self._scores = array("d")
+        self._passed = 0
+        self._statuses = dict.fromkeys(Status, 0)
+        self.usage = no_usage(scorer.model)
+        self.reasons: set[str | None] = set()
+
+    def add(self, score: AnswerScore) -> None:
+        self._statuses[score.status] += 1
+        self._passed += bool(score.passed)
+        self.usage += score.usage
+        if score.status is not Status.NOT_ASSESSABLE:
+            self.reasons.add(None if score.fault is None else score.fault.reason)
+        if score.score is not None:
+            self._scores.append(score.score)
+
+    def summary(self) -> RubricSummary:
+        scores, statuses = self._scores, self._statuses
+        return RubricSummary(
+            self._scorer.rubric.id,
+            self._scorer.identity,
+            # Summed exactly: scores come in any order, and the mean must not depend on it.
+            math.fsum(scores) / len(scores) if scores else None,
+            self._passed,
+            statuses[Status.OK],
+            statuses[Status.ERROR],
+            statuses[Status.ABSTAINED],
+            statuses[Status.NOT_ASSESSABLE],
+        )
+
+
+def distinct_pairs(items: Sequence[AnswerItem], scorers: Sequence[AnswerScorer]) -> list[Pair]:
+    """Return the pairs that differ, those of the first item first."""
+    found: dict[tuple[int, object], Pair] = {}
+    for place, item in enumerate(items):
+        for number, scorer in enumerate(scorers):
+            key = number, scorer.texts_of(item)
+            found.setdefault(key, Pair(number, [])).items.append(place)
+    return list(found.values())
+
+
+def _weights(rubric: Rubric, given: Mapping[str, float], field: str) -> dict[str, float]:
+    known = dict(rubric.dimensions)
+    if not given:
+        return known
+    if not known:
+        raise errors.InvalidField(field, f"{rubric.id} has no dimensions to weigh; leave them out")
+    for name, weight in given.items():
+        path = f'{field}["{name[:80]}"]'
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            raise errors.InvalidField(
+                path, f"no such dimension; {rubric.id} has {', '.join(known)}{hint}"
+            )
+        if not (math.isfinite(weight) and weight >= 0):
+            raise errors.InvalidField(path, "must be a finite number, 0 or more")
+    if not any(given.values()):
+        raise errors.InvalidField(field, "must not be 0 for every dimension")
+    return {name: given.get(name, 0.0) for name in known}
+
+
+def _total(usages: Sequence[Usage]) -> Usage:
+    total = usages[0]
+    for usage in usages[1:]:
+        total += usage
+    return total

@@ -1,0 +1,113 @@
+from __future__ import annotations
+
+from itertools import accumulate
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+from judged.v1 import judge_service_pb2 as pb
+from judged.v1 import types_pb2
+from judged_server.api.convert.details import write_detail, write_usage
+from judged_server.api.convert.judging import write_counts, write_fault, write_identity
+from judged_server.api.convert.verdict_encoder import reply_bytes, write_verdicts
+from judged_server.domain import (
+    JudgeIdentity,
+    ScoreColumns,
+    Source,
+    Status,
+    Usage,
+    VerdictDetail,
+    VerdictFault,
+    Verdicts,
+)
+
+IDENTITY = JudgeIdentity.build("exact", "verbatim", 0.5, [("a", "b")], 1)
+
+
+@st.composite
+def verdicts(draw: st.DrawFn) -> Verdicts:
+    sizes = draw(st.lists(st.sampled_from((0, 1, 3, 127, 128, 300)), min_size=1, max_size=5))
+    total = sum(sizes)
+    random = np.random.Generator(np.random.PCG64(draw(st.integers(0, 1000))))
+
+    def maybe(values: np.ndarray) -> np.ndarray | None:
+        return draw(st.sampled_from((None, values)))
+
+    statuses = maybe(random.integers(1, draw(st.integers(2, 5)), total).astype(np.uint8))
+    faults: tuple[VerdictFault, ...] = ()
+    details: tuple[VerdictDetail, ...] = ()
+    if statuses is not None:
+        missing = np.flatnonzero(statuses != Status.OK).tolist()
+        faults = tuple(VerdictFault(i, 13, "X", "m", retryable=bool(i % 2)) for i in missing)
+    if total and draw(st.booleans()):
+        details = (VerdictDetail(total - 1, "why", (), Usage(calls=1), "model", "build"),)
+    columns = ScoreColumns(
+        random.random(total),
+        statuses,
+        maybe(random.integers(0, draw(st.integers(1, 8)), total).astype(np.uint8)),
+        faults,
+        None,
+        maybe(random.random(total)),
+        details,
+        draw(st.sampled_from((None, Usage(2, 3, 4, 5, 0.25, 1.5), Usage(cost=None)))),
+        maybe(random.integers(1, draw(st.integers(2, 5)), total).astype(np.uint8)),
+    )
+    return Verdicts.decide(columns, list(accumulate(sizes, initial=0)), draw(st.floats(0, 1)))
+
+
+def as_message(sent: Verdicts) -> types_pb2.VerdictColumns:
+    """Return what protobuf itself makes of verdicts, value by value."""
+    columns = sent.columns
+    message = types_pb2.VerdictColumns(
+        relevant=sent.relevant.tolist(),
+        score=columns.scores.tolist(),
+        group_offsets=sent.offsets,
+        errors=map(write_fault, columns.faults),
+        details=map(write_detail, columns.details),
+    )
+    if columns.statuses is not None and (columns.statuses != Status.OK).any():
+        message.status.extend(columns.statuses.tolist())
+    if sent.sources is not None and (sent.sources != Source.COMPUTED).any():
+        message.source.extend(sent.sources.tolist())
+    if columns.flags is not None and columns.flags.any():
+        message.flags.extend(columns.flags.tolist())
+    if columns.agreements is not None:
+        message.agreement.extend(columns.agreements.tolist())
+    return message
+
+
+@given(verdicts())
+def test_the_bytes_are_those_of_the_message(sent: Verdicts):
+    usage = sent.columns.usage
+    expected = pb.BatchJudgeResponse(
+        verdicts=as_message(sent),
+        judge=write_identity(IDENTITY),
+        counts=write_counts(sent),
+        usage=None if usage is None else write_usage(usage),
+    )
+    assert pb.BatchJudgeResponse.FromString(reply_bytes(sent, IDENTITY)) == expected
+    assert write_verdicts(sent) == as_message(sent)
+
+
+def test_a_usual_reply_is_written_as_protobuf_writes_it():
+    sent = Verdicts.decide(ScoreColumns(np.array([1.0, 0.0, 0.5])), [0, 1, 3], 0.5)
+    message = pb.BatchJudgeResponse(
+        verdicts=as_message(sent), judge=write_identity(IDENTITY), counts=write_counts(sent)
+    )
+    assert reply_bytes(sent, IDENTITY) == message.SerializeToString(deterministic=True)
+
+
+def test_columns_of_other_types_than_promised_are_converted():
+    columns = ScoreColumns(np.array([1, 0], np.float32), np.array([1, 2], np.int64))
+    message = write_verdicts(Verdicts.decide(columns, [0, 2], 0.5))
+    assert (list(message.score), list(message.status)) == ([1.0, 0.0], [1, 2])
+
+
+def test_every_column_of_the_contract_is_written():
+    known = {"relevant", "score", "status", "source", "flags", "group_offsets", "errors"}
+    assert {f.name for f in types_pb2.VerdictColumns.DESCRIPTOR.fields} == known | {
+        "agreement",
+        "details",
+    }
+    names = [f.name for f in pb.BatchJudgeResponse.DESCRIPTOR.fields]
+    assert names == ["verdicts", "judge", "counts", "usage"]

@@ -1,0 +1,72 @@
+"""Callers of the wire are told the names that the contract has; no other name does there."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+import pytest
+from google.protobuf.internal.enum_type_wrapper import EnumTypeWrapper
+from judged import Matching, NoGold, Unjudged
+from judged._choices import in_python
+from judged.agreement import RatingLevel as PythonLevel
+from judged.asking import CacheMode as PythonCache
+from judged.statistics import IntervalMethod as PythonMethod
+from judged.statuses import Source as PythonSource
+from judged.statuses import Status as PythonStatus
+from judged.v1 import judge_service_pb2 as pb
+from judged.v1 import statistics_pb2, types_pb2
+from judged_server.api.convert.agreement import read_ratings
+from judged_server.api.convert.asking import read_asking
+from judged_server.api.convert.judging import read_verdicts
+from judged_server.api.convert.metrics import read_options
+from judged_server.domain import CacheMode, Source, Status
+from judged_server.errors import InvalidField, full_name, full_names
+from judged_server.metrics import MatchingMode, NoGoldPolicy, UnjudgedPolicy
+from judged_server.statistics.agreement import RatingLevel
+from judged_server.statistics.intervals import IntervalMethod
+
+ENUMS: list[tuple[type[IntEnum], EnumTypeWrapper, type[IntEnum]]] = [
+    (CacheMode, types_pb2.CacheMode, PythonCache),
+    (MatchingMode, types_pb2.MatchingMode, Matching),
+    (NoGoldPolicy, types_pb2.NoGoldPolicy, NoGold),
+    (UnjudgedPolicy, types_pb2.UnjudgedPolicy, Unjudged),
+    (IntervalMethod, statistics_pb2.IntervalMethod, PythonMethod),
+    (RatingLevel, pb.RatingLevel, PythonLevel),
+    (Status, types_pb2.VerdictStatus, PythonStatus),
+    (Source, types_pb2.VerdictSource, PythonSource),
+]
+
+
+@pytest.mark.parametrize(("ours", "contract", "python"), ENUMS)
+def test_a_full_name_is_the_contracts(ours, contract, python):
+    for choice in ours:
+        name = contract.Name(choice.value)
+        assert full_name(choice, contract.DESCRIPTOR.name) == name
+        assert in_python(f"use {name}.") == f"use {python.__name__}.{python(choice).name}."
+
+
+REFUSED = {
+    CacheMode: lambda: read_asking(types_pb2.AskingOptions(cache=0)),
+    MatchingMode: lambda: read_options(types_pb2.MetricOptions(matching=0)),
+    NoGoldPolicy: lambda: read_options(types_pb2.MetricOptions(no_gold=0)),
+    UnjudgedPolicy: lambda: read_options(types_pb2.MetricOptions(unjudged=9)),
+    IntervalMethod: lambda: read_options(
+        types_pb2.MetricOptions(interval=statistics_pb2.IntervalOptions(method=0))
+    ),
+    RatingLevel: lambda: read_ratings(pb.RatingTable(level=0)),
+}
+
+
+@pytest.mark.parametrize("kind", REFUSED)
+def test_a_choice_that_is_none_is_refused_with_the_full_names(kind):
+    with pytest.raises(InvalidField) as caught:
+        REFUSED[kind]()
+    assert caught.value.rule == f"must be unset or one of {full_names(kind)}"
+
+
+@pytest.mark.parametrize(("kind", "column"), [(Status, "status"), (Source, "source")])
+def test_a_verdict_that_is_none_is_refused_with_the_full_names(kind, column):
+    columns = types_pb2.VerdictColumns(relevant=[True], score=[1.0], **{column: [9]})
+    with pytest.raises(InvalidField) as caught:
+        read_verdicts(columns, [1], "verdicts")
+    assert caught.value.rule == f"must be one of {full_names(kind, f'Verdict{kind.__name__}')}"

@@ -1,0 +1,270 @@
+"""Calls under one request_id: who takes part, what is kept, and for how long."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from judged.v1 import judge_service_pb2 as pb
+from judged.v1 import types_pb2
+from judged_server.api import idempotency
+from judged_server.api.idempotency import Repeats, check_request_id
+from judged_server.errors import Draining, InvalidField
+from judged_server.ports import Caller
+from judged_server.telemetry import access
+
+ID = "0b0b9b3c-52c0-4f0a-9a44-5b3c8a7b1d11"
+OF_VERSION_1 = "4564527c-e667-11f1-9551-02fc00000001"
+
+
+@pytest.fixture(autouse=True)
+def _no_purse_is_left() -> Iterator[None]:
+    yield
+    access._purses.clear()
+
+
+def request(request_id: str = ID, text: str = "r") -> pb.BatchJudgeRequest:
+    return pb.BatchJudgeRequest(
+        groups=[types_pb2.QueryGroup(retrieved=[text])], request_id=request_id
+    )
+
+
+@dataclass
+class Work:
+    """Counts how often it is done; each time it waits for `go`."""
+
+    rationale: str = ""
+    error: Exception | None = None
+    done: int = 0
+    cancelled: int = 0
+    go: asyncio.Event = field(default_factory=asyncio.Event)
+    begun: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def __call__(self, _: Caller) -> pb.BatchJudgeResponse:
+        self.begun.set()
+        try:
+            await self.go.wait()
+        except asyncio.CancelledError:
+            self.cancelled += 1
+            raise
+        self.done += 1
+        if self.error is not None:
+            raise self.error
+        reply = pb.BatchJudgeResponse(counts=types_pb2.VerdictCounts(ok=self.done))
+        reply.judge.signature = self.rationale
+        return reply
+
+
+def ready(**fields: object) -> Work:
+    work = Work(**fields)
+    work.go.set()
+    return work
+
+
+def caller(seconds: float = 1000.0) -> Caller:
+    return Caller(asyncio.get_running_loop().time() + seconds)
+
+
+async def leave(task: asyncio.Task[object]) -> None:
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
+
+
+async def until(fact: Callable[[], bool]) -> None:
+    """Let the others have their turns until something is so."""
+    while not fact():  # noqa: ASYNC110 - what is waited for tells nobody
+        await asyncio.sleep(0)
+
+
+class TestKept:
+    async def test_the_same_call_is_worked_once(self):
+        calls, work = Repeats(1 << 20), ready()
+        replies = [await calls.reply(request(), object(), caller(), work) for _ in range(3)]
+        assert work.done == 1
+        assert replies[0] == replies[1] == replies[2]
+
+    async def test_another_call_under_its_id_is_refused_in_work_and_after(self):
+        calls, work = Repeats(1 << 20), Work()
+        first = asyncio.create_task(calls.reply(request(), object(), caller(), work))
+        await work.begun.wait()
+        others = [request(text="x"), pb.EvaluateRequest(request_id=ID)]
+        for other in others:
+            with pytest.raises(InvalidField, match="an id of its own") as caught:
+                await calls.reply(other, object(), caller(), work)
+            assert caught.value.field == "request_id"
+        work.go.set()
+        await first
+        for other in others:
+            with pytest.raises(InvalidField):
+                await calls.reply(other, object(), caller(), work)
+        assert work.done == 1
+
+    async def test_the_order_of_a_map_is_not_another_call(self):
+        calls, work = Repeats(1 << 20), ready()
+        for names in ("abcdefgh", "hgfedcba"):
+            given_ = request()
+            for name in names:
+                given_.judge.parameters[name].int_value = ord(name)
+            await calls.reply(given_, object(), caller(), work)
+        assert work.done == 1
+
+    async def test_for_ten_minutes(self, monkeypatch: pytest.MonkeyPatch):
+        assert idempotency.KEPT_S == 600
+        calls, work = Repeats(1 << 20), ready()
+        await calls.reply(request(), object(), caller(), work)
+        monkeypatch.setattr(idempotency, "KEPT_S", -1.0)
+        await calls.reply(request(str(uuid.uuid4())), object(), caller(), work)
+        late = str(uuid.uuid4())
+        for _ in range(2):  # kept for no time at all
+            await calls.reply(request(late), object(), caller(), work)
+        assert work.done == 4
+        await calls.reply(request(), object(), caller(), work)
+        assert work.done == 4, "the first was kept for ten minutes, and stands behind no other"
+
+    async def test_a_reply_that_is_bytes_stays_bytes(self):
+        calls, done = Repeats(1 << 20), []
+
+        async def work(_: Caller) -> bytes:
+            done.append(1)
+            return b"as written"
+
+        for _ in range(2):
+            assert await calls.reply(request(), object(), caller(), work) == b"as written"
+        assert done == [1]
+
+    async def test_a_failure_is_not_kept_and_frees_the_id(self):
+        calls, work = Repeats(1 << 20), ready(error=Draining("bye", 1.0))
+        with pytest.raises(Draining):
+            await calls.reply(request(), object(), caller(), work)
+        work.error = None
+        assert (await calls.reply(request(text="x"), object(), caller(), work)).counts.ok == 2
+
+
+class TestBounds:
+    async def test_the_oldest_give_way(self):
+        work = ready(rationale="x" * 1000)
+        calls = Repeats(3100)
+        ids = [str(uuid.uuid4()) for _ in range(5)]
+        for each in ids:
+            await calls.reply(request(each), object(), caller(), work)
+        for each in ids[2:]:
+            await calls.reply(request(each), object(), caller(), work)
+        assert work.done == 5
+        await calls.reply(request(ids[1]), object(), caller(), work)
+        assert work.done == 6
+
+    async def test_a_reply_that_can_not_fit_pushes_none_out(self):
+        calls, small, large = Repeats(100), ready(), ready(rationale="x" * 1000)
+        await calls.reply(request(), object(), caller(), small)
+        for _ in range(2):
+            await calls.reply(request(ID[:-1] + "2"), object(), caller(), large)
+        await calls.reply(request(), object(), caller(), small)
+        assert (small.done, large.done) == (1, 2)
+
+    async def test_the_number_is_bounded(self, monkeypatch: pytest.MonkeyPatch):
+        monkeypatch.setattr(idempotency, "MOST_KEPT", 2)
+        calls, work = Repeats(1 << 20), ready()
+        for _ in range(50):
+            await calls.reply(request(str(uuid.uuid4())), object(), caller(), work)
+        assert len(calls._kept) == 2
+
+    @given(st.lists(st.tuples(st.integers(0, 6), st.integers(0, 400)), max_size=40))
+    async def test_bytes_are_counted_as_they_come_and_go(self, asked: list[tuple[int, int]]):
+        calls = Repeats(1000)
+        for number, size in asked:
+            work = ready(rationale="x" * size)
+            await calls.reply(request(ID[:-1] + str(number)), object(), caller(), work)
+            held = [kept.reply for kept in calls._kept.values()]
+            assert calls._bytes == sum(len(r) for r in held if isinstance(r, bytes)) <= 1000
+        assert not calls._calls
+
+
+class TestLeaving:
+    async def test_one_of_two_callers_may_leave(self):
+        calls, work = Repeats(1 << 20), Work()
+        callers = [
+            asyncio.create_task(calls.reply(request(), object(), caller(), work)) for _ in range(2)
+        ]
+        await work.begun.wait()
+        await leave(callers[0])
+        work.go.set()
+        assert (await callers[1]).counts.ok == 1
+
+    async def test_a_call_that_all_have_left_ends_and_its_next_try_begins_anew(self):
+        calls, work = Repeats(1 << 20), Work()
+        task = asyncio.create_task(calls.reply(request(), object(), caller(), work))
+        await work.begun.wait()
+        await leave(task)
+        assert not calls._calls
+        await until(lambda: work.cancelled == 1)
+        work.go.set()
+        assert (await calls.reply(request(), object(), caller(), work)).counts.ok == 1
+
+    async def test_who_comes_again_within_the_grace_finds_the_call(self):
+        calls, work = Repeats(1 << 20, grace_s=60.0), Work()
+        task = asyncio.create_task(calls.reply(request(), object(), caller(), work))
+        await work.begun.wait()
+        await leave(task)
+        again = asyncio.create_task(calls.reply(request(), object(), caller(), work))
+        work.go.set()
+        assert (await again).counts.ok == 1
+        assert (work.done, work.cancelled) == (1, 0)
+
+    async def test_without_a_caller_a_call_ends_with_the_grace(self):
+        calls, work = Repeats(1 << 20, grace_s=0.01), Work()
+        task = asyncio.create_task(calls.reply(request(), object(), caller(), work))
+        await work.begun.wait()
+        await leave(task)
+        assert work.cancelled == 0
+        await until(lambda: work.cancelled == 1)
+        assert not calls._calls
+
+    async def test_there_is_no_grace_after_the_time_of_the_call(self):
+        calls, work = Repeats(1 << 20, grace_s=60.0), Work()
+        task = asyncio.create_task(calls.reply(request(), object(), caller(-1.0), work))
+        await work.begun.wait()
+        await leave(task)
+        await until(lambda: work.cancelled == 1)
+
+    async def test_the_end_of_the_server_waits_for_no_grace(self):
+        calls, work = Repeats(1 << 20, grace_s=600.0), Work()
+        task = asyncio.create_task(calls.reply(request(), object(), caller(), work))
+        await work.begun.wait()
+        await leave(task)
+        await calls.close()
+        assert work.cancelled == 1
+
+    async def test_the_end_of_the_server_ends_all_calls(self):
+        calls, work = Repeats(1 << 20), Work()
+        task = asyncio.create_task(calls.reply(request(), object(), caller(), work))
+        await work.begun.wait()
+        await calls.close()
+        assert work.cancelled == 1
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+
+@pytest.mark.parametrize("good", [ID, ID.upper()])
+def test_uuids_of_version_4_are_taken(good: str):
+    check_request_id(good)
+
+
+@pytest.mark.parametrize(
+    "bad",
+    ["x", "1", ID[:-1], ID + "1", ID.replace("-", ""), f"{{{ID}}}", OF_VERSION_1, ID + "\n"],
+)
+def test_anything_else_is_refused(bad: str):
+    with pytest.raises(InvalidField, match="version 4"):
+        check_request_id(bad)
+
+
+@given(st.uuids(version=4))
+def test_every_uuid_of_version_4_is_taken(good: uuid.UUID):
+    check_request_id(str(good))

@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import grpc
+import pytest
+from google.rpc import error_details_pb2, status_pb2
+from judged.v1 import error_reason_pb2
+from judged_server import errors
+from judged_server.api.status import TABLE, internal_fault, to_wire
+from judged_server.llm.faults import Reason
+
+EXAMPLES: list[errors.JudgedError] = [
+    errors.InvalidField("groups[0].query", "too odd"),
+    errors.LimitExceeded("groups", "groups", 10, 11),
+    errors.MalformedMessage("not a message"),
+    errors.UnknownJudge("nobody", ("exact",)),
+    errors.UnknownRubric("taste", ("helpfulness",)),
+    errors.ModelNotInstalled("m", "run this"),
+    errors.ModelNotConfigured("gpt", "set KEY"),
+    errors.BudgetExhausted("per_day", "nothing is left"),
+    errors.ModelDamaged("model.onnx", "truncated", "run that"),
+    errors.DeadlineExceeded("late"),
+    errors.Overloaded("busy", 0.25),
+    errors.Draining("bye", 1.5),
+    errors.InternalFault("abc"),
+]
+ABSTRACT = {errors.JudgedError, errors.Retryable}
+
+
+def unpack(error: errors.JudgedError) -> tuple[status_pb2.Status, dict[str, Any]]:
+    """Read our trailers with Google's own messages."""
+    raw = dict(to_wire(error).trailers)["grpc-status-details-bin"]
+    status = status_pb2.Status.FromString(raw)
+    details: dict[str, Any] = {}
+    for packed in status.details:
+        kind = getattr(error_details_pb2, packed.type_url.rpartition(".")[2])
+        message = kind()
+        assert packed.Unpack(message)
+        details[kind.__name__] = message
+    return status, details
+
+
+def test_every_error_of_the_tree_is_in_the_table():
+    classes = {
+        c
+        for _, c in inspect.getmembers(errors, inspect.isclass)
+        if issubclass(c, errors.JudgedError)
+    }
+    assert set(TABLE) == classes - ABSTRACT == {type(example) for example in EXAMPLES}
+
+
+def test_every_reason_is_in_the_contract():
+    names = {name.removeprefix("ERROR_REASON_") for name in error_reason_pb2.ErrorReason.keys()}  # noqa: SIM118
+    assert {example.reason for example in EXAMPLES} | set(Reason) <= names
+
+
+@pytest.mark.parametrize("error", EXAMPLES, ids=lambda e: type(e).__name__)
+def test_google_reads_our_details(error: errors.JudgedError):
+    status, details = unpack(error)
+    assert status.code == to_wire(error).code.value[0]
+    assert status.message == error.message
+    info = details["ErrorInfo"]
+    assert (info.domain, info.reason) == ("judged", error.reason)
+    assert dict(info.metadata) == error.metadata
+
+
+def test_a_bad_field_is_named():
+    _, details = unpack(errors.InvalidField("groups[0].query", "too odd"))
+    violation = details["BadRequest"].field_violations[0]
+    assert (violation.field, violation.description) == ("groups[0].query", "too odd")
+
+
+def test_what_may_be_retried_says_when():
+    wire = to_wire(errors.Overloaded("busy", 0.25))
+    assert wire.code is grpc.StatusCode.RESOURCE_EXHAUSTED
+    assert dict(wire.trailers)["grpc-retry-pushback-ms"] == "250"
+    _, details = unpack(errors.Overloaded("busy", 0.25))
+    assert details["RetryInfo"].retry_delay.ToMilliseconds() == 250
+
+
+def test_a_used_up_budget_is_a_quota_that_no_retry_helps():
+    wire = to_wire(errors.BudgetExhausted("per_day", "nothing is left"))
+    assert wire.code is grpc.StatusCode.RESOURCE_EXHAUSTED
+    assert "grpc-retry-pushback-ms" not in dict(wire.trailers)
+    _, details = unpack(errors.BudgetExhausted("per_day", "nothing is left"))
+    assert set(details) == {"ErrorInfo", "QuotaFailure"}
+    violation = details["QuotaFailure"].violations[0]
+    assert (violation.subject, violation.description) == ("budget:per_day", "nothing is left")
+
+
+def test_an_unknown_judge_is_a_resource_that_was_not_found():
+    _, details = unpack(errors.UnknownJudge("nobody", ("exact",)))
+    assert details["ResourceInfo"].resource_name == "nobody"
+
+
+def test_a_want_of_memory_is_no_bug():
+    wire = to_wire(internal_fault(MemoryError()))
+    assert wire.code is grpc.StatusCode.RESOURCE_EXHAUSTED
+    assert "grpc-retry-pushback-ms" in dict(wire.trailers)
+    assert to_wire(internal_fault(KeyError())).code is grpc.StatusCode.INTERNAL

@@ -1,0 +1,86 @@
+"""Single flight: a text that several calls want is run once, whoever of them goes."""
+
+import asyncio
+
+import numpy as np
+import pytest
+from judged_server.embedding import embedder as embedder_module
+from judged_server.embedding.batching import queue
+
+from tests.fakes.session import begun, queued, until
+
+
+async def test_a_text_of_several_calls_runs_once(make, session):
+    embedder = make()
+    session.gate.clear()
+    texts = (["a", "b"], ["b", "c"], ["b"])
+    calls = [asyncio.create_task(embedder.embed(some, "truncate")) for some in texts]
+    await begun(session)
+    await until(lambda: len(embedder._queue._calls) == 3)
+    session.gate.set()
+    done = await asyncio.gather(*calls)
+    assert sorted(text for batch in session.batches for text in batch) == ["a", "b", "c"]
+    for embedded, at in zip(done, (1, 0, 0), strict=True):
+        np.testing.assert_array_equal(embedded.vectors[at], done[2].vectors[0])
+
+
+async def test_policies_do_not_share(make, session):
+    embedder = make()
+    session.gate.clear()
+    calls = [
+        asyncio.create_task(embedder.embed(["a"], policy)) for policy in ("truncate", "reject")
+    ]
+    await until(lambda: len(embedder._queue._calls) == 2)
+    session.gate.set()
+    await asyncio.gather(*calls)
+    assert [text for batch in session.batches for text in batch] == ["a", "a"]
+
+
+@pytest.mark.parametrize("running", [True, False])
+async def test_the_first_caller_may_go(make, session, running):
+    embedder = make()
+    session.gate.clear()
+    if not running:
+        held = asyncio.create_task(embedder.embed(["z"], "truncate"))
+        await begun(session)
+    first = asyncio.create_task(embedder.embed(["a"], "truncate"))
+    await (begun(session) if running else queued(embedder))
+    second = asyncio.create_task(embedder.embed(["a"], "truncate"))
+    await until(lambda: len(embedder._queue._calls) == 2 + (not running))
+    first.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await first
+    session.gate.set()
+    assert (await second).vectors.any()
+    if not running:
+        await held
+    assert sum(batch.count("a") for batch in session.batches) == 1
+    assert embedder.queued_tokens == 0
+
+
+async def test_joining_costs_no_room_in_the_queue(make, session):
+    embedder = make(max_queued_tokens=5)
+    session.gate.clear()
+    text = "abc def ghi jkl"
+    calls = [asyncio.create_task(embedder.embed([text], "truncate")) for _ in range(3)]
+    await begun(session)
+    session.gate.set()
+    await asyncio.gather(*calls)
+
+
+async def test_an_interactive_call_takes_a_text_of_batch_work_along(make, session, monkeypatch):
+    monkeypatch.setattr(queue, "BATCH_TOKENS", 1)
+    monkeypatch.setattr(embedder_module, "INTERACTIVE_TOKENS", 3)
+    embedder = make()
+    session.gate.clear()
+    large = asyncio.create_task(embedder.embed(list("abcdefgh"), "truncate"))
+    await begun(session)
+    await queued(embedder, 21)
+    small = asyncio.create_task(embedder.embed(["h"], "truncate"))
+    await begun(session)
+    session.gate.set()
+    await small
+    await large
+    order = [text for batch in session.started for text in batch]
+    assert order.index("h") == 1
+    assert sorted(order) == list("abcdefgh")

@@ -1,0 +1,102 @@
+"""The workers: a failure is that of its texts, until the model fails a plain text too."""
+
+import numpy as np
+import pytest
+from judged_server.embedding.batching import workers
+from judged_server.embedding.policy import EMBEDDING_FAILED, OVERLOADED
+
+from tests.fakes.session import Panic, until
+
+
+class TestFaults:
+    async def test_a_vector_that_is_not_finite_is_the_fault_of_its_text(self, make, session):
+        session.not_finite_on = "q"
+        embedded = await make().embed(["a", "q", "b"], "truncate")
+        assert embedded.faults.keys() == {1}
+        assert embedded.faults[1][0] == EMBEDDING_FAILED
+        assert np.isfinite(embedded.vectors).all()
+
+    async def test_one_bad_window_is_the_fault_of_its_text(self, make, session):
+        session.not_finite_on = "q"
+        texts = ["a", "a" * 40 + "q", "b"]
+        embedded = await make().embed(texts, "window_max")
+        assert embedded.faults.keys() == {1}
+
+    async def test_a_failed_batch_is_halved_once(self, make, session):
+        session.fail_on = "q"
+        embedded = await make().embed(["a", "b", "c", "q"], "truncate")
+        assert embedded.faults.keys() == {2, 3}
+        assert {fault[0] for fault in embedded.faults.values()} == {EMBEDDING_FAILED}
+        assert [len(batch) for batch in session.batches] == [4, 2, 2]
+        good = await make().embed(["a", "b"], "truncate")
+        np.testing.assert_array_equal(embedded.vectors[:2], good.vectors)
+
+    @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt, Panic])
+    async def test_the_worker_lives_on(self, make, session, error):
+        session.error = error("a panic")
+        embedder = make()
+        session.fail_on = "q"
+        assert (await embedder.embed(["q"], "truncate")).faults[0][0] == EMBEDDING_FAILED
+        assert not (await embedder.embed(["a"], "truncate")).faults
+
+    @pytest.mark.parametrize(
+        "error",
+        [
+            MemoryError(),
+            RuntimeError("ONNXRuntime: Failed to allocate memory for requested buffer"),
+            RuntimeError("CUDA_ERROR_OUT_OF_MEMORY"),
+        ],
+    )
+    async def test_want_of_memory_is_said_and_may_pass(self, make, session, error):
+        session.error, session.fail_on = error, "q"
+        embedded = await make().embed(["q"], "truncate")
+        assert embedded.faults[0][0] == OVERLOADED
+
+    async def test_a_tokenizer_that_panics_is_the_fault_of_its_texts(self, make, monkeypatch):
+        embedder = make()
+        real = embedder._workers._tokenizer.encode
+
+        def encode(texts, long_text):
+            if "q" in texts:
+                raise Panic
+            return real(texts, long_text)
+
+        monkeypatch.setattr(embedder._workers._tokenizer, "encode", encode)
+        assert (await embedder.embed(["q"], "truncate")).faults[0][0] == EMBEDDING_FAILED
+        assert not (await embedder.embed(["a"], "truncate")).faults
+        assert embedder.queued_tokens == 0
+
+
+class TestTrouble:
+    async def test_a_model_that_fails_three_times_and_then_a_plain_text(self, make, session):
+        told: list[bool] = []
+        embedder = make(trouble=told.append)
+        session.fail_on = ""
+        for _ in range(2):
+            await embedder.embed(["b"], "truncate")
+        assert told == []
+        await embedder.embed(["b"], "truncate")
+        await until(lambda: told == [True])
+        session.fail_on = None
+        assert not (await embedder.embed(["b"], "truncate")).faults
+        await until(lambda: told == [True, False])
+
+    async def test_an_idle_model_in_trouble_is_tried_again(self, make, session, monkeypatch):
+        monkeypatch.setattr(workers, "PROBE_S", 0.01)
+        told: list[bool] = []
+        embedder = make(trouble=told.append)
+        session.fail_on = ""
+        for _ in range(3):
+            await embedder.embed(["b"], "truncate")
+        await until(lambda: told == [True])
+        session.fail_on = None
+        await until(lambda: told == [True, False])
+
+    async def test_texts_to_blame_are_no_trouble(self, make, session):
+        told: list[bool] = []
+        embedder = make(trouble=told.append)
+        session.fail_on = "q"
+        for _ in range(7):
+            await embedder.embed(["q"], "truncate")
+        await embedder.embed(["b"], "truncate")
+        assert told == []

@@ -1,0 +1,56 @@
+"""Keys: equal for what is equal, different for any difference."""
+
+import dataclasses
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from judged_server.embedding.cache.vector_key import VectorKeys
+from judged_server.ports import ModelCard
+
+CARD = ModelCard("m", 2, 8, "a" * 64, "b" * 64, "mean", True, "fp32", "CPU")
+OTHERS = {
+    "max_tokens": 9,
+    "prefix": "passage: ",
+    "model_sha256": "c" * 64,
+    "tokenizer_sha256": "c" * 64,
+    "pooling": "cls",
+    "normalize": False,
+    "precision": "int8",
+    "execution_provider": "CUDA",
+}
+
+
+def _key(card=CARD, runtime="ort 1", text="text", policy="truncate"):
+    return VectorKeys(card, runtime).of([text], policy)[0]
+
+
+@pytest.mark.parametrize("field", OTHERS)
+def test_any_part_of_the_model_changes_it(field):
+    assert _key(dataclasses.replace(CARD, **{field: OTHERS[field]})) != _key()
+
+
+def test_runtime_and_policy_change_it():
+    assert len({_key(), _key(runtime="ort 2"), _key(policy="reject")}) == 3
+
+
+def test_the_models_name_does_not():
+    assert _key(dataclasses.replace(CARD, name="other")) == _key()
+
+
+@given(st.lists(st.text(), unique=True, max_size=20))
+def test_texts_have_keys_of_their_own(texts):
+    keys = VectorKeys(CARD, "ort").of(texts, "truncate")
+    assert len(set(keys)) == len(texts)
+    assert {len(key) for key in keys} <= {32}
+    assert keys == VectorKeys(CARD, "ort").of(texts, "truncate")
+
+
+def test_parts_do_not_run_into_each_other():
+    first = dataclasses.replace(CARD, pooling="mean", precision="fp32")
+    assert _key(dataclasses.replace(first, precision="CPU", execution_provider="fp32")) != _key()
+    assert _key(runtime="ab", policy="c") != _key(runtime="a", policy="bc")
+
+
+def test_the_key_is_the_same_in_every_version_and_on_every_machine():
+    assert _key().hex() == ("c918d446e4e020840f8c45ed5a4b72aaec009f5812eef60b8e26aa0a5da0c1af")

@@ -1,0 +1,31 @@
+"""The graph builder: same bytes each time, standard operators, the arithmetic of BERT."""
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+from judged_server.embedding.models.bert_graph import BertShape, build_bert_graph
+
+from tests.fakes import tiny_model
+from tests.fakes.numpy_bert import hidden_states
+
+
+def test_the_same_weights_give_the_same_bytes():
+    shape = BertShape(tiny_model.LAYERS, tiny_model.HEADS, 1e-12)
+    assert build_bert_graph(tiny_model.weights(), shape) == tiny_model.graph()
+
+
+def test_all_operators_are_standard_ones_of_opset_17():
+    model = onnx.load_from_string(tiny_model.graph())
+    onnx.checker.check_model(model, full_check=True)
+    assert {node.domain for node in model.graph.node} == {""}
+    assert [(entry.domain, entry.version) for entry in model.opset_import] == [("", 17)]
+
+
+def test_the_graph_computes_what_bert_is_defined_to_compute():
+    token_ids = np.array([[2, 9, 17, 8, 3], [2, 30, 3, 0, 0]], np.int64)
+    mask = np.array([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0]], np.int64)
+    session = ort.InferenceSession(tiny_model.graph(), providers=["CPUExecutionProvider"])
+    (hidden,) = session.run(None, {"input_ids": token_ids, "attention_mask": mask})
+    for row, length in ((0, 5), (1, 3)):
+        expected = hidden_states(token_ids[row, :length])
+        np.testing.assert_allclose(hidden[row, :length], expected, atol=2e-5)

@@ -1,0 +1,225 @@
+"""Adding a foreign model: tried before it is stored, refused with the file and the reason."""
+
+import numpy as np
+import onnx
+import pytest
+from judged_server.embedding.models.loading import load_embedder
+from judged_server.embedding.models.manifest import POOLINGS
+from judged_server.embedding.models.model_dir import ModelOptions
+from judged_server.embedding.models.sources import ModelSourceError
+from judged_server.embedding.models.store import ModelStore
+from onnx import helper, numpy_helper
+from tokenizers import Tokenizer
+
+from tests.fakes import tiny_model
+from tests.fakes.numpy_bert import hidden_states
+from tests.fakes.tiny_model import write_folder, write_json
+
+TEXTS = ["a cat", "", "the cats sleep", "b" * 40, "naïve, 中文!"]
+
+
+@pytest.fixture
+def models(tmp_path) -> ModelStore:
+    return ModelStore(tmp_path / "models")
+
+
+def _opset(number):
+    def change(model):
+        model.opset_import[0].version = number
+
+    return change
+
+
+def _rename_input(model):
+    model.graph.input[1].name = "mask"
+    for node in model.graph.node:
+        for i, name in enumerate(node.input):
+            if name == "attention_mask":
+                node.input[i] = "mask"
+
+
+def _nan_weights(model):
+    for tensor in model.graph.initializer:
+        if tensor.name == "embeddings.LayerNorm.bias":
+            value = np.full(tiny_model.HIDDEN, np.nan, np.float32)
+            tensor.CopyFrom(numpy_helper.from_array(value, tensor.name))
+
+
+def _quantise(model):
+    model.graph.node.append(helper.make_node("DynamicQuantizeLinear", ["one"], ["q", "s", "z"]))
+
+
+def test_a_folder_becomes_a_stored_model(models, tmp_path):
+    manifest = tiny_model.add_to(models, tmp_path, "my-model")
+    assert models.verify("my-model") == manifest
+    assert (manifest.dimensions, manifest.max_tokens) == (tiny_model.HIDDEN, tiny_model.WINDOW)
+    assert (manifest.pooling, manifest.normalize, manifest.precision) == ("mean", True, "fp32")
+
+
+async def _embed(models, name, policy="truncate") -> np.ndarray:
+    embedder = load_embedder(models.load(name))
+    try:
+        return (await embedder.embed(TEXTS, policy)).vectors
+    finally:
+        embedder.close()
+
+
+def _expected(pooling="mean", prefix="", window=tiny_model.WINDOW, hidden=tiny_model.HIDDEN):
+    """The unit vectors of TEXTS by NumPy, from the definition of the model and of its pooling."""
+    library = Tokenizer.from_buffer(tiny_model.tokenizer())
+    library.no_padding()
+    library.enable_truncation(window)
+    rows = []
+    for text in TEXTS:
+        states = hidden_states(np.array(library.encode(prefix + text).ids), hidden)
+        pooled = {
+            "mean": states.mean(axis=0),
+            "cls": states[0],
+            "max": states.max(axis=0),
+            "last": states[-1],
+        }[pooling]
+        rows.append(pooled / np.linalg.norm(pooled))
+    return np.array(rows)
+
+
+@pytest.mark.parametrize("pooling", POOLINGS)
+async def test_each_pooling_gives_the_vectors_of_its_definition(models, tmp_path, pooling):
+    assert tiny_model.add_to(models, tmp_path, pooling=pooling).pooling == pooling
+    np.testing.assert_allclose(await _embed(models, "tiny"), _expected(pooling), atol=1e-5)
+
+
+@pytest.mark.parametrize("normalize", [True, False])
+async def test_vectors_are_unit_vectors_whether_the_model_makes_them_or_not(
+    models, tmp_path, normalize
+):
+    manifest = tiny_model.add_to(models, tmp_path, normalize=normalize)
+    assert manifest.normalize is normalize
+    np.testing.assert_allclose(await _embed(models, "tiny"), _expected(), atol=1e-5)
+
+
+async def test_a_graph_with_token_types_gets_type_0(models, tmp_path):
+    tiny_model.add_to(models, tmp_path, onnx=tiny_model.with_token_types())
+    np.testing.assert_allclose(await _embed(models, "tiny"), _expected(), atol=1e-5)
+
+
+async def test_other_dimensions_and_another_window(models, tmp_path):
+    manifest = tiny_model.add_to(models, tmp_path, onnx=tiny_model.graph(24), window=7)
+    assert (manifest.dimensions, manifest.max_tokens) == (24, 7)
+    expected = _expected(window=7, hidden=24)
+    np.testing.assert_allclose(await _embed(models, "tiny"), expected, atol=1e-5)
+
+
+async def test_half_precision_is_said_and_is_near(models, tmp_path):
+    manifest = tiny_model.add_to(models, tmp_path, onnx=tiny_model.half_precision())
+    assert manifest.precision == "fp16"
+    vectors = await _embed(models, "tiny")
+    assert vectors.dtype == np.float32
+    np.testing.assert_allclose(vectors, _expected(), atol=5e-3)
+    assert np.abs(vectors - _expected()).max() > 1e-6
+
+
+@pytest.mark.parametrize(
+    ("prompts", "prefix"),
+    [
+        ({"prompts": {"query": "query: ", "passage": "p: "}}, "p: "),
+        ({"prompts": {"query": "query: "}, "default_prompt_name": None}, ""),
+    ],
+)
+async def test_the_models_prompt_for_passages_stands_before_each_text(
+    models, tmp_path, prompts, prefix
+):
+    assert tiny_model.add_to(models, tmp_path, prompts=prompts).prefix == prefix
+    np.testing.assert_allclose(await _embed(models, "tiny"), _expected(prefix=prefix), atol=1e-5)
+
+
+async def test_the_operators_options_go_first(models, tmp_path):
+    folder = write_folder(tmp_path / "source", prompts={"prompts": {"document": "d: "}})
+    (folder / "onnx" / "model.onnx").rename(folder / "other.onnx")
+    options = ModelOptions(graph="other.onnx", prefix="q: ", max_tokens=9)
+    manifest = models.add("tiny", folder, options)
+    assert (manifest.prefix, manifest.max_tokens) == ("q: ", 9)
+    expected = _expected(prefix="q: ", window=9)
+    np.testing.assert_allclose(await _embed(models, "tiny"), expected, atol=1e-5)
+
+
+def test_weights_beside_the_graph_come_along(models, tmp_path):
+    folder = write_folder(tmp_path / "source")
+    model = onnx.load_from_string(tiny_model.graph())
+    graph = folder / "onnx" / "model.onnx"
+    onnx.save(model, graph, save_as_external_data=True, location="weights.bin", size_threshold=512)
+    manifest = models.add("big", folder)
+    assert [file.path for file in manifest.files] == [
+        "model.onnx",
+        "tokenizer.json",
+        "weights.bin",
+    ]
+    models.verify("big")
+    (models.root / "big" / "weights.bin").write_bytes(b"")
+    with pytest.raises(Exception, match=r"weights\.bin"):
+        models.verify("big")
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (_opset(9999), "can't load it"),
+        (_rename_input, "its inputs are input_ids, mask"),
+        (_nan_weights, "no usable vectors"),
+        (_quantise, "quantises activations"),
+    ],
+)
+def test_an_unusable_graph_is_refused_and_nothing_is_stored(models, tmp_path, change, words):
+    with pytest.raises(ModelSourceError, match=words):
+        tiny_model.add_to(models, tmp_path, onnx=tiny_model.edited(change))
+    assert models.list() == ()
+    assert list(models.root.iterdir()) == []
+
+
+def test_a_window_longer_than_the_positions_is_refused(models, tmp_path):
+    with pytest.raises(ModelSourceError, match="a first run fails"):
+        tiny_model.add_to(models, tmp_path, window=tiny_model.POSITIONS + 1)
+
+
+def test_a_window_without_room_for_text_is_refused(models, tmp_path):
+    with pytest.raises(ModelSourceError, match="no room for text"):
+        tiny_model.add_to(models, tmp_path, window=2)
+
+
+def test_a_broken_tokenizer_is_refused(models, tmp_path):
+    folder = write_folder(tmp_path / "source")
+    write_json(folder / "tokenizer.json", {"version": "1.0"})
+    with pytest.raises(ModelSourceError, match="not a tokenizer"):
+        models.add("broken", folder)
+
+
+def test_external_weights_that_lead_out_are_refused(models, tmp_path):
+    folder = write_folder(tmp_path / "source")
+    model = onnx.load_from_string(tiny_model.graph())
+    onnx.save(
+        model,
+        folder / "onnx" / "model.onnx",
+        save_as_external_data=True,
+        location="w.bin",
+        size_threshold=512,
+    )
+    (folder / "onnx" / "w.bin").rename(folder / "w.bin")
+    model = onnx.load(folder / "onnx" / "model.onnx", load_external_data=False)
+    for tensor in model.graph.initializer:
+        for entry in tensor.external_data:
+            if entry.key == "location":
+                entry.value = "../w.bin"
+    (folder / "onnx" / "model.onnx").write_bytes(model.SerializeToString())
+    with pytest.raises(ModelSourceError, match="outside its own folder"):
+        models.add("escape", folder)
+
+
+@pytest.mark.parametrize("name", ["", "..", "A model", "a/b", "-a", "caller"])
+def test_a_name_that_could_be_a_path_is_refused(models, tmp_path, name):
+    with pytest.raises(ModelSourceError, match="can't be a name"):
+        models.add(name, write_folder(tmp_path / "source"))
+
+
+def test_a_taken_name_is_refused(models, tmp_path):
+    tiny_model.add_to(models, tmp_path)
+    with pytest.raises(ModelSourceError, match="there already"):
+        tiny_model.add_to(models, tmp_path)

@@ -1,0 +1,104 @@
+"""Loading: checked files to an embedder, or the file that is to blame and what to run."""
+
+import dataclasses
+
+import pytest
+from judged_server.embedding.models.loading import load_embedder, open_session
+from judged_server.embedding.runtime.backend_selection import PROVIDERS, Backend, Running
+from judged_server.embedding.runtime.onnx_session import EncoderSession
+from judged_server.errors import ModelDamaged
+from judged_server.settings import SettingsError
+
+from tests.fakes import tiny_model
+
+
+@pytest.fixture
+def files(tmp_path):
+    return tiny_model.stored_files(tmp_path)
+
+
+async def test_an_embedder_carries_the_manifests_card(files):
+    embedder = load_embedder(files, Running(threads=1))
+    try:
+        assert embedder.card == files.manifest.card("CPUExecutionProvider")
+        embedded = await embedder.embed(["a text"], "truncate")
+        assert embedded.vectors.shape == (1, tiny_model.HIDDEN)
+    finally:
+        embedder.close()
+
+
+@pytest.mark.parametrize("name", ["model.onnx", "tokenizer.json"])
+@pytest.mark.parametrize("raw", [b"", b"{}", b"\x08\x08junk"])
+def test_a_file_changed_after_its_check_is_damage(files, name, raw):
+    (files.folder / name).write_bytes(raw)
+    with pytest.raises(ModelDamaged) as error:
+        load_embedder(files)
+    assert error.value.file.endswith(name)
+    assert "judged-server models add" in error.value.message
+
+
+def test_another_dimension_than_the_manifests_is_damage(files):
+    other = dataclasses.replace(files.manifest, dimensions=384)
+    with pytest.raises(ModelDamaged, match="have 16 dimensions, expected 384"):
+        load_embedder(dataclasses.replace(files, manifest=other))
+
+
+def test_another_opset_than_the_runtime_knows_is_damage(files, tmp_path):
+    import onnx
+
+    model = onnx.load_from_string(tiny_model.graph())
+    model.opset_import[0].version = 9999
+    files.graph.write_bytes(model.SerializeToString())
+    with pytest.raises(ModelDamaged, match="can't load it"):
+        load_embedder(files)
+
+
+def test_a_session_that_runs_otherwise_than_decided_is_refused(files, monkeypatch):
+    from judged_server.embedding.models import loading
+
+    other = loading.open_session(files, Running())
+    assert isinstance(other, EncoderSession)
+    other.facts = dataclasses.replace(other.facts, precision="int8")
+    monkeypatch.setattr(loading, "open_session", lambda *_: other)
+    with pytest.raises(ModelDamaged, match=r"int8.*not as decided"):
+        load_embedder(files)
+
+
+def test_a_device_that_is_not_there_is_no_reason_to_take_the_cpu(files):
+    with pytest.raises(SettingsError, match="embedding_backend cuda: CUDAExecutionProvider"):
+        load_embedder(files, Running(Backend("cuda")))
+
+
+@pytest.mark.parametrize("name", ["cuda", "tensorrt"])
+def test_a_runtime_that_takes_the_cpu_for_a_device_is_refused(files, monkeypatch, name):
+    import onnxruntime as ort
+
+    real = ort.InferenceSession
+    monkeypatch.setattr(ort, "get_available_providers", lambda: [PROVIDERS[name]])
+    monkeypatch.setattr(ort, "InferenceSession", lambda path, options, providers: real(path))
+    with pytest.raises(SettingsError, match=f"backend {name}: .*took CPUExecutionProvider"):
+        load_embedder(files, Running(Backend(name)))
+
+
+@pytest.mark.parametrize(("precision", "stored"), [("fp32", "path"), ("fp16", "bytes")])
+def test_a_gpu_gets_the_graph_at_the_chosen_precision(
+    files, monkeypatch, tmp_path, precision, stored
+):
+    from judged_server.embedding.runtime import gpu_session
+
+    given = []
+    monkeypatch.setattr(gpu_session, "GpuSession", lambda *arguments: given.append(arguments))
+    open_session(files, Running(Backend("tensorrt", precision), threads=3, engines=tmp_path))
+    ((graph, pooling, really, window, workers, provider, engines),) = given
+    assert (really, provider, workers) == (precision, "TensorrtExecutionProvider", 3)
+    assert (pooling, window) == (files.manifest.pooling, files.manifest.max_tokens)
+    assert graph == str(files.graph) if stored == "path" else isinstance(graph, bytes)
+    assert engines == tmp_path / f"{files.manifest.model_sha256[:32]}-{precision}"
+
+
+@pytest.mark.parametrize(
+    ("threads", "batch_threads", "workers"), [(1, 1, 1), (4, 1, 4), (4, 2, 2), (3, 2, 1), (1, 4, 1)]
+)
+def test_workers_are_the_threads_over_those_of_a_batch(files, threads, batch_threads, workers):
+    running = Running(threads=threads, batch_threads=batch_threads)
+    assert open_session(files, running).facts.workers == workers

@@ -1,0 +1,173 @@
+"""Folders as sentence-transformers lays them out: what is understood, and what is refused."""
+
+import pytest
+from judged_server.embedding.models.model_dir import ModelFolder, ModelOptions
+from judged_server.embedding.models.sources import ModelSourceError
+
+from tests.fakes.tiny_model import POSITIONS, WINDOW, write_folder, write_json
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return write_folder(tmp_path / "source")
+
+
+def test_a_folder_says_what_the_model_is(folder):
+    assert ModelFolder.read(folder) == ModelFolder(
+        folder / "onnx" / "model.onnx", folder / "tokenizer.json", "mean", True, WINDOW
+    )
+
+
+def test_the_graph_may_lie_beside_the_tokenizer(folder):
+    (folder / "onnx" / "model.onnx").rename(folder / "model.onnx")
+    assert ModelFolder.read(folder).graph == folder / "model.onnx"
+
+
+def test_cls_pooling_is_understood_in_both_forms(tmp_path):
+    folder = write_folder(tmp_path / "source", pooling="cls")
+    assert ModelFolder.read(folder).pooling == "cls"
+    write_json(folder / "1_Pooling" / "config.json", {"pooling_mode": "cls"})
+    assert ModelFolder.read(folder).pooling == "cls"
+
+
+@pytest.mark.parametrize(
+    ("config", "pooling"),
+    [
+        ({"pooling_mode_max_tokens": True}, "max"),
+        ({"pooling_mode_lasttoken": True}, "last"),
+        ({"pooling_mode": "lasttoken"}, "last"),
+        ({"pooling_mode_mean_sqrt_len_tokens": True}, "mean"),
+    ],
+)
+def test_other_poolings_are_understood(folder, config, pooling):
+    write_json(folder / "1_Pooling" / "config.json", config)
+    assert ModelFolder.read(folder).pooling == pooling
+
+
+@pytest.mark.parametrize(
+    ("config", "prefix"),
+    [
+        ({}, ""),
+        ({"prompts": {"query": "query: ", "passage": "passage: "}}, "passage: "),
+        ({"prompts": {"corpus": "c: ", "passage": "p: ", "document": "d: "}}, "d: "),
+        ({"prompts": {"query": "Find: "}, "default_prompt_name": None}, ""),
+        ({"prompts": {"query": "Find: "}, "default_prompt_name": "query"}, "Find: "),
+        ({"prompts": {"document": ""}, "default_prompt_name": "document"}, ""),
+    ],
+)
+def test_the_prefix_is_that_of_a_passage(folder, config, prefix):
+    write_json(folder / "config_sentence_transformers.json", config)
+    assert ModelFolder.read(folder).prefix == prefix
+    assert ModelFolder.read(folder, ModelOptions(prefix="mine: ")).prefix == "mine: "
+    assert ModelFolder.read(folder, ModelOptions(prefix="")).prefix == ""
+
+
+def test_a_prompt_outside_the_pooling_is_refused_unless_there_is_none(folder):
+    config = {"pooling_mode_mean_tokens": True, "include_prompt": False}
+    write_json(folder / "1_Pooling" / "config.json", config)
+    assert ModelFolder.read(folder).prefix == ""
+    write_json(folder / "config_sentence_transformers.json", {"prompts": {"document": "d: "}})
+    with pytest.raises(ModelSourceError, match='--prefix ""'):
+        ModelFolder.read(folder)
+    assert ModelFolder.read(folder, ModelOptions(prefix="")).pooling == "mean"
+
+
+def test_lower_casing_outside_the_tokenizer_is_refused(folder):
+    write_json(folder / "sentence_bert_config.json", {"max_seq_length": 9, "do_lower_case": True})
+    assert ModelFolder.read(folder).max_tokens == 9
+    write_json(folder / "tokenizer.json", {"normalizer": {"type": "Lowercase"}})
+    assert ModelFolder.read(folder).max_tokens == 9
+    for normalizer in (None, {"type": "BertNormalizer", "lowercase": False}, {"type": "NFC"}):
+        write_json(folder / "tokenizer.json", {"normalizer": normalizer})
+        with pytest.raises(ModelSourceError, match="do_lower_case"):
+            ModelFolder.read(folder)
+
+
+@pytest.mark.parametrize("graph", ["/model.onnx", "../model.onnx", "model.bin", "", "a\\b.onnx"])
+def test_a_graph_is_named_inside_the_folder(graph):
+    with pytest.raises(ModelSourceError, match="--graph"):
+        ModelOptions(graph=graph)
+
+
+def test_options_are_within_bounds():
+    with pytest.raises(ModelSourceError, match="--prefix"):
+        ModelOptions(prefix="p" * 1001)
+    with pytest.raises(ModelSourceError, match="--max-tokens"):
+        ModelOptions(max_tokens=0)
+
+
+def test_the_window_is_the_smaller_of_positions_and_tokenizer(folder):
+    (folder / "sentence_bert_config.json").unlink()
+    write_json(folder / "tokenizer_config.json", {"model_max_length": POSITIONS - 2})
+    assert ModelFolder.read(folder).max_tokens == POSITIONS - 2
+    write_json(folder / "tokenizer_config.json", {"model_max_length": 10**30})
+    assert ModelFolder.read(folder).max_tokens == POSITIONS
+    assert ModelFolder.read(folder, ModelOptions(max_tokens=8)).max_tokens == 8
+
+
+def test_without_a_normalize_module_vectors_are_not_said_to_be_unit_vectors(folder):
+    modules = [{"type": "sentence_transformers.models.Pooling", "path": "1_Pooling"}]
+    write_json(folder / "modules.json", modules)
+    assert not ModelFolder.read(folder).normalize
+    (folder / "modules.json").unlink()
+    assert ModelFolder.read(folder).normalize
+
+
+def test_the_window_falls_back_to_the_number_of_positions(folder):
+    (folder / "sentence_bert_config.json").unlink()
+    assert ModelFolder.read(folder).max_tokens == POSITIONS
+
+
+@pytest.mark.parametrize("name", ["onnx/model.onnx", "tokenizer.json", "1_Pooling/config.json"])
+def test_a_missing_file_is_named(folder, name):
+    (folder / name).unlink()
+    with pytest.raises(ModelSourceError, match=name.rpartition("/")[2]):
+        ModelFolder.read(folder)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("1_Pooling/config.json", {"pooling_mode_weightedmean_tokens": True}, "weightedmean"),
+        ("1_Pooling/config.json", {"pooling_mode_mean_tokens": 1}, "none"),
+        (
+            "1_Pooling/config.json",
+            {"pooling_mode_mean_tokens": True, "pooling_mode_cls_token": True},
+            r"cls \+ mean",
+        ),
+        ("1_Pooling/config.json", {}, "none"),
+        ("1_Pooling/config.json", [], "not a JSON dict"),
+        ("modules.json", [{"type": "sentence_transformers.models.Dense"}], "Dense"),
+        ("modules.json", [{"type": "sentence_transformers.models.Transformer"}], "no Pooling"),
+        ("modules.json", ["Pooling"], "not a list of modules"),
+        ("modules.json", {}, "not a JSON list"),
+        ("modules.json", [{"type": "a.Pooling", "path": "../1_Pooling"}], "outside"),
+        ("modules.json", [{"type": "a.Pooling", "path": ""}], "outside"),
+        (
+            "config_sentence_transformers.json",
+            {"prompts": []} | {"default_prompt_name": "a"},
+            "--p",
+        ),
+        ("config_sentence_transformers.json", {"prompts": {"document": 1}}, "--prefix"),
+        ("config_sentence_transformers.json", {"prompts": {"document": "p" * 1001}}, "--prefix"),
+        ("config_sentence_transformers.json", {"default_prompt_name": ["a"]}, "--prefix"),
+    ],
+)
+def test_what_would_be_computed_otherwise_is_refused(folder, name, content, words):
+    write_json(folder / name, content)
+    with pytest.raises(ModelSourceError, match=words):
+        ModelFolder.read(folder)
+
+
+def test_json_that_is_none_is_named(folder):
+    (folder / "modules.json").write_bytes(b"\xff{")
+    with pytest.raises(ModelSourceError, match=r"modules\.json can't be read"):
+        ModelFolder.read(folder)
+
+
+@pytest.mark.parametrize("window", [None, 0, -1, True, "256"])
+def test_a_window_that_is_no_size_is_refused(folder, window):
+    write_json(folder / "sentence_bert_config.json", {"max_seq_length": window})
+    write_json(folder / "config.json", {})
+    with pytest.raises(ModelSourceError, match="max_seq_length"):
+        ModelFolder.read(folder)

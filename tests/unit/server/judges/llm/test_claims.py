@@ -1,0 +1,121 @@
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import product
+
+import pytest
+from judged_server.domain import ClaimVerdict, Status
+from judged_server.judges.llm.claims import find_claims, most_asked
+from judged_server.llm.faults import Reason
+from judged_server.llm.parsing.parsed_reply import ClaimCheck, Claims, Opinion
+from judged_server.llm.rubrics import FieldValue, Rubric, load_builtin
+
+RUBRIC = load_builtin()["faithfulness"]
+FIELDS = {"query": "q", "answer": "a", "contexts": ("c",)}
+
+YES = Opinion(Status.OK, content=ClaimCheck(ClaimVerdict.SUPPORTED, "there"))
+NO = Opinion(Status.OK, content=ClaimCheck(ClaimVerdict.CONTRADICTED, "not so"))
+UNSURE = Opinion(Status.OK, content=ClaimCheck(ClaimVerdict.NOT_ENOUGH_INFO, ""))
+FAILED = Opinion(Status.ERROR, reason=Reason.TIMEOUT, message="late", retryable=True)
+REFUSED = Opinion(Status.ABSTAINED, reason=Reason.REFUSED, message="no")
+
+
+class ScriptedEnquiry:
+    """Answers from a table: the claims, then what each sample of each claim's check says."""
+
+    def __init__(self, listed: Opinion, checks: Mapping[tuple[str, int], Opinion]) -> None:
+        self.listed = listed
+        self.checks = checks
+        self.asked: list[tuple[str, int, int]] = []
+
+    async def ask(
+        self, rubric: Rubric, fields: Mapping[str, FieldValue], number: int, place: int
+    ) -> Opinion:
+        assert set(fields) == set(rubric.fields)
+        claim = str(fields.get("claim", ""))
+        self.asked.append((claim, number, place))
+        return self.checks[claim, number] if rubric.form == "verification" else self.listed
+
+
+async def found(samples: int, **checks: Sequence[Opinion]):
+    listed = Opinion(Status.OK, reasoning="why", content=Claims(tuple(checks)))
+    table = {(claim, n): each[n] for claim, each in checks.items() for n in range(samples)}
+    enquiry = ScriptedEnquiry(listed, table)
+    finding = await find_claims(enquiry, RUBRIC, FIELDS, samples)
+    places = [place for _, _, place in enquiry.asked]
+    assert sorted(places) == list(range(1 + len(table)))
+    return finding
+
+
+async def test_the_score_is_the_share_that_is_supported():
+    finding = await found(1, one=[YES], two=[NO], three=[UNSURE], four=[YES])
+    assert (finding.status, finding.score, finding.agreement) == (Status.OK, 0.5, 1.0)
+    assert [(c.claim, c.verdict.name) for c in finding.claims] == [
+        ("one", "SUPPORTED"),
+        ("two", "CONTRADICTED"),
+        ("three", "NOT_ENOUGH_INFO"),
+        ("four", "SUPPORTED"),
+    ]
+
+
+async def test_a_failure_is_never_a_claim_without_support():
+    finding = await found(1, one=[YES], two=[REFUSED], three=[FAILED], four=[NO])
+    assert finding.status is Status.ERROR
+    assert finding.fault is not None
+    assert (finding.fault.reason, finding.fault.code, finding.fault.retryable) == (
+        "TIMEOUT",
+        4,
+        True,
+    )
+    assert [claim.claim for claim in finding.claims] == ["one", "four"]
+    finding = await found(1, one=[YES], two=[REFUSED])
+    assert finding.status is Status.ABSTAINED
+
+
+async def test_without_claims_there_is_nothing_to_assess():
+    finding = await found(1)
+    assert finding.status is Status.NOT_ASSESSABLE
+    assert finding.fault is not None
+    assert finding.fault.reason == "NO_CLAIMS"
+
+
+@pytest.mark.parametrize("opinion", [FAILED, REFUSED])
+async def test_a_list_that_failed_is_the_scores_failure(opinion: Opinion):
+    enquiry = ScriptedEnquiry(opinion, {})
+    finding = await find_claims(enquiry, RUBRIC, FIELDS, 3)
+    assert finding.status is opinion.status
+    assert len(enquiry.asked) == 1
+
+
+@pytest.mark.parametrize("samples", [1, 2, 3, 4, 5])
+async def test_samples_vote_on_each_claim(samples: int):
+    """All votes: a verdict has more than half of the valid samples, which are at least half."""
+    for votes in product([YES, NO, UNSURE, FAILED, REFUSED], repeat=samples):
+        finding = await found(samples, one=votes)
+        valid = [vote for vote in votes if vote.status is Status.OK]
+        winners = [vote for vote in (YES, NO, UNSURE) if 2 * valid.count(vote) > len(valid)]
+        if not valid:
+            expected = Status.ERROR if FAILED in votes else Status.ABSTAINED
+            assert finding.status is expected
+        elif not winners or 2 * len(valid) < samples:
+            assert finding.status is Status.ABSTAINED
+            assert finding.fault is not None
+            assert finding.fault.reason == "NO_QUORUM"
+        else:
+            (winner,) = winners
+            assert finding.status is Status.OK
+            assert finding.score == (winner is YES)
+            assert finding.agreement == pytest.approx(valid.count(winner) / len(valid))
+
+
+async def test_a_check_that_the_cache_lacks_leaves_no_score():
+    lacks = Opinion(Status.ERROR, reason=Reason.NOT_CACHED, message="not cached")
+    finding = await found(3, one=[YES, YES, YES], two=[YES, lacks, YES])
+    assert finding.status is Status.ERROR
+    assert finding.fault is not None
+    assert (finding.fault.reason, finding.fault.code) == ("NOT_CACHED", 9)
+
+
+def test_the_most_that_is_asked_has_the_fields_of_each_step():
+    for rubric, fields in most_asked(RUBRIC, FIELDS, 1024):
+        assert set(fields) == set(rubric.fields)

@@ -1,0 +1,406 @@
+"""The judge `llm` over a provider on a real socket, in this process."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import re
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+from judged_server import errors
+from judged_server.domain import JudgeSpec, QueryGroup, ScoreColumns, Verdicts
+from judged_server.judges.catalog import JudgeCatalog
+from judged_server.judges.llm.judge import MAX_IN_WORK, LlmJudge, LlmKind
+from judged_server.llm.caller import Asker
+from judged_server.llm.config.configuration import parse_configuration
+from judged_server.llm.models import ChatModels
+from judged_server.llm.rubrics import load_builtin
+from judged_server.llm.rubrics.loading import parse
+from judged_server.ports import Caller
+
+from tests.fakes.scripted_provider import (
+    Answer,
+    Asked,
+    Failure,
+    Said,
+    Script,
+    ScriptedProvider,
+    scripted_provider,
+)
+
+PATIENT = Caller()
+_BLOCK = re.compile(r'<data-\w+ name="(\w+)">\n(.*)\n</data-')
+
+
+def texts_of(asked: Asked) -> dict[str, str]:
+    """The texts in a prompt, by name."""
+    return {name: json.loads(text) for name, text in _BLOCK.findall(asked.user)}
+
+
+def verdict(answer: str, reasoning: str = "so it is") -> dict[str, str]:
+    return {"reasoning": reasoning, "verdict": answer}
+
+
+def by_text(asked: Asked) -> Said:
+    """Do what the retrieved text says."""
+    text = texts_of(asked)["retrieved_text"]
+    said: dict[str, Said] = {
+        "yes": verdict("yes"),
+        "no": verdict("no"),
+        "refuse": Answer("", refusal="I can't help with that."),
+        "prose": "Well, that depends on what one means.",
+        "broken": '{"verdict": 1.7}',
+        "cut": Answer('{"reasoning": "it', finish_reason="length"),
+        "error": Failure(400),
+        "key": Failure(401),
+    }
+    return said[text]
+
+
+@asynccontextmanager
+async def provider_and_models(
+    script: Script, **model: object
+) -> AsyncIterator[tuple[ScriptedProvider, ChatModels]]:
+    async with scripted_provider(script) as provider:
+        configuration = parse_configuration(provider.configuration(**model), "test")
+        models = ChatModels(configuration, {})
+        try:
+            yield provider, models
+        finally:
+            await models.close()
+
+
+POLITE = """
+form = "score"
+id = "polite"
+version = 1
+description = "How polite is the text?"
+min_score = 0.6
+fails_closed = "no"
+system = "Grade. {{answer}}"
+user = "{{nonce}} {{retrieved_text}}"
+structured_answer = 'An object with "reasoning" and "score".'
+plain_answer = "One line, as in Score: 0.4"
+"""
+
+
+def judge_over(models: ChatModels | None, **parameters: object) -> LlmJudge:
+    catalog = JudgeCatalog([LlmKind(models, load_builtin(), Asker())], "llm")
+    judge = catalog.choose(JudgeSpec("llm", parameters=parameters))
+    assert isinstance(judge, LlmJudge)
+    return judge
+
+
+def group(*retrieved: str) -> QueryGroup:
+    return QueryGroup("", "q", ["e"], retrieved)
+
+
+def outcomes(columns: ScoreColumns) -> list[tuple[int, bool, str | None]]:
+    """The status of each verdict, its decision and its reason."""
+    n = len(columns.scores)
+    decided = Verdicts.decide(columns, [0, n], 0.5).relevant.tolist()
+    statuses = [1] * n if columns.statuses is None else columns.statuses.tolist()
+    reasons = {fault.index: fault.reason for fault in columns.faults}
+    return list(zip(statuses, decided, [reasons.get(i) for i in range(n)], strict=True))
+
+
+class TestRubrics:
+    @pytest.mark.parametrize(
+        ("min_score", "relevant"), [(None, False), (0.5, True), (0.55, True), (0.6, False)]
+    )
+    async def test_a_score_is_held_to_the_rubrics_bar_or_the_requests(self, min_score, relevant):
+        rubrics = {**load_builtin(), "polite": parse(POLITE.encode(), "polite.toml")}
+
+        def script(_: Asked) -> Said:
+            return {"reasoning": "so so", "score": 0.55}
+
+        async with provider_and_models(script) as (_, models):
+            catalog = JudgeCatalog([LlmKind(models, rubrics, Asker())], "llm")
+            judge = catalog.choose(
+                JudgeSpec("llm", min_score=min_score, parameters={"rubric": "polite"})
+            )
+            assert isinstance(judge, LlmJudge)
+            columns = await judge.ask([group("a")], PATIENT)
+        verdicts = Verdicts.decide(columns, [0, 1], judge.identity.min_score)
+        assert judge.identity.min_score == (0.6 if min_score is None else min_score)
+        assert (columns.scores.tolist(), verdicts.relevant.tolist()) == ([0.55], [relevant])
+
+    @pytest.mark.parametrize("rubric", sorted(set(load_builtin()) - {"retrieval_match"}))
+    async def test_rubrics_for_answers_are_refused(self, rubric):
+        async with provider_and_models(by_text) as (_, models):
+            with pytest.raises(errors.InvalidField, match=r"rubric.*retrieval_match"):
+                judge_over(models, rubric=rubric)
+
+
+class TestVerdicts:
+    async def test_every_reply_has_its_outcome(self):
+        expected = {
+            "yes": (1, True, None),
+            "no": (1, False, None),
+            "refuse": (3, False, "REFUSED"),
+            "prose": (3, False, "UNPARSABLE"),
+            "broken": (2, False, "SCHEMA"),
+            "cut": (2, False, "REPLY_TRUNCATED"),
+            "error": (2, False, "PROVIDER_ERROR"),
+        }
+        async with provider_and_models(by_text) as (_, models):
+            judge = judge_over(models)
+            together = outcomes(await judge.ask([group(*expected)], PATIENT))
+            assert dict(zip(expected, together, strict=True)) == expected
+            for text, outcome in expected.items():
+                assert outcomes(await judge.ask([group(text)], PATIENT)) == [outcome]
+
+    async def test_a_reply_that_breaks_its_form_is_asked_for_once_more(self):
+        replies: list[Said] = ['{"verdict": ', verdict("yes")]
+        async with provider_and_models(lambda _: replies.pop(0)) as (provider, models):
+            columns = await judge_over(models).ask([group("r")], PATIENT)
+        assert outcomes(columns) == [(1, True, None)]
+        assert columns.usage is not None
+        assert columns.usage.calls == 2
+        assert len({asked.body["seed"] for asked in provider.asked}) == 2
+
+    async def test_a_refusal_is_not_asked_for_again_and_prose_is(self):
+        async with provider_and_models(by_text) as (provider, models):
+            await judge_over(models).ask([group("refuse")], PATIENT)
+            assert provider.requests == 1
+            await judge_over(models).ask([group("prose")], PATIENT)
+        assert provider.requests == 3
+
+    async def test_a_provider_that_refuses_the_key_is_a_fault_of_each_item(self):
+        async with provider_and_models(by_text) as (_, models):
+            columns = await judge_over(models).ask([group("key")], PATIENT)
+        (fault,) = columns.faults
+        assert (fault.code, fault.reason, fault.retryable) == (9, "PROVIDER_REFUSED_KEY", False)
+
+    async def test_plain_replies_of_a_model_without_structure(self):
+        async with provider_and_models(lambda _: "**YES**", structured="none") as (
+            provider,
+            models,
+        ):
+            judge = judge_over(models)
+            assert outcomes(await judge.ask([group("r")], PATIENT)) == [(1, True, None)]
+        assert "response_format" not in provider.asked[0].body
+        assert "|structured:false|" in judge.identity.signature
+
+
+class TestAsking:
+    async def test_the_same_context_is_asked_once(self):
+        async with provider_and_models(by_text) as (provider, models):
+            groups = [group("yes", "no", "yes"), group("yes"), QueryGroup("", "q", [], ["yes"])]
+            columns = await judge_over(models).ask(groups, PATIENT)
+        assert provider.requests == 2
+        assert [relevant for _, relevant, _ in outcomes(columns)] == [True, False, True, True]
+
+    async def test_samples_have_seeds_and_markers_of_their_own(self):
+        async with provider_and_models(by_text) as (provider, models):
+            columns = await judge_over(models, temperature=0.7).ask([group("yes")], PATIENT)
+        assert sorted(asked.body["seed"] for asked in provider.asked) == [0, 1, 2]
+        assert len({asked.user for asked in provider.asked}) == 3
+        assert len({asked.system for asked in provider.asked}) == 1
+        assert {asked.body["temperature"] for asked in provider.asked} == {0.7}
+        assert columns.usage is not None
+        assert columns.usage.calls == 3
+
+    async def test_votes_are_counted(self):
+        def script(asked: Asked) -> Said:
+            return verdict("no" if asked.body["seed"] == 1 else "yes")
+
+        async with provider_and_models(script) as (_, models):
+            columns = await judge_over(models, samples=3).ask([group("r")], PATIENT)
+            tie = await judge_over(models, samples=2).ask([group("r")], PATIENT)
+        assert columns.scores.tolist() == pytest.approx([2 / 3])
+        assert columns.agreements is not None
+        assert columns.agreements.tolist() == pytest.approx([2 / 3])
+        assert outcomes(tie) == [(3, False, "NO_QUORUM")]
+
+    async def test_usage_has_a_cost_where_there_is_a_price(self):
+        async with provider_and_models(by_text, input_per_million=1.0, output_per_million=10.0) as (
+            _,
+            models,
+        ):
+            usage = (await judge_over(models).ask([group("yes", "no")], PATIENT)).usage
+        assert usage is not None
+        assert usage.cost == pytest.approx((usage.input_tokens + 10 * usage.output_tokens) / 1e6)
+        assert (usage.calls, usage.attempts) == (2, 2)
+        assert usage.latency_s > 0
+
+    async def test_details_only_when_asked_for(self):
+        async with provider_and_models(by_text) as (_, models):
+            judge = judge_over(models, samples=2)
+            assert (await judge.ask([group("yes")], PATIENT)).details == ()
+            (detail,) = (await judge.ask([group("yes")], Caller(wants_details=True))).details
+        assert detail.rationale == "so it is"
+        assert json.loads(detail.samples[1].raw_reply) == verdict("yes")
+        assert detail.model == "scripted-1-2024-07-18"
+        assert detail.system_fingerprint == "fp_scripted"
+
+    async def test_tasks_are_bounded_however_many_contexts_there_are(self):
+        most = 0
+
+        def script(_: Asked) -> Said:
+            nonlocal most
+            most = max(most, len(asyncio.all_tasks()))
+            return verdict("yes")
+
+        async with provider_and_models(script) as (provider, models):
+            texts = [f"text {i}" for i in range(3 * MAX_IN_WORK)]
+            before = len(asyncio.all_tasks())
+            columns = await judge_over(models).ask([group(*texts)], PATIENT)
+        assert len(columns.scores) == provider.requests == 3 * MAX_IN_WORK
+        # A worker and its question are two. The provider and the connections have tasks as well,
+        # but none for each context.
+        assert most < before + 2.5 * MAX_IN_WORK
+
+
+class TestDeadline:
+    async def test_what_is_slow_is_a_fault_and_the_rest_is_answered_in_time(self):
+        def script(asked: Asked) -> Said:
+            slow = texts_of(asked)["retrieved_text"] == "slow"
+            return Answer(json.dumps(verdict("yes")), delay_s=30 if slow else 0)
+
+        async with provider_and_models(script) as (_, models):
+            judge = judge_over(models)
+            started = asyncio.get_running_loop().time()
+            caller = Caller(started + 1.0)
+            columns = await judge.ask([group("slow", "quick")], caller)
+            took = asyncio.get_running_loop().time() - started
+        assert took < 15  # half of what the slow one takes
+        assert outcomes(columns) == [(2, False, "TIMEOUT"), (1, True, None)]
+        assert columns.faults[0].retryable
+
+    async def test_nothing_is_asked_once_the_time_is_up(self):
+        async with provider_and_models(by_text) as (provider, models):
+            caller = Caller(asyncio.get_running_loop().time() + 0.01)
+            columns = await judge_over(models).ask([group("yes", "no")], caller)
+        assert provider.requests == 0
+        assert [reason for _, _, reason in outcomes(columns)] == ["TIMEOUT"] * 2
+        assert columns.usage is not None
+        assert columns.usage.attempts == 0
+
+
+class TestCancelling:
+    async def test_leaves_nothing_behind(self):
+        """200 cancels at random moments: no task, no call under way, and the model still works."""
+        chance = random.Random(7)
+        arrived = asyncio.Event()
+
+        async def script(_: Asked) -> Said:
+            arrived.set()
+            await asyncio.sleep(chance.choice([0, 0, 0.001, 30]))
+            return verdict("yes")
+
+        async with provider_and_models(script) as (provider, models):
+            judge = judge_over(models, samples=2)
+            tasks = asyncio.all_tasks()
+            cancelled = 0
+            for _ in range(200):
+                arrived.clear()
+                asking = asyncio.create_task(judge.ask([group(*"abcd")], PATIENT))
+                if chance.random() < 0.5:
+                    await arrived.wait()
+                for _ in range(chance.randrange(20)):
+                    await asyncio.sleep(0)
+                if not asking.cancel():
+                    await asking  # it was done before
+                    continue
+                with pytest.raises(asyncio.CancelledError):
+                    await asking
+                cancelled += 1
+            assert cancelled > 150
+            await until(lambda: provider.in_flight == 0)
+            await until(lambda: not others_than(tasks))
+            columns = await asyncio.wait_for(judge_over(models).ask([group()], PATIENT), 10)
+            assert len(columns.scores) == 0
+
+    async def test_the_provider_sees_the_end_within_a_tenth_of_a_second(self):
+        async def script(_: Asked) -> Said:
+            await asyncio.sleep(30)
+            return verdict("yes")
+
+        took = []
+        async with provider_and_models(script) as (provider, models):
+            for _ in range(5):  # the best counts: the machine may be busy with something else
+                asking = asyncio.create_task(judge_over(models).ask([group(*"abcd")], PATIENT))
+                await until(lambda: provider.in_flight == 4)
+                started = time.perf_counter()
+                asking.cancel()
+                await until(lambda: provider.in_flight == 0)
+                took.append(time.perf_counter() - started)
+        assert min(took) < 0.1
+
+
+async def until(fact, seconds: float = 5.0) -> None:
+    async with asyncio.timeout(seconds):
+        while not fact():  # noqa: ASYNC110 - the fact is in many places
+            await asyncio.sleep(0.001)
+
+
+def others_than(tasks: set[asyncio.Task[object]]) -> set[asyncio.Task[object]]:
+    """The judge's own tasks that are left; those of the provider's connections are not its own."""
+    return {
+        task
+        for task in asyncio.all_tasks() - tasks
+        if "judged_server" in str(task.get_coro()) and not task.done()
+    }
+
+
+class TestSpec:
+    def test_without_a_model_the_next_step_is_named(self):
+        with pytest.raises(errors.ModelNotConfigured, match="--llm-config") as caught:
+            judge_over(None)
+        assert caught.value.reason == "PROVIDER_NOT_CONFIGURED"
+
+    async def test_an_unknown_model_is_answered_with_those_on_offer(self):
+        async with provider_and_models(by_text) as (_, models):
+            with pytest.raises(errors.ModelNotConfigured, match="scripted"):
+                judge_over(models, model="gpt")
+
+    async def test_the_signature_is_one_stable_line(self):
+        async with provider_and_models(by_text) as (_, models):
+            signature = judge_over(models, temperature=0.5).identity.signature
+        sha = load_builtin()["retrieval_match"].sha256[:8]
+        assert signature == (
+            f"llm|rubric:retrieval_match@1|sha:{sha}|model:scripted|structured:true|samples:3|"
+            "temperature:0.5|max_tokens:256|min_score:0.5|v1"
+        )
+
+    async def test_a_temperature_that_is_not_sent_is_not_shown(self):
+        async with provider_and_models(by_text, send_temperature=False) as (provider, models):
+            judge = judge_over(models, temperature=0.5)
+            await judge.ask([QueryGroup("1", "q", ["e"], ["yes"])], Caller())
+        assert "|samples:3|temperature:unset|" in judge.identity.signature
+        assert not any("temperature" in asked.body for asked in provider.asked)
+
+    async def test_everything_that_can_change_a_score_changes_the_key(self):
+        keys = set()
+        for changes in (
+            {},
+            {"model": "scripted-2"},
+            {"structured": "none"},
+        ):
+            async with provider_and_models(by_text, **changes) as (_, models):
+                keys.add(judge_over(models).identity.scoring_key)
+        async with provider_and_models(by_text) as (_, models):
+            for parameters in ({"samples": 2}, {"temperature": 1.0}, {"max_tokens": 7}):
+                keys.add(judge_over(models, **parameters).identity.scoring_key)
+        assert len(keys) == 6
+
+    @pytest.mark.parametrize(
+        ("name", "value"),
+        [
+            ("samples", 33),
+            ("samples", -1),
+            ("temperature", 2.1),
+            ("max_tokens", 0),
+            ("rubric", "taste"),
+            ("structured", True),
+        ],
+    )
+    async def test_refuses_what_is_out_of_range(self, name, value):
+        async with provider_and_models(by_text) as (_, models):
+            with pytest.raises(errors.InvalidField, match=name):
+                judge_over(models, **{name: value})

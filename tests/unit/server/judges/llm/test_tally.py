@@ -1,0 +1,73 @@
+"""The vote, proved by listing every outcome of up to seven samples."""
+
+from __future__ import annotations
+
+from itertools import product
+from math import ceil, isclose
+
+import pytest
+from judged_server.domain import Status
+from judged_server.judges.llm.tally import count
+from judged_server.llm.faults import Reason
+from judged_server.llm.parsing.parsed_reply import Opinion
+
+YES = Opinion(Status.OK, yes=True, score=1.0)
+NO = Opinion(Status.OK, yes=False, score=0.0)
+ABSTAINED = Opinion(Status.ABSTAINED, reason=Reason.UNPARSABLE)
+FAILED = Opinion(Status.ERROR, reason=Reason.TIMEOUT)
+KINDS = (YES, NO, ABSTAINED, FAILED)
+
+
+@pytest.mark.parametrize("n", range(1, 8))
+def test_every_outcome_of_n_samples(n: int):
+    for samples in product(KINDS, repeat=n):
+        vote = count(samples)
+        ayes, noes = samples.count(YES), samples.count(NO)
+        valid = ayes + noes
+        if not valid:
+            failed = FAILED in samples
+            assert vote.status is (Status.ERROR if failed else Status.ABSTAINED)
+            assert vote.reason is (Reason.TIMEOUT if failed else Reason.UNPARSABLE)
+            assert samples[vote.decisive] is (FAILED if failed else ABSTAINED)
+        elif ayes == noes or valid < ceil(n / 2):
+            assert (vote.status, vote.reason) == (Status.ABSTAINED, Reason.NO_QUORUM)
+            assert vote.decisive is None
+        else:
+            assert (vote.status, vote.reason) == (Status.OK, None)
+            assert vote.yes is (ayes > noes)
+            assert isclose(vote.score, ayes / valid)
+            assert isclose(vote.agreement, max(ayes, noes) / valid)
+            assert samples[vote.decisive] is (YES if ayes > noes else NO)
+
+
+def test_two_of_three_agree_by_two_thirds():
+    assert round(count([YES, YES, NO]).agreement, 2) == 0.67
+
+
+def test_a_unanimous_no_agrees_fully_and_scores_nothing():
+    vote = count([NO, NO, NO])
+    assert (vote.yes, vote.score, vote.agreement) == (False, 0.0, 1.0)
+
+
+def test_the_score_is_the_mean_of_the_valid_samples():
+    sure, unsure = Opinion(Status.OK, yes=True, score=0.9), Opinion(Status.OK, yes=True, score=0.6)
+    assert isclose(count([sure, FAILED, unsure]).score, 0.75)
+
+
+def test_a_failure_counts_before_an_abstention():
+    assert count([ABSTAINED, FAILED]).status is Status.ERROR
+
+
+def test_a_sample_that_the_cache_lacks_leaves_no_verdict():
+    """With it the vote might have gone the other way, under the same fingerprint."""
+    lacks = Opinion(Status.ERROR, reason=Reason.NOT_CACHED)
+    for others in product(KINDS, repeat=3):
+        for place in range(4):
+            vote = count([*others[:place], lacks, *others[place:]])
+            assert (vote.status, vote.reason) == (Status.ERROR, Reason.NOT_CACHED)
+            assert vote.decisive == place
+
+
+def test_no_samples_are_refused():
+    with pytest.raises(ValueError, match="at least one"):
+        count([])

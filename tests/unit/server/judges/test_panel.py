@@ -1,0 +1,126 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from judged_server import errors
+from judged_server.domain import JudgeSpec, PanelMember, QueryGroup, ScoreColumns, Usage
+from judged_server.judges.catalog import JudgeCatalog
+from judged_server.judges.exact import ExactKind
+from judged_server.judges.lexical.token_overlap import TokenOverlapKind
+from judged_server.judges.panel import Panel, PanelKind
+from judged_server.judges.span import SpanKind
+from judged_server.ports import Caller, LexicalJudge
+from judged_server.usecases.judge_batch import Engine
+from judged_server.usecases.slices import SliceRunner
+
+GROUPS = [QueryGroup("1", "q", ["a b c"], ["a b c", "a b d"])]
+
+
+def spec(*members: JudgeSpec | str, profile: str = "", weights: Sequence[float] = ()) -> JudgeSpec:
+    judges = [JudgeSpec(member) if isinstance(member, str) else member for member in members]
+    given = [*weights, *[None] * len(judges)]
+    seats = tuple(PanelMember(judge, weight) for judge, weight in zip(judges, given, strict=False))
+    return JudgeSpec("panel", profile, members=seats)
+
+
+async def run(judge: LexicalJudge, groups: Sequence[QueryGroup], caller: Caller) -> ScoreColumns:
+    return judge.score(groups)
+
+
+def catalog_with(runner: object = run) -> JudgeCatalog:
+    kinds = [TokenOverlapKind(), ExactKind(), SpanKind(), PanelKind(runner)]
+    return JudgeCatalog(kinds, "token_overlap")
+
+
+@pytest.fixture
+def catalog() -> JudgeCatalog:
+    return catalog_with()
+
+
+def key(catalog: JudgeCatalog, asked: JudgeSpec) -> str:
+    return catalog.choose(asked).identity.scoring_key
+
+
+def test_all_that_can_change_a_verdict_changes_the_key(catalog: JudgeCatalog):
+    strict = JudgeSpec("token_overlap", min_score=0.9)
+    unicode = JudgeSpec("token_overlap", "unicode")
+    keys = [
+        key(catalog, spec("exact", "token_overlap")),
+        key(catalog, spec("token_overlap", "exact")),
+        key(catalog, spec("exact", strict)),
+        key(catalog, spec("exact", unicode)),
+        key(catalog, spec("exact", "token_overlap", unicode)),
+        key(catalog, spec("exact", "token_overlap", profile="mean")),
+        key(catalog, spec("exact", "token_overlap", profile="weighted")),
+        key(catalog, spec("exact", "token_overlap", profile="weighted", weights=[2])),
+    ]
+    assert len(set(keys)) == len(keys)
+    assert key(catalog, spec("exact", "")) == keys[0], "the default judge is what it stands for"
+
+
+def test_the_same_panel_is_built_once(catalog: JudgeCatalog):
+    asked = spec("exact", "token_overlap", profile="weighted", weights=[1, 2])
+    assert catalog.choose(asked) is catalog.choose(asked)
+
+
+def test_the_bar_is_no_part_of_the_key(catalog: JudgeCatalog):
+    asked = spec("exact", "token_overlap")
+    strict = JudgeSpec("panel", min_score=1.0, members=asked.members)
+    assert key(catalog, strict) == key(catalog, asked)
+    assert catalog.choose(strict).identity.fingerprint != catalog.choose(asked).identity.fingerprint
+
+
+def test_members_must_take_the_same(catalog: JudgeCatalog):
+    with pytest.raises(errors.InvalidField, match=r"judge.members\[1\].judge: takes spans"):
+        catalog.choose(spec("exact", "span"))
+
+
+async def test_members_judge_at_the_same_time_and_their_usage_is_summed():
+    both = asyncio.Barrier(2)
+
+    async def meet(judge: object, groups: Sequence[QueryGroup], caller: Caller) -> ScoreColumns:
+        async with asyncio.timeout(5):
+            await both.wait()
+        return ScoreColumns(np.ones(2), usage=Usage(calls=1, cost=0.25))
+
+    panel = catalog_with(meet).choose(spec("exact", "token_overlap"))
+    assert isinstance(panel, Panel)
+    columns = await panel.ask(GROUPS, Caller())
+    assert columns.usage == Usage(calls=2, cost=0.5)
+
+
+async def test_a_member_that_can_not_judge_ends_the_others():
+    begun, ended = asyncio.Event(), asyncio.Event()
+
+    async def fail(
+        judge: LexicalJudge, groups: Sequence[QueryGroup], caller: Caller
+    ) -> ScoreColumns:
+        if judge.identity.kind == "exact":
+            await begun.wait()
+            raise errors.Overloaded("full", 1.0)
+        begun.set()
+        try:
+            await asyncio.sleep(60)
+        finally:
+            ended.set()
+        raise AssertionError
+
+    panel = catalog_with(fail).choose(spec("exact", "token_overlap"))
+    assert isinstance(panel, Panel)
+    with pytest.raises(errors.Overloaded):
+        await panel.ask(GROUPS, Caller())
+    assert ended.is_set()
+
+
+async def test_the_engine_takes_a_panel_for_a_judge():
+    slices = SliceRunner()
+    catalog = catalog_with()
+    engine = Engine(catalog, slices)
+    verdicts = await engine.judge(catalog.choose(spec("exact", "token_overlap")), GROUPS)
+    slices.close()
+    assert verdicts.relevant.tolist() == [True, False]
+    assert verdicts.columns.statuses is not None
+    assert verdicts.columns.statuses.tolist() == [1, 3]

@@ -1,0 +1,189 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from judged_server.domain import ScoreColumns, Source, Status, Usage, VerdictFault, Verdicts
+from judged_server.judges.panel_vote import Ballots, Rule, poll
+
+OUTCOMES = ("yes", "no", "abstained", "failed", "nothing")
+STATUS = {
+    "yes": Status.OK,
+    "no": Status.OK,
+    "abstained": Status.ABSTAINED,
+    "failed": Status.ERROR,
+    "nothing": Status.NOT_ASSESSABLE,
+}
+REASON = {"abstained": "REFUSED", "failed": "TIMEOUT", "nothing": "NO_CONTEXT"}
+YES_SCORE, NO_SCORE = 0.8, 0.3
+
+
+def member(outcomes: list[str], scores: list[float] | None = None) -> Verdicts:
+    """A member under the bar .5 with these outcomes."""
+    given_scores = scores or [
+        {"yes": YES_SCORE, "no": NO_SCORE}.get(outcome, 0.0) for outcome in outcomes
+    ]
+    statuses = np.array([STATUS[outcome] for outcome in outcomes], np.uint8)
+    faults = tuple(
+        VerdictFault(i, 13, REASON[outcome], "m", outcome == "failed")
+        for i, outcome in enumerate(outcomes)
+        if outcome in REASON
+    )
+    columns = ScoreColumns(
+        np.array(given_scores), statuses if (statuses != Status.OK).any() else None, faults=faults
+    )
+    return Verdicts.decide(columns, (), 0.5)
+
+
+def ballots(*members: Verdicts, weights: tuple[float, ...] | None = None) -> Ballots:
+    names = tuple(f"m{place}" for place in range(len(members)))
+    return Ballots(members, weights or (1.0,) * len(members), names)
+
+
+def expected(votes: tuple[str, ...], rule: Rule, weights: tuple[int, ...]) -> tuple[object, ...]:
+    """Status, score, relevant at .5, agreement and reason, by the definition, in exact numbers."""
+    weights = weights if rule is Rule.WEIGHTED else (1,) * len(votes)
+    yes = sum(w for v, w in zip(votes, weights, strict=True) if v == "yes")
+    no = sum(w for v, w in zip(votes, weights, strict=True) if v == "no")
+    if yes + no == 0:
+        for kind in ("failed", "abstained", "nothing"):
+            if kind in votes:
+                return STATUS[kind], 0.0, False, 0.0, REASON[kind]
+    if 2 * (yes + no) < sum(weights) or (rule is Rule.MAJORITY and yes == no):
+        return Status.ABSTAINED, 0.0, False, 0.0, "NO_QUORUM"
+    if rule is Rule.MAJORITY:
+        score = Fraction(yes, yes + no)
+    else:
+        score = (yes * Fraction(8, 10) + no * Fraction(3, 10)) / (yes + no)
+    agreement = float(Fraction(max(yes, no), yes + no))
+    return Status.OK, float(score), score >= Fraction(1, 2), agreement, None
+
+
+@pytest.mark.parametrize("rule", Rule)
+@pytest.mark.parametrize("size", [2, 3, 4])
+def test_every_vote_of_up_to_four_members(rule: Rule, size: int):
+    cases = list(product(OUTCOMES, repeat=size))
+    weights = (1, 2, 4, 7)[:size]
+    members = [member([case[place] for case in cases]) for place in range(size)]
+    columns = poll(ballots(*members, weights=tuple(map(float, weights))), rule, None)
+    verdicts = Verdicts.decide(columns, (), 0.5)
+    reasons = {fault.index: fault.reason for fault in columns.faults}
+    statuses = columns.statuses
+    agreements = columns.agreements
+    assert statuses is not None
+    assert agreements is not None
+    for i, case in enumerate(cases):
+        status, score, relevant, agreement, reason = expected(case, rule, weights)
+        found = Status(int(statuses[i])), bool(verdicts.relevant[i]), reasons.get(i)
+        assert found == (status, relevant, reason), case
+        assert columns.scores[i] == pytest.approx(score, abs=1e-12), case
+        assert agreements[i] == pytest.approx(agreement, abs=1e-12), case
+
+
+def test_a_supermajority_is_a_bar():
+    columns = poll(ballots(member(["yes"]), member(["yes"]), member(["no"])), Rule.MAJORITY, None)
+    assert Verdicts.decide(columns, (), 2 / 3).relevant.tolist() == [True]
+    assert Verdicts.decide(columns, (), 1.0).relevant.tolist() == [False]
+
+
+def test_a_low_bar_does_not_make_a_minority_relevant():
+    columns = poll(ballots(member(["yes"]), member(["no"]), member(["no"])), Rule.MAJORITY, None)
+    assert columns.scores.tolist() == [1 / 3]
+    assert Verdicts.decide(columns, (), 0.1).relevant.tolist() == [False]
+
+
+def test_why_there_is_no_verdict_names_the_member():
+    columns = poll(ballots(member(["abstained"]), member(["failed"])), Rule.MAJORITY, None)
+    (fault,) = columns.faults
+    assert fault.message.startswith("members[1] of the panel: ")
+    assert (fault.reason, fault.retryable) == ("TIMEOUT", True)
+
+
+def test_the_rest_does_not_vote_without_a_member_whose_reply_is_not_cached():
+    lacking = replace(
+        (abstaining := member(["abstained", "yes"])),
+        columns=replace(
+            abstaining.columns,
+            statuses=np.array([Status.ERROR, Status.OK], np.uint8),
+            faults=(VerdictFault(0, 9, "NOT_CACHED", "ask once", False),),
+        ),
+    )
+    columns = poll(ballots(member(["yes", "yes"]), member(["yes", "no"]), lacking), Rule.MEAN, None)
+    assert columns.statuses is not None
+    assert columns.statuses.tolist() == [Status.ERROR, Status.OK]
+    [fault] = columns.faults
+    assert (fault.index, fault.code, fault.reason) == (0, 9, "NOT_CACHED")
+    assert fault.message == "members[2] of the panel: ask once"
+    assert columns.scores[0] == 0
+
+
+def test_a_quorum_that_failures_broke_may_be_tried_again():
+    voters = ballots(member(["yes"]), member(["failed"]), member(["failed"]))
+    (fault,) = poll(voters, Rule.MEAN, None).faults
+    assert (fault.reason, fault.retryable) == ("NO_QUORUM", True)
+
+
+def test_usage_is_passed_on_and_nothing_is_polled_into_nothing():
+    columns = poll(ballots(member([]), member([])), Rule.MEAN, Usage(calls=3))
+    assert columns.usage == Usage(calls=3)
+    assert len(columns.scores) == 0
+    assert columns.statuses is None
+
+
+@given(st.lists(st.tuples(st.floats(0, 1), st.floats(1e-6, 1e6)), min_size=2, max_size=16))
+def test_a_weighted_mean_lies_between_the_scores(pairs: list[tuple[float, float]]):
+    scores, weights = zip(*pairs, strict=True)
+    members = [member(["yes"], [score]) for score in scores]
+    columns = poll(ballots(*members, weights=weights), Rule.WEIGHTED, None)
+    assert columns.statuses is None
+    assert min(scores) - 1e-12 <= columns.scores[0] <= min(1.0, max(scores) + 1e-12)
+    exact = sum(Fraction(s) * Fraction(w) for s, w in pairs) / sum(Fraction(w) for w in weights)
+    assert columns.scores[0] == pytest.approx(float(exact), abs=1e-12)
+
+
+@given(st.permutations(range(3)), st.tuples(*[st.sampled_from(OUTCOMES)] * 3))
+def test_the_order_of_members_changes_nothing_but_who_speaks(
+    order: list[int], votes: tuple[str, ...]
+):
+    one = poll(ballots(*[member([vote]) for vote in votes]), Rule.MAJORITY, None)
+    other = poll(ballots(*[member([votes[place]]) for place in order]), Rule.MAJORITY, None)
+    assert one.scores.tolist() == other.scores.tolist()
+    assert [fault.reason for fault in one.faults] == [fault.reason for fault in other.faults]
+
+
+@given(
+    st.integers(1, 5).flatmap(
+        lambda n: st.lists(
+            st.none() | st.lists(st.sampled_from(Source), min_size=n, max_size=n),
+            min_size=1,
+            max_size=4,
+        ).map(lambda sources: (n, sources))
+    )
+)
+def test_a_verdict_comes_from_where_those_of_all_members_came(
+    drawn: tuple[int, list[list[Source] | None]],
+):
+    n, sources = drawn
+    members = [
+        Verdicts.decide(
+            ScoreColumns(np.ones(n), sources=None if each is None else np.array(each, np.uint8)),
+            (),
+            0.5,
+        )
+        for each in sources
+    ]
+    found = poll(ballots(*members), Rule.MEAN, None).sources
+    for index in range(n):
+        seen = {Source.COMPUTED if each is None else each[index] for each in sources}
+        want = Source.SHARED
+        if seen == {Source.CACHE}:
+            want = Source.CACHE
+        elif Source.COMPUTED in seen:
+            want = Source.COMPUTED
+        assert (Source.COMPUTED if found is None else found[index]) == want
+    assert found is None or (found != Source.COMPUTED).any()

@@ -1,0 +1,137 @@
+"""The key of a question: equal for equals, another for everything that can change a reply."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from judged_server.llm.cache.question_key import question_key
+from judged_server.llm.caller import MAX_SAMPLES, Question
+from judged_server.llm.chat import ChatModelCard, Prices
+from judged_server.llm.rubrics import load_builtin
+
+CARD = ChatModelCard("small", "p", "openai", "gpt", True, False, None, "at home")
+RUBRIC = load_builtin()["retrieval_match"]
+TEXTS = {"query": "q", "expected_text": "e", "retrieved_text": "r"}
+
+texts = st.text(st.characters(), max_size=4)
+values = texts | st.lists(texts, max_size=4)
+
+
+def asked(rubric=RUBRIC, fields=TEXTS, number=0, temperature=0.0, max_tokens=256, logprobs=False):
+    return Question(rubric, fields, number, temperature, max_tokens, logprobs)
+
+
+def showing(*names):
+    """A rubric that shows these fields."""
+    rubric = replace(RUBRIC)
+    vars(rubric)["fields"] = names
+    return rubric
+
+
+def test_equal_questions_have_one_key_of_32_bytes():
+    assert question_key(CARD, asked()) == question_key(replace(CARD), asked(fields=dict(TEXTS)))
+    assert len(question_key(CARD, asked())) == 32
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"provider": "other"},
+        {"dialect": "gemini"},
+        {"model": "gpt-2"},
+        {"structured": False},
+        {"conditions": "abroad"},
+    ],
+)
+def test_everything_of_the_model_that_can_change_a_reply_changes_the_key(change):
+    assert question_key(replace(CARD, **change), asked()) != question_key(CARD, asked())
+
+
+@pytest.mark.parametrize("change", [{"name": "alias"}, {"prices": Prices(1, 2)}])
+def test_a_models_name_here_and_its_price_do_not(change):
+    assert question_key(replace(CARD, **change), asked()) == question_key(CARD, asked())
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"id": "other"},
+        {"version": 2},
+        {"scored": True},
+        {"system": "other {{answer}}"},
+        {"user": RUBRIC.user + " Please."},
+        {"structured_answer": "other"},
+        {"plain_answer": "other"},
+    ],
+)
+def test_everything_of_the_rubric_that_can_change_a_reply_changes_the_key(change):
+    other = replace(RUBRIC, **change)
+    assert question_key(CARD, asked(other)) != question_key(CARD, asked())
+
+
+@pytest.mark.parametrize("change", [{"min_score": 0.9}, {"description": "d"}])
+def test_what_is_read_off_a_reply_later_does_not(change):
+    other = replace(RUBRIC, **change)
+    assert question_key(CARD, asked(other)) == question_key(CARD, asked())
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"number": 1}, {"temperature": 0.1}, {"max_tokens": 255}, {"logprobs": True}],
+)
+def test_how_it_is_asked_changes_the_key(change):
+    assert question_key(CARD, asked(**change)) != question_key(CARD, asked())
+
+
+def test_a_namespace_has_keys_of_its_own():
+    assert question_key(CARD, asked(), "other") != question_key(CARD, asked())
+
+
+@pytest.mark.parametrize("version", ["PROMPT_VERSION", "PARSER_VERSION"])
+def test_a_new_form_of_prompts_or_of_reading_changes_the_key(version, monkeypatch):
+    from judged_server.llm.cache import question_key as module
+
+    before = question_key(CARD, asked())
+    monkeypatch.setattr(module, version, 999)
+    module._asked.cache_clear()
+    assert question_key(CARD, asked()) != before
+    module._asked.cache_clear()
+
+
+def test_samples_all_have_keys_of_their_own():
+    assert len({question_key(CARD, asked(number=n)) for n in range(MAX_SAMPLES)}) == MAX_SAMPLES
+
+
+def test_a_text_that_moves_over_a_border_is_another():
+    one = asked(fields=TEXTS | {"expected_text": "ab", "retrieved_text": "c"})
+    two = asked(fields=TEXTS | {"expected_text": "a", "retrieved_text": "bc"})
+    assert question_key(CARD, one) != question_key(CARD, two)
+
+
+def test_a_text_the_rubric_does_not_show_is_no_part_of_it():
+    rubric = showing("query")
+    one, two = asked(rubric), asked(rubric, TEXTS | {"retrieved_text": "other"})
+    assert question_key(CARD, one) == question_key(CARD, two)
+
+
+@given(values, values, values, values)
+def test_only_equal_texts_and_lists_share_a_key(first, second, other_first, other_second):
+    rubric = showing("contexts", "references")
+    one = asked(rubric, {"contexts": first, "references": second})
+    two = asked(rubric, {"contexts": other_first, "references": other_second})
+    same = (first, second) == (other_first, other_second)
+    assert (question_key(CARD, one) == question_key(CARD, two)) is same
+
+
+@given(st.lists(texts, min_size=1, max_size=4), st.data())
+def test_a_list_is_neither_its_joined_text_nor_cut_elsewhere(parts, data):
+    rubric = showing("contexts")
+    whole = "".join(parts)
+    at = data.draw(st.integers(0, len(whole)))
+    cut = [whole[:at], whole[at:]]
+    keys = {
+        repr(value): question_key(CARD, asked(rubric, {"contexts": value}))
+        for value in (parts, cut, whole, [whole], repr(parts))
+    }
+    assert len(set(keys.values())) == len(keys)

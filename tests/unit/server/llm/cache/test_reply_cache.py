@@ -1,0 +1,166 @@
+"""The cache of replies: memory within its bound, the store behind it, and time."""
+
+from __future__ import annotations
+
+import pytest
+from judged_server.llm.cache.reply_cache import DAY_S, ReplyCache
+from judged_server.llm.chat import ChatModelCard, ChatReply, FinishReason, TokenUsage
+from judged_server.llm.rubrics import load_builtin
+from judged_server.store.replies import StoredReply
+
+CARD = ChatModelCard("small", "p", "openai", "gpt", True, False, None)
+RUBRIC = load_builtin()["retrieval_match"]
+
+
+class FakeStore:
+    def __init__(self):
+        self.rows: dict[bytes, StoredReply] = {}
+        self.asked = 0
+        self.closed = False
+
+    async def get(self, key, *, sure):
+        self.asked += 1
+        return self.rows.get(key)
+
+    def put(self, reply):
+        self.rows[reply.key] = reply
+
+    def close(self):
+        self.closed = True
+
+
+class FakeTime:
+    def __init__(self):
+        self.now = 1_700_000_000.0
+
+    def __call__(self):
+        return self.now
+
+
+def reply(text="yes"):
+    return ChatReply(text, FinishReason.STOP, TokenUsage(3, 4), "gpt-1", None, "fp")
+
+
+def key(number):
+    return number.to_bytes(32, "big")
+
+
+def keep(cache, number, text="yes"):
+    cache.keep(key(number), RUBRIC, CARD, reply(text))
+
+
+async def test_what_was_kept_is_held_and_stored_with_where_it_came_from():
+    store = FakeStore()
+    cache = ReplyCache(1 << 20, store=store, now=FakeTime())
+    keep(cache, 1)
+    assert cache.held(key(1)) == reply()
+    row = store.rows[key(1)]
+    assert (row.rubric, row.version, row.model) == ("retrieval_match", 1, "small")
+    assert row.created == 1_700_000_000
+    again = ReplyCache(1 << 20, store=store, now=FakeTime())
+    assert again.held(key(1)) is None
+    assert await again.stored(key(1), sure=False) == reply()
+    assert again.held(key(1)) == reply()
+    assert store.asked == 1
+    assert await again.stored(key(2), sure=False) is None
+
+
+async def test_without_a_store_memory_is_all():
+    cache = ReplyCache(1 << 20)
+    keep(cache, 1)
+    assert cache.held(key(1)) == reply()
+    assert await cache.stored(key(2), sure=False) is None
+    cache.close()
+
+
+def test_memory_holds_what_was_used_last_within_its_bytes():
+    cache = ReplyCache(10_000)
+    for number in range(100):
+        keep(cache, number, "x" * 500)
+        assert cache.held(key(0)) is not None
+    held = [number for number in range(100) if cache.held(key(number))]
+    assert held[0] == 0
+    assert held[1:] == list(range(100 - len(held) + 1, 100))
+    assert 5 < len(held) < 20
+    assert cache._bytes <= 10_000
+
+
+def test_no_memory_holds_nothing():
+    cache = ReplyCache(0)
+    keep(cache, 1)
+    assert cache.held(key(1)) is None
+    assert cache._bytes == 0
+
+
+def test_a_later_reply_takes_the_place_of_an_earlier_one():
+    cache = ReplyCache(1 << 20)
+    keep(cache, 1, "yes")
+    keep(cache, 1, "no")
+    assert cache.held(key(1)) == reply("no")
+
+
+async def test_a_reply_counts_until_its_time_is_over_wherever_it_is():
+    time, store = FakeTime(), FakeStore()
+    cache = ReplyCache(1 << 20, 100, store, time)
+    keep(cache, 1)
+    time.now += 99
+    assert cache.held(key(1)) == reply()
+    assert await ReplyCache(1 << 20, 100, store, time).stored(key(1), sure=False) == reply()
+    time.now += 1
+    assert cache.held(key(1)) is None
+    assert await cache.stored(key(1), sure=False) is None
+    assert await ReplyCache(1 << 20, 100, store, time).stored(key(1), sure=False) is None
+
+
+def test_a_reply_from_far_in_the_future_does_not_count():
+    time = FakeTime()
+    cache = ReplyCache(1 << 20, now=time)
+    keep(cache, 1)
+    time.now -= DAY_S + 1
+    assert cache.held(key(1)) is None
+
+
+@pytest.mark.parametrize("payload", [b"", b"{}", b"[1]", b'{"text": 7}', b"\xff"])
+async def test_a_row_whose_payload_is_no_reply_is_a_miss(payload):
+    store = FakeStore()
+    store.rows[key(1)] = StoredReply(key(1), "r", 1, "m", 1_700_000_000, payload)
+    cache = ReplyCache(1 << 20, store=store, now=FakeTime())
+    assert await cache.stored(key(1), sure=False) is None
+    assert cache.held(key(1)) is None
+
+
+async def test_what_came_in_while_the_store_was_read_is_found():
+    cache = ReplyCache(1 << 20, store=FakeStore(), now=FakeTime())
+
+    class Slow(FakeStore):
+        async def get(self, wanted, *, sure):
+            keep(cache, 1)
+            return
+
+        def put(self, replies):
+            pass
+
+    cache._store = Slow()
+    assert await cache.stored(key(1), sure=False) == reply()
+
+
+def test_closing_closes_the_store():
+    store = FakeStore()
+    ReplyCache(1, store=store).close()
+    assert store.closed
+
+
+async def test_what_is_forgotten_is_found_in_the_store_alone():
+    store = FakeStore()
+    cache = ReplyCache(10_000, store=store, now=FakeTime())
+    for number in range(5):
+        keep(cache, number)
+    del store.rows[key(1)]
+    cache.forget()
+    assert [cache.held(key(number)) for number in range(5)] == [None] * 5
+    assert await cache.stored(key(1), sure=True) is None
+    assert await cache.stored(key(2), sure=True) == reply()
+    assert cache.held(key(2)) == reply()
+    for number in range(5, 30):  # and its bound is counted from nothing
+        keep(cache, number)
+    assert cache.held(key(29)) == reply()

@@ -1,0 +1,45 @@
+"""Replies as bytes: what comes back is what went in, and garbage is nothing."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+from judged_server.llm.cache.reply_payload import from_payload, to_payload
+from judged_server.llm.chat import ChatReply, FinishReason, TokenLogprob, TokenUsage
+
+words = st.text(max_size=20)
+numbers = st.floats(-100, 0)
+places = st.builds(TokenLogprob, words, st.lists(st.tuples(words, numbers), max_size=3).map(tuple))
+replies = st.builds(
+    ChatReply,
+    text=words,
+    finish_reason=st.sampled_from(FinishReason),
+    usage=st.builds(TokenUsage, st.integers(0, 1 << 40), st.integers(0, 1 << 40)),
+    model=words,
+    refusal=st.none(),  # such a reply is no verdict, and never kept
+    system_fingerprint=words,
+    logprobs=st.lists(places, max_size=3).map(tuple),
+)
+
+
+@given(replies)
+def test_a_reply_comes_back_as_it_was(reply):
+    payload = to_payload(reply)
+    assert payload is not None
+    assert from_payload(payload) == reply
+
+
+@given(st.binary(max_size=200))
+def test_garbage_is_no_reply(payload):
+    assert from_payload(payload) is None
+
+
+@given(replies, st.data())
+def test_a_payload_with_another_byte_raises_nothing(reply, data):
+    payload = bytearray(to_payload(reply))
+    at = data.draw(st.integers(0, len(payload) - 1))
+    payload[at] ^= data.draw(st.integers(1, 255))
+    from_payload(bytes(payload))
+
+
+def test_a_text_that_json_cant_carry_is_not_kept():
+    reply = ChatReply("\ud800", FinishReason.STOP, TokenUsage(), "m")
+    assert to_payload(reply) is None

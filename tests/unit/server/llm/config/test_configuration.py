@@ -1,0 +1,421 @@
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from judged_server.llm.chat import Prices
+from judged_server.llm.config.configuration import (
+    Configuration,
+    ModelConfiguration,
+    ProviderConfiguration,
+    Structured,
+    parse_configuration,
+    read_configuration,
+)
+from judged_server.settings import SettingsError
+
+WHOLE = """
+currency = "EUR"
+
+[[providers]]
+name = "cloud"
+dialect = "openai"
+base_url = "https://api.example.com/v1/"
+key_env = "CLOUD_KEY"
+auth = "api-key"
+organization = "org-1"
+project = "proj_2"
+ca_file = "/etc/ca.pem"
+max_concurrency = 64
+requests_per_minute = 500
+tokens_per_minute = 200_000
+timeout_s = 20
+min_bytes_per_s = 0
+allow_private = true
+
+[[providers]]
+name = "here"
+base_url = "http://127.0.0.1:8080/v1"
+key_file = "/run/secrets/here"
+
+[[models]]
+name = "small"
+provider = "here"
+model = "smollm2"
+structured = "none"
+
+[[models]]
+name = "large"
+provider = "cloud"
+model = "gpt-4o-mini"
+default = true
+structured = "tool"
+logprobs = true
+max_tokens_parameter = "max_completion_tokens"
+send_temperature = false
+send_seed = false
+schema_bounds = false
+input_per_million = 0.15
+output_per_million = 0.6
+"""
+
+
+def document(**changes: Any) -> dict[str, Any]:
+    provider = {"name": "p", "base_url": "https://p.test/v1"}
+    model = {"name": "m", "provider": "p", "model": "x"}
+    return {"providers": [provider], "models": [model], **changes}
+
+
+def with_provider(**keys: Any) -> dict[str, Any]:
+    whole = document()
+    whole["providers"][0] |= keys
+    return whole
+
+
+def with_model(**keys: Any) -> dict[str, Any]:
+    whole = document()
+    whole["models"][0] |= keys
+    return whole
+
+
+def test_a_whole_file(tmp_path):
+    path = tmp_path / "llm.toml"
+    path.write_text(WHOLE)
+    cloud = ProviderConfiguration(
+        name="cloud",
+        base_url="https://api.example.com/v1",
+        key_env="CLOUD_KEY",
+        auth="api-key",
+        organization="org-1",
+        project="proj_2",
+        ca_file=Path("/etc/ca.pem"),
+        max_concurrency=64,
+        requests_per_minute=500,
+        tokens_per_minute=200_000,
+        timeout_s=20,
+        min_bytes_per_s=0,
+        allow_private=True,
+    )
+    here = ProviderConfiguration(
+        "here", "http://127.0.0.1:8080/v1", key_file=Path("/run/secrets/here")
+    )
+    large = ModelConfiguration(
+        "large",
+        "cloud",
+        "gpt-4o-mini",
+        Structured.TOOL,
+        logprobs=True,
+        max_tokens_parameter="max_completion_tokens",
+        send_temperature=False,
+        send_seed=False,
+        schema_bounds=False,
+        prices=Prices(0.15, 0.6),
+    )
+    small = ModelConfiguration("small", "here", "smollm2", Structured.NONE)
+    assert read_configuration(path) == Configuration("EUR", (cloud, here), (large, small))
+
+
+class TestFilesItNames:
+    CONTENT = """
+[budget]
+per_day = 1.0
+file = "state/spent.sqlite"
+[[providers]]
+name = "p"
+base_url = "https://p.test/v1"
+key_file = "key"
+ca_file = "../ca.pem"
+[[models]]
+name = "m"
+provider = "p"
+model = "x"
+input_per_million = 1
+output_per_million = 1
+"""
+
+    def test_are_looked_for_beside_it(self, tmp_path, monkeypatch):
+        (tmp_path / "conf").mkdir()
+        (tmp_path / "conf" / "llm.toml").write_text(self.CONTENT)
+        monkeypatch.chdir(tmp_path)
+        found = read_configuration(Path("conf/llm.toml"))
+        assert found.providers[0].key_file == Path("conf/key")
+        assert found.providers[0].ca_file == Path("conf/../ca.pem")
+        assert found.budget.file == Path("conf/state/spent.sqlite")
+
+    def test_stay_where_they_are_when_absolute(self, tmp_path):
+        path = tmp_path / "llm.toml"
+        path.write_text(re.sub(r'_?file = "', r"\g<0>/srv/", self.CONTENT))
+        found = read_configuration(path)
+        assert found.providers[0].key_file == Path("/srv/key")
+        assert found.providers[0].ca_file == Path("/srv/../ca.pem")
+        assert found.budget.file == Path("/srv/state/spent.sqlite")
+
+
+@pytest.mark.parametrize(
+    ("whole", "says"),
+    [
+        ([], "f must be a table"),
+        ({}, r"there is no \[\[models\]\] table"),
+        (document(providers={}), r"providers must be tables; begin each with \[\[providers\]\]"),
+        (document(currency="dollars"), "currency must be three capital letters"),
+        (document(provider=[]), r"provider is not known; did you mean providers\?"),
+        (with_provider(timeout=3), r"\(p\): timeout is not known; did you mean timeout_s\?"),
+        (with_provider(api_key="sk-canary"), r"api_key does not belong here: .*key_env"),
+        (with_provider(headers={"X": "canary"}), "headers can't be set"),
+        (with_provider(key_env="sk-canary-1"), "key_env must be the name of an environment var"),
+        (with_provider(key_env="K", key_file="/k"), "key_file and key_env are both there"),
+        (with_provider(name="has space"), r"providers\[0\]: name must be a name of letters"),
+        (with_provider(dialect="cohere"), "dialect must be one of openai, anthropic, gemini, fake"),
+        (with_provider(auth="basic"), "auth must be one of bearer, api-key"),
+        (with_provider(organization="a\r\nb"), "organization must be an id"),
+        (with_provider(max_concurrency=0), "max_concurrency must be a whole number from 1"),
+        (with_provider(requests_per_minute=0), "requests_per_minute must be a number from 1"),
+        (with_provider(timeout_s=0), "timeout_s must be a number from 0.1"),
+        (with_provider(timeout_s="9"), "timeout_s must be a number"),
+        (with_provider(allow_http="yes"), "allow_http must be true or false"),
+        (document(providers=[]), r"models\[0\] \(m\): provider names no provider of this file"),
+        (with_model(provider="q"), "names no provider of this file; add its"),
+        (with_model(structured="yes"), "structured must be one of json_schema, json_object"),
+        (with_model(max_tokens_parameter="n"), "max_tokens_parameter must be one of"),
+        (with_model(input_per_million=1), "input_per_million and output_per_million go together"),
+        (with_model(input_per_million=-1), "input_per_million must be a number"),
+        (with_model(model=" "), "model must be the provider's name"),
+        (with_model(temperature=1), "temperature is not known"),
+        (
+            document(models=[{"name": "m", "provider": "p", "model": "x"}] * 2),
+            r"models\[1\] \(m\): name is taken",
+        ),
+        (
+            document(providers=[{"name": "p", "base_url": "https://p.test"}] * 2),
+            r"providers\[1\] \(p\): name is taken",
+        ),
+        (
+            document(
+                models=[
+                    {"name": name, "provider": "p", "model": "x", "default": True}
+                    for name in ("m", "n")
+                ]
+            ),
+            r"models\[1\] \(n\): default is true for another model",
+        ),
+    ],
+)
+def test_what_is_refused(whole, says):
+    with pytest.raises(SettingsError, match=says) as caught:
+        parse_configuration(whole, "f")
+    assert "canary" not in str(caught.value)
+
+
+def test_a_provider_that_is_nearly_right_is_named():
+    whole = document(models=[{"name": "m", "provider": "opnai", "model": "x"}])
+    whole["providers"][0]["name"] = "openai"
+    with pytest.raises(SettingsError, match=r"did you mean openai\?"):
+        parse_configuration(whole, "f")
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b'key = "sk-canary\n', "is not TOML: look at line 1, column 17$"),
+        (b"[[providers]\n", "is not TOML: look at line 1, column 12$"),
+        (b"\xff\xfe", "is not UTF-8"),
+        (b'a = "sk-canary', "is not TOML: look at its end, where something is not closed$"),
+        (b'a = 1\na = "sk-canary"\n', "is not TOML: look at line 2, column 16$"),
+        (b"a = 'sk-canary'\nb = " + b"[" * 9999, "is not TOML: it nests too deep$"),
+        (b"a = " + b"{a = " * 9999, "is not TOML: it nests too deep$"),
+        (b"a = 'sk-canary'\nb = " + b"9" * 9999, "is not TOML: a number in it has too many digits"),
+    ],
+)
+def test_files_that_are_not_toml(tmp_path, content, says):
+    path = tmp_path / "llm.toml"
+    path.write_bytes(content)
+    with pytest.raises(SettingsError, match=says) as caught:
+        read_configuration(path)
+    assert str(path) in str(caught.value)
+    assert "canary" not in str(caught.value)
+
+
+def of_dialect(dialect: str, **keys: Any) -> dict[str, Any]:
+    """A document of one provider and one model; `keys` are the model's."""
+    return with_model(**keys) | {"providers": [{**document()["providers"][0], "dialect": dialect}]}
+
+
+@pytest.mark.parametrize(
+    ("dialect", "structured", "auth", "send_temperature", "send_seed"),
+    [
+        ("openai", "json_schema", "bearer", True, True),
+        ("anthropic", "json_schema", "x-api-key", False, False),
+        ("gemini", "json_schema", "x-goog-api-key", True, True),
+    ],
+)
+def test_defaults_are_those_of_the_dialect(dialect, structured, auth, send_temperature, send_seed):
+    found = parse_configuration(of_dialect(dialect), "f")
+    assert (found.providers[0].dialect, found.providers[0].auth) == (dialect, auth)
+    [model] = found.models
+    assert (model.structured, model.send_temperature, model.send_seed) == (
+        structured,
+        send_temperature,
+        send_seed,
+    )
+
+
+@pytest.mark.parametrize(
+    ("dialect", "model", "says"),
+    [
+        ("anthropic", {"logprobs": True}, "logprobs is not for .*: that API gives no log-prob"),
+        ("anthropic", {"send_seed": True}, "send_seed is not for .*: that API takes no seed"),
+        ("anthropic", {"max_tokens_parameter": "max_tokens"}, "one name for it; leave it out"),
+        ("anthropic", {"structured": "json_object"}, "must be one of json_schema, tool, none"),
+        ("gemini", {"max_tokens_parameter": "max_tokens"}, "max_tokens_parameter is not for dial"),
+        ("gemini", {"model": "a/b/c"}, "model must be the provider's name of the model: letters"),
+        ("gemini", {"model": "../x"}, "model must be"),
+        ("gemini", {"model": "x?key=canary"}, "model must be"),
+        ("gemini", {"model": "x#y"}, "model must be"),
+        ("gemini", {"model": "x%2e"}, "model must be"),
+    ],
+)
+def test_what_a_dialect_lacks_is_refused(dialect, model, says):
+    with pytest.raises(SettingsError, match=says) as caught:
+        parse_configuration(of_dialect(dialect, **model), "f")
+    assert "canary" not in str(caught.value)
+
+
+@pytest.mark.parametrize("dialect", ["anthropic", "gemini"])
+@pytest.mark.parametrize("key", ["organization", "project"])
+def test_what_only_openai_has_is_refused(dialect, key):
+    whole = with_provider(dialect=dialect, **{key: "x"})
+    with pytest.raises(SettingsError, match=f'{key} is not for dialect = "{dialect}"'):
+        parse_configuration(whole, "f")
+
+
+def test_a_key_goes_only_into_headers_that_the_dialect_has():
+    with pytest.raises(SettingsError, match="auth must be one of x-api-key, bearer"):
+        parse_configuration(with_provider(dialect="anthropic", auth="api-key"), "f")
+
+
+class TestFake:
+    def test_is_a_file_beside_the_configuration(self, tmp_path):
+        path = tmp_path / "llm.toml"
+        path.write_text(
+            '[[providers]]\nname = "p"\ndialect = "fake"\nreplies = "replies.jsonl"\n'
+            '[[models]]\nname = "m"\nprovider = "p"\nmodel = "x"\nstructured = "none"\n'
+        )
+        [provider] = read_configuration(path).providers
+        assert provider.replies == tmp_path / "replies.jsonl"
+        assert (provider.dialect, provider.base_url) == ("fake", "")
+
+    @pytest.mark.parametrize(
+        ("provider", "model", "says"),
+        [
+            ({}, {}, "replies is missing; it must be the path of a file"),
+            ({"replies": 3}, {}, "replies must be the path of a file"),
+            ({"replies": "r", "base_url": "https://p.test"}, {}, "base_url is not known"),
+            ({"replies": "r", "key_env": "K"}, {}, "key_env is not known"),
+            ({"replies": "r"}, {"logprobs": True}, "logprobs is not for .*: nothing is sent"),
+            ({"replies": "r"}, {"structured": "tool"}, "must be one of json_schema, none"),
+        ],
+    )
+    def test_has_no_address_and_no_key(self, provider, model, says):
+        whole = with_model(**model) | {"providers": [{"name": "p", "dialect": "fake", **provider}]}
+        with pytest.raises(SettingsError, match=says):
+            parse_configuration(whole, "f")
+
+
+def with_fallbacks(**fallbacks: list[str]) -> dict[str, Any]:
+    return document(
+        models=[
+            {"name": name, "provider": "p", "model": name, "fallback": chain}
+            for name, chain in fallbacks.items()
+        ]
+    )
+
+
+class TestFallbacks:
+    def test_are_kept_in_order(self):
+        whole = with_fallbacks(a=["c", "b"], b=[], c=["b"])
+        assert parse_configuration(whole, "f").models[0].fallback == ("c", "b")
+
+    @pytest.mark.parametrize(
+        ("whole", "says"),
+        [
+            (with_fallbacks(a=["nobody"]), r"\(a\): fallback names no model of this file; add its"),
+            (with_fallbacks(small=["smal"]), r"did you mean small\?"),
+            (with_fallbacks(a=["a"]), r"\(a\): fallback leads back to this model"),
+            (with_fallbacks(a=["b"], b=["c"], c=["b"]), r"\(b\): fallback leads back"),
+            (with_fallbacks(a=["b", "b"], b=[]), "must be an array of names of models, each one"),
+            (with_fallbacks(a="b", b=[]), "must be an array of names"),
+            (with_fallbacks(a=[3]), "must be an array of names"),
+        ],
+    )
+    def test_that_lead_nowhere_or_round_are_refused(self, whole, says):
+        with pytest.raises(SettingsError, match=says):
+            parse_configuration(whole, "f")
+
+    def test_answer_in_the_same_form(self):
+        whole = with_fallbacks(a=["b"], b=[])
+        whole["models"][1]["structured"] = "none"
+        with pytest.raises(SettingsError, match="names b; both must take a schema, or neither"):
+            parse_configuration(whole, "f")
+
+
+_FOLDER = Path(__file__).parents[5] / "docs"
+DOCS = (_FOLDER / "providers.md").read_text()
+PAGES = sorted((_FOLDER / "providers").glob("*.md"))
+EXAMPLES = [
+    example
+    for page in (DOCS, *(path.read_text() for path in PAGES))
+    for example in re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
+]
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
+def test_each_page_has_an_example_and_is_linked(path):
+    assert "```toml\n" in path.read_text()
+    assert f"(providers/{path.name})" in DOCS
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_the_examples_of_the_docs_are_read(example):
+    assert parse_configuration(tomllib.loads(example), "docs").models
+
+
+def test_the_docs_describe_every_key():
+    for key in [*re.findall(r"^(\w+) = ", WHOLE, re.MULTILINE), "replies", "fallback"]:
+        assert f"`{key}`" in DOCS, key
+
+
+def test_files_that_are_not_there(tmp_path):
+    with pytest.raises(SettingsError, match=r"none\.toml can't be read: No such file"):
+        read_configuration(tmp_path / "none.toml")
+
+
+KEYS = (
+    "base_url", "default", "dialect", "fallback", "key_env", "logprobs", "model", "name",
+    "provider", "replies", "timeout_s", "x",
+)  # fmt: skip
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(KEYS),
+            inner,
+            max_size=4,
+        )
+    ),
+    max_leaves=12,
+)
+
+
+@given(st.dictionaries(st.sampled_from(["providers", "models", "currency", "x"]), VALUES))
+def test_any_document_is_read_or_refused(whole):
+    try:
+        configuration = parse_configuration(whole, "f")
+    except SettingsError:
+        return
+    assert configuration.models

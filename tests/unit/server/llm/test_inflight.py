@@ -1,0 +1,168 @@
+"""Flights: asked once, waited for by many, ended by the last one who leaves."""
+
+import asyncio
+
+import pytest
+from judged_server.llm.inflight import Flights
+
+KEY = b"k"
+
+
+class Question:
+    """A question that is answered when told."""
+
+    def __init__(self):
+        self.begun = 0
+        self.cancelled = 0
+        self.answer = asyncio.get_running_loop().create_future()
+
+    async def ask(self):
+        self.begun += 1
+        try:
+            return await asyncio.shield(self.answer)
+        except asyncio.CancelledError:
+            self.cancelled += 1
+            raise
+
+
+async def turns(n=5):
+    for _ in range(n):
+        await asyncio.sleep(0)
+
+
+async def test_all_who_wait_get_the_one_answer():
+    flights, question = Flights[str](), Question()
+    flight = flights.begin(KEY, 1.0, question.ask)
+    assert flights.find(KEY) is flight
+    waiting = [asyncio.create_task(flights.wait(KEY, flight)) for _ in range(50)]
+    await turns()
+    question.answer.set_result("a")
+    assert await asyncio.gather(*waiting) == ["a"] * 50
+    assert question.begun == 1
+    await turns()
+    assert len(flights) == 0
+
+
+async def test_the_leader_leaves_without_harm_to_the_others():
+    flights, question = Flights[str](), Question()
+    flight = flights.begin(KEY, 1.0, question.ask)
+    leader, follower = (asyncio.create_task(flights.wait(KEY, flight)) for _ in range(2))
+    await turns()
+    leader.cancel()
+    await turns()
+    question.answer.set_result("a")
+    assert await follower == "a"
+    assert leader.cancelled()
+    assert question.cancelled == 0
+
+
+async def test_the_last_one_who_leaves_ends_the_question_before_it_has_left():
+    flights, question = Flights[str](), Question()
+    flight = flights.begin(KEY, 1.0, question.ask)
+    waiting = [asyncio.create_task(flights.wait(KEY, flight)) for _ in range(3)]
+    await turns()
+    for task in waiting:
+        task.cancel()
+    await asyncio.gather(*waiting, return_exceptions=True)
+    assert all(task.cancelled() for task in waiting)
+    assert question.cancelled == 1
+    assert flight.task.done()
+    assert len(flights) == 0
+
+
+async def test_one_who_comes_while_it_is_ended_does_not_find_it():
+    flights, question = Flights[str](), Question()
+    flight = flights.begin(KEY, 1.0, question.ask)
+    waiting = asyncio.create_task(flights.wait(KEY, flight))
+    await turns()
+    waiting.cancel()
+    await asyncio.sleep(0)
+    assert flights.find(KEY) is None
+    again = flights.begin(KEY, 1.0, question.ask)
+    await asyncio.gather(waiting, return_exceptions=True)
+    assert flights.find(KEY) is again
+    question.answer.set_result("a")
+    assert await flights.wait(KEY, again) == "a"
+
+
+async def test_a_short_time_ends_for_one_and_not_for_the_others():
+    flights, question = Flights[str](), Question()
+    flight = flights.begin(KEY, 9.0, question.ask)
+    patient = asyncio.create_task(flights.wait(KEY, flight))
+    await turns()
+    assert await flights.wait(KEY, flight, 0.001) is None
+    assert question.cancelled == 0
+    question.answer.set_result("a")
+    assert await patient == "a"
+
+
+async def test_what_asking_raised_is_raised_to_all():
+    flights, question = Flights[str](), Question()
+    flight = flights.begin(KEY, 1.0, question.ask)
+    waiting = [asyncio.create_task(flights.wait(KEY, flight)) for _ in range(2)]
+    await turns()
+    question.answer.set_exception(ValueError("a bug"))
+    for task in waiting:
+        with pytest.raises(ValueError, match="a bug"):
+            await task
+    await turns()
+    assert len(flights) == 0
+
+
+async def test_who_comes_when_it_has_ended_gets_the_answer_at_once() -> None:
+    flights, question = Flights[str](), Question()
+    flight = flights.begin(KEY, 1.0, question.ask)
+    question.answer.set_result("a")
+    await flight.task
+    assert await flights.wait(KEY, flight) == "a"
+    assert await flights.wait(KEY, flight, 0.0) == "a"
+
+
+async def test_one_who_leaves_as_the_answer_comes_does_no_harm_to_the_others() -> None:
+    flights, question = Flights[str](), Question()
+    flight = flights.begin(KEY, 1.0, question.ask)
+    leaver, other = (asyncio.create_task(flights.wait(KEY, flight)) for _ in range(2))
+    await turns()
+    question.answer.set_result("a")
+    leaver.cancel()
+    assert await other == "a"
+    (left,) = await asyncio.gather(leaver, return_exceptions=True)
+    assert left != "a"
+    assert question.cancelled == 0
+    assert len(flights) == 0
+
+
+async def test_ten_thousand_random_leaves_leave_nothing_behind():
+    import random
+
+    rng = random.Random(20)
+    flights = Flights[str]()
+    live = 0
+
+    async def ask():
+        nonlocal live
+        live += 1
+        try:
+            for _ in range(rng.randrange(6)):
+                await asyncio.sleep(0)
+            return "a"
+        finally:
+            live -= 1
+
+    async def caller():
+        key = rng.randrange(20).to_bytes(1, "big")
+        flight = flights.find(key) or flights.begin(key, 1.0, ask)
+        assert await flights.wait(key, flight) == "a"
+
+    before = len(asyncio.all_tasks())
+    for _ in range(100):
+        callers = [asyncio.create_task(caller()) for _ in range(100)]
+        for _ in range(rng.randrange(8)):
+            await asyncio.sleep(0)
+        for task in callers:
+            task.cancel()
+        await asyncio.gather(*callers, return_exceptions=True)
+        assert all(task.cancelled() or task.exception() is None for task in callers)
+    await turns()
+    assert (len(flights), live) == (0, 0)
+    assert len(asyncio.all_tasks()) == before

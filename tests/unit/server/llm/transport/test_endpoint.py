@@ -1,0 +1,356 @@
+"""Which outcome is told to whom; the parts have tests of their own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+import pytest
+from judged_server.llm.config.configuration import ProviderConfiguration
+from judged_server.llm.faults import ProviderFault, Reason
+from judged_server.llm.providers.openai import read_reply
+from judged_server.llm.transport.endpoint import Call, Endpoint
+from judged_server.llm.transport.http import HttpReply, HttpTransport
+
+from tests.fakes.faulty_http import completion
+from tests.fakes.still_clock import StillClock
+
+CALL = Call("/x", {}, b"{}", read_reply, 100)
+GOOD = HttpReply(200, completion(), None)
+
+
+class Scripted(HttpTransport):
+    """A transport without a network: gives what `script` returns, or raises it."""
+
+    def __init__(self, script: Callable[[], HttpReply | Exception]) -> None:
+        self.script = script
+        self.timeouts: list[float] = []
+
+    async def post(self, path: str, headers: Any, body: bytes, timeout_s: float) -> HttpReply:
+        self.timeouts.append(timeout_s)
+        await asyncio.sleep(0)
+        outcome = self.script()
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+
+def endpoint(
+    script: Callable[[], HttpReply | Exception], clock: StillClock | None = None, **provider: Any
+) -> tuple[Endpoint, Scripted]:
+    transport = Scripted(script)
+    configured = ProviderConfiguration("p", "http://localhost", **provider)
+    return Endpoint(configured, clock or StillClock(), Random(1), transport), transport
+
+
+def late() -> ProviderFault:
+    return ProviderFault(Reason.TIMEOUT, "late", retryable=True)
+
+
+async def turns() -> None:
+    """Let everything happen that can."""
+    for _ in range(50):
+        await asyncio.sleep(0)
+
+
+async def fails(asked: Endpoint, timeout_s: float = 1000.0) -> ProviderFault:
+    with pytest.raises(ProviderFault) as caught:
+        await asked.ask(CALL, timeout_s)
+    return caught.value
+
+
+async def test_an_attempt_gets_the_provider_s_time_or_what_is_left():
+    asked, transport = endpoint(lambda: GOOD, timeout_s=25.0)
+    await asked.ask(CALL, 100.0)
+    await asked.ask(CALL, 3.0)
+    assert transport.timeouts == [25.0, 3.0]
+
+
+@pytest.mark.parametrize("status", [400, 404, 413, 422, 307])
+async def test_a_provider_that_turns_calls_down_is_not_left_alone(status):
+    asked, transport = endpoint(lambda: HttpReply(status, b"{}", None))
+    for _ in range(40):
+        assert (await fails(asked)).reason is Reason.PROVIDER_ERROR
+    assert len(transport.timeouts) == 40
+
+
+@pytest.mark.parametrize(
+    "outcome",
+    [
+        lambda: HttpReply(500, b"", None),
+        lambda: HttpReply(200, b"<html>", None),
+        lambda: ProviderFault(Reason.PROVIDER_UNREACHABLE, "gone", retryable=True),
+    ],
+)
+async def test_a_provider_that_fails_is(outcome):
+    """A hundred calls of five minutes: a probe now and then, and no call fails before its time."""
+    clock = StillClock()
+    asked, transport = endpoint(outcome, clock=clock)
+    faults = await asyncio.gather(*(fails(asked, 300.0) for _ in range(100)))
+    assert clock.seconds >= 1030.0
+    assert len(transport.timeouts) <= 60
+    assert sum(fault.attempts for fault in faults) == len(transport.timeouts)
+    assert all(fault.retryable for fault in faults)
+
+
+async def test_one_that_comes_back_has_lost_nothing():
+    clock = StillClock()
+    down = HttpReply(503, b"", None)
+    asked, transport = endpoint(lambda: down if clock.seconds < 1010 else GOOD, clock=clock)
+    done = await asyncio.gather(*(asked.ask(CALL, 3600.0) for _ in range(100)))
+    assert {reply.text for reply, _ in done} == {"YES"}
+    assert len(transport.timeouts) <= 111
+    assert clock.seconds < 1015
+
+
+async def test_a_share_of_failures_is_met_by_tries_and_by_no_pause():
+    chance, clock = Random(4), StillClock()
+    bad = HttpReply(502, b"", None)
+    asked, transport = endpoint(lambda: bad if chance.random() < 0.2 else GOOD, clock=clock)
+    await asyncio.gather(*(asked.ask(CALL, 3600.0) for _ in range(1000)))
+    assert len(transport.timeouts) <= 1000 * (1 / 0.8 + 0.1)
+
+
+async def test_a_provider_that_hangs_is_asked_once_more_at_most():
+    asked, transport = endpoint(late)
+    assert (await fails(asked)).attempts == 2
+    assert len(transport.timeouts) == 2
+
+
+async def test_a_call_with_a_fallback_does_not_wait_for_a_provider_that_is_unwell():
+    clock = StillClock()
+    asked, transport = endpoint(lambda: HttpReply(500, b"", None), clock=clock)
+    for _ in range(3):
+        with pytest.raises(ProviderFault) as caught:
+            await asked.ask(CALL, 1000.0, patient=False)
+        assert caught.value.retryable
+    assert clock.seconds < 1003.0
+    assert len(transport.timeouts) <= 3
+
+
+async def test_an_address_at_which_nobody_ever_answered_is_given_up():
+    clock = StillClock()
+    gone = ProviderFault(Reason.PROVIDER_UNREACHABLE, "gone", retryable=True)
+    asked, _ = endpoint(lambda: gone, clock=clock)
+    faults = await asyncio.gather(*(fails(asked, 3600.0) for _ in range(100)))
+    assert {fault.reason for fault in faults} == {Reason.PROVIDER_UNREACHABLE}
+    assert 1030.0 <= clock.seconds < 1060.0
+
+
+async def test_what_its_headers_leave_is_spread():
+    clock = StillClock()
+    headers = {
+        "x-ratelimit-limit-requests": "60",
+        "x-ratelimit-remaining-requests": "0",
+        "x-ratelimit-reset-requests": "60s",
+    }
+    asked, _ = endpoint(lambda: HttpReply(200, completion(), None, headers), clock=clock)
+    await asyncio.gather(*(asked.ask(CALL, 3600.0) for _ in range(10)))
+    assert 1008.0 <= clock.seconds <= 1012.0
+
+
+@pytest.mark.parametrize("outcome", [late, lambda: HttpReply(429, b"", None)])
+async def test_pressure_halves_the_room(outcome):
+    asked, transport = endpoint(
+        lambda: outcome() if len(transport.timeouts) == 1 else GOOD, max_concurrency=16
+    )
+    await asked.ask(CALL, 1000.0)
+    assert (asked._queue.room, asked._queue.in_flight) == (8, 0)
+
+
+async def test_a_caller_s_short_deadline_is_no_news_of_the_provider():
+    asked, transport = endpoint(late, max_concurrency=16, timeout_s=25.0)
+    for _ in range(20):
+        assert (await fails(asked, 10.0)).reason is Reason.TIMEOUT
+    assert len(transport.timeouts) == 40
+    assert asked._queue.room == 16
+
+
+async def test_a_cancelled_probe_leaves_room_for_the_next():
+    outcomes: list[HttpReply] = [HttpReply(500, b"", None)]
+    clock = StillClock()
+    asked, transport = endpoint(lambda: outcomes[0], clock=clock)
+    await fails(asked, 0.4)
+    outcomes[0] = GOOD
+    clock.seconds += 10.0
+    probe = asyncio.create_task(asked.ask(CALL, 100.0))
+    before = len(transport.timeouts)
+    await asyncio.sleep(0)
+    assert len(transport.timeouts) == before + 1
+    probe.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await probe
+    assert (await asked.ask(CALL, 100.0))[0].text == "YES"
+
+
+class TestTheFirstCall:
+    async def test_a_key_that_is_refused_is_told_until_it_is_taken(self):
+        outcomes, clock = [HttpReply(401, b"", None)], StillClock()
+        asked, transport = endpoint(lambda: outcomes[0], clock=clock)
+        assert asked.problem == ""
+        await asyncio.gather(*(fails(asked) for _ in range(100)))
+        assert len(transport.timeouts) == 1
+        assert asked.problem == (
+            "provider p: it answered 401: it refuses the key; check key_env or key_file of the "
+            "provider"
+        )
+        outcomes[0] = GOOD
+        clock.seconds += 10.0
+        await asked.ask(CALL, 100.0)
+        assert asked.problem == ""
+
+    async def test_one_who_leaves_hands_it_on(self):
+        gate = asyncio.Event()
+
+        async def held(*_: object) -> HttpReply:
+            transport.timeouts.append(0)
+            await gate.wait()
+            return GOOD
+
+        asked, transport = endpoint(lambda: GOOD)
+        transport.post = held
+        calls = [asyncio.create_task(asked.ask(CALL, 1000.0)) for _ in range(3)]
+        for sent in (1, 2):
+            await turns()
+            assert len(transport.timeouts) == sent
+            calls[sent - 1].cancel()
+        gate.set()
+        assert (await calls[2])[0].text == "YES"
+        assert len(transport.timeouts) == 3
+
+    async def test_others_do_not_wait_for_a_slow_one(self):
+        gate = asyncio.Event()
+
+        async def held(*_: object) -> HttpReply:
+            transport.timeouts.append(0)
+            if len(transport.timeouts) == 1:
+                await gate.wait()
+            return GOOD
+
+        asked, transport = endpoint(lambda: GOOD)
+        transport.post = held
+        slow = asyncio.create_task(asked.ask(CALL, 1000.0))
+        await asyncio.sleep(0)
+        assert (await asked.ask(CALL, 0.1))[0].text == "YES"  # it waits for a quarter of that
+        assert not slow.done()
+        gate.set()
+        await slow
+
+
+class TestForbidden:
+    async def test_a_request_that_is_refused_does_not_cost_others_theirs(self):
+        outcomes = [GOOD, HttpReply(403, b"", None), GOOD]
+        asked, transport = endpoint(lambda: outcomes[len(transport.timeouts) - 1])
+        await asked.ask(CALL, 100.0)
+        fault = await fails(asked)
+        assert (fault.reason, fault.retryable) == (Reason.PROVIDER_ERROR, False)
+        assert "refuses the request" in fault.message
+        assert (await asked.ask(CALL, 100.0))[0].text == "YES"
+
+    async def test_but_when_nearly_all_are_the_provider_is_left_alone(self):
+        clock = StillClock()
+        outcomes = [GOOD, *[HttpReply(403, b"", None)] * 100]
+        asked, transport = endpoint(lambda: outcomes[len(transport.timeouts) - 1], clock)
+        await asked.ask(CALL, 100.0)
+        for _ in range(40):
+            assert (await fails(asked)).reason is Reason.PROVIDER_ERROR
+        assert clock.seconds > 1020.0, "those after the first ones were sent as probes"
+
+
+class TestLeftAlone:
+    @pytest.mark.parametrize("status", [429, 503])
+    async def test_who_asks_for_it_is_left_alone_by_all(self, status):
+        """Those who have not that long are told at once; others come when the time is over."""
+        outcomes, clock = [HttpReply(status, b"", "20")], StillClock()
+        asked, transport = endpoint(lambda: outcomes[0], clock=clock, max_concurrency=8)
+        faults = await asyncio.gather(*(fails(asked, 10.0) for _ in range(300)))
+        assert len(transport.timeouts) == 1
+        held_back = [fault for fault in faults if fault.attempts == 0]
+        assert len(held_back) == 299
+        assert {(fault.reason, fault.retryable) for fault in held_back} == {
+            (Reason.RATE_LIMITED, True)
+        }
+        assert "asked to be left alone" in held_back[0].message
+        outcomes[0] = GOOD
+        await asked.ask(CALL, 100.0)
+        assert clock.seconds >= 1020.0
+
+    async def test_those_who_waited_for_room_wait_on(self):
+        gate, clock = asyncio.Event(), StillClock()
+
+        async def held(*_: object) -> HttpReply:
+            transport.timeouts.append(clock.seconds)
+            await gate.wait()
+            return HttpReply(429, b"", "20") if clock.seconds < 1010 else GOOD
+
+        asked, transport = endpoint(lambda: GOOD, clock=clock, max_concurrency=4)
+        await asked.ask(CALL, 100.0)
+        transport.post = held
+        transport.timeouts.clear()
+        calls = [asyncio.create_task(asked.ask(CALL, 1000.0)) for _ in range(50)]
+        await turns()
+        assert len(transport.timeouts) == 4
+        gate.set()
+        await asyncio.gather(*calls)
+        assert max(transport.timeouts[:4]) < 1001.0
+        assert min(transport.timeouts[4:]) >= 1020.0
+        assert asked._queue.in_flight == 0
+
+    async def test_never_longer_than_a_minute(self):
+        outcomes, clock = [HttpReply(429, b"", "1e9"), GOOD], StillClock()
+        asked, transport = endpoint(lambda: outcomes[len(transport.timeouts) - 1], clock=clock)
+        await asked.ask(CALL, 100.0)
+        assert 1060.0 <= clock.seconds < 1062.0
+
+    async def test_all_who_ask_share_what_was_learnt_of_a_limit(self):
+        """Ten a second, else 429, whatever the header says: nobody is lost, and few are refused."""
+        for header in ("1", "0", None, "soon"):
+            clock = StillClock()
+            taken: list[float] = []
+
+            def limited(clock=clock, taken=taken, header=header) -> HttpReply:
+                if sum(at > clock.seconds - 1.0 for at in taken) >= 10:
+                    return HttpReply(429, b"", header)
+                taken.append(clock.seconds)
+                return GOOD
+
+            asked, transport = endpoint(limited, clock=clock)
+            await asyncio.gather(*(asked.ask(CALL, 3600.0) for _ in range(100)))
+            assert len(taken) == 100
+            assert len(transport.timeouts) <= 115
+            assert clock.seconds < 1016.0
+
+
+async def test_what_was_not_sent_is_not_paid_for():
+    outcomes = [HttpReply(401, b"", None)]
+    clock = StillClock()
+    asked, transport = endpoint(lambda: outcomes[0], clock, tokens_per_minute=6000)
+    for _ in range(50):
+        await fails(asked)
+    assert len(transport.timeouts) == 1
+    outcomes[0] = GOOD
+    clock.seconds += 5.1
+    before = clock.seconds
+    await asked.ask(CALL, 100.0)
+    assert clock.seconds - before < 1.0
+
+
+async def test_whatever_happens_no_room_is_lost():
+    chance = Random(9)
+
+    def outcome() -> HttpReply | Exception:
+        bad = [HttpReply(429, b"", "1"), HttpReply(500, b"", None)]
+        outcomes: list[HttpReply | Exception] = [GOOD, GOOD, *bad, late()]
+        return chance.choice(outcomes)
+
+    asked, _ = endpoint(outcome, max_concurrency=6, requests_per_minute=1e9)
+    calls = [asyncio.create_task(asked.ask(CALL, 1000.0)) for _ in range(500)]
+    for call in chance.sample(calls, 150):
+        if chance.random() < 0.2:
+            await asyncio.sleep(0)
+        call.cancel()
+    await asyncio.gather(*calls, return_exceptions=True)
+    assert (asked._queue.in_flight, len(asked._queue)) == (0, 0)
+    assert (await asked.ask(CALL, 1000.0))[0].text == "YES"

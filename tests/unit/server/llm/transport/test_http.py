@@ -1,0 +1,88 @@
+"""The good cases; what goes wrong is in tests/faults."""
+
+from __future__ import annotations
+
+import asyncio
+
+import aiohttp
+import pytest
+from judged_server.llm.config.configuration import ProviderConfiguration
+from judged_server.llm.transport.http import HttpTransport
+
+from tests.fakes.faulty_http import Connection, always, faulty_http, reply
+
+
+async def test_sends_what_it_is_given_and_returns_what_comes():
+    answer = reply(b"{}", "418 Teapot", "Retry-After: 3")
+    async with faulty_http(always(answer)) as server:
+        transport = HttpTransport(ProviderConfiguration("p", f"{server.url}/base"))
+        got = await transport.post("/chat", {"X-Key": "k"}, b'{"a":1}', 5.0)
+        await transport.close()
+    assert (got.status, got.body, got.retry_after) == (418, b"{}", "3")
+    [request] = server.requests
+    head, _, body = request.partition(b"\r\n\r\n")
+    first, *fields = head.decode().split("\r\n")
+    assert first == "POST /base/chat HTTP/1.1"
+    assert body == b'{"a":1}'
+    sent = {name.lower(): value for name, value in (field.split(": ") for field in fields)}
+    assert sent["x-key"] == "k"
+    assert sent["user-agent"] == "judged"
+    assert sent["accept-encoding"] == "gzip"
+    assert "cookie" not in sent
+
+
+async def test_connections_are_used_again():
+    served = 0
+
+    async def behave(connection: Connection) -> None:
+        nonlocal served
+        while True:
+            served += 1
+            await connection.send(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
+            await connection.next_request()
+
+    async with faulty_http(behave) as server:
+        transport = HttpTransport(ProviderConfiguration("p", server.url))
+        for _ in range(5):
+            await transport.post("/x", {}, b"{}", 5.0)
+        await transport.close()
+    assert (server.connections, served) == (1, 5)
+
+
+async def test_closing_closes_and_leaves_it_usable():
+    left = asyncio.Event()
+
+    async def behave(connection: Connection) -> None:
+        await connection.send(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
+        await connection.closed()
+        left.set()
+
+    async with faulty_http(behave) as server:
+        transport = HttpTransport(ProviderConfiguration("p", server.url))
+        await transport.close()
+        await transport.post("/x", {}, b"{}", 5.0)
+        await transport.close()
+        await asyncio.wait_for(left.wait(), 5)
+
+
+async def test_nothing_outlives_the_call_on_the_loop(monkeypatch):
+    """One timer an attempt, and none of aiohttp's own."""
+    async with faulty_http(always(reply(b"{}"))) as server:
+        transport = HttpTransport(ProviderConfiguration("p", server.url))
+        await transport.post("/x", {}, b"{}", 5.0)
+        session = transport._session
+        assert session is not None
+        assert session.timeout == aiohttp.ClientTimeout(None, None, None, None)
+        assert not session.trust_env
+        assert isinstance(session.cookie_jar, aiohttp.DummyCookieJar)
+        await transport.close()
+    assert session.closed
+
+
+@pytest.mark.parametrize("timeout_s", [0.0, -1.0])
+async def test_no_time_is_a_time_out(timeout_s):
+    async with faulty_http(always(reply(b"{}"))) as server:
+        transport = HttpTransport(ProviderConfiguration("p", server.url))
+        with pytest.raises(Exception, match="has not answered within"):
+            await transport.post("/x", {}, b"{}", timeout_s)
+        await transport.close()

@@ -1,0 +1,110 @@
+"""Who is sent next, and what becomes of those who wait; what a fault means is in test_endpoint."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from judged_server.llm.config.configured import ProviderConfiguration
+from judged_server.llm.faults import ProviderFault, Reason
+from judged_server.llm.transport.request_queue import RequestQueue, Turn
+
+from tests.fakes.still_clock import StillClock
+
+DOWN = ProviderFault(Reason.PROVIDER_ERROR, "down", retryable=True, status=500)
+FAR = 10_000.0
+
+
+def queue(clock: StillClock | None = None, **provider: Any) -> RequestQueue:
+    return RequestQueue(
+        ProviderConfiguration("p", "http://localhost", **provider), clock or StillClock()
+    )
+
+
+async def known(**provider: Any) -> tuple[RequestQueue, StillClock]:
+    """The queue of a provider that has answered, at full speed."""
+    clock = StillClock()
+    asked = queue(clock, **provider)
+    asked.answered(await asked.turn(0, FAR), 0, None)
+    clock.seconds += 10
+    asked.answered(await asked.turn(0, FAR), 0, None)
+    return asked, clock
+
+
+async def settle() -> None:
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+async def test_those_who_wait_are_sent_in_their_order():
+    asked, _ = await known(max_concurrency=1)
+    order: list[int] = []
+
+    async def call(name: int) -> None:
+        turn = await asked.turn(0, FAR)
+        order.append(name)
+        asked.answered(turn, 0, None)
+
+    first = await asked.turn(0, FAR)
+    calls = [asyncio.create_task(call(name)) for name in range(5)]
+    await settle()
+    assert (order, len(asked)) == ([], 5)
+    asked.answered(first, 0, None)
+    await asyncio.gather(*calls)
+    assert (order, asked.in_flight) == ([0, 1, 2, 3, 4], 0)
+
+
+async def test_a_turn_that_comes_with_a_cancel_goes_to_the_next():
+    asked, _ = await known(max_concurrency=1)
+    held = await asked.turn(0, FAR)
+    first, second = (asyncio.create_task(asked.turn(0, FAR)) for _ in range(2))
+    await settle()
+    asked.answered(held, 0, None)  # the first one's turn ...
+    first.cancel()  # ... before it could take it
+    with pytest.raises(asyncio.CancelledError):
+        await first
+    assert isinstance(await second, Turn)
+    assert asked.in_flight == 1
+
+
+async def test_a_cancelled_place_is_passed_over():
+    asked, _ = await known(max_concurrency=1)
+    held = await asked.turn(0, FAR)
+    first, second = (asyncio.create_task(asked.turn(0, FAR)) for _ in range(2))
+    await settle()
+    first.cancel()
+    await asyncio.wait({first})
+    asked.answered(held, 0, None)
+    await second
+    assert asked.in_flight == 1
+
+
+async def test_one_whose_time_ends_while_it_waits_for_room_says_so():
+    asked, clock = await known(max_concurrency=1)
+    await asked.turn(0, FAR)
+    with pytest.raises(ProviderFault, match="max_concurrency") as caught:
+        await asked.turn(0, clock.seconds + 0.05)
+    assert (caught.value.reason, caught.value.attempts) == (Reason.TIMEOUT, 0)
+
+
+async def test_those_with_a_fallback_are_turned_away_when_the_provider_fails_and_others_wait():
+    asked = queue()
+    first = await asked.turn(0, FAR)
+    hasty = asyncio.create_task(asked.turn(0, FAR, patient=False))
+    patient = asyncio.create_task(asked.turn(0, FAR))
+    await settle()
+    asked.failed(first, DOWN, full_time=True)
+    with pytest.raises(ProviderFault) as caught:
+        await hasty
+    assert caught.value.reason is Reason.BREAKER_OPEN
+    assert (await patient).permit.probe
+
+
+async def test_what_was_not_sent_frees_its_place_and_its_rate():
+    asked, clock = await known(max_concurrency=1, requests_per_minute=60)
+    clock.seconds += 60
+    for _ in range(20):
+        asked.unsent(await asked.turn(0, FAR))
+    assert asked.in_flight == 0
+    assert clock.seconds < 1075

@@ -1,0 +1,144 @@
+"""Condensed rankings, and bounds that no judgement of unjudged documents leaves."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from judged_server.metrics import (
+    MetricOptions,
+    Qrels,
+    Topic,
+    UnjudgedPolicy,
+    compute_trec,
+    parse_metrics,
+)
+from judged_server.metrics.input.rankings import Pool, Rankings, offsets_of
+from judged_server.metrics.input.unjudged import extremes
+
+CONDENSED = MetricOptions(unjudged=UnjudgedPolicy.CONDENSED)
+BOUNDS = MetricOptions(unjudged=UnjudgedPolicy.BOUNDS)
+MONOTONE = [
+    *("precision@2", "precision@5", "recall@2", "recall", "f1@3", "hit_rate@1", "mrr", "mrr@2"),
+    *("ap", "ap@2", "ndcg@2", "ndcg@5", "ndcg(gain=exponential)@3", "rbp", "err(max_grade=3)"),
+    "ap(divisor=min)@2",
+]
+
+
+def table(qrels, run, metrics, options):
+    topics = Qrels.of([Topic("q", list(qrels), list(qrels.values()))])
+    return compute_trec(parse_metrics(metrics), topics, [Topic("q", list(run))], options)
+
+
+def test_condensed_rankings_leave_unjudged_documents_out():
+    qrels = {"a": 1, "b": 0, "c": 2, "pooled": -1}
+    metrics = ["mrr", "precision@2", "ndcg", "judged", "bpref", "infap"]
+    found = table(qrels, "xaybzcx", metrics, CONDENSED)
+    without = table(qrels, "abc", metrics, MetricOptions())
+    assert [c.values[0] for c in found.columns] == [c.values[0] for c in without.columns]
+    assert found.counts.unjudged == 3
+    assert found.counts.retrieved == 3
+    assert found.columns[0].signature == "mrr|source:trec|unjudged:condensed|v1"
+    assert found.columns[0].lower is None
+    # A document with a grade below 0 is in the qrels.
+    assert table(qrels, ["pooled", "a"], ["mrr"], CONDENSED).columns[0].mean == 0.5
+
+
+def test_a_topic_of_unjudged_documents_alone_is_empty_when_condensed():
+    qrels = [Topic("1", ["a"], [1]), Topic("2", ["a"], [1])]
+    run = [Topic("1", ["x", "a"]), Topic("2", ["x", "y"])]
+    (column,) = compute_trec(parse_metrics(["mrr"]), Qrels.of(qrels), run, CONDENSED).columns
+    assert column.values.tolist() == [1.0, 0.0]
+
+
+def test_the_default_is_silent_and_counts():
+    found = table({"a": 1}, "xa", ["mrr"], MetricOptions())
+    assert found.columns[0].signature == "mrr|source:trec|v1"
+    assert found.counts.unjudged == 1
+    assert (found.columns[0].mean, found.columns[0].lower) == (0.5, None)
+
+
+def test_bounds_by_hand():
+    found = table({"a": 1, "b": 1}, "xa", ["precision@2", "recall@1", "recall@2", "mrr"], BOUNDS)
+    bounds = [(c.lower, c.values[0], c.upper) for c in found.columns]
+    assert bounds[0] == (0.5, 0.5, 1.0)
+    # Nothing found at rank 1, of two relevant documents or three; or x, of two.
+    assert bounds[1] == (0.0, 0.0, 0.5)
+    assert bounds[2] == (pytest.approx(1 / 3), 0.5, 1.0)
+    assert bounds[3] == (0.5, 0.5, 1.0)
+    assert found.columns[0].signature == "precision@2|source:trec|unjudged:bounds|v1"
+
+
+def test_a_topic_without_relevant_documents_can_be_anything():
+    columns = table({"a": 0}, "xa", ["recall@1", "ndcg", "ap"], BOUNDS).columns
+    assert [(c.lower, c.upper) for c in columns] == [(0.0, 1.0)] * 3
+    columns = table({"a": 0}, "a", ["recall@1", "ndcg", "ap"], BOUNDS).columns
+    assert [(c.lower, c.upper) for c in columns] == [(0.0, 0.0)] * 3
+
+
+documents = "abcdef"
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.dictionaries(st.sampled_from(documents), st.integers(0, 3), max_size=4),
+    st.permutations(documents).flatmap(lambda ids: st.integers(0, 6).map(lambda n: ids[:n])),
+)
+def test_every_judgement_lies_within_the_bounds(qrels, run):
+    found = table(qrels, run, MONOTONE, BOUNDS)
+    unjudged = [document for document in run if document not in qrels]
+    assert found.counts.unjudged == len(unjudged)
+    largest = max(qrels.values(), default=0) or 1
+    for decided in product(sorted({0, 1, largest}), repeat=len(unjudged)):
+        if len(unjudged) > 4 and len(set(decided)) > 2:
+            continue
+        complete = {**qrels, **dict(zip(unjudged, decided, strict=True))}
+        judged = table(complete, run, MONOTONE, MetricOptions())
+        for bounded, sure in zip(found.columns, judged.columns, strict=True):
+            value = sure.values[0]
+            assert bounded.lower - 1e-9 <= value <= bounded.upper + 1e-9, bounded.name
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.dictionaries(st.sampled_from(documents), st.integers(-1, 3), max_size=5),
+    st.permutations(documents),
+)
+def test_bounds_hold_the_value_and_stay_in_range(qrels, run):
+    names = ["r_precision", "bpref", "infap", "judged", "context_precision", "hybrid_log_rank"]
+    for column in table(qrels, run, [*MONOTONE, *names], BOUNDS).columns:
+        assert 0 <= column.lower <= column.values[0] <= column.upper <= 1, column.name
+        if all(document in qrels for document in run):
+            assert column.lower == column.upper == pytest.approx(column.values[0])
+
+
+def test_bounds_of_the_mean_are_means_of_the_bounds():
+    qrels = [Topic("1", ["a"], [1]), Topic("2", ["a"], [1]), Topic("3", ["a"], [1])]
+    run = [Topic("1", ["a"]), Topic("2", ["x", "a"]), Topic("3", ["x"])]
+    (column,) = compute_trec(parse_metrics(["mrr"]), Qrels.of(qrels), run, BOUNDS).columns
+    assert column.bounds is not None
+    assert column.bounds.rows.tolist() == [0, 1, 2]
+    assert column.bounds.lowest.tolist() == [1.0, 0.5, 0.0]
+    assert column.bounds.highest.tolist() == [1.0, 1.0, 1.0]
+    assert (column.lower, column.mean, column.upper) == (0.5, 0.5, 1.0)
+    assert np.array_equal(column.values, column.bounds.lowest)
+
+
+def test_the_extremes_say_what_was_judged_and_how_much_is_not_relevant():
+    """What is unjudged is judged in all of them, and not relevant in the first and the third."""
+    known = np.array([True, False, False, True, False])
+    sampled = np.array([False, False, True, False, False])
+    rankings = Rankings(
+        offsets_of(np.array([3, 2])),
+        np.array([1.0, 0.0, 0.0, 0.0, 0.0]),
+        offsets_of(np.array([2, 1])),
+        np.ones(3),
+        known_pool=Pool(known, sampled, np.array([4, 7])),
+    )
+    pools = [case.pool for case in extremes(rankings).cases]
+    assert [pool.judged.tolist() for pool in pools] == [[True, True, False, True, True]] * 4
+    counts = [pool.n_nonrelevant.tolist() for pool in pools]
+    assert counts == [[5, 8], [4, 7], [5, 8], [4, 7]]

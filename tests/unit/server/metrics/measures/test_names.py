@@ -1,0 +1,200 @@
+"""Metric names: what parses, how it prints, what each wrong name is told."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from judged_server.errors import InvalidField, LimitExceeded
+from judged_server.metrics.measures.declaration import Choice, Metric, Number
+from judged_server.metrics.measures.names import (
+    MAX_CUTOFF,
+    MAX_METRICS,
+    Measure,
+    MetricNameError,
+    parse_measure,
+    parse_metrics,
+)
+from judged_server.metrics.measures.registry import METRICS
+
+TOY = Metric(
+    name="toy",
+    description="A metric with every sort of parameter.",
+    reference="none",
+    function=lambda rankings, _parameters, _k: np.zeros(rankings.n_queries),
+    parameters=(
+        Number("p", 0.8, 0.0, 1.0, "A number."),
+        Number("scale", 1.0, -1e300, 1e300, "A number of any size."),
+        Choice("kind", "plain", ("plain", "fancy"), "A word."),
+    ),
+    version=3,
+)
+WITH_TOY = {**METRICS, "toy": TOY}
+
+
+@pytest.mark.parametrize(
+    ("written", "printed"),
+    [
+        ("ndcg@10", "ndcg@10"),
+        ("precision", "precision"),
+        ("ndcg(gain=linear)@10", "ndcg@10"),
+        ("ndcg(gain=exponential)@10", "ndcg(gain=exponential)@10"),
+        ("ap(divisor=min)@3", "ap(divisor=min)@3"),
+        ("ap(divisor=relevant)", "ap"),
+        ("rbp(p=0.5)@10", "rbp(p=0.5)@10"),
+        ("rbp(p=0.80)@10", "rbp@10"),
+        ("err(max_grade=4)", "err(max_grade=4)"),
+        ("hybrid_log_rank(alpha=0.3,gamma=1.0)", "hybrid_log_rank(alpha=0.3)"),
+        ("toy(p=0.5)@10", "toy(p=0.5)@10"),
+        ("toy(kind=fancy,p=1.0)", "toy(p=1,kind=fancy)"),
+        ("toy(p=0.80)", "toy"),
+        ("toy(p=-0)", "toy(p=0)"),
+        (f"mrr@{MAX_CUTOFF}", f"mrr@{MAX_CUTOFF}"),
+    ],
+)
+def test_a_name_prints_in_one_way(written, printed):
+    assert str(parse_measure(written, WITH_TOY)) == printed
+
+
+@given(
+    p=st.floats(0, 1),
+    scale=st.floats(-1e300, 1e300),
+    kind=st.sampled_from(["plain", "fancy"]),
+    k=st.none() | st.integers(1, MAX_CUTOFF),
+)
+def test_names_make_the_round_trip(p, scale, kind, k):
+    measure = Measure(TOY, {"p": p, "scale": scale, "kind": kind}, k)
+    again = parse_measure(str(measure), WITH_TOY)
+    assert again.parameters == measure.parameters
+    assert again.k == k
+    assert str(again) == str(measure)
+
+
+@given(st.sampled_from(sorted(METRICS)), st.data(), st.none() | st.integers(1, MAX_CUTOFF))
+def test_every_metric_makes_the_round_trip(name, data, k):
+    metric = METRICS[name]
+    values = {
+        p.name: data.draw(
+            st.sampled_from(p.choices)
+            if isinstance(p, Choice)
+            else st.floats(p.minimum, p.maximum).map(lambda value: value + 0.0)
+        )
+        for p in metric.parameters
+    }
+    measure = Measure(metric, values, k)
+    assert parse_measure(str(measure)) == measure
+
+
+@given(st.text(max_size=30))
+def test_any_text_is_a_measure_or_a_named_error(text):
+    try:
+        measure = parse_measure(text)
+    except MetricNameError:
+        return
+    assert parse_measure(str(measure)) == measure
+
+
+@pytest.mark.parametrize(
+    ("name", "rule"),
+    [
+        ("", "is not a metric's name"),
+        ("ndcg @10", "is not a metric's name"),
+        ("ndcg@10\n", "is not a metric's name"),
+        ("ndcg(gain=linear", "is not a metric's name"),
+        ("x" * 201, "is not a metric's name"),
+        ("ndgc@10", "did you mean ndcg?"),
+        ("NDCG@10", "did you mean ndcg?"),
+        ("zzzz", "this server has precision, recall, f1, hit_rate, mrr, ap, ndcg"),
+        ("ndcg@0", "k must be a whole number from 1 to 1000000000, not '0'"),
+        ("ndcg@-1", "k must be"),
+        ("ndcg@", "k must be"),
+        ("ndcg@1.5", "k must be"),
+        ("ndcg@ten", "k must be"),
+        ("ndcg@010", "k must be"),
+        ("ndcg@10@10", "k must be"),
+        ("ndcg@\u0663", "k must be"),
+        ("ndcg@1000000001", "k must be"),
+        ("ndcg(gain=cubic)@10", "gain must be one of linear, exponential"),
+        ("ndcg(base=2)@10", "ndcg has no parameter 'base'; it has gain"),
+        ("mrr(p=1)", "mrr has no parameter 'p'; it has none"),
+        ("ndcg()@10", "parameters are written name=value"),
+        ("ndcg(gain)@10", "parameters are written name=value"),
+        ("ndcg(gain=linear,gain=linear)", "parameter gain is given twice"),
+        ("toy(p=1.5)", "p must be a number from 0 to 1"),
+        ("toy(p=-1e-9)", "p must be a number from 0 to 1"),
+        ("toy(p=nan)", "p must be a number"),
+        ("toy(scale=inf)", "scale must be a number"),
+        ("toy(p=)", "p must be a number"),
+        ("toy(p=0_1)", "p must be a number"),
+        ("toy(p=\u0660)", "p must be a number"),
+    ],
+)
+def test_a_wrong_name_is_told_the_rule(name, rule):
+    with pytest.raises(MetricNameError) as caught:
+        parse_measure(name, WITH_TOY)
+    assert rule in str(caught.value)
+
+
+def test_a_request_s_errors_name_the_entry():
+    with pytest.raises(InvalidField) as caught:
+        parse_metrics(["ndcg@10", "mrr", "ndcg@0"])
+    assert caught.value.field == "metrics[2]"
+    with pytest.raises(InvalidField) as caught:
+        parse_metrics(["ndcg@10", "mrr", "ndcg(gain=linear)@10"], field="m")
+    assert caught.value.field == "m[2]"
+    assert caught.value.rule == "is ndcg@10 again, as in m[0]"
+    with pytest.raises(InvalidField) as caught:
+        parse_metrics([])
+    assert caught.value.field == "metrics"
+
+
+def test_the_number_of_metrics_is_limited():
+    names = [f"ndcg@{k}" for k in range(1, MAX_METRICS + 2)]
+    assert len(parse_metrics(names[:-1])) == MAX_METRICS
+    with pytest.raises(LimitExceeded) as caught:
+        parse_metrics(names)
+    assert caught.value.field == "metrics"
+
+
+def test_a_signature_shows_defaults_settings_and_version():
+    settings = [("matching", "greedy_first"), ("no_gold", "skip")]
+    assert (
+        parse_measure("ndcg@10").signature(settings)
+        == "ndcg@10|gain:linear|matching:greedy_first|no_gold:skip|v1"
+    )
+    assert (
+        parse_measure("toy(p=0.5)@3", WITH_TOY).signature([("source", "trec")])
+        == "toy@3|p:0.5|scale:1|kind:plain|source:trec|v3"
+    )
+    assert parse_measure("mrr").signature([]) == "mrr|v1"
+
+
+@pytest.mark.parametrize(
+    ("names", "field", "words"),
+    [
+        ([], "metrics", "must name at least one metric, for example ndcg@10"),
+        (["ap", "NDGC@10"], "metrics[1]", "ndcg"),
+        (["ap", "ap"], "metrics[1]", "ap"),
+    ],
+)
+def test_what_is_wrong_with_a_name_is_told(names, field, words):
+    with pytest.raises(InvalidField) as caught:
+        parse_metrics(names)
+    assert caught.value.field == field
+    assert words in caught.value.rule
+
+
+@pytest.mark.parametrize(
+    ("name", "ours"),
+    [
+        ("map", "ap"),
+        ("MAP_cut_10", "ap"),
+        ("P_5", "precision"),
+        ("recip_rank", "mrr"),
+        ("Rprec", "r_precision"),
+        ("success_1", "hit_rate"),
+        ("set_F", "f1"),
+    ],
+)
+def test_names_of_other_tools_are_answered_with_ours(name, ours):
+    with pytest.raises(InvalidField, match=rf"did you mean {ours}\?"):
+        parse_metrics([name])

@@ -1,0 +1,198 @@
+"""The formulas against scalar readings of their definitions, and what must hold of all of them."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from judged_server.metrics.input.gains import rank_gains
+from judged_server.metrics.input.rankings import Rankings
+from judged_server.metrics.measures.names import parse_measure
+
+NAMES = [
+    *("precision", "recall", "f1", "hit_rate", "mrr", "ap", "ndcg", "ndcg(gain=exponential)"),
+    *("precision@3", "recall@3", "f1@3", "hit_rate@3", "mrr@3", "ap@3", "ap(divisor=min)@3"),
+    *("ndcg@3", "ndcg(gain=exponential)@3", "ndcg@100", "precision@100", "ap@1"),
+    *("r_precision", "r_precision@3"),
+]
+"""The metrics of this family."""
+
+ZERO_OF_NOTHING = [
+    *NAMES,
+    *("context_precision", "context_precision@3", "hybrid_log_rank", "hybrid_log_rank@3"),
+    *("hybrid_log_rank(gamma=0,alpha=0.3)", "err", "err(max_grade=3)@3", "rbp", "rbp(p=0.5)@3"),
+    *("bpref", "bpref@3", "infap", "infap@3"),
+]
+"""Those of every family, but for the two that say how sure others are."""
+
+EVERY = [*ZERO_OF_NOTHING, "rbp_residual", "rbp_residual@3", "judged", "judged@3"]
+
+
+@st.composite
+def queries(draw):
+    """(gains by rank, gains to find) of one query."""
+    gains = draw(st.lists(st.sampled_from([0, 0, -1, 1, 2, 3, 0.5]), max_size=8))
+    missed = draw(st.lists(st.sampled_from([1, 2, 3, 0.5]), max_size=4))
+    return gains, [gain for gain in gains if gain > 0] + missed
+
+
+def ranked(some):
+    return rank_gains([q[0] for q in some], [q[1] for q in some], "f")
+
+
+def scalar(name, gains, relevant):
+    """One query's value, straight from the definition."""
+    measure = parse_measure(name)
+    k, parameters = measure.k, measure.parameters
+    top = [max(gain, 0) for gain in gains][:k]
+    hits, found = sum(gain > 0 for gain in top), len(relevant)
+    precision = hits / k if k else (hits / len(gains) if gains else 0.0)
+    recall = hits / found if found else 0.0
+    if measure.metric.name == "precision":
+        return precision
+    if measure.metric.name == "recall":
+        return recall
+    if measure.metric.name == "f1":
+        both = precision + recall
+        return 2 * precision * recall / both if both else 0.0
+    if measure.metric.name == "hit_rate":
+        return float(hits > 0)
+    ranks = [rank for rank, gain in enumerate(top, 1) if gain > 0]
+    if measure.metric.name == "mrr":
+        return 1 / ranks[0] if ranks else 0.0
+    if measure.metric.name == "ap":
+        divisor = min(k, found) if parameters["divisor"] == "min" else found
+        return sum(nth / rank for nth, rank in enumerate(ranks, 1)) / divisor if divisor else 0.0
+    if measure.metric.name == "r_precision":
+        return sum(rank <= found for rank in ranks) / found if found else 0.0
+    exponential = parameters["gain"] == "exponential"
+
+    def dcg(ordered):
+        return sum(
+            (2**gain - 1 if exponential else gain) / math.log2(rank + 1)
+            for rank, gain in enumerate(ordered, 1)
+        )
+
+    ideal = dcg(sorted(relevant, reverse=True)[:k])
+    return dcg(top) / ideal if ideal else 0.0
+
+
+@given(st.lists(queries(), max_size=6), st.sampled_from(NAMES))
+def test_values_follow_the_definition(some, name):
+    values = parse_measure(name).values(ranked(some))
+    assert values.dtype == np.float64
+    assert values.tolist() == pytest.approx([scalar(name, *query) for query in some], abs=1e-12)
+
+
+@given(st.lists(queries(), max_size=6), st.sampled_from(EVERY))
+def test_values_stay_between_zero_and_one(some, name):
+    values = parse_measure(name).values(ranked(some))
+    assert np.all((values >= 0) & (values <= 1))
+
+
+@given(st.lists(queries(), min_size=1, max_size=6), st.sampled_from(EVERY), st.randoms())
+def test_queries_do_not_touch_each_other(some, name, random):
+    measure = parse_measure(name)
+    order = list(range(len(some)))
+    random.shuffle(order)
+    values = measure.values(ranked(some))
+    assert measure.values(ranked([some[i] for i in order])).tolist() == values[order].tolist()
+    rows = np.array(order)
+    assert measure.values(ranked(some).take(rows)).tolist() == values[order].tolist()
+
+
+@given(st.lists(queries(), max_size=4))
+def test_recall_and_hits_grow_with_k(some):
+    rankings = ranked(some)
+    for name in ("recall", "hit_rate", "mrr", "ap", "r_precision", "err", "rbp"):
+        values = [parse_measure(f"{name}@{k}").values(rankings) for k in range(1, 12)]
+        assert np.all(np.diff(values, axis=0) >= 0)
+        assert values[-1].tolist() == parse_measure(name).values(rankings).tolist()
+
+
+@given(queries(), st.sampled_from(ZERO_OF_NOTHING), st.integers(0, 7))
+def test_a_hit_that_moves_up_never_lowers_a_value(query, name, place):
+    gains, relevant = query
+    hits = [i for i in range(1, len(gains)) if gains[i] > 0 >= gains[i - 1]]
+    if not hits:
+        return
+    at = hits[place % len(hits)]
+    moved = [*gains[: at - 1], gains[at], gains[at - 1], *gains[at + 1 :]]
+    measure = parse_measure(name)
+    before, after = (measure.values(ranked([(g, relevant)]))[0] for g in (gains, moved))
+    assert after >= before - 1e-12
+
+
+@given(queries(), st.sampled_from(EVERY), st.randoms(use_true_random=False))
+def test_the_order_of_worthless_results_between_hits_does_not_matter(query, name, rng):
+    gains, relevant = query
+    worthless = [gain for gain in gains if gain <= 0]
+    rng.shuffle(worthless)
+    other = [gain if gain > 0 else worthless.pop() for gain in gains]
+    measure = parse_measure(name)
+    values = [measure.values(ranked([(g, relevant)])).tolist() for g in (gains, other)]
+    assert values[0] == values[1]
+
+
+UNTOUCHED_BY_THE_END = [
+    *("recall", "hit_rate", "mrr", "ap", "ndcg", "ndcg(gain=exponential)", "r_precision"),
+    *("err", "rbp", "infap"),
+]
+
+
+@given(st.lists(queries(), max_size=4), st.integers(1, 5))
+def test_worthless_results_at_the_end_change_little(some, extra):
+    longer = [(gains + [0] * extra, relevant) for gains, relevant in some]
+    for name in UNTOUCHED_BY_THE_END:
+        measure = parse_measure(name)
+        assert measure.values(ranked(longer)).tolist() == measure.values(ranked(some)).tolist()
+    precision = parse_measure("precision")
+    assert np.all(precision.values(ranked(longer)) <= precision.values(ranked(some)))
+
+
+@pytest.mark.parametrize("name", ZERO_OF_NOTHING)
+def test_nothing_retrieved_and_nothing_to_find_are_zero(name):
+    rankings = ranked([([], [1, 2]), ([], []), ([0, 0], []), ([1], [1])])
+    values = parse_measure(name).values(rankings).tolist()
+    assert values[:3] == [0.0, 0.0, 0.0]
+    assert values[3] > 0
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_no_queries_give_no_values(name):
+    assert parse_measure(name).values(ranked([])).shape == (0,)
+
+
+@pytest.mark.parametrize(
+    "gains",
+    [[1e308] * 9, [1e308, 1e-308], [5e-324, 5e-324], [2.0**31, 1.0], [1e-20, 1e-20], [501.0]],
+)
+@pytest.mark.parametrize("name", ["ndcg", "ndcg(gain=exponential)", "ndcg@1"])
+def test_gains_of_any_size_stay_finite(gains, name):
+    measure = parse_measure(name)
+    assert measure.values(ranked([(gains, gains)])).tolist() == [1.0]
+    behind = measure.values(ranked([([0, *gains], gains)])).tolist()[0]
+    assert 0.0 <= behind < 1.0
+
+
+def test_a_huge_gain_leaves_other_queries_alone():
+    plain = ([0, 2, 1], [1, 2, 3])
+    for name in ("ndcg", "ndcg(gain=exponential)"):
+        measure = parse_measure(name)
+        alone = measure.values(ranked([plain]))[0]
+        beside = measure.values(ranked([plain, ([1e300], [1e300])]))[0]
+        assert beside == pytest.approx(alone, abs=1e-12)
+
+
+def test_exponential_gains_near_the_switch_agree():
+    below, above = ([499.0, 500.0], [499.0, 500.0]), ([500.0, 501.0], [500.0, 501.0])
+    measure = parse_measure("ndcg(gain=exponential)")
+    assert measure.values(ranked([below]))[0] == pytest.approx(measure.values(ranked([above]))[0])
+
+
+def test_the_rounding_clamp_lets_nan_through():
+    # Such rankings can't be built from input; the clamp must not make them look perfect.
+    broken = Rankings(np.array([0, 1]), np.array([np.inf]), np.array([0, 1]), np.array([np.inf]))
+    with np.errstate(invalid="ignore"):
+        assert np.isnan(parse_measure("ndcg").values(broken)[0])

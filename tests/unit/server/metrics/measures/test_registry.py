@@ -1,0 +1,50 @@
+"""The list of metrics: complete, and described well enough to show to callers."""
+
+import pytest
+from judged_server.metrics import METRICS, MatchingMode
+from judged_server.metrics.measures.declaration import Choice, Number
+
+EVERY_MODE = {"precision", "recall", "f1", "hit_rate", "mrr", "hybrid_log_rank"}
+NO_MODE = {"bpref", "judged", "infap"}
+FAMILIES = [
+    f"{name}_{family}"
+    for family in ("exact", "similarity")
+    for name in ("precision", "recall", "f1", "hybrid_log_rank")
+]
+
+
+def test_the_metrics_on_offer():
+    assert list(METRICS) == [
+        *("precision", "recall", "f1", "hit_rate", "mrr", "ap", "ndcg", "r_precision"),
+        *("context_precision", "hybrid_log_rank", "err", "rbp", "rbp_residual"),
+        *("bpref", "judged", "infap"),
+        *FAMILIES,
+    ]
+
+
+@pytest.mark.parametrize("name", METRICS)
+def test_a_declaration_is_complete(name):
+    metric = METRICS[name]
+    assert metric.name == name
+    assert metric.description.endswith(".")
+    assert metric.reference
+    assert (MatchingMode.ANY in metric.modes) == (name in {*EVERY_MODE, *FAMILIES})
+    assert (MatchingMode.GREEDY_FIRST in metric.modes) == (name not in {*NO_MODE, *FAMILIES})
+    assert (MatchingMode.MAXIMUM in metric.modes) == (name not in {*NO_MODE, *FAMILIES})
+    for parameter in metric.parameters:
+        assert parameter.description.endswith(".")
+        assert parameter.read(parameter.write(parameter.default)) == parameter.default
+
+
+def test_parameters_say_their_rule():
+    assert Number("p", 0.8, 0, 1, "P.").rule == "a number from 0 to 1"
+    assert Choice("c", "a", ("a", "b"), "C.").rule == "one of a, b"
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(0.5, "0.5"), (1.0, "1"), (1e-7, "1e-07"), (0.1 + 0.2, repr(0.1 + 0.2))]
+)
+def test_a_number_prints_as_short_as_it_reads_back(value, text):
+    number = Number("p", 0.8, 0, 1, "P.")
+    assert number.write(value) == text
+    assert number.read(text) == value

@@ -1,0 +1,205 @@
+"""Context precision, hybrid log rank, ERR and RBP against scalar readings of their definitions."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from judged_server.metrics import JudgedResults, MatchingMode, MetricOptions, compute_judged
+from judged_server.metrics.input.gains import rank_gains
+from judged_server.metrics.measures.names import MetricNameError, parse_measure, parse_metrics
+
+NAMES = [
+    *("context_precision", "context_precision@3", "hybrid_log_rank", "hybrid_log_rank@3"),
+    *("hybrid_log_rank(gamma=0)", "hybrid_log_rank(gamma=2.5,alpha=0.2)@4"),
+    *("hybrid_log_rank(alpha=0)", "hybrid_log_rank(alpha=1)@2"),
+    *("err", "err@3", "err(max_grade=3)", "err(max_grade=2.5)@4"),
+    *("rbp", "rbp@3", "rbp(p=0.5)", "rbp(p=0)@2", "rbp_residual", "rbp_residual(p=0.5)@3"),
+]
+
+
+@st.composite
+def queries(draw):
+    """(gains by rank, gains to find) of one query."""
+    gains = draw(st.lists(st.sampled_from([0, 0, -1, 1, 2, 3, 0.5]), max_size=8))
+    missed = draw(st.lists(st.sampled_from([1, 2, 3, 0.5]), max_size=4))
+    return gains, [gain for gain in gains if gain > 0] + missed
+
+
+def ranked(some):
+    return rank_gains([q[0] for q in some], [q[1] for q in some], "f")
+
+
+def hybrid(best_ranks, n, gamma, alpha):
+    """The definition, from the best rank of each expected item (0: unmatched) of n retrieved."""
+
+    def credit(rank):
+        if n == 1:
+            return 1.0
+        if gamma == 0:
+            return 1 - (rank - 1) / (n - 1)
+        return 1 - math.log(1 + gamma * (rank - 1)) / math.log(1 + gamma * (n - 1))
+
+    if not best_ranks:
+        return 0.0
+    mean_credit = sum(credit(rank) for rank in best_ranks if rank) / len(best_ranks)
+    recall = sum(rank > 0 for rank in best_ranks) / len(best_ranks)
+    return alpha * recall + (1 - alpha) * mean_credit
+
+
+def scalar(name, gains, relevant):
+    """One query's value, straight from the definition."""
+    measure = parse_measure(name)
+    parameters: Mapping[str, Any] = measure.parameters
+    top = [max(gain, 0) for gain in gains][: measure.k]
+    shares = [gain / max(1, *relevant) if relevant else 0 for gain in top]
+    if measure.metric.name == "context_precision":
+        best = sum(1 / rank for rank in range(1, len(top) + 1))
+        return sum(share / rank for rank, share in enumerate(shares, 1)) / best if top else 0.0
+    if measure.metric.name == "hybrid_log_rank":
+        ranks = [rank for rank, gain in enumerate(top, 1) if gain]
+        ranks += [0] * (len(relevant) - len(ranks))
+        return hybrid(ranks, len(top), parameters["gamma"], parameters["alpha"])
+    if measure.metric.name == "err":
+        value, going_on, largest = 0.0, 1.0, parameters["max_grade"]
+        for rank, gain in enumerate(top, 1):
+            satisfied = (2 ** min(gain, largest) - 1) / 2**largest
+            value += going_on * satisfied / rank
+            going_on *= 1 - satisfied
+        return value
+    p = parameters["p"]
+    if measure.metric.name == "rbp":
+        return (1 - p) * sum(share * p**place for place, share in enumerate(shares))
+    return p ** len(top)
+
+
+@given(st.lists(queries(), max_size=6), st.sampled_from(NAMES))
+def test_values_follow_the_definition(some, name):
+    values = parse_measure(name).values(ranked(some))
+    assert values.dtype == np.float64
+    assert values.tolist() == pytest.approx([scalar(name, *query) for query in some], abs=1e-12)
+
+
+def test_long_rankings_follow_the_definition():
+    rng = np.random.default_rng(4)
+    some = []
+    for n in (1, 2, 3, 64, 65, 1000, 4097):
+        gains = (rng.integers(0, 4, n) * 1.0).tolist()
+        some.append((gains, [gain for gain in gains if gain > 0]))
+    for name in (*NAMES, "err(max_grade=12)", "rbp(p=0.9999)"):
+        expected = [scalar(name, *query) for query in some]
+        assert parse_measure(name).values(ranked(some)).tolist() == pytest.approx(
+            expected, abs=1e-12
+        )
+
+
+@pytest.mark.parametrize("name", ["context_precision", "hybrid_log_rank", "err", "rbp"])
+def test_one_more_hit_never_costs_anything(name):
+    for parameters in ("", "(p=0.5)", "(p=0)") if name == "rbp" else ("",):
+        measure = parse_measure(name + parameters)
+        for pattern in range(2**6):
+            gains = [pattern >> place & 1 for place in range(6)]
+            more = [(gains, [1] * 6)]
+            more += [([*gains[:i], 1, *gains[i + 1 :]], [1] * 6) for i in range(6)]
+            values = measure.values(ranked(more))
+            assert np.all(values[1:] >= values[0] - 1e-15)
+
+
+def test_perfect_rankings():
+    perfect = [([1] * n, [1] * n) for n in (1, 2, 3, 10, 1000)]
+    for name in ("context_precision", "context_precision@7"):
+        assert parse_measure(name).values(ranked(perfect)).tolist() == [1.0] * 5
+    rbp = parse_measure("rbp").values(ranked(perfect))
+    residual = parse_measure("rbp_residual").values(ranked(perfect))
+    assert (rbp + residual).tolist() == pytest.approx([1.0] * 5, abs=1e-12)
+    assert parse_measure("err(max_grade=100)").values(ranked([([100], [100])])).tolist() == [1.0]
+
+
+@pytest.mark.parametrize("p", [0.04, 0.06, 0.09, 0.14])
+def test_rounding_lifts_no_rbp_over_one(p):
+    # At these the rounded weights (1 - p) * p^(rank - 1) of all ranks sum to a bit more than 1.
+    weights = p ** np.arange(50.0)
+    assert (1 - p) * np.cumsum(weights)[-1] > 1
+    assert parse_measure(f"rbp(p={p})").values(ranked([([1] * 50, [1] * 50)])).tolist() == [1.0]
+
+
+def test_the_residual_covers_the_ranks_that_nobody_saw():
+    rankings = ranked([([], [1]), ([0, 1, 0], [1]), ([], [])])
+    assert parse_measure("rbp_residual(p=0.5)").values(rankings).tolist() == [1.0, 0.125, 1.0]
+    assert parse_measure("rbp_residual(p=0.5)@2").values(rankings).tolist() == [1.0, 0.25, 1.0]
+
+
+def test_grades_above_the_scale_count_as_its_top():
+    clipped, plain = ranked([([3, 1], [3, 1])]), ranked([([1, 1], [1, 1])])
+    err = parse_measure("err")
+    assert err.values(clipped).tolist() == err.values(plain).tolist() == [0.5 + 0.5 * 0.5 / 2]
+
+
+def test_grades_up_to_one_stay_as_they_are():
+    rankings = ranked([([0.5], [0.5]), ([2], [4, 2])])
+    assert parse_measure("rbp(p=0)").values(rankings).tolist() == [0.5, 0.5]
+    assert parse_measure("context_precision").values(rankings).tolist() == [0.5, 0.5]
+
+
+@pytest.mark.parametrize("name", [*NAMES, "hybrid_log_rank(gamma=1e100)", "err(max_grade=100)"])
+@pytest.mark.parametrize("gains", [[1e308] * 9, [1e308, 1e-308], [5e-324, 5e-324], [2.0**31, 1.0]])
+def test_gains_of_any_size_stay_finite(gains, name):
+    values = parse_measure(name).values(ranked([(gains, gains), ([0, *gains], gains)]))
+    assert np.all((values >= 0) & (values <= 1))
+
+
+def test_gamma_has_a_straight_line_as_its_limit():
+    some = ranked([([0, 1, 0, 1, 1], [1] * 4)])
+    line = parse_measure("hybrid_log_rank(gamma=0)").values(some)
+    for gamma in ("1e-9", "1e-300"):
+        near = parse_measure(f"hybrid_log_rank(gamma={gamma})").values(some)
+        assert near == pytest.approx(line, abs=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("name", "rule"),
+    [
+        ("hybrid_log_rank(gamma=-1)", "gamma must be a number from 0 to 1e+100"),
+        ("hybrid_log_rank(alpha=1.1)", "alpha must be a number from 0 to 1"),
+        ("hybrid_log_rank(alpha=nan)", "alpha must be a number from 0 to 1"),
+        ("err(max_grade=0)", "max_grade must be a number from 1 to 100"),
+        ("rbp(p=1)", "p must be a number from 0 to 0.9999"),
+        ("rbp_residual(p=-0.1)", "p must be a number from 0 to 0.9999"),
+    ],
+)
+def test_parameters_have_ranges(name, rule):
+    with pytest.raises(MetricNameError, match="must be") as caught:
+        parse_measure(name)
+    assert rule in str(caught.value)
+
+
+@st.composite
+def matrices(draw):
+    """The verdicts of one group, at most 5 results by 4 expected texts."""
+    shape = draw(st.integers(1, 5)), draw(st.integers(1, 4))
+    size = shape[0] * shape[1]
+    return np.array(draw(st.lists(st.booleans(), min_size=size, max_size=size))).reshape(shape)
+
+
+def literal_ranks(matrix, mode):
+    """The best rank of each expected text, or its partner's under GREEDY_FIRST; 0 for none."""
+    ranks = [0] * matrix.shape[1]
+    for result, expected in np.argwhere(matrix).tolist():
+        taken = mode is MatchingMode.GREEDY_FIRST and result + 1 in ranks
+        if not ranks[expected] and not taken:
+            ranks[expected] = result + 1
+    return ranks
+
+
+@pytest.mark.parametrize("mode", [MatchingMode.GREEDY_FIRST, MatchingMode.ANY])
+@given(matrix=matrices(), k=st.none() | st.integers(1, 6))
+def test_hybrid_takes_the_best_rank_of_each_expected_text(mode, matrix, k):
+    name = "hybrid_log_rank(gamma=2,alpha=0.3)" + (f"@{k}" if k else "")
+    n, n_expected = matrix.shape
+    results = JudgedResults(matrix.ravel(), np.array([n]), np.array([n_expected]))
+    column = compute_judged(parse_metrics([name]), results, MetricOptions(mode)).columns[0]
+    ranks = [rank if rank <= (k or n) else 0 for rank in literal_ranks(matrix, mode)]
+    assert column.mean == pytest.approx(hybrid(ranks, min(n, k or n), 2.0, 0.3), abs=1e-12)

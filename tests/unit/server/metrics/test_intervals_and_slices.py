@@ -1,0 +1,134 @@
+"""Slices and intervals of a table."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from judged_server.errors import InvalidField
+from judged_server.metrics import (
+    JudgedResults,
+    MetricOptions,
+    check_keys,
+    compute_gains,
+    compute_judged,
+    parse_metrics,
+    with_certainty,
+)
+from judged_server.statistics.intervals import IntervalOptions, mean_intervals
+
+MEASURES = parse_metrics(["recall", "precision@2"])
+INTERVAL = IntervalOptions(resamples=200)
+GAINS = [[1, 0], [0, 1], [0, 0], [1, 1], [0]]
+RELEVANT = [[1, 1], [1], [1], [1, 1], []]
+METADATA = [{"type": "b"}, {"type": "a", "lang": "de"}, {"type": "b"}, {}, {"type": "zzz"}]
+
+
+def table_of(rows, options=None):
+    options = options or MetricOptions()
+    return compute_gains(MEASURES, [GAINS[i] for i in rows], [RELEVANT[i] for i in rows], options)
+
+
+def test_a_slice_is_what_its_queries_are_alone():
+    options = MetricOptions(interval=INTERVAL, slice_by=("type", "lang"))
+    table = with_certainty(table_of(range(5)), options, METADATA)
+    assert [(part.key, part.value) for part in table.slices] == [
+        ("type", ""),
+        ("type", "a"),
+        ("type", "b"),
+        ("lang", ""),
+        ("lang", "de"),
+    ]
+    rows_of = [[3], [1], [0, 2], [0, 2, 3], [1]]  # 4 has nothing to find and no value
+    for part, rows in zip(table.slices, rows_of, strict=True):
+        alone = with_certainty(table_of(rows), MetricOptions(interval=INTERVAL))
+        for ours, theirs in zip(part.columns, alone.columns, strict=True):
+            assert (ours.mean, ours.n, ours.signature) == (theirs.mean, theirs.n, theirs.signature)
+            assert ours.interval == theirs.interval
+            assert (ours.interval is None) == (len(rows) < 2)
+
+
+def test_the_table_itself_gets_intervals():
+    plain = table_of(range(5))
+    table = with_certainty(plain, MetricOptions(interval=INTERVAL))
+    values = np.stack([column.values for column in plain.columns])
+    assert tuple(c.interval for c in table.columns) == mean_intervals(values, INTERVAL)
+    assert [c.mean for c in table.columns] == [c.mean for c in plain.columns]
+    assert table.slices == ()
+    assert with_certainty(plain, MetricOptions()).columns == plain.columns
+
+
+def test_without_metadata_every_query_lacks_the_key():
+    (part,) = with_certainty(table_of(range(3)), MetricOptions(slice_by=("type",))).slices
+    assert (part.key, part.value, part.columns[0].n) == ("type", "", 3)
+
+
+def test_slices_have_the_bounds_of_their_queries():
+    results = JudgedResults(
+        np.array([1, 0, 1, 0], np.bool_),
+        np.array([2, 1, 1], np.int64),
+        np.array([1, 1, 1], np.int64),
+        np.array([0, 0, 0, 1], np.bool_),
+    )
+    options = MetricOptions(slice_by=("k",))
+    table = compute_judged(MEASURES, results, options)
+    metadata = [{"k": "x"}, {"k": "y"}, {"k": "y"}]
+    settled, half = with_certainty(table, options, metadata).slices
+    assert (settled.columns[0].lower, settled.columns[0].upper) == (1.0, 1.0)
+    assert (half.columns[0].mean, half.columns[0].n) == (1.0, 1)
+    assert (half.columns[0].lower, half.columns[0].upper) == (0.5, 1.0)
+    metadata[1] = {"k": "x"}
+    _, unsettled = with_certainty(table, options, metadata).slices
+    assert (unsettled.columns[0].mean, unsettled.columns[0].n) == (None, 0)
+    assert (unsettled.columns[0].lower, unsettled.columns[0].upper) == (0.0, 1.0)
+
+
+def test_a_slice_has_no_part_of_what_was_corrected_over_the_whole():
+    options = MetricOptions(slice_by=("type",))
+    table = table_of(range(5))
+    whole = np.zeros(4)
+    columns = tuple(replace(c, query_lower=whole, query_upper=whole) for c in table.columns)
+    for part in with_certainty(replace(table, columns=columns), options, METADATA).slices:
+        for column in part.columns:
+            assert (column.query_lower, column.query_upper) == (None, None)
+
+
+def test_of_no_queries_there_are_no_slices():
+    table = with_certainty(table_of([4]), MetricOptions(interval=INTERVAL, slice_by=("type",)))
+    assert table.slices == ()
+    assert table.columns[0].interval is None
+
+
+def test_slices_have_a_cap():
+    n = 700
+    table = compute_gains(MEASURES, [[1]] * n, [[1]] * n, MetricOptions())
+    metadata = [{"a": str(i), "b": str(i % 300), "c": str(i)} for i in range(n)]
+    assert len(with_certainty(table, MetricOptions(slice_by=("a", "b")), metadata).slices) == 1000
+    with pytest.raises(InvalidField) as caught:
+        with_certainty(table, MetricOptions(slice_by=("b", "a", "c")), metadata)
+    assert caught.value.field == "options.slice_by[2]"
+
+
+def test_intervals_of_slices_count_as_work():
+    n = 30_000
+    table = compute_gains(MEASURES, [[1]] * n, [[1]] * n, MetricOptions())
+    options = MetricOptions(interval=IntervalOptions(resamples=20_000), slice_by=tuple("abc"))
+    with pytest.raises(InvalidField) as caught:
+        with_certainty(table, options)
+    assert caught.value.field == "options.interval.resamples"
+
+
+@pytest.mark.parametrize(
+    ("keys", "path"),
+    [
+        (["a", ""], "options.slice_by[1]"),
+        (["a", "b", "a"], "options.slice_by[2]"),
+        ([str(i) for i in range(17)], "options.slice_by[16]"),
+    ],
+)
+def test_keys_are_named_once_each_and_few(keys, path):
+    with pytest.raises(InvalidField) as caught:
+        check_keys(keys)
+    assert caught.value.field == path
+    check_keys(keys[: int(path[-2:].strip("[]"))])

@@ -1,0 +1,138 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from judged_server.statistics.agreement import RatingLevel, Ratings, measure_agreement
+from judged_server.statistics.agreement.ratings import rated_units
+from judged_server.statistics.intervals import IntervalOptions
+
+FEW = IntervalOptions(resamples=100)
+
+
+def measure(*columns, k=2, level=RatingLevel.NOMINAL, options=FEW):
+    raters = [f"rater {j}" for j in range(len(columns))]
+    table = Ratings.build(raters, [f"category {c}" for c in range(k)], columns, level)
+    return measure_agreement(table, options)
+
+
+def test_two_raters_have_a_confusion_of_the_items_both_rated():
+    found = measure([0, 0, 1, -1, 1], [0, 1, 1, 1, 1])
+    assert found.confusion.tolist() == [[1, 1], [0, 2]]
+    assert found.confusion.dtype == np.int64
+    assert found.n_items == 4
+    assert found.observed.value == 0.75
+    assert found.cohen_kappa.value == pytest.approx(0.5)
+
+
+def test_more_raters_have_neither_a_confusion_nor_cohens_kappa():
+    found = measure([0, 0, 1], [0, 1, 1], [0, 0, 1])
+    assert found.confusion is None
+    assert found.cohen_kappa.value is None
+    assert not any("cohen" in warning for warning in found.warnings)
+
+
+def test_weighted_kappas_need_an_order():
+    columns = [0, 1, 2, 2, 0], [0, 2, 2, 1, 0]
+    assert measure(*columns, k=3).linear_kappa.value is None
+    ordered = measure(*columns, k=3, level=RatingLevel.ORDINAL)
+    assert ordered.linear_kappa.value is not None
+    assert ordered.quadratic_kappa.value > ordered.linear_kappa.value > ordered.cohen_kappa.value
+
+
+@pytest.mark.parametrize("level", RatingLevel)
+def test_full_agreement_in_a_single_category_is_undefined_and_says_so(level):
+    found = measure([1, 1, 1], [1, 1, 1], level=level)
+    assert found.observed.value == 1.0
+    for name in ("cohen_kappa", "fleiss_kappa", "krippendorff_alpha"):
+        assert getattr(found, name).value is None
+        assert any(name in warning and "single category" in warning for warning in found.warnings)
+
+
+def test_items_that_nobody_rated_twice_leave_all_undefined():
+    found = measure([0, -1], [-1, 1])
+    assert found.n_items == 0
+    assert found.observed.value is None
+    assert "no item has two ratings" in found.warnings[0]
+
+
+def test_fleiss_kappa_without_a_complete_item_is_undefined_and_alpha_is_not():
+    found = measure([0, 1, -1, 0], [0, -1, 1, 1], [-1, 1, 1, -1])
+    assert found.fleiss_kappa.value is None
+    assert found.krippendorff_alpha.value is not None
+    assert any("ratings of all raters" in warning for warning in found.warnings)
+
+
+def test_few_items_carry_a_warning():
+    assert "n_items is 3:" in measure([0, 1, 1], [0, 1, 0]).warnings[0]
+    many = np.tile([0, 1, 1], 40).tolist(), np.tile([0, 1, 0], 40).tolist()
+    assert measure(*many).warnings == ()
+
+
+def test_patterns_and_dealt_groups_have_like_intervals(monkeypatch):
+    rng = np.random.default_rng(1)
+    true = rng.integers(0, 3, 3_000)
+    columns = [np.where(rng.random(3_000) < 0.7, true, rng.integers(0, 3, 3_000)) for _ in range(3)]
+    exact = measure(*columns, k=3, options=IntervalOptions()).krippendorff_alpha
+    monkeypatch.setattr("judged_server.statistics.agreement.ratings.MAX_UNITS", 5)
+    dealt = measure(*columns, k=3, options=IntervalOptions()).krippendorff_alpha
+    assert dealt.value == pytest.approx(exact.value, abs=1e-12)
+    assert "1024 groups" in dealt.interval.signature
+    assert dealt.interval.standard_error == pytest.approx(exact.interval.standard_error, rel=0.1)
+
+
+def test_units_count_like_rows_together():
+    rated = rated_units(np.array([[0, 1], [1, 1], [0, 1]], np.int8), 2, seed=0)
+    assert sorted(rated.units.counts.tolist()) == [1, 2]
+    sums = rated.sums(lambda rows: rows.sum(axis=0).astype(float))
+    assert (rated.units.counts @ sums).tolist() == [1.0, 3.0]
+
+
+def test_many_raters_have_patterns_like_few():
+    codes = np.random.default_rng(0).integers(-1, 4, (3, 40)).astype(np.int8)
+    codes = codes[[0, 1, 0, 2, 0]]
+    rated = rated_units(codes, 4, seed=0)
+    found = dict(zip(map(tuple, rated.codes.tolist()), rated.units.counts.tolist(), strict=True))
+    assert found == {tuple(codes[0]): 3, tuple(codes[1]): 1, tuple(codes[3]): 1}
+
+
+def test_as_many_patterns_as_units_are_not_dealt(monkeypatch):
+    codes = np.array([[0, 1], [1, 1], [0, 0]], np.int8)
+    for most, over in ((3, "items"), (2, "1024 groups of items")):
+        monkeypatch.setattr("judged_server.statistics.agreement.ratings.MAX_UNITS", most)
+        monkeypatch.setattr("judged_server.statistics.agreement.resampling.MAX_UNITS", most)
+        assert rated_units(codes, 2, seed=0).units.over == over.replace("1024", str(most))
+
+
+TABLES = st.integers(2, 4).flatmap(
+    lambda k: st.integers(2, 4).flatmap(
+        lambda raters: st.lists(
+            st.lists(st.integers(-1, k - 1), min_size=raters, max_size=raters),
+            min_size=1,
+            max_size=12,
+        ).map(lambda rows: (k, rows))
+    )
+)
+
+
+@given(TABLES, st.sampled_from(RatingLevel), st.randoms(use_true_random=False))
+def test_neither_the_order_of_items_nor_that_of_raters_matters(table, level, chance):
+    k, rows = table
+    columns = list(zip(*rows, strict=True))
+    found = measure(*columns, k=k, level=level)
+    chance.shuffle(rows)
+    columns = list(zip(*rows, strict=True))
+    chance.shuffle(columns)
+    other = measure(*columns, k=k, level=level)
+    for name in (
+        "observed",
+        "cohen_kappa",
+        "quadratic_kappa",
+        "fleiss_kappa",
+        "krippendorff_alpha",
+    ):
+        mine, theirs = getattr(found, name).value, getattr(other, name).value
+        assert mine == (None if theirs is None else pytest.approx(theirs, abs=1e-12))
+        if mine is not None:
+            assert -1 - 1e-9 <= mine <= 1 + 1e-9 or name == "krippendorff_alpha"

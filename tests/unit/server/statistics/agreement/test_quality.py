@@ -1,0 +1,113 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from judged_server.domain import least_passing
+from judged_server.statistics.agreement import LabelledScores, judge_quality
+from judged_server.statistics.agreement.quality import _wins
+from judged_server.statistics.intervals import IntervalOptions
+
+FEW = IntervalOptions(resamples=100)
+
+
+def quality(scores, labels, min_score=0.5, clusters=None, options=FEW):
+    items = LabelledScores(
+        np.array(scores, float),
+        np.array(labels, bool),
+        None if clusters is None else np.array(clusters),
+    )
+    return judge_quality(items, min_score, options)
+
+
+def test_the_confusion_counts_verdicts_at_the_bar():
+    found = quality([0.9, 0.5, 0.5 - 1e-10, 0.2, 0.7], [1, 0, 1, 1, 1])
+    assert (found.true_positives, found.false_positives) == (3, 1)
+    assert (found.true_negatives, found.false_negatives) == (0, 1)
+    assert found.n == 5
+    assert found.precision.value == 0.75
+
+
+def test_labels_of_one_kind_leave_what_needs_both_undefined():
+    found = quality([0.9, 0.1], [1, 1])
+    assert found.balanced_accuracy.value is None
+    assert found.auc.value is None
+    assert found.recall.value == 0.5
+    assert any("no label is irrelevant" in warning for warning in found.warnings)
+
+
+def test_a_judge_that_finds_nothing_has_no_precision():
+    found = quality([0.1, 0.2], [1, 0])
+    assert found.precision.value is None
+    assert found.recall.value == 0.0
+    assert any(warning.startswith("precision: undefined") for warning in found.warnings)
+
+
+def test_all_alike_leave_kappa_undefined():
+    found = quality([0.9, 0.8], [1, 1])
+    assert found.cohen_kappa.value is None
+    assert found.accuracy.value == 1.0
+
+
+def test_few_labels_carry_warnings():
+    rng = np.random.default_rng(0)
+    assert any("only 9 labels:" in w for w in quality(rng.random(9), rng.random(9) < 0.5).warnings)
+    few = quality(rng.random(100), np.arange(100) < 4).warnings
+    assert any("only 4 labels are relevant" in warning for warning in few)
+    assert quality(rng.random(100), np.arange(100) < 40).warnings == ()
+
+
+def test_the_calibration_error_is_the_gap_of_each_bin_by_its_weight():
+    # Bin [.2, .3): mean score .25, 1 of 2 relevant; bin [.9, 1]: mean .95, all 2 relevant.
+    found = quality([0.2, 0.3 - 1e-6, 0.9, 1.0], [1, 0, 1, 1]).expected_calibration_error.value
+    assert found == pytest.approx(0.5 * 0.25 + 0.5 * 0.05, abs=1e-6)
+
+
+@pytest.mark.parametrize(("stretch", "stretches"), [(64, 1024), (2, 1), (3, 5), (500, 2)])
+@pytest.mark.parametrize("decimals", [0, 2, 15])
+def test_wins_are_those_of_all_pairs_however_they_are_counted(
+    monkeypatch, stretch, stretches, decimals
+):
+    rng = np.random.default_rng(2)
+    items = LabelledScores(np.round(rng.random(200), decimals), rng.random(200) < 0.5)
+    unit_of = rng.integers(0, 7, 200)
+    expected = np.zeros((7, 7))
+    for i in np.flatnonzero(items.labels):
+        for j in np.flatnonzero(~items.labels):
+            won = np.sign(items.scores[i] - items.scores[j])
+            expected[unit_of[i], unit_of[j]] += (won + 1) / 2
+    monkeypatch.setattr("judged_server.statistics.agreement.quality._STRETCH", stretch)
+    monkeypatch.setattr("judged_server.statistics.agreement.quality._STRETCHES", stretches)
+    assert np.array_equal(_wins(items, unit_of, 7), expected)
+
+
+def test_clusters_widen_the_intervals():
+    rng = np.random.default_rng(3)
+    labels = np.repeat(rng.random(60) < 0.5, 10)
+    scores = np.repeat(rng.random(60), 10)
+    alone = quality(scores, labels).auc.interval
+    together = quality(scores, labels, clusters=np.repeat(np.arange(60), 10)).auc.interval
+    assert together.standard_error > 2 * alone.standard_error
+    assert together.signature.endswith("over:clusters")
+
+
+ITEMS = st.lists(
+    st.tuples(st.sampled_from([0.0, 0.25, 0.5, 0.75, 1.0]), st.booleans()), min_size=1, max_size=30
+)
+
+
+@given(ITEMS)
+def test_the_area_under_the_curve_is_the_share_of_pairs_in_order(pairs):
+    scores, labels = zip(*pairs, strict=True)
+    won = [(a > b) + (a == b) / 2 for a, x in pairs for b, y in pairs if x and not y]
+    found = quality(scores, labels).auc.value
+    assert found == (pytest.approx(np.mean(won)) if won else None)
+
+
+def test_the_bar_is_that_of_verdicts():
+    for bar in (0.3, 0.5, 0.85):
+        least = least_passing(bar)
+        scores = np.array([np.nextafter(least, 0), least, np.nextafter(least, 1)])
+        found = LabelledScores(scores, np.ones(3, np.bool_)).relevant(bar)
+        assert found.tolist() == [False, True, True]

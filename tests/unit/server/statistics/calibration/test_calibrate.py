@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from judged_server.errors import InvalidField, LimitExceeded
+from judged_server.statistics.agreement.quality import judge_quality
+from judged_server.statistics.calibration import CalibrationOptions, ScoredItems, calibrate
+from judged_server.statistics.calibration.cascade import cascade_bounds
+from judged_server.statistics.calibration.thresholds import choose_thresholds
+from judged_server.statistics.intervals import IntervalOptions
+from judged_server.statistics.prediction_powered import correct_mean
+
+FEW = CalibrationOptions(interval=IntervalOptions(resamples=100))
+
+
+def made(n=2_000, labelled=300, seed=0):
+    rng = np.random.default_rng(seed)
+    truth = rng.random(n) < 0.7
+    scores = np.clip(rng.normal(0.35 + 0.25 * truth, 0.2), 0, 1)
+    places = np.sort(rng.choice(n, labelled, replace=False))
+    return ScoredItems.build(scores, places, truth[places]), truth
+
+
+def test_the_prevalence_is_corrected_towards_the_truth():
+    items, truth = made()
+    found = calibrate(items, FEW)
+    naive, corrected = found.prevalence.naive, found.prevalence.corrected
+    assert abs(corrected.value - truth.mean()) < abs(naive.value - truth.mean())
+    assert corrected.interval.lower < truth.mean() < corrected.interval.upper
+    assert (found.prevalence.n, found.prevalence.n_labelled) == (2_000, 300)
+
+
+@pytest.mark.parametrize("clustered", [False, True])
+def test_every_part_is_made_with_the_options_of_the_call(clustered):
+    plain, truth = made(400, 80)
+    clusters = (np.arange(400) // 4).tolist() if clustered else ()
+    items = ScoredItems.build(plain.scores, plain.labelled, truth[plain.labelled], clusters)
+    interval = IntervalOptions(resamples=100, seed=4, confidence=0.8)
+    options = CalibrationOptions(0.6, interval, precision_floor=0.8, folds=3, max_error=0.1)
+    found = calibrate(items, options)
+    quality = judge_quality(items.with_label, 0.6, interval)
+    assert replace(found.quality, warnings=quality.warnings) == quality
+    thresholds, remarks = choose_thresholds(items.with_label, 0.8, 3, interval)
+    assert found.thresholds == tuple(thresholds)
+    cascade = cascade_bounds(items.with_label, items.scores, 0.1, 0.8)
+    assert found.cascade == cascade
+    assert found.quality.warnings == (*quality.warnings, *remarks, *cascade.warnings)
+    assert found.prevalence == correct_mean(
+        (items.scores >= 0.6).astype(float),
+        truth[items.labelled].astype(float),
+        items.labelled,
+        clusters=items.clusters,
+        confidence=0.8,
+        unit="clusters" if clustered else "items",
+    )
+
+
+def test_quality_is_over_labels_and_carries_all_warnings():
+    found = calibrate(made(labelled=30)[0], FEW)
+    assert found.quality.n == 30
+    assert any("only 30 labels" in warning for warning in found.quality.warnings)
+    assert any("safe to accept" in warning for warning in found.quality.warnings)
+
+
+def test_the_signature_says_how_the_numbers_were_made():
+    assert calibrate(made()[0], CalibrationOptions()).signature == (
+        "calibrate|min_score:0.5|precision_floor:0.9|folds:5|max_error:0.05|"
+        "bootstrap:percentile|resamples:10000|seed:0|confidence:0.95|v2"
+    )
+
+
+@pytest.mark.parametrize(
+    ("scores", "labelled", "labels", "clusters", "field"),
+    [
+        ([], [], [], [], "scores"),
+        ([0.5, 1.5], [0], [True], [], "scores[1]"),
+        ([float("nan")], [0], [True], [], "scores[0]"),
+        ([0.5], [], [], [], "labelled"),
+        ([0.5], [1], [True], [], "labelled[0]"),
+        ([0.5, 0.5], [1, 1], [True, True], [], "labelled[1]"),
+        ([0.5, 0.5], [1, 0], [True, True], [], "labelled[1]"),
+        ([0.5], [0], [], [], "labels"),
+        ([0.5], [0], [True], [1, 2], "clusters"),
+    ],
+)
+def test_bad_items_are_named(scores, labelled, labels, clusters, field):
+    with pytest.raises(InvalidField) as caught:
+        ScoredItems.build(scores, labelled, labels, clusters)
+    assert caught.value.field == field
+
+
+def test_too_many_scores_exceed_the_limit():
+    with pytest.raises(LimitExceeded):
+        ScoredItems.build([0.5] * 1_000_001, [0], [True])
+
+
+def test_clusters_are_any_numbers():
+    items = ScoredItems.build([0.5, 0.6, 0.7], [0, 2], [True, False], [2**64 - 1, 7, 2**64 - 1])
+    assert items.clusters.tolist() == [1, 0, 1]
+    assert items.with_label.clusters.tolist() == [1, 1]

@@ -1,0 +1,134 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from judged_server.domain import TIE_TOLERANCE
+from judged_server.statistics.agreement import LabelledScores
+from judged_server.statistics.agreement.quality import (
+    balanced_accuracy,
+    cohen_kappa,
+    confusion_columns,
+    precision,
+    recall,
+)
+from judged_server.statistics.calibration.thresholds import Criterion, best_bar, choose_thresholds
+from judged_server.statistics.intervals import IntervalOptions
+
+FEW = IntervalOptions(resamples=100)
+
+
+def items(scores, labels, clusters=None):
+    return LabelledScores(np.array(scores, float), np.array(labels, bool), clusters)
+
+
+def test_the_bar_is_the_middle_between_the_two_scores_it_parts():
+    separable = items([0.1, 0.2, 0.6, 0.9], [0, 0, 1, 1])
+    for criterion in Criterion:
+        assert best_bar(separable, criterion, 0.9) == pytest.approx(0.4)
+
+
+def test_of_equally_good_plateaus_the_widest_is_taken_and_its_middle():
+    # Bars in (.2, .3] and in (.4, .8] misjudge one of six items each.
+    wide = items([0.1, 0.2, 0.3, 0.4, 0.8, 0.9], [0, 0, 1, 0, 1, 1])
+    assert best_bar(wide, Criterion.BALANCED_ACCURACY, 0.9) == pytest.approx(0.6)
+
+
+def test_neighbouring_candidates_that_are_equally_good_are_one_plateau():
+    # Whether .4 is relevant changes no recall, so that bars from .2 to .7 are alike.
+    recalled = items([0.2, 0.4, 0.7, 0.9], [0, 0, 1, 1])
+    assert best_bar(recalled, Criterion.PRECISION_FLOOR, 0.5) == pytest.approx(0.35)  # 0 to .7
+
+
+def test_no_bar_keeps_a_precision_that_the_labels_do_not_have():
+    assert best_bar(items([0.9, 0.5], [0, 1]), Criterion.PRECISION_FLOOR, 0.9) is None
+
+
+def test_labels_of_one_kind_have_no_best_bar():
+    assert best_bar(items([0.9, 0.5], [1, 1]), Criterion.BALANCED_ACCURACY, 0.9) is None
+
+
+@pytest.mark.parametrize("scores", [[0.0, 1.0], [1.0, 1.0], [0.0, 0.0], [1.0, 1.0 - 1e-10]])
+def test_scores_at_the_ends_have_bars_within_them(scores):
+    bar = best_bar(items(scores, [0, 1]), Criterion.BALANCED_ACCURACY, 0.9)
+    assert 0 <= bar <= 1
+
+
+@pytest.mark.parametrize(("gap", "above"), [(2.5, True), (1.5, False)])
+def test_a_bar_above_the_highest_score_needs_room_below_one(gap, above):
+    highest = 1 - gap * TIE_TOLERANCE
+    # Calling all relevant is as good as calling nothing relevant; the latter's bars are more.
+    bar = best_bar(items([0.0, highest], [1, 0]), Criterion.BALANCED_ACCURACY, 0.9)
+    assert (bar > highest) == above
+
+
+def value_at(found, bar, criterion, floor):
+    counts = np.array([[c.sum() for c in confusion_columns(found.relevant(bar), found.labels)]])
+    if criterion is Criterion.BALANCED_ACCURACY:
+        return balanced_accuracy(counts)[0]
+    if criterion is Criterion.KAPPA:
+        return cohen_kappa(counts)[0]
+    return recall(counts)[0] if precision(counts)[0] >= floor - 1e-12 else np.nan
+
+
+PAIRS = st.lists(
+    st.tuples(st.sampled_from([i / 8 for i in range(9)]), st.booleans()), min_size=1, max_size=25
+)
+
+
+@given(PAIRS, st.sampled_from(Criterion), st.sampled_from([0.5, 0.75, 1.0]))
+def test_no_bar_is_better_than_the_best(pairs, criterion, floor):
+    scores, labels = zip(*pairs, strict=True)
+    found = items(scores, labels)
+    bar = best_bar(found, criterion, floor)
+    tried = [value_at(found, b, criterion, floor) for b in np.linspace(0, 1, 33)]
+    if bar is None:
+        assert np.isnan(tried).all()
+    else:
+        assert value_at(found, bar, criterion, floor) == pytest.approx(np.nanmax(tried))
+
+
+def noisy(n=400, seed=0):
+    rng = np.random.default_rng(seed)
+    labels = rng.random(n) < 0.5
+    return np.clip(rng.normal(0.4 + 0.2 * labels, 0.2), 0, 1), labels
+
+
+def test_values_of_random_scores_are_flattered_by_fitting_and_not_by_cross_validation():
+    rng = np.random.default_rng(1)
+    random = items(rng.random(60), rng.random(60) < 0.5)
+    thresholds, _ = choose_thresholds(random, 0.9, 5, FEW)
+    balanced = thresholds[0]
+    assert balanced.fitted > 0.55
+    assert balanced.cross_validated.value < balanced.fitted
+    assert balanced.cross_validated.interval.lower < 0.5 < balanced.cross_validated.interval.upper
+
+
+def test_folds_keep_clusters_whole():
+    # Each cluster has one score of its own; with items of a cluster in two folds its label leaks.
+    rng = np.random.default_rng(4)
+    scores, labels = np.repeat(rng.random(80), 5), np.repeat(rng.random(80) < 0.5, 5)
+    clusters = np.repeat(np.arange(80), 5)
+    thresholds, _ = choose_thresholds(items(scores, labels, clusters), 0.9, 5, FEW)
+    assert thresholds[0].cross_validated.interval.signature.endswith("over:clusters")
+
+
+def test_one_cluster_is_not_cross_validated():
+    scores, labels = noisy(50)
+    thresholds, warnings = choose_thresholds(items(scores, labels, np.zeros(50, int)), 0.9, 5, FEW)
+    assert all(threshold.cross_validated.value is None for threshold in thresholds)
+    assert "not cross-validated" in warnings[0]
+
+
+def test_a_floor_that_is_not_kept_on_other_labels_carries_a_warning():
+    warnings = []
+    for seed in range(20):
+        found = items(*noisy(60, seed))
+        warnings += choose_thresholds(found, 0.95, 5, FEW)[1]
+    assert any("on labels that did not choose them" in warning for warning in warnings)
+
+
+def test_the_same_seed_gives_the_same_folds():
+    found = items(*noisy())
+    assert choose_thresholds(found, 0.9, 5, FEW) == choose_thresholds(found, 0.9, 5, FEW)

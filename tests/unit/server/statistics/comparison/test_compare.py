@@ -1,0 +1,166 @@
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as some
+from judged_server.errors import InvalidField
+from judged_server.statistics.comparison import compare as comparing
+from judged_server.statistics.comparison.compare import CompareOptions, compare
+from judged_server.statistics.comparison.pairing import RunValues
+from judged_server.statistics.intervals import IntervalMethod, IntervalOptions, mean_intervals
+from scipy import stats
+
+T = IntervalOptions(IntervalMethod.T)
+FEW = CompareOptions(permutations=1000)
+
+
+def run(name, *rows, ids=None):
+    values = np.array(rows, float)
+    return RunValues(name, ids or [f"q{i}" for i in range(values.shape[1])], values)
+
+
+def one(before, after, options=FEW):
+    return compare([run("a", before), run("b", after)], options, T).comparisons[0]
+
+
+class TestNumbers:
+    before, after = [0.1, 0.5, 0.3, 0.9, 0.4, 0.2], [0.3, 0.5, 0.2, 1.0, 0.9, 0.6]
+
+    def test_tests_equal_scipy(self):
+        found = one(self.before, self.after)
+        d = np.array(self.after) - np.array(self.before)
+        expected = stats.ttest_rel(self.after, self.before)
+        assert found.tests["t"].statistic == pytest.approx(expected.statistic)
+        assert found.tests["t"].p_value == pytest.approx(expected.pvalue)
+        low, high = expected.confidence_interval()
+        assert (found.interval.lower, found.interval.upper) == pytest.approx((low, high))
+        assert found.effect_size == pytest.approx(d.mean() / d.std(ddof=1))
+        assert found.tests["permutation"].statistic == pytest.approx(d.mean())
+        assert "mcnemar" not in found.tests
+
+    def test_counts_wins_losses_and_ties_by_nine_decimals(self):
+        found = one([0.3, 0.1, 0.5, 0.2], [0.1 + 0.2, 0.2, 0.4, 0.2 + 5e-10])
+        assert (found.wins, found.losses, found.ties) == (1, 1, 2)
+
+    def test_lists_what_moved_most(self):
+        found = one(self.before, self.after, CompareOptions(permutations=1000, max_moved=2))
+        assert [(m.query_id, m.baseline, m.run) for m in found.moved] == [
+            ("q4", 0.4, 0.9),
+            ("q5", 0.2, 0.6),
+        ]
+        assert len(one(self.before, self.after).moved) == 5  # the sixth did not move
+
+    def test_booleans_have_mcnemars_test(self):
+        found = one([0, 0, 0, 1, 0, 0, 0], [1, 1, 1, 1, 1, 1, 1])
+        assert found.tests["mcnemar"].p_value == pytest.approx(2 / 64)
+
+    @settings(max_examples=25, deadline=None)
+    @given(some.lists(some.tuples(some.floats(0, 1), some.floats(0, 1)), min_size=2, max_size=30))
+    def test_turned_round_it_says_the_opposite(self, pairs):
+        before, after = zip(*pairs, strict=True)
+        there, back = one(before, after), one(after, before)
+        assert (there.wins, there.losses, there.ties) == (back.losses, back.wins, back.ties)
+        for name in ("t", "wilcoxon", "permutation"):
+            assert there.tests[name].p_value == pytest.approx(back.tests[name].p_value)
+
+
+class TestWhichQueriesCount:
+    def test_those_with_a_value_in_both(self):
+        first = run("a", [0.1, 0.2, 0.3], ids=["x", "y", "z"])
+        second = run("b", [0.9, 0.5, 0.4], ids=["z", "w", "y"])
+        found = compare([first, second], FEW, T).comparisons[0]
+        assert found.n == 2
+        assert (found.baseline_mean, found.run_mean) == (0.25, 0.65)
+        assert "2 queries left out" in found.warnings[0]
+
+    def test_fewer_than_two_are_refused(self):
+        with pytest.raises(InvalidField, match="shares 1 evaluated queries") as caught:
+            compare(
+                [run("a", [0.1, 0.2]), run("b", [0.1, 0.3]), run("c", [0.1], ids=["q0"])], FEW, T
+            )
+        assert caught.value.field == "runs[2]"
+
+    def test_values_whose_squares_overflow_are_refused(self):
+        with pytest.raises(InvalidField, match="rescale") as caught:
+            compare([run("a", [0.1, 0.2]), run("b", [0.1, 1e200])], FEW, T)
+        assert caught.value.field == "runs[1]"
+
+
+class TestDegenerate:
+    def test_no_difference(self):
+        found = one([0.1, 0.2, 0.3], [0.1, 0.2, 0.3])
+        assert {test.p_value for test in found.tests.values()} == {1.0}
+        assert (found.tests["t"].statistic, found.effect_size) == (None, None)
+        assert found.power.detectable_difference is None
+        assert any("no query differs" in warning for warning in found.warnings)
+
+    def test_one_constant_difference(self):
+        found = one([0.1] * 8, [0.2] * 8)
+        assert (found.tests["t"].statistic, found.tests["t"].p_value) == (None, 1.0)
+        assert found.effect_size is None
+        assert found.tests["permutation"].p_value == 2 / 256
+        assert any("by the same amount" in warning for warning in found.warnings)
+
+
+class TestManyRuns:
+    runs = tuple(run(f"r{i}", *np.random.default_rng(i).random((2, 40))) for i in range(4))
+
+    def test_comparisons_are_by_metric_then_run(self):
+        found = compare(self.runs, FEW, T)
+        assert [(made.metric, made.run) for made in found.comparisons] == [
+            *((0, 1), (0, 2), (0, 3)),
+            *((1, 1), (1, 2), (1, 3)),
+        ]
+        assert [len(pairs) for pairs in found.tukey] == [6, 6]
+
+    def test_p_values_are_corrected_over_all_of_them(self):
+        from statsmodels.stats.multitest import multipletests
+
+        found = compare(self.runs, FEW, T)
+        for name in ("t", "wilcoxon", "permutation"):
+            tests = [made.tests[name] for made in found.comparisons]
+            raw = [test.p_value for test in tests]
+            assert [test.p_holm for test in tests] == pytest.approx(
+                multipletests(raw, method="holm")[1]
+            )
+            assert [test.p_benjamini_hochberg for test in tests] == pytest.approx(
+                multipletests(raw, method="fdr_bh")[1]
+            )
+
+    def test_each_test_belongs_to_its_own_comparison(self):
+        found = compare(self.runs, FEW, T)
+        for made in found.comparisons:
+            d = self.runs[made.run].values[made.metric] - self.runs[0].values[made.metric]
+            assert made.tests["t"].p_value == pytest.approx(stats.ttest_1samp(d, 0).pvalue)
+            assert made.tests["permutation"].statistic == pytest.approx(d.mean())
+
+    def test_tukey_needs_queries_that_all_runs_share(self):
+        parts = [
+            run("a", [0.1, 0.2, 0.3, 0.4], ids=list("wxyz")),
+            run("b", [0.1, 0.5], ids=list("wx")),
+            run("c", [0.1, 0.7], ids=list("yz")),
+        ]
+        assert compare(parts, FEW, T).tukey == ()
+
+    @pytest.mark.parametrize("most_means", [1, 500, 8_000_000])
+    def test_intervals_are_those_of_each_pair_alone(self, monkeypatch, most_means):
+        monkeypatch.setattr(comparing, "MAX_MEANS", most_means)
+        rng = np.random.default_rng(4)
+        ids = [f"q{i}" for i in range(20)]
+        baseline = run("a", *rng.random((2, 20)))
+        others = [run(f"r{i}", *rng.random((2, 20 - i // 2)), ids=ids[i // 2 :]) for i in range(4)]
+        options = IntervalOptions(resamples=100)
+        found = compare([baseline, *others], FEW, options)
+        for j, other in enumerate(others, start=1):
+            shared = baseline.values[:, 20 - other.values.shape[1] :]
+            expected = mean_intervals(other.values - shared, options)
+            made = tuple(c.interval for c in found.comparisons if c.run == j)
+            assert made == expected
+
+
+def test_the_largest_value_is_allowed():
+    rows = [1e100, 0.0, 1.0, 2.0], [0.0, 1e100, 2.0, 1.0]
+    assert one(*rows).tests["t"].p_value > 0.05
+    with pytest.raises(InvalidField, match="beyond"):
+        one(np.nextafter(1e100, math.inf) * np.ones(4), rows[1])

@@ -1,0 +1,24 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+from judged_server.statistics.comparison.corrections import benjamini_hochberg, holm
+from statsmodels.stats.multitest import multipletests
+
+p_values = some.lists(some.floats(0, 1), min_size=1, max_size=40)
+
+
+@given(p_values)
+def test_equal_statsmodels(values):
+    p = np.array(values)
+    assert holm(p) == pytest.approx(multipletests(p, method="holm")[1], abs=1e-12)
+    assert benjamini_hochberg(p) == pytest.approx(multipletests(p, method="fdr_bh")[1], abs=1e-12)
+
+
+def test_one_test_needs_no_correction():
+    assert holm(np.array([0.03])).tolist() == [0.03]
+    assert benjamini_hochberg(np.array([0.03])).tolist() == [0.03]
+
+
+def test_no_tests_give_none():
+    assert len(holm(np.array([]))) == len(benjamini_hochberg(np.array([]))) == 0

@@ -1,0 +1,282 @@
+"""Prediction-powered means: against the authors' own package, against arithmetic, by simulation."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from judged_server.statistics.distributions import t_quantile
+from judged_server.statistics.prediction_powered import correct_mean
+from scipy import stats
+
+N, LABELLED = 1000, 200
+PLACES = np.arange(N)
+BINARY = ((PLACES * 379) % 1009 < 450).astype(float)
+BINARY_HUMAN = np.where((PLACES**2 * 53) % 997 < 150, 1 - BINARY, BINARY)
+GRADED = ((PLACES * 379) % 1009) / 1009 * 0.8 + 0.1
+GRADED_HUMAN = np.clip(GRADED + 0.2 * (((PLACES**2 * 53) % 997) / 997 - 0.4), 0, 1)
+
+# ppi-python 0.2.3 on the first 200 as labelled and the other 800 as unlabelled:
+# ppi_mean_pointestimate(human[:200], machine[:200], machine[200:], lam=lam) at lam 0 and 1, and
+# ppi_mean_ci(..., alpha=0.05) with its own lambda.
+PPI_PYTHON = {
+    "binary": (0.45, 0.44625, 0.3922276691258278, 0.503831956831428),
+    "graded": (0.5154978185299208, 0.5152678879055402, 0.4987090933564721, 0.5319147648985904),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "machine", "human"),
+    [("binary", BINARY, BINARY_HUMAN), ("graded", GRADED, GRADED_HUMAN)],
+)
+def test_the_estimate_is_that_of_ppi_python(name, machine, human):
+    at_zero, at_one, lower, upper = PPI_PYTHON[name]
+    found = correct_mean(machine, human[:LABELLED], np.arange(LABELLED))
+    # Their estimate is a straight line in lambda, and ours is on it at power * (1 - n / N).
+    lam = found.power * (1 - LABELLED / N)
+    assert found.corrected.value == pytest.approx(at_zero + lam * (at_one - at_zero), abs=1e-12)
+    # Their interval is normal and their lambda a little different: the ends agree to 2 %.
+    assert found.corrected.interval.lower == pytest.approx(lower, abs=0.02 * (upper - lower))
+    assert found.corrected.interval.upper == pytest.approx(upper, abs=0.02 * (upper - lower))
+
+
+def some(n=400, labelled=60, seed=1):
+    rng = np.random.Generator(np.random.PCG64(seed))
+    machine = rng.random(n)
+    human = np.clip(machine + rng.normal(0, 0.2, n), 0, 1)
+    places = np.sort(rng.permutation(n)[:labelled])
+    return machine, human[places], places
+
+
+def test_the_power_is_the_slope_and_the_estimate_the_difference():
+    machine, human, places = some()
+    found = correct_mean(machine, human, places)
+    f = machine[places]
+    slope = np.cov(human, f)[0, 1] / np.var(f, ddof=1)
+    assert 0 < slope < 1
+    assert found.power == pytest.approx(slope)
+    expected = human.mean() - slope * (f.mean() - machine.mean())
+    assert found.corrected.value == pytest.approx(expected)
+    assert (found.n_labelled, found.n) == (60, 400)
+
+
+def test_the_standard_error_is_the_formula_of_the_overlap():
+    machine, human, places = some(labelled=300)
+    found = correct_mean(machine, human, places)
+    f, r = machine[places], human - found.power * machine[places]
+    n, total = len(places), len(machine)
+    cov = np.mean((r - r.mean()) * (f - machine.mean()))
+    variance = np.var(r) / n + found.power * (2 * cov + found.power * np.var(machine)) / total
+    assert found.corrected.interval.standard_error == pytest.approx(math.sqrt(variance), rel=0.02)
+
+
+def test_the_interval_pays_for_the_fit_of_the_power():
+    machine, human, places = some(labelled=20)
+    human *= 0.6
+    found = correct_mean(machine, human, places)
+    assert 0 < found.power < 1
+    n, f, r = 20, machine[places], human - found.power * machine[places]
+    leverage = 1 / n + (f - f.mean()) ** 2 / np.sum((f - f.mean()) ** 2)
+    psi = found.power * (machine - machine.mean()) / len(machine)
+    psi[places] += (r - r.mean()) / n / (1 - leverage) * math.sqrt((n - 1) / n)
+    error = math.sqrt(np.sum(psi**2))
+    interval = found.corrected.interval
+    assert interval.standard_error == pytest.approx(error)
+    reach = t_quantile(0.975, n - 2) * error
+    assert interval.upper - found.corrected.value == pytest.approx(reach)
+
+
+def test_naive_and_labels_only_have_the_t_interval():
+    machine, human, places = some()
+    found = correct_mean(machine, human, places, confidence=0.9)
+    for estimate, values in ((found.naive, machine), (found.labels_only, human)):
+        reach = t_quantile(0.95, len(values) - 1) * values.std(ddof=1) / math.sqrt(len(values))
+        assert estimate.value == pytest.approx(values.mean())
+        assert estimate.interval.lower == pytest.approx(values.mean() - reach)
+        assert estimate.interval.upper == pytest.approx(values.mean() + reach)
+        assert estimate.interval.confidence == 0.9
+
+
+def test_with_every_item_labelled_there_is_nothing_to_correct():
+    machine, _, _ = some()
+    human = machine[::-1].copy()
+    found = correct_mean(machine, human, np.arange(len(machine)))
+    assert found.corrected.value == pytest.approx(human.mean())
+    ours, labels = found.corrected.interval, found.labels_only.interval
+    assert (ours.lower, ours.upper) == pytest.approx((labels.lower, labels.upper))
+    assert found.warnings == ()
+
+
+def test_a_judge_against_the_labels_is_not_trusted():
+    machine, human, places = some()
+    found = correct_mean(1 - machine, human, places)
+    assert found.power == 0
+    assert found.corrected.value == pytest.approx(human.mean())
+    assert any("power is 0" in warning for warning in found.warnings)
+
+
+def test_fewer_than_200_labels_come_with_a_warning():
+    machine, human, places = some(labelled=199)
+    (warning,) = correct_mean(machine, human, places, unit="items").warnings
+    assert warning.startswith("coverage not assured: 199 labelled items; 200 are needed")
+    assert correct_mean(*some(labelled=200)).warnings == ()
+
+
+@pytest.mark.parametrize("n", [0, 1])
+def test_fewer_than_two_labels_correct_nothing(n):
+    machine, human, places = some()
+    found = correct_mean(machine, human[:n], places[:n])
+    assert found.corrected.value is None
+    assert found.corrected.interval is None
+    assert found.naive.value == pytest.approx(machine.mean())
+    assert found.labels_only.value == (human[0] if n else None)
+    assert found.n_labelled == n
+    assert found.warnings == (f"labelled queries: {n}; a correction needs 2, and 200 to hold",)
+
+
+def test_of_nothing_there_is_nothing():
+    nothing = np.empty(0)
+    found = correct_mean(nothing, nothing, np.empty(0, np.int64))
+    assert (found.naive.value, found.corrected.value, found.n) == (None, None, 0)
+
+
+def test_equal_labels_do_not_make_the_interval_collapse():
+    machine, _, places = some(labelled=200)
+    found = correct_mean(machine, np.zeros(200), places)
+    zero_of_200 = 1 - 0.025 ** (1 / 200)  # Clopper and Pearson
+    assert (found.corrected.value, found.corrected.interval.lower) == (0, 0)
+    assert found.corrected.interval.upper == pytest.approx(zero_of_200)
+    assert any("in all but 0 of 200" in warning for warning in found.warnings)
+
+
+def test_an_interval_reaches_beyond_the_values_but_not_beyond_what_values_can_be():
+    for value in (0.3, 0.7):
+        found = correct_mean(np.full(400, value), np.full(3, value), np.arange(3))
+        assert found.corrected.value == pytest.approx(value)
+        interval = found.labels_only.interval
+        assert 0 <= interval.lower < value - 0.1
+        assert value + 0.1 < interval.upper <= 1
+
+
+def test_a_judge_that_never_erred_on_the_labels_may_still_err():
+    machine = BINARY
+    found = correct_mean(machine, machine[:LABELLED], np.arange(LABELLED))
+    interval, least = found.corrected.interval, 1 - 0.025 ** (1 / LABELLED)
+    assert found.power == pytest.approx(1)
+    assert interval.upper - found.corrected.value >= least - 1e-12
+    assert found.corrected.value - interval.lower >= least - 1e-12
+    assert any("in all but 0 of 200" in warning for warning in found.warnings)
+
+
+def test_labels_that_are_no_random_draw_are_noticed():
+    machine, _, _ = some(n=4000)
+    places = np.sort(np.argsort(machine)[-300:])
+    found = correct_mean(machine, machine[places] ** 2, places)
+    assert any("drawn at random" in warning for warning in found.warnings)
+
+
+def test_items_of_one_cluster_count_once():
+    machine, human, places = some()
+    times = 7
+    repeated = np.repeat(machine, times)
+    labelled = (places[:, None] * times + np.arange(times)).ravel()
+    clusters = np.repeat(np.arange(len(machine)) * 10 + 3, times)
+    once = correct_mean(machine, human, places)
+    many = correct_mean(repeated, np.repeat(human, times), labelled, clusters=clusters)
+    assert many.n_labelled == once.n_labelled
+    assert many.n == once.n
+    for name in ("corrected", "naive", "labels_only"):
+        a, b = getattr(once, name), getattr(many, name)
+        assert b.value == pytest.approx(a.value)
+        assert (b.interval.lower, b.interval.upper) == pytest.approx(
+            (a.interval.lower, a.interval.upper)
+        )
+
+
+def test_clusters_weigh_by_their_size():
+    machine = np.array([1.0, 1.0, 1.0, 0.0])
+    found = correct_mean(machine, machine, np.arange(4), clusters=np.array([5, 5, 5, 9]))
+    assert found.naive.value == 0.75
+    assert found.n == 2
+
+
+@st.composite
+def data(draw):
+    n = draw(st.integers(2, 40))
+    grid = st.sampled_from([0.0, 0.25, 0.5, 1.0])
+    machine = np.array(draw(st.lists(grid, min_size=n, max_size=n)))
+    places = np.array(sorted(draw(st.sets(st.integers(0, n - 1), min_size=2))))
+    human = np.array(draw(st.lists(grid, min_size=len(places), max_size=len(places))))
+    clusters = np.array(draw(st.lists(st.integers(0, 9), min_size=n, max_size=n)))
+    return machine, human, places, clusters
+
+
+@given(data(), st.booleans())
+@settings(max_examples=200)
+def test_all_numbers_are_finite_and_in_order(values, clustered):
+    machine, human, places, clusters = values
+    found = correct_mean(machine, human, places, clusters=clusters if clustered else None)
+    assert 0 <= found.power <= 1
+    for estimate in (found.corrected, found.naive, found.labels_only):
+        if estimate.interval is not None:
+            interval = estimate.interval
+            assert 0 <= interval.lower <= estimate.value <= interval.upper <= 1
+            assert 0 <= interval.standard_error < math.inf
+
+
+@given(data())
+@settings(max_examples=100)
+def test_turning_the_values_round_turns_the_estimate_round(values):
+    machine, human, places, clusters = values
+    one = correct_mean(machine, human, places, clusters=clusters)
+    other = correct_mean(1 - machine, 1 - human, places, clusters=clusters)
+    assert one.n_labelled == other.n_labelled
+    if one.corrected.value is not None and one.corrected.interval is not None:
+        assert other.corrected.value == pytest.approx(1 - one.corrected.value, abs=1e-9)
+        assert other.corrected.interval.lower == pytest.approx(
+            1 - one.corrected.interval.upper, abs=1e-9
+        )
+
+
+def test_the_interval_covers_and_the_naive_one_does_not():
+    """Of 1,000 draws; a share of 0.95 then has a standard error of 0.007."""
+    rng = np.random.Generator(np.random.PCG64(11))
+    truth, bias, runs = 0.3, 0.08, 1000
+    covered = naive = 0
+    for _ in range(runs):
+        human = rng.random(3000) < truth
+        machine = np.where(human, rng.random(3000) < 0.9, rng.random(3000) < (bias + 0.03) / 0.7)
+        found = correct_mean(machine * 1.0, human[:200] * 1.0, np.arange(200))
+        covered += found.corrected.interval.lower <= truth <= found.corrected.interval.upper
+        naive += found.naive.interval.lower <= truth <= found.naive.interval.upper
+    assert 0.93 <= covered / runs <= 0.97
+    assert naive / runs < 0.5
+
+
+@pytest.mark.parametrize(("departures", "widened"), [(9, True), (10, False)])
+def test_ten_departures_speak_for_themselves(departures, widened):
+    human = np.where(np.arange(30) < departures, 0.6, 0.5)
+    found = correct_mean(np.zeros(30), human, np.arange(30)).labels_only
+    reach = stats.t.ppf(0.975, 29) * human.std(ddof=1) / np.sqrt(30)
+    if widened:
+        reach = 0.5 * (1 - 0.025 ** (1 / 30))  # as far as the range goes, and Clopper and Pearson
+    assert found.interval.lower == pytest.approx(found.value - reach)
+    assert found.interval.standard_error == pytest.approx(human.std(ddof=1) / np.sqrt(30))
+
+
+def test_two_labels_have_an_interval_and_one_has_none():
+    machine = np.linspace(0.1, 0.9, 9)
+    for n in (1, 2):
+        found = correct_mean(machine, np.array([0.3, 0.5])[:n], np.arange(n)).labels_only
+        assert (found.interval is None) == (n == 1)
+        assert found.value == pytest.approx(np.mean([0.3, 0.5][:n]))
+
+
+def test_a_power_is_fitted_from_four_labelled_clusters():
+    machine, places = np.linspace(0.1, 0.9, 9), np.array([0, 3, 5, 8])
+    human = machine[places] * 0.8
+    assert correct_mean(machine, human, places).power == pytest.approx(0.8)
+    assert correct_mean(machine, human[:3], places[:3]).power == 0.0
+    clusters = np.array([0, 1, 2, 0, 4, 3, 6, 7, 8])  # two labels are of one cluster
+    assert correct_mean(machine, human, places, clusters=clusters).power == 0.0

@@ -1,0 +1,124 @@
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from judged_server.domain import JudgeIdentity, QueryGroup, ScoreColumns, Status, VerdictFault
+from judged_server.usecases.slices import (
+    SLICE_COST,
+    SliceRunner,
+    cut_slices,
+    group_cost,
+    join_columns,
+)
+
+texts = st.lists(st.integers(0, 80).map(lambda n: "x" * n), max_size=8)
+groups = st.lists(st.builds(QueryGroup, st.just(""), st.just("q"), texts, texts), max_size=6)
+
+
+def contexts(group: QueryGroup) -> list[tuple[str, str, str]]:
+    return [(group.query, e, r) for r in group.retrieved for e in group.expected]
+
+
+@given(groups, st.integers(1, 600))
+def test_slices_hold_every_context_once_and_in_order(whole, limit):
+    slices = list(cut_slices(whole, limit))
+    flat = [c for part in slices for group in part for c in contexts(group)]
+    assert flat == [c for group in whole for c in contexts(group)]
+    for part in slices:
+        if sum(map(group_cost, part)) > limit:  # only what can't be cut is above the limit
+            assert len(part) == 1
+            assert len(part[0].retrieved) <= 1
+
+
+class Recording:
+    """Scores contexts by the length of the retrieved text and remembers who called it how."""
+
+    identity = JudgeIdentity("k", "", 0.5, "s", "k", "f")
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, int]] = []
+
+    def score(self, part: Sequence[QueryGroup]) -> ScoreColumns:
+        self.calls.append((threading.current_thread().name, sum(map(group_cost, part))))
+        return ScoreColumns(np.array([float(len(r)) for g in part for _, _, r in contexts(g)]))
+
+
+async def test_small_work_is_done_in_place_and_large_work_in_the_thread():
+    judge, runner = Recording(), SliceRunner()
+    small = QueryGroup("", "q", ["e"], ["r"])
+    await runner.run(judge, [small])
+    large = QueryGroup("", "q", ["e"], [str(i) * 1000 for i in range(5000)])
+    scores = (await runner.run(judge, [large])).scores
+    runner.close()
+    assert scores.tolist() == [float(len(r)) for r in large.retrieved]
+    first, *others = judge.calls
+    assert first[0] == threading.current_thread().name
+    assert {name for name, _ in others} == {"judged-slices_0"}
+    assert len(others) > 5
+    assert group_cost(large) > SLICE_COST
+
+
+async def test_a_judges_exception_reaches_the_caller():
+    class Broken(Recording):
+        def score(self, part: Sequence[QueryGroup]) -> ScoreColumns:
+            raise ZeroDivisionError
+
+    runner = SliceRunner()
+    with pytest.raises(ZeroDivisionError):
+        await runner.run(Broken(), [QueryGroup("", "q", ["e"], ["r" * 10] * 50_000)])
+    runner.close()
+
+
+def test_joined_columns_fill_in_what_a_part_left_out():
+    fault = VerdictFault(1, 3, "X", "m")
+    joined = join_columns(
+        [
+            ScoreColumns(np.array([0.1, 0.2])),
+            ScoreColumns(
+                np.array([0.3, 0.0]),
+                np.array([1, 2], np.uint8),
+                np.array([0, 1], np.uint8),
+                (fault,),
+            ),
+        ]
+    )
+    assert joined.scores.tolist() == [0.1, 0.2, 0.3, 0.0]
+    assert joined.statuses is not None
+    assert joined.statuses.tolist() == [Status.OK, Status.OK, Status.OK, Status.ERROR]
+    assert joined.flags is not None
+    assert joined.flags.tolist() == [0, 0, 0, 1]
+    assert [f.index for f in joined.faults] == [3]
+    assert len(join_columns([]).scores) == 0
+
+
+async def test_calls_with_steps_take_turns_and_end_with_their_caller():
+    runner, done = SliceRunner(), []
+
+    def steps(name: str, n: int):
+        for i in range(n):
+            done.append(f"{name}{i}")
+            yield
+        return name
+
+    try:
+        first, second = runner.exhaust(steps("a", 3)), runner.exhaust(steps("b", 3))
+        assert tuple(await asyncio.gather(first, second)) == ("a", "b")
+        assert done == ["a0", "b0", "a1", "b1", "a2", "b2"]
+        endless = asyncio.create_task(runner.exhaust(steps("c", 10**9)))
+        assert await runner.exhaust(steps("f", 2)) == "f"  # in turns, so c has begun
+        assert "c0" in done
+        endless.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await endless
+        assert await runner.exhaust(steps("d", 0)) == "d"
+        after = len(done)
+        assert await runner.exhaust(steps("e", 0)) == "e"
+        assert len(done) == after
+    finally:
+        runner.close()
