@@ -114,7 +114,7 @@ def report(address: str, arguments: argparse.Namespace) -> None:
     given = {"model": arguments.judge_model, "max_tokens": arguments.max_tokens}
     parameters = {name: value for name, value in given.items() if value}
     with Client(address) as client:
-        asker = Asker(client, Judge("llm", parameters=parameters), max(1, arguments.at_once))
+        asker = ModelCaller(client, Judge("llm", parameters=parameters), max(1, arguments.at_once))
         right = asker.verdicts([host.group(host.right) for host in HOSTS])
         wrong = asker.verdicts([host.group(host.wrong) for host in HOSTS])
         hosts = [host for host, said in zip(HOSTS, says(wrong), strict=True) if said is False]
@@ -169,7 +169,7 @@ def pairs(
             yield hosts[(place + step) % len(hosts)], attack
 
 
-class Asker:
+class ModelCaller:
     """Asks a judge a few contexts at a time, and again where its provider failed."""
 
     def __init__(self, client: Client, judge: Judge, at_once: int) -> None:

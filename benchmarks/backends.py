@@ -1,8 +1,8 @@
 """The embedding backends that this server can be told to use, each as flags of `judged-server`.
 
-Owns which there are: what the setting `embedding_backend` offers, but for `auto`, or what the
-command line of a benchmark names. Each gets a server of its own that keeps no vectors, unless a
-benchmark says otherwise. A backend that does not start here is not run, with the server's reason.
+What the setting `embedding_backend` offers, but for `auto`, or what the command line of a benchmark
+names. Each gets a server of its own that keeps no vectors, unless a benchmark says otherwise. A
+backend that does not start here is not run, with the server's reason.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Begins work at the microsecond that it is due, whether or not earlier work has ended.
 
-Owns the waiting for the next instant. Event loops count in whole milliseconds: what waits by
-`asyncio.sleep` is begun up to one of them late, and a latency that runs from the due instant
-has the generator's clock in it. Linux has timers that a loop can watch (timerfd_create(2));
-elsewhere the loop's own are used. What is begun, and what it took, is up to the caller.
+Event loops count in whole milliseconds: what waits by `asyncio.sleep` is begun up to one of them
+late, and a latency that runs from the due instant has the generator's clock in it. Linux has timers
+that a loop can watch (timerfd_create(2)); elsewhere the loop's own are used. What is begun, and
+what it took, is up to the caller.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """How long small calls take on top of the provider, RATE a second: a part of `benchmarks.fanout`.
 
-Owns three ways to send a context at a time: a call of its own, a chunk of one stream, and a bare
-aiohttp loop without a judge. Latency runs from the instant that a context was due; of calls of
-their own there is also the server's account, from its access log. What the provider took is left
-out; it tells that as the tokens of the prompt, see `fanout_provider`.
+Latency runs from the instant that a context was due; of calls of their own there is also the
+server's account, from its access log. What the provider took is left out; it tells that as the
+tokens of the prompt, see `fanout_provider`.
 """
 
 from __future__ import annotations

@@ -33,16 +33,16 @@ import orjson
 import uvloop
 from judged_server import gc_tuning, telemetry
 from judged_server.domain import JudgeSpec, QueryGroup, Status
+from judged_server.judges.base import Caller
 from judged_server.judges.llm.judge import LlmKind
 from judged_server.llm.budget.budgets import Budgets
 from judged_server.llm.cache.reply_cache import ReplyCache
-from judged_server.llm.caller import Asker
+from judged_server.llm.caller import ModelCaller
 from judged_server.llm.chat import ChatRequest
 from judged_server.llm.config.configuration import ModelConfiguration, parse_configuration
 from judged_server.llm.models import ChatModels
 from judged_server.llm.providers import openai as dialect
 from judged_server.llm.rubrics import load_builtin, new_nonce, write
-from judged_server.ports import Caller
 from judged_server.store.kept_replies import KeptReplies
 from judged_server.store.replies import ReplyFile
 
@@ -179,7 +179,7 @@ class JudgeSide:
         models = ChatModels(parse_configuration(configuration(url, concurrency), "fanout"), {})
         self._folder = tempfile.TemporaryDirectory()
         store = KeptReplies(ReplyFile(Path(self._folder.name), CACHE_DISK_BYTES))
-        asker = Asker(Budgets(), ReplyCache(CACHE_MEMORY_BYTES, store=store))
+        asker = ModelCaller(Budgets(), ReplyCache(CACHE_MEMORY_BYTES, store=store))
         kind = LlmKind(models, load_builtin(), asker)
         name = kind.profiles[0].name
         parameters = {p.name: p.default for p in kind.profiles[0].parameters}
@@ -189,7 +189,7 @@ class JudgeSide:
         """Return the one call of the judge."""
 
         async def run() -> None:
-            columns = await self._judge.ask(groups, Caller())
+            columns = await self._judge.judge(groups, Caller())
             if columns.statuses is not None and (columns.statuses != Status.OK).any():
                 raise SystemExit(f"verdicts are missing: {columns.faults[0]}")
 
@@ -206,7 +206,7 @@ class JudgeSide:
         )
 
         async def one(due: float) -> float:
-            columns = await self._judge.ask([next(alone)], Caller())
+            columns = await self._judge.judge([next(alone)], Caller())
             took_s = time.perf_counter() - due
             if columns.usage is None or columns.statuses is not None:
                 raise SystemExit("a verdict is missing")

@@ -1,6 +1,6 @@
 """What every benchmark shares: machine facts, CPU seconds of a process, the closing line.
 
-Owns how figures are taken and printed. What is compared with what is up to each benchmark.
+What is compared with what is up to each benchmark.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A page on one load run: an inline SVG of latency by percentile, and tables. No other file.
 
-Owns the drawing. The horizontal axis is stretched towards 100 %: each further nine takes as much
-room as the one before, as HdrHistogram's plots have it.
+The horizontal axis is stretched towards 100 %: each further nine takes as much room as the one
+before, as HdrHistogram's plots have it.
 """
 
 from __future__ import annotations

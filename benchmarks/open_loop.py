@@ -1,6 +1,5 @@
 """An open-loop load generator: requests leave when they are due, whether or not others are back.
 
-Owns arrivals, what is sent and the histograms; `departures` waits until each request is due.
 Latency runs from the instant a request was due, not from when it left, so that a server or a
 generator that stalls can't hide what it made others wait (coordinated omission). Requests are
 serialised before the clock starts, so that the generator costs little. What the requests are is up

@@ -1,9 +1,4 @@
-"""Passages of real English, 10 to 250 tokens long, and the model folder that peers read.
-
-Owns which texts the embedding benchmarks use: windows of the demo's passages and of the prose that
-CPython carries, their lengths spread evenly over the logarithm (mean about 73 tokens), all
-distinct, the same for a seed. Leaves what is done with them to the benchmarks.
-"""
+"""Passages of real English, 10 to 250 tokens long, and the model folder that peers read."""
 
 from __future__ import annotations
 

@@ -1,9 +1,6 @@
 """Peers in environments of their own under .venv/peers, run as worker processes that are asked.
 
-Owns how an environment is made on first use, and the talk with a worker: it says `ready` once, and
-answers each line on its standard input with one JSON object, in which it states its own wall and
-CPU seconds. A peer that can't be had raises NotRun with the reason. What is asked is up to each
-benchmark.
+A peer that can't be had raises NotRun with the reason. What is asked is up to each benchmark.
 """
 
 from __future__ import annotations

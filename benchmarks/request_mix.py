@@ -1,9 +1,7 @@
 """Mixes of requests: how they are written down, and how their texts are made.
 
-Owns the notation, `KIND:EXPECTEDxRETRIEVED[xGROUPS][@WORDS][=WEIGHT]` with commas between, and
-requests of real prose: so many groups, each of so many expected by so many retrieved texts of about
-so many words. Texts are new in each request, but for a share of requests that repeat an earlier one
-of their kind word for word. Leaves sending to `open_loop`.
+Texts are new in each request, but for a share of requests that repeat an earlier one of their kind
+word for word.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """The table of figures in README.md, made from the lines under benchmarks/results.
 
-Owns which figures the README shows, in which words and order, and where they go: between the two
-marks. A results file holds the last lines of benchmarks, one a line; of several lines of a
-benchmark the last counts. Each file, a machine, has a table of its own. A figure that is not in the
-file has no row; one that was not run says so, with its reason.
+A results file holds the last lines of benchmarks, one a line; of several lines of a benchmark the
+last counts. Each file, a machine, has a table of its own. A figure that is not in the file has no
+row; one that was not run says so, with its reason.
 
     python -m benchmarks.table           # prints what the README should hold
     python -m benchmarks.table --write   # puts it there

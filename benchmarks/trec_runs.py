@@ -1,7 +1,6 @@
 """Qrels and runs for benchmarks: random, seeded, as Python programs hold them.
 
-Owns the data of `benchmarks.metrics` and its peers. Needs NumPy only, since peers import it in
-environments of their own.
+Needs NumPy only, since peers import it in environments of their own.
 
 Ids look like those of a corpus ("D0123456"). Scores are as retrievers give them, real numbers in
 descending order, unless shuffled. Of the judged documents half were retrieved, anywhere in the

@@ -1,7 +1,4 @@
-"""Between the public values of `agreement` and the messages of MeasureAgreement and Calibrate.
-
-Owns both directions, and that categories and clusters travel as numbers.
-"""
+"""Between the public values of `agreement` and the messages of MeasureAgreement and Calibrate."""
 
 from __future__ import annotations
 

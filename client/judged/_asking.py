@@ -1,7 +1,4 @@
-"""Writes how language models are to be asked, and cuts a limit on money to the size of a message.
-
-Owns that direction; the values are in `asking`.
-"""
+"""Writes how language models are to be asked, and cuts a cost limit to the size of a message."""
 
 from __future__ import annotations
 

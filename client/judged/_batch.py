@@ -1,7 +1,6 @@
 """One judge() call of any size: its chunks, what came of each, and the whole.
 
-Owns what both clients decide alike while the chunks come in. Sending them is the clients' part;
-the arithmetic of cutting is in `_chunks`.
+Sending them is the clients' part; the arithmetic of cutting is in `_chunks`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""What both clients share around a call: the deadline, the one retry loop, what a failure means.
-
-Owns the decisions and no I/O: a client asks, then sends or sleeps in its own way. gRPC's own
-retries are off (`_channel`).
-"""
+"""What both clients share around a call: the deadline, the one retry loop, what a failure means."""
 
 from __future__ import annotations
 

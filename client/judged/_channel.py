@@ -1,8 +1,4 @@
-"""The settings of a channel: where to, and what gRPC must not do by itself.
-
-Owns the address rules, the channel options, and what may be used after a fork, the same for both
-clients.
-"""
+"""The settings of a channel: where to, and what gRPC must not do by itself."""
 
 from __future__ import annotations
 

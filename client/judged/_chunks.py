@@ -1,7 +1,6 @@
 """Cuts a batch of any size into chunks a server takes, and puts the answers together again.
 
-Owns the arithmetic: which rectangle of which group a chunk holds, where its verdicts belong, and
-which original field an error in a chunk means. Sends nothing.
+Sends nothing.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Between the public values of `comparison` and the messages of CompareRuns.
 
-Owns both directions. What a run shares with other calls is written and read as `_messages` does.
+What a run shares with other calls is written and read as `_messages` does.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The connection under a client: opened, closed, and the one loop that tries a message again.
 
-Owns what `client` and `aio` do below their methods, once for each. When to try again is decided in
-`_call`; the streams of a scoring, which go on instead of starting over, are in `_score_stream`.
+When to try again is decided in `_call`; the streams of a scoring, which go on instead of starting
+over, are in `_score_stream`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Between human labels, corrected means and their messages.
-
-Owns both directions.
-"""
+"""Between human labels, corrected means and their messages."""
 
 from __future__ import annotations
 

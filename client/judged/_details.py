@@ -1,4 +1,4 @@
-"""Reads what language models said, and what they took, from replies. Owns that direction only."""
+"""Reads what language models said, and what they took, from replies."""
 
 from __future__ import annotations
 

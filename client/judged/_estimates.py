@@ -1,7 +1,6 @@
 """Between work and EstimateBatch: the requests that ask about it, and the estimate they give.
 
-Owns both directions. Work is cut as it is for judging and scoring, so that each message is the one
-that would be sent.
+Work is cut as it is for judging and scoring, so that each message is the one that would be sent.
 """
 
 from __future__ import annotations

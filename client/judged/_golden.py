@@ -1,6 +1,6 @@
 """Between golden-set values and their messages: spans and metadata out, negatives in.
 
-Owns both directions of what `golden` and `embeddings` hold. Groups are written by `_messages`.
+Groups are written by `_messages`.
 """
 
 from __future__ import annotations

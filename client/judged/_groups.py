@@ -1,7 +1,4 @@
-"""Checks groups and contexts as callers hand them in, before anything of them is cut or sent.
-
-Owns the errors about values of the wrong type in them, and the count of document ids.
-"""
+"""Checks groups and contexts as callers hand them in, before anything of them is cut or sent."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """What callers hand in, made what the rest of the client reads: ids are text, one pass is enough.
 
-Owns ids (text or whole numbers, compared as text), iterables that can be read once only, and the
-errors about values of the wrong type. Knows no other type of ours.
+Knows no other type of ours.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Writes what a caller asks of a judge, and reads a parameter's value. Owns both, and no more."""
+"""Writes what a caller asks of a judge, and reads a parameter's value."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Between the public types and the messages of the contract.
-
-Owns both directions, and the path of a text that can't be sent. Leaves the cutting of large
-batches to `_chunks`.
-"""
+"""Between the public types and the messages of the contract."""
 
 from __future__ import annotations
 

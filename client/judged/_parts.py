@@ -1,7 +1,6 @@
 """One compute_metrics() call that takes several messages: its parts, their tables, the whole.
 
-Owns what both clients decide alike while the tables come in. Sending is the clients' part; the
-cut and the sums are in `_split`.
+Sending is the clients' part; the cut and the sums are in `_split`.
 """
 
 from __future__ import annotations

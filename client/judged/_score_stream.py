@@ -1,7 +1,6 @@
 """The streams of a scoring, several at once: on threads for `client`, in tasks for `aio`.
 
-Owns sending, waiting, and the loop that goes on after a break with what has no score. What a
-failure means for the scores is up to `_scoring`.
+What a failure means for the scores is up to `_scoring`.
 """
 
 from __future__ import annotations

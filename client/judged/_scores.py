@@ -1,7 +1,6 @@
 """Between the values of `scores` and the messages of ScoreAnswers.
 
-Owns both directions, and the path of a text that can't be sent. Which items a message holds is up
-to `_scoring`.
+Which items a message holds is up to `_scoring`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """One scoring of any size: its parts, what came of each, and the whole.
 
-Owns what both clients decide alike while the scores come in: which items a message holds, what to
-send again after a break, what becomes of scores that never came. Sending is up to `_score_stream`.
+Sending is up to `_score_stream`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Splits rankings that one message can't hold, and merges the tables of the parts.
 
-Owns the cut along queries, what the parts are asked for, and the sums. Means of the whole are those
-of the parts' per-query values; intervals, slices and corrections of the whole come from the server,
-out of the same values.
+Means of the whole are those of the parts' per-query values; intervals, slices and corrections of
+the whole come from the server, out of the same values.
 """
 
 from __future__ import annotations

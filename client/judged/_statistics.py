@@ -1,7 +1,4 @@
-"""Between the public values of statistics and the messages of the contract.
-
-Owns both directions for what several calls share: options, intervals, estimates.
-"""
+"""Between the public values of statistics and the messages of the contract."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """From a gRPC failure to one of our errors.
 
-Owns the reading of status details. The classes are in `errors`.
+The classes are in `errors`.
 """
 
 from __future__ import annotations

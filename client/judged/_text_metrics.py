@@ -1,7 +1,7 @@
 """Between the values of `text_metrics` and the messages, for items that fill several messages too.
 
-Owns both directions, the cut between items, and the merging. The means and intervals of the whole
-come from the server, out of the values of the parts, so that they are those of one call.
+The means and intervals of the whole come from the server, out of the values of the parts, so that
+they are those of one call.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Judgements and runs as messages.
-
-Owns the choice between the two forms that the contract has for topics: in columns where that is
-possible, since neither side then makes anything for each topic; else one by one.
-"""
+"""Judgements and runs as messages."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Results as people and programs read them: short reprs, dictionaries, rows, HTML tables.
 
-Owns what all results share. Which rows a result has is up to its class.
+Which rows a result has is up to its class.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Agreement of raters, and what a judge is worth. No protobuf, no NumPy.
 
-Owns the public values of `measure_agreement` and `calibrate`. How they travel is up to
-`_agreement`.
+How they travel is up to `_agreement`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The asynchronous client: `client.Client`'s names in the same order, on asyncio.
-
-Owns sending and waiting, no more.
-"""
+"""The asynchronous client: `client.Client`'s names in the same order, on asyncio."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a call wants language models to be asked. Owns the choices; `_asking` writes them."""
+"""How a call wants language models to be asked."""
 
 from __future__ import annotations
 

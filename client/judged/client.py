@@ -1,7 +1,7 @@
 """The synchronous client: one method a call of the service.
 
-Owns the order of the steps. `aio` is its sibling with the same names in the same order; what both
-do alike is in `_connection`, `_call`, `_chunks` and `_messages`.
+`aio` is its sibling with the same names in the same order; what both do alike is in `_connection`,
+`_call`, `_chunks` and `_messages`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What it takes to compare runs, and what comes back. No protobuf, no NumPy.
 
-Owns the public values of `compare_runs`. How they travel is up to `_compare`.
+How they travel is up to `_compare`.
 """
 
 from __future__ import annotations

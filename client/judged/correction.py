@@ -1,6 +1,6 @@
 """Human labels beside a judge's verdicts, and means that they have corrected.
 
-Owns the public values of the correction. How they travel is up to `_correction`.
+How they travel is up to `_correction`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """How a language model came to its verdicts, and what asking it took.
 
-Owns the values. How they are read from a reply is in `_details`.
+How they are read from a reply is in `_details`.
 """
 
 from __future__ import annotations

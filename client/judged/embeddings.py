@@ -1,6 +1,6 @@
 """Your own vectors, in place of texts.
 
-Owns how vectors are packed. Groups, which carry them, are in `types`.
+Groups, which carry them, are in `types`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What work with language models would take. Owns the values; `_estimates` reads them."""
+"""What work with language models would take."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """What a golden set may hold beside texts: spans of files, and what was found of negatives.
 
-Owns these public values. Groups, which carry them, are in `types`.
+Groups, which carry them, are in `types`.
 """
 
 from __future__ import annotations

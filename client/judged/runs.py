@@ -1,7 +1,6 @@
 """Judgements and runs as people hold them. No protobuf, no NumPy.
 
-Owns the public values of rankings whose documents were judged by id. How they travel is up to
-`_trec`, how large ones are cut to `_split`.
+How they travel is up to `_trec`, how large ones are cut to `_split`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Answers of a system, the rubrics they are scored by, and the scores.
 
-Owns the values. How they travel is in `_scores`, the sending of many in `_scoring`.
+How they travel is in `_scores`, the sending of many in `_scoring`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """How sure a number is: intervals, and how to ask for them. No protobuf, no NumPy.
 
-Owns the public values of statistics that several calls share. How they travel is up to
-`_statistics`.
+How they travel is up to `_statistics`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What comes back of measuring: tables of metrics, and what went into them.
 
-Owns the values. How they travel is up to `_messages`.
+How they travel is up to `_messages`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Texts to compare with references, and what comes of it. No protobuf, no NumPy.
 
-Owns the public values of ComputeTextMetrics. How they travel is up to `_text_metrics`.
+How they travel is up to `_text_metrics`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """What callers hand in, and what an evaluation gives back. No protobuf, no NumPy.
 
-Owns these public values, and holds those of `verdicts` and `tables` as well. How they travel is up
-to `_call`.
+How they travel is up to `_call`.
 """
 
 from __future__ import annotations

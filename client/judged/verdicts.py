@@ -1,6 +1,6 @@
 """What comes back of judging: verdicts in columns, why some are missing, and which judge ran.
 
-Owns the values. How they travel is up to `_messages`.
+How they travel is up to `_messages`.
 """
 
 from __future__ import annotations

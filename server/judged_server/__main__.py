@@ -1,8 +1,7 @@
 """The command line of the server: serving, and the commands `models`, `cache` and `tune`.
 
-Owns flags, exit codes (0 fine, 2 configuration or set-up) and what the operator reads. Every
-setting is a flag; see `settings`. The base install has this module without what it needs, and says
-what to install.
+Every setting is a flag; see `settings`. The base install has this module without what it needs, and
+says what to install.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Where the server listens: parsing, and who can reach it.
-
-Owns the rules about addresses; binding is up to `app`.
-"""
+"""Where the server listens: parsing, and who can reach it."""
 
 from __future__ import annotations
 

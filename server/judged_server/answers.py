@@ -1,8 +1,4 @@
-"""Answers and their scores as frozen values; the shapes are those of scoring.proto.
-
-Owns the words of ScoreAnswers, as `domain` owns those of judging. Leaves rubrics to `llm.rubrics`,
-scoring to `judges.answers`, the order of a call to `engine.scoring`.
-"""
+"""Answers and their scores as frozen values; the shapes are those of scoring.proto."""
 
 from __future__ import annotations
 

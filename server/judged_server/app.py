@@ -1,8 +1,4 @@
-"""Puts the server together, runs it and takes it down.
-
-Owns the wiring, the start order (models, then port, then health, then the port file) and the
-drain. Leaves the command line to `__main__` and every behaviour to the layers below.
-"""
+"""Puts the server together, runs it and takes it down."""
 
 from __future__ import annotations
 
@@ -14,7 +10,6 @@ import sys
 import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
-from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,8 +23,8 @@ from judged_server import errors, gc_tuning
 from judged_server.address import Address, AddressError, share_socket
 from judged_server.api.connections import connection_options
 from judged_server.api.convert.info import ServerFacts
-from judged_server.api.idempotency import Repeats
-from judged_server.api.interceptor import Deadlines, Guard, GuardedRegistrar
+from judged_server.api.idempotency import IdempotentCalls
+from judged_server.api.interceptor import CallInterceptor, Deadlines, InterceptingRegistrar
 from judged_server.api.judge_service import JudgeService
 from judged_server.api.limits import RequestLimits
 from judged_server.embedding.cache.vector_cache import VectorCaches, default_folder
@@ -37,7 +32,7 @@ from judged_server.embedding.models.store import DEFAULT_MODEL, ModelStore, defa
 from judged_server.embedding.registry import StoredEmbedders
 from judged_server.embedding.runtime.backend_selection import (
     Machine,
-    Running,
+    RuntimeConfig,
     choose,
     default_engines,
 )
@@ -52,21 +47,19 @@ from judged_server.judges.span import SpanKind
 from judged_server.llm.budget import Budgets, DayLedger, default_ledger
 from judged_server.llm.cache.reply_cache import ReplyCache
 from judged_server.llm.cache.reply_cache import default_folder as default_reply_folder
-from judged_server.llm.caller import Asker
+from judged_server.llm.caller import ModelCaller
 from judged_server.llm.rubrics import Rubric, load_builtin, load_folder
 from judged_server.llm.transport.clock import Clock
 from judged_server.settings import Settings, SettingsError
 from judged_server.spending import nano_within
+from judged_server.store.cache_invalidation import CacheInvalidation
 from judged_server.store.kept_replies import KeptReplies
-from judged_server.store.purge_notice import PurgeNotice
 from judged_server.store.replies import ReplyFile
 from judged_server.telemetry import logger
-from judged_server.thread_scheduling import patient_threads
+from judged_server.thread_scheduling import batch_scheduling
 from judged_server.usecases.admission import Admission
 from judged_server.usecases.estimate_batch import Estimator
-from judged_server.usecases.judge_batch import Engine, run_judge
 from judged_server.usecases.score_answers import Scoring
-from judged_server.usecases.slices import SliceRunner
 
 if TYPE_CHECKING:
     from judged_server.llm.models import ChatModels
@@ -74,7 +67,7 @@ if TYPE_CHECKING:
 SERVICE = judge_service_pb2.DESCRIPTOR.services_by_name["JudgeService"].full_name
 
 _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-_LAST_WORDS_S = 0.2
+DRAIN_TIMEOUT_S = 0.2
 """Time for the last replies to leave once nothing is in work any more."""
 _CUT_SHORT_S = 2.0
 """The longest that a drain takes once a second signal has come."""
@@ -100,16 +93,17 @@ class App:
         self._budgets = _budgets(self._chat_models)
         self._reply_cache = _reply_cache(settings)
         self._rubrics = _rubrics(settings)
-        self._slices = SliceRunner()
         self._deadlines = Deadlines(
             settings.default_deadline_s,
             settings.max_unary_deadline_s,
             settings.max_stream_deadline_s,
         )
-        self._guard = Guard(self._deadlines)
-        self._repeats = Repeats(settings.request_id_memory_bytes, settings.request_id_grace_s)
+        self._interceptor = CallInterceptor(self._deadlines)
+        self._idempotent_calls = IdempotentCalls(
+            settings.request_id_memory_bytes, settings.request_id_grace_s
+        )
         self._hurry = asyncio.Event()
-        self._heeding: asyncio.Task[None] | None = None
+        self._invalidation_watch: asyncio.Task[None] | None = None
         self._health = health.aio.HealthServicer()
         self._server: grpc.aio.Server | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -126,7 +120,7 @@ class App:
             )
         self.address.refuse_live_socket()
         await self._load_model()
-        with patient_threads():
+        with batch_scheduling():
             server = self._build_server()
             self.address = self._bind(server)
             await server.start()
@@ -138,7 +132,9 @@ class App:
         if settings.port_file is not None:
             write_whole(settings.port_file, f"{self.address}\n")
         if self._reply_cache is not None and settings.llm_cache == "disk":
-            self._heeding = asyncio.create_task(_heed_purges(self._reply_cache, settings))
+            self._invalidation_watch = asyncio.create_task(
+                _apply_invalidations(self._reply_cache, settings)
+            )
         _log.info("ready", address=str(self.address), version=version("judged"), pid=os.getpid())
 
     async def run(self) -> None:
@@ -183,9 +179,9 @@ class App:
         What is still in work after `grace_s` seconds is cancelled.
         """
         await self._health.enter_graceful_shutdown()
-        self._guard.drain()
+        self._interceptor.drain()
         waits = {
-            asyncio.create_task(self._guard.wait_idle()),
+            asyncio.create_task(self._interceptor.wait_idle()),
             asyncio.create_task(self._hurry.wait()),
         }
         await asyncio.wait(waits, timeout=grace_s, return_when=asyncio.FIRST_COMPLETED)
@@ -193,11 +189,10 @@ class App:
             wait.cancel()
         if self._server is not None:
             # Those who watch our health are left, and they would watch for ever.
-            await self._server.stop(_LAST_WORDS_S)
-        await self._repeats.close()
-        if self._heeding is not None:
-            self._heeding.cancel()
-        await asyncio.to_thread(self._slices.close)
+            await self._server.stop(DRAIN_TIMEOUT_S)
+        await self._idempotent_calls.close()
+        if self._invalidation_watch is not None:
+            self._invalidation_watch.cancel()
         await asyncio.to_thread(self._embedders.close)
         if self._chat_models is not None:
             await self._chat_models.close()
@@ -242,20 +237,20 @@ class App:
             max_embedding_dimensions=settings.max_embedding_dimensions,
             max_message_bytes=settings.max_message_bytes,
         )
-        asker = Asker(self._budgets, self._reply_cache)
+        model_caller = ModelCaller(self._budgets, self._reply_cache)
         kinds = (
             TokenOverlapKind(),
             ExactKind(),
             SpanKind(),
             SemanticKind(self._embedders),
-            LlmKind(self._chat_models, self._rubrics, asker),
-            PanelKind(partial(run_judge, self._slices)),
+            LlmKind(self._chat_models, self._rubrics, model_caller),
+            PanelKind(),
         )
-        engine = Engine(JudgeCatalog(kinds, settings.default_judge), self._slices)
+        catalog = JudgeCatalog(kinds, settings.default_judge)
         service = JudgeService(
-            engine,
-            Scoring(AnswersKind(self._chat_models, self._rubrics, asker)),
-            Estimator(engine, asker, self._budgets.currency),
+            catalog,
+            Scoring(AnswersKind(self._chat_models, self._rubrics, model_caller)),
+            Estimator(model_caller, self._budgets.currency),
             self._embedders,
             Admission(settings.max_pending_bytes),
             ServerFacts(
@@ -266,14 +261,14 @@ class App:
                 (lambda: ()) if self._chat_models is None else self._chat_models.listed,
             ),
             settings.max_chunks_in_flight,
-            self._repeats,
+            self._idempotent_calls,
         )
         server = grpc.aio.server(options=connection_options(settings.max_message_bytes))
-        guard = self._guard
-        guarded: Any = GuardedRegistrar(server, guard)
+        interceptor = self._interceptor
+        guarded: Any = InterceptingRegistrar(server, interceptor)
         add_JudgeServiceServicer_to_server(service, guarded)
         # Health and reflection watch for as long as their callers like: no limit of ours.
-        unlimited = GuardedRegistrar(server, guard, limited=False)
+        unlimited = InterceptingRegistrar(server, interceptor, limited=False)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, unlimited)
         if settings.reflection:
             # Imported here: reflection is off by default and its import costs start-up time.
@@ -308,9 +303,9 @@ def _rubrics(settings: Settings) -> Mapping[str, Rubric]:
     return {**load_builtin(), **own}
 
 
-def _running(settings: Settings) -> Running:
+def _running(settings: Settings) -> RuntimeConfig:
     """Return how models are run here; raises SettingsError when that can't be as it was set."""
-    return Running(
+    return RuntimeConfig(
         choose(settings.embedding_backend, settings.embedding_precision, Machine.here()),
         settings.embedding_threads,
         settings.embedding_batch_threads,
@@ -346,12 +341,12 @@ def _budgets(models: ChatModels | None) -> Budgets:
     return Budgets(models.currency, budget.per_request, day)
 
 
-async def _heed_purges(cache: ReplyCache, settings: Settings) -> None:
+async def _apply_invalidations(cache: ReplyCache, settings: Settings) -> None:
     """Forget what is held in memory whenever stored replies were purged."""
-    notice = PurgeNotice(_reply_folder(settings))
+    notice = CacheInvalidation(_reply_folder(settings))
     while True:
         await asyncio.sleep(_PURGES_HEEDED_S)
-        if await asyncio.to_thread(notice.heard):
+        if await asyncio.to_thread(notice.changed):
             cache.forget()
             _log.info("stored replies were purged, so those in memory are forgotten")
 

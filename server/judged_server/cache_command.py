@@ -1,6 +1,6 @@
 """`judged-server cache`: shows and purges the stored replies of language models.
 
-Owns the command's flags and what the operator reads. The file is in `store.replies`.
+The file is in `store.replies`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 
 from judged_server.llm.cache.reply_cache import default_folder
 from judged_server.settings import Settings, SettingsError
-from judged_server.store.purge_notice import PurgeNotice
+from judged_server.store.cache_invalidation import CacheInvalidation
 from judged_server.store.replies import FILE, ReplyFile, Selection
 from judged_server.store.sqlite_file import DAMAGED, SIDE_FILES
 
@@ -102,7 +102,7 @@ def _drop_damaged(folder: Path) -> bool:
 def _told(folder: Path, deleted: int) -> int | None:
     """Return what was deleted once servers that run can hear of it; None where they can't."""
     try:
-        PurgeNotice(folder).give()
+        CacheInvalidation(folder).publish()
     except OSError:
         return None
     return deleted

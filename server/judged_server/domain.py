@@ -1,8 +1,7 @@
 """The words of the service as values: groups, judge specs, identities, verdict columns.
 
-Owns the shapes that travel between layers. Leaves protobuf to the codecs of `rpc`, behaviour to the
-layers, and errors to `errors`. Nobody writes to a value, or to an array in it, after it is made.
-Those that every call makes are not frozen: a frozen one takes six times as long to make.
+Nobody writes to a value, or to an array in it, after it is made. Those that every call makes are
+not frozen: a frozen one takes six times as long to make.
 """
 
 from __future__ import annotations
@@ -333,7 +332,7 @@ class ScoreColumns:
 
 
 @lru_cache(maxsize=1024)
-def least_passing(min_score: float) -> FloatArray:
+def min_passing_score(min_score: float) -> FloatArray:
     """Return the smallest score that with TIE_TOLERANCE is not below a bar, as float64[].
 
     One comparison then says of each score what a sum and a comparison would, rounding included:
@@ -367,7 +366,7 @@ class Verdicts:
 
         Where there was a vote, most votes must have said yes as well.
         """
-        relevant = columns.scores >= least_passing(min_score)
+        relevant = columns.scores >= min_passing_score(min_score)
         if columns.majorities is not None:
             relevant &= columns.majorities
         if columns.statuses is not None:

@@ -16,7 +16,7 @@
         Draining                ... the server is shutting down
       InternalFault             a bug; carries a reference into the log and nothing else
 
-Owns what went wrong in domain words. Which gRPC status each becomes is the table in `rpc.errors`.
+Which gRPC status each becomes is the table in `api.status`.
 """
 
 from __future__ import annotations

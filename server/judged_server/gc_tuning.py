@@ -1,10 +1,10 @@
 """What is no longer used: cycles of Python objects, and free memory of the C heap.
 
-Owns how often the one is looked for, and how much is kept of the other. The collector's youngest
-generation is walked after 700 new objects by default, which a few questions to a language model
-make, while nearly all of these live until their reply is there: a tenth of the CPU of a question.
-What is in no cycle is freed at once in any case. What a large call has for seconds is old by then,
-and a cycle of such objects would wait for a rare walk: none should be made.
+The collector's youngest generation is walked after 700 new objects by default, which a few
+questions to a language model make, while nearly all of these live until their reply is there: a
+tenth of the CPU of a question. What is in no cycle is freed at once in any case. What a large call
+has for seconds is old by then, and a cycle of such objects would wait for a rare walk: none should
+be made.
 
 What is freed, the C heap keeps where something above it is still in use, so that loading a model
 leaves 26 MB behind; and each thread's part of the heap keeps what is free at its top: glibc raises

@@ -1,8 +1,8 @@
 """Settings of the server: flag > environment (JUDGED_*) > TOML file > default.
 
-Owns names, units, defaults and ranges. Every field is also a flag: `max_text_bytes` is
-`--max-text-bytes` and `JUDGED_MAX_TEXT_BYTES`. What the settings lead to is up to `app`.
-Variables that are nearly that of a setting are warned about, not refused: they may be of others.
+Every field is also a flag: `max_text_bytes` is `--max-text-bytes` and `JUDGED_MAX_TEXT_BYTES`. What
+the settings lead to is up to `app`. Variables that are nearly that of a setting are warned about,
+not refused: they may be of others.
 """
 
 from __future__ import annotations

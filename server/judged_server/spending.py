@@ -1,8 +1,4 @@
-"""Money as whole nano-units, and the purse of one call.
-
-Owns the amounts: a nano-unit is 10**-9 of the currency of the server's prices, so that sums are
-exact. Leaves what a question may cost, and the server's own budgets, to `llm.budget`.
-"""
+"""Money as whole nano-units, and the purse of one call."""
 
 from __future__ import annotations
 
@@ -31,7 +27,7 @@ def to_amount(nano: int) -> float:
 
 
 @dataclass(slots=True)
-class Spent:
+class UsageReport:
     """What models took; `cost` in the currency of their prices, None where one has none.
 
     `latency_s` is summed over the calls, of which several may be under way at a time.
@@ -44,15 +40,15 @@ class Spent:
     latency_s: float = 0.0
 
 
-class Purse:
+class CostTracker:
     """What one call may spend, has spent, and holds for what is under way.
 
     `limit` is in nano-units, None for none. `granted` counts the questions that were let through,
-    `refused_by_day` those that were not because of the server's budget of the day. `untold` is
+    `refused_by_day` those that were not because of the server's budget of the day. `unreported` is
     what models took since it was told last.
     """
 
-    __slots__ = ("granted", "held", "limit", "max_cost", "refused_by_day", "spent", "untold")
+    __slots__ = ("granted", "held", "limit", "max_cost", "refused_by_day", "spent", "unreported")
 
     def __init__(self, max_cost: float | None = None) -> None:
         """Begin with nothing spent; `max_cost` is the call's limit in the server's currency."""
@@ -62,7 +58,7 @@ class Purse:
         self.held = 0
         self.granted = 0
         self.refused_by_day = 0
-        self.untold: Spent | None = None
+        self.unreported: UsageReport | None = None
 
     def note(
         self,
@@ -73,16 +69,16 @@ class Purse:
         latency_s: float,
     ) -> None:
         """Note what a question took; `cost` is None where the price is not known."""
-        noted = self.untold
+        noted = self.unreported
         if noted is None:
-            noted = self.untold = Spent()
+            noted = self.unreported = UsageReport()
         noted.calls += calls
         noted.input_tokens += input_tokens
         noted.output_tokens += output_tokens
         noted.cost = None if cost is None or noted.cost is None else noted.cost + cost
         noted.latency_s += latency_s
 
-    def tell(self) -> Spent | None:
+    def report(self) -> UsageReport | None:
         """Return what was noted since it was told last; None when models were asked nothing."""
-        noted, self.untold = self.untold, None
+        noted, self.unreported = self.unreported, None
         return noted

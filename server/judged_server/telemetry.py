@@ -1,7 +1,6 @@
 """Structured logs: one JSON object a line on standard error.
 
-Owns the format, the levels, and when lines are written. What is worth a line is up to the caller;
-texts that are judged never are.
+What is worth a line is up to the caller; texts that are judged never are.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ FLUSH_AFTER_S = 0.05
 """How long a line may wait for others, so that there is a write now and then and not one a call."""
 
 
-class Spent(Protocol):
+class UsageReport(Protocol):
     """What language models took."""
 
     calls: int
@@ -36,15 +35,15 @@ class Spent(Protocol):
     latency_s: float
 
 
-class Purse(Protocol):
+class CostTracker(Protocol):
     """What a call spends on language models."""
 
-    def tell(self) -> Spent | None:
+    def report(self) -> UsageReport | None:
         """Return what was spent since it was told last; None for nothing."""
         ...
 
 
-AccessLine = tuple[str, str, float, str, float, Spent | None]
+AccessLine = tuple[str, str, float, str, float, UsageReport | None]
 """A call that ended: method, code, seconds it took, request id, seconds since 1970, and what
 language models took."""
 
@@ -100,24 +99,24 @@ class AccessLog:
 
     def __init__(self) -> None:
         self._lines: Lines | None = None
-        self._purses: dict[object, Purse] = {}
+        self._cost_trackers: dict[object, CostTracker] = {}
 
     def open(self, lines: Lines | None) -> None:
         """Write to `lines` from now on, or nowhere."""
         self._lines = lines
 
-    def spends(self, key: object, purse: Purse) -> None:
+    def spends(self, key: object, cost_tracker: CostTracker) -> None:
         """Let the line of a call that may ask language models tell what they took.
 
         `key` is any object that stands for the call until it ends.
         """
-        self._purses[key] = purse
+        self._cost_trackers[key] = cost_tracker
 
     def call(self, method: str, code: str, seconds: float, request_id: str, key: object) -> None:
         """Note a call that has ended."""
-        purse = self._purses.pop(key, None) if self._purses else None
+        cost_tracker = self._cost_trackers.pop(key, None) if self._cost_trackers else None
         if self._lines is not None:
-            spent = None if purse is None else purse.tell()
+            spent = None if cost_tracker is None else cost_tracker.report()
             self._lines.later((method, code, seconds, request_id, time.time(), spent))
 
 

@@ -6,7 +6,7 @@ import asyncio
 import contextvars
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import ParamSpec, TypeVar
@@ -23,7 +23,12 @@ _COMPUTATIONS = ThreadPoolExecutor(
 short work. No thread begins before it is needed."""
 
 
-async def off_loop_if(
+_SLICES = ThreadPoolExecutor(1, thread_name_prefix="slices")
+"""For short slices of long work. One thread, because the judges in Python hold the interpreter
+lock: a second would add switches only. Calls hand in one slice at a time, so they take turns."""
+
+
+async def run_in_thread_if(
     heavy: bool,
     work: Callable[_Arguments, _Result],
     *args: _Arguments.args,
@@ -35,7 +40,7 @@ async def off_loop_if(
     return work(*args, **kwargs)
 
 
-async def compute_off_loop(
+async def run_computation(
     long: bool,
     work: Callable[_Arguments, _Result],
     *args: _Arguments.args,
@@ -54,3 +59,30 @@ async def compute_off_loop(
     except asyncio.CancelledError:
         abandoned.set()
         raise
+
+
+async def run_slice(
+    work: Callable[_Arguments, _Result], *args: _Arguments.args, **kwargs: _Arguments.kwargs
+) -> _Result:
+    """Return work(*args), a slice of some 10 ms, done in turn with the slices of other calls."""
+    return await asyncio.get_running_loop().run_in_executor(_SLICES, partial(work, *args, **kwargs))
+
+
+async def run_steps(steps: Generator[None, None, _Result]) -> _Result:
+    """Return the result of work that yields between its slices, done in turn with other calls.
+
+    A cancel takes effect after the slice in work.
+    """
+    while True:
+        done = await run_slice(_advance, steps)
+        if done is not None:
+            return done[0]
+
+
+def _advance(steps: Generator[None, None, _Result]) -> tuple[_Result] | None:
+    """Do one slice; return the result, in a tuple, if it was the last."""
+    try:
+        next(steps)
+    except StopIteration as end:
+        return (end.value,)
+    return None

@@ -1,9 +1,7 @@
 """Groups of real English prose, the same for a seed and an interpreter.
 
-The prose is what CPython carries: the language reference behind `help()` and the docstrings of
-the standard library. Owns how passages are cut and altered (paraphrased near the bar, copied,
-embedded, negated, emptied, recoded). Leaves judging them to whoever imports this: the conformance
-tests and the benchmarks.
+The prose is what CPython carries: the language reference behind `help()` and the docstrings of the
+standard library.
 """
 
 from __future__ import annotations

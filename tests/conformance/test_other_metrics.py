@@ -14,8 +14,6 @@ from judged_server.judges.catalog import JudgeCatalog
 from judged_server.judges.exact import ExactKind
 from judged_server.metrics import MetricOptions, Qrels, Topic, compute_trec, parse_metrics
 from judged_server.usecases.evaluate import evaluate
-from judged_server.usecases.judge_batch import Engine
-from judged_server.usecases.slices import SliceRunner
 
 EVRET = Path(sys.prefix) / "oracles" / "evret-0.0.3" / "evret"
 CUTOFFS = (1, 3, 5, 10, 20, 100, 1000)
@@ -155,11 +153,9 @@ EVRET_METRICS = {
 async def test_exact_verdicts_measure_as_evret_measures_texts(evret, name, seed):
     module, kind, parameters = EVRET_METRICS[name]
     groups = make_texts(seed)
-    slices = SliceRunner()
-    engine = Engine(JudgeCatalog([ExactKind()], "exact"), slices)
+    catalog = JudgeCatalog([ExactKind()], "exact")
     measures = parse_metrics([name.format(k) for k in CUTOFFS])
-    done = await evaluate(engine, JudgeSpec(), groups, measures, MetricOptions())
-    slices.close()
+    done = await evaluate(catalog, JudgeSpec(), groups, measures, MetricOptions())
     for k, column in zip(CUTOFFS, done.table.columns, strict=True):
         oracle = getattr(evret(module), kind)(k, **parameters)
         theirs = [oracle.score_query(g.retrieved, _grades(kind, g.expected)) for g in groups]

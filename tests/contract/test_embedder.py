@@ -22,7 +22,7 @@ from judged_server.embedding.runtime.backend_selection import (
     PROVIDERS,
     Backend,
     Machine,
-    Running,
+    RuntimeConfig,
     choose,
 )
 from judged_server.embedding.runtime.tuning import sample
@@ -92,7 +92,7 @@ def embedder(
         files = tiny_model.stored_files(root, pooling=request.param.removeprefix("tiny-"))
     engines = tmp_path_factory.mktemp("engines")
     try:
-        loaded = load_embedder(files, Running(backend, threads=2, engines=engines))
+        loaded = load_embedder(files, RuntimeConfig(backend, threads=2, engines=engines))
     except SettingsError as error:
         # An ONNX Runtime for GPUs on a machine without one.
         pytest.skip(f"not run: {error}")

@@ -11,9 +11,9 @@ from collections.abc import Callable
 
 import numpy as np
 from judged_server.domain import Float32Array, IntArray
+from judged_server.embedding.base import ModelCard
 from judged_server.embedding.embedder import ModelEmbedder
 from judged_server.embedding.runtime.backend import SessionFacts
-from judged_server.ports import ModelCard
 
 from tests.fakes.tiny_model import HIDDEN, VOCABULARY, WINDOW
 

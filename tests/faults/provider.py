@@ -106,9 +106,9 @@ def canaries(text: str) -> list[str]:
 
 def leaks(fault: BaseException) -> list[str]:
     """The canaries in anything that could be printed of a fault, or of what it came from."""
-    shown = [*traceback.format_exception(fault), str(vars(fault))]
+    rendered = [*traceback.format_exception(fault), str(vars(fault))]
     seen: BaseException | None = fault
     while seen is not None:
-        shown += [str(seen), repr(seen), repr(vars(seen))]
+        rendered += [str(seen), repr(seen), repr(vars(seen))]
         seen = seen.__cause__ or seen.__context__
-    return canaries("".join(shown))
+    return canaries("".join(rendered))

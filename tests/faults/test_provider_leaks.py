@@ -77,8 +77,13 @@ async def test_keys_and_texts_are_shown_nowhere(case, dialect, capfd, caplog):
         models = configured(server.url, dialect=dialect)
         for _ in range(3):
             assert not leaks(await fault_of(models.get("")))
-        shown = [repr(models), repr(vars(models)), repr(models.listed()), repr(models.get("").card)]
-        assert not canaries("".join(shown))
+        rendered = [
+            repr(models),
+            repr(vars(models)),
+            repr(models.listed()),
+            repr(models.get("").card),
+        ]
+        assert not canaries("".join(rendered))
         await models.close()
     assert not canaries("".join((*capfd.readouterr(), caplog.text)))
     sent = f"{KEY_HEADERS[dialect]} {KEY}".encode()

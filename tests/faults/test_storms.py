@@ -18,18 +18,18 @@ from typing import Any
 
 import pytest
 from judged_server.domain import CacheMode, JudgeSpec, QueryGroup, Status
+from judged_server.judges.base import Caller
 from judged_server.judges.catalog import JudgeCatalog
 from judged_server.judges.llm.judge import LlmKind
 from judged_server.llm.budget.budgets import Budgets
 from judged_server.llm.budget.day import DayLedger
 from judged_server.llm.cache.reply_cache import ReplyCache
-from judged_server.llm.caller import Asker, Question, Terms
+from judged_server.llm.caller import CallOptions, ModelCaller, Question
 from judged_server.llm.config.configuration import parse_configuration
 from judged_server.llm.models import ChatModels
 from judged_server.llm.rubrics import load_builtin
 from judged_server.llm.transport.clock import Clock
-from judged_server.ports import Caller
-from judged_server.spending import Purse
+from judged_server.spending import CostTracker
 
 from tests.fakes.faulty_http import completion
 
@@ -164,21 +164,23 @@ async def test_callers_who_leave_at_any_moment_leave_nothing_behind(tmp_path: Pa
     sockets_before = open_sockets()
     ledger = DayLedger(tmp_path / "day.db", "USD", 10**15, Clock())
     budgets = Budgets("USD", None, ledger)
-    asker = Asker(budgets, ReplyCache(1 << 18))
+    model_caller = ModelCaller(budgets, ReplyCache(1 << 18))
     async with provider(Pulse, counts) as (url, opened):
         models = configured(url)
         model = models.get("")
         endpoint = models._endpoints["p"]
         rng = Random(11)
-        purses: list[Purse] = []
+        cost_trackers: list[CostTracker] = []
 
         async def caller() -> None:
             while counts["cancelled"] < CANCELS:
-                purse = Purse(1e6)
-                purses.append(purse)
+                cost_tracker = CostTracker(1e6)
+                cost_trackers.append(cost_tracker)
                 mode = CacheMode.REFRESH if rng.random() < 0.7 else CacheMode.USE
-                terms = Terms.of(asyncio.get_running_loop().time() + 60, purse, mode)
-                ask = asker.ask(model, question(rng.randrange(TEXTS)), terms)
+                call_options = CallOptions.of(
+                    asyncio.get_running_loop().time() + 60, cost_tracker, mode
+                )
+                ask = model_caller.ask(model, question(rng.randrange(TEXTS)), call_options)
                 task = asyncio.create_task(ask)
                 await asyncio.sleep(rng.random() ** 2 * MOST_PATIENT_S)
                 task.cancel()
@@ -186,7 +188,7 @@ async def test_callers_who_leave_at_any_moment_leave_nothing_behind(tmp_path: Pa
                 if task.cancelled():
                     counts["cancelled"] += 1
                 else:
-                    counts[task.result().opinion.status.name] += 1
+                    counts[task.result().parsed.status.name] += 1
 
         await asyncio.gather(*(caller() for _ in range(CALLERS)))
         assert counts["cancelled"] >= CANCELS
@@ -195,11 +197,11 @@ async def test_callers_who_leave_at_any_moment_leave_nothing_behind(tmp_path: Pa
 
         # Nothing waits for anything: each caller's end was the end of what it had begun.
         assert asyncio.all_tasks() - tasks_before == set()
-        assert len(asker._flights) == 0
+        assert len(model_caller._inflight) == 0
         queue = endpoint._queue
         assert (queue.in_flight, len(queue)) == (0, 0)
         assert queue.room == ROOM, "a caller who leaves says nothing of the provider"
-        assert {purse.held for purse in purses} == {0}
+        assert {cost_tracker.held for cost_tracker in cost_trackers} == {0}
         assert (ledger.held, budgets._waiting) == (0, [])
         session = endpoint._transport._session
         assert session is not None
@@ -212,9 +214,10 @@ async def test_callers_who_leave_at_any_moment_leave_nothing_behind(tmp_path: Pa
 
         # And the way is free.
         endings = [
-            await asker.ask(model, question(TEXTS + number), Terms.of(None)) for number in range(3)
+            await model_caller.ask(model, question(TEXTS + number), CallOptions.of(None))
+            for number in range(3)
         ]
-        assert Status.OK in {answer.opinion.status for answer in endings}
+        assert Status.OK in {answer.parsed.status for answer in endings}
         await models.close()
         budgets.close()
     await settled(lambda: open_sockets() <= sockets_before)
@@ -224,11 +227,11 @@ async def test_callers_who_leave_at_any_moment_leave_nothing_behind(tmp_path: Pa
 
 async def fault_reasons(models: ChatModels, items: int, seconds: float) -> Counter[str]:
     """Judge so many contexts in one call of so many seconds; return the reasons of their faults."""
-    kind = LlmKind(models, load_builtin(), Asker())
+    kind = LlmKind(models, load_builtin(), ModelCaller())
     judge: Any = JudgeCatalog([kind], "llm").choose(JudgeSpec("llm"))
     texts = [f"text {number}" for number in range(items)]
-    leaves_at = asyncio.get_running_loop().time() + seconds
-    columns = await judge.ask([QueryGroup("1", "q", ["e"], texts)], Caller(leaves_at))
+    deadline = asyncio.get_running_loop().time() + seconds
+    columns = await judge.judge([QueryGroup("1", "q", ["e"], texts)], Caller(deadline))
     return Counter(fault.reason for fault in columns.faults)
 
 

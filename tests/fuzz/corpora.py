@@ -1,7 +1,4 @@
-"""Where fuzzing begins: bytes that each target reads to its end, from the fixtures of the tests.
-
-Owns nothing but the way from a fixture to the bytes that `targets` takes apart.
-"""
+"""Where fuzzing begins: bytes that each target reads to its end, from the fixtures of the tests."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """What must hold, whatever somebody else wrote: one function for each reader of bytes.
 
-Owns the promises, and how bytes become the arguments of a reader. Each function returns nothing and
+The promises, and how bytes become the arguments of a reader. Each function returns nothing and
 raises where a promise is broken: an exception that is not the reader's own refusal, a value out of
 its bounds, a verdict that the reply does not say in so many words. Nothing here needs atheris.
 """
@@ -27,7 +27,7 @@ from judged_server.llm.chat import ChatReply, FinishReason, TokenUsage
 from judged_server.llm.config.configuration import parse_configuration
 from judged_server.llm.faults import ProviderFault
 from judged_server.llm.parsing import read
-from judged_server.llm.parsing.parsed_reply import ClaimCheck, Claims, Dimensions, Opinion
+from judged_server.llm.parsing.parsed_reply import ClaimCheck, Claims, Dimensions, ParsedReply
 from judged_server.llm.providers import DIALECTS
 from judged_server.llm.rubrics import Rubric, load_builtin, write
 from judged_server.llm.rubrics.loading import parse
@@ -77,7 +77,7 @@ def reply(raw: bytes) -> None:
     _check_reply(ChatReply(text, finish, TokenUsage(), "m"), step, structured=bool(raw[1] & 1))
 
 
-def _check_reply(said: ChatReply, step: Rubric, *, structured: bool) -> Opinion:
+def _check_reply(said: ChatReply, step: Rubric, *, structured: bool) -> ParsedReply:
     found = read(said, step, structured=structured)
     if found.status is not Status.OK:
         _hold(found.status in {Status.ERROR, Status.ABSTAINED}, "an opinion, or none")
@@ -104,7 +104,7 @@ def _check_reply(said: ChatReply, step: Rubric, *, structured: bool) -> Opinion:
     return found
 
 
-def _check_json(text: str, step: Rubric, found: Opinion) -> None:
+def _check_json(text: str, step: Rubric, found: ParsedReply) -> None:
     """Hold what was read against Python's own reader, on the object that stands in the text."""
     inside = text.strip("\ufeff \t\r\n\v\f\x85\xa0\u2028\u2029")
     inside = inside.removesuffix("```").rstrip()
@@ -124,7 +124,7 @@ def _check_json(text: str, step: Rubric, found: Opinion) -> None:
 
 def _object_in(text: str, step: Rubric) -> dict[str, object] | None:
     """Return the object with all keys that a text ends with; else one that a remark follows."""
-    decoder = json.JSONDecoder(object_pairs_hook=_no_twins, parse_constant=_no_constant)
+    decoder = json.JSONDecoder(object_pairs_hook=_no_duplicate_keys, parse_constant=_no_constant)
     followed = None
     for start in (place for place, letter in enumerate(text) if letter == "{"):
         try:
@@ -138,7 +138,7 @@ def _object_in(text: str, step: Rubric) -> dict[str, object] | None:
     return followed
 
 
-def _no_twins(pairs: list[tuple[str, object]]) -> dict[str, object]:
+def _no_duplicate_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
     if len(dict(pairs)) < len(pairs):
         raise ValueError("a key twice")
     return dict(pairs)

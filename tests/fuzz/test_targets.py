@@ -10,7 +10,7 @@ import pytest
 from judged_server.domain import Status
 from judged_server.llm.chat import ChatReply
 from judged_server.llm.parsing import read
-from judged_server.llm.parsing.parsed_reply import ClaimCheck, Claims, Dimensions, Opinion
+from judged_server.llm.parsing.parsed_reply import ClaimCheck, Claims, Dimensions, ParsedReply
 from judged_server.llm.rubrics import Rubric
 
 from tests.fuzz import targets
@@ -39,7 +39,7 @@ def test_every_promise_holds_of_the_seeds_and_of_seeds_with_a_wrong_byte(name: s
 def test_the_seeds_of_replies_reach_every_kind_of_opinion(monkeypatch: pytest.MonkeyPatch) -> None:
     reached: set[tuple[Status, type, str | None]] = set()
 
-    def noted(said: ChatReply, step: Rubric, *, structured: bool) -> Opinion:
+    def noted(said: ChatReply, step: Rubric, *, structured: bool) -> ParsedReply:
         found = read(said, step, structured=structured)
         reached.add((found.status, type(found.content), found.reason))
         return found
@@ -52,13 +52,13 @@ def test_the_seeds_of_replies_reach_every_kind_of_opinion(monkeypatch: pytest.Mo
     assert len({reason for _, _, reason in reached}) >= 5
 
 
-LIES: dict[str, Callable[[Opinion], Opinion]] = {
+LIES: dict[str, Callable[[ParsedReply], ParsedReply]] = {
     "another verdict": lambda found: found._replace(yes=not found.yes),
-    "a verdict without one": lambda _: Opinion(Status.OK, yes=True, score=1.0),
+    "a verdict without one": lambda _: ParsedReply(Status.OK, yes=True, score=1.0),
     "a score out of bounds": lambda found: found._replace(score=1.5),
     "reasoning without bounds": lambda found: found._replace(reasoning="x" * 3000),
     "a lone surrogate": lambda found: found._replace(reasoning="\ud800"),
-    "no reason": lambda _: Opinion(Status.ABSTAINED),
+    "no reason": lambda _: ParsedReply(Status.ABSTAINED),
 }
 
 
@@ -71,7 +71,9 @@ def test_a_reader_that_lies_is_seen(lie: str, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_key_that_stands_there_twice_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(targets, "read", lambda *_, **__: Opinion(Status.OK, yes=True, score=1.0))
+    monkeypatch.setattr(
+        targets, "read", lambda *_, **__: ParsedReply(Status.OK, yes=True, score=1.0)
+    )
     targets.reply(bytes([VERDICT, 1]) + YES)
     with pytest.raises(Broken, match="all keys"):
         targets.reply(bytes([VERDICT, 1]) + b'{"verdict": "no", ' + YES[1:])

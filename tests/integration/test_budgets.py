@@ -52,8 +52,8 @@ def script(asked: Asked) -> Said:
             reply[name] = held["enum"][0]
         else:
             reply[name] = 0.9 if held["type"] == "number" else "it is so, as the text says"
-    shown = _RETRIEVED.findall(asked.user)
-    slow = bool(shown) and json.loads(shown[0]) == "slow"
+    rendered = _RETRIEVED.findall(asked.user)
+    slow = bool(rendered) and json.loads(rendered[0]) == "slow"
     return Answer(json.dumps(reply), delay_s=30.0 if slow else 0.0)
 
 

@@ -326,8 +326,8 @@ def test_min_score(world: World, command: str):
 @flag("member")
 def test_member(world: World, command: str):
     before = len(world.provider.asked)
-    shown = said(world, *panel(command))
-    assert f"panel|profile:{panel_profile(command)}|members:exact/" in shown
+    rendered = said(world, *panel(command))
+    assert f"panel|profile:{panel_profile(command)}|members:exact/" in rendered
     assert len(world.provider.asked) == before + 2
 
 

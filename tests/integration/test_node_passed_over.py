@@ -32,8 +32,8 @@ def report(server_address: str) -> dict[str, Any]:
 class TestCheck:
     def test_is_what_the_page_shows(self) -> None:
         code = (FOLDER / "check.mjs").read_text()
-        (shown,) = (block for block in blocks("js") if "function check(" in block)
-        assert shown in code
+        (rendered,) = (block for block in blocks("js") if "function check(" in block)
+        assert rendered in code
 
     @pytest.mark.parametrize("name", ["good", "full_mode"])
     def test_passes_what_is_sent_as_it_is(self, report: dict[str, Any], name: str) -> None:

@@ -65,8 +65,6 @@ def main() -> int:
     """Run the command line; return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m tests.mutation")
     parser.add_argument("files", nargs="*", metavar="FILE", help="of metrics/ or statistics/")
-        "files", nargs="*", metavar="FILE", help="file or folder of metrics/ or statistics/"
-    )
     parser.add_argument("--sample", type=int, metavar="N", help="only N mutants, drawn at random")
     parser.add_argument("--seed", type=int, default=1, help="of the sample; 1 unless told")
     parser.add_argument("--survivors", action="store_true", help="run what survived once more")

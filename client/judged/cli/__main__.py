@@ -1,8 +1,4 @@
-"""The entry point of `judged`.
-
-Owns nothing but the check that the extra is installed: the base install has this module, and
-whoever calls it there should read what to install instead of a traceback.
-"""
+"""The entry point of `judged`."""
 
 import sys
 

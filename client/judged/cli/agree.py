@@ -1,7 +1,6 @@
 """`judged agree`: how far raters agree.
 
-Owns the format of the lines, and which categories there are when nobody says. The numbers are the
-server's.
+The numbers are the server's.
 """
 
 from __future__ import annotations

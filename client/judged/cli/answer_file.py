@@ -1,7 +1,4 @@
-"""Files of answers: a line an answer, {item_id, query, answer, references, contexts}.
-
-Owns the format, and the way back from a field of the request to the line it came from.
-"""
+"""Files of answers: a line an answer, {item_id, query, answer, references, contexts}."""
 
 from __future__ import annotations
 

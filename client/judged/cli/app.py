@@ -1,8 +1,7 @@
 """The commands put together, and what a run of one ends with.
 
-Owns exit codes: 0 fine; 1 fell short (a gate, or `--strict` and a warning); 2 configuration, set-up
-or infrastructure, with one line on standard error. What a command does is in its own module; where
-its options come from when they are not typed, in `defaults`.
+What a command does is in its own module; where its options come from when they are not typed, in
+`defaults`.
 """
 
 from __future__ import annotations

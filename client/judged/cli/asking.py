@@ -1,6 +1,6 @@
 """The flags that say how language models are asked, and what to say when the cache has no answer.
 
-Owns their way into `judged.Asking`. Which model is asked is in `llm`.
+Which model is asked is in `llm`.
 """
 
 from __future__ import annotations

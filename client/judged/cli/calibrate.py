@@ -1,7 +1,6 @@
 """`judged calibrate`: what a judge is worth, by lines that people have labelled.
 
-Owns the format of the lines, and that all lines are judged while only some have labels. The
-numbers are the server's.
+The numbers are the server's.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """How sure the numbers are, on the command line: options of intervals, and the table of slices.
 
-Owns their spelling and what is printed of them. What they mean is up to the server.
+What they mean is up to the server.
 """
 
 from __future__ import annotations

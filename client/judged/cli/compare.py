@@ -1,8 +1,7 @@
 """`judged compare`: do runs differ, and by how much.
 
-Owns the steps from files to a report, whose tables are in `comparison_tables`. Runs are measured
-one by one, or come measured, as documents of `judged evaluate --json` and `judged metrics --json`;
-only values of queries are compared, so that no run is too large.
+Runs are measured one by one, or come measured, as documents of `judged evaluate --json` and `judged
+metrics --json`; only values of queries are compared, so that no run is too large.
 """
 
 from __future__ import annotations

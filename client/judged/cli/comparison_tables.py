@@ -1,6 +1,6 @@
 """Tables of comparisons: what differs, by how much, and what could have been seen.
 
-Owns columns and the form of their numbers. Which tables are shown is up to `compare`.
+Which tables are shown is up to `compare`.
 """
 
 from __future__ import annotations

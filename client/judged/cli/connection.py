@@ -1,7 +1,4 @@
-"""The server that a command talks to: the one named, else a private one.
-
-Owns the choice and the first call, which shows at once whether anybody answers.
-"""
+"""The server that a command talks to: the one named, else a private one."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """`--estimate` and `--max-cost`: what work would take, and what it may.
 
-Owns the flags and how an estimate is shown. Asking for it is `Client.estimate`.
+Asking for it is `Client.estimate`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Where an option comes from that nobody typed: the environment, then a file, then its own default.
 
-Owns the names of the variables, the form of the file, and which of their values give way to what
-was typed. What an option means is up to its command. A private server reads `JUDGED_*` too: no
-option has the name of one of its settings.
+What an option means is up to its command. A private server reads `JUDGED_*` too: no option has the
+name of one of its settings.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Numbers with their intervals on the command line: how they print, and their warnings.
-
-Owns what `agree` and `calibrate` share.
-"""
+"""Numbers with their intervals on the command line: how they print, and their warnings."""
 
 from __future__ import annotations
 

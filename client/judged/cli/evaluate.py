@@ -1,6 +1,6 @@
 """`judged evaluate`: what a retriever found, judged and measured.
 
-Owns the steps from two files to a table. Formats are in `judged.evaluation`.
+Formats are in `judged.evaluation`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The flags of gates, as the commands share them.
 
-Owns their names and help. What they mean is up to `gates`.
+What they mean is up to `gates`.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Gates: what a metric must reach, and how far it may fall, for a command to end with 0.
 
-Owns their syntax, the check against an earlier document, and the lines that say what became of
-them. A gate is held against the worst case of what is missing. One that can't be checked (no such
-metric, another signature) is a problem, exit status 2, and found before a result is printed where
-that is possible. One that fell short is exit status 1, or 2 where nothing could be assessed.
+A gate is held against the worst case of what is missing. One that can't be checked (no such metric,
+another signature) is a problem, exit status 2, and found before a result is printed where that is
+possible. One that fell short is exit status 1, or 2 where nothing could be assessed.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Human labels on the command line: the option, and the table of corrected means.
 
-Owns what is printed of them. The format of the file is in `judged.evaluation.labels`.
+The format of the file is in `judged.evaluation.labels`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 """The flags of the judge `llm`, and what to say of its verdicts.
 
-Owns the flags' way into the judge's parameters and into the problems with those, the line about
-what asking took, and the detail of a verdict as a document. How parameters are typed is in
-`parameters`.
+How parameters are typed is in `parameters`.
 """
 
 from __future__ import annotations

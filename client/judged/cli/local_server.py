@@ -1,7 +1,7 @@
 """A server of one's own, for as long as a command runs.
 
-Owns its process from start to end. It runs as a process because the client never imports the
-server; it need only be installed in the same environment.
+It runs as a process because the client never imports the server; it need only be installed in the
+same environment.
 """
 
 from __future__ import annotations

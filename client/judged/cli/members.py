@@ -1,7 +1,7 @@
 """The flag `--member`: the judges of `--judge panel`, each on one line.
 
-Owns the notation, `KIND[/PROFILE][:NAME=VALUE,...]`. The names weight and min_score are the
-member's own; every other is a parameter of its judge, typed as `parameters` types it.
+The names weight and min_score are the member's own; every other is a parameter of its judge, typed
+as `parameters` types it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """`judged metrics`: a TREC run measured by TREC judgements.
 
-Owns the steps from two files to a table. Ranking and joining are the server's, as trec_eval does.
+Ranking and joining are the server's, as trec_eval does.
 """
 
 from __future__ import annotations

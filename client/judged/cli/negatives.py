@@ -1,6 +1,6 @@
 """What a command says of negative answers: a warning, and their part of the JSON document.
 
-Owns both. The gate on them is in `gates`.
+The gate on them is in `gates`.
 """
 
 from __future__ import annotations

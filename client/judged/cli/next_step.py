@@ -1,7 +1,6 @@
 """The command that gets what a replay lacks: this one, with a judge in place of `--judge none`.
 
-Owns the way back from a recorded judge to the flags that ask for it, and what has to be done before
-that judge can be asked. Where judgements come from is in `replaying`.
+Where judgements come from is in `replaying`.
 """
 
 from __future__ import annotations

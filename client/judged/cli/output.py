@@ -1,7 +1,6 @@
 """Where results and remarks go: results to standard output, everything else to standard error.
 
-Owns JSON documents, warnings, progress bars and the look of tables. What stands in them is up to
-the commands and `tables`.
+What stands in them is up to the commands and `tables`.
 """
 
 from __future__ import annotations

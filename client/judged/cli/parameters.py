@@ -1,7 +1,6 @@
 """From the flags about a judge to the judge that is asked for.
 
-Owns the reading of `--param k=v`: its type is the one that the server lists. Whether the value is
-allowed is the server's to say.
+Whether the value is allowed is the server's to say.
 """
 
 from __future__ import annotations

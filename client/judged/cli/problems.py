@@ -1,7 +1,4 @@
-"""Why a command can't go on, in words of the command line.
-
-Owns the translation of a server's field paths into flags and places the user knows.
-"""
+"""Why a command can't go on, in words of the command line."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """`--judge none`: verdicts from a trace, then from the server's verdict cache, and nothing else.
 
-Owns how the flags become a Replay, and what is said where a judgement is missing. The order of
-trace and cache is in `judged.traces.replay`, the command that goes on in `next_step`.
+The order of trace and cache is in `judged.traces.replay`, the command that goes on in `next_step`.
 """
 
 from __future__ import annotations

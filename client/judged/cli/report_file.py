@@ -1,7 +1,6 @@
 """The JSON documents that `judged evaluate` and `judged metrics` wrote, read again.
 
-Owns what is taken from them: means, values of queries, signatures. What they are held against is
-up to `gates` and `compare`.
+What they are held against is up to `gates` and `compare`.
 """
 
 from __future__ import annotations

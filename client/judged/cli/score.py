@@ -1,7 +1,7 @@
 """`judged score`: answers of a system, scored by rubrics.
 
-Owns the steps from a file of answers to a table. Its format is in `answer_file`, the flags in
-`score_options`, what is shown in `score_tables`.
+The file's format is in `answer_file`, the flags in `score_options`, what is shown in
+`score_tables`.
 """
 
 from __future__ import annotations

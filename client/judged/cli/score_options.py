@@ -1,7 +1,7 @@
 """The flags of `judged score`, and their way into rubrics and gates.
 
-Owns what is typed about rubrics, models and bars. Whether a value is allowed is the server's to
-say; what it says of a field is turned back into a flag here.
+Whether a value is allowed is the server's to say; what it says of a field is turned back into a
+flag here.
 """
 
 from __future__ import annotations

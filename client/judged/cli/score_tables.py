@@ -1,6 +1,6 @@
 """Scores of answers for people and for programs: tables, lines, a document, the warnings.
 
-Owns their shape. Where they go is up to `score`.
+Where they go is up to `score`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Metrics for people and for programs: one table, one JSON document, the warnings both deserve.
-
-Owns the shape that `evaluate` and `metrics` share.
-"""
+"""Metrics for people and for programs: one table, one JSON document, the warnings both deserve."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The flags about traces: what they mean together, and the file that is kept.
 
-Owns both. Where judgements come from with `--judge none` is in `replaying`, traces themselves in
+Where judgements come from with `--judge none` is in `replaying`, traces themselves in
 `judged.traces`.
 """
 

@@ -1,7 +1,6 @@
 """Asks a system many questions, a few at once, and hands its answers over as they come.
 
-Owns the workers: threads for a plain callable, one thread with an event loop for a coroutine
-function. What becomes of the answers is up to `answers`.
+What becomes of the answers is up to `answers`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Intervals and slices of a table whose values are known, as Evaluate gives them.
 
-Owns which queries are asked about. Intervals and means of slices come from the server, out of the
-per-query values; the bounds of a slice are those of its queries measured alone.
+Intervals and means of slices come from the server, out of the per-query values; the bounds of a
+slice are those of its queries measured alone.
 """
 
 from __future__ import annotations

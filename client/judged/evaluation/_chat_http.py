@@ -1,8 +1,4 @@
-"""One request to a chat server: a JSON object there, a JSON value back.
-
-Owns what keeps it safe: https to other machines, no redirects and no proxies of the environment, an
-end that no slow server can put off, a bound on the reply, and a key that appears in no message.
-"""
+"""One request to a chat server: a JSON object there, a JSON value back."""
 
 from __future__ import annotations
 

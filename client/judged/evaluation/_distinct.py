@@ -1,7 +1,6 @@
 """Checks groups before anything is judged, and drops results that a retriever returned twice.
 
-Owns the rules that Evaluate has for its groups, so that the evaluator has the same ones. Nothing
-here looks into texts; the server does, chunk by chunk.
+Nothing here looks into texts; the server does, chunk by chunk.
 """
 
 from __future__ import annotations

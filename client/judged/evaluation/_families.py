@@ -1,8 +1,7 @@
 """Metrics that bring a judge of their own: which were asked for, and one table with the others.
 
-Owns the split of the metrics by judge and the joining of what is measured for each. The server
-measures a family as the plain metrics in mode ANY; the names and signatures are made here.
-Intervals and slices are those of the joined table, in `_certainty`.
+The server measures a family as the plain metrics in mode ANY; the names and signatures are made
+here. Intervals and slices are those of the joined table, in `_certainty`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""What is wrong with an evaluation of answers, found before a system is asked its first question.
-
-Owns the checks, of what was given and of what the server says of it: a system's answers may be slow
-and dear, and without a file to resume from they are lost when the scoring then fails.
-"""
+"""What is wrong with an evaluation of answers, found before a system is asked anything."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
 """From groups and their verdicts to one table of metrics, however many groups there are.
 
-Owns matching by document id, the cut into parts that a message holds, and the table of the whole.
 Every number of a part comes from the server; over parts there are sums and weighted means only.
 """
 

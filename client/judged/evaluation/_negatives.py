@@ -1,7 +1,4 @@
-"""Negative references: the groups they are judged in, and the report on what matches them.
-
-Owns what Evaluate does with them, so that the evaluator does the same.
-"""
+"""Negative references: the groups they are judged in, and the report on what matches them."""
 
 from __future__ import annotations
 

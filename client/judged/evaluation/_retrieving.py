@@ -1,7 +1,4 @@
-"""Asks a retriever about all queries, and keeps what it found, what failed and what to mind.
-
-Owns that no query has more than k documents, and that a failure is that of its query alone.
-"""
+"""Asks a retriever about all queries, and keeps what it found, what failed and what to mind."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""The file that a run of questions goes on from: a line an answer, written as they come.
-
-Owns its format, {"item_id", "question_sha256", "system", "answer", "contexts", "metadata",
-"seconds"}, and what is forgiven in it: a last line that a crash cut off.
-"""
+"""The file that a run of questions goes on from: a line an answer, written as they come."""
 
 from __future__ import annotations
 

@@ -7,9 +7,8 @@
     with Client() as client:
         found = evaluate_answers(questions, systems.ollama(), ["answer_match"], client=client)
 
-Owns the order of the steps and the result. What is refused at once is in `_first_checks`, the
-asking in `_answering`, the file to go on from in `answer_log`; the scores are those of
-`Client.score_answers`.
+What is refused at once is in `_first_checks`, the asking in `_answering`, the file to go on from in
+`answer_log`; the scores are those of `Client.score_answers`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Queries with what they should find, and how they meet what was retrieved.
 
-Owns the dataset's JSON layout and the join of queries with results into groups. What is done with
-the groups is up to `evaluator`.
+What is done with the groups is up to `evaluator`.
 """
 
 from __future__ import annotations

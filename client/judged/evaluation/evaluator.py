@@ -1,6 +1,5 @@
 """Metrics over judged groups of any number, with progress, through a stream.
 
-Owns the order of the steps: check, drop repeats, judge, match by id, measure, report on negatives.
 The numbers are those of `Client.evaluate`, which does the same on the server, in one message and
 without progress.
 """

@@ -1,7 +1,6 @@
 """Reads lines and JSON from files, and says where a file is wrong.
 
-Owns what all readers share: plain or gzipped, UTF-8, JSON without surprises, and the one error,
-which names file and line. What the lines mean is up to `dataset`, `results` and `trec`.
+What the lines mean is up to `dataset`, `results` and `trec`.
 """
 
 from __future__ import annotations

@@ -1,9 +1,6 @@
 """Human labels of some queries, and the means of an evaluation that they correct.
 
-Owns the format of label files, a line a query: {"query_id": "q1", "relevant": [[true, false], ...]}
-with a list for each retrieved result, best first, that says of each expected answer whether the
-result matches it. A flat list of the same, result after result, is read too. Leaves the estimate
-to the server.
+A flat list of the same, result after result, is read too.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""What may stand for a judge where judgements exist already.
-
-Owns what the evaluator asks of it; `judged.traces` has one.
-"""
+"""What may stand for a judge where judgements exist already."""
 
 from __future__ import annotations
 

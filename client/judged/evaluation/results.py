@@ -1,9 +1,6 @@
 """What a retriever returned: one result, and the results of many queries from a file.
 
-Owns the format of results files, a line a query:
-{"query_id": "q1", "results": [{"doc_id": "d7", "score": 12.5, "text": "..."}]}, and for golden
-sets of spans a "span" of the form {"file", "start", "end"}. Joining them with what was expected is
-up to `dataset`.
+Joining them with what was expected is up to `dataset`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What a retriever is to the evaluator: something that ranks documents for a query.
 
-Owns how one is called, whatever it is. What becomes of its documents is up to `_retrieving`.
+What becomes of its documents is up to `_retrieving`.
 """
 
 from __future__ import annotations

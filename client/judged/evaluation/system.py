@@ -1,7 +1,6 @@
 """What a system that answers questions is to the evaluation: what it is asked, what it says.
 
-Owns the values and how a system is called. Who asks is `_answering`; ready systems are in
-`systems`.
+Who asks is `_answering`; ready systems are in `systems`.
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@
     system("what is RAG")                       # an Answer
     system("what is RAG", contexts=["RAG ..."])  # told to answer from these
 
-Owns the dialects: what each server is sent, and where its reply holds the text. The request itself
-is made in `_chat_http`. A key is read from the environment variable that is named, at each call.
+The request itself is made in `_chat_http`. A key is read from the environment variable that is
+named, at each call.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Judgements and runs in the formats of TREC.
 
-Owns the two line formats and the checks with line numbers. Ranking and joining the two is the
-server's part: readers keep the order of the file.
+Ranking and joining the two is the server's part: readers keep the order of the file.
 """
 
 from __future__ import annotations

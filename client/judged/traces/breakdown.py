@@ -1,7 +1,4 @@
-"""What a score is made of beside its number: dimensions, claims, remarks.
-
-Owns the value and its JSON in a trace.
-"""
+"""What a score is made of beside its number: dimensions, claims, remarks."""
 
 from __future__ import annotations
 

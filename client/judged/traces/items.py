@@ -1,7 +1,6 @@
 """What a trace has judgements of: contexts, and answers. Texts may be kept as hashes only.
 
-Owns the items, their JSON, and the keys by which they are found again. What was said of them is in
-`judgement`.
+What was said of them is in `judgement`.
 """
 
 from __future__ import annotations

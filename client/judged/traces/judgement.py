@@ -1,7 +1,7 @@
 """One judgement of a trace: what a judge said of an item, and which judge it was.
 
-Owns the value and the bar that is applied when it is read. Its JSON is in `judgement_json`; which
-item it belongs to is up to `items`.
+The threshold is applied when a judgement is read. Its JSON is in `judgement_json`; which item it
+belongs to is up to `items`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """The JSON of one judgement: its keys, and what they must hold.
 
-Owns both directions, and the checks that no two keys contradict each other. What a judgement means
-is in `judgement`.
+What a judgement means is in `judgement`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The keys of a trace's objects: what each kind of value must be.
 
-Owns the checks that go beyond those of `Record`. Each raises FileError with line and key.
+The checks that go beyond those of `Record`. Each raises FileError with line and key.
 """
 
 from __future__ import annotations

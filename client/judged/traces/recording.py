@@ -1,7 +1,4 @@
-"""From verdicts and scores to judgements in a trace.
-
-Owns what of a verdict is kept. Leaves the file to `trace`.
-"""
+"""From verdicts and scores to judgements in a trace."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Verdicts without a judge: from a trace, then from the server's verdict cache.
 
-Owns the order of the two, what is said when both lack a judgement, and where they disagree. What a
-judgement says under another bar is in `judgement`.
+What a judgement says under another bar is in `judgement`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Scores of answers without a judge: from a trace, then from the server's verdict cache.
-
-Owns the same for answers that `replay` owns for contexts; what both share is there.
-"""
+"""Scores of answers without a judge: from a trace, then from the server's verdict cache."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """A trace: items with their judgements, in a file of JSON lines.
 
-Owns the file: its header, how it is read, merged and written, and what is said of faults. Where
-judgements come from is in `recording`, what is made of them in `replay`.
+Where judgements come from is in `recording`, what is made of them in `replay`.
 """
 
 from __future__ import annotations

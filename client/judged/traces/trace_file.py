@@ -1,7 +1,6 @@
 """A trace that is kept in its file while judgements come in.
 
-Owns the order of things: read what the file has, add to it, write it whole. What a judgement is
-made of is in `recording`, the file's format in `trace`.
+What a judgement is made of is in `recording`, the file's format in `trace`.
 """
 
 from __future__ import annotations

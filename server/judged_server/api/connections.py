@@ -1,6 +1,6 @@
 """What gRPC lets the connections of a server do: messages, calls at once, pings.
 
-Owns the options of gRPC's core. What the calls may hold together is bounded in `engine.admission`.
+What the calls may hold together is bounded in `usecases.admission`.
 """
 
 from __future__ import annotations

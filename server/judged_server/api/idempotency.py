@@ -1,8 +1,7 @@
 """Calls that are sent again under their request_id: worked once, answered each time.
 
-Owns who takes part in which call, and how long a reply is kept. A call that all its callers have
-left goes on for a grace, so that a caller whose connection broke finds it when they come again;
-somebody who gave up looks the same from here. Leaves the work to `service`.
+A call that all its callers have left goes on for a grace, so that a caller whose connection broke
+finds it when they come again; somebody who gave up looks the same from here.
 """
 
 from __future__ import annotations
@@ -20,9 +19,9 @@ from judged.v1 import judge_service_pb2 as pb
 from judged_server import errors
 from judged_server.answers import AnswerScore
 from judged_server.api.convert.scoring import write_score
-from judged_server.ports import Caller
+from judged_server.judges.base import Caller
 from judged_server.telemetry import access
-from judged_server.threads import off_loop_if
+from judged_server.threads import run_in_thread_if
 
 Reply = TypeVar("Reply", bound=Message | bytes)
 """A reply as a message, or written already."""
@@ -76,7 +75,7 @@ class _Kept:
     until: float
 
 
-class Repeats:
+class IdempotentCalls:
     """The calls of a server by their request_id. For the event loop's thread."""
 
     def __init__(self, most_bytes: int, grace_s: float = 0.0) -> None:
@@ -104,7 +103,7 @@ class Repeats:
         with other fields, and as `work` does.
         """
         request_id: str = getattr(request, FIELD)
-        digest = await off_loop_if(request.ByteSize() > LARGE_BYTES, _digest, request)
+        digest = await run_in_thread_if(request.ByteSize() > LARGE_BYTES, _digest, request)
         return cast("Reply", await self._shared(request_id, digest, context, caller, work))
 
     async def score(
@@ -144,7 +143,7 @@ class Repeats:
         else:
             _refuse_other(call.digest, digest)
         if context is not None:
-            access.spends(context, call.caller.purse)
+            access.spends(context, call.caller.cost_tracker)
         return await self._wait(request_id, call)
 
     async def close(self) -> None:
@@ -182,8 +181,8 @@ class Repeats:
     def _left(self, request_id: str, call: _Call) -> None:
         """End a call that nobody waits for: after the grace, or with the time that it has."""
         loop = asyncio.get_running_loop()
-        leaves_at = call.caller.leaves_at
-        left = self._grace_s if leaves_at is None else leaves_at - loop.time()
+        deadline = call.caller.deadline
+        left = self._grace_s if deadline is None else deadline - loop.time()
         grace = min(self._grace_s, left)
         if grace <= 0:
             self._end(request_id, call)

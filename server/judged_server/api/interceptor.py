@@ -1,8 +1,7 @@
 """What surrounds every call: request id, deadline, access log line, and one guard.
 
-Owns how a call begins and ends, whatever happens in between. It wraps the handlers once, at
-registration, rather than standing in a chain of interceptors that is walked anew for every call.
-Leaves the meaning of domain errors to `rpc.errors`.
+Wraps the handlers once, at registration, rather than standing in a chain of interceptors that is
+walked anew for every call. `status` says what a domain error means.
 
 What the guard is for (each was seen with plain grpc.aio handlers): an uncaught exception sends its
 text to the caller; a CancelledError that nobody asked for leaves the caller hanging until its own
@@ -151,7 +150,7 @@ def _failure(error: BaseException) -> WireError:
     return to_wire(internal_fault(error))
 
 
-class Guard:
+class CallInterceptor:
     """Wraps method handlers. One instance serves a whole server."""
 
     def __init__(self, deadlines: Deadlines) -> None:
@@ -289,12 +288,14 @@ class _Handlers(grpc.GenericRpcHandler):
         return handler
 
 
-class GuardedRegistrar:
+class InterceptingRegistrar:
     """Stands in for a server where generated code registers handlers, and wraps each of them."""
 
-    def __init__(self, server: grpc.aio.Server, guard: Guard, *, limited: bool = True) -> None:
+    def __init__(
+        self, server: grpc.aio.Server, interceptor: CallInterceptor, *, limited: bool = True
+    ) -> None:
         self._server = server
-        self._guard = guard
+        self._interceptor = interceptor
         self._limited = limited
 
     def add_generic_rpc_handlers(self, handlers: object) -> None:
@@ -311,13 +312,13 @@ class GuardedRegistrar:
         make: Callable[..., Any]
         if handler.unary_unary is not None:
             make = grpc.unary_unary_rpc_method_handler
-            call = self._guard.unary(method, handler.unary_unary, limited=self._limited)
+            call = self._interceptor.unary(method, handler.unary_unary, limited=self._limited)
         elif handler.unary_stream is not None:
             make = grpc.unary_stream_rpc_method_handler
-            call = self._guard.stream(method, handler.unary_stream, limited=self._limited)
+            call = self._interceptor.stream(method, handler.unary_stream, limited=self._limited)
         else:
             make = grpc.stream_stream_rpc_method_handler
-            call = self._guard.stream(method, handler.stream_stream, limited=self._limited)
+            call = self._interceptor.stream(method, handler.stream_stream, limited=self._limited)
         return make(
             call, _lenient(handler.request_deserializer), _or_bytes(handler.response_serializer)
         )

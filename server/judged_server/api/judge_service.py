@@ -1,8 +1,4 @@
-"""JudgeService: each call as codec, engine, codec.
-
-Owns the order of the steps of a call and nothing else: what surrounds a call is `rpc.guard`, what
-a message means is in the codecs, the work is in `engine` and `metrics`.
-"""
+"""JudgeService: each call as codec, catalog, codec."""
 
 from __future__ import annotations
 
@@ -43,20 +39,21 @@ from judged_server.api.convert.text_metrics import (
     write_text_metrics,
 )
 from judged_server.api.convert.verdict_encoder import reply_bytes, write_verdicts
-from judged_server.api.idempotency import Repeats, check_request_id
+from judged_server.api.idempotency import IdempotentCalls, check_request_id
 from judged_server.api.interceptor import received_bytes
-from judged_server.api.judge_cache import KnownJudges
 from judged_server.api.judge_stream import judge_stream
 from judged_server.domain import QueryGroup
+from judged_server.embedding.base import Embedders
+from judged_server.judges.base import ANONYMOUS, Caller
+from judged_server.judges.catalog import JudgeCatalog
 from judged_server.metrics import parse_metrics
 from judged_server.metrics.text import finish, measure_texts
-from judged_server.ports import Caller, Embedders
 from judged_server.telemetry import access
-from judged_server.threads import compute_off_loop, off_loop_if
+from judged_server.threads import run_computation, run_in_thread_if, run_steps
 from judged_server.usecases.admission import Admission
 from judged_server.usecases.estimate_batch import Estimator
 from judged_server.usecases.evaluate import Evaluation, evaluate
-from judged_server.usecases.judge_batch import Engine
+from judged_server.usecases.judge_batch import judge_batch
 from judged_server.usecases.score_answers import Scoring
 
 Context = grpc.aio.ServicerContext[Any, Any]
@@ -75,39 +72,35 @@ take seconds; below they take some tenths of one."""
 LARGE_VERDICTS = 50_000
 """Verdicts above this number are written off the event loop."""
 
-NOBODY = Caller()
-"""Whom judges serve that ask no models."""
-
 
 class JudgeService(JudgeServiceServicer):
     """The calls of the contract over one engine."""
 
     def __init__(
         self,
-        engine: Engine,
+        catalog: JudgeCatalog,
         scoring: Scoring,
         estimator: Estimator,
         embedders: Embedders,
         admission: Admission,
         facts: ServerFacts,
         max_chunks_in_flight: int,
-        repeats: Repeats,
+        idempotent_calls: IdempotentCalls,
     ) -> None:
-        self._engine = engine
+        self._catalog = catalog
         self._scoring = scoring
         self._estimator = estimator
         self._embedders = embedders
         self._admission = admission
         self._facts = facts
         self._max_chunks = max_chunks_in_flight
-        self._repeats = repeats
-        self._known_judges = KnownJudges(engine)
+        self._idempotent_calls = idempotent_calls
 
     def BatchJudge(  # type: ignore[override]  # the guard takes a reply's bytes as well
         self, request: pb.BatchJudgeRequest, context: Context
     ) -> Awaitable[bytes]:
         """Judge the groups of one request."""
-        if self._engine.catalog.asks_models(request.judge.kind):
+        if self._catalog.asks_models(request.judge.kind):
             caller = self._caller(context, request.asking, wants_details=request.include_details)
             return self._ask(request, context, caller, partial(self._judge_to_bytes, request))
         if request.HasField("asking"):
@@ -115,14 +108,14 @@ class JudgeService(JudgeServiceServicer):
         return self._judge_to_bytes(request)
 
     async def _judge_to_bytes(
-        self, request: pb.BatchJudgeRequest, caller: Caller = NOBODY
+        self, request: pb.BatchJudgeRequest, caller: Caller = ANONYMOUS
     ) -> bytes:
         size = received_bytes()
         with self._admission.admit(size):
             groups = await take_groups(request.groups, size, self._facts.limits, "groups")
             refuse_evaluation(groups)
-            judge = self._known_judges.choose(request.judge, groups)
-            verdicts = await self._engine.judge(judge, groups, caller=caller, size=size)
+            judge = self._catalog.choose(read_spec(request.judge), groups=groups)
+            verdicts = await judge_batch(judge, groups, caller=caller)
             if len(verdicts.relevant) > LARGE_VERDICTS:
                 return await asyncio.to_thread(reply_bytes, verdicts, judge.identity)
             return reply_bytes(verdicts, judge.identity)
@@ -137,8 +130,8 @@ class JudgeService(JudgeServiceServicer):
         """Return what `work` does; once for all requests that have the same request_id."""
         if request.request_id:
             check_request_id(request.request_id)
-            return await self._repeats.reply(request, context, caller, work)
-        access.spends(context, caller.purse)
+            return await self._idempotent_calls.reply(request, context, caller, work)
+        access.spends(context, caller.cost_tracker)
         return await work(caller)
 
     def StreamJudge(
@@ -149,14 +142,14 @@ class JudgeService(JudgeServiceServicer):
         """Judge chunks as they come."""
         deadlines = self._facts.deadlines
         return judge_stream(
-            self._engine,
+            self._catalog,
             self._admission,
             self._facts.limits,
             self._max_chunks,
             request_iterator,
             _now() + deadlines.allowed(context, deadlines.max_stream_s),
             partial(access.spends, context),
-            self._repeats,
+            self._idempotent_calls,
         )
 
     async def Evaluate(self, request: pb.EvaluateRequest, context: Context) -> pb.EvaluateResponse:
@@ -166,7 +159,7 @@ class JudgeService(JudgeServiceServicer):
             request.asking,
             wants_details=request.include_details and request.include_verdicts,
         )
-        if self._engine.catalog.asks_models(request.judge.kind):
+        if self._catalog.asks_models(request.judge.kind):
             return await self._ask(request, context, caller, partial(self._evaluate, request))
         return await self._evaluate(request, caller)
 
@@ -179,7 +172,7 @@ class JudgeService(JudgeServiceServicer):
             spec = read_spec(request.judge)
             groups = await take_groups(request.groups, size, self._facts.limits, "groups")
             done = await evaluate(
-                self._engine,
+                self._catalog,
                 spec,
                 groups,
                 measures,
@@ -188,7 +181,7 @@ class JudgeService(JudgeServiceServicer):
                 caller=caller,
             )
             large = done.n_verdicts > LARGE_VERDICTS
-            return await off_loop_if(large, _write_evaluation, request, groups, done)
+            return await run_in_thread_if(large, _write_evaluation, request, groups, done)
 
     def _caller(
         self,
@@ -221,7 +214,7 @@ class JudgeService(JudgeServiceServicer):
             if not heavy:
                 return pb.ComputeMetricsResponse(table=work())
             long = corrected or _is_long(size, request.options.interval)
-            table = await compute_off_loop(long, work)
+            table = await run_computation(long, work)
             return pb.ComputeMetricsResponse(table=table)
 
     async def CompareRuns(
@@ -234,7 +227,7 @@ class JudgeService(JudgeServiceServicer):
         with self._admission.admit(size):
             measures = parse_metrics(request.metrics)
             long = _is_long(size, request.options.interval, request.comparison.permutations)
-            return await compute_off_loop(long, compare_runs, request, measures)
+            return await run_computation(long, compare_runs, request, measures)
 
     async def ComputeTextMetrics(
         self,
@@ -247,15 +240,15 @@ class JudgeService(JudgeServiceServicer):
             asked = read_measurement(request)
             large = size > LARGE_TEXT_METRICS_BYTES
             if request.values:
-                columns = await off_loop_if(large, read_values, request, asked.metrics)
+                columns = await run_in_thread_if(large, read_values, request, asked.metrics)
             else:
-                items = await off_loop_if(large, read_items, request.items, self._facts.limits)
+                items = await run_in_thread_if(large, read_items, request.items, self._facts.limits)
                 steps = measure_texts(items, asked.metrics)
-                columns = await self._engine.take_turns(steps) if large else finish(steps)
+                columns = await run_steps(steps) if large else finish(steps)
             if not large and asked.interval is None:
                 return write_text_metrics(columns, asked)
             long = _is_long(size, request.interval)
-            return await compute_off_loop(long, write_text_metrics, columns, asked)
+            return await run_computation(long, write_text_metrics, columns, asked)
 
     async def MeasureAgreement(
         self,
@@ -265,7 +258,7 @@ class JudgeService(JudgeServiceServicer):
         """Tell how far raters, or two judges, agree."""
         size = received_bytes()
         with self._admission.admit(size):
-            return await compute_off_loop(_is_long(size, request.interval), agreement, request)
+            return await run_computation(_is_long(size, request.interval), agreement, request)
 
     async def Calibrate(
         self,
@@ -275,7 +268,7 @@ class JudgeService(JudgeServiceServicer):
         """Hold a judge's scores against human labels."""
         size = received_bytes()
         with self._admission.admit(size):
-            return await compute_off_loop(_is_long(size, request.interval), calibration, request)
+            return await run_computation(_is_long(size, request.interval), calibration, request)
 
     async def ScoreAnswers(
         self,
@@ -291,14 +284,14 @@ class JudgeService(JudgeServiceServicer):
                 wants_details=request.include_replies,
                 maximum_s=self._facts.deadlines.max_stream_s,
             )
-            access.spends(context, caller.purse)
+            access.spends(context, caller.cost_tracker)
             once = None
             if request.request_id:
                 check_request_id(request.request_id)
-                once = partial(self._repeats.score, request.request_id, caller)
+                once = partial(self._idempotent_calls.score, request.request_id, caller)
             specs = read_rubrics(request.rubrics)
             large = size > LARGE_BYTES or len(request.items) > LARGE_GROUPS
-            items = await off_loop_if(large, read_answers, request.items, len(specs), limits)
+            items = await run_in_thread_if(large, read_answers, request.items, len(specs), limits)
             scorers = self._scoring.choose(specs)
             # Closed here and now, so that what it started never outlives the call.
             async with aclosing(self._scoring.score(items, scorers, caller, once)) as scores:
@@ -316,7 +309,7 @@ class JudgeService(JudgeServiceServicer):
         """Tell what work would take."""
         with self._admission.admit(received_bytes()):
             limits = self._facts.limits
-            return await estimate(request, self._engine, self._scoring, self._estimator, limits)
+            return await estimate(request, self._catalog, self._scoring, self._estimator, limits)
 
     async def GetServerInfo(
         self,
@@ -324,7 +317,7 @@ class JudgeService(JudgeServiceServicer):
         context: Context,
     ) -> pb.GetServerInfoResponse:
         """Tell what the server is and offers."""
-        catalog = self._engine.catalog
+        catalog = self._catalog
         cards = await asyncio.to_thread(self._embedders.cards)
         offers = [*catalog.offers(), self._scoring.offer()]
         return write_info(self._facts, catalog.default, offers, cards)

@@ -1,7 +1,6 @@
 """StreamJudge: chunks in, answers out as they finish, a bounded number in work.
 
-Owns the life of one stream: its start, its chunk ids, its window both ways, its progress. A chunk
-that can't be judged gets its own error; only a fault of the stream itself ends it.
+A chunk that can't be judged gets its own error; only a fault of the stream itself ends it.
 """
 
 from __future__ import annotations
@@ -19,33 +18,38 @@ from judged_server.api.convert.details import write_usage
 from judged_server.api.convert.intake import take_groups
 from judged_server.api.convert.judging import read_spec, refuse_evaluation, write_identity
 from judged_server.api.convert.verdict_encoder import write_verdicts
-from judged_server.api.idempotency import LARGE_BYTES, Repeats, check_request_id, chunk_request
+from judged_server.api.idempotency import (
+    LARGE_BYTES,
+    IdempotentCalls,
+    check_request_id,
+    chunk_request,
+)
 from judged_server.api.limits import RequestLimits
 from judged_server.api.status import code_of, internal_fault
 from judged_server.domain import QueryGroup
-from judged_server.judges.catalog import AnyJudge
+from judged_server.judges.base import Caller, Judge
+from judged_server.judges.catalog import JudgeCatalog
 from judged_server.llm.budget import unpriced
-from judged_server.ports import Caller
-from judged_server.spending import Purse
-from judged_server.threads import off_loop_if
+from judged_server.spending import CostTracker
+from judged_server.threads import run_in_thread_if
 from judged_server.usecases.admission import Admission
-from judged_server.usecases.judge_batch import Engine
+from judged_server.usecases.judge_batch import judge_batch
 
 
 async def judge_stream(
-    engine: Engine,
+    catalog: JudgeCatalog,
     admission: Admission,
     limits: RequestLimits,
     window: int,
     requests: AsyncIterator[pb.StreamJudgeRequest],
-    leaves_at: float,
-    spends: Callable[[Purse], object] = lambda _: None,
-    repeats: Repeats | None = None,
+    deadline: float,
+    spends: Callable[[CostTracker], object] = lambda _: None,
+    idempotent_calls: IdempotentCalls | None = None,
 ) -> AsyncIterator[pb.StreamJudgeResponse]:
     """Yield the answer to the start, then to each chunk when it is done.
 
-    The caller waits until `leaves_at`, on the event loop's clock. `spends` gets to know the purse
-    of the stream. `repeats` knows the chunks of streams that have a request_id.
+    The caller waits until `deadline`, on the event loop's clock. `spends` gets the cost tracker
+    of the stream. `idempotent_calls` knows the chunks of streams that have a request_id.
 
     At most `window` chunks are read and not yet answered: reading stops until one answer has been
     taken, so neither a fast sender nor a slow reader makes the server hold more than that.
@@ -53,27 +57,24 @@ async def judge_stream(
     first = await anext(requests, None)
     if first is None or first.WhichOneof("message") != "start":
         raise errors.InvalidField("message", "the first message of a stream must be a start")
-    judge = engine.choose(read_spec(first.start.judge, "start.judge"), field="start.judge")
+    judge = catalog.choose(read_spec(first.start.judge, "start.judge"), field="start.judge")
     asking = read_asking(first.start.asking, "start.asking")
-    if asking.max_cost is not None and not getattr(judge, "priced", True):
+    if asking.max_cost is not None and not judge.priced:
         raise unpriced("start.asking.max_cost")
-    if hasattr(judge, "refuse_keyless"):
-        judge.refuse_keyless(asking.cache)
+    judge.check_api_keys(asking.cache)
     identified = None
-    if first.start.request_id and engine.catalog.asks_models(first.start.judge.kind):
+    if first.start.request_id and catalog.asks_models(first.start.judge.kind):
         check_request_id(first.start.request_id, "start.request_id")
-        identified = repeats
+        identified = idempotent_calls
     started = pb.StreamJudgeStarted(
         judge=write_identity(judge.identity), max_chunks_in_flight=window
     )
     yield pb.StreamJudgeResponse(started=started)
     slots = asyncio.Semaphore(window)
     answers: asyncio.Queue[pb.JudgedChunk | None] = asyncio.Queue(window + 1)
-    caller = Caller(leaves_at, first.start.include_details, asking.cache, asking.max_cost)
-    spends(caller.purse)
-    stream = _Stream(
-        engine, admission, limits, judge, caller, slots, answers, first.start, identified
-    )
+    caller = Caller(deadline, first.start.include_details, asking.cache, asking.max_cost)
+    spends(caller.cost_tracker)
+    stream = _Stream(admission, limits, judge, caller, slots, answers, first.start, identified)
     reader = asyncio.create_task(stream.read(requests))
     try:
         while (answer := await answers.get()) is not None:
@@ -90,19 +91,17 @@ class _Stream:
 
     def __init__(
         self,
-        engine: Engine,
         admission: Admission,
         limits: RequestLimits,
-        judge: AnyJudge,
+        judge: Judge,
         caller: Caller,
         slots: asyncio.Semaphore,
         answers: asyncio.Queue[pb.JudgedChunk | None],
         start: pb.StreamJudgeStart,
-        repeats: Repeats | None,
+        idempotent_calls: IdempotentCalls | None,
     ) -> None:
         self._start = start
-        self._repeats = repeats
-        self._engine = engine
+        self._idempotent_calls = idempotent_calls
         self._admission = admission
         self._limits = limits
         self._judge = judge
@@ -156,12 +155,14 @@ class _Stream:
                 self._limits.check_contexts(self._received + contexts, "chunk.groups")
                 self._received += contexts
                 work = partial(self._judged, groups)
-                if self._repeats is None:
+                if self._idempotent_calls is None:
                     answer.MergeFrom(await work(self._caller))
                 else:
                     large = size > LARGE_BYTES
-                    request = await off_loop_if(large, chunk_request, self._start, chunk)
-                    answer.MergeFrom(await self._repeats.reply(request, None, self._caller, work))
+                    request = await run_in_thread_if(large, chunk_request, self._start, chunk)
+                    answer.MergeFrom(
+                        await self._idempotent_calls.reply(request, None, self._caller, work)
+                    )
                 self._done += contexts
         except errors.JudgedError as error:
             answer.error.CopyFrom(_chunk_error(error))
@@ -172,7 +173,7 @@ class _Stream:
         self._answers.put_nowait(answer)
 
     async def _judged(self, groups: Sequence[QueryGroup], caller: Caller) -> pb.JudgedChunk:
-        verdicts = await self._engine.judge(self._judge, groups, "chunk.groups", caller)
+        verdicts = await judge_batch(self._judge, groups, "chunk.groups", caller)
         answer = pb.JudgedChunk(verdicts=write_verdicts(verdicts))
         if verdicts.columns.usage is not None:
             answer.usage.CopyFrom(write_usage(verdicts.columns.usage))

@@ -1,6 +1,6 @@
 """The sizes a request must keep, and the checks that say which field breaks which.
 
-Owns the limits and their messages. Which messages are checked is up to the codecs.
+Which messages are checked is up to `convert`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """THE table from domain errors to gRPC statuses, and the status details that go with them.
 
-Owns every status this service raises itself; what gRPC's core raises (oversize messages, say)
-carries no details. Domain errors are defined in `judged_server.errors`.
+Domain errors are defined in `judged_server.errors`.
 """
 
 from __future__ import annotations

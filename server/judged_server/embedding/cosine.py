@@ -1,7 +1,7 @@
 """Cosine matrices of two sides of vectors, in bounded memory.
 
-Owns pure functions over arrays. Products are taken in double precision: that costs a fraction of
-the embedding, and a vector's cosine with itself is then 1 to within 1e-15, not 1e-7.
+Products are taken in double precision: that costs a fraction of the embedding, and a vector's
+cosine with itself is then 1 to within 1e-15, not 1e-7.
 """
 
 from __future__ import annotations

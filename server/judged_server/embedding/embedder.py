@@ -1,8 +1,4 @@
-"""An embedder: texts in, vectors out, from the cache where it has them.
-
-Owns the way of one call: what is kept is looked up, what is missing joins the queue, and all of it
-is put together. Leaves order to `queue`, threads to `workers`, what is kept to `vector_cache`.
-"""
+"""An embedder: texts in, vectors out, from the cache where it has them."""
 
 from __future__ import annotations
 
@@ -12,18 +8,18 @@ from dataclasses import replace
 
 import numpy as np
 
+from judged_server.embedding.base import Embedded, ModelCard
 from judged_server.embedding.batching.backlog import Backlog
-from judged_server.embedding.batching.inflight import Call, Flight
+from judged_server.embedding.batching.inflight import Call, InflightText
 from judged_server.embedding.batching.queue import INTERACTIVE_TOKENS, WorkQueue
-from judged_server.embedding.batching.workers import Trouble, Workers
+from judged_server.embedding.batching.workers import ReportUnhealthy, Workers
 from judged_server.embedding.cache.vector_cache import VectorCache
 from judged_server.embedding.cache.vector_key import VectorKeys
 from judged_server.embedding.cache.vector_rows import VectorRows, join
 from judged_server.embedding.policy import LONG_TEXT_POLICIES, WINDOW_MAX
 from judged_server.embedding.runtime.backend import Session
 from judged_server.embedding.tokenizer import WindowTokenizer
-from judged_server.ports import Embedded, ModelCard
-from judged_server.threads import off_loop_if
+from judged_server.threads import run_in_thread_if
 
 MAX_QUEUED_TOKENS = 1_000_000
 """About 100 seconds of work for two cores; more is refused with a delay."""
@@ -45,7 +41,7 @@ class ModelEmbedder:
         session: Session,
         cache: VectorCache,
         max_queued_tokens: int = MAX_QUEUED_TOKENS,
-        trouble: Trouble = lambda _: None,
+        report_unhealthy: ReportUnhealthy = lambda _: None,
         batch_tokens: int = 0,
     ) -> None:
         """Take over a session and a cache of the card's dimensions; what runs is as it says."""
@@ -57,7 +53,9 @@ class ModelEmbedder:
         self._cache = cache
         self._backlog = Backlog(max_queued_tokens)
         self._queue = WorkQueue(card.dimensions, self._backlog, batch_tokens)
-        self._workers = Workers(card.name, self._queue, tokenizer, session, self._keep, trouble)
+        self._workers = Workers(
+            card.name, self._queue, tokenizer, session, self._keep, report_unhealthy
+        )
         self._workers.start()
 
     @property
@@ -80,22 +78,24 @@ class ModelEmbedder:
             raise ValueError(f"long_text is one of {', '.join(LONG_TEXT_POLICIES)}")
         heavy = len(texts) > INLINE_TEXTS or sum(map(len, texts)) > INLINE_CHARS
         dimensions = self._card.dimensions
-        keys = await off_loop_if(heavy, self._keys.of, texts, long_text)
+        keys = await run_in_thread_if(heavy, self._keys.of, texts, long_text)
         parts = await self._cache.get(keys)
         faults: dict[int, tuple[str, str]] = {}
-        missing = await off_loop_if(heavy, _without, len(texts), parts)
+        missing = await run_in_thread_if(heavy, _without, len(texts), parts)
         if len(missing):
             waiter = asyncio.get_running_loop().create_future()
-            call = await off_loop_if(heavy, self._call, missing, keys, texts, long_text, waiter)
+            call = await run_in_thread_if(
+                heavy, self._call, missing, keys, texts, long_text, waiter
+            )
             try:
-                await off_loop_if(heavy, self._queue.submit, call)
+                await run_in_thread_if(heavy, self._queue.submit, call)
                 await call.waiter
             except BaseException:
                 self._queue.leave(call)
                 raise
-            rows, faults = await off_loop_if(heavy, call.rows, dimensions)
+            rows, faults = await run_in_thread_if(heavy, call.rows, dimensions)
             parts = [*parts, rows]
-        return await off_loop_if(heavy, join, len(texts), dimensions, parts, faults)
+        return await run_in_thread_if(heavy, join, len(texts), dimensions, parts, faults)
 
     def close(self) -> None:
         """Drop what waits and return when the batches that are running have ended."""
@@ -111,22 +111,24 @@ class ModelEmbedder:
         waiter: asyncio.Future[None],
     ) -> Call:
         most = None if long_text == WINDOW_MAX else self._card.max_tokens
-        flights = [Flight(keys[i], texts[i], long_text, _estimate(texts[i], most)) for i in missing]
-        interactive = sum(flight.tokens for flight in flights) <= INTERACTIVE_TOKENS
-        return Call(missing, flights, interactive, waiter)
+        entries = [
+            InflightText(keys[i], texts[i], long_text, _estimate(texts[i], most)) for i in missing
+        ]
+        interactive = sum(entry.tokens for entry in entries) <= INTERACTIVE_TOKENS
+        return Call(missing, entries, interactive, waiter)
 
-    def _keep(self, flights: Sequence[Flight]) -> None:
+    def _keep(self, entries: Sequence[InflightText]) -> None:
         """Take what a worker has just finished into the cache."""
-        if not flights:
+        if not entries:
             return
-        vectors = [flight.vectors for flight in flights]
+        vectors = [entry.vectors for entry in entries]
         self._cache.put(
-            [flight.key for flight in flights],
+            [entry.key for entry in entries],
             VectorRows(
-                np.arange(len(flights)),
+                np.arange(len(entries)),
                 np.concatenate(vectors),
                 np.array([len(rows) for rows in vectors], np.int64),
-                np.array([flight.flag for flight in flights], np.uint8),
+                np.array([entry.flag for entry in entries], np.uint8),
             ),
         )
 

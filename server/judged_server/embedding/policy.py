@@ -1,7 +1,6 @@
 """What happens to a text that a model can't take whole, and the reasons for a text without vector.
 
-Owns the names shared by the tokenizer, the engine and the semantic judge. Imports nothing, so that
-a judge does not pull in the runtime with them.
+Imports nothing, so that a judge does not pull in the runtime with them.
 """
 
 from __future__ import annotations

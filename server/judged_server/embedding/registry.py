@@ -1,8 +1,4 @@
-"""The embedding models of one server: the default loaded at the start, others on first use.
-
-Owns which models are in memory, and which of them no longer run. Leaves files to `store` and work
-to `engine`.
-"""
+"""The embedding models of one server: the default loaded at the start, others on first use."""
 
 from __future__ import annotations
 
@@ -10,21 +6,21 @@ import asyncio
 import threading
 from collections.abc import Callable, Sequence
 
-from judged_server.embedding.batching.workers import Trouble
+from judged_server.embedding.base import Embedded, ModelCard
+from judged_server.embedding.batching.workers import ReportUnhealthy
 from judged_server.embedding.cache.vector_cache import VectorCache, VectorCaches
 from judged_server.embedding.embedder import ModelEmbedder
 from judged_server.embedding.models.loading import load_embedder
 from judged_server.embedding.models.store import DEFAULT_MODEL, ModelFiles, ModelStore
-from judged_server.embedding.runtime.backend_selection import Running
+from judged_server.embedding.runtime.backend_selection import RuntimeConfig
 from judged_server.errors import ModelDamaged
-from judged_server.ports import Embedded, ModelCard
 
-Load = Callable[[ModelFiles, Running, VectorCache, Trouble], ModelEmbedder]
+Load = Callable[[ModelFiles, RuntimeConfig, VectorCache, ReportUnhealthy], ModelEmbedder]
 Health = Callable[[bool], None]
 """Told whether every loaded model runs, when that changes; on any thread."""
 
 
-_REFERENCE = Running()
+_REFERENCE = RuntimeConfig()
 
 
 class StoredEmbedders:
@@ -34,7 +30,7 @@ class StoredEmbedders:
         self,
         store: ModelStore,
         default: str = DEFAULT_MODEL,
-        running: Running = _REFERENCE,
+        running: RuntimeConfig = _REFERENCE,
         load: Load = load_embedder,
         caches: VectorCaches | None = None,
         health: Health = lambda _: None,
@@ -46,7 +42,7 @@ class StoredEmbedders:
         self._load = load
         self._caches = caches or VectorCaches()
         self._health = health
-        self._in_trouble: set[str] = set()
+        self._unhealthy: set[str] = set()
         self._lock = threading.Lock()
         self._models: dict[str, LazyEmbedder] = {}
 
@@ -89,14 +85,14 @@ class StoredEmbedders:
         files = self._store.load(name)
         cache = self._caches.of(files.manifest.dimensions)
 
-        def trouble(in_trouble: bool) -> None:
+        def report_unhealthy(unhealthy: bool) -> None:
             with self._lock:
-                before = bool(self._in_trouble)
-                (self._in_trouble.add if in_trouble else self._in_trouble.discard)(name)
-                if before != bool(self._in_trouble):
-                    self._health(not self._in_trouble)
+                before = bool(self._unhealthy)
+                (self._unhealthy.add if unhealthy else self._unhealthy.discard)(name)
+                if before != bool(self._unhealthy):
+                    self._health(not self._unhealthy)
 
-        return self._load(files, self._running, cache, trouble)
+        return self._load(files, self._running, cache, report_unhealthy)
 
 
 class LazyEmbedder:

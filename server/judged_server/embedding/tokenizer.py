@@ -1,9 +1,4 @@
-"""Texts to windows of token ids, with the special tokens of the model around each.
-
-Owns truncation, windows, the prefix that a model wants before each text, and the cutting of long
-texts before they are tokenised. Leaves batching and padding to `batches`: a tokenizer.json's own
-truncation and padding are turned off.
-"""
+"""Texts to windows of token ids, with the special tokens of the model around each."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""The judges on offer: from what a request asks for to a judge whose every parameter is settled.
-
-Owns the default judge, the check of profiles and parameters, and the reuse of built judges.
-Leaves what a judge does to `judges`.
-"""
+"""The judges on offer: from what a request asks for to a judge whose every parameter is settled."""
 
 from __future__ import annotations
 
@@ -13,23 +9,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from judged_server import errors
-from judged_server.domain import JudgeSpec, ParameterScalar
+from judged_server.domain import JudgeSpec, ParameterScalar, QueryGroup
+from judged_server.judges.base import Judge, JudgeKind, Parameter, Profile
 from judged_server.judges.llm.answers import KIND as ANSWERS
 from judged_server.judges.panel import Member, PanelKind, check_members
-from judged_server.ports import (
-    AskingJudge,
-    AsyncJudge,
-    JudgeKind,
-    LexicalJudge,
-    Parameter,
-    Profile,
-)
 from judged_server.settings import SettingsError
 
 _MAX_BUILT = 256
-
-
-AnyJudge = LexicalJudge | AsyncJudge | AskingJudge
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,21 +45,21 @@ class JudgeCatalog:
                 f"another judge: {', '.join(name for name in self._kinds if name != default)}"
             )
         self.default = default
-        self._asking = {kind.kind for kind in kinds if getattr(kind, "asks_models", False)}
+        self._asking = {kind.kind for kind in kinds if kind.asks_models}
         if default in self._asking:
             self._asking.add("")
-        self._built: OrderedDict[object, AnyJudge] = OrderedDict()
+        self._built: OrderedDict[object, Judge] = OrderedDict()
 
     def choose(
-        self, spec: JudgeSpec, field: str = "judge", *, embeddings: bool = False
-    ) -> AnyJudge:
+        self, spec: JudgeSpec, field: str = "judge", groups: Sequence[QueryGroup] = ()
+    ) -> Judge:
         """Return the judge for a spec; `field` is where the spec stands in the request.
 
-        With `embeddings`, the groups bring the caller's vectors: parameters that the spec leaves
-        open are then those of the judge that wants them. Raises UnknownJudge, InvalidField,
-        ModelNotInstalled, ModelNotConfigured.
+        Where `groups` bring the caller's vectors, parameters that the spec leaves open are those of
+        the judge that wants them. Raises UnknownJudge, InvalidField, ModelNotInstalled,
+        ModelNotConfigured.
         """
-        if embeddings:
+        if any(group.embeddings is not None for group in groups):
             spec = self._for_embeddings(spec)
         key = _key(spec)
         judge = self._built.get(key)
@@ -110,11 +96,11 @@ class JudgeCatalog:
             judge = self.choose(JudgeSpec(kind.kind, profile.name))
         except errors.JudgedError as error:
             return Offer(kind.kind, profile, "", error.message)
-        if unavailable := getattr(judge, "unavailable", ""):
-            return Offer(kind.kind, profile, "", unavailable)
+        if judge.unavailable:
+            return Offer(kind.kind, profile, "", judge.unavailable)
         return Offer(kind.kind, profile, judge.identity.signature, "")
 
-    def _build(self, spec: JudgeSpec, field: str) -> AnyJudge:
+    def _build(self, spec: JudgeSpec, field: str) -> Judge:
         if not spec.kind and (spec.profile or spec.parameters or spec.members):
             what = "members"
             if not spec.members:

@@ -1,6 +1,6 @@
 """The judge `exact`: a retrieved text matches when it equals the expected one.
 
-Owns its two profiles. The query is not used.
+The query is not used.
 """
 
 from __future__ import annotations
@@ -8,13 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import ClassVar
 
 import numpy as np
 
 from judged_server.domain import FloatArray, JudgeIdentity, JudgeSpec, QueryGroup, ScoreColumns
+from judged_server.judges.base import Profile, PureJudge
 from judged_server.judges.lexical.text_form import normalise
-from judged_server.ports import Profile
 
 VERSION = 1
 
@@ -24,14 +23,11 @@ NORMALIZED = Profile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class ExactJudge:
+@dataclass(frozen=True)
+class ExactJudge(PureJudge):
     """Scores 1 where the two texts of a context are equal, 0 elsewhere."""
 
     identity: JudgeIdentity
-
-    wants_embeddings: ClassVar[bool] = False
-    wants_spans: ClassVar[bool] = False
 
     def score(self, groups: Sequence[QueryGroup]) -> ScoreColumns:
         """Return one score a context, 0 or 1; nothing is flagged."""
@@ -66,6 +62,7 @@ class ExactKind:
     kind = "exact"
     profiles: tuple[Profile, ...] = (VERBATIM, NORMALIZED)
     for_embeddings = None
+    asks_models = False
 
     def build(self, spec: JudgeSpec) -> ExactJudge:
         """Return the judge of a spec whose profile is set."""

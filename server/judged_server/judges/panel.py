@@ -1,14 +1,9 @@
-"""The judge `panel`: several judges over the same contexts, and one verdict of theirs.
-
-Owns the members, what enters the panel's identity, and that they run side by side. Leaves building
-the members to `catalog`, running one to whoever makes the panel, the rule by which verdicts become
-one to `panel_vote`.
-"""
+"""The judge `panel`: several judges over the same contexts, and one verdict of theirs."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import add
@@ -23,11 +18,11 @@ from judged_server.domain import (
     ScoreColumns,
     Verdicts,
 )
+from judged_server.judges.base import Caller, Judge, Profile
 from judged_server.judges.llm.concurrency import fan_out
-from judged_server.judges.panel_vote import Ballots, Rule, describe, poll
-from judged_server.llm.caller import Prospect
-from judged_server.ports import AskingJudge, AsyncJudge, Caller, LexicalJudge, Profile
-from judged_server.threads import off_loop_if
+from judged_server.judges.panel_vote import MemberVotes, Rule, describe, tally_votes
+from judged_server.llm.caller import PlannedCall
+from judged_server.threads import run_in_thread_if
 
 VERSION = 1
 MIN_SCORE = 0.5
@@ -40,16 +35,12 @@ LARGE_DETAILS = 500
 
 _WANTS = {(False, False): "texts", (True, False): "embeddings", (False, True): "spans"}
 
-AnyMember = LexicalJudge | AsyncJudge | AskingJudge
-Run = Callable[[AnyMember, Sequence[QueryGroup], Caller], Awaitable[ScoreColumns]]
-"""Runs one judge, whatever its kind."""
-
 
 @dataclass(frozen=True, slots=True)
 class Member:
     """One judge of a panel, settled, and the weight of its verdict."""
 
-    judge: AnyMember
+    judge: Judge
     weight: float = 1.0
 
     @property
@@ -59,7 +50,7 @@ class Member:
 
 
 class PanelKind:
-    """Seats panels; `run` runs a member."""
+    """Seats panels."""
 
     kind = "panel"
     asks_models = True
@@ -69,9 +60,6 @@ class PanelKind:
         Profile("mean", "The score is the mean of the scores of several judges.", MIN_SCORE),
         Profile("weighted", "The score is their mean, by the weights of the members.", MIN_SCORE),
     )
-
-    def __init__(self, run: Run) -> None:
-        self._run = run
 
     def build(self, spec: JudgeSpec) -> Panel:  # noqa: ARG002 - of the protocol
         """Raise InvalidField: a panel is made by `seat`, of members that are built already."""
@@ -98,7 +86,7 @@ class PanelKind:
                     f"{_WANTS[_wants(members[0].judge)]}; all must take the same",
                 )
         min_score = MIN_SCORE if spec.min_score is None else spec.min_score
-        return Panel(tuple(members), Rule(spec.profile), min_score, self._run)
+        return Panel(tuple(members), Rule(spec.profile), min_score)
 
 
 def check_members(spec: JudgeSpec, field: str) -> None:
@@ -120,18 +108,18 @@ def _too_few(number: int) -> str:
     return f"{number} member{'s' * (number != 1)}; name {LEAST_MEMBERS} to {MOST_MEMBERS} judges"
 
 
-def _wants(judge: AnyMember) -> tuple[bool, bool]:
+def _wants(judge: Judge) -> tuple[bool, bool]:
     return judge.wants_embeddings, judge.wants_spans
 
 
 class Panel:
-    """Several judges that decide together; implements ports.AskingJudge."""
+    """Several judges that decide together."""
 
-    def __init__(self, members: tuple[Member, ...], rule: Rule, min_score: float, run: Run) -> None:
+    def __init__(self, members: tuple[Member, ...], rule: Rule, min_score: float) -> None:
         self.members = members
-        self.priced = all(getattr(member.judge, "priced", True) for member in members)
+        self.priced = all(member.judge.priced for member in members)
+        self.unavailable = next((m.judge.unavailable for m in members if m.judge.unavailable), "")
         self._rule = rule
-        self._run = run
         self.wants_embeddings, self.wants_spans = _wants(members[0].judge)
         identities = [member.judge.identity for member in members]
         # Members under other bars vote otherwise, so their fingerprints count, not their keys.
@@ -151,19 +139,17 @@ class Panel:
             ],
         )
 
-    def prospects(self, groups: Sequence[QueryGroup]) -> Iterator[Prospect]:
+    def planned_calls(self, groups: Sequence[QueryGroup]) -> Iterator[PlannedCall]:
         """Yield all that the members would ask a language model about the groups."""
         for member in self.members:
-            if hasattr(member.judge, "prospects"):
-                yield from member.judge.prospects(groups)
+            yield from member.judge.planned_calls(groups)
 
-    def refuse_keyless(self, cache: CacheMode) -> None:
+    def check_api_keys(self, cache: CacheMode) -> None:
         """Raise ModelNotConfigured when a member may have to ask a model whose key is missing."""
         for member in self.members:
-            if hasattr(member.judge, "refuse_keyless"):
-                member.judge.refuse_keyless(cache)
+            member.judge.check_api_keys(cache)
 
-    async def ask(self, groups: Sequence[QueryGroup], caller: Caller) -> ScoreColumns:
+    async def judge(self, groups: Sequence[QueryGroup], caller: Caller) -> ScoreColumns:
         """Return what the members decide on each context; all judge at the same time.
 
         The first member that can't judge at all ends the others, and its error is raised. What it
@@ -174,7 +160,7 @@ class Panel:
 
         async def judge(place: int) -> None:
             member = self.members[place].judge
-            columns = await self._run(member, groups, caller)
+            columns = await member.judge(groups, caller)
             if len(columns.scores) != total:
                 raise RuntimeError(
                     f"{member.identity.kind} returned {len(columns.scores)} scores for {total}"
@@ -185,17 +171,17 @@ class Panel:
         verdicts = [one for one in found if one is not None]
         large = total * len(verdicts) > LARGE_CONTEXTS
         large = large or (caller.wants_details and total > LARGE_DETAILS)
-        return await off_loop_if(large, self._decide, verdicts, caller.wants_details)
+        return await run_in_thread_if(large, self._decide, verdicts, caller.wants_details)
 
     def _decide(self, verdicts: Sequence[Verdicts], wants_details: bool) -> ScoreColumns:
-        ballots = Ballots(
+        all_votes = MemberVotes(
             tuple(verdicts),
             tuple(member.weight for member in self.members),
             tuple(member.signature for member in self.members),
         )
         usages = [one.columns.usage for one in verdicts if one.columns.usage is not None]
-        columns = poll(ballots, self._rule, reduce(add, usages) if usages else None)
+        columns = tally_votes(all_votes, self._rule, reduce(add, usages) if usages else None)
         if not wants_details:
             return columns
         relevant = Verdicts.decide(columns, (), self.identity.min_score).relevant
-        return describe(ballots, columns, relevant)
+        return describe(all_votes, columns, relevant)

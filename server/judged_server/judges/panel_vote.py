@@ -1,9 +1,8 @@
 """The rule by which the verdicts of several judges become one.
 
-Owns the three rules. As in a vote of samples (`llm.voting`) only OK verdicts count, a failure or an
-abstention is no vote, and without any vote the first failure stands. Nor does the rest vote without
-a member whose reply was to come from the cache and is not there. Leaves who judges to `panel`, and
-the bar to whoever reads the scores.
+As in a vote of samples (`llm.tally`) only OK verdicts count, a failure or an abstention is no
+vote, and without any vote the first failure stands. Nor does the rest vote without a member whose
+reply was to come from the cache and is not there.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ class Rule(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Ballots:
+class MemberVotes:
     """The verdicts of the members, with their weights and signatures, in one order."""
 
     verdicts: tuple[Verdicts, ...]
@@ -69,61 +68,61 @@ class Ballots:
         )
 
 
-def poll(ballots: Ballots, rule: Rule, usage: Usage | None) -> ScoreColumns:
+def tally_votes(all_votes: MemberVotes, rule: Rule, usage: Usage | None) -> ScoreColumns:
     """Return the scores that the members make together; `usage` is what all of them took.
 
     The agreement is the share of the votes on the larger side, each member's by its own bar.
     """
-    statuses = ballots.statuses
+    statuses = all_votes.statuses
     valid = statuses == Status.OK
-    weights = np.array(ballots.weights)[:, np.newaxis] if rule is Rule.WEIGHTED else np.float64(1)
-    relevant = np.stack([one.relevant for one in ballots.verdicts])
+    weights = np.array(all_votes.weights)[:, np.newaxis] if rule is Rule.WEIGHTED else np.float64(1)
+    relevant = np.stack([one.relevant for one in all_votes.verdicts])
     votes = valid * weights
     counted = votes.sum(axis=0)
-    ayes = (votes * relevant).sum(axis=0)
-    noes = counted - ayes
+    yes_votes = (votes * relevant).sum(axis=0)
+    noes = counted - yes_votes
     # A half is a half, whatever rounding makes of a sum of weights.
-    quorum = (counted > 0) & (2 * counted >= _all_votes(ballots, rule) * (1 - 1e-12))
+    quorum = (counted > 0) & (2 * counted >= _all_votes(all_votes, rule) * (1 - 1e-12))
     if rule is Rule.MAJORITY:
-        quorum &= ayes != noes
-    unknown = _unknown(ballots)
+        quorum &= yes_votes != noes
+    unknown = _unknown(all_votes)
     quorum[unknown] = False
     divisor = np.where(quorum, counted, 1.0)
     if rule is Rule.MAJORITY:
-        scores = ayes / divisor
+        scores = yes_votes / divisor
     else:
-        given = np.stack([one.columns.scores for one in ballots.verdicts])
+        given = np.stack([one.columns.scores for one in all_votes.verdicts])
         scores = np.minimum((votes * given).sum(axis=0) / divisor, 1.0)
     outcome = _outcome(statuses, valid.any(axis=0), quorum)
     outcome[unknown] = Status.ERROR
     missing = outcome != Status.OK
-    faults = _Faults(ballots, outcome, valid.any(axis=0))
+    faults = _Faults(all_votes, outcome, valid.any(axis=0))
     return ScoreColumns(
         np.where(quorum, scores, 0.0),
         outcome if missing.any() else None,
-        _flags(ballots),
+        _flags(all_votes),
         tuple(map(faults.at, np.flatnonzero(missing).tolist())),
-        (ayes > noes) & quorum if rule is Rule.MAJORITY else None,
-        np.where(quorum, np.maximum(ayes, noes) / divisor, 0.0),
+        (yes_votes > noes) & quorum if rule is Rule.MAJORITY else None,
+        np.where(quorum, np.maximum(yes_votes, noes) / divisor, 0.0),
         usage=usage,
-        sources=_sources(ballots),
+        sources=_sources(all_votes),
     )
 
 
-def _all_votes(ballots: Ballots, rule: Rule) -> float:
+def _all_votes(all_votes: MemberVotes, rule: Rule) -> float:
     """Return what the votes come to when every member has one."""
-    return sum(ballots.weights) if rule is Rule.WEIGHTED else float(len(ballots.weights))
+    return sum(all_votes.weights) if rule is Rule.WEIGHTED else float(len(all_votes.weights))
 
 
-def describe(ballots: Ballots, columns: ScoreColumns, relevant: BoolArray) -> ScoreColumns:
+def describe(all_votes: MemberVotes, columns: ScoreColumns, relevant: BoolArray) -> ScoreColumns:
     """Return the columns with a detail for each context, in which each member is a sample.
 
     The rationale is that of the first member that has one and agrees with the verdict.
     """
-    statuses = ballots.statuses
-    told = [{detail.index: detail for detail in one.columns.details} for one in ballots.verdicts]
+    statuses = all_votes.statuses
+    told = [{detail.index: detail for detail in one.columns.details} for one in all_votes.verdicts]
     reasons = [
-        {fault.index: fault.reason for fault in one.columns.faults} for one in ballots.verdicts
+        {fault.index: fault.reason for fault in one.columns.faults} for one in all_votes.verdicts
     ]
     decided = np.ones(len(relevant), np.bool_)
     if columns.statuses is not None:
@@ -139,9 +138,9 @@ def describe(ballots: Ballots, columns: ScoreColumns, relevant: BoolArray) -> Sc
                 reasons[place].get(index, ""),
                 own.rationale if own else "",
                 "",
-                ballots.signatures[place],
+                all_votes.signatures[place],
             )
-            for place, (one, own) in enumerate(zip(ballots.verdicts, found, strict=True))
+            for place, (one, own) in enumerate(zip(all_votes.verdicts, found, strict=True))
         )
         agreeing = (
             sample.reasoning
@@ -171,32 +170,32 @@ def _outcome(statuses: ByteArray, any_vote: BoolArray, quorum: BoolArray) -> Byt
     return np.where(any_vote, with_votes, without).astype(np.uint8)
 
 
-def _unknown(ballots: Ballots) -> list[int]:
+def _unknown(all_votes: MemberVotes) -> list[int]:
     """Return the contexts of which a member's reply was to come from the cache, and is not there.
 
     What the others say is another panel's verdict.
     """
     return [
         fault.index
-        for one in ballots.verdicts
+        for one in all_votes.verdicts
         for fault in one.columns.faults
         if fault.reason == Reason.NOT_CACHED
     ]
 
 
-def _flags(ballots: Ballots) -> ByteArray | None:
+def _flags(all_votes: MemberVotes) -> ByteArray | None:
     """Return the remarks of all members on each text."""
     flags: ByteArray | None = None
-    for one in ballots.verdicts:
+    for one in all_votes.verdicts:
         if one.columns.flags is not None:
             flags = one.columns.flags if flags is None else flags | one.columns.flags
     return flags
 
 
-def _sources(ballots: Ballots) -> ByteArray | None:
+def _sources(all_votes: MemberVotes) -> ByteArray | None:
     """Return where each verdict came from: CACHE or SHARED where no member computed its own."""
-    told = [one.sources for one in ballots.verdicts if one.sources is not None]
-    if len(told) < len(ballots.verdicts):
+    told = [one.sources for one in all_votes.verdicts if one.sources is not None]
+    if len(told) < len(all_votes.verdicts):
         return None
     sources = np.stack(told)
     shared = np.where((sources == Source.CACHE).all(axis=0), Source.CACHE, Source.SHARED)
@@ -207,12 +206,12 @@ def _sources(ballots: Ballots) -> ByteArray | None:
 class _Faults:
     """Why members have no verdict, found by context."""
 
-    def __init__(self, ballots: Ballots, outcome: ByteArray, any_vote: BoolArray) -> None:
+    def __init__(self, all_votes: MemberVotes, outcome: ByteArray, any_vote: BoolArray) -> None:
         self._by_index = [
-            {fault.index: fault for fault in one.columns.faults} for one in ballots.verdicts
+            {fault.index: fault for fault in one.columns.faults} for one in all_votes.verdicts
         ]
-        self._ballots = ballots
-        self._statuses = ballots.statuses
+        self._ballots = all_votes
+        self._statuses = all_votes.statuses
         self._outcome = outcome
         self._any_vote = any_vote
 

@@ -1,8 +1,4 @@
-"""The semantic judge: the cosine of two texts' embeddings. The query is not used.
-
-Owns which texts are embedded, and what a text without a vector means for its contexts. Leaves
-models to an embedder behind `ports`, and the arithmetic to `embedding.cosine`.
-"""
+"""The semantic judge: the cosine of two texts' embeddings. The query is not used."""
 
 from __future__ import annotations
 
@@ -23,6 +19,7 @@ from judged_server.domain import (
     Status,
     VerdictFault,
 )
+from judged_server.embedding.base import Embedded, Embedder, Embedders, ModelCard
 from judged_server.embedding.cosine import Side, cosine_matrix
 from judged_server.embedding.models.manifest import CALLER
 from judged_server.embedding.policy import (
@@ -32,8 +29,8 @@ from judged_server.embedding.policy import (
     TEXT_TOO_LONG,
     TRUNCATE,
 )
-from judged_server.ports import Embedded, Embedder, Embedders, ModelCard, Parameter, Profile
-from judged_server.threads import off_loop_if
+from judged_server.judges.base import ANONYMOUS, Caller, LocalJudge, Parameter, Profile
+from judged_server.threads import run_in_thread_if
 
 VERSION = 1
 MIN_SCORE = 0.75
@@ -54,13 +51,11 @@ _CODES = {TEXT_TOO_LONG: 3, OVERLOADED: 8, EMBEDDING_FAILED: 13}
 class SemanticKind:
     """Builds semantic judges over the embedding models of this server."""
 
+    kind = "semantic"
+    asks_models = False
+
     def __init__(self, embedders: Embedders) -> None:
         self._embedders = embedders
-
-    @property
-    def kind(self) -> str:
-        """The name requests use."""
-        return "semantic"
 
     @property
     def profiles(self) -> tuple[Profile, ...]:
@@ -100,37 +95,27 @@ class SemanticKind:
         return SemanticJudge(embedder, long_text, _identify(embedder.card, long_text, min_score))
 
 
-class SemanticJudge:
-    """Scores groups by cosine; implements ports.AsyncJudge."""
+class SemanticJudge(LocalJudge):
+    """Scores groups by cosine."""
 
     def __init__(self, embedder: Embedder | None, long_text: str, identity: JudgeIdentity) -> None:
         """Take an embedder for texts, or none for vectors that callers send."""
         self._embedder = embedder
         self._long_text = long_text
-        self._identity = identity
+        self.identity = identity
+        self.wants_embeddings = embedder is None
 
-    @property
-    def identity(self) -> JudgeIdentity:
-        """Which judge this is."""
-        return self._identity
-
-    @property
-    def wants_embeddings(self) -> bool:
-        """Whether it compares the callers' vectors."""
-        return self._embedder is None
-
-    @property
-    def wants_spans(self) -> bool:
-        """Never: it reads texts or vectors."""
-        return False
-
-    async def score_async(self, groups: Sequence[QueryGroup]) -> ScoreColumns:
+    async def judge(
+        self,
+        groups: Sequence[QueryGroup],
+        caller: Caller = ANONYMOUS,  # noqa: ARG002
+    ) -> ScoreColumns:
         """Return one score for each context; each distinct text is embedded once.
 
         Cancelling it drops what has not begun: batches of texts, slices of groups.
         """
         cost = sum(_TEXT_COST * (group.n_expected + group.n_retrieved) for group in groups)
-        numbers = await off_loop_if(cost > INLINE_COST, _number_texts, groups)
+        numbers = await run_in_thread_if(cost > INLINE_COST, _number_texts, groups)
         embedded = _NOTHING
         dimensions = 1
         if self._embedder is not None:
@@ -140,7 +125,7 @@ class SemanticJudge:
         texts = _Texts(numbers, embedded)
         parts: list[_GroupScores] = []
         for part, cost in _slices(groups, dimensions):
-            parts += await off_loop_if(cost > INLINE_COST, _score_groups, part, texts)
+            parts += await run_in_thread_if(cost > INLINE_COST, _score_groups, part, texts)
         return _join(parts)
 
 

@@ -1,14 +1,12 @@
 """The judge `span`: how far a retrieved part of a file covers the expected part.
 
-For golden sets that point into files instead of quoting them. Owns the two measures of overlap.
-Texts and the query are not used.
+For golden sets that point into files instead of quoting them. Texts and the query are not used.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
@@ -20,7 +18,7 @@ from judged_server.domain import (
     QueryGroup,
     ScoreColumns,
 )
-from judged_server.ports import Parameter, Profile
+from judged_server.judges.base import Parameter, Profile, PureJudge
 
 VERSION = 1
 MIN_SCORE = 0.5
@@ -29,15 +27,14 @@ IOU = "iou"
 CONTAINMENT = "containment"
 
 
-@dataclass(frozen=True, slots=True)
-class SpanJudge:
-    """Scores the overlap of two spans; implements ports.LexicalJudge."""
+@dataclass(frozen=True)
+class SpanJudge(PureJudge):
+    """Scores the overlap of two spans."""
 
     identity: JudgeIdentity
     measure: str = IOU
 
-    wants_embeddings: ClassVar[bool] = False
-    wants_spans: ClassVar[bool] = True
+    wants_spans = True
 
     def score(self, groups: Sequence[QueryGroup]) -> ScoreColumns:
         """Return one score a context, from 0 (nothing shared, or other files) to 1."""
@@ -87,6 +84,7 @@ class SpanKind:
         ),
     )
     for_embeddings = None
+    asks_models = False
 
     def build(self, spec: JudgeSpec) -> SpanJudge:
         """Return the judge of a spec whose parameters are settled."""

@@ -1,6 +1,6 @@
-"""Language models as judges: from a prompt to an opinion, over any provider.
+"""A client of language models: key, cache, one call for equal questions, budget, provider.
 
-The way down: `rubrics` say what is asked and write the prompt; `models` ask a provider, through its
-dialect in `providers` and over `transport`; `parsing` reads what came back; `voting` makes one
-verdict of several samples. aiohttp appears here and nowhere else.
+The way down: `rubrics` write the prompt; `caller` asks, with `cache`, `inflight` and `budget`;
+`models` speak to a provider through its dialect in `providers` and over `transport`; `parsing`
+reads what came back. aiohttp appears here and nowhere else.
 """

@@ -1,9 +1,4 @@
-"""One question to a language model, from its rubric to an opinion.
-
-Owns a sample: where its reply is found, or else prompt, call, reading, and another try when the
-reply is not in its form. Leaves who asks what, and what becomes of samples, to `judges`; the
-way to a provider to `models`; what is kept and shared to `reply_cache` and `flights`.
-"""
+"""One question to a language model, from its rubric to an opinion."""
 
 from __future__ import annotations
 
@@ -27,13 +22,13 @@ from judged_server.llm.chat import (
     Prices,
 )
 from judged_server.llm.faults import ModelFault, ProviderFault, Reason
-from judged_server.llm.inflight import Flights
+from judged_server.llm.inflight import SingleFlight
 from judged_server.llm.parsing import read
-from judged_server.llm.parsing.parsed_reply import Opinion
+from judged_server.llm.parsing.parsed_reply import ParsedReply
 from judged_server.llm.parsing.probabilities import weighed
 from judged_server.llm.rubrics import FieldValue, Rubric, new_nonce, write
-from judged_server.llm.transport.start_limiter import Turns
-from judged_server.spending import Purse
+from judged_server.llm.transport.start_limiter import StartLimiter
+from judged_server.spending import CostTracker
 
 MAX_SAMPLES = 32
 
@@ -72,34 +67,34 @@ class Question(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class CallOptions:
     """What holds for every question of a call: when its last one must have ended, who pays.
 
     `cache` is what the verdict cache is for.
     """
 
     ends_at: float
-    purse: Purse = field(default_factory=Purse)
+    cost_tracker: CostTracker = field(default_factory=CostTracker)
     cache: CacheMode = CacheMode.USE
 
     @classmethod
     def of(
         cls,
-        leaves_at: float | None,
-        purse: Purse | None = None,
+        deadline: float | None,
+        cost_tracker: CostTracker | None = None,
         cache: CacheMode = CacheMode.USE,
-    ) -> Terms:
+    ) -> CallOptions:
         """Return the terms of a caller who leaves at this time of the loop's clock, None: never.
 
         They end a little earlier, so that the caller still gets the reply.
         """
         now = asyncio.get_running_loop().time()
-        purse = purse or Purse()
-        if leaves_at is None:
-            return cls(now + _LONGEST_S, purse, cache)
-        left_s = leaves_at - now
+        cost_tracker = cost_tracker or CostTracker()
+        if deadline is None:
+            return cls(now + _LONGEST_S, cost_tracker, cache)
+        left_s = deadline - now
         leave_s = min(max(_LEAVE_SHARE * left_s, _LEAVE_LEAST_S), _LEAVE_MOST_S)
-        return cls(leaves_at - leave_s, purse, cache)
+        return cls(deadline - leave_s, cost_tracker, cache)
 
 
 class Answer(NamedTuple):
@@ -108,7 +103,7 @@ class Answer(NamedTuple):
     `fallback` names the model that gave the reply in place of the one that was asked.
     """
 
-    opinion: Opinion
+    parsed: ParsedReply
     reply: ChatReply | None
     usage: Usage
     source: Source = Source.COMPUTED
@@ -116,7 +111,7 @@ class Answer(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Prospect:
+class PlannedCall:
     """A question that work may ask, `times` times, before the work has begun.
 
     It is `settled` when its texts are known already; a check of claims that nobody has listed yet
@@ -130,7 +125,7 @@ class Prospect:
 
 
 @dataclass(frozen=True, slots=True)
-class Weight:
+class CallEstimate:
     """What one call takes at most: tokens, and nano-units of money; None without a price."""
 
     input_tokens: int
@@ -146,40 +141,40 @@ class _Forms:
     wrong: int = 0
 
 
-class Asker:
+class ModelCaller:
     """Asks the models of a server. One instance serves all calls of a process."""
 
     def __init__(self, budgets: Budgets | None = None, cache: ReplyCache | None = None) -> None:
         self._budgets = budgets or Budgets()
         self._cache = cache
-        self._flights: Flights[Answer] = Flights()
+        self._inflight: SingleFlight[Answer] = SingleFlight()
         # Those that the cache answers wait for nothing else, and there may be thousands.
-        self._turns = Turns(_BEGUN_A_TURN)
+        self._turns = StartLimiter(_BEGUN_A_TURN)
         self._forms: defaultdict[str, _Forms] = defaultdict(_Forms)
 
-    async def ask(self, model: ChatModel, question: Question, terms: Terms) -> Answer:
+    async def ask(self, model: ChatModel, question: Question, call_options: CallOptions) -> Answer:
         """Return the answer, whatever comes of it, in time for the caller.
 
         Cancelling it closes the connection of the call under way.
         """
         await self._turns.begin()
         key = question_key(model.card, question)
-        if terms.cache is not CacheMode.REFRESH:
-            only = terms.cache is CacheMode.ONLY
+        if call_options.cache is not CacheMode.REFRESH:
+            only = call_options.cache is CacheMode.ONLY
             kept = await self._kept(key, model.card, question, sure=only)
             if kept is not None:
                 return kept
-        if terms.cache is CacheMode.ONLY:
+        if call_options.cache is CacheMode.ONLY:
             missing = _NOT_KEPT if self._cache is None else _NOT_CACHED
-            if (keyless := keyless_fault(model)) is not None:
+            if (keyless := missing_key_fault(model)) is not None:
                 missing = missing._replace(message=f"{missing.message}; {keyless.message}")
             return Answer(missing, None, Usage())
-        return await self._fly(key, model, question, terms)
+        return await self._ask_once(key, model, question, call_options)
 
-    async def knows(self, prospect: Prospect) -> bool:
+    async def knows(self, planned: PlannedCall) -> bool:
         """Return whether the cache would answer a question."""
-        card, question = prospect.model.card, prospect.question
-        if self._cache is None or not prospect.settled:
+        card, question = planned.model.card, planned.question
+        if self._cache is None or not planned.settled:
             return False
         key = question_key(card, question)
         return await self._kept(key, card, question, sure=True) is not None
@@ -195,114 +190,119 @@ class Asker:
             reply = await self._cache.stored(key, sure=sure)
         if reply is None:
             return None
-        opinion = _opinion(reply, question, card)
-        if opinion.status is not Status.OK:
+        parsed = _parsed_reply(reply, question, card)
+        if parsed.status is not Status.OK:
             return None
-        return Answer(opinion, reply, Usage(cached=1), Source.CACHE)
+        return Answer(parsed, reply, Usage(cached=1), Source.CACHE)
 
-    async def _fly(self, key: bytes, model: ChatModel, question: Question, terms: Terms) -> Answer:
+    async def _ask_once(
+        self, key: bytes, model: ChatModel, question: Question, call_options: CallOptions
+    ) -> Answer:
         """Ask, or take part in the same question of another caller."""
         now = asyncio.get_running_loop().time
-        while (flight := self._flights.find(key)) is not None:
-            answer = await self._flights.wait(key, flight, max(0.0, terms.ends_at - now()))
+        while (entry := self._inflight.find(key)) is not None:
+            answer = await self._inflight.wait(key, entry, max(0.0, call_options.ends_at - now()))
             if answer is None:
                 return Answer(_NO_TIME, None, Usage())
-            if not _is_of_leader(answer.opinion, flight.ends_at, terms):
+            if not _is_of_leader(answer.parsed, entry.ends_at, call_options):
                 return _shared(answer, model.card, question)
-        flight = self._flights.begin(
-            key, terms.ends_at, lambda: self._put_and_keep(key, model, question, terms)
+        entry = self._inflight.begin(
+            key,
+            call_options.ends_at,
+            lambda: self._put_and_keep(key, model, question, call_options),
         )
-        own = await self._flights.wait(key, flight)
+        own = await self._inflight.wait(key, entry)
         if own is None:
             raise RuntimeError("a question without a time limit ended without an answer")
         return own
 
     async def _put_and_keep(
-        self, key: bytes, model: ChatModel, question: Question, terms: Terms
+        self, key: bytes, model: ChatModel, question: Question, call_options: CallOptions
     ) -> Answer:
         """Ask the provider, and keep the reply if it is a verdict of the model that was asked."""
-        answer = await self._put(model, question, terms)
-        ours = answer.opinion.status is Status.OK and not answer.fallback
+        answer = await self._put(model, question, call_options)
+        ours = answer.parsed.status is Status.OK and not answer.fallback
         if self._cache is not None and answer.reply is not None and ours:
             if model.card.prices is None:
                 self._cache.keep(key, question.rubric, model.card, answer.reply)
             else:
-                left_s = terms.ends_at - asyncio.get_running_loop().time()
+                left_s = call_options.ends_at - asyncio.get_running_loop().time()
                 await self._cache.keep_paid(key, question.rubric, model.card, answer.reply, left_s)
         return answer
 
-    async def _put(self, model: ChatModel, question: Question, terms: Terms) -> Answer:
+    async def _put(self, model: ChatModel, question: Question, call_options: CallOptions) -> Answer:
         """Ask the provider; again when its reply is not in the form that it was asked for."""
         card = model.card
         forms = self._forms[card.name]
         usage = nothing(card.prices)
         now = asyncio.get_running_loop().time
         reply: ChatReply | None = None
-        opinion = _NO_TIME
+        parsed = _NO_TIME
         fallback = ""
         for attempt in range(_TRIES):
-            left_s = terms.ends_at - now()
+            left_s = call_options.ends_at - now()
             if left_s <= 0:
                 break
             nonce = new_nonce()
-            request = _request(card, question, nonce, attempt, _repair(opinion) if attempt else "")
+            request = _request(card, question, nonce, attempt, _repair(parsed) if attempt else "")
             began = now()
             try:
-                done = await self._budgets.complete(model, request, left_s, terms.purse)
+                done = await self._budgets.complete(
+                    model, request, left_s, call_options.cost_tracker
+                )
             except ModelFault as fault:
                 if reply is None:  # else what is wrong with the reply says more
-                    opinion = _failed(fault)
+                    parsed = _failed(fault)
                 if isinstance(fault, ProviderFault) and fault.attempts:
                     usage += Usage(attempts=fault.attempts, latency_s=now() - began)
                 break
             reply = done.reply
             fallback = "" if done.answered_by is None else done.answered_by.name
-            opinion = _opinion(reply, question, card)
-            if nonce in reply.text or nonce in opinion.reasoning:
-                opinion = _MARKER_REPEATED
+            parsed = _parsed_reply(reply, question, card)
+            if nonce in reply.text or nonce in parsed.reasoning:
+                parsed = _MARKER_REPEATED
             # What a fallback answered is paid by its own prices.
             usage += _usage(done, (done.answered_by or card).prices)
-            if opinion.reason not in _REPAIRS:
+            if parsed.reason not in _REPAIRS:
                 forms.right += 1
                 break
             forms.wrong += 1
             if attempt > 0 and forms.right <= forms.wrong:
                 break
         if usage.calls:
-            terms.purse.note(
+            call_options.cost_tracker.note(
                 usage.calls,
                 usage.input_tokens,
                 usage.output_tokens,
                 usage.cost,
                 usage.latency_s,
             )
-        return Answer(opinion, reply, usage, fallback=fallback)
+        return Answer(parsed, reply, usage, fallback=fallback)
 
 
-def weigh(model: ChatModel, question: Question) -> Weight:
+def estimate_call(model: ChatModel, question: Question) -> CallEstimate:
     """Return what it takes at most to put a question once."""
     request = _request(model.card, question, new_nonce())
     prices = prices_of(model)
     cost = most_of(prices, request) if prices else None
-    return Weight(request_tokens(request), request.max_tokens, cost)
+    return CallEstimate(request_tokens(request), request.max_tokens, cost)
 
 
-def keyless_fault(model: ChatModel) -> ModelNotConfigured | None:
+def missing_key_fault(model: ChatModel) -> ModelNotConfigured | None:
     """Return why a model whose key is missing can't be asked; None for all others."""
-    problem = getattr(model, "problem", "")
-    return ModelNotConfigured(model.card.name, problem) if problem else None
+    return ModelNotConfigured(model.card.name, model.problem) if model.problem else None
 
 
-def refuse_keyless(model: ChatModel, cache: CacheMode) -> None:
+def check_api_keys(model: ChatModel, cache: CacheMode) -> None:
     """Raise ModelNotConfigured when a model may have to be asked and its key is missing."""
-    if cache is not CacheMode.ONLY and (fault := keyless_fault(model)) is not None:
+    if cache is not CacheMode.ONLY and (fault := missing_key_fault(model)) is not None:
         raise fault
 
 
-def _repair(opinion: Opinion) -> str:
+def _repair(parsed: ParsedReply) -> str:
     """Return what was wrong with a reply, in words for the model that gave it."""
-    words = opinion.message if opinion.reason is None else _REPAIRS.get(opinion.reason, "")
-    return words or opinion.message
+    words = parsed.message if parsed.reason is None else _REPAIRS.get(parsed.reason, "")
+    return words or parsed.message
 
 
 def _request(
@@ -330,25 +330,25 @@ def nothing(prices: Prices | None) -> Usage:
     return _NOTHING_UNPRICED if prices is None else _NOTHING
 
 
-_NOT_CACHED = Opinion(
+_NOT_CACHED = ParsedReply(
     Status.ERROR,
     reason=Reason.NOT_CACHED,
     message="the verdict cache has no reply to this, and the request lets no model be asked; "
     f"ask once with {full_name(CacheMode.USE)} to fill it",
 )
-_NOT_KEPT = Opinion(
+_NOT_KEPT = ParsedReply(
     Status.ERROR,
     reason=Reason.NOT_CACHED,
     message="this server keeps no replies, and the request lets no model be asked; "
     f"start it with --llm-cache disk or memory, or ask with {full_name(CacheMode.USE)}",
 )
-_MARKER_REPEATED = Opinion(
+_MARKER_REPEATED = ParsedReply(
     Status.ABSTAINED,
     reason=Reason.MARKER_REPEATED,
     message="the model's reply repeats the secret marker of its prompt: it copied the prompt, or "
     "one of the texts made it do so",
 )
-_NO_TIME = Opinion(
+_NO_TIME = ParsedReply(
     Status.ERROR,
     reason=Reason.TIMEOUT,
     message="the call's time was used up before the model could be asked; allow more, or send less",
@@ -356,29 +356,29 @@ _NO_TIME = Opinion(
 )
 
 
-def _opinion(reply: ChatReply, question: Question, card: ChatModelCard) -> Opinion:
+def _parsed_reply(reply: ChatReply, question: Question, card: ChatModelCard) -> ParsedReply:
     """Return what a reply says, whether it came just now or was kept."""
-    opinion = read(reply, question.rubric, structured=card.structured)
-    return weighed(opinion, reply) if question.logprobs else opinion
+    parsed = read(reply, question.rubric, structured=card.structured)
+    return weighed(parsed, reply) if question.logprobs else parsed
 
 
 def _shared(answer: Answer, card: ChatModelCard, question: Question) -> Answer:
     """Return another caller's answer as this one's: the key has no bar, so its own one decides."""
-    opinion = answer.opinion
-    if opinion.status is Status.OK and answer.reply is not None:
-        opinion = _opinion(answer.reply, question, card)
-    return answer._replace(opinion=opinion, usage=Usage(shared=1), source=Source.SHARED)
+    parsed = answer.parsed
+    if parsed.status is Status.OK and answer.reply is not None:
+        parsed = _parsed_reply(answer.reply, question, card)
+    return answer._replace(parsed=parsed, usage=Usage(shared=1), source=Source.SHARED)
 
 
-def _is_of_leader(opinion: Opinion, ended_at: float, terms: Terms) -> bool:
+def _is_of_leader(parsed: ParsedReply, ended_at: float, call_options: CallOptions) -> bool:
     """Say whether a failure is the leader's, so that another caller may do better."""
-    if opinion.reason is Reason.BUDGET:
+    if parsed.reason is Reason.BUDGET:
         return True
-    return opinion.reason is Reason.TIMEOUT and terms.ends_at > ended_at
+    return parsed.reason is Reason.TIMEOUT and call_options.ends_at > ended_at
 
 
-def _failed(fault: ModelFault) -> Opinion:
-    return Opinion(
+def _failed(fault: ModelFault) -> ParsedReply:
+    return ParsedReply(
         Status.ERROR, reason=fault.reason, message=fault.message, retryable=fault.retryable
     )
 

@@ -1,7 +1,7 @@
 """The words between judges and language models: a request, a reply, a model.
 
-Owns the shapes. Those made for every question are tuples: a dataclass takes twice as long to make.
-How a provider spells them is in `providers`, what is asked in `rubrics`.
+Those made for every question are tuples: a dataclass takes twice as long to make. How a provider
+spells them is in `providers`, what is asked in `rubrics`.
 """
 
 from __future__ import annotations
@@ -142,6 +142,16 @@ class ChatModel(Protocol):
     @property
     def card(self) -> ChatModelCard:
         """What is known of it."""
+        ...
+
+    @property
+    def cards(self) -> tuple[ChatModelCard, ...]:
+        """The cards of all that may answer in its name, each with its own prices."""
+        ...
+
+    @property
+    def problem(self) -> str:
+        """What to do before it can be asked; "" when it can be."""
         ...
 
     async def complete(self, request: ChatRequest, timeout_s: float) -> Completed:

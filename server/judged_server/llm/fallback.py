@@ -1,8 +1,6 @@
 """The models that are asked in place of one whose provider fails.
 
-Owns which failures pass a question on: those of the provider, never a reply that broke its form;
-and how the models share the time of the call, so that one that hangs leaves some to the next. The
-reply says who gave it, so that it is paid by its own prices and not taken for an answer of the
+The reply says who gave it, so that it is paid by its own prices and not taken for an answer of the
 model that was asked.
 """
 
@@ -41,13 +39,10 @@ class FallbackModel:
     def __init__(self, card: ChatModelCard, models: Sequence[ChatModel], clock: Clock) -> None:
         """Ask the first of `models` first; `card` is its card, with the chain in its conditions."""
         self.card = card
+        self.cards = tuple(model.card for model in models)
+        self.problem = ""
         self._models = models
         self._clock = clock
-
-    @property
-    def cards(self) -> tuple[ChatModelCard, ...]:
-        """The cards of all that may answer, each with its own prices."""
-        return tuple(model.card for model in self._models)
 
     async def complete(self, request: ChatRequest, timeout_s: float) -> Completed:
         """Return the first reply within `timeout_s` seconds, of which each model leaves a share.

@@ -4,8 +4,8 @@
       ProviderFault          ... the provider failed, or could not be reached
       ReplyFault             ... it answered, but not with a verdict
 
-Owns the words. A fault becomes the status of one verdict, never a failed call. Messages never quote
-a prompt, a reply or a key.
+A fault becomes the status of one verdict, never a failed call. Messages never quote a prompt, a
+reply or a key.
 """
 
 from __future__ import annotations

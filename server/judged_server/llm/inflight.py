@@ -1,8 +1,7 @@
 """Questions in flight, each asked once, and the callers who wait for them.
 
-Owns who waits for what. A flight belongs to nobody: it goes on as long as anybody waits for it, so
-the caller who began it can leave without harm to the others; when the last one leaves it is
-cancelled. Leaves what is asked to `asking`.
+A flight belongs to nobody: it goes on as long as anybody waits for it, so the caller who began it
+can leave without harm to the others; when the last one leaves it is cancelled.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ Result = TypeVar("Result")
 
 
 @dataclass(slots=True, eq=False)
-class Flight(Generic[Result]):
+class InflightQuestion(Generic[Result]):
     """One question on its way. `ends_at` is when its leader's time is over, on the loop's clock.
 
     `waiting` has a future for each caller who waits: the question wakes them as its last act.
@@ -27,41 +26,41 @@ class Flight(Generic[Result]):
     waiting: list[asyncio.Future[None]] = field(default_factory=list)
 
 
-class Flights(Generic[Result]):
+class SingleFlight(Generic[Result]):
     """The questions in flight of a server, by key. For the event loop's thread."""
 
     def __init__(self) -> None:
-        self._flights: dict[bytes, Flight[Result]] = {}
+        self._inflight: dict[bytes, InflightQuestion[Result]] = {}
 
     def __len__(self) -> int:
-        return len(self._flights)
+        return len(self._inflight)
 
-    def find(self, key: bytes) -> Flight[Result] | None:
+    def find(self, key: bytes) -> InflightQuestion[Result] | None:
         """Return the flight of a question; None when nobody asks it now."""
-        flight = self._flights.get(key)
-        return None if flight is None or flight.task.done() else flight
+        entry = self._inflight.get(key)
+        return None if entry is None or entry.task.done() else entry
 
     def begin(
         self, key: bytes, ends_at: float, ask: Callable[[], Coroutine[Any, Any, Result]]
-    ) -> Flight[Result]:
+    ) -> InflightQuestion[Result]:
         """Ask a question that is not in flight; whoever begins it must `wait` for it."""
-        flight = Flight(asyncio.create_task(self._fly(key, ask)), ends_at)
-        self._flights[key] = flight
-        return flight
+        entry = InflightQuestion(asyncio.create_task(self._ask_once(key, ask)), ends_at)
+        self._inflight[key] = entry
+        return entry
 
     async def wait(
-        self, key: bytes, flight: Flight[Result], timeout_s: float | None = None
+        self, key: bytes, entry: InflightQuestion[Result], timeout_s: float | None = None
     ) -> Result | None:
         """Return what came of a flight; None when `timeout_s` seconds were too short for it.
 
         Raises what asking raised. The last one who waits, when cancelled or out of time, ends it.
         """
-        task = flight.task
+        task = entry.task
         if task.done():
             return task.result()
         # A future for each, since they leave one by one: dearer shields would do the same.
         woken = asyncio.get_running_loop().create_future()
-        flight.waiting.append(woken)
+        entry.waiting.append(woken)
         try:
             if timeout_s is None:
                 await woken
@@ -70,24 +69,24 @@ class Flights(Generic[Result]):
             return task.result() if task.done() else None
         finally:
             if not task.done():
-                flight.waiting.remove(woken)
-                if not flight.waiting:
-                    self._forget(key, flight)
+                entry.waiting.remove(woken)
+                if not entry.waiting:
+                    self._forget(key, entry)
                     task.cancel()
                     # Whoever sees the caller's end sees that of the question: nothing is left
                     # behind.
                     await asyncio.wait({task})
 
-    async def _fly(self, key: bytes, ask: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
-        flight = self._flights[key]
+    async def _ask_once(self, key: bytes, ask: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
+        entry = self._inflight[key]
         try:
             return await ask()
         finally:
-            self._forget(key, flight)
-            for woken in flight.waiting:
+            self._forget(key, entry)
+            for woken in entry.waiting:
                 if not woken.done():  # else whoever waited is leaving
                     woken.set_result(None)
 
-    def _forget(self, key: bytes, flight: Flight[Result]) -> None:
-        if self._flights.get(key) is flight:
-            del self._flights[key]
+    def _forget(self, key: bytes, entry: InflightQuestion[Result]) -> None:
+        if self._inflight.get(key) is entry:
+            del self._inflight[key]

@@ -1,8 +1,6 @@
 """The language models of one server, as the operator named them.
 
-Owns which models there are, which of them can be asked, and the way from a request to a reply:
-dialect, endpoint, dialect; or a file of replies. A model whose key is missing is listed all the
-same, with what to do.
+A model whose key is missing is listed all the same, with what to do.
 """
 
 from __future__ import annotations
@@ -68,6 +66,8 @@ class ConfiguredModel:
         self._clock = clock
         self._patient = patient
         self.card = card
+        self.cards = (card,)
+        self.problem = ""
 
     def before_fallback(self) -> ConfiguredModel:
         """Return the same model, which gives up sooner: another one stands behind it."""
@@ -102,7 +102,7 @@ class ConfiguredModel:
         return Completed(reply, attempts, self._clock.now() - began)
 
 
-class KeylessModel:
+class MissingKeyModel:
     """A model whose key is missing; implements chat.ChatModel.
 
     It stands for its kept replies. `problem` says what to do to have it asked.
@@ -110,6 +110,7 @@ class KeylessModel:
 
     def __init__(self, card: ChatModelCard, problem: str) -> None:
         self.card = card
+        self.cards = (card,)
         self.problem = problem
 
     async def complete(
@@ -181,7 +182,7 @@ class ChatModels:
             card = with_chain(cards[model.name], [cards[name] for name in chain])
             self._listed[model.name] = ListedModel(card, problems.get(model.provider, ""))
             if model.name not in alone:
-                self._models[model.name] = KeylessModel(card, problems[model.provider])
+                self._models[model.name] = MissingKeyModel(card, problems[model.provider])
                 continue
             # Those behind it whose key is missing are left out; that was logged above.
             able = [alone[name] for name in (model.name, *chain) if name in alone]

@@ -17,12 +17,12 @@ from judged_server.metrics.families import FAMILIES
 from judged_server.metrics.input.columnar_topics import query_ids
 from judged_server.metrics.input.duplicates import distinct_results
 from judged_server.metrics.input.trec import MappedTopic, Qrels, Topic
-from judged_server.metrics.intervals_and_slices import check_keys, with_certainty
+from judged_server.metrics.intervals_and_slices import check_keys, with_intervals_and_slices
 from judged_server.metrics.matching import JudgedResults, match_ids
 from judged_server.metrics.measures.declaration import Metric
 from judged_server.metrics.measures.names import Measure, parse_metrics
 from judged_server.metrics.measures.registry import METRICS
-from judged_server.metrics.merge import Judging, compute_joint
+from judged_server.metrics.merge import Judging, compute_merged
 from judged_server.metrics.options import (
     MatchingMode,
     MetricOptions,
@@ -52,13 +52,13 @@ __all__ = [
     "check_modes",
     "check_unique",
     "compute_gains",
-    "compute_joint",
     "compute_judged",
+    "compute_merged",
     "compute_trec",
     "distinct_results",
     "match_ids",
     "merge_values",
     "parse_metrics",
     "query_ids",
-    "with_certainty",
+    "with_intervals_and_slices",
 ]

@@ -1,9 +1,7 @@
 """From rankings to a table of metrics: values of queries, means, bounds, counts, signatures.
 
 The four ways in are `compute_judged` (verdicts), `compute_trec` (qrels and a run), `compute_gains`
-and `merge_values` (values of earlier calls). Owns which queries count and how they are averaged.
-Leaves formulas to the families of metrics, the making of rankings to `matching`, `trec`, `gains`,
-intervals and slices to `certainty`.
+and `merge_values` (values of earlier calls).
 """
 
 from __future__ import annotations

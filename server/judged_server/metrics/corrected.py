@@ -1,8 +1,5 @@
 """Tables of metrics with human labels carried in: corrected means, bounds of single queries.
 
-Owns which machine value belongs to which human value, and the families of bounds. Leaves the
-estimates to `statistics.prediction_powered`, the choice of bounds to `statistics.risk_control`.
-
 A labelled query has a human decision for every context. Its human value is what the same matching
 and the same metric make of those decisions. Queries that the table left out, because nothing was
 expected or because missing verdicts could change them, are left out here too.

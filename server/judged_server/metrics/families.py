@@ -1,8 +1,7 @@
 """Metrics that bring a judge of their own: `precision_exact`, `recall_similarity@5` and the like.
 
 A family is a few metrics over the verdicts of one fixed judge, in mode ANY, whatever judge and
-matching a request names. Owns which metrics come in families and the refusal where nobody judges.
-Leaves formulas to the metrics they are made from, judging to the engine, tables to `joint`.
+matching a request names.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""How sure the means of a table are: their intervals, and the slices of the table.
-
-Owns which queries make a slice, and the order and the caps of slices. Leaves the making of
-intervals to `statistics.intervals` and the values to `compute`.
-"""
+"""How sure the means of a table are: their intervals, and the slices of the table."""
 
 from __future__ import annotations
 
@@ -36,7 +32,7 @@ def check_keys(keys: Sequence[str], field: str = "options.slice_by") -> None:
             raise InvalidField(f"{field}[{i}]", f"is {field}[{keys.index(key)}] again")
 
 
-def with_certainty(
+def with_intervals_and_slices(
     table: MetricTable,
     options: MetricOptions,
     metadata: Sequence[Mapping[str, str]] = (),

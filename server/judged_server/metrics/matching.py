@@ -5,9 +5,6 @@
     ANY           no pairing: a result hits if it matches anything, an expected text is found if
                   anything matches it.
 
-Owns the three modes for complete verdicts; a missing verdict counts as "no match" here. Leaves
-what missing verdicts may change to `missing`, and augmenting paths to `maximum`.
-
 GREEDY_FIRST is computed for all groups at once. Seen from both sides it is one stable matching:
 every result prefers the lower expected index, every expected text the better rank, and where all
 agree on the order there is exactly one stable matching. So it makes no difference whether results

@@ -1,7 +1,6 @@
 """Maximum bipartite matching of one group by augmenting paths.
 
-Owns the search (D. Konig 1931; H. W. Kuhn, Naval Research Logistics Quarterly 2, 1955). Leaves
-when it is needed to `matching`.
+Konig 1931; H. W. Kuhn, Naval Research Logistics Quarterly 2, 1955).
 """
 
 from __future__ import annotations

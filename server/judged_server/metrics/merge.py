@@ -1,7 +1,5 @@
 """One table of metrics that rest on the verdicts of several judges.
 
-Owns how the tables of single judges become one. Leaves each of them to `compute`.
-
 A table has one set of rows. So a query that is unsettled under one of the judges is left out of
 all the means; the bounds, which each metric has from its own judge, cover it.
 """
@@ -35,7 +33,7 @@ class Judging:
     options: MetricOptions
 
 
-def compute_joint(
+def compute_merged(
     judgings: Sequence[Judging],
     measures: Sequence[Measure],
     *,

@@ -1,9 +1,5 @@
 """What missing verdicts could change.
 
-Owns two questions about groups with missing verdicts: does any way of filling them in change
-which results hit, and between what extremes could a metric lie. Leaves complete verdicts to
-`matching` and the averaging to `compute`.
-
 MAXIMUM and ANY are monotone: one more match never loses a hit within any top k. All missing
 verdicts set to "no match", then all to "match", therefore enclose every completion, for every
 metric that never falls when hits are added or move up, as all do that verdicts define.

@@ -1,7 +1,6 @@
 """The choices a caller has when rankings become numbers.
 
-Owns the enumerations and their defaults. What each choice does is in `matching`, `compute`,
-`trec`, `unjudged` and `certainty`.
+What each choice does is in `matching`, `compute`, `trec`, `unjudged` and `intervals_and_slices`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The result of a request for metrics: columns of values, rows of queries, counts.
 
-Owns the shapes. Which queries count and how they are averaged is up to `compute`.
+Which queries count and how they are averaged is up to `compute`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The mean over queries. Owns one function, so that every mean is taken in one way."""
+"""The mean over queries."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Means of resampled queries: the bootstrap distribution that intervals are read from.
 
-Owns the drawing and the sums. What is made of the distribution is up to `intervals`; statistics
-that are no means take the counts of the draws alone.
+What is made of the distribution is up to `intervals`; statistics that are no means take the counts
+of the draws alone.
 
 A resample draws n of n queries with replacement, all alike and none depending on another. The
 same resamples serve all metrics, so that their intervals belong together and one pass is enough.

@@ -1,8 +1,5 @@
 """Probabilities and quantiles of the normal, the beta and Student's t.
 
-Owns the numbers that tables at the end of a statistics book hold. Leaves distributions that have
-to be integrated to `scale_mixtures`, and what is tested with them to whoever asks.
-
 Every function takes and returns plain floats and is right at the ends: a probability is in [0, 1]
 and never NaN, a quantile of 0 or 1 is the end of the support, and an infinite number of degrees of
 freedom is the normal limit.

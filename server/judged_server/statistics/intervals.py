@@ -1,8 +1,5 @@
 """Confidence intervals of means over queries.
 
-Owns the three methods, what each is called in a signature, and the warnings that go with small or
-degenerate data. Leaves resampling to `bootstrap` and quantiles of distributions to `distributions`.
-
 Queries are taken as a sample of the queries that could have been asked, each drawn like the
 others and independent of them. The interval speaks of the mean over all those.
 """

@@ -1,7 +1,7 @@
 """Means with the judge's error carried into them: a few human labels beside many verdicts.
 
-Owns prediction-powered inference for means, and for shares of items that come in clusters. Which
-machine value belongs to which label is up to `metrics.corrected` and to calibration.
+Prediction-powered inference for means, and for shares of items that come in clusters. Which machine
+value belongs to which label is up to `metrics.corrected` and to calibration.
 
 Angelopoulos, Bates, Fannjiang, Jordan, Zrnic (2023), "Prediction-Powered Inference", Science 382;
 Angelopoulos, Duchi, Zrnic (2023), "PPI++", arXiv 2311.01453. There, labelled and unlabelled items

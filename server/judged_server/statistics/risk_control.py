@@ -1,8 +1,5 @@
 """Bounds of single queries that labels have vouched for: conformal risk control.
 
-Owns the choice of a bound among ever wider ones. Leaves to `metrics.corrected` what the families
-of bounds are made of.
-
 Angelopoulos, Bates, Fisch, Lei, Schuster (2022), "Conformal Risk Control", arXiv 2208.02814; for
 metrics of rankings Oosterhuis et al. (2024), arXiv 2407.02464. A family of bounds widens step by
 step. A labelled query is missed at a step when its human value lies beyond its bound. The first

@@ -1,8 +1,7 @@
 """Distributions over an estimated scale: the noncentral t, the studentized range.
 
-Owns their integrals. The scale S is the root of a chi-squared over its degrees of freedom and
-independent of what it divides, so that both are means over S of a normal probability. Leaves what
-has a closed or continued form to `distributions`.
+The scale S is the root of a chi-squared over its degrees of freedom and independent of what it
+divides, so that both are means over S of a normal probability.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ write_queue    a thread that writes what waits, so that nobody else does
 replies        the file of language models' replies
 kept_replies   the same off the event loop
 stored_ids     which of them are certainly not there, known without a read; by the bits of id_filter
-purge_notice   word of a purge, to the servers that run
+cache_invalidation   a purge, told to the servers that run
 
 What is kept, under which key, is up to `llm` and `embedding`.
 """

@@ -1,8 +1,8 @@
 """A set of ids that costs a few bits for each, and errs to one side only.
 
-Owns the bits. An id is the beginning of a hash, so its last digits say which bit is its own. Of m
-bits of which n are set, an id that was never added finds its own set with the probability n / m;
-one that was added always does (Bloom, Communications of the ACM 13(7), 1970, with one hash).
+An id is the beginning of a hash, so its last digits say which bit is its own. Of m bits of which n
+are set, an id that was never added finds its own set with the probability n / m; one that was added
+always does (Bloom, Communications of the ACM 13(7), 1970, with one hash).
 """
 
 from __future__ import annotations

@@ -1,9 +1,4 @@
-"""The file of replies off the event loop: one thread reads, one writes what waits.
-
-Owns who waits: nobody whose key is certainly not stored, which `stored_ids` tells; all others for
-one read of all keys that are asked for at about the same time. Leaves the rows to `replies`, what
-waits to be written to `write_queue`.
-"""
+"""The file of replies off the event loop: one thread reads, one writes what waits."""
 
 from __future__ import annotations
 

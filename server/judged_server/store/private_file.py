@@ -1,8 +1,8 @@
 """The making of a file that only its owner may read.
 
-Owns that an existing one is never opened. Closing it would drop all locks that this process holds
-on it (fcntl(2)): the next process that closes a SQLite file then takes itself for the last one and
-deletes the journal that is in use here (https://www.sqlite.org/howtocorrupt.html, section 2.2).
+Closing it would drop all locks that this process holds on it (fcntl(2)): the next process that
+closes a SQLite file then takes itself for the last one and deletes the journal that is in use here
+(https://www.sqlite.org/howtocorrupt.html, section 2.2).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Language models' replies on disk: the rows of one SQLite file.
 
-Owns the rows. Each holds the whole key and a checksum over all of itself, and what does not fit it
-is a miss. What a payload means is up to `llm`; what disks can do, to `sqlite_file`.
+Each row holds the whole key and a checksum over all of itself, and what does not fit it is a miss.
+What a payload means is up to `llm`; what disks can do, to `sqlite_file`.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """One SQLite file in write-ahead mode, shared by the processes of a machine.
 
-Owns opening, size and damage. A file that SQLite can't read is moved aside, and a new one begun. A
-full or read-only disk switches the file off for the rest of the process, with one line in the log.
-Nothing here raises for what a disk can do. Leaves the rows, and their checksums, to whoever keeps
-some.
+A file that SQLite can't read is moved aside, and a new one begun. A full or read-only disk switches
+the file off for the rest of the process, with one line in the log. Nothing here raises for what a
+disk can do.
 """
 
 from __future__ import annotations

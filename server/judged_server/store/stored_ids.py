@@ -1,10 +1,9 @@
 """What the file of replies may hold, known without waiting for the file.
 
-Owns when a key is certainly not stored. A filter in memory has the ids of all rows; a look at the
-file adds what came in since the last one, from this process or from others. A key is ruled out when
-the filter lacks it and the last look is no older than TRUSTED_S: what another process has stored
-since is asked anew at worst. Rows that were deleted stay in the filter, and cost a read that finds
-nothing, until it is made anew. Leaves the rows to `replies`, and when to look to `kept_replies`.
+A filter in memory has the ids of all rows; a look at the file adds what came in since the last one,
+from this process or from others. A key is ruled out when the filter lacks it and the last look is
+no older than TRUSTED_S: what another process has stored since is asked anew at worst. Rows that
+were deleted stay in the filter, and cost a read that finds nothing, until it is made anew.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """A thread that writes what waits, so that nobody else does.
 
-Owns the bound on what waits: above it new entries are not written, and nobody waits. What still
-waits when it is closed is written; what waits when the process is killed is lost. Who must know
-that an entry was written is told so, and its entry waits for few others.
+What still waits when it is closed is written; what waits when the process is killed is lost. Who
+must know that an entry was written is told so, and its entry waits for few others.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from typing import Generic, TypeVar
 Entry = TypeVar("Entry")
 
 MAX_WAITING_BYTES = 8 << 20
-COMPANY_S = 0.25
+batch_linger_s = 0.25
 """How long entries wait for others to be written with."""
 HURRIED_COMPANY_S = 0.003
 """How long they do where somebody waits until they are written."""
@@ -105,7 +104,8 @@ class WriteQueue(Generic[Entry]):
             while not self._waiting and not self._closed:
                 self._changed.wait()
             self._changed.wait_for(
-                lambda: self._closed or self._bytes >= self._most or bool(self._told), COMPANY_S
+                lambda: self._closed or self._bytes >= self._most or bool(self._told),
+                batch_linger_s,
             )
             if self._told:
                 self._changed.wait_for(

@@ -1,8 +1,8 @@
 """Bounds the work that is in the house at once.
 
-Owns one figure: the bytes of all requests in work. What does not fit is turned away at the door
-at once, with a delay after which to come back, since a queue that nobody bounds only makes every
-answer late. A request is always admitted when the house is empty.
+What does not fit is turned away at the door at once, with a delay after which to come back, since a
+queue that nobody bounds only makes every answer late. A request is always admitted when the house
+is empty.
 """
 
 from __future__ import annotations

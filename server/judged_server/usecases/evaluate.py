@@ -1,9 +1,4 @@
-"""The whole pipeline over groups: drop duplicates, judge, match, measure.
-
-Owns the order of the steps and how groups matched by document id join those that are judged.
-Leaves judging to `engine.Engine`, the judges that metrics bring to `judgings`, negatives to
-`negatives`, and every definition to `metrics`.
-"""
+"""The whole pipeline over groups: drop duplicates, judge, match, measure."""
 
 from __future__ import annotations
 
@@ -23,6 +18,8 @@ from judged_server.domain import (
     Usage,
     Verdicts,
 )
+from judged_server.judges.base import Caller
+from judged_server.judges.catalog import JudgeCatalog
 from judged_server.metrics import (
     JudgedResults,
     Judging,
@@ -32,14 +29,13 @@ from judged_server.metrics import (
     MetricTable,
     check_modes,
     check_unique,
-    compute_joint,
+    compute_merged,
     distinct_results,
     match_ids,
-    with_certainty,
+    with_intervals_and_slices,
 )
-from judged_server.ports import Caller
-from judged_server.threads import compute_off_loop, off_loop_if
-from judged_server.usecases.judge_batch import Engine
+from judged_server.threads import run_computation, run_in_thread_if
+from judged_server.usecases.judge_batch import judge_batch
 from judged_server.usecases.metric_judges import family_judgings, judge_family, own_measures
 from judged_server.usecases.negatives import NegativeReport, negative_groups, report_negatives
 
@@ -72,7 +68,7 @@ class Evaluation:
 
 
 async def evaluate(
-    engine: Engine,
+    catalog: JudgeCatalog,
     spec: JudgeSpec,
     groups: Sequence[QueryGroup],
     measures: Sequence[Measure],
@@ -91,24 +87,24 @@ async def evaluate(
         if not group.query_id:
             raise errors.InvalidField(f"groups[{index}].query_id", "must be set")
     check_unique([group.query_id for group in groups], "groups[{}].query_id")
-    judge = engine.choose(spec, groups)
-    distinct, ranks = await off_loop_if(
+    judge = catalog.choose(spec, groups=groups)
+    distinct, ranks = await run_in_thread_if(
         len(groups) > LARGE_GROUPS, _distinct, groups, strict=options.strict_duplicates
     )
     by_id = [bool(group.relevant_document_ids) for group in distinct]
-    families = family_judgings(engine, measures, distinct)
+    families = family_judgings(catalog, measures, distinct)
     negatives = negative_groups(judge, distinct)
     # A group matched by id has no expected texts, so it takes its place without any verdict and
     # the offsets stay those of the request. Negatives go along, so that no text is read twice.
     asked = distinct if own or keep_verdicts else []
     n, n_all = len(asked), len(asked) + len(negatives)
-    both = await engine.judge(judge, [*asked, *negatives], caller=caller)
+    both = await judge_batch(judge, [*asked, *negatives], caller=caller)
     verdicts = both if n == n_all else both.of_groups(0, n)
     columns = [(own, options, verdicts)] if own else []
     in_mode_any = replace(options, matching=MatchingMode.ANY)
     for family in families:
         known = (judge, verdicts) if asked else None
-        columns.append((family.bound, in_mode_any, await judge_family(engine, family, known)))
+        columns.append((family.bound, in_mode_any, await judge_family(family, known)))
     dropped = sum(a.n_retrieved - b.n_retrieved for a, b in zip(groups, distinct, strict=True))
 
     def measure() -> tuple[MetricTable, NegativeReport | None]:
@@ -116,8 +112,8 @@ async def evaluate(
             Judging(some, replace(_results(distinct, by_id, found), duplicates=dropped), how)
             for some, how, found in columns
         ]
-        table = compute_joint(judgings, measures)
-        table = with_certainty(table, options, [group.metadata for group in groups])
+        table = compute_merged(judgings, measures)
+        table = with_intervals_and_slices(table, options, [group.metadata for group in groups])
         if not negatives:
             return table, None
         return table, report_negatives(distinct, ranks, both.of_groups(n, n_all))
@@ -125,7 +121,7 @@ async def evaluate(
     n_verdicts = sum(len(found.relevant) for found in (both, *(found for _, _, found in columns)))
     large = len(groups) > LARGE_GROUPS or n_verdicts > LARGE_VERDICTS
     if large or options.interval is not None:  # an interval takes 5 ms and more
-        table, report = await compute_off_loop(large and options.interval is not None, measure)
+        table, report = await run_computation(large and options.interval is not None, measure)
     else:
         table, report = measure()
     needed = (asked and not all(by_id)) or negatives

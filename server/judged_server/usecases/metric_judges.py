@@ -1,8 +1,4 @@
-"""Which judges the metrics of an evaluation need, and the verdicts of each.
-
-Owns the choice: the request's judge for most metrics, a fixed one for each family of metrics, and
-none that no metric needs. Leaves the fixed judges' names to `metrics.families`.
-"""
+"""Which judges the metrics of an evaluation need, and the verdicts of each."""
 
 from __future__ import annotations
 
@@ -11,16 +7,17 @@ from dataclasses import dataclass, replace
 
 from judged_server import errors
 from judged_server.domain import JudgeSpec, QueryGroup, Verdicts
-from judged_server.judges.catalog import AnyJudge
+from judged_server.judges.base import Judge
+from judged_server.judges.catalog import JudgeCatalog
 from judged_server.metrics import FAMILIES, Measure
-from judged_server.usecases.judge_batch import Engine
+from judged_server.usecases.judge_batch import judge_batch
 
 
 @dataclass(frozen=True, slots=True)
 class FamilyJudging:
     """The metrics of one family that were asked for, and the judge they bring."""
 
-    judge: AnyJudge
+    judge: Judge
     measures: Sequence[Measure]
     groups: Sequence[QueryGroup]
 
@@ -37,11 +34,11 @@ def own_measures(measures: Sequence[Measure]) -> list[Measure]:
 
 
 def family_judgings(
-    engine: Engine, measures: Sequence[Measure], groups: Sequence[QueryGroup]
+    catalog: JudgeCatalog, measures: Sequence[Measure], groups: Sequence[QueryGroup]
 ) -> list[FamilyJudging]:
     """Return what the families among the metrics need judged.
 
-    Raises InvalidField where a family compares texts and a group brings none, and as the engine
+    Raises InvalidField where a family compares texts and a group brings none, and as the catalog
     does where a judge can't run here.
     """
     judgings = []
@@ -50,25 +47,23 @@ def family_judgings(
         if not places:
             continue
         spec = JudgeSpec(family.kind, family.profile, family.min_score)
-        takes_vectors = engine.choose(spec, groups).wants_embeddings
+        takes_vectors = catalog.choose(spec, groups=groups).wants_embeddings
         field = f"metrics[{places[0]}]"
         read = [
             _texts_of(group, index, f"{field}: {measures[places[0]]}", takes_vectors=takes_vectors)
             for index, group in enumerate(groups)
         ]
-        judge = engine.choose(spec, read)
+        judge = catalog.choose(spec, groups=read)
         judgings.append(FamilyJudging(judge, [measures[i] for i in places], read))
     return judgings
 
 
-async def judge_family(
-    engine: Engine, judging: FamilyJudging, known: tuple[AnyJudge, Verdicts] | None
-) -> Verdicts:
+async def judge_family(judging: FamilyJudging, known: tuple[Judge, Verdicts] | None) -> Verdicts:
     """Return the verdicts of a family: those that are known, if their judge scores as its own."""
     identity = judging.judge.identity
     if known is not None and known[0].identity.scoring_key == identity.scoring_key:
         return Verdicts.decide(known[1].columns, known[1].offsets, identity.min_score)
-    return await engine.judge(judging.judge, judging.groups)
+    return await judge_batch(judging.judge, judging.groups)
 
 
 def _texts_of(group: QueryGroup, index: int, what: str, *, takes_vectors: bool) -> QueryGroup:

@@ -1,7 +1,6 @@
 """Negative references: which retrieved texts match something that should not have been found.
 
-Owns the groups that negatives are judged in, and the report on them. Leaves judging to `engine`
-and the place of the step to `evaluation`. No metric looks at negatives.
+No metric looks at negatives.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ import numpy as np
 
 from judged_server import errors
 from judged_server.domain import QueryGroup, Verdicts
-from judged_server.judges.catalog import AnyJudge
+from judged_server.judges.base import Judge
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +42,7 @@ class NegativeReport:
     verdicts: Verdicts
 
 
-def negative_groups(judge: AnyJudge, groups: Sequence[QueryGroup]) -> list[QueryGroup]:
+def negative_groups(judge: Judge, groups: Sequence[QueryGroup]) -> list[QueryGroup]:
     """Return a group for each that has negatives, in order, which expects those.
 
     Raises InvalidField for a judge that does not read texts.

@@ -1,8 +1,4 @@
-"""The way of ScoreAnswers: settle the rubrics, score each pair of item and rubric, sum up.
-
-Owns the checks of rubrics and their parameters, which pairs are one, the order of the work, and
-how much of it is under way. Leaves one score to `judges.answers`, admission to the edge.
-"""
+"""The way of ScoreAnswers: settle the rubrics, score each pair of item and rubric, sum up."""
 
 from __future__ import annotations
 
@@ -18,17 +14,17 @@ from typing import Any
 from judged_server import errors
 from judged_server.answers import AnswerItem, AnswerScore, RubricSpec, RubricSummary, ScoreSummary
 from judged_server.domain import Status, Usage, VerdictFault
+from judged_server.judges.base import Caller
 from judged_server.judges.catalog import Offer, settle
 from judged_server.judges.llm.answers import AnswerScorer, AnswersKind, SettledRubric
 from judged_server.judges.llm.concurrency import fan_out
 from judged_server.judges.llm.scoring_session import Asking, fault, no_usage
 from judged_server.llm.budget import refuse_if_nothing_asked, unpriced
-from judged_server.llm.caller import Terms, keyless_fault, refuse_keyless
+from judged_server.llm.caller import CallOptions, check_api_keys, missing_key_fault
 from judged_server.llm.faults import Reason
 from judged_server.llm.rubrics import Rubric
-from judged_server.ports import Caller
 from judged_server.telemetry import logger
-from judged_server.threads import off_loop_if
+from judged_server.threads import run_in_thread_if
 
 MAX_IN_WORK = 256
 """Pairs of one call that are in work at once, and questions of it that wait for a model."""
@@ -68,7 +64,7 @@ class Scoring:
             (scorer,) = self.choose([RubricSpec(rubric.id)])
         except errors.JudgedError as error:
             return Offer(self._kind.kind, profile, "", error.message)
-        if (fault := keyless_fault(scorer.model)) is not None:
+        if (fault := missing_key_fault(scorer.model)) is not None:
             return Offer(self._kind.kind, profile, "", fault.message)
         return Offer(self._kind.kind, profile, scorer.identity.signature, "")
 
@@ -134,11 +130,11 @@ class Scoring:
         where a model may have to be asked and has no key.
         """
         for scorer in scorers:
-            refuse_keyless(scorer.model, caller.cache)
+            check_api_keys(scorer.model, caller.cache)
         if caller.max_cost is not None and not all(scorer.priced for scorer in scorers):
             raise unpriced()
         large = len(items) * len(scorers) > LARGE_PAIRS
-        pairs = await off_loop_if(large, distinct_pairs, items, scorers)
+        pairs = await run_in_thread_if(large, distinct_pairs, items, scorers)
         summing = [_Sum(scorer) for scorer in scorers]
         run = _Run(items, scorers, self._asking(caller, len(items) * len(scorers)), once)
         producer = asyncio.create_task(run.produce(pairs))
@@ -152,21 +148,23 @@ class Scoring:
         finally:
             producer.cancel()
             await asyncio.gather(producer, return_exceptions=True)
-        refuse_if_nothing_asked(caller.purse, set().union(*(each.reasons for each in summing)))
+        refuse_if_nothing_asked(
+            caller.cost_tracker, set().union(*(each.reasons for each in summing))
+        )
         yield ScoreSummary(
             tuple(each.summary() for each in summing),
             _total([each.usage for each in summing]),
         )
 
     def _asking(self, caller: Caller, scores: int) -> Asking:
-        terms = Terms.of(caller.leaves_at, caller.purse, caller.cache)
-        if caller.leaves_at is not None:
+        call_options = CallOptions.of(caller.deadline, caller.cost_tracker, caller.cache)
+        if caller.deadline is not None:
             # What is left of the time must do for the scores that were not begun, too.
-            left_s = caller.leaves_at - asyncio.get_running_loop().time()
-            ends_at = caller.leaves_at - min(scores * _SEND_S, left_s / 2)
-            terms = replace(terms, ends_at=min(terms.ends_at, ends_at))
+            left_s = caller.deadline - asyncio.get_running_loop().time()
+            ends_at = caller.deadline - min(scores * _SEND_S, left_s / 2)
+            call_options = replace(call_options, ends_at=min(call_options.ends_at, ends_at))
         places = asyncio.Semaphore(MAX_IN_WORK)
-        return Asking(self._kind.asker, terms, places, caller.wants_details)
+        return Asking(self._kind.model_caller, call_options, places, caller.wants_details)
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +210,7 @@ class _Run:
             self.scores.put_nowait((pair.scorer, score))
 
     async def _one(self, scorer: AnswerScorer, item: AnswerItem) -> AnswerScore:
-        if asyncio.get_running_loop().time() >= self._asking.terms.ends_at:
+        if asyncio.get_running_loop().time() >= self._asking.call_options.ends_at:
             return _missing(scorer, item, _NO_TIME)
         try:
             if self._once is None:
@@ -231,7 +229,7 @@ class _Run:
 
     def _facts(self, scorer: AnswerScorer, item: AnswerItem) -> object:
         """Return all that a score depends on, and nothing that two tries may differ in."""
-        how = self._asking.terms.cache, self._asking.keep_replies
+        how = self._asking.call_options.cache, self._asking.keep_replies
         return scorer.identity.signature, scorer.identity.min_score, how, scorer.texts_of(item)
 
 

@@ -13,7 +13,7 @@ from judged_server.domain import (
     Usage,
     VerdictDetail,
     Verdicts,
-    least_passing,
+    min_passing_score,
 )
 
 parts = st.lists(st.tuples(st.text(max_size=4), st.text(max_size=4)), max_size=3)
@@ -88,7 +88,7 @@ def test_no_usage_is_lost_on_either_side(one: Usage) -> None:
 @example(5e-324, 1)
 @example(1.0, 0)
 def test_the_least_passing_score_is_the_smallest_that_passes_with_the_tolerance(bar, steps):
-    least = float(least_passing(bar))
+    least = float(min_passing_score(bar))
     assert least + TIE_TOLERANCE >= bar
     assert math.nextafter(least, -math.inf) + TIE_TOLERANCE < bar
     for start in (least, bar, bar - TIE_TOLERANCE):

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 from judged_server.checkpoint import Abandoned, checkpoint, watched
-from judged_server.threads import compute_off_loop, off_loop_if
+from judged_server.threads import run_computation, run_in_thread_if, run_steps
 
 
 @pytest.mark.parametrize("heavy", [True, False])
@@ -13,7 +13,7 @@ async def test_only_heavy_work_goes_to_a_thread(heavy):
     def work(value, *, plus):
         return value + plus, threading.current_thread() is threading.main_thread()
 
-    assert await off_loop_if(heavy, work, 1, plus=2) == (3, not heavy)
+    assert await run_in_thread_if(heavy, work, 1, plus=2) == (3, not heavy)
 
 
 def test_a_checkpoint_is_nothing_where_nobody_watches():
@@ -29,7 +29,7 @@ def test_a_checkpoint_ends_what_was_abandoned():
 @pytest.mark.parametrize("long", [True, False])
 class TestComputations:
     async def test_are_answered(self, long):
-        assert await compute_off_loop(long, lambda a, b: a + b, 1, b=2) == 3
+        assert await run_computation(long, lambda a, b: a + b, 1, b=2) == 3
 
     async def test_end_when_their_caller_leaves(self, long):
         began, ended = threading.Event(), threading.Event()
@@ -42,7 +42,7 @@ class TestComputations:
             finally:
                 ended.set()
 
-        call = asyncio.create_task(compute_off_loop(long, work))
+        call = asyncio.create_task(run_computation(long, work))
         await asyncio.to_thread(began.wait, 10)
         call.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -56,10 +56,34 @@ async def test_short_work_does_not_queue_behind_long_computations():
     def hold():
         assert release.wait(30)
 
-    long = [asyncio.create_task(compute_off_loop(True, hold)) for _ in range(40)]
+    long = [asyncio.create_task(run_computation(True, hold)) for _ in range(40)]
     try:
-        assert await asyncio.wait_for(off_loop_if(True, lambda: 7), 10) == 7
-        assert await asyncio.wait_for(compute_off_loop(False, lambda: 8), 10) == 8
+        assert await asyncio.wait_for(run_in_thread_if(True, lambda: 7), 10) == 7
+        assert await asyncio.wait_for(run_computation(False, lambda: 8), 10) == 8
     finally:
         release.set()
     await asyncio.gather(*long)
+
+
+async def test_calls_with_steps_take_turns_and_end_with_their_caller():
+    done = []
+
+    def steps(name: str, n: int):
+        for i in range(n):
+            done.append(f"{name}{i}")
+            yield
+        return name
+
+    first, second = run_steps(steps("a", 3)), run_steps(steps("b", 3))
+    assert tuple(await asyncio.gather(first, second)) == ("a", "b")
+    assert done == ["a0", "b0", "a1", "b1", "a2", "b2"]
+    endless = asyncio.create_task(run_steps(steps("c", 10**9)))
+    assert await run_steps(steps("f", 2)) == "f"  # in turns, so c has begun
+    assert "c0" in done
+    endless.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await endless
+    assert await run_steps(steps("d", 0)) == "d"
+    after = len(done)
+    assert await run_steps(steps("e", 0)) == "e"
+    assert len(done) == after

@@ -1,8 +1,4 @@
-"""Between the messages of MeasureAgreement and `metrics.agreement`.
-
-Owns presence and enums; rules about ratings and systems are those of `metrics.agreement`, which
-raises them under the paths of the request.
-"""
+"""Between the messages of MeasureAgreement and `metrics.agreement`."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """How language models are asked: AskingOptions as the fields of a Caller.
 
-Owns the rules of the message. What follows from them is up to `llm`.
+What follows from them is up to `llm`.
 """
 
 from __future__ import annotations

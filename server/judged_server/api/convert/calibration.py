@@ -1,8 +1,4 @@
-"""Between the messages of Calibrate and `metrics.calibration`.
-
-Owns the ranges of the options; rules about scores and labels are those of `metrics.calibration`,
-which raises them under the paths of the request.
-"""
+"""Between the messages of Calibrate and `metrics.calibration`."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Between the messages of CompareRuns and `metrics.comparison`.
 
-Owns the rules of CompareRunsRequest and the paths of its fields. A run is measured as a
-ComputeMetrics request of its own, so that it means here what it means there; the paths of faults
-found on the way are translated back to the runs. Qrels are read once for all runs.
+A run is measured as a ComputeMetrics request of its own, so that it means here what it means there;
+the paths of faults found on the way are translated back to the runs. Qrels are read once for all
+runs.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Between human labels on the wire and `metrics.corrected`; corrected means on the way out.
-
-Owns the rules of HumanLabels and of ComputeMetricsRequest.human_values.
-"""
+"""Between human labels on the wire and `metrics.corrected`; corrected means on the way out."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Messages about language models: how a verdict came about, and what asking took.
-
-Owns their layout. Leaves the columns they stand in to `judging_codec`.
-"""
+"""Messages about language models: how a verdict came about, and what asking took."""
 
 from __future__ import annotations
 

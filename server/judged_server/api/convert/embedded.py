@@ -1,7 +1,6 @@
 """Rankings that bring vectors in place of verdicts, for ComputeMetrics.
 
-Owns the validation of EmbeddedRankings and which metric is measured in which mode. The cosine is
-that of the judge `semantic`; no model runs and no text is read.
+The cosine is that of the judge `semantic`; no model runs and no text is read.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from judged_server.metrics import (
     MetricTable,
     check_modes,
     check_unique,
-    compute_joint,
+    compute_merged,
 )
 
 _SIMILARITY = FAMILIES["similarity"]
@@ -66,7 +65,7 @@ def measure_embedded(
         if chosen
     ]
     field = "embedded.rankings[{}].embeddings.expected"
-    table = compute_joint(judgings, measures, field=field)
+    table = compute_merged(judgings, measures, field=field)
     return table, [group.query_id for group in groups], verdicts
 
 

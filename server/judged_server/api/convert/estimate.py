@@ -1,8 +1,4 @@
-"""EstimateBatch: which work a request brings, and the estimate as a message.
-
-Owns that choice and the paths of the fields; what a group, an item or a rubric must be is up to the
-codecs of judging and scoring.
-"""
+"""EstimateBatch: which work a request brings, and the estimate as a message."""
 
 from __future__ import annotations
 
@@ -14,16 +10,17 @@ from judged_server.api.convert.intake import LARGE_BYTES, LARGE_GROUPS, take_gro
 from judged_server.api.convert.judging import read_spec, refuse_evaluation
 from judged_server.api.convert.scoring import read_answers, read_rubrics
 from judged_server.api.limits import RequestLimits
+from judged_server.judges.catalog import JudgeCatalog
 from judged_server.llm.budget import unpriced
-from judged_server.threads import off_loop_if
+from judged_server.threads import run_in_thread_if
 from judged_server.usecases.estimate_batch import Estimate, Estimator
-from judged_server.usecases.judge_batch import Engine
+from judged_server.usecases.judge_batch import check_groups_fit
 from judged_server.usecases.score_answers import Scoring
 
 
 async def estimate(
     request: pb.EstimateBatchRequest,
-    engine: Engine,
+    catalog: JudgeCatalog,
     scoring: Scoring,
     estimator: Estimator,
     limits: RequestLimits,
@@ -33,22 +30,25 @@ async def estimate(
     if which is None:
         raise errors.InvalidField("work", "must be set: judge for groups, score for answers")
     if which == "judge":
-        found = await _judging(request.judge, engine, estimator, limits)
+        found = await _judging(request.judge, catalog, estimator, limits)
     else:
         found = await _scoring(request.score, scoring, estimator, limits)
     return write_estimate(found, estimator.currency)
 
 
 async def _judging(
-    request: pb.BatchJudgeRequest, engine: Engine, estimator: Estimator, limits: RequestLimits
+    request: pb.BatchJudgeRequest,
+    catalog: JudgeCatalog,
+    estimator: Estimator,
+    limits: RequestLimits,
 ) -> Estimate:
     spec = read_spec(request.judge, "judge.judge")
     groups = await take_groups(request.groups, request.ByteSize(), limits, "judge.groups")
     refuse_evaluation(groups, "judge.groups")
-    judge = engine.choose(spec, groups, "judge.judge")
-    engine.refuse_misfits(judge, groups, "judge.groups")
+    judge = catalog.choose(spec, "judge.judge", groups)
+    check_groups_fit(judge, groups, "judge.groups")
     asking = read_asking(request.asking, "judge.asking")
-    if asking.max_cost is not None and not getattr(judge, "priced", True):
+    if asking.max_cost is not None and not judge.priced:
         raise unpriced("judge.asking.max_cost")
     return await estimator.judging(judge, groups, asking.cache)
 
@@ -59,7 +59,9 @@ async def _scoring(
     asking = read_asking(request.asking, "score.asking")
     specs = read_rubrics(request.rubrics, "score.rubrics")
     large = request.ByteSize() > LARGE_BYTES or len(request.items) > LARGE_GROUPS
-    items = await off_loop_if(large, read_answers, request.items, len(specs), limits, "score.items")
+    items = await run_in_thread_if(
+        large, read_answers, request.items, len(specs), limits, "score.items"
+    )
     scorers = scoring.choose(specs, "score.rubrics")
     if asking.max_cost is not None and not all(scorer.priced for scorer in scorers):
         raise unpriced("score.asking.max_cost")

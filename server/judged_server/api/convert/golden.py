@@ -1,8 +1,4 @@
-"""Between golden-set messages and the domain: spans, negatives and metadata in, the report out.
-
-Owns the validation of what a group may bring beside texts and vectors. Leaves texts and vectors
-to `judging_codec` and what negatives mean to `engine.negatives`.
-"""
+"""Between golden-set messages and the domain: spans, negatives and metadata in, the report out."""
 
 from __future__ import annotations
 

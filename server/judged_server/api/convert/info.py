@@ -1,7 +1,4 @@
-"""The message of GetServerInfo, from what the parts of the server say of themselves.
-
-Owns its layout only.
-"""
+"""The message of GetServerInfo, from what the parts of the server say of themselves."""
 
 from __future__ import annotations
 
@@ -15,11 +12,11 @@ from judged.v1 import judge_service_pb2, types_pb2
 from judged_server.api.interceptor import Deadlines
 from judged_server.api.limits import RequestLimits
 from judged_server.domain import ParameterScalar
+from judged_server.embedding.base import ModelCard
 from judged_server.judges.catalog import Offer
 from judged_server.llm.rubrics import Rubric
 from judged_server.metrics import METRICS
 from judged_server.metrics.text import TEXT_METRICS
-from judged_server.ports import ModelCard
 
 if TYPE_CHECKING:  # its import brings aiohttp, which most servers never need
     from judged_server.llm.models import ListedModel

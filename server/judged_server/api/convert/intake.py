@@ -1,6 +1,6 @@
 """Takes the groups of a message in: read in place when they are few, off the event loop otherwise.
 
-Owns that choice. What makes a group good is in `judging_codec`.
+What makes a group good is in `judging`.
 """
 
 from __future__ import annotations

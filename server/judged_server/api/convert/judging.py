@@ -1,9 +1,4 @@
-"""Between the judging messages and the domain: groups, specs and verdicts that callers send.
-
-Owns the validation of groups, specs and columns, each failure naming the field's path. Leaves the
-meaning of parameters to `engine.catalog`, metrics to `metrics_codec`, and spans, negatives and
-metadata to `golden_codec`, and verdicts on their way out to `verdict_bytes`.
-"""
+"""Between the judging messages and the domain: groups, specs and verdicts that callers send."""
 
 from __future__ import annotations
 

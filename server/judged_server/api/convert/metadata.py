@@ -1,6 +1,6 @@
 """Between the metadata of a ComputeMetrics request and the queries it speaks of.
 
-Owns the join by query id. What one query's metadata may hold is up to `golden_codec`.
+What one query's metadata may hold is up to `golden`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Between the metric messages and `metrics`: options and rankings in, tables out.
-
-Owns the validation that is about messages (presence, enums, parallel lists); rules about rankings
-are those of `metrics`, and intervals are read and written in `statistics_codec`.
-"""
+"""Between the metric messages and `metrics`: options and rankings in, tables out."""
 
 from __future__ import annotations
 
@@ -39,7 +35,7 @@ from judged_server.metrics import (
     compute_trec,
     merge_values,
     query_ids,
-    with_certainty,
+    with_intervals_and_slices,
 )
 from judged_server.metrics.table import MetricColumn
 
@@ -150,7 +146,7 @@ def compute(
     refuse_unused(request.options, request.WhichOneof("relevance"))
     done = _measure(request, measures, options, limits, qrels)
     metadata = read_query_metadata(request.metadata, done.query_ids, done.not_measured)
-    table = with_certainty(done.table, options, metadata)
+    table = with_intervals_and_slices(done.table, options, metadata)
     table = with_correction(table, request, measures, options, done.query_ids, done.judged)
     return write_table(
         table, done.query_ids, per_query=request.options.per_query, verdicts=done.verdicts

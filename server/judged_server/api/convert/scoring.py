@@ -1,8 +1,4 @@
-"""Between the messages of ScoreAnswers and the domain: items and rubrics in, scores back.
-
-Owns the sizes and ids of items. Leaves the meaning of rubrics and their parameters to
-`engine.scoring`.
-"""
+"""Between the messages of ScoreAnswers and the domain: items and rubrics in, scores back."""
 
 from __future__ import annotations
 

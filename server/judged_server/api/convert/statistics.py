@@ -1,6 +1,6 @@
 """Between the messages of statistics.proto and `metrics.statistics`: options in, intervals out.
 
-Owns the ranges of IntervalOptions. Every call that makes intervals reads and writes them here.
+Every call that makes intervals reads and writes them here.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Between the messages of ComputeTextMetrics and `metrics.text`: items in, columns out.
-
-Owns the validation that is about messages, and the intervals of the means. Leaves names and
-formulas to `metrics.text`.
-"""
+"""Between the messages of ComputeTextMetrics and `metrics.text`: items in, columns out."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """The topics of a request, one by one or in columns.
 
-Owns the reading of TopicQrels, TopicRun and JoinedTopics, and that topics come in one form. What
-the documents of a topic have to be is up to `metrics.trec`.
+What the documents of a topic have to be is up to `metrics.trec`.
 
 A large run holds as many ids as fill the memory caches many times over. Read topic by topic and
 dropped again they stay in the cache, which is worth more than reading them once only.

@@ -1,8 +1,7 @@
 """Verdicts as the bytes of their messages, put together without making the messages.
 
-Owns the layout of the verdict columns and of BatchJudge's reply on the wire: a packed column is a
-tag, a length and its values, and the values are what a NumPy array holds already. What is rare in a
-reply, or the same in many, protobuf writes: a field that follows is merged by whoever reads it.
+What is rare in a reply, or the same in many, protobuf writes: a field that follows is merged by
+whoever reads it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""The bound on work that waits: tokens admitted and not yet done.
-
-Owns admission and the delay that a refused caller is told. Leaves the work to `queue`, which also
-keeps threads apart: every method is called under its lock.
-"""
+"""The bound on work that waits: tokens admitted and not yet done."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The padded arrays of a batch.
 
-Owns a pure function. Which windows run together is up to `cutting`.
+Which windows run together is up to `cutting`.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
 """Windows that wait, and which of them run together.
 
-Owns the order: calls take turns, and each turn is one batch, cut by a budget of tokens that counts
-padding. The call whose turn it is gives its longest window; the batch is filled with windows of
-about that length, of whichever call. So padding stays small whatever the calls bring, and nobody
-starves: among C calls, a call with n windows is done after at most n * C batches, however many
-longer texts come after it. Leaves classes of calls, locks and threads to `queue`.
+The call whose turn it is gives its longest window; the batch is filled with windows of about that
+length, of whichever call. So padding stays small whatever the calls bring, and nobody starves:
+among C calls, a call with n windows is done after at most n * C batches, however many longer texts
+come after it.
 """
 
 from __future__ import annotations

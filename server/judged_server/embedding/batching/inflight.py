@@ -1,8 +1,7 @@
 """Texts on their way to a vector, each distinct one once, and the calls that wait for them.
 
-Owns three values: a call, a flight (one distinct text, however many calls want it) and a window of
-it. A flight belongs to nobody: it goes on as long as any call waits for it, so that the call that
-began it can leave without harm to the others. Leaves order and locks to `queue`.
+A flight belongs to nobody: it goes on as long as any call waits for it, so that the call that began
+it can leave without harm to the others.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ _NO_VECTORS: Float32Array = np.zeros((0, 0), np.float32)
 
 
 @dataclass(slots=True, eq=False)
-class Flight:
+class InflightText:
     """One distinct text under one policy; `tokens` is what it was estimated to cost."""
 
     key: bytes
@@ -61,7 +60,7 @@ class Flight:
         self.missing = len(self.windows)
         self.flag, self.fault = text.flag, text.fault
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Part with calls and windows, which hold it in turn.
 
         Only a collection would free it else: a rare one, after 90,000 texts and 50 MB, since the
@@ -74,7 +73,7 @@ class Flight:
 class Window(Waiting):
     """One window of a flight's text."""
 
-    flight: Flight
+    entry: InflightText
     number: int
 
 
@@ -83,12 +82,12 @@ class Call:
     """One call of `embed`: the flights it waits for, in the order of `wanted` texts."""
 
     wanted: Sequence[int]
-    flights: list[Flight]
+    entries: list[InflightText]
     interactive: bool
     waiter: asyncio.Future[None]
     left: int = 0
     gone: bool = False
-    unread: deque[Flight] = field(default_factory=deque)
+    unread: deque[InflightText] = field(default_factory=deque)
     windows: WindowHeap = field(default_factory=WindowHeap)
 
     def one_done(self) -> None:
@@ -114,17 +113,17 @@ class Call:
     def rows(self, dimensions: int) -> tuple[VectorRows, dict[int, Fault]]:
         """Return the vectors of the flights that have any, and the faults, by text."""
         faults: dict[int, Fault] = {}
-        good: list[tuple[int, Flight]] = []
-        for text, flight in zip(self.wanted, self.flights, strict=True):
-            if flight.fault is not None:
-                faults[text] = flight.fault
+        good: list[tuple[int, InflightText]] = []
+        for text, entry in zip(self.wanted, self.entries, strict=True):
+            if entry.fault is not None:
+                faults[text] = entry.fault
             else:
-                good.append((text, flight))
-        vectors = [flight.vectors for _, flight in good]
+                good.append((text, entry))
+        vectors = [entry.vectors for _, entry in good]
         rows = VectorRows(
             np.array([text for text, _ in good], np.int64),
             np.concatenate(vectors) if vectors else np.zeros((0, dimensions), np.float32),
             np.array([len(part) for part in vectors], np.int64),
-            np.array([flight.flag for _, flight in good], np.uint8),
+            np.array([entry.flag for _, entry in good], np.uint8),
         )
         return rows, faults

@@ -1,7 +1,5 @@
 """One queue of one model, for all calls in flight: texts to read, then windows to run.
 
-Owns which call comes next, at both stages:
-
 * A call of at most INTERACTIVE_TOKENS is interactive, a larger one is batch work. Workers take
   interactive work first, yet after INTERACTIVE_IN_A_ROW turns the batch work that waits has one.
 * While all workers are busy and one of them with batch work, one more worker, the express one,
@@ -26,7 +24,7 @@ from typing import cast
 from judged_server.domain import Float32Array
 from judged_server.embedding.batching.backlog import Backlog
 from judged_server.embedding.batching.cutting import WindowPool
-from judged_server.embedding.batching.inflight import Call, Fault, Flight, Window
+from judged_server.embedding.batching.inflight import Call, Fault, InflightText, Window
 from judged_server.embedding.policy import EMBEDDING_FAILED
 from judged_server.embedding.tokenizer import TokenizedText
 
@@ -50,7 +48,7 @@ class Batch:
     turn: int
 
 
-class _Turns:
+class _TurnOrder:
     """Whose turn it is: interactive work, with a turn for batch work now and then."""
 
     def __init__(self) -> None:
@@ -75,11 +73,11 @@ class WorkQueue:
         self._lock = threading.Lock()
         self._texts_come = threading.Condition(self._lock)
         self._windows_come = threading.Condition(self._lock)
-        self._flights: dict[bytes, Flight] = {}
+        self._entries: dict[bytes, InflightText] = {}
         self._calls: set[Call] = set()
         self._unread: tuple[deque[Call], deque[Call]] = (deque(), deque())
         self._pools = (WindowPool(), WindowPool())
-        self._reading, self._running = _Turns(), _Turns()
+        self._reading, self._running = _TurnOrder(), _TurnOrder()
         self._idle = 0
         self._busy_with = [0, 0]
         self._closed = False
@@ -95,18 +93,18 @@ class WorkQueue:
                 raise RuntimeError("the embedder was closed")
             if call.gone:
                 return
-            known = self._flights.get
-            self._backlog.admit(sum(f.tokens for f in call.flights if known(f.key) is None))
-            call.flights = [self._flights.setdefault(f.key, f) for f in call.flights]
-            call.left = len(call.flights)
+            known = self._entries.get
+            self._backlog.admit(sum(f.tokens for f in call.entries if known(f.key) is None))
+            call.entries = [self._entries.setdefault(f.key, f) for f in call.entries]
+            call.left = len(call.entries)
             self._calls.add(call)
             pool = self._pools[INTERACTIVE if call.interactive else BATCH]
-            for flight in call.flights:
-                flight.calls.append(call)
-                if flight.windows is None:
-                    call.unread.append(flight)
+            for entry in call.entries:
+                entry.calls.append(call)
+                if entry.windows is None:
+                    call.unread.append(entry)
                 else:
-                    pool.add(call.windows, flight.windows)
+                    pool.add(call.windows, entry.windows)
             if call.unread:
                 self._unread[INTERACTIVE if call.interactive else BATCH].append(call)
             self._texts_come.notify()
@@ -119,38 +117,38 @@ class WorkQueue:
             if call not in self._calls:
                 return
             self._calls.discard(call)
-            for flight in call.flights:
-                if call in flight.calls:
-                    flight.calls.remove(call)
-                if not flight.calls and not flight.dropped and flight.can_be_dropped:
-                    self._drop(flight)
+            for entry in call.entries:
+                if call in entry.calls:
+                    entry.calls.remove(call)
+                if not entry.calls and not entry.dropped and entry.can_be_dropped:
+                    self._drop(entry)
 
-    def take_texts(self) -> list[Flight] | None:
+    def take_texts(self) -> list[InflightText] | None:
         """Return the next texts to read, of one call and policy; None when the queue is closed."""
         with self._lock:
             while not self._closed:
                 turn = self._reading.next(*(bool(calls) for calls in self._unread))
                 if turn is None:
                     self._texts_come.wait()
-                elif flights := self._next_slice(self._unread[turn]):
-                    return flights
+                elif entries := self._next_slice(self._unread[turn]):
+                    return entries
             return None
 
-    def put_windows(self, flights: Sequence[Flight], texts: Sequence[TokenizedText]) -> None:
+    def put_windows(self, entries: Sequence[InflightText], texts: Sequence[TokenizedText]) -> None:
         """Let the windows of texts that were read wait for a worker."""
         ended = []
         with self._lock:
-            for flight, text in zip(flights, texts, strict=True):
-                flight.being_read = False
-                flight.read(text, self._dimensions)
-                if flight.fault is not None or not flight.windows:
-                    ended.append(flight)
+            for entry, text in zip(entries, texts, strict=True):
+                entry.being_read = False
+                entry.read(text, self._dimensions)
+                if entry.fault is not None or not entry.windows:
+                    ended.append(entry)
                     continue
-                if self._closed or not flight.calls:
-                    self._drop(flight)
-                for call in flight.calls:
+                if self._closed or not entry.calls:
+                    self._drop(entry)
+                for call in entry.calls:
                     pool = self._pools[INTERACTIVE if call.interactive else BATCH]
-                    pool.add(call.windows, flight.windows)
+                    pool.add(call.windows, entry.windows)
             self._end(ended)
             self._windows_come.notify_all()
 
@@ -172,7 +170,7 @@ class WorkQueue:
         self,
         batch: Batch,
         results: Sequence[Float32Array | Fault],
-        keep: Callable[[Sequence[Flight]], None],
+        keep: Callable[[Sequence[InflightText]], None],
     ) -> None:
         """Give windows their vectors, or the fault of their text, and free the worker.
 
@@ -182,16 +180,16 @@ class WorkQueue:
         with self._lock:
             self._busy_with[batch.turn] -= 1
             for window, result in zip(batch.windows, results, strict=True):
-                flight = window.flight
+                entry = window.entry
                 if isinstance(result, tuple):
-                    flight.fault = flight.fault or result
+                    entry.fault = entry.fault or result
                 else:
-                    flight.vectors[window.number] = result
-                flight.missing -= 1
-                if not flight.missing and not flight.dropped:
-                    ended.append(flight)
+                    entry.vectors[window.number] = result
+                entry.missing -= 1
+                if not entry.missing and not entry.dropped:
+                    ended.append(entry)
         try:
-            keep([flight for flight in ended if flight.fault is None])
+            keep([entry for entry in ended if entry.fault is None])
         finally:
             with self._lock:
                 self._end(ended)
@@ -201,40 +199,40 @@ class WorkQueue:
         with self._lock:
             self._backlog.measured(tokens, seconds, workers)
 
-    def fail_texts(self, flights: Sequence[Flight], message: str) -> None:
+    def fail_texts(self, entries: Sequence[InflightText], message: str) -> None:
         """End flights whose texts could not be read."""
         faulty = TokenizedText((), fault=(EMBEDDING_FAILED, message))
-        self.put_windows(flights, [faulty] * len(flights))
+        self.put_windows(entries, [faulty] * len(entries))
 
     def close(self) -> None:
         """Wake everybody. Calls end with RuntimeError unless all they wait for is running."""
         with self._lock:
             self._closed = True
             for call in self._calls:
-                if any(flight.being_read or flight.can_be_dropped for flight in call.flights):
+                if any(entry.being_read or entry.can_be_dropped for entry in call.entries):
                     call.wake(RuntimeError("the embedder was closed"))
             self._texts_come.notify_all()
             self._windows_come.notify_all()
 
-    def _next_slice(self, calls: deque[Call]) -> list[Flight]:
+    def _next_slice(self, calls: deque[Call]) -> list[InflightText]:
         """Take a slice of the first call's texts; the call goes to the end of the line."""
         call = calls.popleft()
-        flights: list[Flight] = []
+        entries: list[InflightText] = []
         chars = 0
-        while call.unread and len(flights) < SLICE_TEXTS and not call.gone:
-            flight = call.unread[0]
-            if flight.windows is not None or flight.being_read or flight.dropped:
+        while call.unread and len(entries) < SLICE_TEXTS and not call.gone:
+            entry = call.unread[0]
+            if entry.windows is not None or entry.being_read or entry.dropped:
                 call.unread.popleft()
                 continue
-            if flights and chars + len(flight.text) > SLICE_CHARS:
+            if entries and chars + len(entry.text) > SLICE_CHARS:
                 break
             call.unread.popleft()
-            flight.being_read = True
-            flights.append(flight)
-            chars += len(flight.text) + 1
+            entry.being_read = True
+            entries.append(entry)
+            chars += len(entry.text) + 1
         if call.unread and not call.gone:
             calls.append(call)
-        return flights
+        return entries
 
     def _cut(self, express: bool) -> Batch | None:
         """Take a batch, if there is one for this worker."""
@@ -254,25 +252,25 @@ class WorkQueue:
             self._windows_come.notify_all()  # with this worker busy, the express one may be useful
         return Batch(cast("list[Window]", waiting), turn)
 
-    def _end(self, flights: Sequence[Flight]) -> None:
-        for flight in flights:
-            if flight.dropped:
+    def _end(self, entries: Sequence[InflightText]) -> None:
+        for entry in entries:
+            if entry.dropped:
                 continue
-            self._forget(flight)
-            for call in flight.calls:
+            self._forget(entry)
+            for call in entry.calls:
                 call.one_done()
                 if not call.left:
                     self._calls.discard(call)
-            flight.let_go()
+            entry.release()
 
-    def _drop(self, flight: Flight) -> None:
-        flight.dropped = True
-        self._forget(flight)
-        for window in flight.windows or ():
+    def _drop(self, entry: InflightText) -> None:
+        entry.dropped = True
+        self._forget(entry)
+        for window in entry.windows or ():
             window.take()
-        flight.let_go()
+        entry.release()
 
-    def _forget(self, flight: Flight) -> None:
-        if self._flights.get(flight.key) is flight:
-            del self._flights[flight.key]
-            self._backlog.release(flight.tokens)
+    def _forget(self, entry: InflightText) -> None:
+        if self._entries.get(entry.key) is entry:
+            del self._entries[entry.key]
+            self._backlog.release(entry.tokens)

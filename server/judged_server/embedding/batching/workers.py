@@ -1,9 +1,9 @@
 """The threads of one model: one reads texts, the others run batches.
 
-Owns what a failure of the model means. A batch that fails is tried once more in two halves; what
-fails again is the fault of its texts. After FAILURES_IN_A_ROW batches of which nothing came, a run
-of one plain text decides whether texts are to blame or the model is: a model that fails it too is
-in trouble until it can do that text again, which is tried every PROBE_S. Leaves order to `queue`.
+A batch that fails is tried once more in two halves; what fails again is the fault of its texts.
+After FAILURES_IN_A_ROW batches of which nothing came, a run of one plain text decides whether texts
+are to blame or the model is: a model that fails it too is in trouble until it can do that text
+again, which is tried every PROBE_S.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import numpy as np
 
 from judged_server.domain import Float32Array
 from judged_server.embedding.batching.batches import pad
-from judged_server.embedding.batching.inflight import Fault, Flight, Window
+from judged_server.embedding.batching.inflight import Fault, InflightText, Window
 from judged_server.embedding.batching.queue import Batch, WorkQueue
 from judged_server.embedding.policy import EMBEDDING_FAILED, OVERLOADED, TRUNCATE
 from judged_server.embedding.runtime.backend import Session
@@ -32,7 +32,7 @@ PROBE_S = 5.0
 NICENESS = 5
 """Of the threads that run batches, but for the express one: what is short goes first on a core."""
 
-Trouble = Callable[[bool], None]
+ReportUnhealthy = Callable[[bool], None]
 """Told True when the model no longer runs, and False when it does again; on a worker's thread."""
 
 _NOT_FINITE = (EMBEDDING_FAILED, "the model gave a vector that is not finite")
@@ -53,17 +53,17 @@ class Workers:
         queue: WorkQueue,
         tokenizer: WindowTokenizer,
         session: Session,
-        keep: Callable[[Sequence[Flight]], None],
-        trouble: Trouble,
+        keep: Callable[[Sequence[InflightText]], None],
+        report_unhealthy: ReportUnhealthy,
     ) -> None:
         self._queue = queue
         self._tokenizer = tokenizer
         self._session = session
         self._keep = keep
-        self._trouble = trouble
+        self._report_unhealthy = report_unhealthy
         self._count = session.facts.workers
         self._failures = 0
-        self._in_trouble = False
+        self._unhealthy = False
         self._judging = threading.Lock()
         jobs = [("tokenize", self._read), ("express", lambda: self._work(express=True))]
         jobs += [("embed", self._work)] * self._count
@@ -83,26 +83,26 @@ class Workers:
                 thread.join()
 
     def _read(self) -> None:
-        while (flights := self._queue.take_texts()) is not None:
+        while (entries := self._queue.take_texts()) is not None:
             try:
-                texts = [flight.text for flight in flights]
-                windows = self._tokenizer.encode(texts, flights[0].long_text)
-                self._queue.put_windows(flights, windows)
+                texts = [entry.text for entry in entries]
+                windows = self._tokenizer.encode(texts, entries[0].long_text)
+                self._queue.put_windows(entries, windows)
             except BaseException:  # a panic in Rust is no Exception, and the thread must live
-                logger.exception("%d texts could not be tokenised", len(flights))
-                self._queue.fail_texts(flights, _NOT_READ)
+                logger.exception("%d texts could not be tokenised", len(entries))
+                self._queue.fail_texts(entries, _NOT_READ)
 
     def _work(self, *, express: bool = False) -> None:
         if not express:
             _step_back()
         while True:
-            patience = PROBE_S if self._in_trouble and not express else None
+            patience = PROBE_S if self._unhealthy and not express else None
             batch = self._queue.take_batch(express, patience)
             if batch is None:
                 return
             if batch.windows:
                 self._do(batch)
-            elif self._in_trouble:
+            elif self._unhealthy:
                 self._judge()
 
     def _do(self, batch: Batch) -> None:
@@ -139,22 +139,22 @@ class Workers:
         with self._judging:
             self._failures = self._failures + 1 if failed else 0
             suspicious = self._failures >= FAILURES_IN_A_ROW
-        if self._in_trouble if not failed else suspicious:
+        if self._unhealthy if not failed else suspicious:
             self._judge()
 
     def _judge(self) -> None:
         """Run a plain text, and say so when that changes whether the model is in trouble."""
         with self._judging:
-            in_trouble = not self._runs()
+            unhealthy = not self._runs()
             self._failures = 0
-            if in_trouble == self._in_trouble:
+            if unhealthy == self._unhealthy:
                 return
-            self._in_trouble = in_trouble
-            if in_trouble:
+            self._unhealthy = unhealthy
+            if unhealthy:
                 logger.error("the model does not run any more; it is tried every %g s", PROBE_S)
             else:
                 logger.warning("the model runs again")
-            self._trouble(in_trouble)
+            self._report_unhealthy(unhealthy)
 
     def _runs(self) -> bool:
         try:

@@ -1,7 +1,7 @@
 """Vectors in memory: one large array, a table from key to rows, the longest unused go first.
 
-Owns which texts are kept, within a number of bytes. Its memory is taken from the system as it
-fills, and never more than that.
+Keeps within a number of bytes. Its memory is taken from the system as it fills, and never more than
+that.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Vectors that are kept: those of a model in memory, and behind them a file that outlives it.
 
-Owns the order of the two, and what is off by settings. A vector that is found is the one that would
-be computed: its key holds all that it depends on, see `vector_key`.
+A vector that is found is the one that would be computed: its key holds all that it depends on, see
+`vector_key`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from judged_server.embedding.cache.vector_arena import VectorArena
 from judged_server.embedding.cache.vector_rows import VectorRows
 from judged_server.embedding.cache.vector_store import VectorStore
 from judged_server.embedding.cache.write_behind import WriteBehind
-from judged_server.threads import off_loop_if
+from judged_server.threads import run_in_thread_if
 
 INLINE_KEYS = 1_000
 
@@ -34,7 +34,7 @@ class VectorCache:
     async def get(self, keys: Sequence[bytes]) -> list[VectorRows]:
         """Return what is kept under keys, in parts; text i is `keys[i]` in each."""
         heavy = len(keys) > INLINE_KEYS
-        parts = [await off_loop_if(heavy, self._arena.get, keys)]
+        parts = [await run_in_thread_if(heavy, self._arena.get, keys)]
         if self._behind is None or len(parts[0].texts) == len(keys):
             return parts
         wanted = np.ones(len(keys), np.bool_)
@@ -42,7 +42,7 @@ class VectorCache:
         numbers = np.flatnonzero(wanted)
         missing = [keys[i] for i in numbers.tolist()]
         for rows in await self._behind.get(missing, self._dimensions):
-            await off_loop_if(heavy, self._arena.put, missing, rows)
+            await run_in_thread_if(heavy, self._arena.put, missing, rows)
             parts.append(rows.renumbered(numbers))
         return parts
 

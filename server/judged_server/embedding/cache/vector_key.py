@@ -1,7 +1,7 @@
 """The key of a text's vectors: all that they depend on, hashed.
 
-Owns the key's content. Two texts, models or settings that differ in any part have different keys;
-what is equal has the same key on every machine.
+Two texts, models or settings that differ in any part have different keys; what is equal has the
+same key on every machine.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Sequence
 
-from judged_server.ports import ModelCard
+from judged_server.embedding.base import ModelCard
 
 ENGINE_VERSION = 1
 """Raised when a release makes other vectors of the same text, model and runtime."""

@@ -1,7 +1,4 @@
-"""Vectors of some texts of a call: what each source finds, and their union.
-
-Owns the arithmetic of texts that have one row or, window by window, several.
-"""
+"""Vectors of some texts of a call: what each source finds, and their union."""
 
 from __future__ import annotations
 
@@ -11,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from judged_server.domain import ByteArray, Float32Array, IntArray
-from judged_server.ports import Embedded
+from judged_server.embedding.base import Embedded
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,7 @@
 """Vectors on disk: the rows of one SQLite file, shared by the processes of a machine.
 
-Owns the rows. Every one carries a checksum over all of itself, and what does not fit it is a miss.
-Nothing here raises for what a disk can do: that, damage and size are up to `store.sqlite_file`.
-Leaves threads to `write_behind`.
+Every one carries a checksum over all of itself, and what does not fit it is a miss. Nothing here
+raises for what a disk can do: that, damage and size are up to `store.sqlite_file`.
 """
 
 from __future__ import annotations

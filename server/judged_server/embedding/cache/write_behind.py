@@ -1,7 +1,6 @@
 """The threads of the stored vectors: one reads, one writes what waits.
 
-Owns reading in parts. What waits to be written when the process is killed is lost, and embedded
-anew. Leaves the file to `vector_store`, what waits to `store.write_queue`.
+What waits to be written when the process is killed is lost, and embedded anew.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Builder of a BERT encoder as an ONNX graph in standard operators, from its weights.
 
-Owns the architecture: token ids and a mask in, `last_hidden_state` out. The same weights give the
-same bytes. Leaves pooling to `pooling`, so that built and added models take one road.
+Token ids and a mask in, `last_hidden_state` out. The same weights give the same bytes. Pooling is
+outside the graph, so that built and added models are pooled alike.
 """
 
 from __future__ import annotations

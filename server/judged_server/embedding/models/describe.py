@@ -1,7 +1,6 @@
 """A look into an ONNX graph before it is taken into the store.
 
-Owns the questions a runtime does not answer: where its weights lie, how precise they are, and
-whether a text's vector would depend on its neighbours. Reads structure only, never runs anything.
+Reads structure only, never runs anything.
 """
 
 from __future__ import annotations

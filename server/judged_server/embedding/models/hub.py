@@ -1,7 +1,6 @@
 """A model hub as Hugging Face's is laid out: one file of one revision at a time, over HTTPS.
 
-Owns addresses, redirects, limits and the checks of what arrives. A token goes to the hub's own host
-and to no other. Leaves which files a model needs to `hub_model`.
+A token goes to the hub's own host and to no other.
 """
 
 from __future__ import annotations

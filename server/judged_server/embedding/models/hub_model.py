@@ -1,6 +1,5 @@
 """The files of one model on a hub: which are needed, how large each may be, put in one folder.
 
-Owns the list. Leaves transport to `hub`, and what the files say to `folder` and `inspection`.
 Imported only when a model is added, since it needs onnx.
 """
 

@@ -1,7 +1,6 @@
 """Taking a foreign model into the store: read, copy, inspect, try.
 
-Owns the order of these steps and the manifest that comes of them. Imported only when a model is
-added, since it needs onnx.
+Imported only when a model is added, since it needs onnx.
 """
 
 from __future__ import annotations

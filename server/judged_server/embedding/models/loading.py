@@ -1,15 +1,11 @@
-"""From checked files to an embedder that runs.
-
-Owns the order of loading, which session runs a model, and a first run that proves the graph fits
-its manifest. Leaves hashes to `store` and what is to run to `choice`.
-"""
+"""From checked files to an embedder that runs."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from judged_server.embedding.batching.batches import pad
-from judged_server.embedding.batching.workers import Trouble
+from judged_server.embedding.batching.workers import ReportUnhealthy
 from judged_server.embedding.cache.vector_cache import VectorCache
 from judged_server.embedding.embedder import ModelEmbedder
 from judged_server.embedding.models.store import ModelFiles, reinstall
@@ -21,7 +17,7 @@ from judged_server.embedding.runtime.backend_selection import (
     ON_GPU,
     OPENVINO,
     PROVIDERS,
-    Running,
+    RuntimeConfig,
 )
 from judged_server.embedding.runtime.cores import available_cores
 from judged_server.embedding.runtime.onnx_session import (
@@ -34,15 +30,15 @@ from judged_server.embedding.tokenizer import WindowTokenizer
 from judged_server.errors import ModelDamaged
 from judged_server.settings import SettingsError
 
-_REFERENCE = Running()
+_REFERENCE = RuntimeConfig()
 _PROBES = ("a ", "The first text of a model is this one. ")
 
 
 def load_embedder(
     files: ModelFiles,
-    running: Running = _REFERENCE,
+    running: RuntimeConfig = _REFERENCE,
     cache: VectorCache | None = None,
-    trouble: Trouble = lambda _: None,
+    report_unhealthy: ReportUnhealthy = lambda _: None,
 ) -> ModelEmbedder:
     """Return the embedder of files that were checked, run as decided.
 
@@ -80,12 +76,12 @@ def load_embedder(
         tokenizer,
         session,
         cache or VectorCache(dimensions),
-        trouble=trouble,
+        report_unhealthy=report_unhealthy,
         batch_tokens=running.batch_tokens or session.facts.batch_tokens,
     )
 
 
-def open_session(files: ModelFiles, running: Running) -> Session:
+def open_session(files: ModelFiles, running: RuntimeConfig) -> Session:
     """Return what runs the model. Raises UnusableGraphError or UnusableDeviceError."""
     manifest, backend = files.manifest, running.backend
     path, precision = str(files.graph), backend.precision_of(manifest.precision)
@@ -101,10 +97,10 @@ def open_session(files: ModelFiles, running: Running) -> Session:
     return EncoderSession(path, manifest.pooling, precision, workers, running.batch_threads)
 
 
-def _on_gpu(files: ModelFiles, running: Running) -> Session:
+def _on_gpu(files: ModelFiles, running: RuntimeConfig) -> Session:
     # Imported here: they need onnx.
     from judged_server.embedding.runtime.gpu_session import WORKERS, GpuSession  # noqa: PLC0415
-    from judged_server.embedding.runtime.to_fp16 import halved  # noqa: PLC0415
+    from judged_server.embedding.runtime.to_fp16 import to_fp16  # noqa: PLC0415
 
     manifest, backend = files.manifest, running.backend
     precision = backend.precision_of(manifest.precision)
@@ -113,7 +109,7 @@ def _on_gpu(files: ModelFiles, running: Running) -> Session:
     # An engine is of one model at one precision; TensorRT tells versions and devices apart itself.
     engines = running.engines and running.engines / f"{manifest.model_sha256[:32]}-{precision}"
     return GpuSession(
-        halved(path) if convert else path,
+        to_fp16(path) if convert else path,
         manifest.pooling,
         precision,
         manifest.max_tokens,

@@ -1,7 +1,7 @@
 """The manifest of a stored model: what it is, and the size and SHA-256 of each of its files.
 
-Owns the format on disk and its checks. A manifest vouches for itself: it carries a checksum and
-must be, byte for byte, what writing it again would give. Leaves folders to `store`.
+A manifest vouches for itself: it carries a checksum and must be, byte for byte, what writing it
+again would give.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from judged_server.ports import ModelCard
+from judged_server.embedding.base import ModelCard
 
 MANIFEST_FILE = "manifest.json"
 GRAPH_FILE = "model.onnx"

@@ -1,8 +1,4 @@
-"""The default model, all-MiniLM-L6-v2 (Apache-2.0): where its files are and how it is built.
-
-Owns the pins and the settings that the model's authors published. Leaves fetching to `sources`,
-the graph to `bert_graph` and the folder to `store`.
-"""
+"""The default model, all-MiniLM-L6-v2 (Apache-2.0): where its files are and how it is built."""
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
 """Readers of a model folder as sentence-transformers lays it out.
 
-Owns what such a folder says: which graph, which tokenizer, which pooling, which window, and what
-its authors set before a text. Refuses what this server would compute differently from them. Leaves
-the graph's inside to `inspection`.
+Refuses what this server would compute differently from them.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Reader of the safetensors format: eight bytes of length, a JSON header, then raw tensors.
-
-Owns the bounds checks that a file from outside needs. Leaves the meaning of the tensors to
-`bert_graph`.
-"""
+"""Reader of the safetensors format: eight bytes of length, a JSON header, then raw tensors."""
 
 from __future__ import annotations
 

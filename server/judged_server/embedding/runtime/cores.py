@@ -1,8 +1,4 @@
-"""How many cores this process may use.
-
-Owns the reading of affinity and of cgroup quotas, both versions, at the process's own cgroup and
-at every one above it.
-"""
+"""How many cores this process may use."""
 
 from __future__ import annotations
 

@@ -1,9 +1,7 @@
 """One ONNX graph on an NVIDIA GPU, by CUDA or TensorRT: padded token ids in, unit vectors out.
 
-Owns the two providers' options and the way of a batch: its inputs and its output are bound to host
-buffers that stay, page-locked where the CUDA runtime gives such memory. None of it has been run on
-a GPU yet; the tests run the same code on ONNX Runtime's CPU provider. Imported only when one of the
-two backends was chosen.
+None of it has been run on a GPU yet; the tests run the same code on ONNX Runtime's CPU provider.
+Imported only when one of the two backends was chosen.
 """
 
 from __future__ import annotations

@@ -1,9 +1,4 @@
-"""Host memory that a GPU copies from and to: arrays that stay between batches.
-
-Owns their growth, and page-locked memory from the CUDA runtime that ONNX Runtime has loaded:
-copies from ordinary memory go through a buffer of the driver's, and wait for each other. Leaves
-what is copied to `gpu_session`.
-"""
+"""Host memory that a GPU copies from and to: arrays that stay between batches."""
 
 from __future__ import annotations
 

@@ -1,10 +1,4 @@
-"""One ONNX Runtime session on the CPU: padded token ids in, one unit vector a row out.
-
-Owns the runtime and its options, which were chosen by measurement
-(docs/decisions/0004-embedding-model.md), and what a graph must look like, whatever runs it. Leaves
-threads to `workers`: a session computes on the thread that calls it, and several threads may call
-it at once.
-"""
+"""One ONNX Runtime session on the CPU: padded token ids in, one unit vector a row out."""
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
 """One model on OpenVINO: padded token ids in, one unit vector a row out.
 
-Owns the runtime and its options, which were chosen by measurement
-(docs/decisions/0007-backends.md), and the padding that keeps a text's vector the same in any
-company. Imported only when this backend was chosen.
+Imported only when this backend was chosen.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Token embeddings to one unit vector a text.
 
-Owns the formulas, as pure functions: the mean or the maximum over the mask, the first or the last
-token, then L2. They stand outside the graph so that built and added models take one road.
+Pure functions: the mean or the maximum over the mask, the first or the last token, then L2. They
+stand outside the graph so that built and added models are pooled alike.
 """
 
 from __future__ import annotations

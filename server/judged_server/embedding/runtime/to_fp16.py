@@ -1,7 +1,6 @@
 """An fp32 graph computed in fp16: weights, activations and output.
 
-Owns the conversion, which is ONNX Runtime's own. Token ids and masks stay whole numbers. Imported
-only when fp16 was asked for, since it needs onnx.
+Token ids and masks stay whole numbers. Imported only when fp16 was asked for, since it needs onnx.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from onnxruntime.transformers.float16 import convert_float_to_float16
 from judged_server.embedding.runtime.onnx_session import UnusableGraphError, first_line
 
 
-def halved(path: str) -> bytes:
+def to_fp16(path: str) -> bytes:
     """Return the graph in fp16. Raises UnusableGraphError, saying why.
 
     The lowest float, which stands for padding in a mask, becomes the lowest of fp16: under softmax

@@ -1,8 +1,7 @@
 """Which way of running a model is the fastest on this machine, by measurement.
 
-Owns what is tried, in which order, and when a difference counts. Three questions, one after the
-other, each with the winner of the one before: which backend, how many threads to a batch, how many
-tokens to a batch. Leaves sessions to `loading`, and files and words to `__main__`.
+Three questions, one after the other, each with the winner of the one before: which backend, how
+many threads to a batch, how many tokens to a batch.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ from judged_server.embedding.runtime.backend_selection import (
     OPENVINO,
     Backend,
     Machine,
-    Running,
+    RuntimeConfig,
     choose,
 )
 from judged_server.embedding.tokenizer import TokenIds, WindowTokenizer
@@ -53,7 +52,7 @@ SEED = 20
 class Trial:
     """What one way of running reached: texts of the sample a second, and CPU time for each."""
 
-    running: Running
+    running: RuntimeConfig
     texts_per_s: float
     cpu_ms_per_text: float
 
@@ -92,7 +91,7 @@ class Tuner:
         files: ModelFiles,
         cores: int,
         seconds: float,
-        open_with: Callable[[ModelFiles, Running], Session] = open_session,
+        open_with: Callable[[ModelFiles, RuntimeConfig], Session] = open_session,
         clocks: Clocks | None = None,
     ) -> None:
         """Measure for about `seconds`; opening sessions takes some more."""
@@ -105,13 +104,15 @@ class Tuner:
         self._pad_id = tokenizer.pad_id
         self._windows = [text.windows[0] for text in tokenizer.encode(sample(), TRUNCATE)]
 
-    def best(self, candidates: Sequence[Backend]) -> Iterator[tuple[str, list[Trial], Running]]:
+    def best(
+        self, candidates: Sequence[Backend]
+    ) -> Iterator[tuple[str, list[Trial], RuntimeConfig]]:
         """Yield each question, its trials and the winner so far; the last winner is the answer."""
         splits = _splits(self._cores)
         slices = ROUNDS * (len(candidates) + len(splits) + len(BUDGETS))
         slice_s = self._seconds / slices
-        tried = [Running(backend, self._cores, 1, 0) for backend in candidates]
-        questions: tuple[tuple[str, Callable[[Running], list[Running]]], ...] = (
+        tried = [RuntimeConfig(backend, self._cores, 1, 0) for backend in candidates]
+        questions: tuple[tuple[str, Callable[[RuntimeConfig], list[RuntimeConfig]]], ...] = (
             ("backend", lambda _: tried),
             ("threads", lambda won: [replace(won, threads=n, batch_threads=m) for n, m in splits]),
             ("batch", lambda won: [won, *(replace(won, batch_tokens=n) for n in BUDGETS)]),
@@ -122,9 +123,9 @@ class Tuner:
             winner = _winner(trials).running
             yield question, trials, winner
 
-    def _measure(self, options: Sequence[Running], slice_s: float) -> list[Trial]:
+    def _measure(self, options: Sequence[RuntimeConfig], slice_s: float) -> list[Trial]:
         """Return a trial for each way of running, measured in turns."""
-        sessions: dict[Running, Session] = {}
+        sessions: dict[RuntimeConfig, Session] = {}
         runs = []
         for running in options:
             # What the queue cuts is no matter of the session.
@@ -192,7 +193,7 @@ def sample() -> list[str]:
     return [long_enough[i] for i in chosen]
 
 
-def to_toml(running: Running) -> str:
+def to_toml(running: RuntimeConfig) -> str:
     """Return the settings of a way of running, as lines of a settings file."""
     return (
         f'embedding_backend = "{running.backend.name}"\n'
@@ -218,5 +219,5 @@ def _winner(trials: Sequence[Trial]) -> Trial:
     return best
 
 
-def _distinct(options: Sequence[Running]) -> list[Running]:
+def _distinct(options: Sequence[RuntimeConfig]) -> list[RuntimeConfig]:
     return list(dict.fromkeys(options))

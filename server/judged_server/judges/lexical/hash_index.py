@@ -1,6 +1,6 @@
 """A hash table over 64-bit keys that is built and searched a whole array at a time.
 
-Owns finding equal keys without sorting. Knows nothing of tokens.
+Knows nothing of tokens.
 """
 
 from __future__ import annotations

@@ -2,8 +2,6 @@
 
 A phrase is two to four neighbours among the content tokens of an expected text, joined by single
 spaces, and is found wherever the normal form of a retrieved text has it, even inside words.
-
-Owns the search. Leaves what a phrase is worth to `weighted_overlap`.
 """
 
 from __future__ import annotations

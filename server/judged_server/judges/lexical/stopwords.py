@@ -1,7 +1,4 @@
-"""The English words that carry no content, and those that deny.
-
-Owns the two lists of the profile `weighted`.
-"""
+"""The English words that carry no content, and those that deny."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""What a profile reads in a text: its tokens, its normal form, and what one text contains.
-
-Owns the form that the published profiles share. Leaves the `unicode` profile's to `unicode_text`,
-and counting tokens to `tokens`.
-"""
+"""What a profile reads in a text: its tokens, its normal form, and what one text contains."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""The texts of one call: each distinct one is read once, and the contexts are walked in batches.
-
-Owns the numbering of texts, what is read of them and when, the cutting of groups into tiles, and
-the flag on texts without tokens. Leaves how a text is read to its `TextForm`, and the counting of
-shared tokens to `token_join`.
-"""
+"""The texts of one call: each distinct one is read once, and the contexts are walked in batches."""
 
 from __future__ import annotations
 

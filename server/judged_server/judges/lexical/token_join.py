@@ -5,8 +5,6 @@ distinct tokens of a tile's expected texts (its terms) are the columns of two sm
 zeros and ones, which have a row for each expected and each retrieved text; their product holds the
 counts of all the tile's contexts. Where the ones go is found by one search for all tiles of a
 batch.
-
-Owns the matrices. Leaves the cutting into tiles to `texts`, and scores to the judges.
 """
 
 from __future__ import annotations
@@ -109,20 +107,20 @@ class Batch:
         """Per tile: its expected and retrieved rows, and its terms, expected rows, contexts."""
         result = []
         e_at = r_at = 0
-        terms = rows = contexts = 0
+        call_options = rows = contexts = 0
         for n_expected, n_retrieved, width in self._shapes:
             e_to, r_to = e_at + n_expected * width, r_at + n_retrieved * width
             result.append(
                 (
                     self._expected_cells[e_at:e_to].reshape(n_expected, width),
                     self._row_cells[r_at:r_to].reshape(n_retrieved, width),
-                    slice(terms, terms + width),
+                    slice(call_options, call_options + width),
                     slice(rows, rows + n_expected),
                     slice(contexts, contexts + n_expected * n_retrieved),
                 )
             )
             e_at, r_at = e_to, r_to
-            terms += width
+            call_options += width
             rows += n_expected
             contexts += n_expected * n_retrieved
         return result
@@ -130,11 +128,11 @@ class Batch:
     def in_expected(self, values: FloatArray | None = None) -> FloatArray:
         """Return the sum over E of a value for each term (default 1): float64, one a row."""
         result = np.empty(len(self.expected))
-        for expected, _, terms, rows, _ in self._matrices:
+        for expected, _, call_options, rows, _ in self._matrices:
             if values is None:
                 result[rows] = expected.sum(axis=1)
             else:
-                result[rows] = expected @ values[terms]
+                result[rows] = expected @ values[call_options]
         return result
 
     def _in_retrieved(self) -> FloatArray:
@@ -152,8 +150,8 @@ class Batch:
         Sums of whole numbers are exact up to 2**53.
         """
         result = np.empty(len(self.target))
-        for expected, retrieved, terms, _, contexts in self._matrices:
-            weighted = expected if values is None else expected * values[terms]
+        for expected, retrieved, call_options, _, contexts in self._matrices:
+            weighted = expected if values is None else expected * values[call_options]
             np.matmul(
                 retrieved,
                 weighted.T,

@@ -1,25 +1,19 @@
-"""The judge `token_overlap`: a retrieved text matches when it has enough of the expected words.
-
-Owns the kind with its three profiles, and the scores of `classic` and `unicode`, which differ only
-in how they read a text. Leaves reading to `text_form` and `unicode_text`, counting shared tokens to
-`token_join`, and the scores of `weighted` to `weighted_overlap`.
-"""
+"""The judge `token_overlap`: a retrieved text matches when it has enough of the expected words."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
 from judged_server.domain import FloatArray, JudgeIdentity, JudgeSpec, QueryGroup, ScoreColumns
+from judged_server.judges.base import Parameter, Profile, PureJudge
 from judged_server.judges.lexical.text_form import PUBLISHED, TextForm
 from judged_server.judges.lexical.texts import Texts
 from judged_server.judges.lexical.token_join import Batch
 from judged_server.judges.lexical.unicode_text import UNICODE
 from judged_server.judges.lexical.weighted_overlap import WeightedOverlapJudge
-from judged_server.ports import Parameter, Profile
 
 VERSION = 1
 
@@ -52,17 +46,14 @@ ANY_LANGUAGE = Profile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class RatioJudge:
+@dataclass(frozen=True)
+class RatioJudge(PureJudge):
     """Scores the share of the expected text's distinct tokens that the retrieved text has."""
 
     identity: JudgeIdentity
     min_tokens: int
     query_boost: bool
     form: TextForm
-
-    wants_embeddings: ClassVar[bool] = False
-    wants_spans: ClassVar[bool] = False
 
     def score(self, groups: Sequence[QueryGroup]) -> ScoreColumns:
         """Return one score a context, in [0, 1], and NO_TOKENS flags if there are any."""
@@ -90,6 +81,7 @@ class TokenOverlapKind:
     kind = "token_overlap"
     profiles: tuple[Profile, ...] = (CLASSIC, WEIGHTED, ANY_LANGUAGE)
     for_embeddings = None
+    asks_models = False
 
     def build(self, spec: JudgeSpec) -> RatioJudge | WeightedOverlapJudge:
         """Return the judge of a spec whose profile and parameters are set."""

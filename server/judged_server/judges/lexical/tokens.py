@@ -1,9 +1,8 @@
 """The tokens of many texts as arrays: one 64-bit key a token.
 
-Owns how a run of word bytes becomes a key. A token of up to eight bytes is its own key; a longer
-one is hashed under secrets drawn when the process starts, so that nobody can prepare two tokens
-that share a key (by chance it happens to one pair in 2**64). Leaves to `text_form` which bytes
-make a token, and to `token_join` what is done with equal keys.
+A token of up to eight bytes is its own key; a longer one is hashed under secrets drawn when the
+process starts, so that nobody can prepare two tokens that share a key (by chance it happens to one
+pair in 2**64).
 """
 
 from __future__ import annotations

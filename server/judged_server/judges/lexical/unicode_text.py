@@ -1,7 +1,7 @@
 """How the `unicode` profile of `token_overlap` reads a text of any language.
 
-Owns its word boundaries. A word is a run of letters, digits and combining marks. Scripts that put
-no spaces between words have no such runs, so their characters are taken two by two.
+A word is a run of letters, digits and combining marks. Scripts that put no spaces between words
+have no such runs, so their characters are taken two by two.
 """
 
 from __future__ import annotations

@@ -1,18 +1,14 @@
-"""The scores of `token_overlap` in its profile `weighted`.
-
-Owns the weights, the bonuses for phrases and for the query, and the rule on negations. Leaves
-counting to `token_join`, finding phrases to `phrases` and the word lists to `stopwords`.
-"""
+"""The scores of `token_overlap` in its profile `weighted`."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
 from judged_server.domain import BoolArray, FloatArray, JudgeIdentity, QueryGroup, ScoreColumns
+from judged_server.judges.base import PureJudge
 from judged_server.judges.lexical.hash_index import HashIndex
 from judged_server.judges.lexical.phrases import longest_phrases
 from judged_server.judges.lexical.stopwords import NEGATIONS, STOPWORDS
@@ -42,16 +38,13 @@ _STOPWORDS = _index(STOPWORDS)
 _NEGATIONS = _index(NEGATIONS)
 
 
-@dataclass(frozen=True, slots=True)
-class WeightedOverlapJudge:
+@dataclass(frozen=True)
+class WeightedOverlapJudge(PureJudge):
     """Scores how much of the weight of the expected content tokens the retrieved text has."""
 
     identity: JudgeIdentity
     min_tokens: int
     query_boost: bool
-
-    wants_embeddings: ClassVar[bool] = False
-    wants_spans: ClassVar[bool] = False
 
     def score(self, groups: Sequence[QueryGroup]) -> ScoreColumns:
         """Return one score a context, in [0, 1], and NO_TOKENS flags if there are any."""

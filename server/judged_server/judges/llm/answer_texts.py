@@ -1,8 +1,4 @@
-"""What a rubric shows of an answer: its texts by the names that rubrics use.
-
-Owns which texts an item must bring, and the cut of contexts that are too long. Leaves what a
-missing text means for a score to `answers`.
-"""
+"""What a rubric shows of an answer: its texts by the names that rubrics use."""
 
 from __future__ import annotations
 
@@ -19,7 +15,7 @@ BYTES_A_TOKEN = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class RenderedText:
     """The texts of one item by the names in `rubric.fields`, and what people should know of them.
 
     `has_contexts` is False when the item brings none, or none that holds a text.
@@ -31,7 +27,7 @@ class Shown:
 
 
 @dataclass(frozen=True, slots=True)
-class Lacking:
+class MissingInput:
     """What an item lacks for a rubric to be asked about it."""
 
     reason: Reason
@@ -46,7 +42,7 @@ def texts_of(rubric: Rubric, item: AnswerItem) -> tuple[FieldValue, ...]:
     return tuple(_value(name, item) for name in rubric.fields)
 
 
-def show(rubric: Rubric, item: AnswerItem, max_context_tokens: int) -> Shown | Lacking:
+def show(rubric: Rubric, item: AnswerItem, max_context_tokens: int) -> RenderedText | MissingInput:
     """Return the texts to show, the contexts within the budget, or what the item lacks.
 
     A text of white space only counts as none, and an answer of punctuation only: many models pass
@@ -56,14 +52,16 @@ def show(rubric: Rubric, item: AnswerItem, max_context_tokens: int) -> Shown | L
     fields = {name: _value(name, item) for name in rubric.fields}
     if "answer" in fields and not any(map(_says_something, item.answer)):
         what = "nothing but punctuation" if item.answer.strip() else "no text"
-        return Lacking(Reason.EMPTY_ANSWER, f"the answer holds {what}")
+        return MissingInput(Reason.EMPTY_ANSWER, f"the answer holds {what}")
     has_contexts = any(text.strip() for text in item.contexts)
     optional = {"contexts"} if rubric.dimensions else set()
     for name, value in fields.items():
         texts = (value,) if isinstance(value, str) else value
         if name not in optional and not any(text.strip() for text in texts):
             what = _PLURAL.get(name, name)
-            return Lacking(Reason.NO_CONTEXT, f"the item brings no {what}, which {rubric.id} reads")
+            return MissingInput(
+                Reason.NO_CONTEXT, f"the item brings no {what}, which {rubric.id} reads"
+            )
     warnings = []
     if "contexts" in fields:
         kept = within(item.contexts, BYTES_A_TOKEN * max_context_tokens)
@@ -80,7 +78,7 @@ def show(rubric: Rubric, item: AnswerItem, max_context_tokens: int) -> Shown | L
             "tokens of chat templates, or characters that only a model reads, stand in: "
             + ", ".join(suspicious)
         )
-    return Shown(fields, has_contexts, tuple(warnings))
+    return RenderedText(fields, has_contexts, tuple(warnings))
 
 
 def _says_something(character: str) -> bool:

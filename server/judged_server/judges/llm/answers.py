@@ -1,9 +1,4 @@
-"""The judge `answers`: a language model scores an answer by a rubric.
-
-Owns the parameters, what enters the scoring key, and how one item becomes one score. Leaves the
-forms of rubrics to `votes`, `dimensions` and `claims`, what an item shows to `answer_texts`, the
-order of a call to `engine.scoring`.
-"""
+"""The judge `answers`: a language model scores an answer by a rubric."""
 
 from __future__ import annotations
 
@@ -18,20 +13,26 @@ from judged_server.domain import (
     Status,
 )
 from judged_server.errors import ModelNotConfigured
-from judged_server.judges.llm.answer_texts import Lacking, Shown, show, texts_of
+from judged_server.judges.base import Parameter, Profile
+from judged_server.judges.llm.answer_texts import MissingInput, RenderedText, show, texts_of
 from judged_server.judges.llm.claims import find_claims, most_asked
 from judged_server.judges.llm.dimensions import assessable, find_dimensions
 from judged_server.judges.llm.judge import NO_CONFIGURATION, VOTES_ABOVE_ZERO, AskableModels
-from judged_server.judges.llm.scoring_session import Asking, Enquiry, Finding, fault, no_usage
+from judged_server.judges.llm.scoring_session import (
+    Asking,
+    SampleResult,
+    ScoringSession,
+    fault,
+    no_usage,
+)
 from judged_server.judges.llm.votes import find_by_vote
 from judged_server.llm.budget import prices_of
-from judged_server.llm.caller import MAX_SAMPLES, Asker, Prospect, Question
+from judged_server.llm.caller import MAX_SAMPLES, ModelCaller, PlannedCall, Question
 from judged_server.llm.chat import ChatModel
 from judged_server.llm.faults import Reason
 from judged_server.llm.parsing import PARSER_VERSION
 from judged_server.llm.rubrics import PROMPT_VERSION, FieldValue, Rubric
 from judged_server.llm.rubrics.rubric import MAX_CLAIMS
-from judged_server.ports import Parameter, Profile
 
 KIND = "answers"
 VERSION = 1
@@ -53,11 +54,11 @@ class AnswersKind:
     kind = KIND
 
     def __init__(
-        self, models: AskableModels | None, rubrics: Mapping[str, Rubric], asker: Asker
+        self, models: AskableModels | None, rubrics: Mapping[str, Rubric], model_caller: ModelCaller
     ) -> None:
         self._models = models
         self._rubrics = rubrics
-        self.asker = asker
+        self.model_caller = model_caller
 
     @property
     def rubrics(self) -> Mapping[str, Rubric]:
@@ -134,24 +135,24 @@ class AnswerScorer:
         """Whether the prices of all models that may answer are known."""
         return bool(prices_of(self._model))
 
-    def prospects(self, item: AnswerItem) -> Iterator[Prospect]:
+    def planned_calls(self, item: AnswerItem) -> Iterator[PlannedCall]:
         """Yield all that `score` may ask of the item.
 
         How many claims a text makes is not known before it is read: as many as may be listed.
         """
-        shown = self._shown(item)
-        if isinstance(shown, Lacking):
+        rendered = self._rendered(item)
+        if isinstance(rendered, MissingInput):
             return
         times = 1
         if self.rubric.form == "claims":
-            listing, check = most_asked(self.rubric, shown.fields, self._max_tokens)
-            yield Prospect(self._model, self._question(*listing, 0))
+            listing, check = most_asked(self.rubric, rendered.fields, self._max_tokens)
+            yield PlannedCall(self._model, self._question(*listing, 0))
             asked, times = check, MAX_CLAIMS
         else:
-            asked = self.rubric, shown.fields
+            asked = self.rubric, rendered.fields
         for number in range(self._samples):
             question = self._question(*asked, number)
-            yield Prospect(self._model, question, times, settled=times == 1)
+            yield PlannedCall(self._model, question, times, settled=times == 1)
 
     def _question(self, rubric: Rubric, fields: Mapping[str, FieldValue], number: int) -> Question:
         return Question(rubric, fields, number, self._temperature, self._max_tokens)
@@ -161,8 +162,8 @@ class AnswerScorer:
 
         Cancelling it closes the calls under way.
         """
-        shown = self._shown(item)
-        if isinstance(shown, Lacking):
+        rendered = self._rendered(item)
+        if isinstance(rendered, MissingInput):
             return AnswerScore(
                 item.item_id,
                 self.rubric.id,
@@ -170,12 +171,12 @@ class AnswerScorer:
                 self.identity,
                 usage=no_usage(self._model),
                 samples=self._samples,
-                fault=fault(shown.reason, shown.message),
+                fault=fault(rendered.reason, rendered.message),
             )
-        enquiry = Enquiry(
+        session = ScoringSession(
             asking, self._model, temperature=self._temperature, max_tokens=self._max_tokens
         )
-        finding = await self._find(enquiry, shown)
+        finding = await self._find(session, rendered)
         ok = finding.status is Status.OK
         bar = self._settled.min_score
         return AnswerScore(
@@ -186,50 +187,50 @@ class AnswerScorer:
             score=finding.score if ok else None,
             passed=finding.yes and finding.score + TIE_TOLERANCE >= bar if ok else None,
             reasoning=finding.reasoning,
-            raw_replies=enquiry.raw_replies(),
-            usage=enquiry.usage,
+            raw_replies=session.raw_replies(),
+            usage=session.usage,
             samples=self._samples,
             agreement=finding.agreement if ok else None,
-            source=enquiry.source,
+            source=session.source,
             dimensions=finding.dimensions,
             reported_overall=finding.reported_overall,
             claims=finding.claims,
             fault=finding.fault,
-            warnings=shown.warnings + finding.warnings + enquiry.warnings,
-            model=enquiry.model,
-            system_fingerprint=enquiry.system_fingerprint,
+            warnings=rendered.warnings + finding.warnings + session.warnings,
+            model=session.model,
+            system_fingerprint=session.system_fingerprint,
         )
 
-    def _shown(self, item: AnswerItem) -> Shown | Lacking:
-        shown = show(self.rubric, item, self._max_context_tokens)
-        if isinstance(shown, Shown) and not self._has_whole(shown):
-            shown = Lacking(
+    def _rendered(self, item: AnswerItem) -> RenderedText | MissingInput:
+        rendered = show(self.rubric, item, self._max_context_tokens)
+        if isinstance(rendered, RenderedText) and not self._has_whole(rendered):
+            rendered = MissingInput(
                 Reason.NO_CONTEXT,
                 "the item brings no contexts, and no dimension without them has a weight",
             )
-        return shown
+        return rendered
 
-    def _has_whole(self, shown: Shown) -> bool:
+    def _has_whole(self, rendered: RenderedText) -> bool:
         rubric, weights = self.rubric, self._settled.weights
         if not rubric.dimensions:
             return True
-        return bool(assessable(rubric, weights, has_contexts=shown.has_contexts))
+        return bool(assessable(rubric, weights, has_contexts=rendered.has_contexts))
 
-    async def _find(self, enquiry: Enquiry, shown: Shown) -> Finding:
+    async def _find(self, session: ScoringSession, rendered: RenderedText) -> SampleResult:
         rubric, samples, bar = self.rubric, self._samples, self._settled.min_score
         if rubric.form == "claims":
-            return await find_claims(enquiry, rubric, shown.fields, samples)
+            return await find_claims(session, rubric, rendered.fields, samples)
         if rubric.form == "dimensions":
             return await find_dimensions(
-                enquiry,
+                session,
                 rubric,
-                shown.fields,
+                rendered.fields,
                 samples,
                 bar,
                 self._settled.weights,
-                has_contexts=shown.has_contexts,
+                has_contexts=rendered.has_contexts,
             )
-        return await find_by_vote(enquiry, rubric, shown.fields, samples, bar)
+        return await find_by_vote(session, rubric, rendered.fields, samples, bar)
 
     def _identity(self) -> JudgeIdentity:
         rubric, card = self.rubric, self._model.card

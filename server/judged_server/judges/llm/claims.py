@@ -1,7 +1,7 @@
 """Scores by claims: those of a text are listed once, and each is checked in a call of its own.
 
-Owns the share of claims that are supported. A check that fails is no verdict: it never counts as a
-claim without support, and the score is then missing.
+A check that fails is no verdict: it never counts as a claim without support, and the score is then
+missing.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from judged_server.answers import VerifiedClaim
 from judged_server.domain import ClaimVerdict, Status, VerdictFault
 from judged_server.judges.llm.concurrency import fan_out
-from judged_server.judges.llm.scoring_session import Enquiry, Finding, fault, fault_of
+from judged_server.judges.llm.scoring_session import SampleResult, ScoringSession, fault, fault_of
 from judged_server.judges.llm.votes import NO_QUORUM
 from judged_server.llm.faults import Reason
 from judged_server.llm.parsing.json_reply import MAX_CLAIM_CHARACTERS
-from judged_server.llm.parsing.parsed_reply import ClaimCheck, Claims, Opinion
+from judged_server.llm.parsing.parsed_reply import ClaimCheck, Claims, ParsedReply
 from judged_server.llm.rubrics import MAX_CLAIMS, FieldValue, Rubric
 
 _Asked = tuple[Rubric, Mapping[str, FieldValue]]
@@ -41,8 +41,8 @@ class _Checked:
 
 
 async def find_claims(
-    enquiry: Enquiry, rubric: Rubric, fields: Mapping[str, FieldValue], samples: int
-) -> Finding:
+    session: ScoringSession, rubric: Rubric, fields: Mapping[str, FieldValue], samples: int
+) -> SampleResult:
     """Return the share of supported claims; without any claim there is none to assess.
 
     Claims are listed by one sample, and each check has as many as were asked for; a claim is what
@@ -50,28 +50,28 @@ async def find_claims(
     the score, and the claims that were checked are told all the same.
     """
     extraction, verification = _steps(rubric)
-    listed = await enquiry.ask(extraction, _of(extraction, fields), 0, place=0)
+    listed = await session.ask(extraction, _of(extraction, fields), 0, place=0)
     if listed.status is not Status.OK:
-        return Finding(listed.status, fault=fault_of(listed))
+        return SampleResult(listed.status, fault=fault_of(listed))
     if not isinstance(listed.content, Claims):
         raise TypeError("a list of claims has none")
     texts = listed.content.texts
     if not texts:
         missing = fault(Reason.NO_CLAIMS, "the text makes no claim")
-        return Finding(Status.NOT_ASSESSABLE, reasoning=listed.reasoning, fault=missing)
-    shown = _of(verification, fields)
-    opinions: dict[tuple[int, int], Opinion] = {}
+        return SampleResult(Status.NOT_ASSESSABLE, reasoning=listed.reasoning, fault=missing)
+    rendered = _of(verification, fields)
+    parsed_replies: dict[tuple[int, int], ParsedReply] = {}
 
     async def check(job: tuple[int, int]) -> None:
         claim, number = job
-        opinions[job] = await enquiry.ask(
-            verification, {**shown, "claim": texts[claim]}, number, 1 + claim * samples + number
+        parsed_replies[job] = await session.ask(
+            verification, {**rendered, "claim": texts[claim]}, number, 1 + claim * samples + number
         )
 
     jobs = [(claim, number) for claim in range(len(texts)) for number in range(samples)]
     await fan_out(check, jobs, min(CHECKED_AT_ONCE, len(jobs)))
     checked = [
-        _decide(text, [opinions[claim, number] for number in range(samples)])
+        _decide(text, [parsed_replies[claim, number] for number in range(samples)])
         for claim, text in enumerate(texts)
     ]
     return _together(checked, listed.reasoning)
@@ -105,21 +105,21 @@ def _of(step: Rubric, fields: Mapping[str, FieldValue]) -> dict[str, FieldValue]
     return {name: fields[name] for name in step.fields if name in fields}
 
 
-def _decide(claim: str, opinions: Sequence[Opinion]) -> _Checked:
-    valid = [opinion for opinion in opinions if opinion.status is Status.OK]
-    lacks = next((each for each in opinions if each.reason is Reason.NOT_CACHED), None)
+def _decide(claim: str, parsed_replies: Sequence[ParsedReply]) -> _Checked:
+    valid = [parsed for parsed in parsed_replies if parsed.status is Status.OK]
+    lacks = next((each for each in parsed_replies if each.reason is Reason.NOT_CACHED), None)
     if lacks is not None or not valid:
         first = lacks or next(
-            (each for each in opinions if each.status is Status.ERROR),
-            opinions[0],
+            (each for each in parsed_replies if each.status is Status.ERROR),
+            parsed_replies[0],
         )
         return _Checked(first.status, fault=fault_of(first))
-    checks = [opinion.content for opinion in valid]
+    checks = [parsed.content for parsed in valid]
     tally = Counter(check.verdict for check in checks if isinstance(check, ClaimCheck))
     if tally.total() < len(valid):
         raise TypeError("the check of a claim has no verdict")
     verdict, votes = tally.most_common(1)[0]
-    if 2 * votes <= len(valid) or 2 * len(valid) < len(opinions):
+    if 2 * votes <= len(valid) or 2 * len(valid) < len(parsed_replies):
         return _Checked(Status.ABSTAINED, fault=fault(Reason.NO_QUORUM, NO_QUORUM))
     evidence = next(
         check.evidence
@@ -129,14 +129,14 @@ def _decide(claim: str, opinions: Sequence[Opinion]) -> _Checked:
     return _Checked(Status.OK, VerifiedClaim(claim, verdict, evidence), votes / len(valid))
 
 
-def _together(checked: Sequence[_Checked], reasoning: str) -> Finding:
+def _together(checked: Sequence[_Checked], reasoning: str) -> SampleResult:
     claims = tuple(each.claim for each in checked if each.claim is not None)
     for status in (Status.ERROR, Status.ABSTAINED, Status.NOT_ASSESSABLE):
         for each in checked:
             if each.status is status:
-                return Finding(status, reasoning=reasoning, fault=each.fault, claims=claims)
+                return SampleResult(status, reasoning=reasoning, fault=each.fault, claims=claims)
     supported = sum(claim.verdict is ClaimVerdict.SUPPORTED for claim in claims)
-    return Finding(
+    return SampleResult(
         Status.OK,
         score=supported / len(claims),
         agreement=sum(each.agreement for each in checked) / len(checked),

@@ -1,7 +1,4 @@
-"""Many jobs that wait, a bounded number at once.
-
-Owns the bound and the end: when one fails, or the caller leaves, none is left behind.
-"""
+"""Many jobs that wait, a bounded number at once."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""The contexts that a language model is asked, their votes, and the columns these make.
-
-Owns which contexts are one, and what each gets of the vote. Leaves asking to `llm`, the rule of the
-vote to `llm.voting`.
-"""
+"""The contexts that a language model is asked, their votes, and the columns these make."""
 
 from __future__ import annotations
 
@@ -28,7 +24,7 @@ from judged_server.judges.llm.tally import Vote, count
 from judged_server.llm.caller import Answer
 from judged_server.llm.chat import ChatReply
 from judged_server.llm.faults import Reason
-from judged_server.llm.parsing.parsed_reply import Opinion
+from judged_server.llm.parsing.parsed_reply import ParsedReply
 from judged_server.llm.rubrics import holds_reserved
 
 MAX_RAW_REPLY_BYTES = 64 << 10
@@ -72,14 +68,14 @@ class TextContext(NamedTuple):
         return {"query": query, "expected_text": expected, "retrieved_text": retrieved}
 
 
-class Ballot:
+class ContextVotes:
     """The samples of one context, and what they took."""
 
     __slots__ = ("_fallbacks", "_opinions", "_replies", "_sources", "keeps", "usage")
 
     def __init__(self, samples: int, nothing: Usage, keep_replies: bool) -> None:
         """Expect as many samples; `nothing` is the usage of no call at all."""
-        self._opinions: list[Opinion | None] = [None] * samples
+        self._opinions: list[ParsedReply | None] = [None] * samples
         self._replies: list[ChatReply | None] = [None] * samples if keep_replies else []
         self.keeps = keep_replies
         self._sources: set[Source] = set()
@@ -88,7 +84,7 @@ class Ballot:
 
     def put(self, number: int, answer: Answer) -> None:
         """Note a sample by its number; the reply is kept for details only."""
-        self._opinions[number] = answer.opinion
+        self._opinions[number] = answer.parsed
         self._sources.add(answer.source)
         self.usage += answer.usage
         if self.keeps:
@@ -113,26 +109,26 @@ class Ballot:
         return Source.COMPUTED
 
     @property
-    def opinions(self) -> list[Opinion]:
+    def parsed_replies(self) -> list[ParsedReply]:
         """All samples, in order. Raises RuntimeError when one was not put."""
-        opinions = [opinion for opinion in self._opinions if opinion is not None]
-        if len(opinions) < len(self._opinions):
+        parsed_replies = [parsed for parsed in self._opinions if parsed is not None]
+        if len(parsed_replies) < len(self._opinions):
             raise RuntimeError("a sample is missing")
-        return opinions
+        return parsed_replies
 
     def detail(self, index: int, vote: Vote) -> VerdictDetail | None:
         """Return how the verdict at `index` came about; None unless replies were kept."""
         if not self.keeps:
             return None
-        opinions = self.opinions
+        parsed_replies = self.parsed_replies
         answered = next((reply for reply in self._replies if reply is not None), None)
         decisive = vote.status is Status.OK and vote.decisive is not None
         named = self._fallbacks or {}
-        fallbacks = [named.get(number, "") for number in range(len(opinions))]
+        fallbacks = [named.get(number, "") for number in range(len(parsed_replies))]
         return VerdictDetail(
             index,
-            opinions[vote.decisive or 0].reasoning if decisive else "",
-            tuple(map(_sample, opinions, self._replies, fallbacks)),
+            parsed_replies[vote.decisive or 0].reasoning if decisive else "",
+            tuple(map(_sample, parsed_replies, self._replies, fallbacks)),
             self.usage,
             answered.model if answered else "",
             answered.system_fingerprint if answered else "",
@@ -152,11 +148,11 @@ def number_contexts(groups: Sequence[QueryGroup]) -> tuple[list[TextContext], In
 
 
 def flags_of(
-    contexts: Sequence[TextContext], ballots: Sequence[Ballot], places: IntArray
+    contexts: Sequence[TextContext], all_votes: Sequence[ContextVotes], places: IntArray
 ) -> ByteArray | None:
     """Return what is to be said of each context: its texts, its model. None without any flag."""
     reserved = [any(map(holds_reserved, context)) for context in contexts]
-    fallback = [ballot.by_fallback for ballot in ballots]
+    fallback = [context_votes.by_fallback for context_votes in all_votes]
     if not (any(reserved) or any(fallback)):
         return None
     bits = zip(reserved, fallback, strict=True)
@@ -164,17 +160,17 @@ def flags_of(
     return np.array(flags, np.uint8)[places]
 
 
-def to_columns(ballots: Sequence[Ballot], places: IntArray, nothing: Usage) -> ScoreColumns:
+def to_columns(all_votes: Sequence[ContextVotes], places: IntArray, nothing: Usage) -> ScoreColumns:
     """Return the votes as columns; `places` says whose vote each context gets.
 
     `nothing` is the usage of no call at all: with a cost, or without when there is no price.
     """
-    votes = [count(ballot.opinions) for ballot in ballots]
+    votes = [count(context_votes.parsed_replies) for context_votes in all_votes]
     numbers = places.tolist()
     failed = [index for index, number in enumerate(numbers) if votes[number].status != Status.OK]
-    sources = [ballot.source for ballot in ballots]
+    sources = [context_votes.source for context_votes in all_votes]
     found = any(source is not Source.COMPUTED for source in sources)
-    keeps = any(ballot.keeps for ballot in ballots)
+    keeps = any(context_votes.keeps for context_votes in all_votes)
 
     def column(values: list[Any], kind: type[Any]) -> Any:  # noqa: ANN401 - as the type says
         each = np.array(values, kind)
@@ -185,7 +181,7 @@ def to_columns(ballots: Sequence[Ballot], places: IntArray, nothing: Usage) -> S
         column([vote.score for vote in votes], np.float64),
         column([vote.status for vote in votes], np.uint8) if failed else None,
         faults=tuple(
-            _fault(index, votes[number], ballots[number])
+            _fault(index, votes[number], all_votes[number])
             for index in failed
             for number in [numbers[index]]
         ),
@@ -194,28 +190,28 @@ def to_columns(ballots: Sequence[Ballot], places: IntArray, nothing: Usage) -> S
         details=tuple(
             detail
             for index, number in enumerate(numbers if keeps else ())
-            if (detail := ballots[number].detail(index, votes[number])) is not None
+            if (detail := all_votes[number].detail(index, votes[number])) is not None
         ),
-        usage=sum((ballot.usage for ballot in ballots), nothing),
+        usage=sum((context_votes.usage for context_votes in all_votes), nothing),
         sources=column(sources, np.uint8) if found else None,
     )
 
 
-def _fault(index: int, vote: Vote, ballot: Ballot) -> VerdictFault:
+def _fault(index: int, vote: Vote, context_votes: ContextVotes) -> VerdictFault:
     reason = vote.reason or Reason.NO_QUORUM
     if vote.decisive is None:
         return VerdictFault(index, CODES[reason], reason, _NO_QUORUM)
-    opinion = ballot.opinions[vote.decisive]
-    return VerdictFault(index, CODES[reason], reason, opinion.message, opinion.retryable)
+    parsed = context_votes.parsed_replies[vote.decisive]
+    return VerdictFault(index, CODES[reason], reason, parsed.message, parsed.retryable)
 
 
-def _sample(opinion: Opinion, reply: ChatReply | None, fallback: str) -> VerdictSample:
+def _sample(parsed: ParsedReply, reply: ChatReply | None, fallback: str) -> VerdictSample:
     return VerdictSample(
-        opinion.status,
-        opinion.yes,
-        opinion.score,
-        opinion.reason or "",
-        opinion.reasoning,
+        parsed.status,
+        parsed.yes,
+        parsed.score,
+        parsed.reason or "",
+        parsed.reasoning,
         raw_text(reply),
         fallback=fallback,
     )

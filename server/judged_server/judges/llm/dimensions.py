@@ -1,7 +1,6 @@
 """Scores of several dimensions, weighed into one.
 
-Owns the weights and the mean over the samples. The whole is computed here and never taken from the
-model, whose own number is only passed on.
+The whole is computed here and never taken from the model, whose own number is only passed on.
 """
 
 from __future__ import annotations
@@ -12,9 +11,9 @@ from math import fsum
 
 from judged_server.answers import DimensionScore
 from judged_server.domain import Status
-from judged_server.judges.llm.scoring_session import Enquiry, Finding
-from judged_server.judges.llm.votes import ask_samples, by_bar, voted
-from judged_server.llm.parsing.parsed_reply import Dimensions, Opinion
+from judged_server.judges.llm.scoring_session import SampleResult, ScoringSession
+from judged_server.judges.llm.votes import ask_samples, by_threshold, voted
+from judged_server.llm.parsing.parsed_reply import Dimensions, ParsedReply
 from judged_server.llm.rubrics import FieldValue, Rubric
 
 
@@ -37,7 +36,7 @@ def assessable(
 
 
 async def find_dimensions(
-    enquiry: Enquiry,
+    session: ScoringSession,
     rubric: Rubric,
     fields: Mapping[str, FieldValue],
     samples: int,
@@ -45,7 +44,7 @@ async def find_dimensions(
     weights: Mapping[str, float],
     *,
     has_contexts: bool,
-) -> Finding:
+) -> SampleResult:
     """Return the weighed mean of the dimensions, each the mean of the samples that scored it.
 
     The samples vote as scores do: each says yes when its own whole meets the bar. Without contexts
@@ -53,15 +52,15 @@ async def find_dimensions(
     """
     shares = assessable(rubric, weights, has_contexts=has_contexts)
 
-    def whole(opinion: Opinion) -> float:
-        scores = dict(_content(opinion).scores)
+    def whole(parsed: ParsedReply) -> float:
+        scores = dict(_content(parsed).scores)
         return min(1.0, fsum(shares[name] * scores[name] for name in shares))
 
-    opinions = await ask_samples(enquiry, rubric, fields, samples)
-    finding = voted(by_bar(opinions, min_score, whole))
+    parsed_replies = await ask_samples(session, rubric, fields, samples)
+    finding = voted(by_threshold(parsed_replies, min_score, whole))
     if finding.status is not Status.OK:
         return finding
-    contents = [_content(opinion) for opinion in opinions if opinion.status is Status.OK]
+    contents = [_content(parsed) for parsed in parsed_replies if parsed.status is Status.OK]
     reported = [each.reported_overall for each in contents if each.reported_overall is not None]
     missing = [name for name, _ in rubric.dimensions if name not in shares]
     warning = (
@@ -83,10 +82,10 @@ async def find_dimensions(
     )
 
 
-def _content(opinion: Opinion) -> Dimensions:
-    if not isinstance(opinion.content, Dimensions):
+def _content(parsed: ParsedReply) -> Dimensions:
+    if not isinstance(parsed.content, Dimensions):
         raise TypeError("a sample of dimensions has none")
-    return opinion.content
+    return parsed.content
 
 
 def _mean(values: list[float]) -> float:

@@ -1,9 +1,4 @@
-"""The judge `llm`: a language model reads each context by a rubric, and its samples vote.
-
-Owns the parameters and what enters the scoring key. Leaves one question to `llm.asking`, which
-contexts are asked and what becomes of the votes to `asked_contexts`, the order of the calls to
-`fan_out`.
-"""
+"""The judge `llm`: a language model reads each context by a rubric, and its samples vote."""
 
 from __future__ import annotations
 
@@ -21,9 +16,10 @@ from judged_server.domain import (
     ScoreColumns,
 )
 from judged_server.errors import InvalidField, ModelNotConfigured
+from judged_server.judges.base import Caller, Parameter, Profile
 from judged_server.judges.llm.concurrency import fan_out
 from judged_server.judges.llm.contexts import (
-    Ballot,
+    ContextVotes,
     TextContext,
     flags_of,
     number_contexts,
@@ -32,19 +28,18 @@ from judged_server.judges.llm.contexts import (
 from judged_server.llm.budget import prices_of, refuse_if_nothing_asked, unpriced
 from judged_server.llm.caller import (
     MAX_SAMPLES,
-    Asker,
-    Prospect,
+    CallOptions,
+    ModelCaller,
+    PlannedCall,
     Question,
-    Terms,
-    keyless_fault,
+    check_api_keys,
+    missing_key_fault,
     nothing,
-    refuse_keyless,
 )
 from judged_server.llm.chat import ChatModel
 from judged_server.llm.parsing import PARSER_VERSION
 from judged_server.llm.rubrics import PROMPT_VERSION, Rubric
-from judged_server.ports import Caller, Parameter, Profile
-from judged_server.threads import off_loop_if
+from judged_server.threads import run_in_thread_if
 
 VERSION = 1
 RUBRIC = "retrieval_match"
@@ -81,11 +76,11 @@ class LlmKind:
     for_embeddings: Mapping[str, ParameterScalar] | None = None
 
     def __init__(
-        self, models: AskableModels | None, rubrics: Mapping[str, Rubric], asker: Asker
+        self, models: AskableModels | None, rubrics: Mapping[str, Rubric], model_caller: ModelCaller
     ) -> None:
         self._models = models
         self._rubrics = {name: rubric for name, rubric in rubrics.items() if rubric.judges_contexts}
-        self._asker = asker
+        self._model_caller = model_caller
 
     @property
     def profiles(self) -> tuple[Profile, ...]:
@@ -141,7 +136,7 @@ class LlmKind:
         if logprobs:
             _check_logprobs(model, rubric, samples)
         return LlmJudge(
-            self._asker,
+            self._model_caller,
             model,
             replace(rubric, min_score=min_score),  # where a reply is a score, it says what is a yes
             samples=samples,
@@ -172,14 +167,14 @@ def _check_logprobs(model: ChatModel, rubric: Rubric, samples: int) -> None:
 
 
 class LlmJudge:
-    """Scores contexts by asking a language model; implements ports.AskingJudge."""
+    """Scores contexts by asking a language model."""
 
     wants_embeddings = False
     wants_spans = False
 
     def __init__(
         self,
-        asker: Asker,
+        model_caller: ModelCaller,
         model: ChatModel,
         rubric: Rubric,
         *,
@@ -189,7 +184,7 @@ class LlmJudge:
         min_score: float,
         logprobs: bool = False,
     ) -> None:
-        self._asker = asker
+        self._model_caller = model_caller
         self._model = model
         self._rubric = rubric
         self._samples = samples
@@ -231,60 +226,62 @@ class LlmJudge:
     @property
     def unavailable(self) -> str:
         """Why its model can't be asked, "" when it can."""
-        fault = keyless_fault(self._model)
+        fault = missing_key_fault(self._model)
         return "" if fault is None else fault.message
 
-    def refuse_keyless(self, cache: CacheMode) -> None:
+    def check_api_keys(self, cache: CacheMode) -> None:
         """Raise ModelNotConfigured when a model may have to be asked and its key is missing."""
-        refuse_keyless(self._model, cache)
+        check_api_keys(self._model, cache)
 
-    def prospects(self, groups: Sequence[QueryGroup]) -> Iterator[Prospect]:
-        """Yield all that `ask` would ask of the groups."""
+    def planned_calls(self, groups: Sequence[QueryGroup]) -> Iterator[PlannedCall]:
+        """Yield all that `judge` would ask of the groups."""
         contexts, _ = number_contexts(groups)
         for context in contexts:
             fields = context.fields
             for number in range(self._samples):
-                yield Prospect(self._model, self._question(fields, number))
+                yield PlannedCall(self._model, self._question(fields, number))
 
     def _question(self, fields: Mapping[str, str], number: int) -> Question:
         return Question(
             self._rubric, fields, number, self._temperature, self._max_tokens, self._logprobs
         )
 
-    async def ask(self, groups: Sequence[QueryGroup], caller: Caller) -> ScoreColumns:
+    async def judge(self, groups: Sequence[QueryGroup], caller: Caller) -> ScoreColumns:
         """Return the vote on each context, with what asking took; each distinct one is asked once.
 
         A call to the model gets no longer than the caller waits, so that what came in time is
         answered and the rest has the fault TIMEOUT. Cancelling it closes the calls under way.
         """
-        self.refuse_keyless(caller.cache)
+        self.check_api_keys(caller.cache)
         large = len(groups) > LARGE_CONTEXTS
         large = large or sum(group.n_contexts for group in groups) > LARGE_CONTEXTS
         if caller.max_cost is not None and not self.priced:
             raise unpriced()
-        terms = Terms.of(caller.leaves_at, caller.purse, caller.cache)
+        call_options = CallOptions.of(caller.deadline, caller.cost_tracker, caller.cache)
         none = nothing(self._model.card.prices)
 
-        def prepare() -> tuple[list[TextContext], list[Ballot], IntArray]:
+        def prepare() -> tuple[list[TextContext], list[ContextVotes], IntArray]:
             contexts, places = number_contexts(groups)
-            ballots = [Ballot(self._samples, none, caller.wants_details) for _ in contexts]
-            return contexts, ballots, places
+            all_votes = [ContextVotes(self._samples, none, caller.wants_details) for _ in contexts]
+            return contexts, all_votes, places
 
-        contexts, ballots, places = await off_loop_if(large, prepare)
+        contexts, all_votes, places = await run_in_thread_if(large, prepare)
 
         async def sample(job: tuple[int, int]) -> None:
             place, number = job
             question = self._question(contexts[place].fields, number)
-            answer = await self._asker.ask(self._model, question, terms)
-            ballots[place].put(number, answer)
+            answer = await self._model_caller.ask(self._model, question, call_options)
+            all_votes[place].put(number, answer)
 
         jobs = (
             (place, number) for place in range(len(contexts)) for number in range(self._samples)
         )
         await fan_out(sample, jobs, min(MAX_IN_WORK, len(contexts) * self._samples))
-        reasons = (opinion.reason for ballot in ballots for opinion in ballot.opinions)
-        refuse_if_nothing_asked(terms.purse, reasons)
-        columns = await off_loop_if(large, to_columns, ballots, places, none)
-        columns.flags = await off_loop_if(large, flags_of, contexts, ballots, places)
+        reasons = (
+            parsed.reason for context_votes in all_votes for parsed in context_votes.parsed_replies
+        )
+        refuse_if_nothing_asked(call_options.cost_tracker, reasons)
+        columns = await run_in_thread_if(large, to_columns, all_votes, places, none)
+        columns.flags = await run_in_thread_if(large, flags_of, contexts, all_votes, places)
         # One reply is no vote: its probability decides alone, under whatever bar.
         return replace(columns, majorities=None, agreements=None) if self._logprobs else columns

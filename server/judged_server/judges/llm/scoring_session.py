@@ -1,8 +1,4 @@
-"""The questions behind one score, and what is found by them.
-
-Owns what they took, where their answers came from, and the replies that are kept. Leaves what is
-asked, and what the answers mean together, to `votes`, `dimensions` and `claims`.
-"""
+"""The questions behind one score, and what is found by them."""
 
 from __future__ import annotations
 
@@ -13,10 +9,10 @@ from dataclasses import dataclass
 from judged_server.answers import DimensionScore, VerifiedClaim
 from judged_server.domain import Source, Status, Usage, VerdictFault
 from judged_server.judges.llm.contexts import CODES, raw_text
-from judged_server.llm.caller import Answer, Asker, Question, Terms, nothing
+from judged_server.llm.caller import Answer, CallOptions, ModelCaller, Question, nothing
 from judged_server.llm.chat import ChatModel, ChatReply
 from judged_server.llm.faults import Reason
-from judged_server.llm.parsing.parsed_reply import Opinion
+from judged_server.llm.parsing.parsed_reply import ParsedReply
 from judged_server.llm.rubrics import FieldValue, Rubric
 
 MAX_RAW_REPLIES_BYTES = 1 << 20
@@ -27,13 +23,13 @@ MAX_RAW_REPLIES_BYTES = 1 << 20
 class Asking:
     """How the questions of a call are asked: by whom, on which terms, how many at once."""
 
-    asker: Asker
-    terms: Terms
+    model_caller: ModelCaller
+    call_options: CallOptions
     places: asyncio.Semaphore
     keep_replies: bool = False
 
 
-class Enquiry:
+class ScoringSession:
     """Asks the questions of one score; `usage` is what they took so far."""
 
     def __init__(
@@ -51,14 +47,14 @@ class Enquiry:
 
     async def ask(
         self, rubric: Rubric, fields: Mapping[str, FieldValue], number: int, place: int
-    ) -> Opinion:
+    ) -> ParsedReply:
         """Return what sample `number` says; `place` is where its reply stands among all."""
         question = Question(rubric, fields, number, self._temperature, self._max_tokens)
         asking = self._asking
         async with asking.places:
-            answer = await asking.asker.ask(self._model, question, asking.terms)
+            answer = await asking.model_caller.ask(self._model, question, asking.call_options)
         self._note(answer, place)
-        return answer.opinion
+        return answer.parsed
 
     def _note(self, answer: Answer, place: int) -> None:
         self.usage += answer.usage
@@ -98,7 +94,7 @@ class Enquiry:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class SampleResult:
     """What is known once all questions of a score are answered; `yes` is the majority's word."""
 
     status: Status
@@ -118,10 +114,10 @@ def fault(reason: Reason, message: str, *, retryable: bool = False) -> VerdictFa
     return VerdictFault(0, CODES[reason], reason, message, retryable)
 
 
-def fault_of(opinion: Opinion) -> VerdictFault:
+def fault_of(parsed: ParsedReply) -> VerdictFault:
     """Return why an opinion that is not OK makes a score missing."""
-    reason = opinion.reason or Reason.UNPARSABLE
-    return fault(reason, opinion.message, retryable=opinion.retryable)
+    reason = parsed.reason or Reason.UNPARSABLE
+    return fault(reason, parsed.message, retryable=parsed.retryable)
 
 
 def no_usage(model: ChatModel) -> Usage:

@@ -1,8 +1,4 @@
-"""Scores by a vote: samples of one question that each say yes or no.
-
-Owns the samples of rubrics whose reply is a verdict or a score. Leaves the rule of the vote to
-`llm.voting`, the bar of the whole to `answers`.
-"""
+"""Scores by a vote: samples of one question that each say yes or no."""
 
 from __future__ import annotations
 
@@ -10,67 +6,67 @@ from collections.abc import Callable, Mapping
 
 from judged_server.domain import TIE_TOLERANCE, Status
 from judged_server.judges.llm.concurrency import fan_out
-from judged_server.judges.llm.scoring_session import Enquiry, Finding, fault, fault_of
+from judged_server.judges.llm.scoring_session import SampleResult, ScoringSession, fault, fault_of
 from judged_server.judges.llm.tally import count
 from judged_server.llm.faults import Reason
-from judged_server.llm.parsing.parsed_reply import Opinion
+from judged_server.llm.parsing.parsed_reply import ParsedReply
 from judged_server.llm.rubrics import FieldValue, Rubric
 
 NO_QUORUM = "the samples tie, or fewer than half of them are votes; ask for more, or an odd number"
 
 
 async def find_by_vote(
-    enquiry: Enquiry,
+    session: ScoringSession,
     rubric: Rubric,
     fields: Mapping[str, FieldValue],
     samples: int,
     min_score: float,
-) -> Finding:
+) -> SampleResult:
     """Return the vote of all samples; a reply that is a score is a yes when it meets the bar."""
-    opinions = await ask_samples(enquiry, rubric, fields, samples)
+    parsed_replies = await ask_samples(session, rubric, fields, samples)
     if rubric.form == "score":
-        opinions = by_bar(opinions, min_score, lambda opinion: opinion.score)
-    return voted(opinions)
+        parsed_replies = by_threshold(parsed_replies, min_score, lambda parsed: parsed.score)
+    return voted(parsed_replies)
 
 
 async def ask_samples(
-    enquiry: Enquiry, rubric: Rubric, fields: Mapping[str, FieldValue], samples: int
-) -> list[Opinion]:
+    session: ScoringSession, rubric: Rubric, fields: Mapping[str, FieldValue], samples: int
+) -> list[ParsedReply]:
     """Return what each sample says, in order."""
-    opinions: dict[int, Opinion] = {}
+    parsed_replies: dict[int, ParsedReply] = {}
 
     async def ask(number: int) -> None:
-        opinions[number] = await enquiry.ask(rubric, fields, number, place=number)
+        parsed_replies[number] = await session.ask(rubric, fields, number, place=number)
 
     if samples == 1:
         await ask(0)
     else:
         await fan_out(ask, range(samples), samples)
-    return [opinions[number] for number in range(samples)]
+    return [parsed_replies[number] for number in range(samples)]
 
 
-def by_bar(
-    opinions: list[Opinion], min_score: float, score: Callable[[Opinion], float]
-) -> list[Opinion]:
+def by_threshold(
+    parsed_replies: list[ParsedReply], min_score: float, score: Callable[[ParsedReply], float]
+) -> list[ParsedReply]:
     """Return the opinions with `score` of each as its score, and a yes where that meets the bar."""
     return [
-        _by_bar(opinion, min_score, score(opinion)) if opinion.status is Status.OK else opinion
-        for opinion in opinions
+        _by_threshold(parsed, min_score, score(parsed)) if parsed.status is Status.OK else parsed
+        for parsed in parsed_replies
     ]
 
 
-def _by_bar(opinion: Opinion, min_score: float, score: float) -> Opinion:
-    return opinion._replace(score=score, yes=score + TIE_TOLERANCE >= min_score)
+def _by_threshold(parsed: ParsedReply, min_score: float, score: float) -> ParsedReply:
+    return parsed._replace(score=score, yes=score + TIE_TOLERANCE >= min_score)
 
 
-def voted(opinions: list[Opinion]) -> Finding:
+def voted(parsed_replies: list[ParsedReply]) -> SampleResult:
     """Return what the opinions come to together."""
-    vote = count(opinions)
+    vote = count(parsed_replies)
     if vote.status is not Status.OK:
         reason = vote.reason or Reason.NO_QUORUM
         missing = fault(reason, NO_QUORUM)
         if vote.decisive is not None:
-            missing = fault_of(opinions[vote.decisive])
-        return Finding(vote.status, fault=missing)
-    reasoning = "" if vote.decisive is None else opinions[vote.decisive].reasoning
-    return Finding(Status.OK, vote.score, vote.yes, vote.agreement, reasoning)
+            missing = fault_of(parsed_replies[vote.decisive])
+        return SampleResult(vote.status, fault=missing)
+    reasoning = "" if vote.decisive is None else parsed_replies[vote.decisive].reasoning
+    return SampleResult(Status.OK, vote.score, vote.yes, vote.agreement, reasoning)

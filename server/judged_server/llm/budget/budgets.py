@@ -1,6 +1,5 @@
 """The budgets that hold around a call to a model: the caller's, the request's, the day's.
 
-Owns the order of things: reserve the most that the call may cost, send it, settle what it did cost.
 Nothing is sent that could overrun a budget. Where it only could because others are under way and
 hold what they may not need, it waits for them.
 """
@@ -14,9 +13,9 @@ from dataclasses import dataclass
 from judged_server.errors import BudgetExhausted, InvalidField
 from judged_server.llm.budget.day import DayLedger, LedgerFault
 from judged_server.llm.budget.pricing import cost_of, request_tokens
-from judged_server.llm.chat import ChatModel, ChatModelCard, ChatRequest, Completed, Prices
+from judged_server.llm.chat import ChatModel, ChatRequest, Completed, Prices
 from judged_server.llm.faults import ModelFault, Reason
-from judged_server.spending import Purse, nano_within, to_amount
+from judged_server.spending import CostTracker, nano_within, to_amount
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +42,7 @@ class Budgets:
         self._waiting: list[asyncio.Future[None]] = []
 
     async def complete(
-        self, model: ChatModel, request: ChatRequest, timeout_s: float, purse: Purse
+        self, model: ChatModel, request: ChatRequest, timeout_s: float, cost_tracker: CostTracker
     ) -> Completed:
         """Return the model's reply, paid from the purse and from the server's budgets.
 
@@ -57,7 +56,9 @@ class Budgets:
         now = asyncio.get_running_loop().time
         ends = now() + timeout_s
         most = most_of(prices, request)
-        receipt = _Receipt(self, purse, most, [await self.reserve(purse, most, timeout_s)])
+        receipt = _Receipt(
+            self, cost_tracker, most, [await self.reserve(cost_tracker, most, timeout_s)]
+        )
         answered: int | None = None
         try:
             done = await model.complete(request._replace(receipt=receipt), ends - now())
@@ -67,10 +68,12 @@ class Budgets:
             receipt.settle(answered)
         return done
 
-    async def reserve(self, purse: Purse, amount: int, timeout_s: float) -> Reservation:
+    async def reserve(
+        self, cost_tracker: CostTracker, amount: int, timeout_s: float
+    ) -> Reservation:
         """Return an amount put aside in every budget. Raises ModelFault."""
         limit = None
-        while (held := await self._try(purse, amount)) is None:
+        while (held := await self._try(cost_tracker, amount)) is None:
             limit = limit or asyncio.get_running_loop().time() + timeout_s
             wake: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiting.append(wake)
@@ -89,12 +92,12 @@ class Budgets:
                     self._waiting.remove(wake)
         return held
 
-    async def reserve_now(self, purse: Purse, amount: int) -> Reservation:
+    async def reserve_now(self, cost_tracker: CostTracker, amount: int) -> Reservation:
         """Return an amount put aside in every budget, without waiting for other questions.
 
         Raises ModelFault.
         """
-        held = await self._try(purse, amount)
+        held = await self._try(cost_tracker, amount)
         if held is None:
             raise ModelFault(
                 Reason.BUDGET,
@@ -104,10 +107,10 @@ class Budgets:
             )
         return held
 
-    def settle(self, purse: Purse, held: Reservation, spent: int) -> None:
+    def settle(self, cost_tracker: CostTracker, held: Reservation, spent: int) -> None:
         """Put what a call has cost, in nano-units, in the place of what was put aside for it."""
-        purse.held -= held.amount
-        purse.spent += spent
+        cost_tracker.held -= held.amount
+        cost_tracker.spent += spent
         if self._day is not None and held.day is not None:
             self._day.settle(held.day, held.amount, spent)
         waiting, self._waiting = self._waiting, []
@@ -120,9 +123,9 @@ class Budgets:
         if self._day is not None:
             self._day.close()
 
-    async def _try(self, purse: Purse, amount: int) -> Reservation | None:
+    async def _try(self, cost_tracker: CostTracker, amount: int) -> Reservation | None:
         """Return an amount put aside; None when it may fit once others have settled."""
-        while self._fits(purse, amount):
+        while self._fits(cost_tracker, amount):
             day = None
             if self._day is not None and (day := self._day.take(amount)) is None:
                 # Others take their share while the file is read, so all is looked at once more.
@@ -130,21 +133,21 @@ class Budgets:
                     continue
                 if self._day.held:
                     return None
-                purse.refused_by_day += 1
+                cost_tracker.refused_by_day += 1
                 raise self._refusal("per_day", amount, self._day.limit, self._day.left())
-            purse.held += amount
-            purse.granted += 1
+            cost_tracker.held += amount
+            cost_tracker.granted += 1
             return Reservation(amount, day)
         return None
 
-    def _fits(self, purse: Purse, amount: int) -> bool:
+    def _fits(self, cost_tracker: CostTracker, amount: int) -> bool:
         """Return whether the purse has an amount now. Raises ModelFault when it never will."""
-        for limit, name in ((purse.limit, "max_cost"), (self._per_request, "per_request")):
+        for limit, name in ((cost_tracker.limit, "max_cost"), (self._per_request, "per_request")):
             if limit is None:
                 continue
-            if purse.spent + amount > limit:
-                raise self._refusal(name, amount, limit, limit - purse.spent)
-            if purse.spent + purse.held + amount > limit:
+            if cost_tracker.spent + amount > limit:
+                raise self._refusal(name, amount, limit, limit - cost_tracker.spent)
+            if cost_tracker.spent + cost_tracker.held + amount > limit:
                 return False
         return True
 
@@ -181,14 +184,14 @@ class _Receipt:
     """
 
     budgets: Budgets
-    purse: Purse
+    cost_tracker: CostTracker
     most: int
     held: list[Reservation]
     in_doubt: int = 0
 
     async def sent(self) -> None:
         if self.in_doubt == len(self.held):
-            self.held.append(await self.budgets.reserve_now(self.purse, self.most))
+            self.held.append(await self.budgets.reserve_now(self.cost_tracker, self.most))
         self.in_doubt += 1
 
     def turned_down(self) -> None:
@@ -201,10 +204,10 @@ class _Receipt:
         if answered is not None:
             doubts = max(0, doubts - 1)
         for held in others:
-            self.budgets.settle(self.purse, held, self.most if doubts else 0)
+            self.budgets.settle(self.cost_tracker, held, self.most if doubts else 0)
             doubts = max(0, doubts - 1)
         rest = self.most if doubts else 0
-        self.budgets.settle(self.purse, first, rest if answered is None else answered + rest)
+        self.budgets.settle(self.cost_tracker, first, rest if answered is None else answered + rest)
 
 
 _WHOSE = {
@@ -223,9 +226,8 @@ def prices_of(model: ChatModel) -> tuple[Prices, ...]:
     """Return the prices of all models that may answer in a model's name; () when one has none."""
     if model.card.prices is None:
         return ()
-    cards: Sequence[ChatModelCard] = getattr(model, "cards", (model.card,))
-    prices = [card.prices for card in cards if card.prices is not None]
-    return tuple(prices) if len(prices) == len(cards) else ()
+    prices = [card.prices for card in model.cards if card.prices is not None]
+    return tuple(prices) if len(prices) == len(model.cards) else ()
 
 
 def most_of(prices: Sequence[Prices], request: ChatRequest) -> int:
@@ -243,12 +245,12 @@ def unpriced(field: str = "asking.max_cost") -> InvalidField:
     )
 
 
-def refuse_if_nothing_asked(purse: Purse, reasons: Iterable[str | None]) -> None:
+def refuse_if_nothing_asked(cost_tracker: CostTracker, reasons: Iterable[str | None]) -> None:
     """Raise BudgetExhausted when the day's budget kept all questions of a call from being asked.
 
     `reasons` are those of what came of them, None where there is none.
     """
-    if purse.refused_by_day and not purse.granted and set(reasons) == {Reason.BUDGET}:
+    if cost_tracker.refused_by_day and not cost_tracker.granted and set(reasons) == {Reason.BUDGET}:
         raise BudgetExhausted(
             "per_day",
             "what this server may spend a day is used up, and nothing of the call could be asked; "

@@ -1,11 +1,10 @@
 """What the servers of a machine have spent today, in a small file that survives their restarts.
 
-Owns the file: SQLite in WAL mode, one row for each day (UTC) and currency. A process draws an
-allowance from it, a hundredth of the budget at a time, keeps two of these at most beside what it
-has reserved, and gives back what is left when it ends. So most questions cost no access to the
-file, and what the row says is never less than what was spent: a process that is killed leaves its
-allowance behind as spent. A thread of its own reads and writes the file, one thing after the other,
-so that the event loop never waits for another process.
+A process draws an allowance from it, a hundredth of the budget at a time, keeps two of these at
+most beside what it has reserved, and gives back what is left when it ends. So most questions cost
+no access to the file, and what the row says is never less than what was spent: a process that is
+killed leaves its allowance behind as spent. A thread of its own reads and writes the file, one
+thing after the other, so that the event loop never waits for another process.
 """
 
 from __future__ import annotations
@@ -98,7 +97,7 @@ class DayLedger:
 
     def left(self) -> int:
         """Return what this process could still reserve today, as of when it last drew."""
-        self._turn_the_page()
+        self._roll_over_day()
         return max(0, self.limit - self._seen + self._allowance)
 
     def take(self, amount: int) -> str | None:
@@ -106,7 +105,7 @@ class DayLedger:
 
         None when not as much is drawn: `draw` may change that.
         """
-        self._turn_the_page()
+        self._roll_over_day()
         if self._allowance < amount:
             return None
         self._allowance -= amount
@@ -119,7 +118,7 @@ class DayLedger:
         Raises LedgerFault when the file can't be written.
         """
         async with self._drawing:
-            self._turn_the_page()
+            self._roll_over_day()
             missing = amount - self._allowance
             if missing > 0:
                 drawn = asyncio.get_running_loop().run_in_executor(
@@ -135,7 +134,7 @@ class DayLedger:
 
     def settle(self, day: str, amount: int, spent: int) -> None:
         """Put what was spent in the place of what was reserved on that day."""
-        self._turn_the_page()
+        self._roll_over_day()
         left = self._held.get(day, 0) - amount
         if left:
             self._held[day] = left
@@ -165,7 +164,7 @@ class DayLedger:
     def _today(self) -> str:
         return self._clock.date().date().isoformat()
 
-    def _turn_the_page(self) -> None:
+    def _roll_over_day(self) -> None:
         """Begin a new day, in whichever direction the clock has gone."""
         today = self._today()
         if today != self._day:

@@ -1,9 +1,9 @@
 """What a request may cost before it is sent, and what a reply has cost after.
 
-Owns the estimate of tokens. No tokenizer is asked: a server knows no provider's, and one for each
-would cost more than the estimate. Byte-level tokenizers never make more tokens than bytes. ASCII
-letters merge to two a token at least, but for texts that no language has; everything else (digits,
-spaces, signs, bytes of other scripts) is counted one by one, as some tokenizers do.
+No tokenizer is asked: a server knows no provider's, and one for each would cost more than the
+estimate. Byte-level tokenizers never make more tokens than bytes. ASCII letters merge to two a
+token at least, but for texts that no language has; everything else (digits, spaces, signs, bytes of
+other scripts) is counted one by one, as some tokenizers do.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The key of a question: all that can change its reply, hashed.
 
-Owns the key's content. Two questions that differ in any part have different keys; what is equal has
-the same key on every machine. What is read off a reply later, such as a bar, is no part of it.
+Two questions that differ in any part have different keys; what is equal has the same key on every
+machine. What is read off a reply later, such as a bar, is no part of it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Replies that are kept: the latest ones in memory, and behind them a store that outlives it.
 
-Owns the order of the two, the bound on memory, and how long a reply counts. What is kept is the
-reply as it came, so whoever finds it reads it anew: scores follow from it, bars are applied to them
-then. Leaves files and threads to `store`, what is worth keeping to `asking`.
+What is kept is the reply as it came, so whoever finds it reads it anew: scores follow from it, bars
+are applied to them then.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A reply as bytes, for keeping, and back.
 
-Owns the form of the bytes. A payload that is not of that form is no reply; nothing here raises.
+A payload that is not of that form is no reply; nothing here raises.
 """
 
 from __future__ import annotations

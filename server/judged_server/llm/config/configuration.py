@@ -5,8 +5,7 @@
     [[models]]     name, provider, model, structured, prices, quirks, fallback
     [budget]       per_request, per_day, file
 
-Owns names, ranges, defaults and what fits together; docs/providers.md describes every key. Keys of
-providers never stand in the file: it names where they are (`secrets`).
+Keys of providers never stand in the file: it names where they are (`secrets`).
 """
 
 from __future__ import annotations
@@ -75,7 +74,7 @@ def parse_configuration(content: object, source: str, folder: Path = Path()) -> 
     budget_table = table.table("budget")
     table.end()
     providers = tuple(_provider(item, folder) for item in provider_tables)
-    _refuse_twins(provider_tables, [provider.name for provider in providers])
+    _check_unique(provider_tables, [provider.name for provider in providers])
     known = {provider.name: provider for provider in providers}
     chosen: list[int] = []
     models = []
@@ -84,7 +83,7 @@ def parse_configuration(content: object, source: str, folder: Path = Path()) -> 
         if item.flag("default", default=False):
             chosen.append(place)
         item.end()
-    _refuse_twins(model_tables, [model.name for model in models])
+    _check_unique(model_tables, [model.name for model in models])
     if not models:
         raise SettingsError(f"{source}: there is no [[models]] table; add one, or drop llm_config")
     refuse_bad_fallbacks(models, model_tables)
@@ -250,7 +249,7 @@ def _is_odd_number(host: str) -> bool:
     return False
 
 
-def _refuse_twins(tables: list[TomlTable], names: list[str]) -> None:
+def _check_unique(tables: list[TomlTable], names: list[str]) -> None:
     for place, name in enumerate(names):
         if name in names[:place]:
             raise tables[place].fault("name", "is taken by an earlier table; choose another")

@@ -1,6 +1,6 @@
 """What the operator has configured of providers and models, as frozen values.
 
-Owns the words. `configuration` reads them from a file, `providers` spells requests by them.
+`configuration` reads them from a file, `providers` spells requests by them.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Keys of providers: read from the environment or a file, and shown to nobody.
 
-Owns where a key may come from and what a key may look like. Who sends it is up to `providers`.
+Who sends it is up to `providers`.
 """
 
 from __future__ import annotations

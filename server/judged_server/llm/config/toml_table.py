@@ -1,8 +1,8 @@
 """A TOML table read key by key, so that nothing in it goes unread and every fault has a place.
 
-Owns types, ranges and unknown keys. What the keys mean is up to `configuration`, and in a rubric to
-`rubrics.loading`, whose tables may come from YAML as well. Messages name the table and the key, and
-never a value: a value may be a key that was put in the wrong place.
+What the keys mean is up to `configuration`, and in a rubric to `rubrics.loading`, whose tables may
+come from YAML as well. Messages name the table and the key, and never a value: a value may be a key
+that was put in the wrong place.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class TomlTable:
         if value is None:
             raise self._missing(key, rule)
         if not isinstance(value, str):
-            raise self.fault(key, f"must be {rule}{_for_want_of_quotes(value)}")
+            raise self.fault(key, f"must be {rule}{_quote_hint(value)}")
         if longest is not None and len(value) > longest:
             raise self.fault(key, f"has {len(value):,} characters; make it {longest:,} at most")
         if value != default and not re.fullmatch(pattern, value):
@@ -161,12 +161,12 @@ class TomlTable:
         for key in self._content:
             if key in self._known:
                 continue
-            shown = key if re.fullmatch(r"[\w-]{1,40}", key) else "a key"
+            rendered = key if re.fullmatch(r"[\w-]{1,40}", key) else "a key"
             if hints and key in hints:
-                raise self.fault(shown, hints[key])
+                raise self.fault(rendered, hints[key])
             close = difflib.get_close_matches(key, self._known, 1)
             known = f"did you mean {close[0]}?" if close else "known: " + ", ".join(self._known)
-            raise self.fault(shown, f"is not known; {known}")
+            raise self.fault(rendered, f"is not known; {known}")
 
     def _take(self, key: str, default: object) -> Any:  # noqa: ANN401 - TOML holds anything
         self._known.append(key)
@@ -176,7 +176,7 @@ class TomlTable:
         return self.fault(key, f"is missing; it must be {rule}")
 
 
-def _for_want_of_quotes(value: object) -> str:
+def _quote_hint(value: object) -> str:
     """Return what to add where a text was wanted and something else was read."""
     if isinstance(value, bool):
         read = "true or false"

@@ -1,9 +1,7 @@
 """A structured reply, read strictly.
 
-Owns the rules: one JSON object with the keys of the rubric's schema, each once and with a value of
-its type. Case, a space and a full stop make no other word of a yes or no. Nothing else is
-converted, clamped or guessed, since a reply that breaks its schema says that
-the model was not held to it.
+Case, a space and a full stop make no other word of a yes or no. Nothing else is converted, clamped
+or guessed, since a reply that breaks its schema says that the model was not held to it.
 """
 
 from __future__ import annotations
@@ -15,7 +13,7 @@ from typing import Any
 
 from judged_server.domain import ClaimVerdict, Status
 from judged_server.llm.faults import Reason
-from judged_server.llm.parsing.parsed_reply import ClaimCheck, Claims, Dimensions, Opinion
+from judged_server.llm.parsing.parsed_reply import ClaimCheck, Claims, Dimensions, ParsedReply
 from judged_server.llm.parsing.shortening import shortened
 from judged_server.llm.rubrics.rubric import MAX_CLAIMS, Form, Rubric
 
@@ -30,7 +28,7 @@ class _BreaksRule(ValueError):
     """The reply is JSON of a kind that does not count; the text says which rule it breaks."""
 
 
-def read(text: str, rubric: Rubric) -> Opinion:
+def read(text: str, rubric: Rubric) -> ParsedReply:
     """Return the opinion of a JSON text; ERROR with the reason SCHEMA when it breaks a rule.
 
     Time is linear in the length of `text`, and no text raises.
@@ -44,7 +42,7 @@ def read(text: str, rubric: Rubric) -> Opinion:
         problem = "it is nested too deeply"
     except ValueError:  # not JSON, or an integer of thousands of digits
         problem = "it is not one JSON object"
-    return Opinion(
+    return ParsedReply(
         Status.ERROR,
         reason=Reason.SCHEMA,
         message=f"the model's reply breaks its schema: {problem}",
@@ -63,7 +61,7 @@ def _object_with(keys: Mapping[str, object], reply: object) -> dict[str, Any]:
     raise _BreaksRule("it has more keys than " + ", ".join(sorted(keys)))
 
 
-def _verdict(reply: Mapping[str, Any], rubric: Rubric) -> Opinion:
+def _verdict(reply: Mapping[str, Any], rubric: Rubric) -> ParsedReply:
     verdict = reply["verdict"]
     word = _TRIMMED.sub("", verdict).lower() if isinstance(verdict, str) else ""
     if word not in _VERDICTS:
@@ -71,22 +69,24 @@ def _verdict(reply: Mapping[str, Any], rubric: Rubric) -> Opinion:
     reasoning = _text(reply, "reasoning")
     yes = _VERDICTS[word]
     score = _share(reply, "score") if rubric.scored else float(yes)
-    return Opinion(Status.OK, yes=yes, score=score, reasoning=shortened(reasoning))
+    return ParsedReply(Status.OK, yes=yes, score=score, reasoning=shortened(reasoning))
 
 
-def _score(reply: Mapping[str, Any], rubric: Rubric) -> Opinion:
+def _score(reply: Mapping[str, Any], rubric: Rubric) -> ParsedReply:
     reasoning, score = _text(reply, "reasoning"), _share(reply, "score")
-    return Opinion(Status.OK, yes=rubric.passes(score), score=score, reasoning=shortened(reasoning))
+    return ParsedReply(
+        Status.OK, yes=rubric.passes(score), score=score, reasoning=shortened(reasoning)
+    )
 
 
-def _dimensions(reply: Mapping[str, Any], rubric: Rubric) -> Opinion:
+def _dimensions(reply: Mapping[str, Any], rubric: Rubric) -> ParsedReply:
     reasoning = _text(reply, "reasoning")
     scores = tuple((name, _share(reply, name)) for name, _ in rubric.dimensions)
     content = Dimensions(scores, _share(reply, "overall"))
-    return Opinion(Status.OK, reasoning=shortened(reasoning), content=content)
+    return ParsedReply(Status.OK, reasoning=shortened(reasoning), content=content)
 
 
-def _claims(reply: Mapping[str, Any], _: Rubric) -> Opinion:
+def _claims(reply: Mapping[str, Any], _: Rubric) -> ParsedReply:
     claims = reply["claims"]
     if not isinstance(claims, list):
         raise _BreaksRule("claims is not a list")
@@ -101,18 +101,18 @@ def _claims(reply: Mapping[str, Any], _: Rubric) -> Opinion:
             raise _BreaksRule(f"a claim has more than {MAX_CLAIM_CHARACTERS} characters")
         if not _is_unicode(claim):
             raise _BreaksRule("a claim holds a lone surrogate")
-    return Opinion(Status.OK, content=Claims(tuple(claims)))
+    return ParsedReply(Status.OK, content=Claims(tuple(claims)))
 
 
-def _check(reply: Mapping[str, Any], _: Rubric) -> Opinion:
+def _check(reply: Mapping[str, Any], _: Rubric) -> ParsedReply:
     verdict, evidence = reply["verdict"], _text(reply, "evidence")
     if not isinstance(verdict, str) or verdict not in ClaimVerdict.__members__:
         raise _BreaksRule("verdict is none of " + ", ".join(ClaimVerdict.__members__))
     check = ClaimCheck(ClaimVerdict[verdict], shortened(evidence))
-    return Opinion(Status.OK, content=check)
+    return ParsedReply(Status.OK, content=check)
 
 
-_READERS: dict[Form, Callable[[dict[str, Any], Rubric], Opinion]] = {
+_READERS: dict[Form, Callable[[dict[str, Any], Rubric], ParsedReply]] = {
     "verdict": _verdict,
     "score": _score,
     "dimensions": _dimensions,

@@ -1,10 +1,8 @@
 """Sentences that say whether something is relevant, in words other than a leading yes or no.
 
-Owns the words, their negations, and what makes them worth nothing: a question, a condition, a
-quotation, a report of what somebody else says, another language than English, in which a negation
-would not be known. Nor is there a yes where a text is "far from relevant" or "relevant to another
-question". Each keyword of each sentence is a yes, a no or unclear; there is a verdict only when all
-are yes or all are no.
+Nor is there a yes where a text is "far from relevant" or "relevant to another question". Each
+keyword of each sentence is a yes, a no or unclear; there is a verdict only when all are yes or all
+are no.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""What one reply of a language model says, once it has been read.
-
-Owns the value and its forms: a verdict or a score, and what rubrics of several dimensions or of
-claims say beside it. Leaves reading to `parsing`, several opinions on one matter to `voting`.
-"""
+"""What one reply of a language model says, once it has been read."""
 
 from __future__ import annotations
 
@@ -36,7 +32,7 @@ class ClaimCheck:
     evidence: str
 
 
-class Opinion(NamedTuple):
+class ParsedReply(NamedTuple):
     """What one sample says.
 
     `yes` and `score` (in [0, 1]) mean something only when `status` is OK, and only for rubrics that

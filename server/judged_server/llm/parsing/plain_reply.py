@@ -1,7 +1,6 @@
 """A plain reply: YES, NO, or prose that says one of them.
 
-Owns the words at the start of a reply: what decorates a YES or NO, what labels it, what contradicts
-it. Where a reply does not begin with one, `keywords` reads its sentences. When in doubt there is no
+Where a reply does not begin with one, `keywords` reads its sentences. When in doubt there is no
 verdict: a judge that abstains is seen, one that guesses is not.
 """
 
@@ -12,7 +11,7 @@ import re
 from judged_server.domain import Status
 from judged_server.llm.faults import Reason
 from judged_server.llm.parsing import keywords
-from judged_server.llm.parsing.parsed_reply import Opinion
+from judged_server.llm.parsing.parsed_reply import ParsedReply
 from judged_server.llm.parsing.shortening import shortened
 from judged_server.llm.parsing.wrapping import has_tags
 
@@ -49,20 +48,22 @@ _REFUSAL = re.compile(
 HEAD = 400
 """Characters in which a refusal begins, and which a bare answer does not exceed."""
 
-_REFUSED = Opinion(Status.ABSTAINED, reason=Reason.REFUSED, message="the model refused to answer")
-_UNCLEAR = Opinion(
+_REFUSED = ParsedReply(
+    Status.ABSTAINED, reason=Reason.REFUSED, message="the model refused to answer"
+)
+_UNCLEAR = ParsedReply(
     Status.ABSTAINED,
     reason=Reason.UNPARSABLE,
     message="the model's reply is not a clear yes or no",
 )
-_CUT = Opinion(
+_CUT = ParsedReply(
     Status.ERROR,
     reason=Reason.REPLY_TRUNCATED,
     message="the model's reply was cut off before its answer; raise max_tokens",
 )
 
 
-def read(text: str, *, cut: bool) -> Opinion:
+def read(text: str, *, cut: bool) -> ParsedReply:
     """Return the opinion of a plain text; `cut` says that its end is missing.
 
     A refusal abstains. A leading yes or no decides, unless what follows takes it back. Else the
@@ -86,7 +87,7 @@ def read(text: str, *, cut: bool) -> Opinion:
     if yes is None:
         return _CUT if cut else _UNCLEAR
     reasoning = "" if is_bare(text) else shortened(text)
-    return Opinion(Status.OK, yes=yes, score=float(yes), reasoning=reasoning)
+    return ParsedReply(Status.OK, yes=yes, score=float(yes), reasoning=reasoning)
 
 
 def refuses(lower: str) -> bool:

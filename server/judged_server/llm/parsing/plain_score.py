@@ -1,8 +1,8 @@
 """A plain reply that gives a score: its last line says `Score: 0.8`, or all of it is `0.8`.
 
-Owns what counts as such a line. A model without schemas that was asked for 0 to 1 may still grade
-from 1 to 10 or in percent, so a number counts only where nothing suggests another scale, and where
-no other score is named. When in doubt there is no score.
+A model without schemas that was asked for 0 to 1 may still grade from 1 to 10 or in percent, so a
+number counts only where nothing suggests another scale, and where no other score is named. When in
+doubt there is no score.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 
 from judged_server.domain import Status
 from judged_server.llm.faults import Reason
-from judged_server.llm.parsing.parsed_reply import Opinion
+from judged_server.llm.parsing.parsed_reply import ParsedReply
 from judged_server.llm.parsing.plain_reply import MAX_CHARACTERS, refuses
 from judged_server.llm.parsing.shortening import shortened
 from judged_server.llm.parsing.wrapping import has_tags
@@ -29,20 +29,22 @@ _BARE = re.compile(rf"{_MARKS}(?P<number>[01]?\.[0-9]{{1,17}}){_MARKS}")
 # Any number that is said to be a score, in whatever scale.
 _SCORE = re.compile(r"score[^\w\n.,+-]{0,12}(?:(?:is|of|was)[^\w\n.,+-]{1,4})?([+-]?[0-9.,]*[0-9])")
 
-_REFUSED = Opinion(Status.ABSTAINED, reason=Reason.REFUSED, message="the model refused to answer")
-_UNCLEAR = Opinion(
+_REFUSED = ParsedReply(
+    Status.ABSTAINED, reason=Reason.REFUSED, message="the model refused to answer"
+)
+_UNCLEAR = ParsedReply(
     Status.ABSTAINED,
     reason=Reason.UNPARSABLE,
     message="the model's reply does not end with a clear score, as in Score: 0.8",
 )
-_CUT = Opinion(
+_CUT = ParsedReply(
     Status.ERROR,
     reason=Reason.REPLY_TRUNCATED,
     message="the model's reply was cut off before its score; raise max_tokens",
 )
 
 
-def read(text: str, rubric: Rubric, *, cut: bool) -> Opinion:
+def read(text: str, rubric: Rubric, *, cut: bool) -> ParsedReply:
     """Return the opinion of a plain text; `cut` says that its end, and so the score, is missing."""
     if len(text) > MAX_CHARACTERS or has_tags(text):
         return _UNCLEAR
@@ -58,7 +60,7 @@ def read(text: str, rubric: Rubric, *, cut: bool) -> Opinion:
     if score > 1:
         return _UNCLEAR
     reasoning = "" if is_bare(text) else shortened(text)
-    return Opinion(Status.OK, yes=rubric.passes(score), score=score, reasoning=reasoning)
+    return ParsedReply(Status.OK, yes=rubric.passes(score), score=score, reasoning=reasoning)
 
 
 def is_bare(text: str) -> bool:

@@ -1,9 +1,8 @@
 """The probability of a yes, from the log-probabilities of the token that says the verdict.
 
-Owns where in a reply that token is, and which of its alternatives say yes or no. What is likeliest
-at that place is compared among yes and no alone: P(yes) = p_yes / (p_yes + p_no), each summed over
-the spellings among the alternatives that the provider tells. Where the place can't be told for
-sure, there is no probability. Leaves reading the reply itself to `parsing`.
+What is likeliest at that place is compared among yes and no alone: P(yes) = p_yes / (p_yes + p_no),
+each summed over the spellings among the alternatives that the provider tells. Where the place can't
+be told for sure, there is no probability.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from judged_server.domain import Status
 from judged_server.llm.chat import ChatReply, TokenLogprob
 from judged_server.llm.faults import Reason
-from judged_server.llm.parsing.parsed_reply import Opinion
+from judged_server.llm.parsing.parsed_reply import ParsedReply
 
 # Inside of a JSON string each quote has a backslash, so this finds the key and nothing else.
 _IN_JSON = re.compile(r'(?<!\\)"verdict"\s*:\s*"(yes|no)"')
@@ -27,7 +26,7 @@ _IN_WORDS = re.compile(
 )
 _ANSWERS = ("yes", "no")
 
-_MISSING = Opinion(
+_MISSING = ParsedReply(
     Status.ABSTAINED,
     reason=Reason.UNPARSABLE,
     message="the model's reply came without log-probabilities of its yes or no; "
@@ -35,18 +34,18 @@ _MISSING = Opinion(
 )
 
 
-def weighed(opinion: Opinion, reply: ChatReply) -> Opinion:
+def weighed(parsed: ParsedReply, reply: ChatReply) -> ParsedReply:
     """Return an opinion with the probability of a yes as its score, in [0, 1].
 
-    `opinion` is what `reply` says; one that is no verdict is returned as it is. It abstains as
+    `parsed` is what `reply` says; one that is no verdict is returned as it is. It abstains as
     UNPARSABLE when the log-probabilities of the verdict are missing.
     """
-    if opinion.status is not Status.OK:
-        return opinion
-    probability = probability_of_yes(reply, opinion.yes)
+    if parsed.status is not Status.OK:
+        return parsed
+    probability = probability_of_yes(reply, parsed.yes)
     if probability is None:
         return _MISSING
-    return opinion._replace(yes=probability >= 0.5, score=probability)
+    return parsed._replace(yes=probability >= 0.5, score=probability)
 
 
 def probability_of_yes(reply: ChatReply, says_yes: bool) -> float | None:

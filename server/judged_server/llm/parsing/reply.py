@@ -1,8 +1,7 @@
 """From a reply to an opinion: JSON first, then plain words.
 
-Owns the order in which a reply is read, and what the finish reason says about it. The ways of
-reading are `json_reply`, `plain_reply` and `plain_score`. Nothing here raises, whatever the reply
-holds, and no message quotes it.
+The ways of reading are `json_reply`, `plain_reply` and `plain_score`. Nothing here raises, whatever
+the reply holds, and no message quotes it.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from judged_server.domain import Status
 from judged_server.llm.chat import ChatReply, FinishReason
 from judged_server.llm.faults import Reason
 from judged_server.llm.parsing import json_reply, plain_reply, plain_score
-from judged_server.llm.parsing.parsed_reply import Opinion
+from judged_server.llm.parsing.parsed_reply import ParsedReply
 from judged_server.llm.parsing.wrapping import unwrapped, without_remarks
 from judged_server.llm.rubrics.rubric import Rubric
 
@@ -23,38 +22,40 @@ PARSER_VERSION = 4
 # A word in brackets is decoration: [YES].
 _JSON = re.compile(r"\{|\[(?!\s*\w)")
 
-_REFUSED = Opinion(Status.ABSTAINED, reason=Reason.REFUSED, message="the model refused to answer")
-_STOPPED = Opinion(
+_REFUSED = ParsedReply(
+    Status.ABSTAINED, reason=Reason.REFUSED, message="the model refused to answer"
+)
+_STOPPED = ParsedReply(
     Status.ABSTAINED,
     reason=Reason.REFUSED,
     message="the provider's safety filter stopped the answer",
 )
-_EMPTY = Opinion(
+_EMPTY = ParsedReply(
     Status.ABSTAINED, reason=Reason.UNPARSABLE, message="the model's reply holds no answer"
 )
-_NO_JSON = Opinion(
+_NO_JSON = ParsedReply(
     Status.ERROR, reason=Reason.SCHEMA, message="the model's reply holds no JSON object"
 )
-_PROSE = Opinion(
+_PROSE = ParsedReply(
     Status.ABSTAINED,
     reason=Reason.UNPARSABLE,
     message="the model answered in prose where JSON was asked for; if it takes no schema, "
     'the server\'s operator should set structured = "none" for it',
 )
-_NO_OBJECT = Opinion(
+_NO_OBJECT = ParsedReply(
     Status.ABSTAINED,
     reason=Reason.UNPARSABLE,
     message="the model answered in prose where the rubric asks for JSON; choose another "
     "model for this rubric",
 )
-_CUT = Opinion(
+_CUT = ParsedReply(
     Status.ERROR,
     reason=Reason.REPLY_TRUNCATED,
     message="the model's reply was cut off; raise max_tokens",
 )
 
 
-def read(reply: ChatReply, rubric: Rubric, *, structured: bool) -> Opinion:
+def read(reply: ChatReply, rubric: Rubric, *, structured: bool) -> ParsedReply:
     """Return what `reply` says by `rubric`; `structured` says whether it had a schema to keep.
 
     A reply that looks like JSON is read strictly as JSON, whether or not that was asked for. Any
@@ -74,16 +75,16 @@ def read(reply: ChatReply, rubric: Rubric, *, structured: bool) -> Opinion:
         nothing = _NO_JSON if asked_json else _EMPTY
         return _CUT if cut else nothing
     if _JSON.match(text) or (asked_json and text.startswith("[")):
-        opinion = json_reply.read(text, rubric)
-        return _CUT if cut and opinion.status is Status.ERROR else opinion
-    opinion, is_bare = _in_words(text, rubric, cut=cut)
-    if asked_json and opinion.reason is not Reason.REFUSED and not is_bare:
+        parsed = json_reply.read(text, rubric)
+        return _CUT if cut and parsed.status is Status.ERROR else parsed
+    parsed, is_bare = _in_words(text, rubric, cut=cut)
+    if asked_json and parsed.reason is not Reason.REFUSED and not is_bare:
         prose = _NO_OBJECT if rubric.takes_json else _PROSE
         return _CUT if cut else prose
-    return opinion
+    return parsed
 
 
-def _in_words(text: str, rubric: Rubric, *, cut: bool) -> tuple[Opinion, bool]:
+def _in_words(text: str, rubric: Rubric, *, cut: bool) -> tuple[ParsedReply, bool]:
     """Return what a text says in plain words, and whether it holds nothing but that."""
     if rubric.takes_json:
         refused = plain_reply.refuses(text[: plain_reply.HEAD].lower())

@@ -1,10 +1,10 @@
 """What models put around an answer: a block of reasoning before it, a code fence around it.
 
-Owns what may be taken off, and no more than that. A block of reasoning counts at the start of the
-reply, or when its closing tag stands alone on a line, as it does where a chat template has written
-the opening one. A fence counts when it is around the whole reply, or around the one JSON object of
-a reply whose other words can't be an answer. A tag that is left over makes the reply ambiguous,
-since a model that quotes a judged text can repeat a tag of that text.
+A block of reasoning counts at the start of the reply, or when its closing tag stands alone on a
+line, as it does where a chat template has written the opening one. A fence counts when it is around
+the whole reply, or around the one JSON object of a reply whose other words can't be an answer. A
+tag that is left over makes the reply ambiguous, since a model that quotes a judged text can repeat
+a tag of that text.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """How each provider spells a request and a reply: pure functions, one module a dialect.
 
-Own no connection, no clock and no retries: those are in `models` and below. A further dialect is a
-module here and a line in the table. `fake` has no wire: it answers from a file.
+A further dialect is a module here and a line in the table. `fake` has no wire: it answers from a
+file.
 """
 
 from judged_server.llm.providers import anthropic, fake, gemini, openai

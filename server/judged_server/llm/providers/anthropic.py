@@ -1,8 +1,7 @@
 """The dialect of Anthropic's Messages, which llama.cpp's server speaks too.
 
-Owns the JSON of requests and replies. The shapes are those of
-https://platform.claude.com/docs/en/api/messages, as the `anthropic` package 2.12.0 types them. That
-API takes no seed and gives no log-probabilities.
+The shapes are those of https://platform.claude.com/docs/en/api/messages, as the `anthropic` package
+2.12.0 types them. That API takes no seed and gives no log-probabilities.
 
 The version sent is the one that all models and gateways know. The next one, 2026-10-21, only takes
 things away from what is used here: temperature, which models before Claude Opus 4.7 still have.
@@ -27,10 +26,10 @@ from judged_server.llm.providers.reading import (
     NO_MONEY,
     TOO_LONG,
     error_object,
-    hopeless,
-    may,
-    need,
+    optional,
+    permanent,
     reply_object,
+    required,
     rewrite,
     tokens,
 )
@@ -126,19 +125,19 @@ def read_reply(status: int, body: bytes) -> ChatReply:
     if status != 200:
         raise _fault(status, body)
     reply = reply_object(body)
-    finish = _FINISH.get(may(reply, "stop_reason", str, ""), FinishReason.OTHER)
-    usage = may(reply, "usage", dict, {})
+    finish = _FINISH.get(optional(reply, "stop_reason", str, ""), FinishReason.OTHER)
+    usage = optional(reply, "usage", dict, {})
     refusal = None
     if finish is FinishReason.REFUSAL:
-        refusal = may(may(reply, "stop_details", dict, {}), "explanation", str)
+        refusal = optional(optional(reply, "stop_details", dict, {}), "explanation", str)
     return ChatReply(
-        text=_text(need(reply, "content", list), body),
+        text=_text(required(reply, "content", list), body),
         finish_reason=finish,
         usage=TokenUsage(
             tokens(usage, "input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens"),
             tokens(usage, "output_tokens"),
         ),
-        model=may(reply, "model", str, ""),
+        model=optional(reply, "model", str, ""),
         refusal=refusal or None,
     )
 
@@ -147,11 +146,11 @@ def _text(blocks: list[Any], body: bytes) -> str:
     """Return the input of the first tool call, or all text; what the model thought is left out."""
     said = []
     for block in blocks:
-        kind = need(block, "type", str)
+        kind = required(block, "type", str)
         if kind == "tool_use":
-            return rewrite(need(block, "input", dict), body)
+            return rewrite(required(block, "input", dict), body)
         if kind == "text":
-            said.append(need(block, "text", str))
+            said.append(required(block, "text", str))
     return "".join(said)
 
 
@@ -165,11 +164,11 @@ def _fault(status: int, body: bytes) -> ProviderFault:
         or code.endswith("spend_limit_reached")
         or "credit balance is too low" in words
     ):
-        return hopeless(Reason.RATE_LIMITED, status, NO_MONEY)
+        return permanent(Reason.RATE_LIMITED, status, NO_MONEY)
     if status == 400 and ("prompt is too long" in words or "exceed context limit" in words):
-        return hopeless(Reason.PROVIDER_ERROR, status, TOO_LONG)
+        return permanent(Reason.PROVIDER_ERROR, status, TOO_LONG)
     if status == 400 and kind == "exceed_context_size_error":  # llama.cpp's
-        return hopeless(Reason.PROVIDER_ERROR, status, TOO_LONG)
+        return permanent(Reason.PROVIDER_ERROR, status, TOO_LONG)
     return fault_of(status)
 
 

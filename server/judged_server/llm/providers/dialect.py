@@ -1,6 +1,6 @@
 """What a dialect is: the four functions that spell one API, and what that API has.
 
-Owns the shape. Each module beside this one fills it in; the table of them is the package's.
+Each module beside this one fills it in; the table of them is the package's.
 """
 
 from __future__ import annotations

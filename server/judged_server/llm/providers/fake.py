@@ -5,7 +5,6 @@
     {"contains": "overload", "error": "RATE_LIMITED"}
     {"reply": {"reasoning": "nothing fits", "verdict": "no"}}
 
-Owns the form of a line, and which line answers: the first whose texts all occur in what is judged.
 No network, no limits, no retries: an error in a line is the error that the judge sees.
 """
 
@@ -105,6 +104,8 @@ class FakeModel:
 
     def __init__(self, card: ChatModelCard, script: Script, clock: Clock) -> None:
         self.card = card
+        self.cards = (card,)
+        self.problem = ""
         self._script = script
         self._clock = clock
 

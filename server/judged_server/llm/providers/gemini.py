@@ -1,7 +1,7 @@
 """The dialect of Google's Gemini API, generateContent.
 
-Owns the JSON of requests and replies. The shapes are those of
-https://ai.google.dev/api/generate-content, as the `google-genai` package 3.4.0 types them.
+The shapes are those of https://ai.google.dev/api/generate-content, as the `google-genai` package
+3.4.0 types them.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from judged_server.llm.providers.reading import (
     TOO_LONG,
     error_object,
     first,
-    hopeless,
     log_probability,
-    may,
-    need,
+    optional,
+    permanent,
     reply_object,
+    required,
     rewrite,
     tokens,
 )
@@ -120,25 +120,25 @@ def read_reply(status: int, body: bytes) -> ChatReply:
     if status != 200:
         raise _fault(status, body)
     reply = reply_object(body)
-    counted = may(reply, "usageMetadata", dict, {})
+    counted = optional(reply, "usageMetadata", dict, {})
     usage = TokenUsage(
         tokens(counted, "promptTokenCount", "toolUsePromptTokenCount"),
         tokens(counted, "candidatesTokenCount", "thoughtsTokenCount"),
     )
-    version = may(reply, "modelVersion", str, "")
-    candidates = may(reply, "candidates", list, [])
-    feedback = may(reply, "promptFeedback", dict, {})
-    if not candidates and may(feedback, "blockReason", str, ""):
+    version = optional(reply, "modelVersion", str, "")
+    candidates = optional(reply, "candidates", list, [])
+    feedback = optional(reply, "promptFeedback", dict, {})
+    if not candidates and optional(feedback, "blockReason", str, ""):
         return ChatReply("", FinishReason.SAFETY, usage, version)
     candidate = first(candidates)
     # A model that was stopped, or thought until its tokens were used up, sends no parts at all.
-    parts = may(may(candidate, "content", dict, {}), "parts", list, [])
+    parts = optional(optional(candidate, "content", dict, {}), "parts", list, [])
     return ChatReply(
         text=_text(parts, body),
-        finish_reason=_FINISH.get(may(candidate, "finishReason", str, ""), FinishReason.OTHER),
+        finish_reason=_FINISH.get(optional(candidate, "finishReason", str, ""), FinishReason.OTHER),
         usage=usage,
         model=version,
-        logprobs=_logprobs(may(candidate, "logprobsResult", dict, {})),
+        logprobs=_logprobs(optional(candidate, "logprobsResult", dict, {})),
     )
 
 
@@ -148,27 +148,29 @@ def _text(parts: list[Any], body: bytes) -> str:
     for part in parts:
         if isinstance(part, dict) and part.get("thought") is True:
             continue
-        call = may(part, "functionCall", dict)
+        call = optional(part, "functionCall", dict)
         if call is not None:
-            return rewrite(may(call, "args", dict, {}), body)
-        said.append(may(part, "text", str, ""))
+            return rewrite(optional(call, "args", dict, {}), body)
+        said.append(optional(part, "text", str, ""))
     return "".join(said)
 
 
 def _logprobs(result: dict[str, Any]) -> tuple[TokenLogprob, ...]:
     """Return the places of the reply: the token chosen of each, and the likeliest ones."""
-    likeliest = may(result, "topCandidates", list, [])
+    likeliest = optional(result, "topCandidates", list, [])
     return tuple(
         TokenLogprob(
-            need(chosen, "token", str),
+            required(chosen, "token", str),
             tuple(
-                (need(other, "token", str), log_probability(other, "logProbability"))
+                (required(other, "token", str), log_probability(other, "logProbability"))
                 for other in (
-                    may(likeliest[place], "candidates", list, []) if place < len(likeliest) else ()
+                    optional(likeliest[place], "candidates", list, [])
+                    if place < len(likeliest)
+                    else ()
                 )
             ),
         )
-        for place, chosen in enumerate(may(result, "chosenCandidates", list, []))
+        for place, chosen in enumerate(optional(result, "chosenCandidates", list, []))
     )
 
 
@@ -179,13 +181,13 @@ def _fault(status: int, body: bytes) -> ProviderFault:
         [item for item in listed if isinstance(item, dict)] if isinstance(listed, list) else []
     )
     if any(item.get("reason") == "API_KEY_INVALID" for item in details):  # it comes as a 400
-        return hopeless(
+        return permanent(
             Reason.PROVIDER_REFUSED_KEY,
             status,
             "it refuses the key; check key_env or key_file of the provider",
         )
     if status == 400 and "exceeds the maximum number of tokens" in str(error.get("message")):
-        return hopeless(Reason.PROVIDER_ERROR, status, TOO_LONG)
+        return permanent(Reason.PROVIDER_ERROR, status, TOO_LONG)
     fault = fault_of(status)
     if fault.retryable:
         fault.retry_after_s = _delay_s(details)

@@ -1,7 +1,6 @@
 """What an HTTP status says when it is not 200: one rule for all dialects.
 
-Owns which failures may pass and the next step in words. Never reads a body: a provider's error page
-may quote the prompt.
+Never reads a body: a provider's error page may quote the prompt.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The dialect of OpenAI's Chat Completions, which many other servers speak too.
 
-Owns the JSON of requests and replies. Reads strictly what a verdict needs and ignores the rest:
-fields come and go between providers. The shapes are those of
-https://platform.openai.com/docs/api-reference/chat, as the `openai` package 3.54.0 types them.
+Reads strictly what a verdict needs and ignores the rest: fields come and go between providers. The
+shapes are those of https://platform.openai.com/docs/api-reference/chat, as the `openai` package
+3.54.0 types them.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from judged_server.llm.providers.reading import (
     TOO_LONG,
     error_object,
     first,
-    hopeless,
     log_probability,
-    may,
-    need,
+    optional,
+    permanent,
     reply_object,
+    required,
     tokens,
 )
 
@@ -143,46 +143,46 @@ def read_reply(status: int, body: bytes) -> ChatReply:
             return ChatReply("", FinishReason.SAFETY, TokenUsage(), "")
         raise _fault(status, words)
     reply = reply_object(body)
-    choice = first(need(reply, "choices", list))
-    message = need(choice, "message", dict)
-    usage = may(reply, "usage", dict, {})
-    refusal = may(message, "refusal", str)
-    finish = _FINISH.get(may(choice, "finish_reason", str, ""), FinishReason.OTHER)
+    choice = first(required(reply, "choices", list))
+    message = required(choice, "message", dict)
+    usage = optional(reply, "usage", dict, {})
+    refusal = optional(message, "refusal", str)
+    finish = _FINISH.get(optional(choice, "finish_reason", str, ""), FinishReason.OTHER)
     return ChatReply(
         text=_text(message),
         finish_reason=FinishReason.REFUSAL if refusal else finish,
         usage=TokenUsage(tokens(usage, "prompt_tokens"), tokens(usage, "completion_tokens")),
-        model=may(reply, "model", str, ""),
+        model=optional(reply, "model", str, ""),
         refusal=refusal or None,
-        system_fingerprint=may(reply, "system_fingerprint", str, ""),
-        logprobs=_logprobs(may(choice, "logprobs", dict)),
+        system_fingerprint=optional(reply, "system_fingerprint", str, ""),
+        logprobs=_logprobs(optional(choice, "logprobs", dict)),
     )
 
 
 def _text(message: dict[str, Any]) -> str:
     """Return the arguments of the first tool call, or the content; "" when there is neither."""
-    calls = may(message, "tool_calls", list)
+    calls = optional(message, "tool_calls", list)
     if calls:
-        return need(need(first(calls), "function", dict), "arguments", str)
-    return may(message, "content", str, "")
+        return required(required(first(calls), "function", dict), "arguments", str)
+    return optional(message, "content", str, "")
 
 
 def _fault(status: int, words: set[str]) -> ProviderFault:
     fault = fault_of(status)
     for word, meaning in _ERRORS.items():
         if word in words:
-            return hopeless(fault.reason, status, meaning)
+            return permanent(fault.reason, status, meaning)
     return fault
 
 
 def _logprobs(logprobs: dict[str, Any] | None) -> tuple[TokenLogprob, ...]:
-    content = None if logprobs is None else may(logprobs, "content", list)
+    content = None if logprobs is None else optional(logprobs, "content", list)
     return tuple(
         TokenLogprob(
-            need(place, "token", str),
+            required(place, "token", str),
             tuple(
-                (need(other, "token", str), log_probability(other, "logprob"))
-                for other in may(place, "top_logprobs", list, [])
+                (required(other, "token", str), log_probability(other, "logprob"))
+                for other in optional(place, "top_logprobs", list, [])
             ),
         )
         for place in content or ()

@@ -1,7 +1,6 @@
 """Reading a provider's JSON strictly where a verdict needs it, for all dialects.
 
-Owns fields by name and type, and the faults of those that are missing. Messages name fields and
-never show what stood in them.
+Messages name fields and never show what stood in them.
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ def rewrite(value: object, body: bytes) -> str:
     wrote: of two verdicts the last one would win. Raises ProviderFault.
     """
     try:
-        json.loads(body, object_pairs_hook=_no_twins)
+        json.loads(body, object_pairs_hook=_no_duplicate_keys)
     except (ValueError, RecursionError):
         raise broken("nests an answer too deeply, or has a key twice") from None
     try:
@@ -66,7 +65,7 @@ def rewrite(value: object, body: bytes) -> str:
         raise broken("nests an answer too deeply") from None
 
 
-def _no_twins(pairs: list[tuple[str, Any]]) -> None:
+def _no_duplicate_keys(pairs: list[tuple[str, Any]]) -> None:
     if len(dict(pairs)) < len(pairs):
         raise ValueError
 
@@ -76,7 +75,7 @@ def broken(what: str) -> ProviderFault:
     return ProviderFault(Reason.PROVIDER_ERROR, f"its reply {what}", retryable=True, status=200)
 
 
-def hopeless(reason: Reason, status: int, meaning: str) -> ProviderFault:
+def permanent(reason: Reason, status: int, meaning: str) -> ProviderFault:
     """Return the fault of an error that another try won't change."""
     return ProviderFault(reason, f"it answered {status}: {meaning}", retryable=False, status=status)
 
@@ -88,7 +87,7 @@ def first(items: list[Any]) -> dict[str, Any]:
     return items[0]
 
 
-def need(table: object, key: str, kind: type[_T]) -> _T:
+def required(table: object, key: str, kind: type[_T]) -> _T:
     """Return a field that must be there, in its type."""
     value = table.get(key) if isinstance(table, dict) else None
     if not isinstance(value, kind) or isinstance(value, bool):
@@ -97,10 +96,10 @@ def need(table: object, key: str, kind: type[_T]) -> _T:
 
 
 @overload
-def may(table: object, key: str, kind: type[_T]) -> _T | None: ...
+def optional(table: object, key: str, kind: type[_T]) -> _T | None: ...
 @overload
-def may(table: object, key: str, kind: type[_T], default: _T) -> _T: ...
-def may(table: object, key: str, kind: type[_T], default: _T | None = None) -> _T | None:
+def optional(table: object, key: str, kind: type[_T], default: _T) -> _T: ...
+def optional(table: object, key: str, kind: type[_T], default: _T | None = None) -> _T | None:
     """Return a field that may be missing or null, then the default; otherwise in its type."""
     if isinstance(table, dict):
         value = table.get(key)
@@ -108,14 +107,14 @@ def may(table: object, key: str, kind: type[_T], default: _T | None = None) -> _
             return default
         if type(value) is kind:  # the usual case, ten times a reply
             return value
-    return need(table, key, kind)
+    return required(table, key, kind)
 
 
 def tokens(table: object, *keys: str) -> int:
     """Return the sum of some counts of tokens, each 0 when it is missing."""
     total = 0
     for key in keys:
-        count = may(table, key, int, 0)
+        count = optional(table, key, int, 0)
         if count < 0:
             raise broken("counts tokens below 0")
         total += count

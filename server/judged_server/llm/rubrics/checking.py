@@ -1,7 +1,6 @@
 """Whether a rubric can be asked: its templates, and the words that say how to answer.
 
-Owns every rule that needs more than one key of the file. Leaves the keys themselves to `loading`. A
-rubric whose words ask for another reply than the one that is read would fail on every item, so it
+A rubric whose words ask for another reply than the one that is read would fail on every item, so it
 is refused at the start.
 """
 

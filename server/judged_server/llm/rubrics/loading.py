@@ -1,8 +1,6 @@
 """Rubrics read from files: those of the package, in TOML, and an operator's own, in TOML or YAML.
 
-Owns which files of a folder are rubrics, and the keys of a file, which are the same in both
-languages, so that every one is read and every fault names the file and the key. Whether templates
-and words fit the form is up to `checking`. docs/rubrics.md says how to write one.
+Whether templates and words fit the form is up to `checking`. docs/rubrics.md says how to write one.
 """
 
 from __future__ import annotations

@@ -1,9 +1,4 @@
-"""YAML down to what TOML has as well: texts, numbers, true and false, lists, and tables.
-
-Owns what of YAML is left out, so that no file grows while it is read, says one thing twice, or
-makes anything but plain values: anchors and aliases, tags, a second document, keys that are no
-texts, and keys without a value.
-"""
+"""YAML down to what TOML has as well: texts, numbers, true and false, lists, and tables."""
 
 from __future__ import annotations
 

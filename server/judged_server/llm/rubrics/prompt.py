@@ -1,7 +1,5 @@
 """From a rubric and the texts of one context to the request a model gets.
 
-Owns the data blocks: the one form in which a text enters a prompt.
-
     <data-hkqz... name="retrieved_text">
     "the text, as a JSON string on one line"
     </data-hkqz...>

@@ -1,7 +1,7 @@
 """What no honest text needs: the tokens of chat templates, and characters that only a model reads.
 
-Owns the list. The prompt escapes all of it and more, so that none of it acts; a text that holds
-some is flagged, since somebody may have meant it for the judge.
+The prompt escapes all of it and more, so that none of it acts; a text that holds some is flagged,
+since somebody may have meant it for the judge.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A rubric: the versioned instructions a language model judges by.
 
-Owns the shape, the placeholders and the hash. A rubric is read from a file by `loading` and turned
-into a request by `prompt`; what its replies must look like is its `schema`, which `parsing` checks.
+A rubric is read from a file by `loading` and turned into a request by `prompt`; what its replies
+must look like is its `schema`, which `parsing` checks.
 """
 
 from __future__ import annotations
@@ -119,8 +119,8 @@ class Rubric:
         """
         if self.form != "claims":
             return tuple(name for name in self.parts[1::2] if name != NONCE)
-        shown = (name for step in self.steps for name in step.fields if name != CLAIM)
-        return tuple(dict.fromkeys(shown))
+        rendered = (name for step in self.steps for name in step.fields if name != CLAIM)
+        return tuple(dict.fromkeys(rendered))
 
     @cached_property
     def structured_system(self) -> str:

@@ -1,7 +1,4 @@
-"""Time as the limits, the breaker and the retries see it, so that tests need not wait.
-
-Owns reading the time and sleeping.
-"""
+"""Time as the limits, the breaker and the retries see it, so that tests need not wait."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ class Endpoint:
         self._clock = clock
         self._transport = transport
         self._queue = RequestQueue(provider, clock)
-        self._retrier = Retrier(clock, random, lambda: self._queue.is_unwell)
+        self._retrier = Retrier(clock, random, lambda: self._queue.is_unhealthy)
         self._key_taken = False
         self._told: dict[object, float] = {}
 

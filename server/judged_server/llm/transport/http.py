@@ -1,9 +1,9 @@
 """JSON over HTTP to one provider: bytes out, status and bytes back, or a fault.
 
-Owns the connections and everything that may go wrong on them. One pool a provider; nothing but the
-given URL is ever asked: no redirects, no proxies from the environment, no cookies. TLS is always
-verified. A reply is read only up to MAX_BODY_BYTES once decoded, must say how long it is, and must
-not trickle. Knows nothing of language models; what a status means is up to the dialect.
+One pool a provider; nothing but the given URL is ever asked: no redirects, no proxies from the
+environment, no cookies. TLS is always verified. A reply is read only up to MAX_BODY_BYTES once
+decoded, must say how long it is, and must not trickle. Knows nothing of language models; what a
+status means is up to the dialect.
 """
 
 from __future__ import annotations

@@ -97,7 +97,7 @@ class RequestQueue:
         return cause.message if cause is not None and refused else ""
 
     @property
-    def is_unwell(self) -> bool:
+    def is_unhealthy(self) -> bool:
         """Whether all requests wait for the provider to recover."""
         return self._breaker.is_open
 
@@ -107,7 +107,7 @@ class RequestQueue:
         Raises ProviderFault, of no attempt, when it may not.
         """
         left_s = ends - self._clock.now()
-        if (fault := self._hopeless(ends, patient)) is not None:
+        if (fault := self._permanent(ends, patient)) is not None:
             raise fault
         if not self._waiting and self._room.has_room and self._wait_s() <= 0:
             return self._begin(tokens)
@@ -167,7 +167,7 @@ class RequestQueue:
         else:
             self._breaker.failed(turn.permit, fault, refuse=self._never_reached(fault))
         if self._breaker.is_open:
-            self._turn_away_the_impatient()
+            self._reject_late()
         self._wake()
 
     def dropped(self, turn: Turn) -> None:
@@ -195,12 +195,12 @@ class RequestQueue:
             self._not_before - self._clock.now(),
         )
 
-    def _hopeless(self, ends: float, patient: bool) -> ProviderFault | None:
+    def _permanent(self, ends: float, patient: bool) -> ProviderFault | None:
         """Return why a call need not wait at all."""
         if (refusal := self._breaker.refusal()) is not None:
             return refusal
         if self._breaker.is_open and not patient:
-            return self._unwell()
+            return self._unhealthy()
         wait_s = self._wait_s()
         if math.isinf(wait_s) or self._clock.now() + wait_s <= ends:
             return None
@@ -259,10 +259,10 @@ class RequestQueue:
         self._breaker.stop_waiting_for_first()
         self._wake()
 
-    def _turn_away_the_impatient(self) -> None:
+    def _reject_late(self) -> None:
         for waiting in self._waiting:
             if not waiting.patient and not waiting.turn.done():
-                waiting.turn.set_exception(self._unwell())
+                waiting.turn.set_exception(self._unhealthy())
 
     def _pause(self, seconds: float) -> None:
         until = self._clock.now() + min(seconds, LONGEST_PAUSE_S)
@@ -285,7 +285,7 @@ class RequestQueue:
             self._unreached_since = now
         return now - self._unreached_since >= UNREACHED_S or not fault.retryable
 
-    def _unwell(self) -> ProviderFault:
+    def _unhealthy(self) -> ProviderFault:
         return ProviderFault(
             Reason.BREAKER_OPEN,
             f"provider {self._name} keeps failing and is asked again in some seconds",

@@ -1,8 +1,8 @@
 """Where a provider's name may lead: to public addresses only, unless the operator says otherwise.
 
-Owns the check of the addresses that a name resolves to, at each connect. A name that someone else
-can point elsewhere, at the machine's metadata say, then leads nowhere. Addresses that the operator
-wrote down as such are his to choose, and so are localhost and plain HTTP: see `is_checked`.
+A name that someone else can point elsewhere, at the machine's metadata say, then leads nowhere.
+Addresses that the operator wrote down as such are his to choose, and so are localhost and plain
+HTTP: see `is_checked`.
 """
 
 from __future__ import annotations

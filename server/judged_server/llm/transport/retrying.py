@@ -29,12 +29,12 @@ _T = TypeVar("_T")
 
 
 class Retrier:
-    """Tries again for one provider. `is_unwell` says whether all requests to it wait already."""
+    """Tries again for one provider. `is_unhealthy` says whether all requests to it wait already."""
 
-    def __init__(self, clock: Clock, random: Random, is_unwell: Callable[[], bool]) -> None:
+    def __init__(self, clock: Clock, random: Random, is_unhealthy: Callable[[], bool]) -> None:
         self._clock = clock
         self._random = random
-        self._is_unwell = is_unwell
+        self._is_unwell = is_unhealthy
 
     async def run(
         self, attempt: Callable[[], Awaitable[_T]], ends: float, *, patient: bool = True

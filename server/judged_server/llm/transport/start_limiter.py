@@ -1,7 +1,6 @@
 """Work that begins a bounded number at a time, so that the event loop gets to others in between.
 
-Owns the order: first come, first served. What the work is, and how long it goes on, is up to those
-who begin it.
+What the work is, and how long it goes on, is up to those who begin it.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ import asyncio
 from collections import deque
 
 
-class Turns:
+class StartLimiter:
     """Lets `most` begin in each turn of the event loop."""
 
     def __init__(self, most: int) -> None:

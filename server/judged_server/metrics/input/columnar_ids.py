@@ -1,9 +1,8 @@
 """Finds judged documents among retrieved ones where the ids of topics came as one text.
 
-Owns the comparing of ids that no string was ever made of. Ids become 64-bit hashes of topic and
-bytes, all at once, and one sort brings equal ones together. Whatever the hashes make equal is then
-compared byte by byte, so that no answer hangs on them; where they can't decide there is none, and
-`trec` looks at the ids one by one.
+Ids become 64-bit hashes of topic and bytes, all at once, and one sort brings equal ones together.
+Whatever the hashes make equal is then compared byte by byte, so that no answer hangs on them; where
+they can't decide there is none, and `trec` looks at the ids one by one.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Topics whose documents came in columns: all ids as one text, all values as one array.
-
-Owns the taking apart: a part of the topics, a choice of them in another order, one topic by itself.
-Leaves the comparing of ids to `joined_ids`.
-"""
+"""Topics whose documents came in columns: all ids as one text, all values as one array."""
 
 from __future__ import annotations
 

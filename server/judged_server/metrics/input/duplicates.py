@@ -1,9 +1,4 @@
-"""Results that a retriever returned twice.
-
-Owns the rule for groups: the same id with the same text is a duplicate, of which the first is
-kept; the same id with another text is another chunk, and stays. Leaves runs by id, where an id
-alone decides, to `trec`.
-"""
+"""Results that a retriever returned twice."""
 
 from __future__ import annotations
 

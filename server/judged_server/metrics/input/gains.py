@@ -1,8 +1,4 @@
-"""From gains the caller knows to rankings.
-
-Owns the checks that make such gains a ranking: finite numbers, and no query that retrieved more
-than there was to find. Leaves the layout to `rankings`.
-"""
+"""From gains the caller knows to rankings."""
 
 from __future__ import annotations
 

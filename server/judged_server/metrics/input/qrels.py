@@ -1,8 +1,4 @@
-"""Judgements, read and checked once for all the runs that are ranked under them.
-
-Owns what qrels say without a run: the grades end to end, what there was to find, what was judged
-not relevant. Leaves the joining with a run to `trec`.
-"""
+"""Judgements, read and checked once for all the runs that are ranked under them."""
 
 from __future__ import annotations
 

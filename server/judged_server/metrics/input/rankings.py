@@ -1,8 +1,5 @@
 """Ragged rankings of many queries, as flat arrays: the one input of every ranking metric.
 
-Owns the layout and the quantities that several metrics share. Leaves how rankings come about to
-`matching`, `trec` and `gains`, and the formulas to the families of metrics.
-
 Most measures are sums over relevant documents alone, and those are few. So nothing here walks
 over all documents of all queries but the one scan that finds the relevant ones; the rest works
 on `Hits`, one row for each relevant document.

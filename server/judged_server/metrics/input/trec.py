@@ -1,13 +1,9 @@
 """From qrels and a run to rankings, as trec_eval ranks and joins them.
 
-Owns the joining: unjudged documents gain nothing; grades below 0 count as 0, and such documents
-as pooled but not judged. Leaves what qrels say by themselves to `qrels`, the order of documents to
-`trec_order`, the rules about a topic to `trec_topics`, the numbers made from rankings to `compute`.
-
 Most of the time goes into the ids, since each has to be looked at. Where they came as one text,
-`joined_ids` finds the judged ones without making a string of any. Else a mapping for each topic of
-the run finds its repeats and the scores of its judged documents. Topics are worked on in
-blocks that stay in the memory caches, read as they are needed and not kept.
+`columnar_ids` finds the judged ones without making a string of any. Else a mapping for each topic
+of the run finds its repeats and the scores of its judged documents. Topics are worked on in blocks
+that stay in the memory caches, read as they are needed and not kept.
 """
 
 from __future__ import annotations

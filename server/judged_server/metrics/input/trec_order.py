@@ -1,8 +1,5 @@
 """The order of a run's documents, as trec_eval orders them.
 
-Owns where judged documents rank: scores compare in single precision, the larger first; ties go to
-the larger document id, bytewise. Leaves reading and joining to `trec`.
-
 Only judged documents ever get a rank, by where their scores fall among all scores of the topic.
 Ids are compared only where those tie.
 """

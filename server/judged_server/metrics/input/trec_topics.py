@@ -1,8 +1,4 @@
-"""The topics of qrels and of runs: what they hold, and what is refused.
-
-Owns the rules about one topic: columns of one length, no document judged twice, the first of
-those retrieved twice, numbers that single precision holds. Leaves order to `trec_order`.
-"""
+"""The topics of qrels and of runs: what they hold, and what is refused."""
 
 from __future__ import annotations
 

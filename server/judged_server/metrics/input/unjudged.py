@@ -1,8 +1,6 @@
 """What becomes of retrieved documents that the qrels do not judge.
 
-Owns condensed rankings and how far judgements that are lacking could move a value. Leaves ranking
-and joining to `trec`, averaging to `compute`. A document with a grade below 0 is in the qrels: it
-was pooled, counts as 0, and is not unjudged.
+A document with a grade below 0 is in the qrels: it was pooled, counts as 0, and is not unjudged.
 
 Whether a relevant document more raises a value or lowers it depends on the metric. One that is
 found can only help, but it also adds to what there was to find, and that can only hurt: with one

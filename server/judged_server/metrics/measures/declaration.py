@@ -1,9 +1,4 @@
-"""What a metric is: a name, parameters with their rules, a definition, and a pure function.
-
-Owns the form of a declaration. Leaves the declarations themselves to the families
-(`ranking_metrics`, `weighted_metrics`, `pooled_metrics`), their list to `registry`, and names as
-requests write them to `names`.
-"""
+"""What a metric is: a name, parameters with their rules, a definition, and a pure function."""
 
 from __future__ import annotations
 

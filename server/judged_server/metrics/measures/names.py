@@ -1,12 +1,8 @@
 """Metric names as requests write them: `ndcg@10`, `ap(divisor=min)@100`, `precision`.
 
-    name       = metric [ "(" parameter { "," parameter } ")" ] [ "@" k ]
-    parameter  = word "=" value
-    k          = a whole number from 1 to MAX_CUTOFF; without it the whole ranking counts
-
-Owns parsing and printing, which undo each other: a name prints with its parameters in the order
-of their declaration and without those that have their default. Leaves which metrics exist to
-`registry`, and whether one is defined for a matching mode to `compute`.
+name       = metric [ "(" parameter { "," parameter } ")" ] [ "@" k ]
+parameter  = word "=" value
+k          = a whole number from 1 to MAX_CUTOFF; without it the whole ranking counts
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Metrics for judgements that are incomplete: the formulas and their declarations.
 
-Bpref, inferred AP and the share that was judged. Owns formulas only, in the form that
-`ranking_metrics` describes. Verdicts leave nothing unjudged, so that no matching mode has them:
-they are for qrels, and for gains, where everything retrieved counts as judged.
+Bpref, inferred AP and the share that was judged. Verdicts leave nothing unjudged, so that no
+matching mode has them: they are for qrels, and for gains, where everything retrieved counts as
+judged.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The one list of all metrics.
-
-Owns only the list: a new family of metrics is one more tuple below.
-"""
+"""The one list of all metrics."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Metrics that weigh ranks by how far a reader gets: the formulas and their declarations.
 
-Context precision, hybrid log rank, ERR and RBP with its residual. Owns formulas only, in the form
-that `ranking_metrics` describes. A cutoff k cuts the ranking before anything else.
+Context precision, hybrid log rank, ERR and RBP with its residual. A cutoff k cuts the ranking
+before anything else.
 """
 
 from __future__ import annotations

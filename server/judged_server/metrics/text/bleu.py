@@ -36,14 +36,14 @@ def bleu(hypothesis: Tokens, references: Sequence[Tokens], pace: Pace) -> Steps[
         return Score(0.0)
     length = len(hypothesis)
     logs: list[float] = []
-    halved = 1.0
+    to_fp16 = 1.0
     for order, matched in enumerate(matches[:length], 1):
         ngrams = length - order + 1
         if matched:
             precision = 100.0 * matched / ngrams
         else:
-            halved *= 2
-            precision = 100.0 / (halved * ngrams)
+            to_fp16 *= 2
+            precision = 100.0 / (to_fp16 * ngrams)
         logs.append(math.log(precision))
     brevity = _brevity_penalty(length, [len(reference) for reference in references])
     percent = brevity * math.exp(sum(logs) / len(logs))

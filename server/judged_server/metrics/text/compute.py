@@ -1,8 +1,4 @@
-"""The columns of text metrics: a value an item, and their means.
-
-Owns the way over the items, the bound on the work, and the merging of earlier values. Leaves the
-formulas to `bleu`, `rouge` and `squad`, and what runs the steps to the engine.
-"""
+"""The columns of text metrics: a value an item, and their means."""
 
 from __future__ import annotations
 

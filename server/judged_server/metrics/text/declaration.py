@@ -1,7 +1,4 @@
-"""What a text metric is: a name, a definition, the form of its tokens, and a pure function.
-
-Owns the form of a declaration. Leaves the list to `registry`.
-"""
+"""What a text metric is: a name, a definition, the form of its tokens, and a pure function."""
 
 from __future__ import annotations
 

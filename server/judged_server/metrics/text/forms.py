@@ -9,8 +9,6 @@
 
 Every form looks at one word at a time, once the whole text is prepared: nothing depends on what
 stands on the other side of white space. That is why words can be kept and long texts be cut.
-
-Owns what a form is. Leaves keeping and cutting to `tokens`.
 """
 
 from __future__ import annotations

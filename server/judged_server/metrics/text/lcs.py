@@ -1,10 +1,8 @@
 """The length of the longest common subsequence of two token sequences.
 
-Owns the algorithm: the row of the usual table is kept as the bits of one integer, and a token of
-the other text moves the whole row at once (Allison and Dix 1986; in this form Hyyro, "Bit-parallel
-LCS-length computation revisited", 2004). The work is m * n / 30 digit operations in place of m * n
-steps. A long row is cut into blocks, and each block hands the carries of its additions on to the
-next (Crochemore et al. 2001), so that neither memory nor a step grows with the texts.
+The work is m * n / 30 digit operations in place of m * n steps. A long row is cut into blocks, and
+each block hands the carries of its additions on to the next (Crochemore et al. 2001), so that
+neither memory nor a step grows with the texts.
 """
 
 from __future__ import annotations

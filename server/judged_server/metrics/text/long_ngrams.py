@@ -3,8 +3,6 @@
 An n-gram is the number of its first n - 1 tokens and its last token, so that every order is sorted
 64-bit numbers; those of a reference are looked up among them. Work is (h + r) log h for h and r
 tokens, memory about 60 bytes a token of the hypothesis, and a batch of references at a time.
-
-Owns the arrays. Leaves short texts to `ngrams`.
 """
 
 from __future__ import annotations

@@ -1,9 +1,4 @@
-"""How many n-grams a hypothesis shares with references.
-
-Owns the counting, in two ways that give the same numbers: short texts in dictionaries, and texts
-that would hold up others, or fill the memory with tuples, by `long_ngrams`. Leaves what the counts
-mean to `bleu`, `rouge` and `squad`.
-"""
+"""How many n-grams a hypothesis shares with references."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Long work in steps: generators that yield whenever about ten milliseconds of work are done.
 
-Owns the count. Nothing here knows a clock: work is counted in units of about a tenth of a
-microsecond, and whoever runs the generator decides what happens between two steps (another call's
-turn, or the end of this one because its caller has gone).
+Nothing here knows a clock: work is counted in units of about a tenth of a microsecond, and whoever
+runs the generator decides what happens between two steps (another call's turn, or the end of this
+one because its caller has gone).
 """
 
 from __future__ import annotations

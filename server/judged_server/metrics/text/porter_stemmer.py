@@ -11,8 +11,6 @@ documents for its mode NLTK_EXTENSIONS, which is what rouge_score stems with:
 * "bli" takes the place of "abli"; "fulli" and "logi" join step 2, and what "alli" leaves is
   looked at again;
 * vowel and consonant, when they are the whole word, count as the ending that takes an e (step 1b).
-
-Owns the algorithm. Leaves to `forms` which words are stemmed, and to `tokens` to keep the answers.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The one list of text metrics, and the names by which requests ask for them.
-
-Owns the list and the reading of names: a new text metric is one more entry below.
-"""
+"""The one list of text metrics, and the names by which requests ask for them."""
 
 from __future__ import annotations
 

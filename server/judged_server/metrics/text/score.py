@@ -1,7 +1,4 @@
-"""What a text metric says of one item.
-
-Owns the value and the choice of the best reference.
-"""
+"""What a text metric says of one item."""
 
 from __future__ import annotations
 

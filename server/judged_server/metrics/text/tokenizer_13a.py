@@ -12,8 +12,6 @@ oddity that numbers must share: in a run of periods and commas before a digit, t
 to the digit if the run is odd behind a digit, or even behind anything else ("1...5" ends in ".5").
 Here it is one scan of a word, so that words can be kept; that nothing looks across white space
 makes this the same.
-
-Owns the rules. Leaves keeping words and cutting long texts to `tokens`.
 """
 
 from __future__ import annotations

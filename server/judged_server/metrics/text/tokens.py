@@ -1,8 +1,4 @@
-"""The tokens of texts, made once for each distinct word and text of a request.
-
-Owns what is kept, how much of it, and the cutting of long texts, so that no step takes long. Leaves
-what a token is to `forms`.
-"""
+"""The tokens of texts, made once for each distinct word and text of a request."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Agreement beyond chance by kappa: Cohen's for two raters, Fleiss's for a fixed panel.
 
-Owns what each takes from items and the formulas over sums. `*_sums` gives what some items add;
-the function of the coefficient turns such sums, one row a resample, into values. NaN means
-undefined: chance alone would give full agreement.
+`*_sums` gives what some items add; the function of the coefficient turns such sums, one row a
+resample, into values. NaN means undefined: chance alone would give full agreement.
 """
 
 from __future__ import annotations

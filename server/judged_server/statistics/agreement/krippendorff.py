@@ -1,7 +1,7 @@
 """Krippendorff's alpha: agreement beyond chance of any number of raters, with ratings missing.
 
-Owns the coincidences of items and the three metrics of difference. Like in `kappa`, values come
-from sums over items, so that a resample is a sum and no second pass over ratings.
+Like in `kappa`, values come from sums over items, so that a resample is a sum and no second pass
+over ratings.
 
 Krippendorff (2011), "Computing Krippendorff's Alpha-Reliability": an item with m ratings adds
 1 / (m - 1) for each ordered pair of its ratings to the coincidence of their categories.

@@ -1,7 +1,6 @@
 """A table of ratings in, its agreement with intervals out.
 
-Owns which coefficients apply, that all of them see the same resamples, and the warnings. The
-formulas are in `kappa` and `krippendorff`.
+The formulas are in `kappa` and `krippendorff`.
 """
 
 from __future__ import annotations

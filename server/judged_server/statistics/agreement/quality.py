@@ -1,8 +1,7 @@
 """How well a judge's scores and verdicts follow human labels.
 
-Owns the confusion of verdicts with labels, what is computed from it, the area under the ROC curve
-and the calibration error, each as a function of how often clusters of items were drawn. Which bar
-would suit the judge is up to `metrics.calibration`.
+The confusion of verdicts with labels, what is computed from it, the area under the ROC curve and
+the calibration error, each as a function of how often clusters of items were drawn.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from judged_server.domain import (
     BoolArray,
     FloatArray,
     IntArray,
-    least_passing,
+    min_passing_score,
 )
 from judged_server.statistics.agreement.kappa import ratio
 from judged_server.statistics.agreement.resampling import (
@@ -60,7 +59,7 @@ class LabelledScores:
 
     def relevant(self, min_score: float) -> BoolArray:
         """Return the verdicts under a bar, as `Verdicts.decide` gives them."""
-        verdicts: BoolArray = self.scores >= least_passing(min_score)
+        verdicts: BoolArray = self.scores >= min_passing_score(min_score)
         return verdicts
 
 

@@ -1,7 +1,6 @@
 """Whether two judges order the same systems alike: Kendall's tau-b and AP correlation.
 
-Owns both coefficients over pairs of systems, weighted by how often each system was drawn. What
-agreement on single items is stands in `kappa` and `krippendorff`.
+What agreement on single items is stands in `kappa` and `krippendorff`.
 
 The systems are taken as a sample of the systems that could have been compared: the interval says
 how far the coefficient would move with other systems, not with other queries.

@@ -1,7 +1,6 @@
 """A table of ratings, and the units that a bootstrap over its items draws.
 
-Owns the table's checks and how like items are counted together. The coefficients are in `kappa`
-and `krippendorff`.
+The coefficients are in `kappa` and `krippendorff`.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Intervals of statistics that are no means: kappa, alpha, AUC, rank correlations.
 
-Owns the bootstrap over weights. A statistic is a function of how often each unit was drawn, so that
-a resample costs as much as there are units and not as there are items: units are distinct patterns
-of ratings with the number of items that show them, or clusters, or single items. What a unit is,
-and the statistic, is up to the modules that ask; means over queries have `statistics.intervals`,
-which also knows what percentiles an interval reaches.
+A statistic is a function of how often each unit was drawn, so that a resample costs as much as
+there are units and not as there are items: units are distinct patterns of ratings with the number
+of items that show them, or clusters, or single items. What a unit is, and the statistic, is up to
+the modules that ask; means over queries have `statistics.intervals`, which also knows what
+percentiles an interval reaches.
 
 The draws of like units are those of `statistics.bootstrap`. Units that stand for many items are
 drawn by NumPy's RandomState, whose numbers are promised never to change, where `Generator` may

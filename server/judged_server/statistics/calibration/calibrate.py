@@ -1,7 +1,4 @@
-"""A judge's scores and some human labels in, what the judge is worth out.
-
-Owns the options, the order of the parts and the signature; each part has its own module.
-"""
+"""A judge's scores and some human labels in, what the judge is worth out."""
 
 from __future__ import annotations
 
@@ -9,7 +6,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from judged_server.domain import least_passing
+from judged_server.domain import min_passing_score
 from judged_server.statistics.agreement.quality import JudgeQuality, judge_quality
 from judged_server.statistics.calibration.cascade import CascadeBounds, cascade_bounds
 from judged_server.statistics.calibration.items import ScoredItems
@@ -56,7 +53,7 @@ def calibrate(items: ScoredItems, options: CalibrationOptions) -> Calibration:
         labelled, options.precision_floor, options.folds, options.interval
     )
     cascade = cascade_bounds(labelled, items.scores, options.max_error, options.interval.confidence)
-    verdicts = items.scores >= least_passing(options.min_score)
+    verdicts = items.scores >= min_passing_score(options.min_score)
     prevalence = correct_mean(
         verdicts.astype(np.float64),
         items.labels.astype(np.float64),

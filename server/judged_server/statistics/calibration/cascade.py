@@ -1,6 +1,6 @@
 """The scores between which a judge should hand a context on to a better one.
 
-Owns the two bounds and the test behind them. How a cascade runs is no concern of this module.
+How a cascade runs is no concern of this module.
 
 "Relevant" is wrong at or above a score in some share of cases; the score is good enough when the
 upper Clopper-Pearson bound of that share on the labels (Clopper and Pearson 1934) is at most

@@ -1,6 +1,6 @@
 """The items of a calibration: scores of all, labels of some.
 
-Owns their checks, by the paths of the request. What is made of them is up to `calibrate`.
+What is made of them is up to `calibrate`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,5 @@
 """Bars chosen on labels, and what they are worth on labels that did not choose them.
 
-Owns the candidates, the rule between equally good ones, and the cross-validation.
-
 Between two neighbouring scores all bars give the same verdicts: that is one candidate, and so are
 the bars up to the lowest score and those above the highest. Where neighbouring candidates are
 equally good they make a plateau. The bar is the middle of the widest plateau with the best value,

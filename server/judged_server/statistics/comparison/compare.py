@@ -1,9 +1,4 @@
-"""Runs in, comparisons out: every later run against the first, and all pairs by Tukey's test.
-
-Owns the order of the steps, what a comparison says and its warnings. Leaves which queries count to
-`pairing`, which tests belong together to `corrected_tests`, and how the values of queries were made
-to `metrics.compute`.
-"""
+"""Runs in, comparisons out: every later run against the first, and all pairs by Tukey's test."""
 
 from __future__ import annotations
 

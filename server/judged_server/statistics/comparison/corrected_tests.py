@@ -1,8 +1,7 @@
 """The tests of all comparisons of a call, corrected for how many there are.
 
-Owns which tests apply to which comparison, and that p-values of one method over all comparisons are
-corrected together. Comparisons are numbered by metric, then by pair. The tests themselves are in
-`paired_tests` and `sign_flips`.
+Comparisons are numbered by metric, then by pair. The tests themselves are in `paired_tests` and
+`sign_flips`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """P-values corrected for how many there are.
 
-Owns the two methods. Which p-values belong together is up to `compare`.
+Which p-values belong together is up to `compare`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,5 @@
 """Tests of "there is no difference" over the differences of n queries.
 
-Owns Student's t, Wilcoxon's signed ranks and McNemar's test, all two-sided. Leaves the test that
-draws to `sign_flips`, and corrections for many tests to `corrections`.
-
 Differences are taken as they come: `compare` has made those of rounding exactly 0.
 """
 

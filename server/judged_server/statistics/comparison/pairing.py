@@ -1,7 +1,6 @@
 """A run beside the baseline, on the queries that both have.
 
-Owns which queries a pair shares and when a difference is a tie. What is made of the differences is
-up to `compare` and `corrected_tests`.
+What is made of the differences is up to `compare` and `corrected_tests`.
 """
 
 from __future__ import annotations

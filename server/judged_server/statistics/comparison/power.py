@@ -1,8 +1,6 @@
 """What a paired t-test can show, given how much the differences vary.
 
-Owns the three questions of `ComparisonPower`, all answered by the noncentral t distribution
-(Cohen 1988; Sakai 2016 for retrieval). The spread of the differences at hand stands for that of
-any sample.
+The spread of the differences at hand stands for that of any sample.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The sign-flip test of a mean difference: how often random signs do as well.
 
-Owns the drawing, the counting and the bound on the work. If two runs do not differ, each query's
-difference could as well have had the other sign. The test asks for nothing else: no normal
-distribution, no ranks (Fisher 1935; Smucker, Allan & Carterette 2007 recommend it for retrieval).
+If two runs do not differ, each query's difference could as well have had the other sign. The test
+asks for nothing else: no normal distribution, no ranks (Fisher 1935; Smucker, Allan & Carterette
+2007 recommend it for retrieval).
 
 The p-value depends on nothing but differences and seed: signs are bits of PCG64's raw words, whose
 stream NumPy promises to keep, and differences are first rounded to multiples of a power of two

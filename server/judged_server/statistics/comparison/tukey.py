@@ -1,9 +1,8 @@
 """Tukey's honest significant differences of every pair of runs.
 
-Owns the two-way layout: a value is the run's effect plus the query's effect plus a residual, so
-that hard and easy queries do not blur the runs. One criterion, the studentized range, holds for
-all pairs at once, and no other correction is needed (Tukey 1953; Carterette 2012, "Multiple
-Testing in Statistical Analysis of Systems-Based Information Retrieval Experiments"; Sakai 2014).
+One criterion, the studentized range, holds for all pairs at once, and no other correction is needed
+(Tukey 1953; Carterette 2012, "Multiple Testing in Statistical Analysis of Systems-Based Information
+Retrieval Experiments"; Sakai 2014).
 """
 
 from __future__ import annotations

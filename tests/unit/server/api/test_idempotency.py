@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from judged.v1 import judge_service_pb2 as pb
 from judged.v1 import types_pb2
 from judged_server.api import idempotency
-from judged_server.api.idempotency import Repeats, check_request_id
+from judged_server.api.idempotency import IdempotentCalls, check_request_id
 from judged_server.errors import Draining, InvalidField
-from judged_server.ports import Caller
+from judged_server.judges.base import Caller
 from judged_server.telemetry import access
 
 ID = "0b0b9b3c-52c0-4f0a-9a44-5b3c8a7b1d11"
@@ -26,7 +26,7 @@ OF_VERSION_1 = "4564527c-e667-11f1-9551-02fc00000001"
 @pytest.fixture(autouse=True)
 def _no_purse_is_left() -> Iterator[None]:
     yield
-    access._purses.clear()
+    access._cost_trackers.clear()
 
 
 def request(request_id: str = ID, text: str = "r") -> pb.BatchJudgeRequest:
@@ -85,13 +85,13 @@ async def until(fact: Callable[[], bool]) -> None:
 
 class TestKept:
     async def test_the_same_call_is_worked_once(self):
-        calls, work = Repeats(1 << 20), ready()
+        calls, work = IdempotentCalls(1 << 20), ready()
         replies = [await calls.reply(request(), object(), caller(), work) for _ in range(3)]
         assert work.done == 1
         assert replies[0] == replies[1] == replies[2]
 
     async def test_another_call_under_its_id_is_refused_in_work_and_after(self):
-        calls, work = Repeats(1 << 20), Work()
+        calls, work = IdempotentCalls(1 << 20), Work()
         first = asyncio.create_task(calls.reply(request(), object(), caller(), work))
         await work.begun.wait()
         others = [request(text="x"), pb.EvaluateRequest(request_id=ID)]
@@ -107,7 +107,7 @@ class TestKept:
         assert work.done == 1
 
     async def test_the_order_of_a_map_is_not_another_call(self):
-        calls, work = Repeats(1 << 20), ready()
+        calls, work = IdempotentCalls(1 << 20), ready()
         for names in ("abcdefgh", "hgfedcba"):
             given_ = request()
             for name in names:
@@ -117,7 +117,7 @@ class TestKept:
 
     async def test_for_ten_minutes(self, monkeypatch: pytest.MonkeyPatch):
         assert idempotency.KEPT_S == 600
-        calls, work = Repeats(1 << 20), ready()
+        calls, work = IdempotentCalls(1 << 20), ready()
         await calls.reply(request(), object(), caller(), work)
         monkeypatch.setattr(idempotency, "KEPT_S", -1.0)
         await calls.reply(request(str(uuid.uuid4())), object(), caller(), work)
@@ -129,7 +129,7 @@ class TestKept:
         assert work.done == 4, "the first was kept for ten minutes, and stands behind no other"
 
     async def test_a_reply_that_is_bytes_stays_bytes(self):
-        calls, done = Repeats(1 << 20), []
+        calls, done = IdempotentCalls(1 << 20), []
 
         async def work(_: Caller) -> bytes:
             done.append(1)
@@ -140,7 +140,7 @@ class TestKept:
         assert done == [1]
 
     async def test_a_failure_is_not_kept_and_frees_the_id(self):
-        calls, work = Repeats(1 << 20), ready(error=Draining("bye", 1.0))
+        calls, work = IdempotentCalls(1 << 20), ready(error=Draining("bye", 1.0))
         with pytest.raises(Draining):
             await calls.reply(request(), object(), caller(), work)
         work.error = None
@@ -150,7 +150,7 @@ class TestKept:
 class TestBounds:
     async def test_the_oldest_give_way(self):
         work = ready(rationale="x" * 1000)
-        calls = Repeats(3100)
+        calls = IdempotentCalls(3100)
         ids = [str(uuid.uuid4()) for _ in range(5)]
         for each in ids:
             await calls.reply(request(each), object(), caller(), work)
@@ -161,7 +161,7 @@ class TestBounds:
         assert work.done == 6
 
     async def test_a_reply_that_can_not_fit_pushes_none_out(self):
-        calls, small, large = Repeats(100), ready(), ready(rationale="x" * 1000)
+        calls, small, large = IdempotentCalls(100), ready(), ready(rationale="x" * 1000)
         await calls.reply(request(), object(), caller(), small)
         for _ in range(2):
             await calls.reply(request(ID[:-1] + "2"), object(), caller(), large)
@@ -170,14 +170,14 @@ class TestBounds:
 
     async def test_the_number_is_bounded(self, monkeypatch: pytest.MonkeyPatch):
         monkeypatch.setattr(idempotency, "MOST_KEPT", 2)
-        calls, work = Repeats(1 << 20), ready()
+        calls, work = IdempotentCalls(1 << 20), ready()
         for _ in range(50):
             await calls.reply(request(str(uuid.uuid4())), object(), caller(), work)
         assert len(calls._kept) == 2
 
     @given(st.lists(st.tuples(st.integers(0, 6), st.integers(0, 400)), max_size=40))
     async def test_bytes_are_counted_as_they_come_and_go(self, asked: list[tuple[int, int]]):
-        calls = Repeats(1000)
+        calls = IdempotentCalls(1000)
         for number, size in asked:
             work = ready(rationale="x" * size)
             await calls.reply(request(ID[:-1] + str(number)), object(), caller(), work)
@@ -188,7 +188,7 @@ class TestBounds:
 
 class TestLeaving:
     async def test_one_of_two_callers_may_leave(self):
-        calls, work = Repeats(1 << 20), Work()
+        calls, work = IdempotentCalls(1 << 20), Work()
         callers = [
             asyncio.create_task(calls.reply(request(), object(), caller(), work)) for _ in range(2)
         ]
@@ -198,7 +198,7 @@ class TestLeaving:
         assert (await callers[1]).counts.ok == 1
 
     async def test_a_call_that_all_have_left_ends_and_its_next_try_begins_anew(self):
-        calls, work = Repeats(1 << 20), Work()
+        calls, work = IdempotentCalls(1 << 20), Work()
         task = asyncio.create_task(calls.reply(request(), object(), caller(), work))
         await work.begun.wait()
         await leave(task)
@@ -208,7 +208,7 @@ class TestLeaving:
         assert (await calls.reply(request(), object(), caller(), work)).counts.ok == 1
 
     async def test_who_comes_again_within_the_grace_finds_the_call(self):
-        calls, work = Repeats(1 << 20, grace_s=60.0), Work()
+        calls, work = IdempotentCalls(1 << 20, grace_s=60.0), Work()
         task = asyncio.create_task(calls.reply(request(), object(), caller(), work))
         await work.begun.wait()
         await leave(task)
@@ -218,7 +218,7 @@ class TestLeaving:
         assert (work.done, work.cancelled) == (1, 0)
 
     async def test_without_a_caller_a_call_ends_with_the_grace(self):
-        calls, work = Repeats(1 << 20, grace_s=0.01), Work()
+        calls, work = IdempotentCalls(1 << 20, grace_s=0.01), Work()
         task = asyncio.create_task(calls.reply(request(), object(), caller(), work))
         await work.begun.wait()
         await leave(task)
@@ -227,14 +227,14 @@ class TestLeaving:
         assert not calls._calls
 
     async def test_there_is_no_grace_after_the_time_of_the_call(self):
-        calls, work = Repeats(1 << 20, grace_s=60.0), Work()
+        calls, work = IdempotentCalls(1 << 20, grace_s=60.0), Work()
         task = asyncio.create_task(calls.reply(request(), object(), caller(-1.0), work))
         await work.begun.wait()
         await leave(task)
         await until(lambda: work.cancelled == 1)
 
     async def test_the_end_of_the_server_waits_for_no_grace(self):
-        calls, work = Repeats(1 << 20, grace_s=600.0), Work()
+        calls, work = IdempotentCalls(1 << 20, grace_s=600.0), Work()
         task = asyncio.create_task(calls.reply(request(), object(), caller(), work))
         await work.begun.wait()
         await leave(task)
@@ -242,7 +242,7 @@ class TestLeaving:
         assert work.cancelled == 1
 
     async def test_the_end_of_the_server_ends_all_calls(self):
-        calls, work = Repeats(1 << 20), Work()
+        calls, work = IdempotentCalls(1 << 20), Work()
         task = asyncio.create_task(calls.reply(request(), object(), caller(), work))
         await work.begun.wait()
         await calls.close()

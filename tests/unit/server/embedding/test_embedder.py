@@ -9,7 +9,7 @@ import pytest
 from judged_server.domain import Flag
 from judged_server.embedding import embedder as embedder_module
 from judged_server.embedding.batching import queue
-from judged_server.embedding.batching.inflight import Flight
+from judged_server.embedding.batching.inflight import InflightText
 from judged_server.embedding.policy import TEXT_TOO_LONG
 
 from tests.fakes.session import begun, queued, until
@@ -71,7 +71,7 @@ class TestResults:
             await asyncio.wait({leaving})
             del work, leaving  # and the traceback of its end
             # A thread may be about to let go of the call.
-            await until(lambda: sum(isinstance(o, Flight) for o in gc.get_objects()) < 40)
+            await until(lambda: sum(isinstance(o, InflightText) for o in gc.get_objects()) < 40)
         finally:
             gc.enable()
 
@@ -167,7 +167,7 @@ class TestStorm:
             await asyncio.gather(*(call() for _ in range(25)))
         await until(lambda: embedder.queued_tokens == 0)
         work = embedder._queue
-        assert (work._flights, work._calls, work._busy_with) == ({}, set(), [0, 0])
+        assert (work._entries, work._calls, work._busy_with) == ({}, set(), [0, 0])
         assert [pool.tokens for pool in work._pools] == [0, 0]
 
 

@@ -10,7 +10,7 @@ from judged_server.embedding.models.loading import load_embedder
 from judged_server.embedding.models.manifest import GRAPH_FILE
 from judged_server.embedding.models.store import ModelStore
 from judged_server.embedding.registry import StoredEmbedders
-from judged_server.embedding.runtime.backend_selection import PROVIDERS, Backend, Running
+from judged_server.embedding.runtime.backend_selection import PROVIDERS, Backend, RuntimeConfig
 from judged_server.errors import ModelDamaged, ModelNotInstalled
 
 from tests.fakes import tiny_model
@@ -42,13 +42,13 @@ def health():
 
 @pytest.fixture
 def embedders(store, loads, told, health):
-    def load(files, running, cache, trouble):
+    def load(files, running, cache, report_unhealthy):
         loads.append(files.manifest.name)
-        told[files.manifest.name] = trouble
-        return load_embedder(files, running, cache, trouble)
+        told[files.manifest.name] = report_unhealthy
+        return load_embedder(files, running, cache, report_unhealthy)
 
     made = StoredEmbedders(
-        store, default="one", running=Running(threads=1), load=load, health=health.append
+        store, default="one", running=RuntimeConfig(threads=1), load=load, health=health.append
     )
     yield made
     made.close()
@@ -129,31 +129,31 @@ def test_a_loaded_models_card_is_what_runs(embedders):
 
 @pytest.mark.parametrize("backend", [Backend(), Backend("openvino"), Backend("openvino", "bf16")])
 def test_a_card_says_what_will_run_before_anything_is_loaded(store, backend):
-    made = StoredEmbedders(store, default="one", running=Running(backend))
+    made = StoredEmbedders(store, default="one", running=RuntimeConfig(backend))
     expected = (backend.precision, PROVIDERS[backend.name])
     for card in (*made.cards(), made.get("one").card, made.get("two").card):
         assert (card.precision, card.execution_provider) == expected
 
 
 def test_a_model_that_was_replaced_since_its_card_was_shown_is_not_used(store, tmp_path):
-    made = StoredEmbedders(store, default="one", running=Running(threads=1))
-    shown = made.get("two")
+    made = StoredEmbedders(store, default="one", running=RuntimeConfig(threads=1))
+    rendered = made.get("two")
     shutil.rmtree(store.root / "two")
     tiny_model.add_to(store, tmp_path, "two", pooling="mean")
     with pytest.raises(ModelDamaged, match="restart"):
-        shown.load()
-    assert not shown.loaded
+        rendered.load()
+    assert not rendered.loaded
 
 
 async def test_models_keep_their_vectors_apart(store, tmp_path):
     caches = VectorCaches(1 << 20, tmp_path / "vectors", 16 << 20)
-    made = StoredEmbedders(store, default="one", running=Running(threads=1), caches=caches)
+    made = StoredEmbedders(store, default="one", running=RuntimeConfig(threads=1), caches=caches)
     first = [(await made.get(name).embed(["a"], "truncate")).vectors for name in ("one", "two")]
     assert np.abs(first[0] - first[1]).max() > 1e-3
     made.close()
     again = StoredEmbedders(
         store,
-        running=Running(threads=1),
+        running=RuntimeConfig(threads=1),
         caches=VectorCaches(1 << 20, tmp_path / "vectors", 16 << 20),
     )
     for name, vectors in zip(("one", "two"), first, strict=True):

@@ -7,10 +7,10 @@ from fractions import Fraction
 
 from hypothesis import strategies as st
 from judged_server.domain import FloatArray, JudgeSpec, QueryGroup
+from judged_server.judges.base import PureJudge
 from judged_server.judges.exact import ExactKind
 from judged_server.judges.lexical.stopwords import STOPWORDS
 from judged_server.judges.lexical.token_overlap import TokenOverlapKind
-from judged_server.ports import LexicalJudge
 
 NEGATIONS = {"no", "not", "never", "none", "without", "cannot"}
 
@@ -65,7 +65,7 @@ groups = st.builds(
 group_lists = st.lists(groups, max_size=4)
 
 
-def judge_of(kind: str, profile: str, **parameters: bool | int) -> LexicalJudge:
+def judge_of(kind: str, profile: str, **parameters: bool | int) -> PureJudge:
     judges: dict[str, ExactKind | TokenOverlapKind] = {
         "exact": ExactKind(),
         "token_overlap": TokenOverlapKind(),
@@ -75,7 +75,7 @@ def judge_of(kind: str, profile: str, **parameters: bool | int) -> LexicalJudge:
     return judges[kind].build(JudgeSpec(kind, profile, None, defaults | parameters))
 
 
-def scores_of(judge: LexicalJudge, asked: list[QueryGroup]) -> list[float]:
+def scores_of(judge: PureJudge, asked: list[QueryGroup]) -> list[float]:
     columns = judge.score(asked)
     scores: FloatArray = columns.scores
     assert scores.dtype == "float64"
@@ -83,7 +83,7 @@ def scores_of(judge: LexicalJudge, asked: list[QueryGroup]) -> list[float]:
     return scores.tolist()
 
 
-def one(judge: LexicalJudge, expected: str, retrieved: str, query: str = "") -> float:
+def one(judge: PureJudge, expected: str, retrieved: str, query: str = "") -> float:
     return scores_of(judge, [QueryGroup("", query, [expected], [retrieved])])[0]
 
 

@@ -10,7 +10,7 @@ from judged_server.judges.exact import ExactKind
 from judged_server.judges.lexical.token_overlap import TokenOverlapKind
 from judged_server.judges.llm.judge import LlmKind
 from judged_server.judges.panel import PanelKind
-from judged_server.llm.caller import Asker
+from judged_server.llm.caller import ModelCaller
 from judged_server.llm.rubrics import load_builtin
 from judged_server.settings import SettingsError
 
@@ -60,14 +60,14 @@ def test_an_unknown_judge_is_told_what_there_is(catalog: JudgeCatalog):
 
 
 def test_a_panel_is_no_default():
-    kinds = [ExactKind(), PanelKind(run), TokenOverlapKind()]
+    kinds = [ExactKind(), PanelKind(), TokenOverlapKind()]
     with pytest.raises(SettingsError, match="name another judge: exact, token_overlap"):
         JudgeCatalog(kinds, "panel")
 
 
 @pytest.mark.parametrize(("default", "asks"), [("exact", False), ("llm", True)])
 def test_which_kinds_may_ask_models(default: str, asks: bool):
-    kinds = [ExactKind(), PanelKind(run), LlmKind(None, load_builtin(), Asker())]
+    kinds = [ExactKind(), PanelKind(), LlmKind(None, load_builtin(), ModelCaller())]
     catalog = JudgeCatalog(kinds, default)
     found = {kind: catalog.asks_models(kind) for kind in ("", "exact", "panel", "llm", "nobody")}
     assert found == {"": asks, "exact": False, "panel": True, "llm": True, "nobody": False}

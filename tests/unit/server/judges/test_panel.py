@@ -1,20 +1,26 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 import numpy as np
 import pytest
 from judged_server import errors
-from judged_server.domain import JudgeSpec, PanelMember, QueryGroup, ScoreColumns, Usage
+from judged_server.domain import (
+    JudgeIdentity,
+    JudgeSpec,
+    PanelMember,
+    QueryGroup,
+    ScoreColumns,
+    Usage,
+)
+from judged_server.judges.base import Caller, LocalJudge, Profile
 from judged_server.judges.catalog import JudgeCatalog
 from judged_server.judges.exact import ExactKind
 from judged_server.judges.lexical.token_overlap import TokenOverlapKind
 from judged_server.judges.panel import Panel, PanelKind
 from judged_server.judges.span import SpanKind
-from judged_server.ports import Caller, LexicalJudge
-from judged_server.usecases.judge_batch import Engine
-from judged_server.usecases.slices import SliceRunner
+from judged_server.usecases.judge_batch import judge_batch
 
 GROUPS = [QueryGroup("1", "q", ["a b c"], ["a b c", "a b d"])]
 
@@ -26,18 +32,43 @@ def spec(*members: JudgeSpec | str, profile: str = "", weights: Sequence[float] 
     return JudgeSpec("panel", profile, members=seats)
 
 
-async def run(judge: LexicalJudge, groups: Sequence[QueryGroup], caller: Caller) -> ScoreColumns:
-    return judge.score(groups)
+Judging = Callable[[str, Sequence[QueryGroup]], Awaitable[ScoreColumns]]
 
 
-def catalog_with(runner: object = run) -> JudgeCatalog:
-    kinds = [TokenOverlapKind(), ExactKind(), SpanKind(), PanelKind(runner)]
-    return JudgeCatalog(kinds, "token_overlap")
+class StubJudge(LocalJudge):
+    """Judges as it is told to, under the name of a kind."""
+
+    def __init__(self, kind: str, judging: Judging) -> None:
+        self.identity = JudgeIdentity.build(kind, "", 0.5, [], 1)
+        self._judging = judging
+
+    async def judge(self, groups: Sequence[QueryGroup], caller: Caller) -> ScoreColumns:
+        return await self._judging(self.identity.kind, groups)
+
+
+class StubKind:
+    profiles = (Profile("", "a stub", 0.5),)
+    for_embeddings = None
+    asks_models = False
+
+    def __init__(self, kind: str, judging: Judging) -> None:
+        self.kind = kind
+        self._judging = judging
+
+    def build(self, spec: JudgeSpec) -> StubJudge:
+        return StubJudge(self.kind, self._judging)
+
+
+def catalog_of(judging: Judging) -> JudgeCatalog:
+    """A panel over stubs that are called as real judges are."""
+    stubs = [StubKind(kind, judging) for kind in ("token_overlap", "exact")]
+    return JudgeCatalog([*stubs, PanelKind()], "token_overlap")
 
 
 @pytest.fixture
 def catalog() -> JudgeCatalog:
-    return catalog_with()
+    kinds = [TokenOverlapKind(), ExactKind(), SpanKind(), PanelKind()]
+    return JudgeCatalog(kinds, "token_overlap")
 
 
 def key(catalog: JudgeCatalog, asked: JudgeSpec) -> str:
@@ -81,24 +112,22 @@ def test_members_must_take_the_same(catalog: JudgeCatalog):
 async def test_members_judge_at_the_same_time_and_their_usage_is_summed():
     both = asyncio.Barrier(2)
 
-    async def meet(judge: object, groups: Sequence[QueryGroup], caller: Caller) -> ScoreColumns:
+    async def meet(kind: str, groups: Sequence[QueryGroup]) -> ScoreColumns:
         async with asyncio.timeout(5):
             await both.wait()
         return ScoreColumns(np.ones(2), usage=Usage(calls=1, cost=0.25))
 
-    panel = catalog_with(meet).choose(spec("exact", "token_overlap"))
+    panel = catalog_of(meet).choose(spec("exact", "token_overlap"))
     assert isinstance(panel, Panel)
-    columns = await panel.ask(GROUPS, Caller())
+    columns = await panel.judge(GROUPS, Caller())
     assert columns.usage == Usage(calls=2, cost=0.5)
 
 
 async def test_a_member_that_can_not_judge_ends_the_others():
     begun, ended = asyncio.Event(), asyncio.Event()
 
-    async def fail(
-        judge: LexicalJudge, groups: Sequence[QueryGroup], caller: Caller
-    ) -> ScoreColumns:
-        if judge.identity.kind == "exact":
+    async def fail(kind: str, groups: Sequence[QueryGroup]) -> ScoreColumns:
+        if kind == "exact":
             await begun.wait()
             raise errors.Overloaded("full", 1.0)
         begun.set()
@@ -108,19 +137,15 @@ async def test_a_member_that_can_not_judge_ends_the_others():
             ended.set()
         raise AssertionError
 
-    panel = catalog_with(fail).choose(spec("exact", "token_overlap"))
+    panel = catalog_of(fail).choose(spec("exact", "token_overlap"))
     assert isinstance(panel, Panel)
     with pytest.raises(errors.Overloaded):
-        await panel.ask(GROUPS, Caller())
+        await panel.judge(GROUPS, Caller())
     assert ended.is_set()
 
 
-async def test_the_engine_takes_a_panel_for_a_judge():
-    slices = SliceRunner()
-    catalog = catalog_with()
-    engine = Engine(catalog, slices)
-    verdicts = await engine.judge(catalog.choose(spec("exact", "token_overlap")), GROUPS)
-    slices.close()
+async def test_a_panel_is_a_judge_as_any_other(catalog: JudgeCatalog):
+    verdicts = await judge_batch(catalog.choose(spec("exact", "token_overlap")), GROUPS)
     assert verdicts.relevant.tolist() == [True, False]
     assert verdicts.columns.statuses is not None
     assert verdicts.columns.statuses.tolist() == [1, 3]

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from judged_server.domain import ScoreColumns, Source, Status, Usage, VerdictFault, Verdicts
-from judged_server.judges.panel_vote import Ballots, Rule, poll
+from judged_server.judges.panel_vote import MemberVotes, Rule, tally_votes
 
 OUTCOMES = ("yes", "no", "abstained", "failed", "nothing")
 STATUS = {
@@ -40,9 +40,9 @@ def member(outcomes: list[str], scores: list[float] | None = None) -> Verdicts:
     return Verdicts.decide(columns, (), 0.5)
 
 
-def ballots(*members: Verdicts, weights: tuple[float, ...] | None = None) -> Ballots:
+def all_votes(*members: Verdicts, weights: tuple[float, ...] | None = None) -> MemberVotes:
     names = tuple(f"m{place}" for place in range(len(members)))
-    return Ballots(members, weights or (1.0,) * len(members), names)
+    return MemberVotes(members, weights or (1.0,) * len(members), names)
 
 
 def expected(votes: tuple[str, ...], rule: Rule, weights: tuple[int, ...]) -> tuple[object, ...]:
@@ -70,7 +70,7 @@ def test_every_vote_of_up_to_four_members(rule: Rule, size: int):
     cases = list(product(OUTCOMES, repeat=size))
     weights = (1, 2, 4, 7)[:size]
     members = [member([case[place] for case in cases]) for place in range(size)]
-    columns = poll(ballots(*members, weights=tuple(map(float, weights))), rule, None)
+    columns = tally_votes(all_votes(*members, weights=tuple(map(float, weights))), rule, None)
     verdicts = Verdicts.decide(columns, (), 0.5)
     reasons = {fault.index: fault.reason for fault in columns.faults}
     statuses = columns.statuses
@@ -86,19 +86,23 @@ def test_every_vote_of_up_to_four_members(rule: Rule, size: int):
 
 
 def test_a_supermajority_is_a_bar():
-    columns = poll(ballots(member(["yes"]), member(["yes"]), member(["no"])), Rule.MAJORITY, None)
+    columns = tally_votes(
+        all_votes(member(["yes"]), member(["yes"]), member(["no"])), Rule.MAJORITY, None
+    )
     assert Verdicts.decide(columns, (), 2 / 3).relevant.tolist() == [True]
     assert Verdicts.decide(columns, (), 1.0).relevant.tolist() == [False]
 
 
 def test_a_low_bar_does_not_make_a_minority_relevant():
-    columns = poll(ballots(member(["yes"]), member(["no"]), member(["no"])), Rule.MAJORITY, None)
+    columns = tally_votes(
+        all_votes(member(["yes"]), member(["no"]), member(["no"])), Rule.MAJORITY, None
+    )
     assert columns.scores.tolist() == [1 / 3]
     assert Verdicts.decide(columns, (), 0.1).relevant.tolist() == [False]
 
 
 def test_why_there_is_no_verdict_names_the_member():
-    columns = poll(ballots(member(["abstained"]), member(["failed"])), Rule.MAJORITY, None)
+    columns = tally_votes(all_votes(member(["abstained"]), member(["failed"])), Rule.MAJORITY, None)
     (fault,) = columns.faults
     assert fault.message.startswith("members[1] of the panel: ")
     assert (fault.reason, fault.retryable) == ("TIMEOUT", True)
@@ -113,7 +117,9 @@ def test_the_rest_does_not_vote_without_a_member_whose_reply_is_not_cached():
             faults=(VerdictFault(0, 9, "NOT_CACHED", "ask once", False),),
         ),
     )
-    columns = poll(ballots(member(["yes", "yes"]), member(["yes", "no"]), lacking), Rule.MEAN, None)
+    columns = tally_votes(
+        all_votes(member(["yes", "yes"]), member(["yes", "no"]), lacking), Rule.MEAN, None
+    )
     assert columns.statuses is not None
     assert columns.statuses.tolist() == [Status.ERROR, Status.OK]
     [fault] = columns.faults
@@ -123,13 +129,13 @@ def test_the_rest_does_not_vote_without_a_member_whose_reply_is_not_cached():
 
 
 def test_a_quorum_that_failures_broke_may_be_tried_again():
-    voters = ballots(member(["yes"]), member(["failed"]), member(["failed"]))
-    (fault,) = poll(voters, Rule.MEAN, None).faults
+    voters = all_votes(member(["yes"]), member(["failed"]), member(["failed"]))
+    (fault,) = tally_votes(voters, Rule.MEAN, None).faults
     assert (fault.reason, fault.retryable) == ("NO_QUORUM", True)
 
 
 def test_usage_is_passed_on_and_nothing_is_polled_into_nothing():
-    columns = poll(ballots(member([]), member([])), Rule.MEAN, Usage(calls=3))
+    columns = tally_votes(all_votes(member([]), member([])), Rule.MEAN, Usage(calls=3))
     assert columns.usage == Usage(calls=3)
     assert len(columns.scores) == 0
     assert columns.statuses is None
@@ -139,7 +145,7 @@ def test_usage_is_passed_on_and_nothing_is_polled_into_nothing():
 def test_a_weighted_mean_lies_between_the_scores(pairs: list[tuple[float, float]]):
     scores, weights = zip(*pairs, strict=True)
     members = [member(["yes"], [score]) for score in scores]
-    columns = poll(ballots(*members, weights=weights), Rule.WEIGHTED, None)
+    columns = tally_votes(all_votes(*members, weights=weights), Rule.WEIGHTED, None)
     assert columns.statuses is None
     assert min(scores) - 1e-12 <= columns.scores[0] <= min(1.0, max(scores) + 1e-12)
     exact = sum(Fraction(s) * Fraction(w) for s, w in pairs) / sum(Fraction(w) for w in weights)
@@ -150,8 +156,10 @@ def test_a_weighted_mean_lies_between_the_scores(pairs: list[tuple[float, float]
 def test_the_order_of_members_changes_nothing_but_who_speaks(
     order: list[int], votes: tuple[str, ...]
 ):
-    one = poll(ballots(*[member([vote]) for vote in votes]), Rule.MAJORITY, None)
-    other = poll(ballots(*[member([votes[place]]) for place in order]), Rule.MAJORITY, None)
+    one = tally_votes(all_votes(*[member([vote]) for vote in votes]), Rule.MAJORITY, None)
+    other = tally_votes(
+        all_votes(*[member([votes[place]]) for place in order]), Rule.MAJORITY, None
+    )
     assert one.scores.tolist() == other.scores.tolist()
     assert [fault.reason for fault in one.faults] == [fault.reason for fault in other.faults]
 
@@ -177,7 +185,7 @@ def test_a_verdict_comes_from_where_those_of_all_members_came(
         )
         for each in sources
     ]
-    found = poll(ballots(*members), Rule.MEAN, None).sources
+    found = tally_votes(all_votes(*members), Rule.MEAN, None).sources
     for index in range(n):
         seen = {Source.COMPUTED if each is None else each[index] for each in sources}
         want = Source.SHARED

@@ -7,10 +7,10 @@ import math
 import numpy as np
 import pytest
 from judged_server.domain import CallerEmbeddings, Flag, JudgeSpec, QueryGroup, Status
+from judged_server.embedding.base import Embedded, ModelCard
 from judged_server.errors import ModelNotInstalled
 from judged_server.judges import semantic
 from judged_server.judges.semantic import SemanticKind
-from judged_server.ports import Embedded, ModelCard
 
 CARD = ModelCard("fake", 2, 8, "a" * 64, "b" * 64, "mean", True, "fp32", "CPUExecutionProvider")
 
@@ -96,82 +96,82 @@ def _cos(*degrees):
 class TestScores:
     async def test_cells_are_retrieved_major_and_groups_in_order(self, judge):
         groups = [_group(["0", "30"], ["0", "60", "90"]), _group(["10"], ["20"])]
-        columns = await judge.score_async(groups)
+        columns = await judge.judge(groups)
         expected = _cos(0, 30, 60, 30, 90, 60, 10)
         np.testing.assert_allclose(columns.scores, expected, atol=1e-6)
         assert columns.scores.dtype == np.float64
         assert (columns.statuses, columns.flags, columns.faults) == (None, None, ())
 
     async def test_each_distinct_text_is_embedded_once_in_one_call(self, judge, embedder):
-        await judge.score_async([_group(["0", "30"], ["0", "0"]), _group(["30"], ["60"])])
+        await judge.judge([_group(["0", "30"], ["0", "0"]), _group(["30"], ["60"])])
         assert embedder.calls == [(["0", "30", "60"], "truncate")]
 
     async def test_a_text_scores_exactly_1_with_itself(self, judge):
         texts = [str(angle) for angle in range(200)]
-        columns = await judge.score_async([_group([text], [text]) for text in texts])
+        columns = await judge.judge([_group([text], [text]) for text in texts])
         assert (columns.scores == 1.0).all()
 
     async def test_negative_cosines_are_0(self, judge):
-        columns = await judge.score_async([_group(["0"], ["120", "180"])])
+        columns = await judge.judge([_group(["0"], ["120", "180"])])
         assert columns.scores.tolist() == [0.0, 0.0]
 
     async def test_a_zero_vector_scores_0(self, judge):
-        columns = await judge.score_async([_group(["zero", "0"], ["zero"])])
+        columns = await judge.judge([_group(["zero", "0"], ["zero"])])
         assert columns.scores.tolist() == [0.0, 0.0]
         assert columns.statuses is None
 
     async def test_the_query_is_not_used(self, judge, embedder):
-        await judge.score_async([_group(["0"], ["30"])])
+        await judge.judge([_group(["0"], ["30"])])
         assert "query" not in embedder.calls[0][0]
 
     async def test_the_best_pair_of_windows_counts(self, embedder):
         judge = _build(embedder, long_text="window_max")
-        columns = await judge.score_async([_group(["0|60", "90"], ["50|10", "90|45"])])
+        columns = await judge.judge([_group(["0|60", "90"], ["50|10", "90|45"])])
         np.testing.assert_allclose(columns.scores, _cos(10, 40, 15, 0), atol=1e-6)
         assert columns.flags.tolist() == [Flag.WINDOWED] * 4
         assert embedder.calls[0][1] == "window_max"
 
     async def test_a_flag_of_either_text_is_the_contexts(self, judge):
         groups = [_group(["0"], ["0"]), _group(["0", "30+"], ["60", "90+"])]
-        columns = await judge.score_async(groups)
+        columns = await judge.judge(groups)
         assert columns.flags.tolist() == [0, 0, *[Flag.TRUNCATED] * 3]
 
     async def test_groups_without_a_side_have_no_verdicts_and_no_work(self, judge, embedder):
         groups = [_group([], ["0"]), _group(["0"], []), _group([], [])]
-        columns = await judge.score_async(groups)
+        columns = await judge.judge(groups)
         assert columns.scores.shape == (0,)
         assert embedder.calls == []
-        assert (await judge.score_async([])).scores.shape == (0,)
+        assert (await judge.judge([])).scores.shape == (0,)
 
 
 class TestCallerEmbeddings:
     async def test_they_take_the_same_road_without_the_model(self, judge, embedder):
-        columns = await judge.score_async([_vectors([[1, 0], [3, 3]], [[0, 5], [2, 0], [-1, 0]])])
+        columns = await judge.judge([_vectors([[1, 0], [3, 3]], [[0, 5], [2, 0], [-1, 0]])])
         expected = [0, math.sqrt(0.5), 1, math.sqrt(0.5), 0, 0]
         np.testing.assert_allclose(columns.scores, expected, atol=1e-7)
         assert embedder.calls == []
 
     async def test_groups_of_both_sorts_mix(self, judge):
         groups = [_group(["0"], ["60"]), _vectors([[1, 0, 0]], [[1, 0, 0]]), _group(["0"], ["0"])]
-        columns = await judge.score_async(groups)
+        columns = await judge.judge(groups)
         np.testing.assert_allclose(columns.scores, [0.5, 1, 1], atol=1e-6)
 
     async def test_the_largest_and_smallest_floats_are_vectors_too(self, judge):
         largest, smallest = float(np.finfo("f4").max), float(np.finfo("f4").smallest_subnormal)
         groups = [_vectors([[largest, largest], [0, 0]], [[smallest, smallest], [largest, 0]])]
-        columns = await judge.score_async(groups)
+        columns = await judge.judge(groups)
         np.testing.assert_allclose(columns.scores, [1, 0, math.sqrt(0.5), 0], atol=1e-7)
 
     async def test_a_vector_scores_1_with_itself(self, judge):
         rows = np.random.default_rng(1).normal(size=(50, 700))
-        columns = await judge.score_async([_vectors(rows, rows)])
+        columns = await judge.judge([_vectors(rows, rows)])
         assert (np.diag(columns.scores.reshape(50, 50)) == 1.0).all()
 
 
 class TestFaults:
     async def test_a_texts_fault_is_that_of_its_contexts_alone(self, judge):
         groups = [_group(["0"], ["60"]), _group(["0", "fault"], ["broken", "60"])]
-        columns = await judge.score_async(groups)
+        columns = await judge.judge(groups)
         assert columns.statuses.tolist() == [
             Status.OK,
             Status.ERROR,
@@ -191,19 +191,19 @@ class TestFaults:
 
     @pytest.mark.parametrize("text", ["fault", "broken"])
     async def test_faults_alone_are_answered_too(self, judge, text):
-        columns = await judge.score_async([_group([text], [text, text])])
+        columns = await judge.judge([_group([text], [text, text])])
         assert columns.statuses.tolist() == [Status.ERROR] * 2
         assert [fault.index for fault in columns.faults] == [0, 1]
 
     async def test_nan_is_an_error_and_never_compared(self, judge):
-        columns = await judge.score_async([_group(["0", "nan"], ["0"])])
+        columns = await judge.judge([_group(["0", "nan"], ["0"])])
         assert columns.statuses.tolist() == [Status.OK, Status.ERROR]
         assert columns.scores.tolist() == [1.0, 0.0]
         assert columns.faults[0].reason == "EMBEDDING_FAILED"
 
     async def test_good_contexts_score_the_same_beside_bad_ones(self, judge):
-        alone = await judge.score_async([_group(["0", "17"], ["33"])])
-        beside = await judge.score_async([_group(["0", "fault", "17"], ["33", "nan", "broken"])])
+        alone = await judge.judge([_group(["0", "17"], ["33"])])
+        beside = await judge.judge([_group(["0", "fault", "17"], ["33", "nan", "broken"])])
         np.testing.assert_allclose(beside.scores[[0, 2]], alone.scores, atol=1e-14)
 
 
@@ -211,10 +211,10 @@ class TestSlices:
     async def test_slices_and_threads_change_nothing(self, judge, monkeypatch):
         groups = [_group([str(i), "0"], ["60", str(i + 1), "fault"]) for i in range(30)]
         groups.insert(5, _vectors([[1, 0]], [[0, 1], [1, 1]]))
-        whole = await judge.score_async(groups)
+        whole = await judge.judge(groups)
         monkeypatch.setattr(semantic, "SLICE_COST", 1)
         monkeypatch.setattr(semantic, "INLINE_COST", 0)
-        sliced = await judge.score_async(groups)
+        sliced = await judge.judge(groups)
         np.testing.assert_array_equal(sliced.scores, whole.scores)
         np.testing.assert_array_equal(sliced.statuses, whole.statuses)
         assert sliced.faults == whole.faults
@@ -231,9 +231,9 @@ class TestSlices:
                 await asyncio.sleep(0)
             return work(*args)
 
-        monkeypatch.setattr(semantic, "off_loop_if", one_slice)
+        monkeypatch.setattr(semantic, "run_in_thread_if", one_slice)
         groups = [_group([str(i)], ["0"]) for i in range(20)]
-        call = asyncio.create_task(judge.score_async(groups))
+        call = asyncio.create_task(judge.judge(groups))
         with pytest.raises(asyncio.CancelledError):
             await call
         assert len(scored) == 3

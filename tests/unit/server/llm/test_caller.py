@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 from judged_server.domain import CacheMode, Source, Status, Usage
 from judged_server.llm.cache.reply_cache import ReplyCache
-from judged_server.llm.caller import Asker, Question, Terms
+from judged_server.llm.caller import CallOptions, ModelCaller, Question
 from judged_server.llm.chat import (
     ChatModelCard,
     ChatReply,
@@ -37,6 +37,8 @@ class Model:
 
     def __init__(self, *replies: object, card: ChatModelCard = CARD) -> None:
         self.card = card
+        self.cards = (card,)
+        self.problem = ""
         self.replies = list(replies) or [says(YES)]
         self.asked: list[ChatRequest] = []
         self.timeouts: list[float] = []
@@ -63,12 +65,12 @@ def asked(text: str = "r", number: int = 0, rubric: object = RUBRIC) -> Question
     return Question(rubric, fields, number, 0.0, 256)
 
 
-def terms(cache: CacheMode = CacheMode.USE, seconds: float = 10.0) -> Terms:
-    return Terms(asyncio.get_running_loop().time() + seconds, cache=cache)
+def call_options(cache: CacheMode = CacheMode.USE, seconds: float = 10.0) -> CallOptions:
+    return CallOptions(asyncio.get_running_loop().time() + seconds, cache=cache)
 
 
-def keeping() -> Asker:
-    return Asker(cache=ReplyCache(1 << 20))
+def keeping() -> ModelCaller:
+    return ModelCaller(cache=ReplyCache(1 << 20))
 
 
 async def turns(n: int = 5) -> None:
@@ -78,22 +80,22 @@ async def turns(n: int = 5) -> None:
 
 class TestCache:
     async def test_a_reply_is_had_once_and_costs_nothing_the_second_time(self):
-        asker, model = keeping(), Model()
-        first = await asker.ask(model, asked(), terms())
-        second = await asker.ask(model, asked(), terms())
+        model_caller, model = keeping(), Model()
+        first = await model_caller.ask(model, asked(), call_options())
+        second = await model_caller.ask(model, asked(), call_options())
         assert len(model.asked) == 1
         assert (first.source, second.source) == (Source.COMPUTED, Source.CACHE)
-        assert second.opinion == first.opinion
+        assert second.parsed == first.parsed
         assert second.reply == first.reply
         assert first.usage == Usage(1, 1, 100, 10, pytest.approx(120e-6), 0.5)
         assert second.usage == Usage(cached=1)
         assert second.usage.cost == 0
 
     async def test_each_sample_is_a_question_of_its_own(self):
-        asker, model = keeping(), Model()
+        model_caller, model = keeping(), Model()
         for _ in range(2):
             for number in range(3):
-                await asker.ask(model, asked(number=number), terms())
+                await model_caller.ask(model, asked(number=number), call_options())
         assert len(model.asked) == 3
 
     @pytest.mark.parametrize(
@@ -109,71 +111,73 @@ class TestCache:
         ids=["refused", "schema", "prose", "cut", "error", "timeout"],
     )
     async def test_only_verdicts_are_kept(self, bad: object):
-        asker, model = keeping(), Model(bad)
-        first = await asker.ask(model, asked(), terms())
-        assert first.opinion.status in {Status.ERROR, Status.ABSTAINED}
+        model_caller, model = keeping(), Model(bad)
+        first = await model_caller.ask(model, asked(), call_options())
+        assert first.parsed.status in {Status.ERROR, Status.ABSTAINED}
         tries = len(model.asked)
-        again = await asker.ask(model, asked(), terms())
+        again = await model_caller.ask(model, asked(), call_options())
         assert again.source is Source.COMPUTED
         assert len(model.asked) == 2 * tries
-        missed = await asker.ask(model, asked(), terms(CacheMode.ONLY))
-        assert missed.opinion.reason is Reason.NOT_CACHED
+        missed = await model_caller.ask(model, asked(), call_options(CacheMode.ONLY))
+        assert missed.parsed.reason is Reason.NOT_CACHED
 
     async def test_the_second_try_of_a_broken_reply_is_kept(self):
-        asker, model = keeping(), Model(says('{"verdict": "maybe"}'), says(YES))
-        await asker.ask(model, asked(), terms())
-        assert (await asker.ask(model, asked(), terms())).source is Source.CACHE
+        model_caller, model = keeping(), Model(says('{"verdict": "maybe"}'), says(YES))
+        await model_caller.ask(model, asked(), call_options())
+        assert (await model_caller.ask(model, asked(), call_options())).source is Source.CACHE
         assert len(model.asked) == 2
 
     async def test_the_reply_of_a_fallback_is_not_kept(self):
-        asker, model = keeping(), Model()
+        model_caller, model = keeping(), Model()
         model.answered_by = replace(CARD, name="other")
-        assert (await asker.ask(model, asked(), terms())).opinion.status is Status.OK
+        assert (await model_caller.ask(model, asked(), call_options())).parsed.status is Status.OK
         model.answered_by = None
-        assert (await asker.ask(model, asked(), terms())).source is Source.COMPUTED
-        assert (await asker.ask(model, asked(), terms())).source is Source.CACHE
+        assert (await model_caller.ask(model, asked(), call_options())).source is Source.COMPUTED
+        assert (await model_caller.ask(model, asked(), call_options())).source is Source.CACHE
 
     async def test_refresh_asks_anew_and_replaces_what_was_kept(self):
         no = json.dumps({"reasoning": "so it is", "verdict": "no"})
-        asker, model = keeping(), Model(says(YES), says(no))
-        assert (await asker.ask(model, asked(), terms())).opinion.yes
-        fresh = await asker.ask(model, asked(), terms(CacheMode.REFRESH))
-        assert (fresh.source, fresh.opinion.yes) == (Source.COMPUTED, False)
-        kept = await asker.ask(model, asked(), terms())
-        assert (kept.source, kept.opinion.yes) == (Source.CACHE, False)
+        model_caller, model = keeping(), Model(says(YES), says(no))
+        assert (await model_caller.ask(model, asked(), call_options())).parsed.yes
+        fresh = await model_caller.ask(model, asked(), call_options(CacheMode.REFRESH))
+        assert (fresh.source, fresh.parsed.yes) == (Source.COMPUTED, False)
+        kept = await model_caller.ask(model, asked(), call_options())
+        assert (kept.source, kept.parsed.yes) == (Source.CACHE, False)
 
     async def test_only_never_asks(self):
-        asker, model = keeping(), Model()
-        missed = await asker.ask(model, asked(), terms(CacheMode.ONLY))
-        assert missed.opinion.status is Status.ERROR
-        assert missed.opinion.reason is Reason.NOT_CACHED
-        assert "CACHE_MODE_USE" in missed.opinion.message
+        model_caller, model = keeping(), Model()
+        missed = await model_caller.ask(model, asked(), call_options(CacheMode.ONLY))
+        assert missed.parsed.status is Status.ERROR
+        assert missed.parsed.reason is Reason.NOT_CACHED
+        assert "CACHE_MODE_USE" in missed.parsed.message
         assert missed.usage == Usage()
         assert model.asked == []
-        await asker.ask(model, asked(), terms())
-        assert (await asker.ask(model, asked(), terms(CacheMode.ONLY))).source is Source.CACHE
+        await model_caller.ask(model, asked(), call_options())
+        assert (
+            await model_caller.ask(model, asked(), call_options(CacheMode.ONLY))
+        ).source is Source.CACHE
         assert len(model.asked) == 1
 
     async def test_without_a_cache_only_says_that_nothing_is_kept(self):
-        missed = await Asker().ask(Model(), asked(), terms(CacheMode.ONLY))
-        assert missed.opinion.reason is Reason.NOT_CACHED
-        assert "--llm-cache" in missed.opinion.message
+        missed = await ModelCaller().ask(Model(), asked(), call_options(CacheMode.ONLY))
+        assert missed.parsed.reason is Reason.NOT_CACHED
+        assert "--llm-cache" in missed.parsed.message
 
     async def test_a_bar_that_changed_is_applied_to_what_was_kept(self):
         rubric = next(r for r in load_builtin().values() if r.form == "score")
         fields = dict.fromkeys(rubric.fields, "text")
         scored = says(json.dumps({"reasoning": "so so", "score": 0.6}))
-        asker, model = keeping(), Model(scored)
+        model_caller, model = keeping(), Model(scored)
         for bar, yes in ((0.5, True), (0.7, False)):
             question = Question(replace(rubric, min_score=bar), fields, 0, 0.0, 256)
-            answer = await asker.ask(model, question, terms())
-            assert (answer.opinion.score, answer.opinion.yes) == (0.6, yes)
+            answer = await model_caller.ask(model, question, call_options())
+            assert (answer.parsed.score, answer.parsed.yes) == (0.6, yes)
         assert len(model.asked) == 1
 
     async def test_thousands_of_hits_let_others_have_their_turn(self):
-        asker, model = keeping(), Model()
-        await asker.ask(model, asked(), terms())
-        until, turns_of_others = terms(), 0
+        model_caller, model = keeping(), Model()
+        await model_caller.ask(model, asked(), call_options())
+        until, turns_of_others = call_options(), 0
 
         async def other() -> None:
             nonlocal turns_of_others
@@ -183,14 +187,14 @@ class TestCache:
 
         task = asyncio.create_task(other())
         for _ in range(1000):
-            await asker.ask(model, asked(), until)
+            await model_caller.ask(model, asked(), until)
         task.cancel()
         assert turns_of_others >= 1000 // 32
 
 
 async def test_a_reply_without_a_count_has_an_unknown_cost():
     uncounted = says(YES)._replace(usage=TokenUsage())
-    answer = await Asker().ask(Model(uncounted), asked(), terms())
+    answer = await ModelCaller().ask(Model(uncounted), asked(), call_options())
     assert (answer.usage.calls, answer.usage.cost) == (1, None)
 
 
@@ -206,8 +210,8 @@ class TestForms:
     )
     async def test_a_reply_in_the_wrong_form_is_asked_for_again_with_what_was_wrong(self, bad):
         model = Model(bad, says(YES))
-        answer = await Asker().ask(model, asked(), terms())
-        assert answer.opinion.yes
+        answer = await ModelCaller().ask(model, asked(), call_options())
+        assert answer.parsed.yes
         first, second = model.asked
         assert "could not be used" not in first.user
         assert "could not be used" in second.user
@@ -217,44 +221,46 @@ class TestForms:
     @pytest.mark.parametrize("bad", [REFUSED, says("I'm sorry, but I can't help with that.")])
     async def test_a_refusal_is_not(self, bad):
         model = Model(bad)
-        answer = await Asker().ask(model, asked(), terms())
-        assert answer.opinion.reason is Reason.REFUSED
+        answer = await ModelCaller().ask(model, asked(), call_options())
+        assert answer.parsed.reason is Reason.REFUSED
         assert len(model.asked) == 1
 
     async def test_a_model_that_mostly_keeps_its_form_gets_one_try_more(self):
         prose = says("Well, that depends.")
         model = Model(*[says(YES)] * 9, prose, prose, says(YES))
-        asker = Asker()
+        model_caller = ModelCaller()
         for number in range(10):
-            answer = await asker.ask(model, asked(f"r{number}"), terms())
-            assert answer.opinion.status is Status.OK
+            answer = await model_caller.ask(model, asked(f"r{number}"), call_options())
+            assert answer.parsed.status is Status.OK
         assert len(model.asked) == 12
 
     async def test_a_model_that_never_does_costs_two_requests_an_item(self):
-        model, asker = Model(says("Well, that depends.")), Asker()
+        model, model_caller = Model(says("Well, that depends.")), ModelCaller()
         for number in range(10):
-            answer = await asker.ask(model, asked(f"r{number}"), terms())
-            assert answer.opinion.reason is Reason.UNPARSABLE
+            answer = await model_caller.ask(model, asked(f"r{number}"), call_options())
+            assert answer.parsed.reason is Reason.UNPARSABLE
         assert len(model.asked) == 20
 
     async def test_what_was_wrong_is_told_when_the_time_ends(self):
         out_of_time = ProviderFault(Reason.TIMEOUT, "late", retryable=True)
         model = Model(says("Well, that depends."), out_of_time)
-        answer = await Asker().ask(model, asked(), terms())
-        assert answer.opinion.reason is Reason.UNPARSABLE
+        answer = await ModelCaller().ask(model, asked(), call_options())
+        assert answer.parsed.reason is Reason.UNPARSABLE
 
 
 class TestSharing:
-    @pytest.mark.parametrize("build", [keeping, Asker], ids=["cache", "no cache"])
+    @pytest.mark.parametrize("build", [keeping, ModelCaller], ids=["cache", "no cache"])
     async def test_fifty_who_ask_the_same_at_once_are_one_call(self, build):
         gate = asyncio.get_running_loop().create_future()
-        asker, model = build(), Model(gate)
-        asking = [asyncio.create_task(asker.ask(model, asked(), terms())) for _ in range(50)]
+        model_caller, model = build(), Model(gate)
+        asking = [
+            asyncio.create_task(model_caller.ask(model, asked(), call_options())) for _ in range(50)
+        ]
         await turns()
         gate.set_result(says(YES))
         answers = await asyncio.gather(*asking)
         assert len(model.asked) == 1
-        assert {answer.opinion.yes for answer in answers} == {True}
+        assert {answer.parsed.yes for answer in answers} == {True}
         sources = [answer.source for answer in answers]
         assert (sources.count(Source.COMPUTED), sources.count(Source.SHARED)) == (1, 49)
         usage = sum((answer.usage for answer in answers), Usage())
@@ -265,97 +271,103 @@ class TestSharing:
         rubric = next(r for r in load_builtin().values() if r.form == "score")
         fields = dict.fromkeys(rubric.fields, "text")
         gate = asyncio.get_running_loop().create_future()
-        asker, model = Asker(), Model(gate)
+        model_caller, model = ModelCaller(), Model(gate)
         bars = (0.9, 0.5, 0.7)
         questions = [Question(replace(rubric, min_score=bar), fields, 0, 0.0, 256) for bar in bars]
-        asking = [asyncio.create_task(asker.ask(model, one, terms())) for one in questions]
+        asking = [
+            asyncio.create_task(model_caller.ask(model, one, call_options())) for one in questions
+        ]
         await turns()
         gate.set_result(says(json.dumps({"reasoning": "so so", "score": 0.6})))
         answers = await asyncio.gather(*asking)
         assert len(model.asked) == 1
-        assert [answer.opinion.yes for answer in answers] == [False, True, False]
-        assert {answer.opinion.score for answer in answers} == {0.6}
+        assert [answer.parsed.yes for answer in answers] == [False, True, False]
+        assert {answer.parsed.score for answer in answers} == {0.6}
 
     async def test_a_leader_who_leaves_does_not_end_it_for_others_and_it_is_kept(self):
         gate = asyncio.get_running_loop().create_future()
-        asker, model = keeping(), Model(gate)
-        leader = asyncio.create_task(asker.ask(model, asked(), terms()))
+        model_caller, model = keeping(), Model(gate)
+        leader = asyncio.create_task(model_caller.ask(model, asked(), call_options()))
         await turns()
-        follower = asyncio.create_task(asker.ask(model, asked(), terms()))
+        follower = asyncio.create_task(model_caller.ask(model, asked(), call_options()))
         await turns()
         leader.cancel()
         await turns()
         assert model.in_flight == 1
         gate.set_result(says(YES))
         assert (await follower).source is Source.SHARED
-        assert (await asker.ask(model, asked(), terms())).source is Source.CACHE
+        assert (await model_caller.ask(model, asked(), call_options())).source is Source.CACHE
         assert len(model.asked) == 1
 
     async def test_the_last_one_who_leaves_ends_the_call(self):
         gate = asyncio.get_running_loop().create_future()
-        asker, model = keeping(), Model(gate)
-        asking = [asyncio.create_task(asker.ask(model, asked(), terms())) for _ in range(3)]
+        model_caller, model = keeping(), Model(gate)
+        asking = [
+            asyncio.create_task(model_caller.ask(model, asked(), call_options())) for _ in range(3)
+        ]
         await turns()
         for task in asking:
             task.cancel()
         await asyncio.gather(*asking, return_exceptions=True)
         assert model.in_flight == 0
-        assert len(asker._flights) == 0
+        assert len(model_caller._inflight) == 0
 
     async def test_one_with_more_time_asks_again_after_the_leaders_time_out(self):
         gate = asyncio.get_running_loop().create_future()
-        asker, model = keeping(), Model(gate, says(YES))
-        leader = asyncio.create_task(asker.ask(model, asked(), terms(seconds=1)))
+        model_caller, model = keeping(), Model(gate, says(YES))
+        leader = asyncio.create_task(model_caller.ask(model, asked(), call_options(seconds=1)))
         await turns()
-        patient = asyncio.create_task(asker.ask(model, asked(), terms(seconds=60)))
+        patient = asyncio.create_task(model_caller.ask(model, asked(), call_options(seconds=60)))
         await turns()
         gate.set_result(ProviderFault(Reason.TIMEOUT, "too slow", retryable=True))
-        assert (await leader).opinion.reason is Reason.TIMEOUT
+        assert (await leader).parsed.reason is Reason.TIMEOUT
         answer = await patient
-        assert (answer.source, answer.opinion.yes) == (Source.COMPUTED, True)
+        assert (answer.source, answer.parsed.yes) == (Source.COMPUTED, True)
         assert model.timeouts[1] > 50
         assert len(model.asked) == 2
 
     async def test_one_without_more_time_shares_the_time_out(self):
         gate = asyncio.get_running_loop().create_future()
-        asker, model = keeping(), Model(gate)
-        leader = asyncio.create_task(asker.ask(model, asked(), terms(seconds=60)))
+        model_caller, model = keeping(), Model(gate)
+        leader = asyncio.create_task(model_caller.ask(model, asked(), call_options(seconds=60)))
         await turns()
-        hasty = asyncio.create_task(asker.ask(model, asked(), terms(seconds=59)))
+        hasty = asyncio.create_task(model_caller.ask(model, asked(), call_options(seconds=59)))
         await turns()
         gate.set_result(ProviderFault(Reason.TIMEOUT, "too slow", retryable=True))
         for task in (leader, hasty):
-            assert (await task).opinion.reason is Reason.TIMEOUT
+            assert (await task).parsed.reason is Reason.TIMEOUT
         assert len(model.asked) == 1
 
     async def test_one_in_a_hurry_is_answered_in_time_and_the_question_goes_on(self):
         gate = asyncio.get_running_loop().create_future()
-        asker, model = keeping(), Model(gate)
-        leader = asyncio.create_task(asker.ask(model, asked(), terms(seconds=60)))
+        model_caller, model = keeping(), Model(gate)
+        leader = asyncio.create_task(model_caller.ask(model, asked(), call_options(seconds=60)))
         await turns()
-        hurried = await asker.ask(model, asked(), terms(seconds=0.01))
-        assert hurried.opinion.reason is Reason.TIMEOUT
-        assert hurried.opinion.retryable
+        hurried = await model_caller.ask(model, asked(), call_options(seconds=0.01))
+        assert hurried.parsed.reason is Reason.TIMEOUT
+        assert hurried.parsed.retryable
         gate.set_result(says(YES))
-        assert (await leader).opinion.yes
+        assert (await leader).parsed.yes
 
     async def test_a_fault_of_the_provider_is_shared_and_not_asked_again(self):
         gate = asyncio.get_running_loop().create_future()
-        asker, model = keeping(), Model(gate)
-        asking = [asyncio.create_task(asker.ask(model, asked(), terms())) for _ in range(9)]
+        model_caller, model = keeping(), Model(gate)
+        asking = [
+            asyncio.create_task(model_caller.ask(model, asked(), call_options())) for _ in range(9)
+        ]
         await turns()
         gate.set_result(ProviderFault(Reason.PROVIDER_ERROR, "no", retryable=True))
         answers = await asyncio.gather(*asking)
-        assert {answer.opinion.reason for answer in answers} == {Reason.PROVIDER_ERROR}
+        assert {answer.parsed.reason for answer in answers} == {Reason.PROVIDER_ERROR}
         assert len(model.asked) == 1
         assert sum((answer.usage for answer in answers), Usage()).attempts == 1
 
     async def test_refreshing_callers_share_what_is_asked_just_now(self):
         gate = asyncio.get_running_loop().create_future()
-        asker, model = keeping(), Model(says(YES), gate)
-        await asker.ask(model, asked(), terms())
+        model_caller, model = keeping(), Model(says(YES), gate)
+        await model_caller.ask(model, asked(), call_options())
         asking = [
-            asyncio.create_task(asker.ask(model, asked(), terms(CacheMode.REFRESH)))
+            asyncio.create_task(model_caller.ask(model, asked(), call_options(CacheMode.REFRESH)))
             for _ in range(5)
         ]
         await turns()
@@ -365,8 +377,10 @@ class TestSharing:
 
     async def test_a_bug_is_raised_to_all_who_wait(self):
         gate = asyncio.get_running_loop().create_future()
-        asker, model = keeping(), Model(gate)
-        asking = [asyncio.create_task(asker.ask(model, asked(), terms())) for _ in range(2)]
+        model_caller, model = keeping(), Model(gate)
+        asking = [
+            asyncio.create_task(model_caller.ask(model, asked(), call_options())) for _ in range(2)
+        ]
         await turns()
         gate.set_result(ValueError("a bug"))
         for task in asking:

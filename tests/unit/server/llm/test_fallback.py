@@ -47,6 +47,8 @@ class Scripted:
         **changes: Any,
     ) -> None:
         self.card = card(name, **changes)
+        self.cards = (self.card,)
+        self.problem = ""
         self._clock = clock
         self._outcome = outcome
         self._takes_s = takes_s

@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from judged_server.llm.inflight import Flights
+from judged_server.llm.inflight import SingleFlight
 
 KEY = b"k"
 
@@ -31,22 +31,22 @@ async def turns(n=5):
 
 
 async def test_all_who_wait_get_the_one_answer():
-    flights, question = Flights[str](), Question()
-    flight = flights.begin(KEY, 1.0, question.ask)
-    assert flights.find(KEY) is flight
-    waiting = [asyncio.create_task(flights.wait(KEY, flight)) for _ in range(50)]
+    inflight, question = SingleFlight[str](), Question()
+    entry = inflight.begin(KEY, 1.0, question.ask)
+    assert inflight.find(KEY) is entry
+    waiting = [asyncio.create_task(inflight.wait(KEY, entry)) for _ in range(50)]
     await turns()
     question.answer.set_result("a")
     assert await asyncio.gather(*waiting) == ["a"] * 50
     assert question.begun == 1
     await turns()
-    assert len(flights) == 0
+    assert len(inflight) == 0
 
 
 async def test_the_leader_leaves_without_harm_to_the_others():
-    flights, question = Flights[str](), Question()
-    flight = flights.begin(KEY, 1.0, question.ask)
-    leader, follower = (asyncio.create_task(flights.wait(KEY, flight)) for _ in range(2))
+    inflight, question = SingleFlight[str](), Question()
+    entry = inflight.begin(KEY, 1.0, question.ask)
+    leader, follower = (asyncio.create_task(inflight.wait(KEY, entry)) for _ in range(2))
     await turns()
     leader.cancel()
     await turns()
@@ -57,71 +57,71 @@ async def test_the_leader_leaves_without_harm_to_the_others():
 
 
 async def test_the_last_one_who_leaves_ends_the_question_before_it_has_left():
-    flights, question = Flights[str](), Question()
-    flight = flights.begin(KEY, 1.0, question.ask)
-    waiting = [asyncio.create_task(flights.wait(KEY, flight)) for _ in range(3)]
+    inflight, question = SingleFlight[str](), Question()
+    entry = inflight.begin(KEY, 1.0, question.ask)
+    waiting = [asyncio.create_task(inflight.wait(KEY, entry)) for _ in range(3)]
     await turns()
     for task in waiting:
         task.cancel()
     await asyncio.gather(*waiting, return_exceptions=True)
     assert all(task.cancelled() for task in waiting)
     assert question.cancelled == 1
-    assert flight.task.done()
-    assert len(flights) == 0
+    assert entry.task.done()
+    assert len(inflight) == 0
 
 
 async def test_one_who_comes_while_it_is_ended_does_not_find_it():
-    flights, question = Flights[str](), Question()
-    flight = flights.begin(KEY, 1.0, question.ask)
-    waiting = asyncio.create_task(flights.wait(KEY, flight))
+    inflight, question = SingleFlight[str](), Question()
+    entry = inflight.begin(KEY, 1.0, question.ask)
+    waiting = asyncio.create_task(inflight.wait(KEY, entry))
     await turns()
     waiting.cancel()
     await asyncio.sleep(0)
-    assert flights.find(KEY) is None
-    again = flights.begin(KEY, 1.0, question.ask)
+    assert inflight.find(KEY) is None
+    again = inflight.begin(KEY, 1.0, question.ask)
     await asyncio.gather(waiting, return_exceptions=True)
-    assert flights.find(KEY) is again
+    assert inflight.find(KEY) is again
     question.answer.set_result("a")
-    assert await flights.wait(KEY, again) == "a"
+    assert await inflight.wait(KEY, again) == "a"
 
 
 async def test_a_short_time_ends_for_one_and_not_for_the_others():
-    flights, question = Flights[str](), Question()
-    flight = flights.begin(KEY, 9.0, question.ask)
-    patient = asyncio.create_task(flights.wait(KEY, flight))
+    inflight, question = SingleFlight[str](), Question()
+    entry = inflight.begin(KEY, 9.0, question.ask)
+    patient = asyncio.create_task(inflight.wait(KEY, entry))
     await turns()
-    assert await flights.wait(KEY, flight, 0.001) is None
+    assert await inflight.wait(KEY, entry, 0.001) is None
     assert question.cancelled == 0
     question.answer.set_result("a")
     assert await patient == "a"
 
 
 async def test_what_asking_raised_is_raised_to_all():
-    flights, question = Flights[str](), Question()
-    flight = flights.begin(KEY, 1.0, question.ask)
-    waiting = [asyncio.create_task(flights.wait(KEY, flight)) for _ in range(2)]
+    inflight, question = SingleFlight[str](), Question()
+    entry = inflight.begin(KEY, 1.0, question.ask)
+    waiting = [asyncio.create_task(inflight.wait(KEY, entry)) for _ in range(2)]
     await turns()
     question.answer.set_exception(ValueError("a bug"))
     for task in waiting:
         with pytest.raises(ValueError, match="a bug"):
             await task
     await turns()
-    assert len(flights) == 0
+    assert len(inflight) == 0
 
 
 async def test_who_comes_when_it_has_ended_gets_the_answer_at_once() -> None:
-    flights, question = Flights[str](), Question()
-    flight = flights.begin(KEY, 1.0, question.ask)
+    inflight, question = SingleFlight[str](), Question()
+    entry = inflight.begin(KEY, 1.0, question.ask)
     question.answer.set_result("a")
-    await flight.task
-    assert await flights.wait(KEY, flight) == "a"
-    assert await flights.wait(KEY, flight, 0.0) == "a"
+    await entry.task
+    assert await inflight.wait(KEY, entry) == "a"
+    assert await inflight.wait(KEY, entry, 0.0) == "a"
 
 
 async def test_one_who_leaves_as_the_answer_comes_does_no_harm_to_the_others() -> None:
-    flights, question = Flights[str](), Question()
-    flight = flights.begin(KEY, 1.0, question.ask)
-    leaver, other = (asyncio.create_task(flights.wait(KEY, flight)) for _ in range(2))
+    inflight, question = SingleFlight[str](), Question()
+    entry = inflight.begin(KEY, 1.0, question.ask)
+    leaver, other = (asyncio.create_task(inflight.wait(KEY, entry)) for _ in range(2))
     await turns()
     question.answer.set_result("a")
     leaver.cancel()
@@ -129,14 +129,14 @@ async def test_one_who_leaves_as_the_answer_comes_does_no_harm_to_the_others() -
     (left,) = await asyncio.gather(leaver, return_exceptions=True)
     assert left != "a"
     assert question.cancelled == 0
-    assert len(flights) == 0
+    assert len(inflight) == 0
 
 
 async def test_ten_thousand_random_leaves_leave_nothing_behind():
     import random
 
     rng = random.Random(20)
-    flights = Flights[str]()
+    inflight = SingleFlight[str]()
     live = 0
 
     async def ask():
@@ -151,8 +151,8 @@ async def test_ten_thousand_random_leaves_leave_nothing_behind():
 
     async def caller():
         key = rng.randrange(20).to_bytes(1, "big")
-        flight = flights.find(key) or flights.begin(key, 1.0, ask)
-        assert await flights.wait(key, flight) == "a"
+        entry = inflight.find(key) or inflight.begin(key, 1.0, ask)
+        assert await inflight.wait(key, entry) == "a"
 
     before = len(asyncio.all_tasks())
     for _ in range(100):
@@ -164,5 +164,5 @@ async def test_ten_thousand_random_leaves_leave_nothing_behind():
         await asyncio.gather(*callers, return_exceptions=True)
         assert all(task.cancelled() or task.exception() is None for task in callers)
     await turns()
-    assert (len(flights), live) == (0, 0)
+    assert (len(inflight), live) == (0, 0)
     assert len(asyncio.all_tasks()) == before

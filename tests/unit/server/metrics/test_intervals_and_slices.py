@@ -14,7 +14,7 @@ from judged_server.metrics import (
     compute_gains,
     compute_judged,
     parse_metrics,
-    with_certainty,
+    with_intervals_and_slices,
 )
 from judged_server.statistics.intervals import IntervalOptions, mean_intervals
 
@@ -32,7 +32,7 @@ def table_of(rows, options=None):
 
 def test_a_slice_is_what_its_queries_are_alone():
     options = MetricOptions(interval=INTERVAL, slice_by=("type", "lang"))
-    table = with_certainty(table_of(range(5)), options, METADATA)
+    table = with_intervals_and_slices(table_of(range(5)), options, METADATA)
     assert [(part.key, part.value) for part in table.slices] == [
         ("type", ""),
         ("type", "a"),
@@ -42,7 +42,7 @@ def test_a_slice_is_what_its_queries_are_alone():
     ]
     rows_of = [[3], [1], [0, 2], [0, 2, 3], [1]]  # 4 has nothing to find and no value
     for part, rows in zip(table.slices, rows_of, strict=True):
-        alone = with_certainty(table_of(rows), MetricOptions(interval=INTERVAL))
+        alone = with_intervals_and_slices(table_of(rows), MetricOptions(interval=INTERVAL))
         for ours, theirs in zip(part.columns, alone.columns, strict=True):
             assert (ours.mean, ours.n, ours.signature) == (theirs.mean, theirs.n, theirs.signature)
             assert ours.interval == theirs.interval
@@ -51,16 +51,18 @@ def test_a_slice_is_what_its_queries_are_alone():
 
 def test_the_table_itself_gets_intervals():
     plain = table_of(range(5))
-    table = with_certainty(plain, MetricOptions(interval=INTERVAL))
+    table = with_intervals_and_slices(plain, MetricOptions(interval=INTERVAL))
     values = np.stack([column.values for column in plain.columns])
     assert tuple(c.interval for c in table.columns) == mean_intervals(values, INTERVAL)
     assert [c.mean for c in table.columns] == [c.mean for c in plain.columns]
     assert table.slices == ()
-    assert with_certainty(plain, MetricOptions()).columns == plain.columns
+    assert with_intervals_and_slices(plain, MetricOptions()).columns == plain.columns
 
 
 def test_without_metadata_every_query_lacks_the_key():
-    (part,) = with_certainty(table_of(range(3)), MetricOptions(slice_by=("type",))).slices
+    (part,) = with_intervals_and_slices(
+        table_of(range(3)), MetricOptions(slice_by=("type",))
+    ).slices
     assert (part.key, part.value, part.columns[0].n) == ("type", "", 3)
 
 
@@ -74,12 +76,12 @@ def test_slices_have_the_bounds_of_their_queries():
     options = MetricOptions(slice_by=("k",))
     table = compute_judged(MEASURES, results, options)
     metadata = [{"k": "x"}, {"k": "y"}, {"k": "y"}]
-    settled, half = with_certainty(table, options, metadata).slices
+    settled, half = with_intervals_and_slices(table, options, metadata).slices
     assert (settled.columns[0].lower, settled.columns[0].upper) == (1.0, 1.0)
     assert (half.columns[0].mean, half.columns[0].n) == (1.0, 1)
     assert (half.columns[0].lower, half.columns[0].upper) == (0.5, 1.0)
     metadata[1] = {"k": "x"}
-    _, unsettled = with_certainty(table, options, metadata).slices
+    _, unsettled = with_intervals_and_slices(table, options, metadata).slices
     assert (unsettled.columns[0].mean, unsettled.columns[0].n) == (None, 0)
     assert (unsettled.columns[0].lower, unsettled.columns[0].upper) == (0.0, 1.0)
 
@@ -89,13 +91,17 @@ def test_a_slice_has_no_part_of_what_was_corrected_over_the_whole():
     table = table_of(range(5))
     whole = np.zeros(4)
     columns = tuple(replace(c, query_lower=whole, query_upper=whole) for c in table.columns)
-    for part in with_certainty(replace(table, columns=columns), options, METADATA).slices:
+    for part in with_intervals_and_slices(
+        replace(table, columns=columns), options, METADATA
+    ).slices:
         for column in part.columns:
             assert (column.query_lower, column.query_upper) == (None, None)
 
 
 def test_of_no_queries_there_are_no_slices():
-    table = with_certainty(table_of([4]), MetricOptions(interval=INTERVAL, slice_by=("type",)))
+    table = with_intervals_and_slices(
+        table_of([4]), MetricOptions(interval=INTERVAL, slice_by=("type",))
+    )
     assert table.slices == ()
     assert table.columns[0].interval is None
 
@@ -104,9 +110,12 @@ def test_slices_have_a_cap():
     n = 700
     table = compute_gains(MEASURES, [[1]] * n, [[1]] * n, MetricOptions())
     metadata = [{"a": str(i), "b": str(i % 300), "c": str(i)} for i in range(n)]
-    assert len(with_certainty(table, MetricOptions(slice_by=("a", "b")), metadata).slices) == 1000
+    assert (
+        len(with_intervals_and_slices(table, MetricOptions(slice_by=("a", "b")), metadata).slices)
+        == 1000
+    )
     with pytest.raises(InvalidField) as caught:
-        with_certainty(table, MetricOptions(slice_by=("b", "a", "c")), metadata)
+        with_intervals_and_slices(table, MetricOptions(slice_by=("b", "a", "c")), metadata)
     assert caught.value.field == "options.slice_by[2]"
 
 
@@ -115,7 +124,7 @@ def test_intervals_of_slices_count_as_work():
     table = compute_gains(MEASURES, [[1]] * n, [[1]] * n, MetricOptions())
     options = MetricOptions(interval=IntervalOptions(resamples=20_000), slice_by=tuple("abc"))
     with pytest.raises(InvalidField) as caught:
-        with_certainty(table, options)
+        with_intervals_and_slices(table, options)
     assert caught.value.field == "options.interval.resamples"
 
 

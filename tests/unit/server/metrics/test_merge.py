@@ -11,8 +11,8 @@ from judged_server.metrics import (
     MatchingMode,
     MetricOptions,
     NoGoldPolicy,
-    compute_joint,
     compute_judged,
+    compute_merged,
     parse_metrics,
 )
 
@@ -43,7 +43,7 @@ def bound(*names):
 
 def test_columns_come_in_the_order_asked_for():
     measures = parse_metrics(["recall_exact", "mrr", "precision_exact@2"])
-    table = compute_joint(
+    table = compute_merged(
         [
             Judging([measures[1]], ONE, GREEDY),
             Judging(bound("recall_exact", "precision_exact@2"), OTHER, ANY),
@@ -61,7 +61,7 @@ def test_columns_come_in_the_order_asked_for():
 
 def test_one_judge_has_the_table_of_its_own():
     measures = parse_metrics(["mrr", "ap"])
-    table = compute_joint([Judging(measures, ONE, GREEDY)], measures)
+    table = compute_merged([Judging(measures, ONE, GREEDY)], measures)
     alone = compute_judged(measures, ONE, GREEDY)
     assert table.counts == alone.counts
     for ours, theirs in zip(table.columns, alone.columns, strict=True):
@@ -76,10 +76,10 @@ def test_a_group_without_gold_is_named_where_the_caller_has_it():
     empty = JudgedResults(np.empty(0, np.bool_), one, np.array([0]))
     judgings = [Judging(measures, empty, options)]
     with pytest.raises(InvalidField) as caught:
-        compute_joint(judgings, measures, field="runs[0].groups[{}]")
+        compute_merged(judgings, measures, field="runs[0].groups[{}]")
     assert caught.value.field == "runs[0].groups[0]"
     with pytest.raises(InvalidField) as caught:
-        compute_joint(judgings, measures)
+        compute_merged(judgings, measures)
     assert caught.value.field == "groups[0].expected"
 
 
@@ -90,7 +90,7 @@ class TestMissingVerdicts:
     other = results([[1, 0], [0, 0]], [[0], [0]], [[0]], gaps=[4])
 
     def table(self):
-        return compute_joint(
+        return compute_merged(
             [
                 Judging([self.measures[0]], ONE, GREEDY),
                 Judging(bound("recall_exact"), self.other, ANY),

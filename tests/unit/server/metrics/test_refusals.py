@@ -13,7 +13,7 @@ from judged_server.metrics import (
     compute_judged,
     distinct_results,
     parse_metrics,
-    with_certainty,
+    with_intervals_and_slices,
 )
 from judged_server.metrics.compute import check_modes, check_unique, compute_gains, merge_values
 from judged_server.metrics.options import MatchingMode, MetricOptions, NoGoldPolicy
@@ -65,7 +65,7 @@ def scored(scores, labelled=(0,), labels=(True,), clusters=()):
 
 def sliced():
     table = compute_gains(RECALL, [[1]] * 1001, [[1]] * 1001, MetricOptions())
-    with_certainty(
+    with_intervals_and_slices(
         table, MetricOptions(slice_by=("k",)), [{"k": str(i)} for i in range(1001)], "asked"
     )
 

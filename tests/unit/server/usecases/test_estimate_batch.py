@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from judged_server.answers import AnswerItem, RubricSpec
 from judged_server.domain import CacheMode, JudgeSpec, QueryGroup
-from judged_server.judges.catalog import AnyJudge, JudgeCatalog
+from judged_server.judges.base import Caller, Judge
+from judged_server.judges.catalog import JudgeCatalog
 from judged_server.judges.exact import ExactKind
 from judged_server.judges.llm.answers import AnswersKind
 from judged_server.judges.llm.judge import LlmKind
 from judged_server.llm.cache.reply_cache import ReplyCache
-from judged_server.llm.caller import Asker
+from judged_server.llm.caller import ModelCaller
 from judged_server.llm.chat import (
     ChatModelCard,
     ChatReply,
@@ -25,11 +24,8 @@ from judged_server.llm.chat import (
     TokenUsage,
 )
 from judged_server.llm.rubrics import MAX_CLAIMS, load_builtin
-from judged_server.ports import Caller
 from judged_server.usecases.estimate_batch import Estimate, Estimator
-from judged_server.usecases.judge_batch import Engine
 from judged_server.usecases.score_answers import Scoring
-from judged_server.usecases.slices import SliceRunner
 
 PRICES = Prices(1.0, 2.0)
 USE, REFRESH, ONLY = CacheMode.USE, CacheMode.REFRESH, CacheMode.ONLY
@@ -38,8 +34,11 @@ USE, REFRESH, ONLY = CacheMode.USE, CacheMode.REFRESH, CacheMode.ONLY
 class Model:
     """Says yes to everything, and counts how often; it is its own only model."""
 
+    problem = ""
+
     def __init__(self, prices: Prices | None = PRICES) -> None:
         self.card = ChatModelCard("m", "p", "openai", "m", True, False, prices)
+        self.cards = (self.card,)
         self.asked = 0
 
     def get(self, name: str) -> Model:
@@ -56,21 +55,19 @@ class Model:
 class World:
     """An estimator over one model, with a cache in memory."""
 
-    def __init__(self, slices: SliceRunner, prices: Prices | None = PRICES) -> None:
+    def __init__(self, prices: Prices | None = PRICES) -> None:
         self.model = Model(prices)
-        asker = Asker(cache=ReplyCache(1 << 20))
+        model_caller = ModelCaller(cache=ReplyCache(1 << 20))
         rubrics = load_builtin()
-        kinds = (ExactKind(), LlmKind(self.model, rubrics, asker))
-        self.engine = Engine(JudgeCatalog(kinds, "exact"), slices)
-        self.scoring = Scoring(AnswersKind(self.model, rubrics, asker))
-        self.estimator = Estimator(self.engine, asker, "USD")
+        kinds = (ExactKind(), LlmKind(self.model, rubrics, model_caller))
+        self.catalog = JudgeCatalog(kinds, "exact")
+        self.scoring = Scoring(AnswersKind(self.model, rubrics, model_caller))
+        self.estimator = Estimator(model_caller, "USD")
 
-    def judge(self, kind: str = "llm", **parameters: int) -> AnyJudge:
-        return self.engine.choose(JudgeSpec(kind, parameters=parameters))
+    def judge(self, kind: str = "llm", **parameters: int) -> Judge:
+        return self.catalog.choose(JudgeSpec(kind, parameters=parameters))
 
-    async def judging(
-        self, judge: AnyJudge, *groups: QueryGroup, mode: CacheMode = USE
-    ) -> Estimate:
+    async def judging(self, judge: Judge, *groups: QueryGroup, mode: CacheMode = USE) -> Estimate:
         return await self.estimator.judging(judge, groups, mode)
 
     async def of_scoring(self, items: list[AnswerItem], *rubrics: str) -> Estimate:
@@ -78,16 +75,9 @@ class World:
         return await self.estimator.scoring(items, scorers, USE)
 
 
-@pytest.fixture(scope="module")
-def slices() -> Iterator[SliceRunner]:
-    runner = SliceRunner()
-    yield runner
-    runner.close()
-
-
 @pytest.fixture
-def world(slices: SliceRunner) -> World:
-    return World(slices)
+def world() -> World:
+    return World()
 
 
 def group(*retrieved: str, query: str = "q", expected: tuple[str, ...] = ("e",)) -> QueryGroup:
@@ -109,15 +99,15 @@ class TestJudging:
         assert found.cost == pytest.approx(6 * once.cost)
         assert world.model.asked == 0
 
-    async def test_without_a_price_there_is_no_cost_but_all_the_rest(self, slices: SliceRunner):
-        world = World(slices, None)
+    async def test_without_a_price_there_is_no_cost_but_all_the_rest(self):
+        world = World(None)
         found = await world.judging(world.judge(), group("a", "b"))
         assert (found.calls, found.cost) == (2, None)
         assert found.input_tokens > 0
 
     async def test_what_the_cache_has_is_left_out_but_for_a_refresh(self, world: World):
         judge = world.judge(samples=2)
-        await world.engine.judge(judge, [group("a")], caller=Caller())
+        await judge.judge([group("a")], Caller())
         asked = group("a", "b")
         found = {
             mode: await world.judging(judge, asked, mode=mode) for mode in (USE, REFRESH, ONLY)
@@ -135,10 +125,8 @@ class TestJudging:
         assert await world.judging(world.judge(), group()) == Estimate(0, 2)
 
     @given(texts=st.lists(st.text(max_size=30), max_size=12))
-    async def test_the_whole_is_the_sum_of_its_distinct_parts(
-        self, slices: SliceRunner, texts: list[str]
-    ):
-        world = World(slices)
+    async def test_the_whole_is_the_sum_of_its_distinct_parts(self, texts: list[str]):
+        world = World()
         judge = world.judge()
         whole = await world.judging(judge, group(*texts))
         parts = [await world.judging(judge, group(text)) for text in dict.fromkeys(texts)]
@@ -148,9 +136,9 @@ class TestJudging:
         assert whole.cost == pytest.approx(sum(part.cost or 0.0 for part in parts), abs=1e-12)
 
     @given(text=st.text(max_size=200))
-    async def test_no_request_has_more_bytes_than_its_tokens(self, slices: SliceRunner, text: str):
+    async def test_no_request_has_more_bytes_than_its_tokens(self, text: str):
         """A token is a byte at least, so the estimate covers whatever a tokenizer makes of it."""
-        world = World(slices)
+        world = World()
         found = await world.judging(world.judge(), group(text))
         assert found.input_tokens >= len(text.encode())
 

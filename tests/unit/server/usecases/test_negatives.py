@@ -8,33 +8,29 @@ from judged_server.judges.exact import ExactKind
 from judged_server.judges.span import SpanKind
 from judged_server.metrics import MetricOptions, parse_metrics
 from judged_server.usecases.evaluate import evaluate
-from judged_server.usecases.judge_batch import Engine
-from judged_server.usecases.slices import SliceRunner
 
 
 @pytest.fixture
-def engine():
-    slices = SliceRunner()
-    yield Engine(JudgeCatalog([ExactKind(), SpanKind()], "exact"), slices)
-    slices.close()
+def catalog():
+    return JudgeCatalog([ExactKind(), SpanKind()], "exact")
 
 
-async def run(engine, groups, metrics=("recall",), judge="exact", **how):
+async def run(catalog, groups, metrics=("recall",), judge="exact", **how):
     measures = parse_metrics(list(metrics))
-    return await evaluate(engine, JudgeSpec(judge), groups, measures, MetricOptions(), **how)
+    return await evaluate(catalog, JudgeSpec(judge), groups, measures, MetricOptions(), **how)
 
 
 def group(query_id, expected, retrieved, **more):
     return QueryGroup(query_id, "", expected, retrieved, **more)
 
 
-async def test_matches_come_by_group_rank_and_reference(engine):
+async def test_matches_come_by_group_rank_and_reference(catalog):
     groups = [
         group("1", ["e"], ["bad", "e", "worse", "bad"], negatives=["worse", "bad"]),
         group("2", ["e"], ["e"]),
         group("3", ["e"], ["e"], negatives=["bad"]),
     ]
-    report = (await run(engine, groups)).negatives
+    report = (await run(catalog, groups)).negatives
     assert (report.queries, report.queries_hit) == (2, 1)
     assert [(m.query_id, m.retrieved, m.negative) for m in report.matches] == [
         ("1", 0, 1),
@@ -46,34 +42,34 @@ async def test_matches_come_by_group_rank_and_reference(engine):
     assert len(report.verdicts.relevant) == 4 * 2 + 1
 
 
-async def test_metrics_and_verdicts_are_those_without_negatives(engine):
+async def test_metrics_and_verdicts_are_those_without_negatives(catalog):
     plain = [group("1", ["e", "f"], ["n", "e"]), group("2", ["g"], ["g"])]
     with_them = [group("1", ["e", "f"], ["n", "e"], negatives=["n"]), plain[1]]
-    ours, theirs = await run(engine, with_them), await run(engine, plain)
+    ours, theirs = await run(catalog, with_them), await run(catalog, plain)
     assert ours.table.columns[0].values.tolist() == theirs.table.columns[0].values.tolist()
     assert ours.verdicts.relevant.tolist() == theirs.verdicts.relevant.tolist()
     assert list(ours.verdicts.offsets) == list(theirs.verdicts.offsets)
     assert theirs.negatives is None
 
 
-async def test_ranks_are_those_of_the_request_when_repeats_are_dropped(engine):
+async def test_ranks_are_those_of_the_request_when_repeats_are_dropped(catalog):
     sent = group("1", ["e"], ["e", "e", "n"], document_ids=["a", "a", "b"], negatives=["n"])
-    (match,) = (await run(engine, [sent])).negatives.matches
+    (match,) = (await run(catalog, [sent])).negatives.matches
     assert (match.retrieved, match.document_id) == (2, "b")
 
 
-async def test_a_group_matched_by_id_has_its_texts_judged_for_negatives_only(engine):
+async def test_a_group_matched_by_id_has_its_texts_judged_for_negatives_only(catalog):
     sent = group("1", [], ["n"], document_ids=["a"], relevant_document_ids=["a"], negatives=["n"])
-    done = await run(engine, [sent])
+    done = await run(catalog, [sent])
     assert done.table.columns[0].mean == 1.0
     assert len(done.negatives.matches) == 1
     assert done.identity is not None
     assert len(done.verdicts.relevant) == 0
 
 
-async def test_a_judge_of_spans_refuses_them(engine):
+async def test_a_judge_of_spans_refuses_them(catalog):
     with pytest.raises(InvalidField) as caught:
-        await run(engine, [group("1", [], [], negatives=["n"])], judge="span")
+        await run(catalog, [group("1", [], [], negatives=["n"])], judge="span")
     assert caught.value.field == "groups[0].negatives"
 
 
@@ -81,14 +77,14 @@ GROUPS = [group("1", ["e", "f"], ["e", "e", "x"])]
 
 
 class TestWhichJudgeRuns:
-    async def test_none_of_the_request_when_no_metric_needs_it(self, engine):
-        done = await run(engine, GROUPS, ["precision_exact"], judge="span", keep_verdicts=False)
+    async def test_none_of_the_request_when_no_metric_needs_it(self, catalog):
+        done = await run(catalog, GROUPS, ["precision_exact"], judge="span", keep_verdicts=False)
         assert done.table.columns[0].values.tolist() == [2 / 3]
         assert (done.verdicts, done.identity) == (None, None)
         assert [len(verdicts.relevant) for verdicts in done.judged] == [6]
 
-    async def test_both_side_by_side(self, engine):
-        done = await run(engine, GROUPS, ["precision", "precision_exact", "recall_exact"])
+    async def test_both_side_by_side(self, catalog):
+        done = await run(catalog, GROUPS, ["precision", "precision_exact", "recall_exact"])
         assert [column.mean for column in done.table.columns] == [1 / 3, 2 / 3, 0.5]
         assert len(done.judged) == 2
         assert done.identity.signature == "exact|profile:verbatim|min_score:0.5|v1"
@@ -97,7 +93,7 @@ class TestWhichJudgeRuns:
             "|no_gold:skip|v1"
         )
 
-    async def test_ids_take_the_place_of_every_judge(self, engine):
+    async def test_ids_take_the_place_of_every_judge(self, catalog):
         by_id = group("2", [], ["?"], document_ids=["a"], relevant_document_ids=["a", "b"])
-        done = await run(engine, [*GROUPS, by_id], ["recall_exact"], keep_verdicts=False)
+        done = await run(catalog, [*GROUPS, by_id], ["recall_exact"], keep_verdicts=False)
         assert done.table.columns[0].values.tolist() == [0.5, 0.5]

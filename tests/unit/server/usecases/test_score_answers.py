@@ -14,8 +14,9 @@ import pytest
 from judged_server import errors
 from judged_server.answers import AnswerItem, AnswerScore, RubricSpec, ScoreSummary
 from judged_server.domain import Status
+from judged_server.judges.base import Caller
 from judged_server.judges.llm.answers import AnswerScorer, AnswersKind
-from judged_server.llm.caller import Asker
+from judged_server.llm.caller import ModelCaller
 from judged_server.llm.chat import (
     ChatModelCard,
     ChatReply,
@@ -25,7 +26,6 @@ from judged_server.llm.chat import (
     TokenUsage,
 )
 from judged_server.llm.rubrics import load_builtin
-from judged_server.ports import Caller
 from judged_server.usecases.score_answers import MAX_IN_WORK, MAX_WAITING, Scoring, distinct_pairs
 
 from tests.fakes.scripted_provider import Answer, Asked, Said
@@ -59,6 +59,8 @@ class SlowModel:
     """A model of no provider, which counts the questions that wait for it; its own only model."""
 
     card = ChatModelCard("slow", "none", "none", "slow", True, False, None)
+    cards = (card,)
+    problem = ""
     waiting = most = 0
 
     def get(self, _: str) -> SlowModel:
@@ -177,7 +179,7 @@ class TestBounds:
 
     async def test_questions_of_a_call_are_bounded(self):
         model = SlowModel()
-        scoring = Scoring(AnswersKind(model, load_builtin(), Asker()))
+        scoring = Scoring(AnswersKind(model, load_builtin(), ModelCaller()))
         asked = items(*(f"answer {n}" for n in range(100)))
         scores, summary = await gathered(scoring, asked, "faithfulness")
         assert {score.score for score in scores} == {1.0}
@@ -191,9 +193,9 @@ class TestDeadline:
         async with scoring_over(lambda _: Answer("{}", delay_s=30)) as (provider, scoring):
             asked = items(*(f"answer {n}" for n in range(3000)))
             now = asyncio.get_running_loop().time
-            leaves_at = now() + 2
-            scores, summary = await gathered(scoring, asked, caller=Caller(leaves_at))
-            assert now() < leaves_at + 13  # half of what the late ones take
+            deadline = now() + 2
+            scores, summary = await gathered(scoring, asked, caller=Caller(deadline))
+            assert now() < deadline + 13  # half of what the late ones take
             assert provider.requests <= MAX_IN_WORK
         assert len(scores) == summary.rubrics[0].error == 3000
         reasons = {score.fault.reason for score in scores if score.fault is not None}

@@ -7,7 +7,7 @@ import pytest
 from judged_server.embedding import embedder as embedder_module
 from judged_server.embedding.batching import queue
 from judged_server.embedding.batching.backlog import Backlog
-from judged_server.embedding.batching.inflight import Call, Flight
+from judged_server.embedding.batching.inflight import Call, InflightText
 from judged_server.embedding.batching.queue import BATCH, INTERACTIVE, WorkQueue
 from judged_server.embedding.tokenizer import TokenizedText
 from judged_server.errors import Overloaded
@@ -17,17 +17,17 @@ from tests.fakes.tiny_model import WINDOW
 
 
 def _call(texts, *, interactive=False, policy="truncate"):
-    flights = [Flight(text.encode(), text, policy, len(text)) for text in texts]
+    entries = [InflightText(text.encode(), text, policy, len(text)) for text in texts]
     waiter = asyncio.get_running_loop().create_future()
-    return Call(range(len(texts)), flights, interactive, waiter)
+    return Call(range(len(texts)), entries, interactive, waiter)
 
 
 def _read(work):
-    flights = work.take_texts()
+    entries = work.take_texts()
     work.put_windows(
-        flights, [TokenizedText((np.zeros(len(flight.text), np.int64),)) for flight in flights]
+        entries, [TokenizedText((np.zeros(len(entry.text), np.int64),)) for entry in entries]
     )
-    return [flight.text for flight in flights]
+    return [entry.text for entry in entries]
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ async def test_batches_come_interactive_first_and_the_express_worker_takes_nothi
     assert [first.turn, second.turn] == [INTERACTIVE, BATCH]
     work.submit(_call(["cc"], interactive=True))
     _read(work)
-    assert work.take_batch(express=True, timeout_s=30).windows[0].flight.text == "cc"
+    assert work.take_batch(express=True, timeout_s=30).windows[0].entry.text == "cc"
 
 
 async def test_a_call_is_woken_when_its_last_text_has_ended(work):
@@ -68,10 +68,10 @@ async def test_a_call_is_woken_when_its_last_text_has_ended(work):
     work.submit(call)
     _read(work)
     batch = work.take_batch(express=False)
-    kept: list[Flight] = []
+    kept: list[InflightText] = []
     work.finish(batch, [np.ones(2, np.float32), ("R", "m")], kept.extend)
     await call.waiter
-    assert [flight.text for flight in kept] == ["bb"]
+    assert [entry.text for entry in kept] == ["bb"]
     rows, faults = call.rows(2)
     assert rows.texts.tolist() == [1]
     assert faults == {0: ("R", "m")}
@@ -82,7 +82,7 @@ async def test_leaving_drops_what_was_neither_read_nor_run(work):
     call = _call(["a", "b"])
     work.submit(call)
     work.leave(call)
-    assert (backlog.tokens, work._flights) == (0, {})
+    assert (backlog.tokens, work._entries) == (0, {})
     work.submit(_call(["c"]))
     assert _read(work) == ["c"]
 
@@ -90,11 +90,11 @@ async def test_leaving_drops_what_was_neither_read_nor_run(work):
 async def test_a_text_that_is_left_while_it_is_read_is_dropped_afterwards(work):
     call = _call(["a"])
     work.submit(call)
-    flights = work.take_texts()
+    entries = work.take_texts()
     work.leave(call)
-    work.put_windows(flights, [TokenizedText((np.zeros(3, np.int64),))])
+    work.put_windows(entries, [TokenizedText((np.zeros(3, np.int64),))])
     assert work.take_batch(express=False, timeout_s=0.001).windows == ()
-    assert work._flights == {}
+    assert work._entries == {}
 
 
 async def test_a_closed_queue_wakes_everybody(work):

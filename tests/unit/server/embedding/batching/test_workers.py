@@ -70,7 +70,7 @@ class TestFaults:
 class TestTrouble:
     async def test_a_model_that_fails_three_times_and_then_a_plain_text(self, make, session):
         told: list[bool] = []
-        embedder = make(trouble=told.append)
+        embedder = make(report_unhealthy=told.append)
         session.fail_on = ""
         for _ in range(2):
             await embedder.embed(["b"], "truncate")
@@ -84,7 +84,7 @@ class TestTrouble:
     async def test_an_idle_model_in_trouble_is_tried_again(self, make, session, monkeypatch):
         monkeypatch.setattr(workers, "PROBE_S", 0.01)
         told: list[bool] = []
-        embedder = make(trouble=told.append)
+        embedder = make(report_unhealthy=told.append)
         session.fail_on = ""
         for _ in range(3):
             await embedder.embed(["b"], "truncate")
@@ -94,7 +94,7 @@ class TestTrouble:
 
     async def test_texts_to_blame_are_no_trouble(self, make, session):
         told: list[bool] = []
-        embedder = make(trouble=told.append)
+        embedder = make(report_unhealthy=told.append)
         session.fail_on = "q"
         for _ in range(7):
             await embedder.embed(["q"], "truncate")

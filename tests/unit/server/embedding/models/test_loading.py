@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 from judged_server.embedding.models.loading import load_embedder, open_session
-from judged_server.embedding.runtime.backend_selection import PROVIDERS, Backend, Running
+from judged_server.embedding.runtime.backend_selection import PROVIDERS, Backend, RuntimeConfig
 from judged_server.embedding.runtime.onnx_session import EncoderSession
 from judged_server.errors import ModelDamaged
 from judged_server.settings import SettingsError
@@ -18,7 +18,7 @@ def files(tmp_path):
 
 
 async def test_an_embedder_carries_the_manifests_card(files):
-    embedder = load_embedder(files, Running(threads=1))
+    embedder = load_embedder(files, RuntimeConfig(threads=1))
     try:
         assert embedder.card == files.manifest.card("CPUExecutionProvider")
         embedded = await embedder.embed(["a text"], "truncate")
@@ -56,7 +56,7 @@ def test_another_opset_than_the_runtime_knows_is_damage(files, tmp_path):
 def test_a_session_that_runs_otherwise_than_decided_is_refused(files, monkeypatch):
     from judged_server.embedding.models import loading
 
-    other = loading.open_session(files, Running())
+    other = loading.open_session(files, RuntimeConfig())
     assert isinstance(other, EncoderSession)
     other.facts = dataclasses.replace(other.facts, precision="int8")
     monkeypatch.setattr(loading, "open_session", lambda *_: other)
@@ -66,7 +66,7 @@ def test_a_session_that_runs_otherwise_than_decided_is_refused(files, monkeypatc
 
 def test_a_device_that_is_not_there_is_no_reason_to_take_the_cpu(files):
     with pytest.raises(SettingsError, match="embedding_backend cuda: CUDAExecutionProvider"):
-        load_embedder(files, Running(Backend("cuda")))
+        load_embedder(files, RuntimeConfig(Backend("cuda")))
 
 
 @pytest.mark.parametrize("name", ["cuda", "tensorrt"])
@@ -77,7 +77,7 @@ def test_a_runtime_that_takes_the_cpu_for_a_device_is_refused(files, monkeypatch
     monkeypatch.setattr(ort, "get_available_providers", lambda: [PROVIDERS[name]])
     monkeypatch.setattr(ort, "InferenceSession", lambda path, options, providers: real(path))
     with pytest.raises(SettingsError, match=f"backend {name}: .*took CPUExecutionProvider"):
-        load_embedder(files, Running(Backend(name)))
+        load_embedder(files, RuntimeConfig(Backend(name)))
 
 
 @pytest.mark.parametrize(("precision", "stored"), [("fp32", "path"), ("fp16", "bytes")])
@@ -88,7 +88,7 @@ def test_a_gpu_gets_the_graph_at_the_chosen_precision(
 
     given = []
     monkeypatch.setattr(gpu_session, "GpuSession", lambda *arguments: given.append(arguments))
-    open_session(files, Running(Backend("tensorrt", precision), threads=3, engines=tmp_path))
+    open_session(files, RuntimeConfig(Backend("tensorrt", precision), threads=3, engines=tmp_path))
     ((graph, pooling, really, window, workers, provider, engines),) = given
     assert (really, provider, workers) == (precision, "TensorrtExecutionProvider", 3)
     assert (pooling, window) == (files.manifest.pooling, files.manifest.max_tokens)
@@ -100,5 +100,5 @@ def test_a_gpu_gets_the_graph_at_the_chosen_precision(
     ("threads", "batch_threads", "workers"), [(1, 1, 1), (4, 1, 4), (4, 2, 2), (3, 2, 1), (1, 4, 1)]
 )
 def test_workers_are_the_threads_over_those_of_a_batch(files, threads, batch_threads, workers):
-    running = Running(threads=threads, batch_threads=batch_threads)
+    running = RuntimeConfig(threads=threads, batch_threads=batch_threads)
     assert open_session(files, running).facts.workers == workers

@@ -14,7 +14,7 @@ from judged_server.embedding.runtime.onnx_session import (
     UnusableDeviceError,
     UnusableGraphError,
 )
-from judged_server.embedding.runtime.to_fp16 import halved
+from judged_server.embedding.runtime.to_fp16 import to_fp16
 from onnx import TensorProto, helper
 
 from tests.fakes import tiny_model
@@ -104,7 +104,7 @@ def test_a_graph_that_does_not_tell_the_size_of_its_vectors_is_asked(path):
 
 class TestHalfPrecision:
     def test_it_is_near_the_reference_and_is_not_it(self, path):
-        raw = halved(path)
+        raw = to_fp16(path)
         types = {tensor.data_type for tensor in onnx.load_from_string(raw).graph.initializer}
         assert TensorProto.FLOAT not in types
         session = _on_cpu(raw, precision="fp16")
@@ -113,14 +113,14 @@ class TestHalfPrecision:
         assert session.facts.precision == "fp16"
 
     def test_padding_is_not_seen(self, path):
-        session = _on_cpu(halved(path), precision="fp16")
+        session = _on_cpu(to_fp16(path), precision="fp16")
         alone = session.run(IDS[1:, :3].copy(), MASK[1:, :3].copy())
         np.testing.assert_allclose(session.run(IDS, MASK)[1:], alone, atol=1e-3)
 
     def test_what_can_not_be_converted_says_so(self, tmp_path):
         (tmp_path / "bad.onnx").write_bytes(b"junk")
         with pytest.raises(UnusableGraphError, match=r"converted to fp16.*embedding_precision"):
-            halved(str(tmp_path / "bad.onnx"))
+            to_fp16(str(tmp_path / "bad.onnx"))
 
 
 class TestTensorRt:

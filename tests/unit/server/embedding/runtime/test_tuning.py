@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from judged_server.embedding.runtime import tuning
 from judged_server.embedding.runtime.backend import SessionFacts
-from judged_server.embedding.runtime.backend_selection import Backend, Machine, Running
+from judged_server.embedding.runtime.backend_selection import Backend, Machine, RuntimeConfig
 from judged_server.embedding.runtime.tuning import Clocks, Tuner, backends, sample, to_toml
 from judged_server.settings import SettingsError, load
 
@@ -69,12 +69,12 @@ def test_it_finds_the_fastest_of_each_question(files):
     assert [question for question, _, _ in answers] == ["backend", "threads", "batch"]
     assert answers[0][2].backend == FAST
     assert (answers[1][2].threads, answers[1][2].batch_threads) == (2, 2)
-    assert answers[2][2] == Running(FAST, 2, 2, 512)
+    assert answers[2][2] == RuntimeConfig(FAST, 2, 2, 512)
 
 
 def test_equal_ways_are_no_reason_to_leave_the_default(files):
     answers = Workshop(lambda _, ids: ids.size * 1e-3).best(files, [SLOW, FAST], cores=4)
-    assert answers[-1][2] == Running(SLOW, 4, 1, 0)
+    assert answers[-1][2] == RuntimeConfig(SLOW, 4, 1, 0)
 
 
 def test_it_keeps_to_its_time(files):
@@ -135,7 +135,7 @@ def test_nothing_left_to_try_says_why():
 
 
 def test_the_settings_can_be_loaded(tmp_path):
-    running = Running(FAST, 3, 1, 512)
+    running = RuntimeConfig(FAST, 3, 1, 512)
     path = tmp_path / "judged.toml"
     path.write_text(to_toml(running))
     settings = load({"embedding_backend": "openvino"}, path)

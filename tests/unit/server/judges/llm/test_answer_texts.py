@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from judged_server.answers import AnswerItem
-from judged_server.judges.llm.answer_texts import Lacking, Shown, show, texts_of, within
+from judged_server.judges.llm.answer_texts import MissingInput, RenderedText, show, texts_of, within
 from judged_server.llm.rubrics import load_builtin
 
 RUBRICS = load_builtin()
@@ -13,7 +13,7 @@ ITEM = AnswerItem("1", "q", "a", ["r1", "r2"], ["c1", "c2"])
 
 def lacking(rubric: str, item: AnswerItem) -> str:
     found = show(RUBRICS[rubric], item, 100)
-    assert isinstance(found, Lacking)
+    assert isinstance(found, MissingInput)
     return f"{found.reason}: {found.message}"
 
 
@@ -28,7 +28,7 @@ class TestShow:
         ],
     )
     def test_shows_what_the_rubric_names(self, rubric: str, fields: dict[str, object]):
-        assert show(RUBRICS[rubric], ITEM, 100) == Shown(fields, has_contexts=True)
+        assert show(RUBRICS[rubric], ITEM, 100) == RenderedText(fields, has_contexts=True)
 
     def test_never_shows_the_id(self):
         for rubric in RUBRICS.values():
@@ -58,16 +58,18 @@ class TestShow:
 
     @pytest.mark.parametrize("answer", ["a", "7", "π", "是", "👍", "∞", "✓", "€", ": b", "ก็"])
     def test_whatever_says_something_is(self, answer: str):
-        assert isinstance(show(RUBRICS["helpfulness"], AnswerItem("1", "q", answer), 9), Shown)
+        assert isinstance(
+            show(RUBRICS["helpfulness"], AnswerItem("1", "q", answer), 9), RenderedText
+        )
 
     def test_an_answer_that_is_not_read_may_be_empty(self):
         for rubric in ("context_relevance", "context_recall"):
             found = show(RUBRICS[rubric], AnswerItem("1", "q", "", ["r"], ["c"]), 100)
-            assert isinstance(found, Shown)
+            assert isinstance(found, RenderedText)
 
     def test_dimensions_do_without_contexts(self):
         found = show(RUBRICS["answer_quality"], AnswerItem("1", "q", "a"), 100)
-        assert isinstance(found, Shown)
+        assert isinstance(found, RenderedText)
         assert not found.has_contexts
         assert found.fields["contexts"] == ()
 
@@ -83,7 +85,7 @@ class TestWithin:
     def test_says_so_when_something_is_left_out(self):
         item = AnswerItem("1", "q", "a", (), ["x" * 8, "y"])
         found = show(RUBRICS["context_relevance"], item, 2)
-        assert isinstance(found, Shown)
+        assert isinstance(found, RenderedText)
         assert found.fields["contexts"] == ["x" * 8]
         assert found.warnings == (
             "the contexts were truncated to max_context_tokens (2): 1 of 2 were shown",

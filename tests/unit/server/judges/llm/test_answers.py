@@ -16,7 +16,7 @@ from judged_server.answers import AnswerItem, AnswerScore, RubricSpec
 from judged_server.domain import Source, Status
 from judged_server.judges.llm.answers import AnswerScorer, AnswersKind
 from judged_server.judges.llm.scoring_session import MAX_RAW_REPLIES_BYTES, Asking
-from judged_server.llm.caller import Asker, Terms
+from judged_server.llm.caller import CallOptions, ModelCaller
 from judged_server.llm.config.configuration import parse_configuration
 from judged_server.llm.models import ChatModels
 from judged_server.llm.rubrics import load_builtin
@@ -52,7 +52,7 @@ async def scoring_over(
     async with scripted_provider(script) as provider:
         models = ChatModels(parse_configuration(provider.configuration(), "test"), {})
         try:
-            yield provider, Scoring(AnswersKind(models, load_builtin(), Asker()))
+            yield provider, Scoring(AnswersKind(models, load_builtin(), ModelCaller()))
         finally:
             await models.close()
 
@@ -65,7 +65,7 @@ def scorer_of(scoring: Scoring, rubric: str = "helpfulness", **spec: object) -> 
 async def score_of(
     scoring: Scoring, item: AnswerItem, rubric: str = "helpfulness", **spec: object
 ) -> AnswerScore:
-    asking = Asking(Asker(), Terms.of(None), asyncio.Semaphore(8), keep_replies=True)
+    asking = Asking(ModelCaller(), CallOptions.of(None), asyncio.Semaphore(8), keep_replies=True)
     return await scorer_of(scoring, rubric, **spec).score(item, asking)
 
 
@@ -191,13 +191,13 @@ class TestIdentity:
 
 class TestSpec:
     def test_without_a_model_the_next_step_is_named(self):
-        scoring = Scoring(AnswersKind(None, load_builtin(), Asker()))
+        scoring = Scoring(AnswersKind(None, load_builtin(), ModelCaller()))
         with pytest.raises(errors.ModelNotConfigured, match="--llm-config"):
             scorer_of(scoring)
         assert "--llm-config" in scoring.offer().unavailable
 
     def test_faults_are_told_before_a_model_is_missed(self):
-        scoring = Scoring(AnswersKind(None, load_builtin(), Asker()))
+        scoring = Scoring(AnswersKind(None, load_builtin(), ModelCaller()))
         with pytest.raises(errors.InvalidField, match="min_score"):
             scoring.choose([RubricSpec("helpfulness"), RubricSpec("faithfulness", min_score=2)])
 
@@ -213,13 +213,13 @@ class TestSpec:
         ],
     )
     def test_refuses_with_the_path(self, spec: dict[str, Any], path: str):
-        scoring = Scoring(AnswersKind(None, load_builtin(), Asker()))
+        scoring = Scoring(AnswersKind(None, load_builtin(), ModelCaller()))
         with pytest.raises(errors.InvalidField) as caught:
             scorer_of(scoring, "answer_quality", **spec)
         assert caught.value.field == path
 
     def test_a_misspelt_dimension_gets_a_hint(self):
-        scoring = Scoring(AnswersKind(None, load_builtin(), Asker()))
+        scoring = Scoring(AnswersKind(None, load_builtin(), ModelCaller()))
         with pytest.raises(errors.InvalidField, match="did you mean relevance"):
             scorer_of(scoring, "answer_quality", weights={"relevanse": 1})
 
@@ -238,10 +238,10 @@ class TestProspects:
             return says(1)
 
         async with scoring_over(script) as (provider, scoring):
-            prospects = list(scorer_of(scoring, rubric).prospects(ITEM))
+            planned_calls = list(scorer_of(scoring, rubric).planned_calls(ITEM))
             await score_of(scoring, ITEM, rubric)
-            nothing = scorer_of(scoring, rubric).prospects(replace(ITEM, answer=""))
+            nothing = scorer_of(scoring, rubric).planned_calls(replace(ITEM, answer=""))
             assert list(nothing) == []
-        assert sum(each.times for each in prospects) >= provider.requests
-        settled = [each for each in prospects if each.settled]
+        assert sum(each.times for each in planned_calls) >= provider.requests
+        settled = [each for each in planned_calls if each.settled]
         assert len(settled) == 1

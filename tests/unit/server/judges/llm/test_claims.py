@@ -7,42 +7,42 @@ import pytest
 from judged_server.domain import ClaimVerdict, Status
 from judged_server.judges.llm.claims import find_claims, most_asked
 from judged_server.llm.faults import Reason
-from judged_server.llm.parsing.parsed_reply import ClaimCheck, Claims, Opinion
+from judged_server.llm.parsing.parsed_reply import ClaimCheck, Claims, ParsedReply
 from judged_server.llm.rubrics import FieldValue, Rubric, load_builtin
 
 RUBRIC = load_builtin()["faithfulness"]
 FIELDS = {"query": "q", "answer": "a", "contexts": ("c",)}
 
-YES = Opinion(Status.OK, content=ClaimCheck(ClaimVerdict.SUPPORTED, "there"))
-NO = Opinion(Status.OK, content=ClaimCheck(ClaimVerdict.CONTRADICTED, "not so"))
-UNSURE = Opinion(Status.OK, content=ClaimCheck(ClaimVerdict.NOT_ENOUGH_INFO, ""))
-FAILED = Opinion(Status.ERROR, reason=Reason.TIMEOUT, message="late", retryable=True)
-REFUSED = Opinion(Status.ABSTAINED, reason=Reason.REFUSED, message="no")
+YES = ParsedReply(Status.OK, content=ClaimCheck(ClaimVerdict.SUPPORTED, "there"))
+NO = ParsedReply(Status.OK, content=ClaimCheck(ClaimVerdict.CONTRADICTED, "not so"))
+UNSURE = ParsedReply(Status.OK, content=ClaimCheck(ClaimVerdict.NOT_ENOUGH_INFO, ""))
+FAILED = ParsedReply(Status.ERROR, reason=Reason.TIMEOUT, message="late", retryable=True)
+REFUSED = ParsedReply(Status.ABSTAINED, reason=Reason.REFUSED, message="no")
 
 
 class ScriptedEnquiry:
     """Answers from a table: the claims, then what each sample of each claim's check says."""
 
-    def __init__(self, listed: Opinion, checks: Mapping[tuple[str, int], Opinion]) -> None:
+    def __init__(self, listed: ParsedReply, checks: Mapping[tuple[str, int], ParsedReply]) -> None:
         self.listed = listed
         self.checks = checks
         self.asked: list[tuple[str, int, int]] = []
 
     async def ask(
         self, rubric: Rubric, fields: Mapping[str, FieldValue], number: int, place: int
-    ) -> Opinion:
+    ) -> ParsedReply:
         assert set(fields) == set(rubric.fields)
         claim = str(fields.get("claim", ""))
         self.asked.append((claim, number, place))
         return self.checks[claim, number] if rubric.form == "verification" else self.listed
 
 
-async def found(samples: int, **checks: Sequence[Opinion]):
-    listed = Opinion(Status.OK, reasoning="why", content=Claims(tuple(checks)))
+async def found(samples: int, **checks: Sequence[ParsedReply]):
+    listed = ParsedReply(Status.OK, reasoning="why", content=Claims(tuple(checks)))
     table = {(claim, n): each[n] for claim, each in checks.items() for n in range(samples)}
-    enquiry = ScriptedEnquiry(listed, table)
-    finding = await find_claims(enquiry, RUBRIC, FIELDS, samples)
-    places = [place for _, _, place in enquiry.asked]
+    session = ScriptedEnquiry(listed, table)
+    finding = await find_claims(session, RUBRIC, FIELDS, samples)
+    places = [place for _, _, place in session.asked]
     assert sorted(places) == list(range(1 + len(table)))
     return finding
 
@@ -79,12 +79,12 @@ async def test_without_claims_there_is_nothing_to_assess():
     assert finding.fault.reason == "NO_CLAIMS"
 
 
-@pytest.mark.parametrize("opinion", [FAILED, REFUSED])
-async def test_a_list_that_failed_is_the_scores_failure(opinion: Opinion):
-    enquiry = ScriptedEnquiry(opinion, {})
-    finding = await find_claims(enquiry, RUBRIC, FIELDS, 3)
-    assert finding.status is opinion.status
-    assert len(enquiry.asked) == 1
+@pytest.mark.parametrize("parsed", [FAILED, REFUSED])
+async def test_a_list_that_failed_is_the_scores_failure(parsed: ParsedReply):
+    session = ScriptedEnquiry(parsed, {})
+    finding = await find_claims(session, RUBRIC, FIELDS, 3)
+    assert finding.status is parsed.status
+    assert len(session.asked) == 1
 
 
 @pytest.mark.parametrize("samples", [1, 2, 3, 4, 5])
@@ -109,7 +109,7 @@ async def test_samples_vote_on_each_claim(samples: int):
 
 
 async def test_a_check_that_the_cache_lacks_leaves_no_score():
-    lacks = Opinion(Status.ERROR, reason=Reason.NOT_CACHED, message="not cached")
+    lacks = ParsedReply(Status.ERROR, reason=Reason.NOT_CACHED, message="not cached")
     finding = await found(3, one=[YES, YES, YES], two=[YES, lacks, YES])
     assert finding.status is Status.ERROR
     assert finding.fault is not None

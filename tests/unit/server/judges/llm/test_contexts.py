@@ -8,7 +8,7 @@ from judged_server.domain import Flag, QueryGroup, Status, Usage, Verdicts
 from judged_server.judges.llm.contexts import (
     CODES,
     MAX_RAW_REPLY_BYTES,
-    Ballot,
+    ContextVotes,
     TextContext,
     flags_of,
     number_contexts,
@@ -17,12 +17,12 @@ from judged_server.judges.llm.contexts import (
 from judged_server.llm.caller import Answer
 from judged_server.llm.chat import ChatReply, FinishReason, TokenUsage
 from judged_server.llm.faults import Reason
-from judged_server.llm.parsing.parsed_reply import Opinion
+from judged_server.llm.parsing.parsed_reply import ParsedReply
 
-YES = Opinion(Status.OK, yes=True, score=1.0, reasoning="it says so")
-NO = Opinion(Status.OK, yes=False, score=0.0, reasoning="it does not")
-LATE = Opinion(Status.ERROR, reason=Reason.TIMEOUT, message="too late", retryable=True)
-REFUSED = Opinion(Status.ABSTAINED, reason=Reason.REFUSED, message="it refused")
+YES = ParsedReply(Status.OK, yes=True, score=1.0, reasoning="it says so")
+NO = ParsedReply(Status.OK, yes=False, score=0.0, reasoning="it does not")
+LATE = ParsedReply(Status.ERROR, reason=Reason.TIMEOUT, message="too late", retryable=True)
+REFUSED = ParsedReply(Status.ABSTAINED, reason=Reason.REFUSED, message="it refused")
 
 
 def reply(text: str) -> ChatReply:
@@ -30,11 +30,11 @@ def reply(text: str) -> ChatReply:
     return ChatReply(text, FinishReason.STOP, usage, "m-1", system_fingerprint="fp")
 
 
-def ballot(*opinions: Opinion, replies: bool = False) -> Ballot:
-    made = Ballot(len(opinions), Usage(), replies)
-    for number, opinion in enumerate(opinions):
+def context_votes(*parsed_replies: ParsedReply, replies: bool = False) -> ContextVotes:
+    made = ContextVotes(len(parsed_replies), Usage(), replies)
+    for number, parsed in enumerate(parsed_replies):
         took = Usage(1, 2, 3, 4, 0.5, 0.25)
-        made.put(number, Answer(opinion, reply(f"reply {number}"), took))
+        made.put(number, Answer(parsed, reply(f"reply {number}"), took))
     return made
 
 
@@ -65,8 +65,8 @@ class TestNumberContexts:
 
 class TestToColumns:
     def test_spreads_votes_over_the_contexts_that_share_them(self):
-        ballots = [ballot(YES, YES, NO), ballot(NO)]
-        columns = to_columns(ballots, np.array([1, 0, 1]), Usage())
+        all_votes = [context_votes(YES, YES, NO), context_votes(NO)]
+        columns = to_columns(all_votes, np.array([1, 0, 1]), Usage())
         assert columns.scores.tolist() == pytest.approx([0, 2 / 3, 0])
         assert columns.agreements is not None
         assert columns.agreements.tolist() == pytest.approx([1, 2 / 3, 1])
@@ -75,14 +75,19 @@ class TestToColumns:
         assert columns.details == ()
 
     def test_the_majority_counts_as_well_as_the_bar(self):
-        half = Opinion(Status.OK, yes=False, score=0.6)
-        columns = to_columns([ballot(half), ballot(YES)], np.array([0, 1]), Usage())
+        half = ParsedReply(Status.OK, yes=False, score=0.6)
+        columns = to_columns([context_votes(half), context_votes(YES)], np.array([0, 1]), Usage())
         assert Verdicts.decide(columns, [0, 2], 0.5).relevant.tolist() == [False, True]
         assert Verdicts.decide(columns, [0, 2], 1.0).relevant.tolist() == [False, True]
 
     def test_what_is_missing_has_its_fault_at_every_place(self):
-        ballots = [ballot(LATE), ballot(YES), ballot(REFUSED), ballot(YES, NO)]
-        columns = to_columns(ballots, np.array([0, 1, 2, 3, 0]), Usage())
+        all_votes = [
+            context_votes(LATE),
+            context_votes(YES),
+            context_votes(REFUSED),
+            context_votes(YES, NO),
+        ]
+        columns = to_columns(all_votes, np.array([0, 1, 2, 3, 0]), Usage())
         assert columns.statuses is not None
         assert columns.statuses.tolist() == [2, 1, 3, 3, 2]
         assert columns.scores.tolist() == [0, 1, 0, 0, 0]
@@ -97,13 +102,13 @@ class TestToColumns:
         assert columns.faults[0].message == "too late"
 
     def test_a_price_that_is_not_known_leaves_no_cost(self):
-        made = Ballot(1, Usage(cost=None), keep_replies=False)
+        made = ContextVotes(1, Usage(cost=None), keep_replies=False)
         made.put(0, Answer(YES, None, Usage()))
         assert to_columns([made], np.array([0]), Usage(cost=None)).usage == Usage(cost=None)
 
     def test_a_missing_sample_is_a_bug(self):
         with pytest.raises(RuntimeError, match="missing"):
-            to_columns([Ballot(1, Usage(), keep_replies=False)], np.array([0]), Usage())
+            to_columns([ContextVotes(1, Usage(), keep_replies=False)], np.array([0]), Usage())
 
     def test_no_context_is_no_verdict(self):
         columns = to_columns([], np.zeros(0, np.int64), Usage())
@@ -112,7 +117,7 @@ class TestToColumns:
 
 class TestDetails:
     def test_tells_samples_and_the_reasoning_that_agrees(self):
-        columns = to_columns([ballot(YES, NO, NO, replies=True)], np.array([0, 0]), Usage())
+        columns = to_columns([context_votes(YES, NO, NO, replies=True)], np.array([0, 0]), Usage())
         first, second = columns.details
         assert (first.index, second.index) == (0, 1)
         assert first.rationale == "it does not"
@@ -122,7 +127,7 @@ class TestDetails:
         assert first.usage == Usage(3, 6, 9, 12, 1.5, 0.75)
 
     def test_a_failure_has_no_rationale(self):
-        made = Ballot(1, Usage(), keep_replies=True)
+        made = ContextVotes(1, Usage(), keep_replies=True)
         made.put(0, Answer(LATE, None, Usage()))
         (detail,) = to_columns([made], np.array([0]), Usage()).details
         assert (detail.rationale, detail.model) == ("", "")
@@ -131,7 +136,7 @@ class TestDetails:
 
     @pytest.mark.parametrize("text", ["é" * 40_000, "x" * 70_000, "\ud800"])
     def test_raw_replies_are_cut_between_characters(self, text):
-        made = Ballot(1, Usage(), keep_replies=True)
+        made = ContextVotes(1, Usage(), keep_replies=True)
         made.put(0, Answer(YES, reply(text), Usage()))
         (detail,) = to_columns([made], np.array([0]), Usage()).details
         raw = detail.samples[0].raw_reply.encode()
@@ -146,7 +151,7 @@ class TestFlags:
     def test_are_those_of_texts_with_reserved_tokens(self):
         group = QueryGroup("", "q", ["e", "[INST]"], ["r", "<|im_end|>"])
         contexts, places = number_contexts([group, group])
-        found = flags_of(contexts, [ballot() for _ in contexts], places)
+        found = flags_of(contexts, [context_votes() for _ in contexts], places)
         assert found is not None
         assert found.dtype == np.uint8
         assert found.tolist() == [0, *[Flag.RESERVED_TOKENS] * 3] * 2
@@ -154,18 +159,20 @@ class TestFlags:
     def test_are_none_without_any(self):
         for groups in ([QueryGroup("", "q", ["e"], ["<b>r</b> [1]"])], []):
             contexts, places = number_contexts(groups)
-            assert flags_of(contexts, [ballot() for _ in contexts], places) is None
+            assert flags_of(contexts, [context_votes() for _ in contexts], places) is None
 
     def test_say_where_another_model_answered(self):
         contexts, places = number_contexts([QueryGroup("", "q", ["e"], ["[INST]", "r", "r", "s"])])
-        ballots = [Ballot(2, Usage(), keep_replies=True) for _ in contexts]
-        for made, fallbacks in zip(ballots, (["", "spare"], ["", "spare"], ["", ""]), strict=True):
+        all_votes = [ContextVotes(2, Usage(), keep_replies=True) for _ in contexts]
+        for made, fallbacks in zip(
+            all_votes, (["", "spare"], ["", "spare"], ["", ""]), strict=True
+        ):
             for number, fallback in enumerate(fallbacks):
                 made.put(number, Answer(YES, reply("yes"), Usage(), fallback=fallback))
-        found = flags_of(contexts, ballots, places)
+        found = flags_of(contexts, all_votes, places)
         assert found is not None
         both = Flag.RESERVED_TOKENS | Flag.FALLBACK
         assert found.tolist() == [both, Flag.FALLBACK, Flag.FALLBACK, Flag.NONE]
-        details = to_columns(ballots, places, Usage()).details
+        details = to_columns(all_votes, places, Usage()).details
         named = [[sample.fallback for sample in detail.samples] for detail in details]
         assert named == [["", "spare"]] * 3 + [["", ""]]

@@ -13,14 +13,14 @@ from contextlib import asynccontextmanager
 import pytest
 from judged_server import errors
 from judged_server.domain import JudgeSpec, QueryGroup, ScoreColumns, Verdicts
+from judged_server.judges.base import Caller
 from judged_server.judges.catalog import JudgeCatalog
 from judged_server.judges.llm.judge import MAX_IN_WORK, LlmJudge, LlmKind
-from judged_server.llm.caller import Asker
+from judged_server.llm.caller import ModelCaller
 from judged_server.llm.config.configuration import parse_configuration
 from judged_server.llm.models import ChatModels
 from judged_server.llm.rubrics import load_builtin
 from judged_server.llm.rubrics.loading import parse
-from judged_server.ports import Caller
 
 from tests.fakes.scripted_provider import (
     Answer,
@@ -89,7 +89,7 @@ plain_answer = "One line, as in Score: 0.4"
 
 
 def judge_over(models: ChatModels | None, **parameters: object) -> LlmJudge:
-    catalog = JudgeCatalog([LlmKind(models, load_builtin(), Asker())], "llm")
+    catalog = JudgeCatalog([LlmKind(models, load_builtin(), ModelCaller())], "llm")
     judge = catalog.choose(JudgeSpec("llm", parameters=parameters))
     assert isinstance(judge, LlmJudge)
     return judge
@@ -119,12 +119,12 @@ class TestRubrics:
             return {"reasoning": "so so", "score": 0.55}
 
         async with provider_and_models(script) as (_, models):
-            catalog = JudgeCatalog([LlmKind(models, rubrics, Asker())], "llm")
+            catalog = JudgeCatalog([LlmKind(models, rubrics, ModelCaller())], "llm")
             judge = catalog.choose(
                 JudgeSpec("llm", min_score=min_score, parameters={"rubric": "polite"})
             )
             assert isinstance(judge, LlmJudge)
-            columns = await judge.ask([group("a")], PATIENT)
+            columns = await judge.judge([group("a")], PATIENT)
         verdicts = Verdicts.decide(columns, [0, 1], judge.identity.min_score)
         assert judge.identity.min_score == (0.6 if min_score is None else min_score)
         assert (columns.scores.tolist(), verdicts.relevant.tolist()) == ([0.55], [relevant])
@@ -149,15 +149,15 @@ class TestVerdicts:
         }
         async with provider_and_models(by_text) as (_, models):
             judge = judge_over(models)
-            together = outcomes(await judge.ask([group(*expected)], PATIENT))
+            together = outcomes(await judge.judge([group(*expected)], PATIENT))
             assert dict(zip(expected, together, strict=True)) == expected
             for text, outcome in expected.items():
-                assert outcomes(await judge.ask([group(text)], PATIENT)) == [outcome]
+                assert outcomes(await judge.judge([group(text)], PATIENT)) == [outcome]
 
     async def test_a_reply_that_breaks_its_form_is_asked_for_once_more(self):
         replies: list[Said] = ['{"verdict": ', verdict("yes")]
         async with provider_and_models(lambda _: replies.pop(0)) as (provider, models):
-            columns = await judge_over(models).ask([group("r")], PATIENT)
+            columns = await judge_over(models).judge([group("r")], PATIENT)
         assert outcomes(columns) == [(1, True, None)]
         assert columns.usage is not None
         assert columns.usage.calls == 2
@@ -165,14 +165,14 @@ class TestVerdicts:
 
     async def test_a_refusal_is_not_asked_for_again_and_prose_is(self):
         async with provider_and_models(by_text) as (provider, models):
-            await judge_over(models).ask([group("refuse")], PATIENT)
+            await judge_over(models).judge([group("refuse")], PATIENT)
             assert provider.requests == 1
-            await judge_over(models).ask([group("prose")], PATIENT)
+            await judge_over(models).judge([group("prose")], PATIENT)
         assert provider.requests == 3
 
     async def test_a_provider_that_refuses_the_key_is_a_fault_of_each_item(self):
         async with provider_and_models(by_text) as (_, models):
-            columns = await judge_over(models).ask([group("key")], PATIENT)
+            columns = await judge_over(models).judge([group("key")], PATIENT)
         (fault,) = columns.faults
         assert (fault.code, fault.reason, fault.retryable) == (9, "PROVIDER_REFUSED_KEY", False)
 
@@ -182,7 +182,7 @@ class TestVerdicts:
             models,
         ):
             judge = judge_over(models)
-            assert outcomes(await judge.ask([group("r")], PATIENT)) == [(1, True, None)]
+            assert outcomes(await judge.judge([group("r")], PATIENT)) == [(1, True, None)]
         assert "response_format" not in provider.asked[0].body
         assert "|structured:false|" in judge.identity.signature
 
@@ -191,13 +191,13 @@ class TestAsking:
     async def test_the_same_context_is_asked_once(self):
         async with provider_and_models(by_text) as (provider, models):
             groups = [group("yes", "no", "yes"), group("yes"), QueryGroup("", "q", [], ["yes"])]
-            columns = await judge_over(models).ask(groups, PATIENT)
+            columns = await judge_over(models).judge(groups, PATIENT)
         assert provider.requests == 2
         assert [relevant for _, relevant, _ in outcomes(columns)] == [True, False, True, True]
 
     async def test_samples_have_seeds_and_markers_of_their_own(self):
         async with provider_and_models(by_text) as (provider, models):
-            columns = await judge_over(models, temperature=0.7).ask([group("yes")], PATIENT)
+            columns = await judge_over(models, temperature=0.7).judge([group("yes")], PATIENT)
         assert sorted(asked.body["seed"] for asked in provider.asked) == [0, 1, 2]
         assert len({asked.user for asked in provider.asked}) == 3
         assert len({asked.system for asked in provider.asked}) == 1
@@ -210,8 +210,8 @@ class TestAsking:
             return verdict("no" if asked.body["seed"] == 1 else "yes")
 
         async with provider_and_models(script) as (_, models):
-            columns = await judge_over(models, samples=3).ask([group("r")], PATIENT)
-            tie = await judge_over(models, samples=2).ask([group("r")], PATIENT)
+            columns = await judge_over(models, samples=3).judge([group("r")], PATIENT)
+            tie = await judge_over(models, samples=2).judge([group("r")], PATIENT)
         assert columns.scores.tolist() == pytest.approx([2 / 3])
         assert columns.agreements is not None
         assert columns.agreements.tolist() == pytest.approx([2 / 3])
@@ -222,7 +222,7 @@ class TestAsking:
             _,
             models,
         ):
-            usage = (await judge_over(models).ask([group("yes", "no")], PATIENT)).usage
+            usage = (await judge_over(models).judge([group("yes", "no")], PATIENT)).usage
         assert usage is not None
         assert usage.cost == pytest.approx((usage.input_tokens + 10 * usage.output_tokens) / 1e6)
         assert (usage.calls, usage.attempts) == (2, 2)
@@ -231,8 +231,8 @@ class TestAsking:
     async def test_details_only_when_asked_for(self):
         async with provider_and_models(by_text) as (_, models):
             judge = judge_over(models, samples=2)
-            assert (await judge.ask([group("yes")], PATIENT)).details == ()
-            (detail,) = (await judge.ask([group("yes")], Caller(wants_details=True))).details
+            assert (await judge.judge([group("yes")], PATIENT)).details == ()
+            (detail,) = (await judge.judge([group("yes")], Caller(wants_details=True))).details
         assert detail.rationale == "so it is"
         assert json.loads(detail.samples[1].raw_reply) == verdict("yes")
         assert detail.model == "scripted-1-2024-07-18"
@@ -249,7 +249,7 @@ class TestAsking:
         async with provider_and_models(script) as (provider, models):
             texts = [f"text {i}" for i in range(3 * MAX_IN_WORK)]
             before = len(asyncio.all_tasks())
-            columns = await judge_over(models).ask([group(*texts)], PATIENT)
+            columns = await judge_over(models).judge([group(*texts)], PATIENT)
         assert len(columns.scores) == provider.requests == 3 * MAX_IN_WORK
         # A worker and its question are two. The provider and the connections have tasks as well,
         # but none for each context.
@@ -266,7 +266,7 @@ class TestDeadline:
             judge = judge_over(models)
             started = asyncio.get_running_loop().time()
             caller = Caller(started + 1.0)
-            columns = await judge.ask([group("slow", "quick")], caller)
+            columns = await judge.judge([group("slow", "quick")], caller)
             took = asyncio.get_running_loop().time() - started
         assert took < 15  # half of what the slow one takes
         assert outcomes(columns) == [(2, False, "TIMEOUT"), (1, True, None)]
@@ -275,7 +275,7 @@ class TestDeadline:
     async def test_nothing_is_asked_once_the_time_is_up(self):
         async with provider_and_models(by_text) as (provider, models):
             caller = Caller(asyncio.get_running_loop().time() + 0.01)
-            columns = await judge_over(models).ask([group("yes", "no")], caller)
+            columns = await judge_over(models).judge([group("yes", "no")], caller)
         assert provider.requests == 0
         assert [reason for _, _, reason in outcomes(columns)] == ["TIMEOUT"] * 2
         assert columns.usage is not None
@@ -299,7 +299,7 @@ class TestCancelling:
             cancelled = 0
             for _ in range(200):
                 arrived.clear()
-                asking = asyncio.create_task(judge.ask([group(*"abcd")], PATIENT))
+                asking = asyncio.create_task(judge.judge([group(*"abcd")], PATIENT))
                 if chance.random() < 0.5:
                     await arrived.wait()
                 for _ in range(chance.randrange(20)):
@@ -313,7 +313,7 @@ class TestCancelling:
             assert cancelled > 150
             await until(lambda: provider.in_flight == 0)
             await until(lambda: not others_than(tasks))
-            columns = await asyncio.wait_for(judge_over(models).ask([group()], PATIENT), 10)
+            columns = await asyncio.wait_for(judge_over(models).judge([group()], PATIENT), 10)
             assert len(columns.scores) == 0
 
     async def test_the_provider_sees_the_end_within_a_tenth_of_a_second(self):
@@ -324,7 +324,7 @@ class TestCancelling:
         took = []
         async with provider_and_models(script) as (provider, models):
             for _ in range(5):  # the best counts: the machine may be busy with something else
-                asking = asyncio.create_task(judge_over(models).ask([group(*"abcd")], PATIENT))
+                asking = asyncio.create_task(judge_over(models).judge([group(*"abcd")], PATIENT))
                 await until(lambda: provider.in_flight == 4)
                 started = time.perf_counter()
                 asking.cancel()
@@ -371,7 +371,7 @@ class TestSpec:
     async def test_a_temperature_that_is_not_sent_is_not_shown(self):
         async with provider_and_models(by_text, send_temperature=False) as (provider, models):
             judge = judge_over(models, temperature=0.5)
-            await judge.ask([QueryGroup("1", "q", ["e"], ["yes"])], Caller())
+            await judge.judge([QueryGroup("1", "q", ["e"], ["yes"])], Caller())
         assert "|samples:3|temperature:unset|" in judge.identity.signature
         assert not any("temperature" in asked.body for asked in provider.asked)
 

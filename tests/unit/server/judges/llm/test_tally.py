@@ -9,12 +9,12 @@ import pytest
 from judged_server.domain import Status
 from judged_server.judges.llm.tally import count
 from judged_server.llm.faults import Reason
-from judged_server.llm.parsing.parsed_reply import Opinion
+from judged_server.llm.parsing.parsed_reply import ParsedReply
 
-YES = Opinion(Status.OK, yes=True, score=1.0)
-NO = Opinion(Status.OK, yes=False, score=0.0)
-ABSTAINED = Opinion(Status.ABSTAINED, reason=Reason.UNPARSABLE)
-FAILED = Opinion(Status.ERROR, reason=Reason.TIMEOUT)
+YES = ParsedReply(Status.OK, yes=True, score=1.0)
+NO = ParsedReply(Status.OK, yes=False, score=0.0)
+ABSTAINED = ParsedReply(Status.ABSTAINED, reason=Reason.UNPARSABLE)
+FAILED = ParsedReply(Status.ERROR, reason=Reason.TIMEOUT)
 KINDS = (YES, NO, ABSTAINED, FAILED)
 
 
@@ -22,22 +22,22 @@ KINDS = (YES, NO, ABSTAINED, FAILED)
 def test_every_outcome_of_n_samples(n: int):
     for samples in product(KINDS, repeat=n):
         vote = count(samples)
-        ayes, noes = samples.count(YES), samples.count(NO)
-        valid = ayes + noes
+        yes_votes, noes = samples.count(YES), samples.count(NO)
+        valid = yes_votes + noes
         if not valid:
             failed = FAILED in samples
             assert vote.status is (Status.ERROR if failed else Status.ABSTAINED)
             assert vote.reason is (Reason.TIMEOUT if failed else Reason.UNPARSABLE)
             assert samples[vote.decisive] is (FAILED if failed else ABSTAINED)
-        elif ayes == noes or valid < ceil(n / 2):
+        elif yes_votes == noes or valid < ceil(n / 2):
             assert (vote.status, vote.reason) == (Status.ABSTAINED, Reason.NO_QUORUM)
             assert vote.decisive is None
         else:
             assert (vote.status, vote.reason) == (Status.OK, None)
-            assert vote.yes is (ayes > noes)
-            assert isclose(vote.score, ayes / valid)
-            assert isclose(vote.agreement, max(ayes, noes) / valid)
-            assert samples[vote.decisive] is (YES if ayes > noes else NO)
+            assert vote.yes is (yes_votes > noes)
+            assert isclose(vote.score, yes_votes / valid)
+            assert isclose(vote.agreement, max(yes_votes, noes) / valid)
+            assert samples[vote.decisive] is (YES if yes_votes > noes else NO)
 
 
 def test_two_of_three_agree_by_two_thirds():
@@ -50,7 +50,10 @@ def test_a_unanimous_no_agrees_fully_and_scores_nothing():
 
 
 def test_the_score_is_the_mean_of_the_valid_samples():
-    sure, unsure = Opinion(Status.OK, yes=True, score=0.9), Opinion(Status.OK, yes=True, score=0.6)
+    sure, unsure = (
+        ParsedReply(Status.OK, yes=True, score=0.9),
+        ParsedReply(Status.OK, yes=True, score=0.6),
+    )
     assert isclose(count([sure, FAILED, unsure]).score, 0.75)
 
 
@@ -60,7 +63,7 @@ def test_a_failure_counts_before_an_abstention():
 
 def test_a_sample_that_the_cache_lacks_leaves_no_verdict():
     """With it the vote might have gone the other way, under the same fingerprint."""
-    lacks = Opinion(Status.ERROR, reason=Reason.NOT_CACHED)
+    lacks = ParsedReply(Status.ERROR, reason=Reason.NOT_CACHED)
     for others in product(KINDS, repeat=3):
         for place in range(4):
             vote = count([*others[:place], lacks, *others[place:]])

@@ -19,7 +19,7 @@ from judged_server.llm.chat import (
 )
 from judged_server.llm.faults import ModelFault, ProviderFault, Reason
 from judged_server.llm.transport.clock import Clock
-from judged_server.spending import Purse
+from judged_server.spending import CostTracker
 
 REQUEST = ChatRequest("s", "u", None, 100, 0.0)
 # 48 of the template, 1 and 1 of the texts, at 1,000 nano-units; 100 at 2,000.
@@ -33,6 +33,8 @@ class Model:
 
     def __init__(self, usage: TokenUsage = COUNTED, sends: int = 1) -> None:
         self.card = CARD
+        self.cards = (CARD,)
+        self.problem = ""
         self.usage = usage
         self.sends = sends
         self.fault: Exception | None = None
@@ -59,15 +61,17 @@ class Model:
             self.under_way -= 1
 
 
-def money(nano: int) -> Purse:
-    purse = Purse()
-    purse.limit = nano
-    return purse
+def money(nano: int) -> CostTracker:
+    cost_tracker = CostTracker()
+    cost_tracker.limit = nano
+    return cost_tracker
 
 
 async def test_a_thousand_at_a_cents_worth_never_overrun_it():
-    budgets, model, purse = Budgets("USD"), Model(), money(10 * MOST)
-    calls = [asyncio.create_task(budgets.complete(model, REQUEST, 9, purse)) for _ in range(1000)]
+    budgets, model, cost_tracker = Budgets("USD"), Model(), money(10 * MOST)
+    calls = [
+        asyncio.create_task(budgets.complete(model, REQUEST, 9, cost_tracker)) for _ in range(1000)
+    ]
     await asyncio.sleep(0.01)
     assert model.under_way == 10
     model.go.set()
@@ -75,127 +79,136 @@ async def test_a_thousand_at_a_cents_worth_never_overrun_it():
     refused = [result for result in results if isinstance(result, ModelFault)]
     assert {fault.reason for fault in refused} == {Reason.BUDGET}
     # A reply costs 20,000, so others were asked with what the first ones left.
-    assert purse.granted == 1000 - len(refused) == (10 * MOST - MOST) // 20_000 + 1
-    assert (purse.spent, purse.held) == (20_000 * purse.granted, 0)
+    assert cost_tracker.granted == 1000 - len(refused) == (10 * MOST - MOST) // 20_000 + 1
+    assert (cost_tracker.spent, cost_tracker.held) == (20_000 * cost_tracker.granted, 0)
     assert model.most_under_way == 10
 
 
 async def test_a_day_is_held_to_by_all_calls_together(tmp_path: Path):
     day = DayLedger(tmp_path / "day.sqlite", "USD", 5 * MOST, Clock())
     budgets, model = Budgets("USD", day=day), Model(TokenUsage(50, 100))
-    purses = [Purse() for _ in range(1000)]
+    cost_trackers = [CostTracker() for _ in range(1000)]
     model.go.set()
     results = await asyncio.gather(
-        *(budgets.complete(model, REQUEST, 9, purse) for purse in purses), return_exceptions=True
+        *(budgets.complete(model, REQUEST, 9, cost_tracker) for cost_tracker in cost_trackers),
+        return_exceptions=True,
     )
     assert sum(isinstance(result, Completed) for result in results) == 5
-    assert sum(purse.spent for purse in purses) == 5 * MOST
+    assert sum(cost_tracker.spent for cost_tracker in cost_trackers) == 5 * MOST
     assert model.most_under_way <= 5
     assert day.held == 0
     budgets.close()
 
 
 async def test_huge_usage_is_told_truthfully_and_ends_the_budget():
-    budgets, model, purse = Budgets("USD"), Model(TokenUsage(10**9, 10**9)), money(4 * MOST)
-    calls = [asyncio.create_task(budgets.complete(model, REQUEST, 9, purse)) for _ in range(100)]
+    budgets, model, cost_tracker = Budgets("USD"), Model(TokenUsage(10**9, 10**9)), money(4 * MOST)
+    calls = [
+        asyncio.create_task(budgets.complete(model, REQUEST, 9, cost_tracker)) for _ in range(100)
+    ]
     await asyncio.sleep(0)
     model.go.set()
     results = await asyncio.gather(*calls, return_exceptions=True)
     answered = sum(isinstance(result, Completed) for result in results)
     assert answered == 4  # one batch in flight, and none after it
-    assert purse.spent == 4 * 3 * 10**12
+    assert cost_tracker.spent == 4 * 3 * 10**12
 
 
 async def test_a_reply_without_a_count_costs_the_most():
-    budgets, model, purse = Budgets("USD"), Model(TokenUsage()), Purse()
+    budgets, model, cost_tracker = Budgets("USD"), Model(TokenUsage()), CostTracker()
     model.go.set()
-    await budgets.complete(model, REQUEST, 9, purse)
-    assert purse.spent == MOST
+    await budgets.complete(model, REQUEST, 9, cost_tracker)
+    assert cost_tracker.spent == MOST
 
 
 @pytest.mark.parametrize(
     ("sends", "turned_down", "spent"), [(1, False, MOST), (3, False, 3 * MOST), (3, True, 0)]
 )
 async def test_what_was_sent_and_failed_counts_unless_turned_down(sends, turned_down, spent):
-    budgets, model, purse = Budgets("USD"), Model(sends=sends), Purse()
+    budgets, model, cost_tracker = Budgets("USD"), Model(sends=sends), CostTracker()
     model.fault = ProviderFault(Reason.TIMEOUT, "late", retryable=True, attempts=sends)
     model.turned_down = turned_down
     model.go.set()
     with pytest.raises(ProviderFault):
-        await budgets.complete(model, REQUEST, 9, purse)
-    assert (purse.spent, purse.held) == (spent, 0)
+        await budgets.complete(model, REQUEST, 9, cost_tracker)
+    assert (cost_tracker.spent, cost_tracker.held) == (spent, 0)
 
 
 async def test_a_retry_that_no_budget_covers_is_not_sent():
-    budgets, model, purse = Budgets("USD"), Model(sends=2), money(2 * MOST - 1)
+    budgets, model, cost_tracker = Budgets("USD"), Model(sends=2), money(2 * MOST - 1)
     with pytest.raises(ModelFault) as caught:
-        await budgets.complete(model, REQUEST, 9, purse)
+        await budgets.complete(model, REQUEST, 9, cost_tracker)
     assert caught.value.reason is Reason.BUDGET
-    assert (purse.spent, purse.held) == (MOST, 0)  # what had been sent may be charged
+    assert (cost_tracker.spent, cost_tracker.held) == (MOST, 0)  # what had been sent may be charged
 
 
 @pytest.mark.parametrize(("sends", "spent"), [(0, 0), (1, MOST)])
 async def test_cancelled_calls_count_only_when_they_were_sent(sends, spent):
-    budgets, model, purse = Budgets("USD"), Model(sends=sends), Purse()
-    call = asyncio.create_task(budgets.complete(model, REQUEST, 9, purse))
+    budgets, model, cost_tracker = Budgets("USD"), Model(sends=sends), CostTracker()
+    call = asyncio.create_task(budgets.complete(model, REQUEST, 9, cost_tracker))
     await asyncio.sleep(0)
     call.cancel()
     await asyncio.gather(call, return_exceptions=True)
-    assert (purse.spent, purse.held) == (spent, 0)
+    assert (cost_tracker.spent, cost_tracker.held) == (spent, 0)
 
 
 async def test_whoever_waits_for_room_may_leave():
-    budgets, model, purse = Budgets("USD"), Model(), money(MOST)
-    calls = [asyncio.create_task(budgets.complete(model, REQUEST, 9, purse)) for _ in range(50)]
+    budgets, model, cost_tracker = Budgets("USD"), Model(), money(MOST)
+    calls = [
+        asyncio.create_task(budgets.complete(model, REQUEST, 9, cost_tracker)) for _ in range(50)
+    ]
     await asyncio.sleep(0)
     assert model.under_way == 1
     for call in calls[1:]:
         call.cancel()
     model.go.set()
     await asyncio.gather(*calls, return_exceptions=True)
-    assert (purse.spent, purse.held, purse.granted) == (20_000, 0, 1)
+    assert (cost_tracker.spent, cost_tracker.held, cost_tracker.granted) == (20_000, 0, 1)
     assert budgets._waiting == []
 
 
 async def test_without_time_to_wait_the_reason_is_time():
-    budgets, model, purse = Budgets("USD"), Model(), money(MOST)
-    first = asyncio.create_task(budgets.complete(model, REQUEST, 9, purse))
+    budgets, model, cost_tracker = Budgets("USD"), Model(), money(MOST)
+    first = asyncio.create_task(budgets.complete(model, REQUEST, 9, cost_tracker))
     await asyncio.sleep(0)
     with pytest.raises(ModelFault) as caught:
-        await budgets.complete(model, REQUEST, 0.01, purse)
+        await budgets.complete(model, REQUEST, 0.01, cost_tracker)
     assert (caught.value.reason, caught.value.retryable) == (Reason.TIMEOUT, True)
     model.go.set()
     await first
 
 
 @pytest.mark.parametrize(
-    ("budgets", "purse", "says"),
+    ("budgets", "cost_tracker", "says"),
     [
         (
             Budgets("USD"),
-            Purse(0.0001),
+            CostTracker(0.0001),
             "and 0.0001 USD is left of the call's max_cost of 0.0001 USD; raise max_cost, or",
         ),
-        (Budgets("USD", 0.0001), Purse(), "left of what one request may cost on this server,"),
-        (Budgets("USD", 0.0001), Purse(1.0), "ask the operator to raise per_request"),
+        (
+            Budgets("USD", 0.0001),
+            CostTracker(),
+            "left of what one request may cost on this server,",
+        ),
+        (Budgets("USD", 0.0001), CostTracker(1.0), "ask the operator to raise per_request"),
     ],
 )
-async def test_messages_name_the_budget_and_the_next_step(budgets, purse, says):
+async def test_messages_name_the_budget_and_the_next_step(budgets, cost_tracker, says):
     with pytest.raises(ModelFault) as caught:
-        await budgets.complete(Model(), REQUEST, 9, purse)
+        await budgets.complete(Model(), REQUEST, 9, cost_tracker)
     assert says in caught.value.message
     assert not caught.value.retryable
 
 
 def test_a_call_is_refused_as_a_whole_only_if_the_day_kept_all_of_it_back():
-    purse = Purse()
-    refuse_if_nothing_asked(purse, [Reason.BUDGET])
-    purse.refused_by_day = 2
-    refuse_if_nothing_asked(purse, [Reason.BUDGET, None])
+    cost_tracker = CostTracker()
+    refuse_if_nothing_asked(cost_tracker, [Reason.BUDGET])
+    cost_tracker.refused_by_day = 2
+    refuse_if_nothing_asked(cost_tracker, [Reason.BUDGET, None])
     with pytest.raises(BudgetExhausted, match=r"a day is used up.*raise per_day"):
-        refuse_if_nothing_asked(purse, [Reason.BUDGET, Reason.BUDGET])
-    purse.granted = 1
-    refuse_if_nothing_asked(purse, [Reason.BUDGET])
+        refuse_if_nothing_asked(cost_tracker, [Reason.BUDGET, Reason.BUDGET])
+    cost_tracker.granted = 1
+    refuse_if_nothing_asked(cost_tracker, [Reason.BUDGET])
 
 
 STEPS = st.lists(
@@ -207,12 +220,12 @@ STEPS = st.lists(
 @given(limit=st.integers(0, 6), usage=st.integers(1, 100), steps=STEPS)
 def test_no_order_of_events_overruns_a_budget_or_leaves_money_held(limit, usage, steps):
     async def run() -> None:
-        budgets, purse = Budgets("USD"), money(limit * MOST)
+        budgets, cost_tracker = Budgets("USD"), money(limit * MOST)
         running: list[tuple[Model, asyncio.Task[Completed]]] = []
         for step, which in steps:
             if step == "begin":
                 model = Model(TokenUsage(0, usage))
-                task = asyncio.create_task(budgets.complete(model, REQUEST, 9, purse))
+                task = asyncio.create_task(budgets.complete(model, REQUEST, 9, cost_tracker))
                 running.append((model, task))
             elif running:
                 model, task = running[which % len(running)]
@@ -224,11 +237,11 @@ def test_no_order_of_events_overruns_a_budget_or_leaves_money_held(limit, usage,
                     model.go.set()
             for _ in range(3):
                 await asyncio.sleep(0)
-            assert 0 <= purse.spent + purse.held <= limit * MOST
+            assert 0 <= cost_tracker.spent + cost_tracker.held <= limit * MOST
         for model, _ in running:
             model.go.set()
         await asyncio.gather(*(task for _, task in running), return_exceptions=True)
-        assert purse.held == 0
-        assert purse.spent <= limit * MOST
+        assert cost_tracker.held == 0
+        assert cost_tracker.spent <= limit * MOST
 
     asyncio.run(run())

@@ -11,8 +11,8 @@ CANARY = "sk-canary-77"
 
 def test_shows_nothing():
     secret = Secret(CANARY)
-    shown = f"{secret} {secret!r} {[secret]} {secret!s:>9} {vars(type(secret))}"
-    assert CANARY not in shown
+    rendered = f"{secret} {secret!r} {[secret]} {secret!s:>9} {vars(type(secret))}"
+    assert CANARY not in rendered
     assert secret.reveal() == CANARY
     with pytest.raises(TypeError):
         pickle.dumps(secret)

@@ -17,7 +17,7 @@ from judged_server.llm.chat import ChatReply, FinishReason, TokenUsage
 from judged_server.llm.faults import Reason
 from judged_server.llm.parsing import read
 from judged_server.llm.parsing.json_reply import MAX_CLAIM_CHARACTERS
-from judged_server.llm.parsing.parsed_reply import ClaimCheck, Claims, Dimensions, Opinion
+from judged_server.llm.parsing.parsed_reply import ClaimCheck, Claims, Dimensions, ParsedReply
 from judged_server.llm.rubrics import MAX_CLAIMS, Rubric, load_builtin
 
 ASKED = {step.id: step for rubric in load_builtin().values() for step in rubric.steps}
@@ -34,19 +34,19 @@ CORPUS = [
 ]
 
 
-def opinion(
+def parsed(
     text: str,
     rubric: Rubric,
     structured: bool = True,
     finish: FinishReason = FinishReason.STOP,
     refusal: str | None = None,
-) -> Opinion:
+) -> ParsedReply:
     return read(
         ChatReply(text, finish, TokenUsage(), "m", refusal=refusal), rubric, structured=structured
     )
 
 
-def said(found: Opinion) -> object:
+def said(found: ParsedReply) -> object:
     """What an opinion says, in the words of the corpus."""
     match found.content:
         case Dimensions(scores, overall):
@@ -70,7 +70,7 @@ def test_the_corpus_is_large_and_covers_every_outcome():
 @pytest.mark.parametrize("place", range(len(CORPUS)))
 def test_a_recorded_reply(place: int):
     case = CORPUS[place]
-    found = opinion(
+    found = parsed(
         case["reply"],
         ASKED[case["rubric"]],
         case["structured"],
@@ -90,12 +90,12 @@ def test_a_recorded_reply(place: int):
 @pytest.mark.parametrize(("score", "passes"), [(0.7, True), (0.7 - 1e-12, True), (0.6999, False)])
 def test_a_score_is_a_yes_from_the_bar_on(score: float, passes: bool):
     reply = json.dumps({"reasoning": "x", "score": score})
-    assert opinion(reply, SCORE).yes is passes
-    assert opinion(reply, replace(SCORE, min_score=0.99)).yes is False
-    assert opinion(reply, replace(SCORE, min_score=0.0)).yes is True
+    assert parsed(reply, SCORE).yes is passes
+    assert parsed(reply, replace(SCORE, min_score=0.99)).yes is False
+    assert parsed(reply, replace(SCORE, min_score=0.0)).yes is True
 
 
-def is_sound(found: Opinion, rubric: Rubric) -> bool:
+def is_sound(found: ParsedReply, rubric: Rubric) -> bool:
     """Say whether an opinion is one that its rubric can have, and fit to be sent."""
     if found.status is not Status.OK:
         return (
@@ -141,7 +141,7 @@ texts = st.one_of(
 
 @given(texts, rubrics, st.booleans(), finishes)
 def test_any_text_is_an_opinion(text, rubric, structured, finish):
-    assert is_sound(opinion(text, rubric, structured, finish), rubric)
+    assert is_sound(parsed(text, rubric, structured, finish), rubric)
 
 
 keys = st.sampled_from(sorted({key for rubric in FORMS for key in rubric.properties} | {"x"}))
@@ -184,7 +184,7 @@ def test_json_says_something_exactly_when_it_keeps_the_schema(rubric, structured
         {key: st.one_of(json_values, good(value)) for key, value in rubric.properties.items()}
     )
     value = data.draw(st.one_of(held, json_values))
-    found = opinion(json.dumps(value), rubric, structured)
+    found = parsed(json.dumps(value), rubric, structured)
     assert is_sound(found, rubric)
     if isinstance(value, dict):
         assert (found.status is Status.OK) == keeps(value, rubric)
@@ -205,38 +205,38 @@ def good(held: dict[str, Any]) -> st.SearchStrategy[object]:
 def test_no_words_become_dimensions_or_claims(text, structured):
     if "{" not in text:
         for rubric in FORMS[1:4]:
-            assert opinion(text, rubric, structured).status is not Status.OK
+            assert parsed(text, rubric, structured).status is not Status.OK
 
 
 @given(st.text(), st.booleans())
 def test_no_score_comes_from_a_text_without_a_number_in_range(text, structured):
     if "0" not in text and "1" not in text and "." not in text:
-        assert opinion(text, SCORE, structured).status is not Status.OK
+        assert parsed(text, SCORE, structured).status is not Status.OK
 
 
 @given(st.floats(0, 1).map(lambda score: f"{score:.4f}"), st.text(max_size=30))
 def test_no_words_before_a_score_change_it(score, words):
-    found = opinion(f"{words}\nScore: {score}", SCORE, structured=False)
+    found = parsed(f"{words}\nScore: {score}", SCORE, structured=False)
     assert found.status is not Status.OK or found.score == float(score)
 
 
 @pytest.mark.parametrize("rubric", FORMS, ids=lambda rubric: rubric.form)
 @pytest.mark.parametrize("text", ["[" * 100_000, '{"a":' * 100_000, "[" * 50_000 + "]" * 50_000])
 def test_deep_nesting_is_an_error(text, rubric):
-    found = opinion(text, rubric)
+    found = parsed(text, rubric)
     assert (found.status, found.reason) == (Status.ERROR, Reason.SCHEMA)
 
 
 @pytest.mark.parametrize("rubric", FORMS, ids=lambda rubric: rubric.form)
 def test_json_cut_at_any_place_is_an_error(rubric):
     whole = json.dumps({key: example(value) for key, value in rubric.properties.items()})
-    assert opinion(whole, rubric).status is Status.OK
+    assert parsed(whole, rubric).status is Status.OK
     for end in range(len(whole)):
         for finish, reason in (
             (FinishReason.STOP, Reason.SCHEMA),
             (FinishReason.LENGTH, Reason.REPLY_TRUNCATED),
         ):
-            found = opinion(whole[:end], rubric, finish=finish)
+            found = parsed(whole[:end], rubric, finish=finish)
             assert (found.status, found.reason) == (Status.ERROR, reason)
 
 
@@ -255,5 +255,5 @@ def test_messages_quote_nothing_of_a_reply():
     canary = "canary-5f2c"
     for case in CORPUS:
         for text in (case["reply"] + canary, canary + case["reply"]):
-            found = opinion(text, ASKED[case["rubric"]], case["structured"])
+            found = parsed(text, ASKED[case["rubric"]], case["structured"])
             assert canary not in found.message

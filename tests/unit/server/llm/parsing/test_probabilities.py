@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from judged_server.domain import Status
 from judged_server.llm.chat import ChatReply, FinishReason, TokenLogprob, TokenUsage
 from judged_server.llm.faults import Reason
-from judged_server.llm.parsing.parsed_reply import Opinion
+from judged_server.llm.parsing.parsed_reply import ParsedReply
 from judged_server.llm.parsing.probabilities import probability_of_yes, weighed
 
 Top = dict[str, float]
@@ -25,7 +25,7 @@ def reply(*places: TokenLogprob, text: str | None = None) -> ChatReply:
     return ChatReply(said, FinishReason.STOP, TokenUsage(), "m", logprobs=places)
 
 
-YES, NO = Opinion(Status.OK, yes=True, score=1.0), Opinion(Status.OK, yes=False, score=0.0)
+YES, NO = ParsedReply(Status.OK, yes=True, score=1.0), ParsedReply(Status.OK, yes=False, score=0.0)
 
 
 class TestPlain:
@@ -112,7 +112,7 @@ class TestMissing:
         assert "log-probabilities" in found.message
 
     def test_what_is_no_verdict_stays_what_it_is(self):
-        failed = Opinion(Status.ERROR, reason=Reason.SCHEMA)
+        failed = ParsedReply(Status.ERROR, reason=Reason.SCHEMA)
         assert weighed(failed, reply(place("YES"))) is failed
 
 

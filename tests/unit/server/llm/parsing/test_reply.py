@@ -28,7 +28,7 @@ CORPUS = [
 ]
 
 
-def opinion(text, form="plain", finish=FinishReason.STOP, refusal=None):
+def parsed(text, form="plain", finish=FinishReason.STOP, refusal=None):
     reply = ChatReply(text, finish, TokenUsage(), "m", refusal=refusal)
     return read(reply, SCORED if form == "scored" else RUBRIC, structured=form != "plain")
 
@@ -44,7 +44,7 @@ def test_the_corpus_is_large_and_covers_every_outcome():
 @pytest.mark.parametrize("place", range(len(CORPUS)))
 def test_a_recorded_reply(place: int):
     case = CORPUS[place]
-    found = opinion(
+    found = parsed(
         case["reply"], case["form"], FinishReason[case["finish_reason"]], case.get("refusal")
     )
     verdict = {True: "yes", False: "no"}[found.yes] if found.status is Status.OK else None
@@ -84,7 +84,7 @@ def test_the_replies_in_the_docs_mean_what_is_written_there():
     rows = re.findall(r"^\| `(.+?)` \| (?:`\w+`, `(\w+)`|(yes|no)) ?[|:;]?", page, re.MULTILINE)
     assert len(rows) == 10
     for text, reason, verdict in rows:
-        found = opinion(text, "structured" if text.startswith("{") else "plain")
+        found = parsed(text, "structured" if text.startswith("{") else "plain")
         assert (found.reason and found.reason.value) == (reason or None), text
         assert not verdict or found.yes == (verdict == "yes"), text
 
@@ -111,7 +111,7 @@ def is_sound(found) -> bool:
 
 @given(texts, forms, finishes)
 def test_any_text_is_an_opinion(text, form, finish):
-    assert is_sound(opinion(text, form, finish))
+    assert is_sound(parsed(text, form, finish))
 
 
 json_values = st.recursive(
@@ -126,7 +126,7 @@ json_values = st.recursive(
 
 @given(json_values, forms)
 def test_any_json_keeps_the_schema_or_is_no_verdict(value, form):
-    found = opinion(json.dumps(value), form)
+    found = parsed(json.dumps(value), form)
     assert is_sound(found)
     if found.status is Status.OK and isinstance(value, dict):
         keys = {"verdict", "reasoning", "score"} if form == "scored" else {"verdict", "reasoning"}
@@ -140,13 +140,13 @@ def test_no_verdict_comes_from_a_text_without_its_words(text, form):
     for word in ("yes", "no", "relevant", "match"):
         words = words.replace(word, "")
     if all(word not in words for word in ("yes", "no", "relevant", "match", "related")):
-        assert opinion(words, form).status is not Status.OK
+        assert parsed(words, form).status is not Status.OK
 
 
 @given(st.text(alphabet=st.characters(exclude_categories=["Cs"]), max_size=30))
 def test_reasoning_can_not_change_the_verdict(reasoning):
     for verdict in ("yes", "no"):
-        found = opinion(json.dumps({"reasoning": reasoning, "verdict": verdict}), "structured")
+        found = parsed(json.dumps({"reasoning": reasoning, "verdict": verdict}), "structured")
         assert (found.status, found.yes) == (Status.OK, verdict == "yes")
         assert found.reasoning == reasoning
 
@@ -155,23 +155,23 @@ def test_reasoning_can_not_change_the_verdict(reasoning):
 def test_json_cut_at_any_place_is_an_error(finish):
     whole = '{"reasoning": "It says yes, \\"no\\" and é.", "verdict": "yes", "score": 0.75}'
     for end in range(len(whole)):
-        found = opinion(whole[:end], "scored", finish)
+        found = parsed(whole[:end], "scored", finish)
         assert found.status is Status.ERROR
         reason = Reason.SCHEMA if finish is FinishReason.STOP else Reason.REPLY_TRUNCATED
         assert found.reason is reason
-    assert opinion(whole, "scored", finish).score == 0.75
+    assert parsed(whole, "scored", finish).score == 0.75
 
 
 @pytest.mark.parametrize("text", ["[" * 100_000, '{"a":' * 100_000, "[" * 50_000 + "]" * 50_000])
 @pytest.mark.parametrize("form", ["plain", "structured", "scored"])
 def test_deep_nesting_is_an_error(text, form):
-    found = opinion(text, form)
+    found = parsed(text, form)
     assert (found.status, found.reason) == (Status.ERROR, Reason.SCHEMA)
 
 
 def test_a_safety_stop_is_told_from_a_refusal():
-    stopped = opinion("YES", finish=FinishReason.SAFETY, refusal="no")
-    refused = opinion("YES", finish=FinishReason.REFUSAL)
+    stopped = parsed("YES", finish=FinishReason.SAFETY, refusal="no")
+    refused = parsed("YES", finish=FinishReason.REFUSAL)
     assert (stopped.status, stopped.reason) == (refused.status, refused.reason)
     assert (stopped.status, stopped.reason) == (Status.ABSTAINED, Reason.REFUSED)
     assert stopped.message == "the provider's safety filter stopped the answer"
@@ -179,7 +179,7 @@ def test_a_safety_stop_is_told_from_a_refusal():
 
 
 def test_the_advice_after_prose_is_a_setting_that_the_server_takes():
-    message = opinion("The text is relevant.", "structured").message
+    message = parsed("The text is relevant.", "structured").message
     setting = re.search(r'structured = "(\w+)"', message)
     assert setting is not None
     assert Structured(setting[1]) is Structured.NONE
@@ -189,7 +189,7 @@ def test_messages_quote_nothing_of_a_reply():
     canary = "canary-5f2c"
     for case in CORPUS:
         for text in (case["reply"] + canary, canary + case["reply"]):
-            assert canary not in opinion(text, case["form"]).message
+            assert canary not in parsed(text, case["form"]).message
 
 
 UNITS = [
@@ -204,7 +204,7 @@ def spent_on(text: str, form: str, enough: float) -> float:
     spent = float("inf")
     for _ in range(5):
         begun = thread_time()
-        assert is_sound(opinion(text, form))
+        assert is_sound(parsed(text, form))
         spent = min(spent, thread_time() - begun)
         if spent < enough:
             break

@@ -7,12 +7,12 @@ from judged_server.llm.faults import ProviderFault, Reason
 from judged_server.llm.providers.reading import (
     error_object,
     first,
-    hopeless,
     log_probability,
-    may,
-    need,
+    optional,
     parse,
+    permanent,
     reply_object,
+    required,
     rewrite,
     tokens,
 )
@@ -20,13 +20,13 @@ from judged_server.llm.providers.reading import (
 
 def test_what_must_be_there_and_what_may():
     table = {"text": "a", "none": None, "flag": True}
-    assert need(table, "text", str) == "a"
-    assert (may(table, "none", str), may(table, "gone", int, 3)) == (None, 3)
+    assert required(table, "text", str) == "a"
+    assert (optional(table, "none", str), optional(table, "gone", int, 3)) == (None, 3)
     for bad in ("none", "gone", "flag"):
         with pytest.raises(ProviderFault, match=f"lacks {bad}, or has it in a wrong form"):
-            need(table, bad, int)
+            required(table, bad, int)
     with pytest.raises(ProviderFault):
-        may("no table", "text", str)
+        optional("no table", "text", str)
 
 
 def test_counts_are_added_and_never_negative():
@@ -78,7 +78,7 @@ def test_the_first_item_is_an_object():
 
 
 def test_what_is_hopeless_is_not_tried_again():
-    fault = hopeless(Reason.RATE_LIMITED, 429, "why")
+    fault = permanent(Reason.RATE_LIMITED, 429, "why")
     assert (fault.retryable, fault.status, fault.message) == (
         False,
         429,

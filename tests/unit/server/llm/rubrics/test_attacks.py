@@ -52,8 +52,8 @@ def test_no_attack_alters_another_text_or_the_question(rubric: Rubric):
             attacked = harmless(rubric)
             attacked[name] = ["one", text, "two"] if name in LISTS else text
             asked, told = ask(rubric, attacked)
-            shown, rest = blocks(told)
-            assert (asked, shown, rest) == (system, attacked, outside)
+            rendered, rest = blocks(told)
+            assert (asked, rendered, rest) == (system, attacked, outside)
             assert told.count(NONCE) == 2 * len(rubric.fields) + 1
             assert naive_model(asked, told) == "NO"
 

@@ -88,8 +88,8 @@ hostiles = st.lists(hostile, max_size=4)
 
 def check_lists(rubric, values, outside: str) -> None:
     request = write(rubric, values, NONCE, structured=True, max_tokens=9, temperature=0.0)
-    shown, rest = blocks(request.user)
-    assert shown == values
+    rendered, rest = blocks(request.user)
+    assert rendered == values
     assert rest == outside
     assert request.user.count(NONCE) == 2 * len(values) + 1
     for line in request.user.split("\n"):

@@ -3,12 +3,12 @@
 import asyncio
 
 import pytest
-from judged_server.llm.transport.start_limiter import Turns
+from judged_server.llm.transport.start_limiter import StartLimiter
 
 
 async def begun_by_turn(tasks_of, most, count):
     """Return which of `count` pieces of work began in each turn of the loop."""
-    turns, begun = Turns(most), []
+    turns, begun = StartLimiter(most), []
 
     async def work(number):
         await turns.begin()
@@ -33,7 +33,7 @@ async def test_so_many_begin_in_each_turn_first_come_first_served(most, count):
 
 
 async def test_those_who_leave_take_no_turn_from_others():
-    turns, begun = Turns(2), []
+    turns, begun = StartLimiter(2), []
 
     async def work(number):
         await turns.begin()
@@ -49,7 +49,7 @@ async def test_those_who_leave_take_no_turn_from_others():
 
 
 async def test_after_a_pause_there_is_room_at_once():
-    turns = Turns(1)
+    turns = StartLimiter(1)
     for _ in range(3):
         coroutine = turns.begin()
         with pytest.raises(StopIteration):  # without waiting for anything

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from judged_server.domain import least_passing
+from judged_server.domain import min_passing_score
 from judged_server.statistics.agreement import LabelledScores, judge_quality
 from judged_server.statistics.agreement.quality import _wins
 from judged_server.statistics.intervals import IntervalOptions
@@ -107,7 +107,7 @@ def test_the_area_under_the_curve_is_the_share_of_pairs_in_order(pairs):
 
 def test_the_bar_is_that_of_verdicts():
     for bar in (0.3, 0.5, 0.85):
-        least = least_passing(bar)
+        least = min_passing_score(bar)
         scores = np.array([np.nextafter(least, 0), least, np.nextafter(least, 1)])
         found = LabelledScores(scores, np.ones(3, np.bool_)).relevant(bar)
         assert found.tolist() == [False, True, True]

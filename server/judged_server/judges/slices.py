@@ -1,25 +1,20 @@
 """Cuts work into slices that are short, and runs them where they disturb nobody.
 
-Owns the cost estimate and the worker thread. A deadline or a cancel can't stop a running thread,
-so a slice is small enough (well under 20 ms) that the wait between two slices is where both take
-effect; and since a call hands in one slice at a time, calls in work take turns.
+A deadline or a cancel can't stop a running thread, so a slice is small enough (well under 20 ms)
+that the wait between two slices is where both take effect; and since a call hands in one slice at a
+time, calls in work take turns.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Generator, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import accumulate
-from typing import TypeVar
 
 import numpy as np
 
 from judged_server.domain import ByteArray, Flag, QueryGroup, ScoreColumns, Status, VerdictFault
-from judged_server.ports import LexicalJudge
-
-Result = TypeVar("Result")
+from judged_server.threads import run_slice
 
 CONTEXT_COST = 40
 """What one context costs beside its texts, in characters of text."""
@@ -110,48 +105,14 @@ def join_columns(parts: Sequence[ScoreColumns]) -> ScoreColumns:
     )
 
 
-class SliceRunner:
-    """Runs lexical judges: a single slice in place, more of them one by one in a worker thread.
+async def score_in_slices(
+    score: Callable[[Sequence[QueryGroup]], ScoreColumns], groups: Sequence[QueryGroup]
+) -> ScoreColumns:
+    """Return the scores of all groups: one slice in place, more of them one by one in a thread.
 
-    In place, because a hand-over to a thread costs 15 % of a slice. One thread, because the judges
-    hold the interpreter lock: a second would add switches only.
+    In place, because a hand-over to a thread costs 15 % of a slice. A cancel takes effect after the
+    slice in work.
     """
-
-    def __init__(self) -> None:
-        self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="judged-slices")
-
-    async def run(self, judge: LexicalJudge, groups: Sequence[QueryGroup]) -> ScoreColumns:
-        """Return the scores of all groups. A cancel takes effect after the slice in work."""
-        if _is_one_slice(groups):
-            return judge.score(groups)
-        loop = asyncio.get_running_loop()
-        parts = [
-            await loop.run_in_executor(self._worker, judge.score, part)
-            for part in cut_slices(groups)
-        ]
-        return join_columns(parts)
-
-    async def exhaust(self, steps: Generator[None, None, Result]) -> Result:
-        """Return the result of work that yields between its slices, done in the worker thread.
-
-        Calls take turns: each slice waits for those of others. A cancel takes effect after the
-        slice in work.
-        """
-        loop = asyncio.get_running_loop()
-        while True:
-            done = await loop.run_in_executor(self._worker, _advance, steps)
-            if done is not None:
-                return done[0]
-
-    def close(self) -> None:
-        """Finish the slice in work and stop the thread."""
-        self._worker.shutdown(wait=True, cancel_futures=True)
-
-
-def _advance(steps: Generator[None, None, Result]) -> tuple[Result] | None:
-    """Do one slice; return the result, in a tuple, if it was the last."""
-    try:
-        next(steps)
-    except StopIteration as end:
-        return (end.value,)
-    return None
+    if _is_one_slice(groups):
+        return score(groups)
+    return join_columns([await run_slice(score, part) for part in cut_slices(groups)])

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import asyncio
 import threading
 from collections.abc import Sequence
 
@@ -9,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from judged_server.domain import JudgeIdentity, QueryGroup, ScoreColumns, Status, VerdictFault
-from judged_server.usecases.slices import (
+from judged_server.judges.slices import (
     SLICE_COST,
-    SliceRunner,
     cut_slices,
     group_cost,
     join_columns,
+    score_in_slices,
 )
 
 texts = st.lists(st.integers(0, 80).map(lambda n: "x" * n), max_size=8)
@@ -50,16 +49,15 @@ class Recording:
 
 
 async def test_small_work_is_done_in_place_and_large_work_in_the_thread():
-    judge, runner = Recording(), SliceRunner()
+    judge = Recording()
     small = QueryGroup("", "q", ["e"], ["r"])
-    await runner.run(judge, [small])
+    await score_in_slices(judge.score, [small])
     large = QueryGroup("", "q", ["e"], [str(i) * 1000 for i in range(5000)])
-    scores = (await runner.run(judge, [large])).scores
-    runner.close()
+    scores = (await score_in_slices(judge.score, [large])).scores
     assert scores.tolist() == [float(len(r)) for r in large.retrieved]
     first, *others = judge.calls
     assert first[0] == threading.current_thread().name
-    assert {name for name, _ in others} == {"judged-slices_0"}
+    assert {name for name, _ in others} == {"slices_0"}
     assert len(others) > 5
     assert group_cost(large) > SLICE_COST
 
@@ -69,10 +67,8 @@ async def test_a_judges_exception_reaches_the_caller():
         def score(self, part: Sequence[QueryGroup]) -> ScoreColumns:
             raise ZeroDivisionError
 
-    runner = SliceRunner()
     with pytest.raises(ZeroDivisionError):
-        await runner.run(Broken(), [QueryGroup("", "q", ["e"], ["r" * 10] * 50_000)])
-    runner.close()
+        await score_in_slices(Broken().score, [QueryGroup("", "q", ["e"], ["r" * 10] * 50_000)])
 
 
 def test_joined_columns_fill_in_what_a_part_left_out():
@@ -95,30 +91,3 @@ def test_joined_columns_fill_in_what_a_part_left_out():
     assert joined.flags.tolist() == [0, 0, 0, 1]
     assert [f.index for f in joined.faults] == [3]
     assert len(join_columns([]).scores) == 0
-
-
-async def test_calls_with_steps_take_turns_and_end_with_their_caller():
-    runner, done = SliceRunner(), []
-
-    def steps(name: str, n: int):
-        for i in range(n):
-            done.append(f"{name}{i}")
-            yield
-        return name
-
-    try:
-        first, second = runner.exhaust(steps("a", 3)), runner.exhaust(steps("b", 3))
-        assert tuple(await asyncio.gather(first, second)) == ("a", "b")
-        assert done == ["a0", "b0", "a1", "b1", "a2", "b2"]
-        endless = asyncio.create_task(runner.exhaust(steps("c", 10**9)))
-        assert await runner.exhaust(steps("f", 2)) == "f"  # in turns, so c has begun
-        assert "c0" in done
-        endless.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await endless
-        assert await runner.exhaust(steps("d", 0)) == "d"
-        after = len(done)
-        assert await runner.exhaust(steps("e", 0)) == "e"
-        assert len(done) == after
-    finally:
-        runner.close()

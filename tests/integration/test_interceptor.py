@@ -21,7 +21,7 @@ from judged.v1.judge_service_pb2_grpc import (
     add_JudgeServiceServicer_to_server,
 )
 from judged_server import errors, telemetry
-from judged_server.api.interceptor import Deadlines, Guard, GuardedRegistrar
+from judged_server.api.interceptor import CallInterceptor, Deadlines, InterceptingRegistrar
 
 from tests.integration.server_process import running_server
 
@@ -71,17 +71,19 @@ def silence() -> Iterator[None]:
 
 
 @pytest.fixture
-async def service(silence: None) -> AsyncIterator[tuple[Misbehaving, JudgeServiceStub, Guard]]:
+async def service(
+    silence: None,
+) -> AsyncIterator[tuple[Misbehaving, JudgeServiceStub, CallInterceptor]]:
     server = grpc.aio.server()
-    guard = Guard(Deadlines(default_s=0.2, max_unary_s=0.3, max_stream_s=5))
+    interceptor = CallInterceptor(Deadlines(default_s=0.2, max_unary_s=0.3, max_stream_s=5))
     # Abstract in the stub alone: at run time the other calls answer UNIMPLEMENTED.
     misbehaving = Misbehaving()  # type: ignore[abstract]
-    registrar: Any = GuardedRegistrar(server, guard)
+    registrar: Any = InterceptingRegistrar(server, interceptor)
     add_JudgeServiceServicer_to_server(misbehaving, registrar)
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
-        yield misbehaving, JudgeServiceStub(channel), guard
+        yield misbehaving, JudgeServiceStub(channel), interceptor
     await server.stop(0)
 
 
@@ -133,12 +135,12 @@ async def test_a_deadline_above_the_maximum_is_cut(service):
 
 
 async def test_a_callers_cancel_reaches_the_handler(service):
-    misbehaving, stub, guard = service
+    misbehaving, stub, interceptor = service
     call = stub.ComputeMetrics(pb.ComputeMetricsRequest(), timeout=0.25)
     await misbehaving.entered.wait()
     call.cancel()
     await asyncio.wait_for(misbehaving.cancelled.wait(), 10)
-    await asyncio.wait_for(guard.wait_idle(), 10)
+    await asyncio.wait_for(interceptor.wait_idle(), 10)
 
 
 async def test_a_busy_server_says_when_to_come_back(service):

@@ -1,0 +1,72 @@
+"""What an embedding model is to those who use one: a card, and vectors of texts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from judged_server.domain import ByteArray, Float32Array
+
+
+@dataclass(frozen=True, slots=True)
+class ModelCard:
+    """What an embedding model is: all of it enters the scoring key of a semantic judge.
+
+    `prefix` is set before every text, as some models were trained.
+    """
+
+    name: str
+    dimensions: int
+    max_tokens: int
+    model_sha256: str
+    tokenizer_sha256: str
+    pooling: str
+    normalize: bool
+    precision: str
+    execution_provider: str
+    prefix: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Embedded:
+    """Vectors of distinct texts.
+
+    `vectors` is float32 (rows, dimensions), unit length or zero. Text i owns the rows
+    `row_offsets[i]:row_offsets[i + 1]`: one, or one a window. `flags` is uint8 of Flag, one a
+    text. `faults` maps a text's index to (reason, message) when it has no vector.
+    """
+
+    vectors: Float32Array
+    row_offsets: Sequence[int]
+    flags: ByteArray
+    faults: Mapping[int, tuple[str, str]]
+
+
+class Embedder(Protocol):
+    """An embedding model that is loaded and ready."""
+
+    @property
+    def card(self) -> ModelCard:
+        """Which model this is."""
+        ...
+
+    async def embed(self, texts: Sequence[str], long_text: str) -> Embedded:
+        """Return the vectors of distinct texts; `long_text` is truncate, reject or window_max.
+
+        A text's vectors are those of any other call, whatever runs beside it. Cancelling drops what
+        has not begun and nobody else waits for. Raises `errors.Overloaded`.
+        """
+        ...
+
+
+class Embedders(Protocol):
+    """The embedding models of this server."""
+
+    def get(self, name: str) -> Embedder:
+        """Return a model by name, "" for the default. Raises `errors.ModelNotInstalled`."""
+        ...
+
+    def cards(self) -> tuple[ModelCard, ...]:
+        """Return the models on offer, the default first; some may load on their first use."""
+        ...
