@@ -1,28 +1,39 @@
-"""The table of figures in README.md, made from the lines under benchmarks/results.
+"""The tables of figures in docs/benchmarks.md and README.md, made from benchmarks/results.
 
-A results file holds the last lines of benchmarks, one a line; of several lines of a benchmark the
-last counts. Each file, a machine, has a table of its own. A figure that is not in the file has no
-row; one that was not run says so, with its reason.
+They go between the two marks of each page. A results file holds the last lines of benchmarks, one a
+line; of several lines of a benchmark the last counts.
 
-    python -m benchmarks.table           # prints what the README should hold
-    python -m benchmarks.table --write   # puts it there
+- docs/benchmarks.md has every figure, with a table for each file, a machine. A figure that is not
+  in the file has no row; one that was not run says so, with its reason.
+- README.md has at most eight figures of one machine, and `chart` draws them. There more is always
+  better for judged: a figure that is better the smaller it is comes inverted.
+
+    python -m benchmarks.table           # prints what docs/benchmarks.md and README.md should hold
+    python -m benchmarks.table --write   # puts it there, and writes docs/images/figures.svg
 """
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks.chart import Bar, bar_chart
 from benchmarks.harness import ROOT
 
 README = ROOT / "README.md"
+BENCHMARKS = ROOT / "docs" / "benchmarks.md"
+CHART = ROOT / "docs" / "images" / "figures.svg"
 RESULTS = ROOT / "benchmarks" / "results"
 BEGIN = "<!-- figures: made by `python -m benchmarks.table --write` -->"
 END = "<!-- end of figures -->"
+
+Results = Mapping[str, Mapping[str, Any]]
+"""The last line of each benchmark, by its name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +85,7 @@ ROWS = (
         "embed",
         "fp32_share_of_products",
         "the model's own products, nothing else",
-        "operations a second, fp32; [why not more](docs/decisions/0008-fp32-ceiling.md)",
+        "operations a second, fp32; [why not more](decisions/0008-fp32-ceiling.md)",
     ),
     Row("embed", "bf16_share_of_products", "", "operations a second, bf16"),
     Row(
@@ -93,8 +104,7 @@ ROWS = (
         "wire",
         "requests_over_null_64",
         "",
-        "requests a second, 64 contexts each; "
-        "[why not more](docs/decisions/0005-small-requests.md)",
+        "requests a second, 64 contexts each; [why not more](decisions/0005-small-requests.md)",
     ),
     Row("wire", "grouped_over_naive", "one message a context", "contexts a second, as groups"),
     Row(
@@ -119,7 +129,12 @@ ROWS = (
         "the same from dicts of ids, under qrels that both have read before",
     ),
     Row("metrics", "columns_over_pytrec_eval", "", "the same from lists of ids and scores"),
-    Row("metrics", "wire_over_pytrec_eval_5000", "", "the same through client and server"),
+    Row(
+        "metrics",
+        "wire_over_pytrec_eval_5000",
+        "",
+        "the same through client and server, wall time in place of CPU",
+    ),
     Row("metrics", "prepared_over_ranx", "ranx, in process", "as the first against pytrec_eval"),
     Row("readiness", "first_verdict_over_2_s", "2 s", "start to first semantic verdict"),
     Row("readiness", "first_verdict_over_2_s_openvino", "", "the same with OpenVINO"),
@@ -135,25 +150,89 @@ ROWS = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class Highlight:
+    """One figure of README.md: how many times more judged does than the other."""
+
+    benchmark: str
+    figure: str
+    against: str
+    what: str
+    smaller_is_better: bool = False
+
+
+HIGHLIGHTS = (
+    Highlight(
+        "lexical",
+        "cpu_over_evret_0_0_1",
+        "Evret 0.0.1",
+        "contexts a CPU second, `token_overlap`",
+        smaller_is_better=True,
+    ),
+    Highlight(
+        "lexical",
+        "cpu_over_evret_0_0_3",
+        "Evret 0.0.3",
+        "contexts a CPU second, `token_overlap` `weighted`",
+        smaller_is_better=True,
+    ),
+    Highlight("semantic", "cold_over_evret", "Evret 0.0.3", "contexts a second, `semantic`"),
+    Highlight("embed", "default_over_fastembed", "fastembed", "texts embedded a second"),
+    Highlight("embed", "default_over_infinity", "infinity-emb", "texts embedded a second"),
+    Highlight("embed", "default_over_st", "sentence-transformers", "texts embedded a second"),
+    Highlight(
+        "fanout",
+        "calls_per_cpu_s_over_openai_sdk",
+        "the `openai` package",
+        "calls to a model a CPU second, `llm`",
+    ),
+    Highlight("metrics", "wire_over_pytrec_eval_5000", "pytrec_eval", "queries measured a second"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A median with the smallest and the largest value."""
+
+    value: float
+    low: float
+    high: float
+
+    @classmethod
+    def find(cls, results: Results, benchmark: str, name: str) -> Figure | None:
+        """Return a figure of the results, None where it was not taken."""
+        line = results.get(benchmark, {})
+        if name not in line.get("figures", {}):
+            return None
+        low, high = line["spread"][name]
+        return cls(line["figures"][name], low, high)
+
+    def inverted(self) -> Figure:
+        """Return the same comparison with its two sides exchanged."""
+        return Figure(1 / self.value, 1 / self.high, 1 / self.low)
+
+    def __str__(self) -> str:
+        """Return the median, with the extremes where they differ from it in what is shown."""
+        value, low, high = number(self.value), number(self.low), number(self.high)
+        return value if {low, high} == {value} else f"{value} ({low} to {high})"
+
+
 def read_results(path: Path) -> dict[str, Mapping[str, Any]]:
     """Return the last line of each benchmark in a results file."""
     lines = (json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line)
     return {line["benchmark"]: line for line in lines}
 
 
-def render(results: Mapping[str, Mapping[str, Any]], rows: Sequence[Row] = ROWS) -> str:
+def render(results: Results, rows: Sequence[Row] = ROWS) -> str:
     """Return the table of one machine; a benchmark's command stands in its first row."""
     lines = ["| Against | What | Ratio | Command |", "|---|---|---|---|"]
     told: set[str] = set()
     for row in rows:
-        line = results.get(row.benchmark, {})
-        if row.figure in line.get("figures", {}):
-            low, high = line["spread"][row.figure]
-            value = number(line["figures"][row.figure])
-            if {number(low), number(high)} != {value}:
-                value += f" ({number(low)} to {number(high)})"
-        elif row.figure in line.get("not_run", {}):
-            value = f"not run: {line['not_run'][row.figure]}".replace("|", "\\|")
+        not_run = results.get(row.benchmark, {}).get("not_run", {})
+        if (figure := Figure.find(results, row.benchmark, row.figure)) is not None:
+            value = str(figure)
+        elif row.figure in not_run:
+            value = f"not run: {not_run[row.figure]}".replace("|", "\\|")
         else:
             continue
         command = "" if row.benchmark in told else f"`python -m benchmarks.{row.benchmark}`"
@@ -164,24 +243,70 @@ def render(results: Mapping[str, Mapping[str, Any]], rows: Sequence[Row] = ROWS)
 
 def number(value: float) -> str:
     """Return a figure in two digits that count, more where it has more before the point."""
-    if value >= 10 or value == 0:
+    if value >= 9.95 or value == 0:
         return f"{value:,.0f}"
-    text = f"{value:.2f}" if value < 1 else f"{value:.1f}"
+    text = f"{value:.2f}" if value < 0.995 else f"{value:.1f}"
     return text.removeprefix("0")
 
 
 def section(folder: Path = RESULTS) -> str:
-    """Return what stands between the marks: a table for each results file."""
+    """Return what stands between the marks of docs/benchmarks.md: a table for each results file."""
     parts = []
     for path in sorted(folder.glob("*.jsonl")):
         results = read_results(path)
-        machine = next(iter(results.values()))["machine"]
-        link = path.relative_to(ROOT) if path.is_relative_to(ROOT) else path.name
-        parts.append(
-            f"{machine['cpu']}, {machine['cores']} cores "
-            f"([all lines]({link})):\n\n{render(results)}\n"
-        )
+        link = os.path.relpath(path, BENCHMARKS.parent)
+        parts.append(f"{_machine(results)} ([all lines]({link})):\n\n{render(results)}\n")
     return "\n".join(parts)
+
+
+def highlights(folder: Path = RESULTS) -> tuple[str, list[tuple[Highlight, Figure]]]:
+    """Return the machine that has most of the figures of README.md, and those that it has."""
+    best: tuple[str, list[tuple[Highlight, Figure]]] = ("", [])
+    for path in sorted(folder.glob("*.jsonl")):
+        results = read_results(path)
+        found = []
+        for row in HIGHLIGHTS:
+            figure = Figure.find(results, row.benchmark, row.figure)
+            if figure is not None:
+                found.append((row, figure.inverted() if row.smaller_is_better else figure))
+        if len(found) > len(best[1]):
+            best = _machine(results), found
+    return best
+
+
+def summary(folder: Path = RESULTS) -> str:
+    """Return what stands between the marks of README.md: the chart and its figures as a table."""
+    machine, found = highlights(folder)
+    lines = ["| Against | What | Times more |", "|---|---|---|"]
+    lines += [f"| {row.against} | {row.what} | {figure} |" for row, figure in found]
+    image = f"![The table below as bars]({CHART.relative_to(README.parent).as_posix()})"
+    return f"{image}\n\n{machine}:\n\n" + "\n".join(lines) + "\n"
+
+
+def chart(folder: Path = RESULTS) -> str:
+    """Return the chart of README.md as SVG."""
+    machine, found = highlights(folder)
+    bars = [
+        Bar(
+            f"against {row.against}".replace("`", ""),
+            row.what.replace("`", ""),
+            figure.value,
+            figure.low,
+            figure.high,
+            str(figure),
+        )
+        for row, figure in found
+    ]
+    return bar_chart(
+        "How many times more judged does: at 1 both do as much",
+        f"{machine}; the median of the rounds, lines from the smallest to the largest",
+        bars,
+    )
+
+
+def _machine(results: Results) -> str:
+    machine = next(iter(results.values()))["machine"]
+    return f"{machine['cpu']}, {machine['cores']} cores"
 
 
 def placed(text: str, content: str) -> str:
@@ -193,13 +318,23 @@ def placed(text: str, content: str) -> str:
     return f"{before}{BEGIN}\n\n{content}\n{END}{after}"
 
 
+def pages() -> dict[Path, str]:
+    """Return every file that shows figures, with what it should hold."""
+    return {
+        BENCHMARKS: placed(BENCHMARKS.read_text(encoding="utf-8"), section()),
+        README: placed(README.read_text(encoding="utf-8"), summary()),
+        CHART: chart(),
+    }
+
+
 def main() -> None:
-    """Print the section, or write it."""
+    """Print the tables, or write all files."""
     if sys.argv[1:] == ["--write"]:
-        text = README.read_text(encoding="utf-8")
-        README.write_text(placed(text, section()), encoding="utf-8")
+        for path, text in pages().items():
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text, encoding="utf-8")
     else:
-        print(section())
+        print(section(), summary(), sep="\n")
 
 
 if __name__ == "__main__":

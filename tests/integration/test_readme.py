@@ -16,12 +16,3 @@ def test_the_readme_example_prints_what_the_readme_says(server_address: str):
         [sys.executable, "-c", here], capture_output=True, text=True, check=True
     )
     assert printed.stdout == output
-
-
-def test_the_readme_links_to_files_that_are_there():
-    root = Path(__file__).resolve().parents[2]
-    pages = [root / "README.md", root / "CONTRIBUTING.md", *root.glob("docs/**/*.md")]
-    for page in pages:
-        for link in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
-            if "://" not in link:
-                assert (page.parent / link).exists(), f"{page}: {link}"
