@@ -115,14 +115,23 @@ class Attempts:
         self._budget = budget
         self._failed = 0
         self._failing_since = 0.0
+        self._error: errors.JudgedError | None = None
         request_id = str(uuid.uuid4())
         self.metadata = ((REQUEST_ID, request_id),)
         if isinstance(request, IDENTIFIED):
             request.request_id = request_id
 
     def timeout(self) -> float:
-        """Return the seconds the next try may take."""
-        return self._deadline.left()
+        """Return the seconds the next try may take.
+
+        Raises the error of the last try when there are none, DeadlineExceeded before a first one.
+        """
+        try:
+            return self._deadline.left()
+        except errors.DeadlineExceeded:
+            if self._error is None:
+                raise
+            raise self._error from None
 
     def waits(self, error: errors.JudgedError) -> Iterator[float]:
         """Yield the seconds to wait, one wait after the other, before the next try.
@@ -144,6 +153,7 @@ class Attempts:
         if was_reached(error):
             self._budget.reached = True
         self._failed += 1
+        self._error = error
         now = time.monotonic()
         if self._failed == 1:
             self._failing_since = now

@@ -194,11 +194,8 @@ def add_model(arguments: argparse.Namespace, settings: Settings, store: ModelSto
 
 def tune(arguments: argparse.Namespace, settings: Settings) -> int:
     """Measure ways of running the embedding model; print them, and the settings of the fastest."""
-    from judged_server.embedding.models.store import (  # noqa: PLC0415
-        DEFAULT_MODEL,
-        ModelStore,
-        default_root,
-    )
+    from judged_server.embedding.models.manifest import DEFAULT_MODEL  # noqa: PLC0415
+    from judged_server.embedding.models.store import ModelStore, default_root  # noqa: PLC0415
     from judged_server.embedding.runtime import tuning  # noqa: PLC0415
     from judged_server.embedding.runtime.backend_selection import Machine  # noqa: PLC0415
     from judged_server.embedding.runtime.cores import available_cores  # noqa: PLC0415

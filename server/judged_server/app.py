@@ -27,8 +27,9 @@ from judged_server.api.idempotency import IdempotentCalls
 from judged_server.api.interceptor import CallInterceptor, Deadlines, InterceptingRegistrar
 from judged_server.api.judge_service import JudgeService
 from judged_server.api.limits import RequestLimits
-from judged_server.embedding.cache.vector_cache import VectorCaches, default_folder
-from judged_server.embedding.models.store import DEFAULT_MODEL, ModelStore, default_root
+from judged_server.embedding.cache.vector_cache import VectorCaches
+from judged_server.embedding.models.manifest import DEFAULT_MODEL
+from judged_server.embedding.models.store import ModelStore, default_root
 from judged_server.embedding.registry import StoredEmbedders
 from judged_server.embedding.runtime.backend_selection import (
     Machine,
@@ -46,17 +47,16 @@ from judged_server.judges.semantic import SemanticKind
 from judged_server.judges.span import SpanKind
 from judged_server.llm.budget import Budgets, DayLedger, default_ledger
 from judged_server.llm.cache.reply_cache import ReplyCache
-from judged_server.llm.cache.reply_cache import default_folder as default_reply_folder
 from judged_server.llm.caller import ModelCaller
 from judged_server.llm.rubrics import Rubric, load_builtin, load_folder
 from judged_server.llm.transport.clock import Clock
-from judged_server.settings import Settings, SettingsError
+from judged_server.settings import Settings, SettingsError, cache_folder
 from judged_server.spending import nano_within
-from judged_server.store.cache_invalidation import CacheInvalidation
 from judged_server.store.kept_replies import KeptReplies
 from judged_server.store.replies import ReplyFile
+from judged_server.store.stored_ids import CacheInvalidation
 from judged_server.telemetry import logger
-from judged_server.thread_scheduling import batch_scheduling
+from judged_server.threads import batch_scheduling
 from judged_server.usecases.admission import Admission
 from judged_server.usecases.estimate_batch import Estimator
 from judged_server.usecases.score_answers import Scoring
@@ -352,7 +352,7 @@ async def _apply_invalidations(cache: ReplyCache, settings: Settings) -> None:
 
 
 def _reply_folder(settings: Settings) -> Path:
-    return settings.llm_cache_dir or default_reply_folder(os.environ)
+    return settings.llm_cache_dir or cache_folder(os.environ, "replies")
 
 
 def _reply_cache(settings: Settings) -> ReplyCache | None:
@@ -370,7 +370,7 @@ def _vector_caches(settings: Settings) -> VectorCaches:
     """Return the caches that the settings ask for."""
     folder = None
     if settings.vector_cache == "disk":  # only then is a home folder needed
-        folder = settings.vector_cache_dir or default_folder(os.environ)
+        folder = settings.vector_cache_dir or cache_folder(os.environ, "vectors")
     return VectorCaches(
         0 if settings.vector_cache == "off" else settings.vector_cache_memory_bytes,
         folder,

@@ -12,11 +12,10 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
-from judged_server.llm.cache.reply_cache import default_folder
-from judged_server.settings import Settings, SettingsError
-from judged_server.store.cache_invalidation import CacheInvalidation
+from judged_server.settings import Settings, SettingsError, cache_folder
 from judged_server.store.replies import FILE, ReplyFile, Selection
 from judged_server.store.sqlite_file import DAMAGED, SIDE_FILES
+from judged_server.store.stored_ids import CacheInvalidation
 
 BUSY_S = 10.0
 """How long a server that runs may hold the file before this gives up."""
@@ -45,7 +44,7 @@ def manage_cache(
     arguments: argparse.Namespace, settings: Settings, say: Callable[[str], object] = print
 ) -> int:
     """Run one of the cache commands; return the exit status. Raises SettingsError."""
-    folder = settings.llm_cache_dir or default_folder(os.environ)
+    folder = settings.llm_cache_dir or cache_folder(os.environ, "replies")
     if arguments.action == "purge":
         return _purge(_selection(arguments), folder, settings, say)
     return _show(folder, settings, say)

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
 from enum import IntEnum
 from typing import ClassVar
 
@@ -40,6 +41,15 @@ def full_name(choice: IntEnum, kind: str = "") -> str:
 def full_names(choices: Iterable[IntEnum], kind: str = "") -> str:
     """Return the full names of choices, with commas between them."""
     return ", ".join(full_name(choice, kind) for choice in choices)
+
+
+def did_you_mean(name: str, known: Iterable[str], otherwise: str = "", cutoff: float = 0.6) -> str:
+    """Return a hint at the known name that is nearest to `name`; `otherwise` where none is near.
+
+    Near is a similarity of `cutoff` or more, by difflib's ratio.
+    """
+    near = get_close_matches(name[:80], list(known), n=1, cutoff=cutoff)
+    return f"did you mean {near[0]}?" if near else otherwise
 
 
 class JudgedError(Exception):

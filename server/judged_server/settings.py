@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from difflib import get_close_matches
 from pathlib import Path
 from typing import ClassVar, Literal
 
@@ -21,7 +20,11 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
+from judged_server.errors import did_you_mean
+
 PREFIX = "JUDGED_"
+_NEARLY_THE_SAME = 0.9
+"""The similarity, prefix included, from which a variable is a misspelt setting."""
 _YEAR_S = 365 * 86_400
 
 
@@ -201,5 +204,14 @@ def misspelt_variables(environ: Mapping[str, str]) -> Iterator[str]:
         name = variable.upper().removeprefix(PREFIX)
         if not variable.upper().startswith(PREFIX) or name in known:
             continue
-        if near := get_close_matches(name, known, n=1, cutoff=0.85):
-            yield f"{variable} is no setting, and is not read; did you mean {PREFIX}{near[0]}?"
+        hint = did_you_mean(
+            PREFIX + name, (PREFIX + setting for setting in known), cutoff=_NEARLY_THE_SAME
+        )
+        if hint:
+            yield f"{variable} is no setting, and is not read; {hint}"
+
+
+def cache_folder(environ: Mapping[str, str], name: str) -> Path:
+    """Return judged/NAME in the user's cache folder, which XDG_CACHE_HOME names or is ~/.cache."""
+    cache = environ.get("XDG_CACHE_HOME")
+    return (Path(cache) if cache else Path.home() / ".cache") / "judged" / name

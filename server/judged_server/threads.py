@@ -6,8 +6,9 @@ import asyncio
 import contextvars
 import os
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import partial
 from typing import ParamSpec, TypeVar
 
@@ -86,3 +87,31 @@ def _advance(steps: Generator[None, None, _Result]) -> tuple[_Result] | None:
     except StopIteration as end:
         return (end.value,)
     return None
+
+
+@contextmanager
+def batch_scheduling() -> Iterator[None]:
+    """Let all threads that are begun in a `with`, by this one or by those, be of that kind.
+
+    Linux alone has it, as SCHED_BATCH (sched(7)). Elsewhere, or where the process was given another
+    policy or may not change its own, threads are as they would be.
+    """
+    changed = _set_policy("SCHED_OTHER", "SCHED_BATCH")
+    try:
+        yield
+    finally:
+        if changed:
+            _set_policy("SCHED_BATCH", "SCHED_OTHER")
+
+
+def _set_policy(before: str, after: str) -> bool:
+    """Change the policy of this thread, which those that it begins inherit; say whether it was."""
+    if not hasattr(os, before) or not hasattr(os, after):
+        return False
+    try:
+        if os.sched_getscheduler(0) != getattr(os, before):
+            return False
+        os.sched_setscheduler(0, getattr(os, after), os.sched_param(0))
+    except OSError:  # a sandbox forbids it
+        return False
+    return True

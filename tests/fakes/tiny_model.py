@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 import onnx
 from judged_server.embedding.models.bert_graph import BertShape, build_bert_graph
-from judged_server.embedding.models.manifest import Manifest
-from judged_server.embedding.models.store import ModelFiles, ModelStore
+from judged_server.embedding.models.manifest import Manifest, ModelFiles
+from judged_server.embedding.models.store import ModelStore
 from onnx import helper, numpy_helper
 from onnxruntime.transformers.float16 import convert_float_to_float16
 

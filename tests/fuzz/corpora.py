@@ -12,7 +12,7 @@ from typing import Any
 
 from judged.v1 import judge_service_pb2 as pb
 from judged.v1 import scoring_pb2, types_pb2
-from judged_server.llm.cache.reply_payload import to_payload
+from judged_server.llm.cache.reply_cache import to_payload
 from judged_server.llm.chat import ChatReply, FinishReason, TokenLogprob, TokenUsage
 from judged_server.llm.config.configured import Structured
 

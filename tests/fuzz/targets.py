@@ -22,7 +22,7 @@ from judged_server.api.convert.scoring import read_answers, read_rubrics
 from judged_server.api.limits import RequestLimits
 from judged_server.domain import Status
 from judged_server.errors import JudgedError
-from judged_server.llm.cache.reply_payload import from_payload, to_payload
+from judged_server.llm.cache.reply_cache import from_payload, to_payload
 from judged_server.llm.chat import ChatReply, FinishReason, TokenUsage
 from judged_server.llm.config.configuration import parse_configuration
 from judged_server.llm.faults import ProviderFault

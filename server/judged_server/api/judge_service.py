@@ -16,17 +16,18 @@ from judged.v1.judge_service_pb2_grpc import JudgeServiceServicer
 
 from judged_server.answers import ScoreSummary
 from judged_server.api.convert.agreement import agreement
-from judged_server.api.convert.asking import read_asking
+from judged_server.api.convert.asking import read_asking, write_usage
 from judged_server.api.convert.calibration import calibration
 from judged_server.api.convert.comparison import compare_runs
-from judged_server.api.convert.details import write_usage
 from judged_server.api.convert.estimate import estimate
 from judged_server.api.convert.golden import write_negatives
 from judged_server.api.convert.info import ServerFacts, write_info
-from judged_server.api.convert.intake import LARGE_BYTES, LARGE_GROUPS, take_groups
 from judged_server.api.convert.judging import (
+    LARGE_BYTES,
+    LARGE_GROUPS,
     read_spec,
     refuse_evaluation,
+    take_groups,
     write_counts,
     write_identity,
 )

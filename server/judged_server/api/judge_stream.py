@@ -13,10 +13,13 @@ from judged.v1 import judge_service_pb2 as pb
 from judged.v1 import types_pb2
 
 from judged_server import errors
-from judged_server.api.convert.asking import read_asking
-from judged_server.api.convert.details import write_usage
-from judged_server.api.convert.intake import take_groups
-from judged_server.api.convert.judging import read_spec, refuse_evaluation, write_identity
+from judged_server.api.convert.asking import read_asking, write_usage
+from judged_server.api.convert.judging import (
+    read_spec,
+    refuse_evaluation,
+    take_groups,
+    write_identity,
+)
 from judged_server.api.convert.verdict_encoder import write_verdicts
 from judged_server.api.idempotency import (
     LARGE_BYTES,

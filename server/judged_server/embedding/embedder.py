@@ -9,13 +9,11 @@ from dataclasses import replace
 import numpy as np
 
 from judged_server.embedding.base import Embedded, ModelCard
-from judged_server.embedding.batching.backlog import Backlog
 from judged_server.embedding.batching.inflight import Call, InflightText
-from judged_server.embedding.batching.queue import INTERACTIVE_TOKENS, WorkQueue
+from judged_server.embedding.batching.queue import INTERACTIVE_TOKENS, Backlog, WorkQueue
 from judged_server.embedding.batching.workers import ReportUnhealthy, Workers
 from judged_server.embedding.cache.vector_cache import VectorCache
-from judged_server.embedding.cache.vector_key import VectorKeys
-from judged_server.embedding.cache.vector_rows import VectorRows, join
+from judged_server.embedding.cache.vector_rows import VectorKeys, VectorRows, join
 from judged_server.embedding.policy import LONG_TEXT_POLICIES, WINDOW_MAX
 from judged_server.embedding.runtime.backend import Session
 from judged_server.embedding.tokenizer import WindowTokenizer

@@ -11,7 +11,8 @@ from judged_server.embedding.batching.workers import ReportUnhealthy
 from judged_server.embedding.cache.vector_cache import VectorCache, VectorCaches
 from judged_server.embedding.embedder import ModelEmbedder
 from judged_server.embedding.models.loading import load_embedder
-from judged_server.embedding.models.store import DEFAULT_MODEL, ModelFiles, ModelStore
+from judged_server.embedding.models.manifest import DEFAULT_MODEL, ModelFiles
+from judged_server.embedding.models.store import ModelStore
 from judged_server.embedding.runtime.backend_selection import RuntimeConfig
 from judged_server.errors import ModelDamaged
 

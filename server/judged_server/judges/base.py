@@ -16,7 +16,7 @@ from judged_server.domain import (
     ScoreColumns,
 )
 from judged_server.judges.slices import score_in_slices
-from judged_server.llm.caller import PlannedCall
+from judged_server.llm.question import PlannedCall
 from judged_server.spending import CostTracker
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
@@ -179,11 +178,11 @@ def settle(
     known = {parameter.name: parameter for parameter in profile.parameters}
     for name in given:
         if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
+            hint = errors.did_you_mean(name, known)
             names = ", ".join(known) or "none"
-            hint = f"; did you mean {near[0]}?" if near else ""
+            rule = f"no such parameter; this judge has {names}"
             raise errors.InvalidField(
-                f'{field}["{name[:80]}"]', f"no such parameter; this judge has {names}{hint}"
+                f'{field}["{name[:80]}"]', f"{rule}; {hint}" if hint else rule
             )
     return {
         name: _checked(parameter, given[name], f'{field}["{name}"]')

@@ -13,7 +13,7 @@ import numpy as np
 
 from judged_server.domain import FloatArray, JudgeIdentity, JudgeSpec, QueryGroup, ScoreColumns
 from judged_server.judges.base import Profile, PureJudge
-from judged_server.judges.lexical.text_form import normalise
+from judged_server.judges.lexical.tokens import normalise
 
 VERSION = 1
 

@@ -1,17 +1,15 @@
-"""One question to a language model, from its rubric to an opinion."""
+"""Asks language models: a question in; from the cache, another caller or a provider, an answer."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from judged_server.domain import CacheMode, Source, Status, Usage
 from judged_server.errors import ModelNotConfigured, full_name
 from judged_server.llm.budget import Budgets, most_of, prices_of, request_tokens
-from judged_server.llm.cache.question_key import question_key
 from judged_server.llm.cache.reply_cache import ReplyCache
 from judged_server.llm.chat import (
     ChatModel,
@@ -26,11 +24,10 @@ from judged_server.llm.inflight import SingleFlight
 from judged_server.llm.parsing import read
 from judged_server.llm.parsing.parsed_reply import ParsedReply
 from judged_server.llm.parsing.probabilities import weighed
-from judged_server.llm.rubrics import FieldValue, Rubric, new_nonce, write
+from judged_server.llm.question import MAX_SAMPLES, PlannedCall, Question, question_key
+from judged_server.llm.rubrics import new_nonce, write
 from judged_server.llm.transport.start_limiter import StartLimiter
 from judged_server.spending import CostTracker
-
-MAX_SAMPLES = 32
 
 _TRIES = 3
 """Requests for one reply in the right form: one that says what was wrong, and where most replies of
@@ -49,21 +46,6 @@ _LONGEST_S = 3600.0
 _PER_MILLION = 1e-6
 _BEGUN_A_TURN = 32
 """Questions that begin in one turn of the event loop: a few milliseconds of work."""
-
-
-class Question(NamedTuple):
-    """One sample to be had: a rubric, the texts it shows by their names, and the sample's number.
-
-    Samples of one matter differ in `number` only, from 0 to MAX_SAMPLES - 1. With `logprobs`
-    the opinion's score is the probability of a yes, by `llm.probabilities`.
-    """
-
-    rubric: Rubric
-    fields: Mapping[str, FieldValue]
-    number: int
-    temperature: float
-    max_tokens: int
-    logprobs: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +80,7 @@ class CallOptions:
 
 
 class Answer(NamedTuple):
-    """What came of a question: always an opinion, a reply unless none came, and what it took.
+    """What came of a question: a parsed reply, the reply itself if one came, and what it took.
 
     `fallback` names the model that gave the reply in place of the one that was asked.
     """
@@ -108,20 +90,6 @@ class Answer(NamedTuple):
     usage: Usage
     source: Source = Source.COMPUTED
     fallback: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class PlannedCall:
-    """A question that work may ask, `times` times, before the work has begun.
-
-    It is `settled` when its texts are known already; a check of claims that nobody has listed yet
-    is not.
-    """
-
-    model: ChatModel
-    question: Question
-    times: int = 1
-    settled: bool = True
 
 
 @dataclass(frozen=True, slots=True)

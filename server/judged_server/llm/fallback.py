@@ -6,12 +6,12 @@ model that was asked.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import orjson
 
+from judged_server.errors import did_you_mean
 from judged_server.llm.chat import ChatModel, ChatModelCard, ChatRequest, Completed
 from judged_server.llm.config.configured import ModelConfiguration, Structured
 from judged_server.llm.config.toml_table import TomlTable
@@ -125,8 +125,7 @@ def refuse_bad_fallbacks(models: Sequence[ModelConfiguration], tables: Sequence[
     for model, table in zip(models, tables, strict=True):
         for name in model.fallback:
             if name not in known:
-                close = difflib.get_close_matches(name, known, 1)
-                hint = f"did you mean {close[0]}?" if close else "add its [[models]] table"
+                hint = did_you_mean(name, known, "add its [[models]] table")
                 raise table.fault("fallback", f"names no model of this file; {hint}")
             plain = Structured.NONE
             if (known[name].structured is plain) != (model.structured is plain):

@@ -23,7 +23,6 @@ import numpy as np
 
 from judged_server.domain import BoolArray, IntArray
 from judged_server.metrics.input.rankings import Rankings, offsets_of, rankings_of_hits, take_groups
-from judged_server.metrics.maximum import earliest_hits
 from judged_server.metrics.options import MatchingMode
 
 
@@ -179,3 +178,52 @@ def _first_ranks(pairs: Pairs, n_expected: int) -> IntArray:
     found, first = np.unique(pairs.flat_expected, return_index=True)
     ranks[found] = pairs.result[first] + 1
     return ranks
+
+
+def earliest_hits(matrix: BoolArray) -> BoolArray:
+    """Return bool[results]: the results that a maximum matching with the earliest hits matches.
+
+    `matrix` is bool[results, expected texts]. Results are added in rank order, and a matched one
+    stays matched while others find new partners. The sets of results that can be matched together
+    form a matroid, so the outcome is maximum within the top k for every k at once. Memory is one
+    bit a verdict; time is at most results * expected steps on bit sets.
+    """
+    rows = [
+        int.from_bytes(row.tobytes(), "little")
+        for row in np.packbits(matrix, axis=1, bitorder="little")
+    ]
+    partner = [-1] * len(rows)  # the expected text of each result
+    holder = [-1] * matrix.shape[1]  # the result of each expected text
+    free = alive = (1 << matrix.shape[1]) - 1
+    for start in range(len(rows)):
+        reached_from: dict[int, int] = {}
+        frontier = [start]
+        end = -1
+        seen = 0
+        while frontier:
+            result = frontier.pop()
+            if rows[result] & free:
+                end = _lowest(rows[result] & free)
+                reached_from[end] = result
+                break
+            new = rows[result] & alive & ~seen
+            seen |= new
+            while new:
+                expected = _lowest(new)
+                new &= new - 1
+                reached_from[expected] = result
+                frontier.append(holder[expected])
+        if end < 0:
+            # Everything reached is taken and leads only to itself: no later path can use it.
+            alive &= ~seen
+            continue
+        free &= ~(1 << end)
+        while end >= 0:
+            result = reached_from[end]
+            holder[end], partner[result], end = result, end, partner[result]
+    return np.array(partner) >= 0
+
+
+def _lowest(bits: int) -> int:
+    """Return the position of the lowest set bit."""
+    return (bits & -bits).bit_length() - 1

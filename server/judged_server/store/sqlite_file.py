@@ -8,6 +8,7 @@ disk can do.
 from __future__ import annotations
 
 import logging
+import os
 import shutil
 import sqlite3
 import threading
@@ -16,8 +17,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from itertools import repeat
 from pathlib import Path
-
-from judged_server.store.private_file import make_private
 
 DAMAGED = "damaged.sqlite3"
 SIDE_FILES = ("", "-wal", "-shm")
@@ -289,3 +288,12 @@ class SqliteFile:
                 "stored %s in %s are not used any more: %s; %s",
                 self._kind.what, self._folder, why, self._kind.instead,
             )  # fmt: skip
+
+
+def make_private(path: Path) -> None:
+    """Make an empty file, unless there is one. Raises OSError.
+
+    No other thread may open it before this returns.
+    """
+    with suppress(FileExistsError):
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))

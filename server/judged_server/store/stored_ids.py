@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import asyncio
 import math
+import secrets
 import time
 from collections.abc import Callable
 from concurrent.futures import Executor
+from pathlib import Path
 from typing import TypeVar, TypeVarTuple
 
 from judged_server.store.id_filter import IdFilter
@@ -105,3 +107,32 @@ class StoredIds:
 
     async def _read(self, read: Callable[[*_Arguments], _Result], *args: *_Arguments) -> _Result:
         return await asyncio.get_running_loop().run_in_executor(self._reader, read, *args)
+
+
+FILE = "purged"
+
+
+class CacheInvalidation:
+    """The file in a folder of stored replies, and what it was when this process looked last."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / FILE
+        self._seen = self._content()
+
+    def publish(self) -> None:
+        """Tell everybody. Raises OSError when the folder can't be written."""
+        self._path.write_text(f"{secrets.token_hex(16)}\n", "ascii")
+
+    def changed(self) -> bool:
+        """Return whether there was a purge since this was made, or since it last said so."""
+        content = self._content()
+        if content in {self._seen, b""}:  # empty while it is written
+            return False
+        self._seen = content
+        return True
+
+    def _content(self) -> bytes:
+        try:
+            return self._path.read_bytes()
+        except OSError:
+            return b""

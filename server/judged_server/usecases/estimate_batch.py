@@ -10,7 +10,8 @@ from judged_server.answers import AnswerItem
 from judged_server.domain import CacheMode, QueryGroup
 from judged_server.judges.base import Judge
 from judged_server.judges.llm.answers import AnswerScorer
-from judged_server.llm.caller import CallEstimate, ModelCaller, PlannedCall, estimate_call
+from judged_server.llm.caller import CallEstimate, ModelCaller, estimate_call
+from judged_server.llm.question import PlannedCall
 from judged_server.spending import to_amount
 from judged_server.threads import run_in_thread_if, run_steps
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import difflib
 import math
 import secrets
 from array import array
@@ -299,11 +298,9 @@ def _weights(rubric: Rubric, given: Mapping[str, float], field: str) -> dict[str
     for name, weight in given.items():
         path = f'{field}["{name[:80]}"]'
         if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
-            hint = f"; did you mean {near[0]}?" if near else ""
-            raise errors.InvalidField(
-                path, f"no such dimension; {rubric.id} has {', '.join(known)}{hint}"
-            )
+            hint = errors.did_you_mean(name, known)
+            rule = f"no such dimension; {rubric.id} has {', '.join(known)}"
+            raise errors.InvalidField(path, f"{rule}; {hint}" if hint else rule)
         if not (math.isfinite(weight) and weight >= 0):
             raise errors.InvalidField(path, "must be a finite number, 0 or more")
     if not any(given.values()):

@@ -94,6 +94,13 @@ class TestAttempts:
         with pytest.raises(Overloaded):
             Attempts(Deadline(10), RetryBudget()).wait_after(busy(11.0))
 
+    def test_when_the_time_is_over_the_last_failure_is_told(self, clock: list[float]):
+        attempts = Attempts(Deadline(10), RetryBudget())
+        attempts.wait_after(busy(1.0))
+        clock[0] = 11.0
+        with pytest.raises(Overloaded):
+            attempts.timeout()
+
     def test_one_request_id_for_all_tries(self):
         attempts = Attempts(Deadline(1), RetryBudget())
         assert attempts.metadata == attempts.metadata

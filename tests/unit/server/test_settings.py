@@ -6,7 +6,14 @@ from pathlib import Path
 
 import pytest
 from judged_server.__main__ import run
-from judged_server.settings import PREFIX, Settings, SettingsError, load, misspelt_variables
+from judged_server.settings import (
+    PREFIX,
+    Settings,
+    SettingsError,
+    cache_folder,
+    load,
+    misspelt_variables,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -64,3 +71,8 @@ def test_misspelt_variables_are_told_and_those_of_others_left_alone():
     (near,) = misspelt_variables(dict.fromkeys(names, "1"))
     assert near.startswith("JUDGED_MAX_GROUP ")
     assert near.endswith("did you mean JUDGED_MAX_GROUPS?")
+
+
+def test_what_is_kept_is_in_the_users_cache_folder(tmp_path):
+    assert cache_folder({"XDG_CACHE_HOME": str(tmp_path)}, "x") == tmp_path / "judged" / "x"
+    assert cache_folder({}, "x").parts[-3:] == (".cache", "judged", "x")

@@ -6,8 +6,13 @@ from judged.v1 import judge_service_pb2 as pb
 
 from judged_server import errors
 from judged_server.api.convert.asking import read_asking
-from judged_server.api.convert.intake import LARGE_BYTES, LARGE_GROUPS, take_groups
-from judged_server.api.convert.judging import read_spec, refuse_evaluation
+from judged_server.api.convert.judging import (
+    LARGE_BYTES,
+    LARGE_GROUPS,
+    read_spec,
+    refuse_evaluation,
+    take_groups,
+)
 from judged_server.api.convert.scoring import read_answers, read_rubrics
 from judged_server.api.limits import RequestLimits
 from judged_server.judges.catalog import JudgeCatalog

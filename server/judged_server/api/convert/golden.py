@@ -10,6 +10,7 @@ from judged.v1 import judge_service_pb2, types_pb2
 from judged_server import errors
 from judged_server.api.limits import RequestLimits
 from judged_server.domain import GroupSpans, QueryGroup, Spans
+from judged_server.errors import InvalidField
 from judged_server.usecases.negatives import NegativeReport
 
 MAX_METADATA_KEYS = 64
@@ -100,3 +101,28 @@ def write_negatives(
         ],
         counts=counts,
     )
+
+
+def read_query_metadata(
+    messages: Sequence[judge_service_pb2.QueryMetadata],
+    query_ids: Sequence[str],
+    also_known: Sequence[str] = (),
+) -> list[Mapping[str, str]]:
+    """Return the metadata of each query in `query_ids`, in that order; empty if there is none.
+
+    `also_known` are queries of the request that are not measured. Raises InvalidField at
+    `metadata[i].query_id` for one that the request does not have or that was there before, and as
+    `read_metadata` does.
+    """
+    places: dict[str, int] = {}
+    known = set(query_ids).union(also_known) if messages else set()
+    for i, message in enumerate(messages):
+        if message.query_id not in known:
+            raise InvalidField(f"metadata[{i}].query_id", "is the id of no query of this request")
+        first = places.setdefault(message.query_id, i)
+        if first != i:
+            rule = f"is that of metadata[{first}].query_id again"
+            raise InvalidField(f"metadata[{i}].query_id", rule)
+    read = [read_metadata(m.metadata, f"metadata[{i}].metadata") for i, m in enumerate(messages)]
+    nothing: Mapping[str, str] = {}
+    return [read[places[q]] if q in places else nothing for q in query_ids]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
@@ -300,3 +301,23 @@ def read_verdicts(message: types_pb2.VerdictColumns, sizes: Sequence[int], field
 def _check_all(good: BoolArray, field: str, rule: str) -> None:
     if not good.all():
         raise errors.InvalidField(f"{field}[{int(np.argmin(good))}]", f"must be {rule}")
+
+
+LARGE_BYTES = 2 << 20
+LARGE_GROUPS = 300
+"""A message above either takes more than a few milliseconds to read,"""
+LARGE_GOLDEN_BYTES = 1 << 17
+"""and so does one above this with spans or metadata: 10 bytes of a span cost as many as 1,000 of
+a text."""
+
+
+async def take_groups(
+    messages: Sequence[types_pb2.QueryGroup], size: int, limits: RequestLimits, field: str
+) -> list[QueryGroup]:
+    """Return the groups of a message of `size` bytes. Raises as `read_groups` does."""
+    large = size > LARGE_BYTES or len(messages) > LARGE_GROUPS
+    if not large and size > LARGE_GOLDEN_BYTES:
+        large = any(message.HasField("spans") or message.metadata for message in messages)
+    if not large:
+        return read_groups(messages, limits, field, size)
+    return await asyncio.to_thread(read_groups, messages, limits, field, size)

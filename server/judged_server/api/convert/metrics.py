@@ -13,8 +13,8 @@ from judged.v1 import judge_service_pb2, types_pb2
 from judged_server import errors
 from judged_server.api.convert.correction import with_correction, write_corrected
 from judged_server.api.convert.embedded import measure_embedded
+from judged_server.api.convert.golden import read_query_metadata
 from judged_server.api.convert.judging import read_verdicts, write_counts
-from judged_server.api.convert.metadata import read_query_metadata
 from judged_server.api.convert.statistics import read_interval_options, write_interval
 from judged_server.api.convert.topics import read_qrels, read_run
 from judged_server.api.limits import RequestLimits

@@ -8,7 +8,7 @@ from judged.v1 import scoring_pb2, types_pb2
 
 from judged_server import errors
 from judged_server.answers import AnswerItem, AnswerScore, RubricSpec, RubricSummary, ScoreSummary
-from judged_server.api.convert.details import write_usage
+from judged_server.api.convert.asking import write_usage
 from judged_server.api.convert.judging import read_parameters, write_fault, write_identity
 from judged_server.api.limits import RequestLimits
 

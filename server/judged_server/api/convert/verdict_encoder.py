@@ -13,7 +13,7 @@ import numpy as np
 from judged.v1.judge_service_pb2 import BatchJudgeResponse
 from judged.v1.types_pb2 import VerdictColumns, VerdictCounts
 
-from judged_server.api.convert.details import write_detail, write_usage
+from judged_server.api.convert.asking import write_detail, write_usage
 from judged_server.api.convert.judging import write_counts, write_fault, write_identity
 from judged_server.domain import ByteArray, FloatArray, JudgeIdentity, Source, Status, Verdicts
 

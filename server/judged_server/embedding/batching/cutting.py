@@ -12,9 +12,13 @@ import heapq
 import itertools
 from bisect import bisect_right, insort
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+from numpy.typing import NDArray
+
+from judged_server.domain import IntArray
 from judged_server.embedding.tokenizer import TokenIds
 
 PADDING_TOKENS = 16
@@ -150,3 +154,12 @@ class WindowPool:
         self._turns.clear()
         self._by_length.clear()
         self._lengths.clear()
+
+
+def pad(rows: Sequence[NDArray[np.int64]], pad_id: int) -> tuple[IntArray, IntArray]:
+    """Return token ids, padded on the right to the longest row, and the mask of real tokens."""
+    lengths = np.array([len(row) for row in rows], np.int64)
+    mask = np.arange(lengths.max()) < lengths[:, None]
+    token_ids = np.full(mask.shape, pad_id, np.int64)
+    token_ids[mask] = np.concatenate(rows)
+    return token_ids, mask.astype(np.int64)

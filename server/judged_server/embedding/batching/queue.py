@@ -22,11 +22,11 @@ from dataclasses import dataclass
 from typing import cast
 
 from judged_server.domain import Float32Array
-from judged_server.embedding.batching.backlog import Backlog
 from judged_server.embedding.batching.cutting import WindowPool
 from judged_server.embedding.batching.inflight import Call, Fault, InflightText, Window
 from judged_server.embedding.policy import EMBEDDING_FAILED
 from judged_server.embedding.tokenizer import TokenizedText
+from judged_server.errors import Overloaded
 
 BATCH_TOKENS = 256
 """Tokens of one batch, padding included: more win no throughput and hold up the next one."""
@@ -274,3 +274,38 @@ class WorkQueue:
         if self._entries.get(entry.key) is entry:
             del self._entries[entry.key]
             self._backlog.release(entry.tokens)
+
+
+DEFAULT_RATE = 5_000.0
+"""Tokens a second until a batch has been measured: half of what two cores reach."""
+
+_NEWEST_SHARE = 0.2
+_SHORTEST_DELAY_S, _LONGEST_DELAY_S = 0.1, 30.0
+
+
+class Backlog:
+    """Counts tokens in flight."""
+
+    def __init__(self, max_tokens: int) -> None:
+        self._max_tokens = max_tokens
+        self._rate = DEFAULT_RATE
+        self.tokens = 0
+        """Tokens, by estimate, of all texts that have been let in and are not done."""
+
+    def admit(self, tokens: int) -> None:
+        """Let work in, or raise Overloaded. An idle engine takes a call of any size."""
+        if tokens and self.tokens and self.tokens + tokens > self._max_tokens:
+            raise Overloaded(
+                f"{self.tokens} tokens wait to be embedded, the limit is {self._max_tokens}",
+                min(max(self.tokens / self._rate, _SHORTEST_DELAY_S), _LONGEST_DELAY_S),
+            )
+        self.tokens += tokens
+
+    def release(self, tokens: int) -> None:
+        """Count work that is done, or that nobody waits for any more."""
+        self.tokens -= tokens
+
+    def measured(self, tokens: int, seconds: float, workers: int) -> None:
+        """Learn the rate from one worker's batch."""
+        if tokens and seconds > 0:
+            self._rate += _NEWEST_SHARE * (workers * tokens / seconds - self._rate)

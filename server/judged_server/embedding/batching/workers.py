@@ -19,7 +19,7 @@ from contextlib import suppress
 import numpy as np
 
 from judged_server.domain import Float32Array
-from judged_server.embedding.batching.batches import pad
+from judged_server.embedding.batching.cutting import pad
 from judged_server.embedding.batching.inflight import Fault, InflightText, Window
 from judged_server.embedding.batching.queue import Batch, WorkQueue
 from judged_server.embedding.policy import EMBEDDING_FAILED, OVERLOADED, TRUNCATE

@@ -6,15 +6,14 @@ A vector that is found is the one that would be computed: its key holds all that
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
 from judged_server.embedding.cache.vector_arena import VectorArena
 from judged_server.embedding.cache.vector_rows import VectorRows
-from judged_server.embedding.cache.vector_store import VectorStore
-from judged_server.embedding.cache.write_behind import WriteBehind
+from judged_server.embedding.cache.vector_store import VectorStore, WriteBehind
 from judged_server.threads import run_in_thread_if
 
 INLINE_KEYS = 1_000
@@ -71,9 +70,3 @@ class VectorCaches:
         """Write what waits."""
         if self._behind is not None:
             self._behind.close()
-
-
-def default_folder(environ: Mapping[str, str]) -> Path:
-    """Return judged/vectors in the user's cache folder; the setting vector_cache_dir overrides."""
-    cache = environ.get("XDG_CACHE_HOME")
-    return (Path(cache) if cache else Path.home() / ".cache") / "judged" / "vectors"

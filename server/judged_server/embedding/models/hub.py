@@ -12,14 +12,24 @@ import ssl
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import IO, Any
 from urllib.parse import SplitResult, quote, urljoin, urlsplit
 
 from judged_server.address import Address
+from judged_server.embedding.models.describe import external_locations, read_graph
+from judged_server.embedding.models.manifest import TOKENIZER_FILE
+from judged_server.embedding.models.model_dir import (
+    CONFIG_FILE,
+    GRAPHS,
+    MODULES_FILE,
+    SETTINGS_FILES,
+    ModelOptions,
+    read_modules,
+)
 from judged_server.embedding.models.sources import ModelSourceError
 
 SCHEME = "hf:"
@@ -304,3 +314,50 @@ def _lost(path: str, what: str) -> ModelSourceError:
 
 def _too_large(path: str, limit: int) -> ModelSourceError:
     return ModelSourceError(f"{path} is larger than the {limit:,} bytes that it may have here")
+
+
+MAX_JSON_BYTES = 1 << 20
+MAX_TOKENIZER_BYTES = 64 << 20
+MAX_GRAPH_BYTES = (2 << 30) - 1
+"""What one protobuf message may have; larger models keep weights in files beside the graph."""
+MAX_WEIGHTS_BYTES = 16 << 30
+
+_LARGE = 1 << 20
+
+
+def fetch_model(
+    reference: HubReference,
+    hub: Hub,
+    folder: Path,
+    options: ModelOptions,
+    say: Callable[[str], None] = lambda _: None,
+) -> HubReference:
+    """Return the model at its commit once `folder` has the files that `ModelFolder` reads.
+
+    The small files come first, so that a model that can't run here costs no large download. All are
+    of one commit, whatever a branch does meanwhile. Raises ModelSourceError.
+    """
+    pinned = reference.at(hub.commit(reference, CONFIG_FILE))
+    say(f"fetching {pinned}")
+
+    def fetch(path: str, limit: int) -> bool:
+        size = hub.fetch(pinned, path, folder / path, limit)
+        if size is not None and size > _LARGE:
+            say(f"  {path}: {size / 1e6:,.0f} MB")
+        return size is not None
+
+    fetch(CONFIG_FILE, MAX_JSON_BYTES)
+    for path in (MODULES_FILE, *SETTINGS_FILES):
+        fetch(path, MAX_JSON_BYTES)
+    fetch(f"{read_modules(folder)['Pooling']}/{CONFIG_FILE}", MAX_JSON_BYTES)
+    fetch(TOKENIZER_FILE, MAX_TOKENIZER_BYTES)
+    graphs = GRAPHS if options.graph is None else (options.graph,)
+    found = next((path for path in graphs if fetch(path, MAX_GRAPH_BYTES)), None)
+    if found is not None:
+        beside = PurePosixPath(found).parent
+        for location in external_locations(read_graph(folder / found)):
+            path = str(beside / location)
+            if (folder / path).exists():
+                raise ModelSourceError(f"{found} keeps weights in {path}, which is another file")
+            fetch(path, MAX_WEIGHTS_BYTES)
+    return pinned

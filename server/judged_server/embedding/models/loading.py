@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from judged_server.embedding.batching.batches import pad
+from judged_server.embedding.batching.cutting import pad
 from judged_server.embedding.batching.workers import ReportUnhealthy
 from judged_server.embedding.cache.vector_cache import VectorCache
 from judged_server.embedding.embedder import ModelEmbedder
-from judged_server.embedding.models.store import ModelFiles, reinstall
+from judged_server.embedding.models.manifest import ModelFiles, reinstall
 from judged_server.embedding.policy import TRUNCATE
 from judged_server.embedding.runtime.backend import Session
 from judged_server.embedding.runtime.backend_selection import (

@@ -28,6 +28,8 @@ CALLER = "caller"
 NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,79}")
 """A model's name is its folder's name, so it can't hold a path."""
 
+DEFAULT_MODEL = "all-minilm-l6-v2"
+
 MAX_PREFIX_CHARS = 1_000
 
 _CHUNK = 1 << 20
@@ -175,3 +177,35 @@ def _canonical(content: dict[str, Any]) -> bytes:
 
 def _is_count(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFiles:
+    """A model whose files have just been checked against its manifest."""
+
+    manifest: Manifest
+    folder: Path
+
+    @property
+    def graph(self) -> Path:
+        """The ONNX graph."""
+        return self.folder / GRAPH_FILE
+
+    @property
+    def tokenizer(self) -> Path:
+        """The tokenizer.json."""
+        return self.folder / TOKENIZER_FILE
+
+
+def reinstall(name: str) -> str:
+    """Return what to do about a damaged model."""
+    if name == DEFAULT_MODEL:
+        return f"run {install_command(name)} to install it again"
+    return f"remove its folder and run {install_command(name)}"
+
+
+def install_command(name: str) -> str:
+    """Return the command that installs a model."""
+    if name == DEFAULT_MODEL:
+        return "`judged-server models install`"
+    return f"`judged-server models add {name[:80]} FOLDER`"

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
+from judged_server.embedding.models.manifest import DEFAULT_MODEL
 from judged_server.embedding.models.sources import PinnedWheel
 
-NAME = "all-minilm-l6-v2"
+NAME = DEFAULT_MODEL
 DIMENSIONS = 384
 MAX_TOKENS = 256
 """The window the authors set; the shipped tokenizer.json would truncate and pad to 128."""

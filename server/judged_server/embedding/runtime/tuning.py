@@ -16,10 +16,10 @@ from statistics import median
 
 import numpy as np
 
-from judged_server.embedding.batching.batches import pad
+from judged_server.embedding.batching.cutting import pad
 from judged_server.embedding.batching.queue import BATCH_TOKENS
 from judged_server.embedding.models.loading import open_session
-from judged_server.embedding.models.store import ModelFiles
+from judged_server.embedding.models.manifest import ModelFiles
 from judged_server.embedding.policy import TRUNCATE
 from judged_server.embedding.runtime.backend import Session
 from judged_server.embedding.runtime.backend_selection import (

@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from judged_server.domain import BoolArray, FloatArray, IntArray
-from judged_server.judges.lexical.texts import Texts
-from judged_server.judges.lexical.token_join import Batch
+from judged_server.judges.lexical.texts import Batch, Texts
 from judged_server.judges.lexical.tokens import KeyArray, ranges
 
 SHORTEST, LONGEST = 2, 4

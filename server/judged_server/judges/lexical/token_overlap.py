@@ -9,9 +9,8 @@ import numpy as np
 
 from judged_server.domain import FloatArray, JudgeIdentity, JudgeSpec, QueryGroup, ScoreColumns
 from judged_server.judges.base import Parameter, Profile, PureJudge
-from judged_server.judges.lexical.text_form import PUBLISHED, TextForm
-from judged_server.judges.lexical.texts import Texts
-from judged_server.judges.lexical.token_join import Batch
+from judged_server.judges.lexical.texts import Batch, Texts
+from judged_server.judges.lexical.tokens import PUBLISHED, TextForm
 from judged_server.judges.lexical.unicode_text import UNICODE
 from judged_server.judges.lexical.weighted_overlap import WeightedOverlapJudge
 

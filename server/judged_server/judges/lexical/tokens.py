@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Iterator, Sequence
+import string
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
@@ -159,3 +160,130 @@ def _keys(raw: bytes, starts: IntArray, lengths: IntArray) -> tuple[KeyArray, Bo
         more = left > WORD
         tokens, at, left, hashed = tokens[more], at[more], left[more], hashed[more]
     return keys, numeric
+
+
+_NONE = -1
+
+
+class HashIndex:
+    """Where each key of an array stands. Never written to after it is made."""
+
+    def __init__(self, keys: KeyArray) -> None:
+        """Index `keys`, of which several may be equal; `representative` then names one of them."""
+        # Sixteen slots a key leave few of them shared. The multiplier is new for every table, so
+        # that keys cannot be chosen to fall into one slot.
+        bits = max(4, len(keys).bit_length() + 2)
+        self._keys = keys
+        self._multiplier = np.uint64(secrets.randbits(64) | 1)
+        self._shift = np.uint64(64 - bits)
+        self._heads = np.full(1 << bits, _NONE, np.int32)
+        self._next = np.full(len(keys) + 1, _NONE, np.int32)
+        self.representative: IntArray = np.arange(len(keys))
+        self._fill()
+
+    def _slots(self, keys: KeyArray) -> KeyArray:
+        return (keys * self._multiplier) >> self._shift
+
+    def _fill(self) -> None:
+        """Put every key at the head of its slot, or behind another key that got there first."""
+        entries = np.arange(len(self._keys))
+        chains, places = self._heads, self._slots(self._keys).astype(np.int64)
+        while entries.size:
+            chains[places] = entries  # of entries that want one place, one stays
+            winners = chains[places]
+            equal = self._keys[winners] == self._keys[entries]
+            self.representative[entries[equal]] = winners[equal]
+            entries = entries[~equal]
+            chains, places = self._next, winners[~equal].astype(np.int64)
+
+    def find(self, probes: KeyArray) -> tuple[IntArray, IntArray]:
+        """Return the positions of those `probes` that are keys, and their representatives.
+
+        Both are int64 of one length; the order is not defined.
+        """
+        if not len(self._keys):
+            return np.empty(0, np.int64), np.empty(0, np.int64)
+        positions = np.arange(0)
+        entries = self._heads[self._slots(probes)]
+        # An empty slot says -1, the last key; comparing it is harmless, and cheaper than a mask.
+        equal = self._keys[entries] == probes
+        positions = np.flatnonzero(equal)
+        found, places = [positions], [entries[positions]]
+        following = self._next[entries]
+        positions = np.flatnonzero((following != _NONE) & ~equal)
+        entries = following[positions]
+        while positions.size:
+            equal = self._keys[entries] == probes[positions]
+            found.append(positions[equal])
+            places.append(entries[equal])
+            following = self._next[entries]
+            more = (following != _NONE) & ~equal
+            positions, entries = positions[more], following[more]
+        return np.concatenate(found), np.concatenate(places).astype(np.int64)
+
+    def contains(self, probes: KeyArray) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+        """Return which of `probes` are keys."""
+        result = np.zeros(len(probes), np.bool_)
+        result[self.find(probes)[0]] = True
+        return result
+
+
+@dataclass(frozen=True, slots=True)
+class TextForm:
+    """How one profile reads texts.
+
+    A token is a run of bytes that `alphabet` does not map to zero, in the text's UTF-8; texts
+    beyond ASCII go through `prepare` first. Two texts are the same when `normalise` makes
+    them equal. One contains the other when neither `extent` is empty and one is a substring of the
+    other.
+    """
+
+    prepare: Callable[[str], str]
+    alphabet: bytes
+    normalise: Callable[[str], str]
+    extent: Callable[[str], str]
+
+    def tokens(self, texts: Sequence[str]) -> TokenTable:
+        """Return the tokens of `texts`."""
+        return TokenTable.of([self.encode(text) for text in texts], self.alphabet)
+
+    def encode(self, text: str) -> bytes:
+        """Return the UTF-8 in which the tokens of `text` are looked for."""
+        return (text if text.isascii() else self.prepare(text)).encode("utf-8", "replace")
+
+
+def alphabet(*, keep_high_bytes: bool) -> bytes:
+    """Return the table that lowers ASCII letters, keeps digits, and separates at anything else.
+
+    With `keep_high_bytes` the bytes of UTF-8 beyond ASCII are part of a token too.
+    """
+    table = bytearray(256)
+    for byte in (string.ascii_lowercase + string.digits).encode():
+        table[byte] = byte
+    for byte in string.ascii_uppercase.encode():
+        table[byte] = byte + 32
+    if keep_high_bytes:
+        table[128:] = range(128, 256)
+    return bytes(table)
+
+
+def normalise(text: str) -> str:
+    """Return the text lowered, stripped, and with one space for each run of white space."""
+    lowered = text.lower()
+    # The space is the one white space that is printable, so most texts are in order already.
+    if lowered.isprintable() and "  " not in lowered and lowered.strip(" ") == lowered:
+        return lowered
+    return " ".join(lowered.split())
+
+
+def spell_out(text: str) -> str:
+    """Return the text with the two characters lowered whose lower case has an ASCII letter in it.
+
+    They are the Kelvin sign (k) and the capital I with a dot (i and a combining dot). No other
+    lowering beyond ASCII makes or breaks a token, and the alphabet lowers ASCII itself.
+    """
+    return text.replace("\u212a", "k").replace("\u0130", "i\u0307")
+
+
+PUBLISHED = TextForm(spell_out, alphabet(keep_high_bytes=False), normalise, normalise)
+"""The form of the profiles `classic` and `weighted`."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import unicodedata
 
-from judged_server.judges.lexical.text_form import TextForm, alphabet
+from judged_server.judges.lexical.tokens import TextForm, alphabet
 
 # Han, Hiragana and Katakana, Thai, Lao, Myanmar, Khmer, by Unicode block. NFKC has already turned
 # half-width Katakana and compatibility ideographs into characters of these blocks.

@@ -27,10 +27,11 @@ from judged_server.judges.llm.scoring_session import (
 )
 from judged_server.judges.llm.votes import find_by_vote
 from judged_server.llm.budget import prices_of
-from judged_server.llm.caller import MAX_SAMPLES, ModelCaller, PlannedCall, Question
+from judged_server.llm.caller import ModelCaller
 from judged_server.llm.chat import ChatModel
 from judged_server.llm.faults import Reason
 from judged_server.llm.parsing import PARSER_VERSION
+from judged_server.llm.question import MAX_SAMPLES, PlannedCall, Question
 from judged_server.llm.rubrics import PROMPT_VERSION, FieldValue, Rubric
 from judged_server.llm.rubrics.rubric import MAX_CLAIMS
 

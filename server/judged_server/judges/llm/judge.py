@@ -27,17 +27,15 @@ from judged_server.judges.llm.contexts import (
 )
 from judged_server.llm.budget import prices_of, refuse_if_nothing_asked, unpriced
 from judged_server.llm.caller import (
-    MAX_SAMPLES,
     CallOptions,
     ModelCaller,
-    PlannedCall,
-    Question,
     check_api_keys,
     missing_key_fault,
     nothing,
 )
 from judged_server.llm.chat import ChatModel
 from judged_server.llm.parsing import PARSER_VERSION
+from judged_server.llm.question import MAX_SAMPLES, PlannedCall, Question
 from judged_server.llm.rubrics import PROMPT_VERSION, Rubric
 from judged_server.threads import run_in_thread_if
 

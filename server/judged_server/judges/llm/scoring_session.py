@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from judged_server.answers import DimensionScore, VerifiedClaim
 from judged_server.domain import Source, Status, Usage, VerdictFault
 from judged_server.judges.llm.contexts import CODES, raw_text
-from judged_server.llm.caller import Answer, CallOptions, ModelCaller, Question, nothing
+from judged_server.llm.caller import Answer, CallOptions, ModelCaller, nothing
 from judged_server.llm.chat import ChatModel, ChatReply
 from judged_server.llm.faults import Reason
 from judged_server.llm.parsing.parsed_reply import ParsedReply
+from judged_server.llm.question import Question
 from judged_server.llm.rubrics import FieldValue, Rubric
 
 MAX_RAW_REPLIES_BYTES = 1 << 20

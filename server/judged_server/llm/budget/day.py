@@ -20,7 +20,7 @@ from typing import NamedTuple
 from judged_server.llm.transport.clock import Clock
 from judged_server.settings import SettingsError
 from judged_server.spending import MOST_NANO
-from judged_server.store.private_file import make_private
+from judged_server.store.sqlite_file import make_private
 from judged_server.telemetry import logger
 
 BUSY_S = 1.0

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
-from pathlib import Path
-from typing import NamedTuple, Protocol
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
 
-from judged_server.llm.cache.reply_payload import from_payload, to_payload
-from judged_server.llm.chat import ChatModelCard, ChatReply
+import orjson
+
+from judged_server.llm.chat import ChatModelCard, ChatReply, FinishReason, TokenLogprob, TokenUsage
 from judged_server.llm.rubrics import Rubric
 from judged_server.store.replies import StoredReply
 
@@ -163,7 +163,44 @@ class ReplyCache:
             self._bytes -= entry.size
 
 
-def default_folder(environ: Mapping[str, str]) -> Path:
-    """Return judged/replies in the user's cache folder; the setting llm_cache_dir overrides it."""
-    cache = environ.get("XDG_CACHE_HOME")
-    return (Path(cache) if cache else Path.home() / ".cache") / "judged" / "replies"
+def to_payload(reply: ChatReply) -> bytes | None:
+    """Return a reply as JSON; None for one that JSON can't carry, with a lone surrogate say."""
+    try:
+        return orjson.dumps(
+            {
+                "text": reply.text,
+                "finish_reason": reply.finish_reason.name,
+                "tokens": [reply.usage.input_tokens, reply.usage.output_tokens],
+                "model": reply.model,
+                "system_fingerprint": reply.system_fingerprint,
+                "logprobs": [[place.token, place.top] for place in reply.logprobs],
+            }
+        )
+    except TypeError:
+        return None
+
+
+def from_payload(payload: bytes) -> ChatReply | None:
+    """Return the reply that was kept; None when the bytes hold none."""
+    try:
+        fields: dict[str, Any] = orjson.loads(payload)
+        tokens_in, tokens_out = fields["tokens"]
+        return ChatReply(
+            text=_text(fields["text"]),
+            finish_reason=FinishReason[fields["finish_reason"]],
+            usage=TokenUsage(int(tokens_in), int(tokens_out)),
+            model=_text(fields["model"]),
+            system_fingerprint=_text(fields["system_fingerprint"]),
+            logprobs=tuple(
+                TokenLogprob(_text(token), tuple((_text(word), float(log)) for word, log in top))
+                for token, top in fields["logprobs"]
+            ),
+        )
+    except (ValueError, TypeError, LookupError):
+        return None
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError
+    return value

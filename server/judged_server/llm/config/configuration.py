@@ -10,7 +10,6 @@ Keys of providers never stand in the file: it names where they are (`secrets`).
 
 from __future__ import annotations
 
-import difflib
 import ipaddress
 import re
 import tomllib
@@ -18,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from judged_server.errors import did_you_mean
 from judged_server.llm.chat import Prices
 from judged_server.llm.config.configured import (
     BudgetConfiguration,
@@ -145,9 +145,8 @@ def _model(table: TomlTable, providers: Mapping[str, ProviderConfiguration]) -> 
     """Read a table but for `default`, which is about all of them."""
     provider = table.text("provider", _NAME, "the name of a provider")
     if provider not in providers:
-        close = difflib.get_close_matches(provider, providers, 1)
-        known = f"did you mean {close[0]}?" if close else "add its [[providers]] table"
-        raise table.fault("provider", f"names no provider of this file; {known}")
+        hint = did_you_mean(provider, providers, "add its [[providers]] table")
+        raise table.fault("provider", f"names no provider of this file; {hint}")
     dialect = providers[provider].dialect
     has = CAPABILITIES[dialect]
     table.refuse(has.refused, f'dialect = "{dialect}"')

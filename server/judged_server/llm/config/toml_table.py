@@ -7,7 +7,6 @@ that was put in the wrong place.
 
 from __future__ import annotations
 
-import difflib
 import math
 import re
 import tomllib
@@ -15,6 +14,7 @@ from collections.abc import Callable, Collection, Mapping
 from datetime import date, time
 from typing import Any
 
+from judged_server.errors import did_you_mean
 from judged_server.settings import SettingsError
 
 
@@ -164,9 +164,8 @@ class TomlTable:
             rendered = key if re.fullmatch(r"[\w-]{1,40}", key) else "a key"
             if hints and key in hints:
                 raise self.fault(rendered, hints[key])
-            close = difflib.get_close_matches(key, self._known, 1)
-            known = f"did you mean {close[0]}?" if close else "known: " + ", ".join(self._known)
-            raise self.fault(rendered, f"is not known; {known}")
+            hint = did_you_mean(key, self._known, "known: " + ", ".join(self._known))
+            raise self.fault(rendered, f"is not known; {hint}")
 
     def _take(self, key: str, default: object) -> Any:  # noqa: ANN401 - TOML holds anything
         self._known.append(key)

@@ -13,8 +13,13 @@ from typing import Any
 
 from judged_server.domain import ClaimVerdict, Status
 from judged_server.llm.faults import Reason
-from judged_server.llm.parsing.parsed_reply import ClaimCheck, Claims, Dimensions, ParsedReply
-from judged_server.llm.parsing.shortening import shortened
+from judged_server.llm.parsing.parsed_reply import (
+    ClaimCheck,
+    Claims,
+    Dimensions,
+    ParsedReply,
+    shortened,
+)
 from judged_server.llm.rubrics.rubric import MAX_CLAIMS, Form, Rubric
 
 MAX_CLAIM_CHARACTERS = 2000

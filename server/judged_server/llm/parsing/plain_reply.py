@@ -11,8 +11,7 @@ import re
 from judged_server.domain import Status
 from judged_server.llm.faults import Reason
 from judged_server.llm.parsing import keywords
-from judged_server.llm.parsing.parsed_reply import ParsedReply
-from judged_server.llm.parsing.shortening import shortened
+from judged_server.llm.parsing.parsed_reply import ParsedReply, shortened
 from judged_server.llm.parsing.wrapping import has_tags
 
 MAX_CHARACTERS = 1 << 15

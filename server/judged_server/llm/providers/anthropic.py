@@ -21,11 +21,11 @@ from judged_server.llm.config.configured import (
 from judged_server.llm.config.secrets import Secret
 from judged_server.llm.faults import ProviderFault, Reason
 from judged_server.llm.providers.dialect import Capabilities, Dialect
-from judged_server.llm.providers.http_status import fault_of
 from judged_server.llm.providers.reading import (
     NO_MONEY,
     TOO_LONG,
     error_object,
+    fault_of,
     optional,
     permanent,
     reply_object,

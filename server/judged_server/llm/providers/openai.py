@@ -26,11 +26,11 @@ from judged_server.llm.config.configured import (
 from judged_server.llm.config.secrets import Secret
 from judged_server.llm.faults import ProviderFault
 from judged_server.llm.providers.dialect import Capabilities, Dialect
-from judged_server.llm.providers.http_status import fault_of
 from judged_server.llm.providers.reading import (
     NO_MONEY,
     TOO_LONG,
     error_object,
+    fault_of,
     first,
     log_probability,
     optional,

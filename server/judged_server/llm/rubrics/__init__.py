@@ -6,8 +6,7 @@ holds_reserved              whether a text holds what no honest one needs
 """
 
 from judged_server.llm.rubrics.loading import load_builtin, load_folder
-from judged_server.llm.rubrics.prompt import PROMPT_VERSION, new_nonce, write
-from judged_server.llm.rubrics.reserved import holds_reserved
+from judged_server.llm.rubrics.prompt import PROMPT_VERSION, holds_reserved, new_nonce, write
 from judged_server.llm.rubrics.rubric import MAX_CLAIMS, FieldValue, Form, Rubric
 
 __all__ = [

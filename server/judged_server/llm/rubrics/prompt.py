@@ -159,3 +159,29 @@ def _escaped(character: str) -> str:
         return f"\\u{code:04x}"
     code -= 0x10000
     return f"\\u{0xD800 + (code >> 10):04x}\\u{0xDC00 + (code & 0x3FF):04x}"
+
+
+_ROLES = "system|user|assistant|tool|ipython"
+_TOKENS = re.compile(
+    r"<[|\uff5c][^<>|\uff5c\s]{1,40}[|\uff5c]>"  # <|im_start|>, <|eot_id|>, and in full width
+    r"|\[/?(?:INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_CALLS|TOOL_RESULTS)\]"
+    r"|<</?SYS>>"
+    r"|</?(?:start|end)_of_(?:turn|text|role)>"
+    rf"|<(?:bos|eos)>|<\|?(?:{_ROLES})\|>"
+    r"|</?data-[a-z]{32}\b"  # a block of our own
+)
+_RESERVED_CHARACTERS = re.compile(
+    "[\U000e0001\U000e0020-\U000e007f"  # tags: letters that nobody sees
+    "\u202a-\u202e\u2066-\u2069]"  # directions, which show letters in another order
+)
+_EMOJI_TAGS = re.compile("\U0001f3f4[\U000e0020-\U000e007e]{1,16}\U000e007f")
+"""The flags of England, Scotland and Wales are spelt with tags."""
+
+
+def holds_reserved(text: str) -> bool:
+    """Say whether a text holds a token of a chat template, a tag or a turn of direction."""
+    if ("<" in text or "[" in text) and _TOKENS.search(text):
+        return True
+    if text.isascii():
+        return False
+    return _RESERVED_CHARACTERS.search(_EMOJI_TAGS.sub("", text)) is not None

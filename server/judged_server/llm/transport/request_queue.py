@@ -17,8 +17,7 @@ from judged_server.llm.config.configured import ProviderConfiguration
 from judged_server.llm.faults import ProviderFault, Reason
 from judged_server.llm.transport.breaker import Breaker, Permit
 from judged_server.llm.transport.clock import Clock
-from judged_server.llm.transport.concurrency import ConcurrencyLimit
-from judged_server.llm.transport.rates import LearntRate, Rates
+from judged_server.llm.transport.rates import ConcurrencyLimit, LearntRate, Rates
 from judged_server.llm.transport.retrying import RateLimits
 
 LONGEST_PAUSE_S = 60.0

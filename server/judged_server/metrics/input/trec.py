@@ -17,20 +17,21 @@ from typing import TypeVar, cast
 import numpy as np
 
 from judged_server.domain import BoolArray, FloatArray, IntArray
-from judged_server.metrics.input.columnar_ids import match
-from judged_server.metrics.input.columnar_topics import JoinedTopics, query_ids
+from judged_server.metrics.input.columnar_topics import JoinedTopics, match, query_ids
 from judged_server.metrics.input.qrels import Qrels
 from judged_server.metrics.input.rankings import Pool, Rankings, flatten, offsets_of
-from judged_server.metrics.input.trec_order import RaggedScores, RankedGrades, rank
 from judged_server.metrics.input.trec_topics import (
     AnyTopic,
     Documents,
     MappedTopic,
+    RaggedScores,
+    RankedGrades,
     Topic,
     check_judgements,
     check_numbers,
     packed,
     places_of,
+    rank,
     scores_of,
 )
 

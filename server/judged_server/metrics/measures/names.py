@@ -10,10 +10,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 
 from judged_server.domain import FloatArray
-from judged_server.errors import InvalidField, LimitExceeded
+from judged_server.errors import InvalidField, LimitExceeded, did_you_mean
 from judged_server.metrics.input.rankings import Rankings
 from judged_server.metrics.measures.declaration import Metric, Parameters, ParameterValue
 from judged_server.metrics.measures.registry import METRICS
@@ -172,6 +171,6 @@ def _read_parameters(metric: Metric, text: str | None) -> dict[str, ParameterVal
 def _unknown(name: str, metrics: Mapping[str, Metric]) -> str:
     """Return what to say of a metric that does not exist."""
     elsewhere = _ELSEWHERE.get(_CUT.sub("", name.lower()))
-    close = [elsewhere] if elsewhere else get_close_matches(name.lower(), metrics, n=1)
-    hint = f"; did you mean {close[0]}?" if close else ""
-    return f"no metric is called {name[:40]!r}{hint} (this server has {', '.join(metrics)})"
+    hint = f"did you mean {elsewhere}?" if elsewhere else did_you_mean(name.lower(), metrics)
+    said = f"no metric is called {name[:40]!r}"
+    return f"{said}{hint and '; '}{hint} (this server has {', '.join(metrics)})"

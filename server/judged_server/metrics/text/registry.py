@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
 from types import MappingProxyType
 
-from judged_server.errors import InvalidField, LimitExceeded
+from judged_server.errors import InvalidField, LimitExceeded, did_you_mean
 from judged_server.metrics.text.bleu import bleu
 from judged_server.metrics.text.declaration import TextMetric
 from judged_server.metrics.text.forms import ANSWER, STEMS, THIRTEEN_A
@@ -90,8 +89,7 @@ def parse_text_metrics(names: Sequence[str], field: str = "metrics") -> tuple[Te
 
 def _unknown(name: str) -> str:
     """Return what to say of a text metric that does not exist."""
-    lowered = {known.lower(): known for known in TEXT_METRICS}
-    close = get_close_matches(name[:40].lower(), lowered, n=1)
-    hint = f"; did you mean {lowered[close[0]]}?" if close else ""
-    known = ", ".join(TEXT_METRICS)
-    return f"no text metric is called {name[:40]!r}{hint} (this server has {known})"
+    spelt = next((known for known in TEXT_METRICS if known.lower() == name.lower()), name)
+    hint = did_you_mean(spelt, TEXT_METRICS)
+    said = f"no text metric is called {name[:40]!r}"
+    return f"{said}{hint and '; '}{hint} (this server has {', '.join(TEXT_METRICS)})"

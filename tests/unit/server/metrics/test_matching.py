@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from judged_server.metrics.matching import JudgedResults, match, match_ids
-from judged_server.metrics.maximum import earliest_hits
+from judged_server.metrics.matching import JudgedResults, earliest_hits, match, match_ids
 from judged_server.metrics.options import MatchingMode
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from judged_server.store.cache_invalidation import FILE, CacheInvalidation
+from judged_server.store.stored_ids import FILE, CacheInvalidation
 
 
 def test_is_heard_once_by_each(tmp_path):

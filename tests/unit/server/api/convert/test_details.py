@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from judged_server.api.convert.details import write_detail, write_usage
+from judged_server.api.convert.asking import write_detail, write_usage
 from judged_server.domain import Status, Usage, VerdictDetail, VerdictSample
 
 

@@ -1,7 +1,7 @@
 """The backlog: bounded, but an idle engine takes a call of any size."""
 
 import pytest
-from judged_server.embedding.batching.backlog import DEFAULT_RATE, Backlog
+from judged_server.embedding.batching.queue import DEFAULT_RATE, Backlog
 from judged_server.errors import Overloaded
 
 

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 from judged_server.embedding import embedder as embedder_module
 from judged_server.embedding.batching import queue
-from judged_server.embedding.batching.backlog import Backlog
 from judged_server.embedding.batching.inflight import Call, InflightText
-from judged_server.embedding.batching.queue import BATCH, INTERACTIVE, WorkQueue
+from judged_server.embedding.batching.queue import BATCH, INTERACTIVE, Backlog, WorkQueue
 from judged_server.embedding.tokenizer import TokenizedText
 from judged_server.errors import Overloaded
 

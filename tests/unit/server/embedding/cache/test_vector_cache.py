@@ -1,7 +1,7 @@
 """The cache: memory first, then the file, which fills the memory."""
 
 import numpy as np
-from judged_server.embedding.cache.vector_cache import VectorCaches, default_folder
+from judged_server.embedding.cache.vector_cache import VectorCaches
 from judged_server.embedding.cache.vector_rows import VectorRows
 
 KEYS = [bytes([number]) * 32 for number in range(6)]
@@ -56,8 +56,3 @@ async def test_off_keeps_nothing():
     cache = VectorCaches().of(2)
     _put(cache, [1])
     assert await _found(cache, [1]) == {}
-
-
-def test_the_folder_is_in_the_users_cache(tmp_path):
-    assert default_folder({"XDG_CACHE_HOME": str(tmp_path)}) == tmp_path / "judged" / "vectors"
-    assert default_folder({}).parts[-3:] == (".cache", "judged", "vectors")

@@ -2,7 +2,7 @@
 
 import onnx
 import pytest
-from judged_server.embedding.models import hub_model
+from judged_server.embedding.models import hub
 from judged_server.embedding.models.hub import Hub, HubReference
 from judged_server.embedding.models.model_dir import ModelOptions
 from judged_server.embedding.models.sources import ModelSourceError
@@ -63,7 +63,7 @@ def test_exactly_the_needed_files_are_asked_for_the_small_ones_first(models, ser
 
 
 def test_it_says_what_takes_time(models, server, monkeypatch):
-    monkeypatch.setattr(hub_model, "_LARGE", 1000)
+    monkeypatch.setattr(hub, "_LARGE", 1000)
     said: list[str] = []
     models.add_from_hub(PINNED, Hub(server.url), "mine", say=said.append)
     assert said[0] == f"fetching hf:{REPOSITORY}@{COMMIT}"

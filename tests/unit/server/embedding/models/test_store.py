@@ -8,9 +8,14 @@ from pathlib import Path
 
 import pytest
 from judged_server.embedding.models import minilm, store
-from judged_server.embedding.models.manifest import GRAPH_FILE, MANIFEST_FILE, TOKENIZER_FILE
+from judged_server.embedding.models.manifest import (
+    DEFAULT_MODEL,
+    GRAPH_FILE,
+    MANIFEST_FILE,
+    TOKENIZER_FILE,
+)
 from judged_server.embedding.models.sources import ModelSourceError, PinnedWheel
-from judged_server.embedding.models.store import DEFAULT_MODEL, ModelStore, default_root
+from judged_server.embedding.models.store import ModelStore, default_root
 from judged_server.errors import ModelDamaged, ModelNotInstalled
 
 from tests.fakes import tiny_model

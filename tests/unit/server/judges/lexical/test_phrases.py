@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from judged_server.domain import QueryGroup
 from judged_server.judges.lexical.phrases import longest_phrases
-from judged_server.judges.lexical.text_form import PUBLISHED
 from judged_server.judges.lexical.texts import Texts
+from judged_server.judges.lexical.tokens import PUBLISHED
 
 
 @pytest.mark.parametrize(

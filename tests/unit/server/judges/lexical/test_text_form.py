@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
-from judged_server.judges.lexical.text_form import PUBLISHED, normalise
+from judged_server.judges.lexical.tokens import PUBLISHED, normalise
 
 from tests.unit.server.judges import reference
 

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import numpy as np
 from hypothesis import given
-from judged_server.judges.lexical.text_form import PUBLISHED
 from judged_server.judges.lexical.texts import Texts
+from judged_server.judges.lexical.tokens import PUBLISHED
 
 from tests.unit.server.judges.reference import contains, contexts, group_lists, normal, tokens
 

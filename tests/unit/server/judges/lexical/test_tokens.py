@@ -5,8 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from judged_server.judges.lexical import tokens as module
-from judged_server.judges.lexical.text_form import PUBLISHED
-from judged_server.judges.lexical.tokens import ranges
+from judged_server.judges.lexical.tokens import PUBLISHED, ranges
 
 from tests.unit.server.judges import reference
 

@@ -2,7 +2,7 @@
 
 from hypothesis import given
 from hypothesis import strategies as st
-from judged_server.llm.cache.reply_payload import from_payload, to_payload
+from judged_server.llm.cache.reply_cache import from_payload, to_payload
 from judged_server.llm.chat import ChatReply, FinishReason, TokenLogprob, TokenUsage
 
 words = st.text(max_size=20)

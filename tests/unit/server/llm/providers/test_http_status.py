@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 from judged_server.llm.faults import Reason
-from judged_server.llm.providers.http_status import fault_of
+from judged_server.llm.providers.reading import fault_of
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from judged_server.llm.transport.concurrency import ConcurrencyLimit
+from judged_server.llm.transport.rates import ConcurrencyLimit
 
 
 def filled(maximum: int) -> tuple[ConcurrencyLimit, list[int]]:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from judged_server.metrics.input.columnar_ids import MAX_ID_BYTES, Lines, match
+from judged_server.metrics.input.columnar_topics import MAX_ID_BYTES, Lines, match
 
 IDS = st.text(st.sampled_from("ab\0\x7fé€😀"), min_size=1, max_size=9) | st.text(
     st.characters(codec="utf-8", exclude_characters="\n"), min_size=1, max_size=40

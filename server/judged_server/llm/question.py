@@ -1,28 +1,58 @@
-"""The key of a question: all that can change its reply, hashed.
+"""A question to a language model, and its key: all that can change its reply, hashed.
 
 Two questions that differ in any part have different keys; what is equal has the same key on every
-machine. What is read off a reply later, such as a bar, is no part of it.
+machine. What is read off a reply later, such as a threshold, is no part of it.
 """
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from judged_server.llm.chat import ChatModelCard
+from judged_server.llm.chat import ChatModel, ChatModelCard
 from judged_server.llm.parsing import PARSER_VERSION
-from judged_server.llm.rubrics import PROMPT_VERSION
+from judged_server.llm.rubrics import PROMPT_VERSION, FieldValue, Rubric
 
 if TYPE_CHECKING:
     from hashlib import _Hash
 
-    from judged_server.llm.caller import Question
-
+MAX_SAMPLES = 32
 NAMESPACE = "judged"
 """Whose replies they are. All callers of a server share them."""
 
 _TEXT, _LIST = b"t", b"l"
+
+
+class Question(NamedTuple):
+    """One sample to be had: a rubric, the texts it shows by their names, and the sample's number.
+
+    Samples of one matter differ in `number` only, from 0 to MAX_SAMPLES - 1. With `logprobs`
+    the score is the probability of a yes, by `parsing.probabilities`.
+    """
+
+    rubric: Rubric
+    fields: Mapping[str, FieldValue]
+    number: int
+    temperature: float
+    max_tokens: int
+    logprobs: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedCall:
+    """A question that work may ask, `times` times, before the work has begun.
+
+    It is `settled` when its texts are known already; a check of claims that nobody has listed yet
+    is not.
+    """
+
+    model: ChatModel
+    question: Question
+    times: int = 1
+    settled: bool = True
 
 
 def question_key(card: ChatModelCard, question: Question, namespace: str = NAMESPACE) -> bytes:

@@ -5,9 +5,8 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from judged_server.llm.cache.question_key import question_key
-from judged_server.llm.caller import MAX_SAMPLES, Question
 from judged_server.llm.chat import ChatModelCard, Prices
+from judged_server.llm.question import MAX_SAMPLES, Question, question_key
 from judged_server.llm.rubrics import load_builtin
 
 CARD = ChatModelCard("small", "p", "openai", "gpt", True, False, None, "at home")
@@ -90,7 +89,7 @@ def test_a_namespace_has_keys_of_its_own():
 
 @pytest.mark.parametrize("version", ["PROMPT_VERSION", "PARSER_VERSION"])
 def test_a_new_form_of_prompts_or_of_reading_changes_the_key(version, monkeypatch):
-    from judged_server.llm.cache import question_key as module
+    from judged_server.llm import question as module
 
     before = question_key(CARD, asked())
     monkeypatch.setattr(module, version, 999)
