@@ -142,11 +142,15 @@ async def test_the_event_loop_goes_on_while_another_process_has_the_file(file, c
 
 async def test_what_is_drawn_for_a_caller_who_leaves_is_there_for_the_next(file, calendar):
     ledger = DayLedger(file, "USD", 100, calendar)
+    other = sqlite3.connect(file, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")  # so that the caller leaves while it draws
     leaving = asyncio.create_task(take(ledger, 100))
     for _ in range(5):
         await asyncio.sleep(0)
     leaving.cancel()
     await asyncio.gather(leaving, return_exceptions=True)
+    other.execute("ROLLBACK")
+    other.close()
     assert await take(ledger, 100) is not None
     ledger.close()
 
