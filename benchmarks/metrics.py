@@ -4,9 +4,6 @@
 interleaved. A ratio is theirs over ours, so that more is better. Each pair starts from the same:
 
     prepared  arrays of gains against pytrec_eval's evaluator and dicts, and against ranx's objects
-    ids       a run as the dict that pytrec_eval takes, {topic: {document: score}}, under qrels
-              that either side has read before: an evaluator of theirs, Qrels of ours
-    dicts     the same, but both read the qrels, a dict as well, each time
     columns   lists of ids and scores; both sides make of them what they need
     wire      the same lists; ours go into requests as they are and come back as replies from a
               real server; theirs is as for columns. Wall seconds: one process of theirs against
@@ -30,15 +27,15 @@ import math
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 
 import numpy as np
 import pytrec_eval
 from judged import Client, ScoredDocuments, TrecRankings
-from judged_server.metrics import MappedTopic, Qrels, Topic, parse_metrics
+from judged_server.metrics import Qrels, Topic, parse_metrics
 from judged_server.metrics.input.rankings import Rankings
-from judged_server.metrics.input.trec import AnyTopic, rank_run
+from judged_server.metrics.input.trec import rank_run
 from judged_server.statistics.intervals import IntervalOptions, mean_intervals
 
 from benchmarks.harness import ROOT, Server, closing_line, ratios, serving
@@ -146,14 +143,15 @@ def prepared(rankings: Rankings) -> list[np.ndarray]:
     return [measure.values(bare) for measure in MEASURES]
 
 
-def from_ids(qrels: Qrels, run: Sequence[AnyTopic]) -> list[np.ndarray]:
-    """Rank and measure."""
-    return prepared(rank_run(qrels, run).rankings)
+def rank_columns(runs: Runs) -> Rankings:
+    """Read lists of ids and numbers, and rank."""
+    qrels = Qrels.of([Topic(*c) for c in runs.qrels])
+    return rank_run(qrels, [Topic(*c) for c in runs.run]).rankings
 
 
 def from_columns(runs: Runs) -> list[np.ndarray]:
     """Read lists of ids and numbers, rank and measure."""
-    return from_ids(Qrels.of([Topic(*c) for c in runs.qrels]), [Topic(*c) for c in runs.run])
+    return prepared(rank_columns(runs))
 
 
 def pytrec(runs: Runs) -> Mapping[str, Mapping[str, float]]:
@@ -179,20 +177,12 @@ def local_rounds(runs: Runs, ranx: Ranx | None) -> dict[str, list[float]]:
     """Return the figures that need no server."""
     qrels, run = mappings(runs.qrels), mappings(runs.run)
     evaluator = pytrec_eval.RelevanceEvaluator(qrels, ASKED)
-    known = Qrels.of(MappedTopic.all_of(qrels))
-    ready = rank_run(known, MappedTopic.all_of(run)).rankings
+    ready = rank_columns(runs)
     spent: dict[str, list[float]] = {}
     for _ in range(ROUNDS + 1):
         taken = {
             "evaluate": seconds(lambda: evaluator.evaluate(run)),
             "prepared": seconds(lambda: prepared(ready)),
-            "ids": seconds(lambda: from_ids(known, MappedTopic.all_of(run))),
-            "evaluator": seconds(
-                lambda: pytrec_eval.RelevanceEvaluator(qrels, ASKED).evaluate(run)
-            ),
-            "dicts": seconds(
-                lambda: from_ids(Qrels.of(MappedTopic.all_of(qrels)), MappedTopic.all_of(run))
-            ),
             "pytrec": seconds(lambda: pytrec(runs)),
             "columns": seconds(lambda: from_columns(runs)),
         }
@@ -205,8 +195,6 @@ def local_rounds(runs: Runs, ranx: Ranx | None) -> dict[str, list[float]]:
         print(f"{name}: {min(values) * 1e3:.1f}-{max(values) * 1e3:.1f} CPU ms")
     figures = {
         "prepared_over_pytrec_eval": ratios(spent["evaluate"], spent["prepared"]),
-        "ids_over_pytrec_eval": ratios(spent["evaluate"], spent["ids"]),
-        "dicts_over_pytrec_eval": ratios(spent["evaluator"], spent["dicts"]),
         "columns_over_pytrec_eval": ratios(spent["pytrec"], spent["columns"]),
     }
     if ranx:

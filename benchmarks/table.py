@@ -122,12 +122,6 @@ ROWS = (
         "CPU of 10 measures, 5,000 queries by 100 documents, arrays that are ready; "
         "theirs over ours",
     ),
-    Row(
-        "metrics",
-        "ids_over_pytrec_eval",
-        "",
-        "the same from dicts of ids, under qrels that both have read before",
-    ),
     Row("metrics", "columns_over_pytrec_eval", "", "the same from lists of ids and scores"),
     Row(
         "metrics",

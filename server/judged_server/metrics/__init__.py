@@ -16,7 +16,7 @@ from judged_server.metrics.compute import (
 from judged_server.metrics.families import FAMILIES
 from judged_server.metrics.input.columnar_topics import query_ids
 from judged_server.metrics.input.duplicates import distinct_results
-from judged_server.metrics.input.trec import MappedTopic, Qrels, Topic
+from judged_server.metrics.input.trec import Qrels, Topic
 from judged_server.metrics.intervals_and_slices import check_keys, with_intervals_and_slices
 from judged_server.metrics.matching import JudgedResults, match_ids
 from judged_server.metrics.measures.declaration import Metric
@@ -36,7 +36,6 @@ __all__ = [
     "METRICS",
     "JudgedResults",
     "Judging",
-    "MappedTopic",
     "MatchingMode",
     "Measure",
     "Metric",

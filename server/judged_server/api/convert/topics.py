@@ -27,7 +27,6 @@ class QrelsTopic:
     """One topic of the qrels: an `AnyTopic` of `metrics.trec`."""
 
     __slots__ = ("_message", "query_id")
-    documents = None
 
     def __init__(self, message: judge_service_pb2.TopicQrels) -> None:
         self._message = message
@@ -49,7 +48,6 @@ class RunTopic:
     """One topic of a run: an `AnyTopic` of `metrics.trec`."""
 
     __slots__ = ("_message", "query_id")
-    documents = None
 
     def __init__(self, message: judge_service_pb2.TopicRun) -> None:
         self._message = message

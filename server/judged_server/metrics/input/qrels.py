@@ -14,7 +14,6 @@ from judged_server.metrics.input.columnar_topics import JoinedTopics, query_ids
 from judged_server.metrics.input.rankings import descending, flatten, offsets_of, take_groups
 from judged_server.metrics.input.trec_topics import (
     AnyTopic,
-    Documents,
     check_judgements,
     check_numbers,
     places_of,
@@ -73,15 +72,6 @@ class Qrels:
         offsets, places = take_groups(self.offsets, np.array(rows, np.int64))
         row_of = {ids[row]: place for place, row in enumerate(rows)}
         return Qrels(of_these, row_of, offsets, self.grades[places], self.field)
-
-    @cached_property
-    def documents(self) -> list[Documents] | None:
-        """The grades of each topic by document; None where a topic is no mapping."""
-        if isinstance(self.topics, JoinedTopics):
-            return None
-        found = [topic.documents for topic in self.topics]
-        mappings = [documents for documents in found if documents is not None]
-        return mappings if len(mappings) == len(found) else None
 
     @cached_property
     def ideal(self) -> tuple[IntArray, FloatArray]:

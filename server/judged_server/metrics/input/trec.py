@@ -1,9 +1,9 @@
 """From qrels and a run to rankings, as trec_eval ranks and joins them.
 
 Most of the time goes into the ids, since each has to be looked at. Where they came as one text,
-`columnar_ids` finds the judged ones without making a string of any. Else a mapping for each topic
-of the run finds its repeats and the scores of its judged documents. Topics are worked on in blocks
-that stay in the memory caches, read as they are needed and not kept.
+`columnar_topics` finds the judged ones without making a string of any. Else a mapping for each
+topic of the run finds its repeats and the scores of its judged documents. Topics are worked on in
+blocks that stay in the memory caches, read as they are needed and not kept.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import repeat
-from types import MappingProxyType
 from typing import TypeVar, cast
 
 import numpy as np
@@ -22,8 +21,6 @@ from judged_server.metrics.input.qrels import Qrels
 from judged_server.metrics.input.rankings import Pool, Rankings, flatten, offsets_of
 from judged_server.metrics.input.trec_topics import (
     AnyTopic,
-    Documents,
-    MappedTopic,
     RaggedScores,
     RankedGrades,
     Topic,
@@ -35,13 +32,12 @@ from judged_server.metrics.input.trec_topics import (
     scores_of,
 )
 
-__all__ = ["AnyTopic", "MappedTopic", "Qrels", "RankedRun", "Topic", "rank_run"]
+__all__ = ["AnyTopic", "Qrels", "RankedRun", "Topic", "rank_run"]
 
 BLOCK_DOCUMENTS = 40_000
 """Documents of a block, about: fewer pay NumPy's calls more often, more leave the caches."""
 _FIRST_BLOCK, _MAX_BLOCK = 64, 2_000
 
-_NO_DOCUMENTS: Documents = MappingProxyType({})
 _NOWHERE = repeat(float("nan"))
 
 _Array = TypeVar("_Array", FloatArray, IntArray, BoolArray)
@@ -175,9 +171,7 @@ class _Join:
         begin, size = 0, self._first_size()
         while begin < len(self._pairs):
             end = min(begin + size, len(self._pairs))
-            block = (
-                self._joined(begin, end) or self._mapped(begin, end) or self._one_by_one(begin, end)
-            )
+            block = self._joined(begin, end) or self._one_by_one(begin, end)
             yield block.n_retrieved, self._ranked(begin, end, block)
             n_documents = len(block.scores) + len(block.found)
             size = min(max(BLOCK_DOCUMENTS * (end - begin) // (n_documents or 1), 1), _MAX_BLOCK)
@@ -202,29 +196,6 @@ class _Join:
         of_judged = np.full(len(judged.values), np.nan)
         of_judged[found.judged] = retrieved.values[found.retrieved]
         return _Block(retrieved.lines.counts, retrieved.values, of_judged)
-
-    def _mapped(self, begin: int, end: int) -> _Block | None:
-        """Return the block of topics that are mappings; None where one is not."""
-        judged = self._qrels.documents
-        if judged is None:
-            return None
-        retrieved: list[Documents] = []
-        for _, at in self._pairs[begin:end]:
-            scores = _NO_DOCUMENTS if at is None else self._run[at].documents
-            if scores is None:
-                return None
-            retrieved.append(scores)
-        columns: list[bytes] = []
-        found: list[float] = []
-        for scores, names in zip(retrieved, judged[begin:end], strict=True):
-            # In this order: reading all scores brings the mapping into the caches.
-            columns.append(packed(scores.values()))
-            found += map(scores.get, names, _NOWHERE)
-        return _Block(
-            np.fromiter(map(len, retrieved), np.int64, len(retrieved)),
-            np.frombuffer(b"".join(columns)),
-            np.frombuffer(packed(found)),
-        )
 
     def _one_by_one(self, begin: int, end: int) -> _Block:
         """Return the block of any topics."""

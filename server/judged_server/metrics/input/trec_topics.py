@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import lru_cache
 from itertools import groupby
 from operator import itemgetter
 from typing import NamedTuple, Protocol, TypeVar
@@ -25,8 +25,7 @@ class AnyTopic(Protocol):
     """One topic of the qrels, or of a run; its columns may be made each time they are asked for.
 
     `values` is parallel to `document_ids`: the grades, or the scores. A run's topic may leave it
-    empty: the given order is then the ranking. `documents` is the same as a mapping, from those
-    who have one; it can't hold a document twice, which spares the search for repeats.
+    empty: the given order is then the ranking.
     """
 
     @property
@@ -35,8 +34,6 @@ class AnyTopic(Protocol):
     def document_ids(self) -> Collection[str]: ...  # noqa: D102
     @property
     def values(self) -> Collection[float]: ...  # noqa: D102
-    @property
-    def documents(self) -> Documents | None: ...  # noqa: D102
 
 
 class Topic(NamedTuple):
@@ -45,30 +42,6 @@ class Topic(NamedTuple):
     query_id: str
     document_ids: Collection[str]
     values: Collection[float] = ()
-    documents: None = None
-
-
-class MappedTopic(NamedTuple):
-    """A topic that is a mapping from document id to grade or score."""
-
-    query_id: str
-    documents: Documents
-
-    @classmethod
-    def all_of(cls, topics: Mapping[str, Documents]) -> list[MappedTopic]:
-        """Return the topics of a mapping from query id to documents."""
-        # As _make does it, but without a step of Python for each.
-        return list(map(partial(tuple.__new__, cls), topics.items()))
-
-    @property
-    def document_ids(self) -> Collection[str]:
-        """The documents."""
-        return self.documents.keys()
-
-    @property
-    def values(self) -> Collection[float]:
-        """Their grades or scores."""
-        return self.documents.values()
 
 
 LARGEST_SINGLE = float(np.finfo(np.float32).max)
@@ -90,8 +63,6 @@ def places_of(ids: Sequence[str], field: str) -> dict[str, int]:
 
 def check_judgements(topic: AnyTopic, path: str) -> None:
     """Refuse a topic of the qrels with a wrong number of grades or a document judged twice."""
-    if topic.documents is not None:
-        return
     ids, n_grades = topic.document_ids, len(topic.values)
     n = len(ids)
     if n_grades != n:
@@ -105,8 +76,6 @@ def scores_of(topic: AnyTopic, path: str, *, strict: bool) -> tuple[Documents, i
 
     Without scores they are the places in the given order, descending from 0.
     """
-    if topic.documents is not None:
-        return topic.documents, 0
     ids, values = topic.document_ids, topic.values
     n = len(ids)
     if not len(values):

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from judged_server.errors import InvalidField
 from judged_server.metrics.input.columnar_topics import JoinedTopics, query_ids
-from judged_server.metrics.input.trec_topics import MappedTopic, Topic
+from judged_server.metrics.input.trec_topics import Topic
 
 IDS = st.text(st.sampled_from("ab\0é😀 \r\x85\u2028"), max_size=5)
 TOPICS = st.lists(st.lists(st.tuples(IDS, st.floats(-9, 9)), max_size=4), max_size=6).map(
@@ -76,4 +76,4 @@ def test_columns_that_do_not_fit_together_are_refused(ids, counts, text, values,
 
 
 def test_the_ids_of_topics_of_any_kind():
-    assert query_ids([MappedTopic("a", {}), Topic("b", [])]) == ["a", "b"]
+    assert query_ids([Topic("a", []), Topic("b", [])]) == ["a", "b"]

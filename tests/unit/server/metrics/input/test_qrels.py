@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from judged_server.errors import InvalidField
 from judged_server.metrics.input.columnar_topics import JoinedTopics
-from judged_server.metrics.input.trec import MappedTopic, Qrels, Topic
+from judged_server.metrics.input.trec import Qrels, Topic
 
 TOPICS = [
     Topic("q", ["a", "b", "c", "d"], [0, 2, -1, 3]),
@@ -25,11 +25,7 @@ def in_columns(topics):
     )
 
 
-def as_mappings(topics):
-    return [MappedTopic(t.query_id, dict(zip(t.document_ids, t.values))) for t in topics]  # noqa: B905
-
-
-FORMS = pytest.mark.parametrize("form", [list, in_columns, as_mappings])
+FORMS = pytest.mark.parametrize("form", [list, in_columns])
 
 
 def said(qrels):
@@ -59,15 +55,6 @@ def test_chosen_topics_are_the_qrels_of_these_alone(form, rows):
     assert [list(topic.document_ids) for topic in some.topics] == [
         TOPICS[row].document_ids for row in rows
     ]
-
-
-def test_only_mappings_have_documents():
-    assert Qrels.of(as_mappings(TOPICS)).documents == [
-        {"a": 0, "b": 2, "c": -1, "d": 3}, {}, {"a": 1, "e": 0}
-    ]  # fmt: skip
-    assert Qrels.of(TOPICS).documents is None
-    assert Qrels.of([*as_mappings(TOPICS[:1]), TOPICS[2]]).documents is None
-    assert Qrels.of(in_columns(TOPICS)).documents is None
 
 
 def test_paths_begin_with_the_field():

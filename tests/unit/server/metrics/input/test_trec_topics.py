@@ -7,7 +7,6 @@ from judged_server.metrics.input import trec_topics
 from judged_server.metrics.input.columnar_topics import query_ids
 from judged_server.metrics.input.trec_topics import (
     LARGEST_SINGLE,
-    MappedTopic,
     Topic,
     check_judgements,
     check_numbers,
@@ -28,7 +27,7 @@ def refusal(call, *arguments, **options):
 
 
 def test_each_topic_has_its_place_by_its_id():
-    topics = [Topic("b", []), MappedTopic("a", {}), Topic("", [])]
+    topics = [Topic("b", []), Topic("a", []), Topic("", [])]
     assert query_ids(topics) == ["b", "a", ""]
     assert places_of(query_ids(topics), "f") == {"b": 0, "a": 1, "": 2}
     assert places_of([], "f") == {}
@@ -41,7 +40,6 @@ def test_a_topic_that_comes_again_is_told_with_the_first_of_its_kind():
 def test_judgements_are_one_a_document():
     check_judgements(Topic("q", ["a", "b"], [1, 0]), "f")
     check_judgements(Topic("q", []), "f")
-    check_judgements(MappedTopic("q", {"a": 1.0}), "f")
     short = Topic("q", ["a", "b"], [1])
     assert refusal(check_judgements, short, "f") == "f.grades: has 1 entries for 2 document ids"
     twice = refusal(check_judgements, Topic("q", ["a", "b", "b"], [1, 1, 1]), "f")
@@ -57,13 +55,6 @@ def test_the_first_of_a_repeated_document_keeps_its_score():
     topic = Topic("q", ["a", "b", "a", "a"], [1.0, 2.0, 3.0, 4.0])
     assert scores_of(topic, "f", strict=False) == ({"a": 1.0, "b": 2.0}, 2)
     assert refusal(scores_of, topic, "f", strict=True).startswith("f.document_ids[2]: ")
-
-
-def test_a_mapping_is_its_own_scores():
-    documents = {"a": 1.0}
-    scores, dropped = scores_of(MappedTopic("q", documents), "f", strict=True)
-    assert scores is documents
-    assert dropped == 0
 
 
 def test_scores_are_one_a_document_or_none():
