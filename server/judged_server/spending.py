@@ -1,4 +1,4 @@
-"""Money as whole nano-units, and the purse of one call."""
+"""Money as whole nano-units, and the cost tracker of one call."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Questions in flight, each asked once, and the callers who wait for them.
 
-A flight belongs to nobody: it goes on as long as anybody waits for it, so the caller who began it
+No caller owns an entry: it goes on as long as any of them waits for it, so the caller who began it
 can leave without harm to the others; when the last one leaves it is cancelled.
 """
 
@@ -36,7 +36,7 @@ class SingleFlight(Generic[Result]):
         return len(self._inflight)
 
     def find(self, key: bytes) -> InflightQuestion[Result] | None:
-        """Return the flight of a question; None when nobody asks it now."""
+        """Return the entry of a question that is being asked; None when it is not."""
         entry = self._inflight.get(key)
         return None if entry is None or entry.task.done() else entry
 
@@ -51,7 +51,7 @@ class SingleFlight(Generic[Result]):
     async def wait(
         self, key: bytes, entry: InflightQuestion[Result], timeout_s: float | None = None
     ) -> Result | None:
-        """Return what came of a flight; None when `timeout_s` seconds were too short for it.
+        """Return what came of an entry; None when `timeout_s` seconds were too short for it.
 
         Raises what asking raised. The last one who waits, when cancelled or out of time, ends it.
         """

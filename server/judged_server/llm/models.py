@@ -55,16 +55,16 @@ class ConfiguredModel:
         endpoint: Endpoint,
         clock: Clock,
         *,
-        patient: bool = True,
+        waits: bool = True,
     ) -> None:
-        """Ask `endpoint`; wait while it is unwell, unless `patient` is false."""
+        """Ask `endpoint`; wait while it is unhealthy, unless `waits` is false."""
         self._model = model
         self._dialect = dialect
         self._path = dialect.path(model)
         self._headers = headers
         self._endpoint = endpoint
         self._clock = clock
-        self._patient = patient
+        self._waits = waits
         self.card = card
         self.cards = (card,)
         self.problem = ""
@@ -78,7 +78,7 @@ class ConfiguredModel:
             self._headers,
             self._endpoint,
             self._clock,
-            patient=False,
+            waits=False,
         )
 
     async def complete(self, request: ChatRequest, timeout_s: float) -> Completed:
@@ -93,7 +93,7 @@ class ConfiguredModel:
             len(body) // BYTES_A_TOKEN + request.max_tokens,
             request.receipt,
         )
-        reply, attempts = await self._endpoint.ask(call, timeout_s, patient=self._patient)
+        reply, attempts = await self._endpoint.ask(call, timeout_s, waits=self._waits)
         usage = reply.usage
         most_output = request.max_tokens * MOST_OUTPUT_SHARE + MOST_HIDDEN_TOKENS
         if usage.input_tokens > len(body) + MOST_HIDDEN_TOKENS or usage.output_tokens > most_output:

@@ -1,6 +1,6 @@
 """Texts on their way to a vector, each distinct one once, and the calls that wait for them.
 
-A flight belongs to nobody: it goes on as long as any call waits for it, so that the call that began
+No call owns an entry: it goes on as long as any call waits for it, so that the call that began
 it can leave without harm to the others.
 """
 
@@ -71,7 +71,7 @@ class InflightText:
 
 @dataclass(slots=True, eq=False)
 class Window(Waiting):
-    """One window of a flight's text."""
+    """One window of an entry's text."""
 
     entry: InflightText
     number: int
@@ -79,7 +79,7 @@ class Window(Waiting):
 
 @dataclass(slots=True, eq=False)
 class Call:
-    """One call of `embed`: the flights it waits for, in the order of `wanted` texts."""
+    """One call of `embed`: the entries it waits for, in the order of `wanted` texts."""
 
     wanted: Sequence[int]
     entries: list[InflightText]
@@ -91,7 +91,7 @@ class Call:
     windows: WindowHeap = field(default_factory=WindowHeap)
 
     def one_done(self) -> None:
-        """Count a flight that has ended; the last one wakes the caller."""
+        """Count an entry that has ended; the last one wakes the caller."""
         self.left -= 1
         if not self.left:
             self.wake(None)
@@ -111,7 +111,7 @@ class Call:
             self.waiter.get_loop().call_soon_threadsafe(settle)
 
     def rows(self, dimensions: int) -> tuple[VectorRows, dict[int, Fault]]:
-        """Return the vectors of the flights that have any, and the faults, by text."""
+        """Return the vectors of the entries that have any, and the faults, by text."""
         faults: dict[int, Fault] = {}
         good: list[tuple[int, InflightText]] = []
         for text, entry in zip(self.wanted, self.entries, strict=True):

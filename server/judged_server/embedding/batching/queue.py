@@ -5,7 +5,7 @@
 * While all workers are busy and one of them with batch work, one more worker, the express one,
   takes interactive work at once. It shares the cores with them, at a better priority, for a small
   batch's length: a request then waits for no batch of others to end.
-* Within a class calls take turns, batch by batch, see `cutting`. Nothing waits for company: a batch
+* Within a class calls take turns, batch by batch, see `cutting`. No linger: a batch
   is what has come while the last one ran.
 * A text that several calls want is read and run once, in the first turn that any of them has. It is
   dropped when the last of them has gone before it runs.
@@ -83,9 +83,9 @@ class WorkQueue:
         self._closed = False
 
     def submit(self, call: Call) -> None:
-        """Take a call in; its waiter is woken when all its flights have ended.
+        """Take a call in; its waiter is woken when all its entries have ended.
 
-        A flight whose text is in flight already is replaced by that one. Raises Overloaded, or
+        A text that is in flight already is replaced by that one. Raises Overloaded, or
         RuntimeError when the queue is closed.
         """
         with self._lock:
@@ -174,7 +174,7 @@ class WorkQueue:
     ) -> None:
         """Give windows their vectors, or the fault of their text, and free the worker.
 
-        `keep` gets the flights that ended well, before anybody can ask for them anew.
+        `keep` gets the entries that ended well, before anybody can ask for them anew.
         """
         ended = []
         with self._lock:
@@ -200,7 +200,7 @@ class WorkQueue:
             self._backlog.measured(tokens, seconds, workers)
 
     def fail_texts(self, entries: Sequence[InflightText], message: str) -> None:
-        """End flights whose texts could not be read."""
+        """End entries whose texts could not be read."""
         faulty = TokenizedText((), fault=(EMBEDDING_FAILED, message))
         self.put_windows(entries, [faulty] * len(entries))
 

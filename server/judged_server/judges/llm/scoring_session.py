@@ -116,7 +116,7 @@ def fault(reason: Reason, message: str, *, retryable: bool = False) -> VerdictFa
 
 
 def fault_of(parsed: ParsedReply) -> VerdictFault:
-    """Return why an opinion that is not OK makes a score missing."""
+    """Return why a parsed reply that is not OK makes a score missing."""
     reason = parsed.reason or Reason.UNPARSABLE
     return fault(reason, parsed.message, retryable=parsed.retryable)
 

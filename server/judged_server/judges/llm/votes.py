@@ -48,7 +48,7 @@ async def ask_samples(
 def by_threshold(
     parsed_replies: list[ParsedReply], min_score: float, score: Callable[[ParsedReply], float]
 ) -> list[ParsedReply]:
-    """Return the opinions with `score` of each as its score, and a yes where that meets the bar."""
+    """Return the parsed replies scored by `score`, with a yes where that meets the threshold."""
     return [
         _by_threshold(parsed, min_score, score(parsed)) if parsed.status is Status.OK else parsed
         for parsed in parsed_replies
@@ -60,7 +60,7 @@ def _by_threshold(parsed: ParsedReply, min_score: float, score: float) -> Parsed
 
 
 def voted(parsed_replies: list[ParsedReply]) -> SampleResult:
-    """Return what the opinions come to together."""
+    """Return what the parsed replies come to together."""
     vote = count(parsed_replies)
     if vote.status is not Status.OK:
         reason = vote.reason or Reason.NO_QUORUM

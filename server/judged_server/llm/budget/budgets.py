@@ -44,7 +44,7 @@ class Budgets:
     async def complete(
         self, model: ChatModel, request: ChatRequest, timeout_s: float, cost_tracker: CostTracker
     ) -> Completed:
-        """Return the model's reply, paid from the purse and from the server's budgets.
+        """Return the model's reply, paid by the cost tracker and from the server's budgets.
 
         Raises ModelFault with the reason BUDGET when the call could overrun one, TIMEOUT when there
         was no time to wait, and as the model does. A call that was sent and then cut off may be
@@ -141,7 +141,7 @@ class Budgets:
         return None
 
     def _fits(self, cost_tracker: CostTracker, amount: int) -> bool:
-        """Return whether the purse has an amount now. Raises ModelFault when it never will."""
+        """Return whether an amount is left now. Raises ModelFault when it never will be."""
         for limit, name in ((cost_tracker.limit, "max_cost"), (self._per_request, "per_request")):
             if limit is None:
                 continue

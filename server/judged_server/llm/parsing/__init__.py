@@ -1,4 +1,4 @@
-"""What a language model's reply means: from a ChatReply to an Opinion, whatever the reply holds."""
+"""What a language model's reply means: from a ChatReply to a ParsedReply."""
 
 from judged_server.llm.parsing.reply import PARSER_VERSION, read
 

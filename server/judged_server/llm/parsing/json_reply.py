@@ -34,7 +34,7 @@ class _BreaksRule(ValueError):
 
 
 def read(text: str, rubric: Rubric) -> ParsedReply:
-    """Return the opinion of a JSON text; ERROR with the reason SCHEMA when it breaks a rule.
+    """Return the parsed reply of a JSON text; ERROR with the reason SCHEMA when it breaks a rule.
 
     Time is linear in the length of `text`, and no text raises.
     """

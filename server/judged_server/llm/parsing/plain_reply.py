@@ -63,7 +63,7 @@ _CUT = ParsedReply(
 
 
 def read(text: str, *, cut: bool) -> ParsedReply:
-    """Return the opinion of a plain text; `cut` says that its end is missing.
+    """Return the parsed reply of a plain text; `cut` says that its end is missing.
 
     A refusal abstains. A leading yes or no decides, unless what follows takes it back. Else the
     keywords decide, if they all say the same; not those of a text that was cut, which might have

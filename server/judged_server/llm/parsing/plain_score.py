@@ -44,7 +44,7 @@ _CUT = ParsedReply(
 
 
 def read(text: str, rubric: Rubric, *, cut: bool) -> ParsedReply:
-    """Return the opinion of a plain text; `cut` says that its end, and so the score, is missing."""
+    """Return the parsed reply; `cut` says that the text's end, and so the score, is missing."""
     if len(text) > MAX_CHARACTERS or has_tags(text):
         return _UNCLEAR
     lower = text.lower()

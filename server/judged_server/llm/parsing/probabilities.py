@@ -35,7 +35,7 @@ _MISSING = ParsedReply(
 
 
 def weighed(parsed: ParsedReply, reply: ChatReply) -> ParsedReply:
-    """Return an opinion with the probability of a yes as its score, in [0, 1].
+    """Return a parsed reply with the probability of a yes as its score, in [0, 1].
 
     `parsed` is what `reply` says; one that is no verdict is returned as it is. It abstains as
     UNPARSABLE when the log-probabilities of the verdict are missing.

@@ -1,4 +1,4 @@
-"""From a reply to an opinion: JSON first, then plain words.
+"""From a reply to a parsed reply: JSON first, then plain words.
 
 The ways of reading are `json_reply`, `plain_reply` and `plain_score`. Nothing here raises, whatever
 the reply holds, and no message quotes it.

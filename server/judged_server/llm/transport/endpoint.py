@@ -62,23 +62,23 @@ class Endpoint:
         return self._queue.key_problem
 
     async def ask(
-        self, call: Call, timeout_s: float, *, patient: bool = True
+        self, call: Call, timeout_s: float, *, waits: bool = True
     ) -> tuple[ChatReply, int]:
         """Return the reply and the number of requests it took, within `timeout_s` seconds.
 
-        A provider that is unwell is waited for, unless `patient` is false. Raises ProviderFault.
+        A provider that is unhealthy is waited for, unless `waits` is false. Raises ProviderFault.
         """
         ends = self._clock.now() + timeout_s
         return await self._retrier.run(
-            lambda: self._attempt(call, ends, patient=patient), ends, patient=patient
+            lambda: self._attempt(call, ends, waits=waits), ends, waits=waits
         )
 
     async def close(self) -> None:
         """Close all connections."""
         await self._transport.close()
 
-    async def _attempt(self, call: Call, ends: float, *, patient: bool) -> ChatReply:
-        turn = await self._queue.turn(call.tokens, ends, patient=patient)
+    async def _attempt(self, call: Call, ends: float, *, waits: bool) -> ChatReply:
+        turn = await self._queue.turn(call.tokens, ends, waits=waits)
         if call.receipt is not None:
             try:
                 await call.receipt.sent()

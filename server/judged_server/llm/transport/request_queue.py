@@ -3,7 +3,7 @@
 A request goes when four agree: the breaker, the rates (those of the operator and that which was
 learnt from the provider), the pause that the provider asked for, and the room among the calls under
 way. Until then it waits, which costs no request, and fails only when its time can't suffice, when
-the key is refused, or when a fallback stands ready (`patient` is false).
+the key is refused, or when a fallback stands ready (`waits` is false).
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class _Waiting(NamedTuple):
     turn: asyncio.Future[Turn]
     tokens: int
     ends: float
-    patient: bool
+    waits: bool
 
 
 class RequestQueue:
@@ -100,18 +100,18 @@ class RequestQueue:
         """Whether all requests wait for the provider to recover."""
         return self._breaker.is_open
 
-    async def turn(self, tokens: int, ends: float, *, patient: bool = True) -> Turn:
+    async def turn(self, tokens: int, ends: float, *, waits: bool = True) -> Turn:
         """Return once a request of so many tokens may be sent, before `ends` of the clock.
 
         Raises ProviderFault, of no attempt, when it may not.
         """
         left_s = ends - self._clock.now()
-        if (fault := self._permanent(ends, patient)) is not None:
+        if (fault := self._permanent(ends, waits)) is not None:
             raise fault
         if not self._waiting and self._room.has_room and self._wait_s() <= 0:
             return self._begin(tokens)
         future: asyncio.Future[Turn] = asyncio.get_running_loop().create_future()
-        self._waiting.append(_Waiting(future, tokens, ends, patient))
+        self._waiting.append(_Waiting(future, tokens, ends, waits))
         self._wait_for_first(min(FIRST_CALL_S, FIRST_CALL_SHARE * left_s))
         self._wake()
         try:
@@ -194,11 +194,11 @@ class RequestQueue:
             self._not_before - self._clock.now(),
         )
 
-    def _permanent(self, ends: float, patient: bool) -> ProviderFault | None:
+    def _permanent(self, ends: float, waits: bool) -> ProviderFault | None:
         """Return why a call need not wait at all."""
         if (refusal := self._breaker.refusal()) is not None:
             return refusal
-        if self._breaker.is_open and not patient:
+        if self._breaker.is_open and not waits:
             return self._unhealthy()
         wait_s = self._wait_s()
         if math.isinf(wait_s) or self._clock.now() + wait_s <= ends:
@@ -260,7 +260,7 @@ class RequestQueue:
 
     def _reject_late(self) -> None:
         for waiting in self._waiting:
-            if not waiting.patient and not waiting.turn.done():
+            if not waiting.waits and not waiting.turn.done():
                 waiting.turn.set_exception(self._unhealthy())
 
     def _pause(self, seconds: float) -> None:

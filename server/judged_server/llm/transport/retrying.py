@@ -37,7 +37,7 @@ class Retrier:
         self._is_unwell = is_unhealthy
 
     async def run(
-        self, attempt: Callable[[], Awaitable[_T]], ends: float, *, patient: bool = True
+        self, attempt: Callable[[], Awaitable[_T]], ends: float, *, waits: bool = True
     ) -> tuple[_T, int]:
         """Return what `attempt` gives before `ends` of the clock, and the number of requests.
 
@@ -59,7 +59,7 @@ class Retrier:
                     sent == 0
                     or not fault.retryable
                     or timeouts >= MAX_TIMEOUTS
-                    or (sent >= MAX_TRIES_BEFORE_FALLBACK and not patient)
+                    or (sent >= MAX_TRIES_BEFORE_FALLBACK and not waits)
                     or self._clock.now() + wait_s >= ends
                 ):
                     raise

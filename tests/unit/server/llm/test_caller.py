@@ -318,11 +318,11 @@ class TestSharing:
         model_caller, model = keeping(), Model(gate, says(YES))
         leader = asyncio.create_task(model_caller.ask(model, asked(), call_options(seconds=1)))
         await turns()
-        patient = asyncio.create_task(model_caller.ask(model, asked(), call_options(seconds=60)))
+        waits = asyncio.create_task(model_caller.ask(model, asked(), call_options(seconds=60)))
         await turns()
         gate.set_result(ProviderFault(Reason.TIMEOUT, "too slow", retryable=True))
         assert (await leader).parsed.reason is Reason.TIMEOUT
-        answer = await patient
+        answer = await waits
         assert (answer.source, answer.parsed.yes) == (Source.COMPUTED, True)
         assert model.timeouts[1] > 50
         assert len(model.asked) == 2

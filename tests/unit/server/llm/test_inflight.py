@@ -88,12 +88,12 @@ async def test_one_who_comes_while_it_is_ended_does_not_find_it():
 async def test_a_short_time_ends_for_one_and_not_for_the_others():
     inflight, question = SingleFlight[str](), Question()
     entry = inflight.begin(KEY, 9.0, question.ask)
-    patient = asyncio.create_task(inflight.wait(KEY, entry))
+    waits = asyncio.create_task(inflight.wait(KEY, entry))
     await turns()
     assert await inflight.wait(KEY, entry, 0.001) is None
     assert question.cancelled == 0
     question.answer.set_result("a")
-    assert await patient == "a"
+    assert await waits == "a"
 
 
 async def test_what_asking_raised_is_raised_to_all():

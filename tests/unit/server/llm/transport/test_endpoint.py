@@ -124,7 +124,7 @@ async def test_a_call_with_a_fallback_does_not_wait_for_a_provider_that_is_unwel
     asked, transport = endpoint(lambda: HttpReply(500, b"", None), clock=clock)
     for _ in range(3):
         with pytest.raises(ProviderFault) as caught:
-            await asked.ask(CALL, 1000.0, patient=False)
+            await asked.ask(CALL, 1000.0, waits=False)
         assert caught.value.retryable
     assert clock.seconds < 1003.0
     assert len(transport.timeouts) <= 3

@@ -91,14 +91,14 @@ async def test_one_whose_time_ends_while_it_waits_for_room_says_so():
 async def test_those_with_a_fallback_are_turned_away_when_the_provider_fails_and_others_wait():
     asked = queue()
     first = await asked.turn(0, FAR)
-    hasty = asyncio.create_task(asked.turn(0, FAR, patient=False))
-    patient = asyncio.create_task(asked.turn(0, FAR))
+    hasty = asyncio.create_task(asked.turn(0, FAR, waits=False))
+    waits = asyncio.create_task(asked.turn(0, FAR))
     await settle()
     asked.failed(first, DOWN, full_time=True)
     with pytest.raises(ProviderFault) as caught:
         await hasty
     assert caught.value.reason is Reason.BREAKER_OPEN
-    assert (await patient).permit.probe
+    assert (await waits).permit.probe
 
 
 async def test_what_was_not_sent_frees_its_place_and_its_rate():

@@ -66,7 +66,7 @@ async def test_a_call_is_tried_as_long_as_it_has_time():
 
 
 @pytest.mark.parametrize(
-    ("faults", "patient", "sent"),
+    ("faults", "waits", "sent"),
     [
         ([failing(retryable=False)], True, 1),
         ([failing(LATE) for _ in range(5)], True, MAX_TIMEOUTS),
@@ -77,10 +77,10 @@ async def test_a_call_is_tried_as_long_as_it_has_time():
         ([failing(wait=100.1)], True, 1),
     ],
 )
-async def test_what_is_not_tried_again(faults, patient, sent):
+async def test_what_is_not_tried_again(faults, waits, sent):
     attempts = Attempts(*faults, failing(retryable=False))
     with pytest.raises(ProviderFault) as caught:
-        await run(StillClock(), attempts, patient=patient)
+        await run(StillClock(), attempts, waits=waits)
     assert caught.value.attempts == sent
 
 
