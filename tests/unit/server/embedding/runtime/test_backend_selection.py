@@ -13,7 +13,7 @@ from tests.fakes import tiny_model
 
 
 def _machine(*parts: str) -> Machine:
-    has = (lambda part=part: part in parts for part in ("amx", "openvino", "cuda", "tensorrt"))
+    has = (lambda part=part: part in parts for part in ("bf16", "openvino", "cuda", "tensorrt"))
     return Machine(*has)
 
 
@@ -21,16 +21,16 @@ def _machine(*parts: str) -> Machine:
     ("asked", "parts", "expected"),
     [
         (("auto", "auto"), (), Backend("onnxruntime", "fp32")),
-        (("auto", "auto"), ("amx",), Backend("onnxruntime", "fp32")),
+        (("auto", "auto"), ("bf16",), Backend("onnxruntime", "fp32")),
         (("auto", "auto"), ("openvino",), Backend("onnxruntime", "fp32")),
-        (("auto", "auto"), ("amx", "openvino"), Backend("openvino", "bf16")),
+        (("auto", "auto"), ("bf16", "openvino"), Backend("openvino", "bf16")),
         (("auto", "auto"), ("cuda",), Backend("onnxruntime", "fp32")),
-        (("auto", "fp32"), ("amx", "openvino"), Backend("onnxruntime", "fp32")),
-        (("auto", "bf16"), ("amx", "openvino"), Backend("openvino", "bf16")),
-        (("onnxruntime", "auto"), ("amx", "openvino"), Backend("onnxruntime", "fp32")),
+        (("auto", "fp32"), ("bf16", "openvino"), Backend("onnxruntime", "fp32")),
+        (("auto", "bf16"), ("bf16", "openvino"), Backend("openvino", "bf16")),
+        (("onnxruntime", "auto"), ("bf16", "openvino"), Backend("onnxruntime", "fp32")),
         (("openvino", "auto"), ("openvino",), Backend("openvino", "fp32")),
-        (("openvino", "auto"), ("amx", "openvino"), Backend("openvino", "bf16")),
-        (("openvino", "fp32"), ("amx", "openvino"), Backend("openvino", "fp32")),
+        (("openvino", "auto"), ("bf16", "openvino"), Backend("openvino", "bf16")),
+        (("openvino", "fp32"), ("bf16", "openvino"), Backend("openvino", "fp32")),
         (("cuda", "auto"), ("cuda",), Backend("cuda", "fp32")),
         (("cuda", "fp16"), ("cuda",), Backend("cuda", "fp16")),
         (("tensorrt", "auto"), ("cuda", "tensorrt"), Backend("tensorrt", "fp32")),
@@ -44,19 +44,19 @@ def test_a_choice(asked: tuple[str, str], parts, expected):
 @pytest.mark.parametrize(
     ("asked", "parts", "words"),
     [
-        (("openvino", "auto"), ("amx",), r"judged\[openvino\]"),
-        (("auto", "bf16"), ("amx",), r"embedding_precision bf16.*judged\[openvino\]"),
-        (("auto", "bf16"), ("openvino",), "no AMX"),
-        (("openvino", "bf16"), ("openvino",), "no AMX"),
-        (("onnxruntime", "bf16"), ("amx", "openvino"), "embedding_backend to openvino"),
-        (("cuda", "auto"), ("amx", "openvino"), "onnxruntime-gpu"),
+        (("openvino", "auto"), ("bf16",), r"judged\[openvino\]"),
+        (("auto", "bf16"), ("bf16",), r"embedding_precision bf16.*judged\[openvino\]"),
+        (("auto", "bf16"), ("openvino",), "neither amx_bf16"),
+        (("openvino", "bf16"), ("openvino",), "neither amx_bf16"),
+        (("onnxruntime", "bf16"), ("bf16", "openvino"), "embedding_backend to openvino"),
+        (("cuda", "auto"), ("bf16", "openvino"), "onnxruntime-gpu"),
         (("cuda", "bf16"), ("cuda",), "cuda does not compute in bf16"),
         (("cuda", "fp16"), (), "embedding_backend cuda.*has no CUDA.*onnxruntime-gpu"),
         (("tensorrt", "auto"), ("cuda",), "embedding_backend tensorrt.*has no TensorRT"),
         (("tensorrt", "bf16"), ("cuda", "tensorrt"), "tensorrt does not compute in bf16"),
         (("auto", "fp16"), ("cuda",), "fp16 is for GPUs.*cuda or tensorrt"),
         (("onnxruntime", "fp16"), (), "fp16 is for GPUs"),
-        (("openvino", "fp16"), ("amx", "openvino"), "fp16 is for GPUs"),
+        (("openvino", "fp16"), ("bf16", "openvino"), "fp16 is for GPUs"),
     ],
 )
 def test_what_can_not_be_had_is_refused_with_what_to_do(asked: tuple[str, str], parts, words):
@@ -84,15 +84,16 @@ def test_a_model_of_another_precision_runs_as_it_is_stored(stored):
     ("text", "expected"),
     [
         ("processor: 0\nflags\t\t: fpu amx_bf16 avx\n", True),
-        ("flags\t\t: fpu avx512_bf16 amx_bf16x\n", False),
+        ("flags\t\t: fpu avx512_bf16 avx\n", True),
+        ("flags\t\t: fpu avx512_bf16x amx_bf16x\n", False),
         ("model name\t: amx_bf16\n", False),
         ("", False),
     ],
 )
-def test_amx_is_a_flag_of_the_cpu(tmp_path, text, expected):
+def test_bf16_is_a_flag_of_the_cpu(tmp_path, text, expected):
     (tmp_path / "cpuinfo").write_text(text)
-    assert backend_selection._has_amx_bf16(tmp_path / "cpuinfo") is expected
-    assert not backend_selection._has_amx_bf16(tmp_path / "none")
+    assert backend_selection._has_bf16(tmp_path / "cpuinfo") is expected
+    assert not backend_selection._has_bf16(tmp_path / "none")
 
 
 @pytest.mark.parametrize(
