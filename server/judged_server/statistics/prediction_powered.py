@@ -34,9 +34,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from judged_server.domain import BoolArray, FloatArray, IntArray
-from judged_server.statistics.averages import mean
 from judged_server.statistics.distributions import t_quantile
-from judged_server.statistics.intervals import Estimate, Interval
+from judged_server.statistics.intervals import Estimate, Interval, mean
 
 ENOUGH_LABELS = 200
 """Below as many labelled clusters the result carries a warning."""
