@@ -28,7 +28,7 @@ from judged_server.metrics.options import (
     UnjudgedPolicy,
 )
 from judged_server.metrics.table import Bounds, MetricColumn, MetricCounts, MetricTable
-from judged_server.statistics.averages import mean
+from judged_server.statistics.intervals import mean
 
 Settings = Sequence[tuple[str, str]]
 

@@ -12,8 +12,7 @@ from judged_server.domain import IntArray
 from judged_server.errors import InvalidField
 from judged_server.metrics.options import MetricOptions
 from judged_server.metrics.table import Bounds, MetricColumn, MetricSlice, MetricTable
-from judged_server.statistics.averages import mean
-from judged_server.statistics.intervals import IntervalOptions, check_work, mean_intervals
+from judged_server.statistics.intervals import IntervalOptions, check_work, mean, mean_intervals
 
 MAX_KEYS = 16
 """The most keys that a request may slice by,"""

@@ -18,7 +18,7 @@ from judged_server.metrics.matching import JudgedResults
 from judged_server.metrics.measures.names import Measure
 from judged_server.metrics.options import MetricOptions
 from judged_server.metrics.table import Bounds, MetricColumn, MetricTable
-from judged_server.statistics.averages import mean
+from judged_server.statistics.intervals import mean
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Confidence intervals of means over queries.
+"""Means over queries, and their confidence intervals.
 
 Queries are taken as a sample of the queries that could have been asked, each drawn like the
 others and independent of them. The interval speaks of the mean over all those.
@@ -76,6 +76,11 @@ class Estimate:
 
     value: float | None = None
     interval: Interval | None = None
+
+
+def mean(values: FloatArray) -> float | None:
+    """Return the mean, None of nothing. The sum is exact, so no order of the queries changes it."""
+    return math.fsum(values.tolist()) / len(values) if len(values) else None
 
 
 def check_work(

@@ -30,14 +30,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 
 from judged_server.domain import BoolArray, FloatArray, IntArray
-from judged_server.statistics.averages import mean
 from judged_server.statistics.distributions import t_quantile
-from judged_server.statistics.intervals import Estimate, Interval
+from judged_server.statistics.intervals import Estimate, Interval, mean
 
 ENOUGH_LABELS = 200
 """Below as many labelled clusters the result carries a warning."""
@@ -47,10 +45,6 @@ FEW_DEPARTURES = 10
 _TUNABLE_FROM = 4  # labelled clusters; fewer leave no degrees of freedom for a power
 _EQUAL = 1e-9
 _NOT_BY_CHANCE = 3.5  # standard errors
-
-
-_student = lru_cache(maxsize=256)(t_quantile)
-"""All metrics of a call ask for the same quantiles."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +186,7 @@ def _corrected(
     moved = _jackknifed(_influence(rest, fit.groups[labelled], n), fit.leverage, fit.has_label)
     moved += fit.power * _influence(machine, fit.groups, n)
     error = math.sqrt(float(moved @ moved))
-    reach = _student((1 + confidence) / 2, fit.free) * error
+    reach = t_quantile((1 + confidence) / 2, fit.free) * error
     lower, upper = value - reach, value + reach
     spare = _spare(
         rest,
@@ -222,7 +216,7 @@ def _plain(values: FloatArray, groups: IntArray, range_: _Range, confidence: flo
         return Estimate(value)
     moved = _jackknifed(_influence(values, groups, len(sizes)), sizes / len(values), sizes > 0)
     error = math.sqrt(float(moved @ moved))
-    reach = _student((1 + confidence) / 2, n - 1) * error
+    reach = t_quantile((1 + confidence) / 2, n - 1) * error
     spare = _spare(values, groups, range_, confidence)
     interval = Interval(
         range_.clip(value - max(reach, spare.below)),

@@ -1,7 +1,7 @@
 """The tests of all comparisons of a call, corrected for how many there are.
 
 Comparisons are numbered by metric, then by pair. The tests themselves are in `paired_tests` and
-`sign_flips`.
+`sign_flips`. The corrections are of our own: SciPy has no Holm's.
 """
 
 from __future__ import annotations
@@ -11,8 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from judged_server.domain import FloatArray
-from judged_server.statistics.comparison.corrections import benjamini_hochberg, holm
+from judged_server.domain import FloatArray, IntArray
 from judged_server.statistics.comparison.paired_tests import PairedTest, mcnemar, t_test, wilcoxon
 from judged_server.statistics.comparison.pairing import Pair
 from judged_server.statistics.comparison.sign_flips import sign_flip_p_values
@@ -85,3 +84,33 @@ def _corrected(tests: dict[int, PairedTest]) -> dict[int, CorrectedTest]:
         i: CorrectedTest(test.statistic, test.p_value, p_holm, p_bh)
         for (i, test), p_holm, p_bh in corrected
     }
+
+
+def holm(p_values: FloatArray) -> FloatArray:
+    """Return the p-values times how many are not smaller, float64[m], at most 1 and in one order.
+
+    Rejecting where these are below alpha keeps the chance of even one false claim below alpha
+    (Holm 1979, "A Simple Sequentially Rejective Multiple Test Procedure").
+    """
+    m = len(p_values)
+    order = np.argsort(p_values, kind="stable")
+    steps = np.maximum.accumulate(p_values[order] * np.arange(m, 0, -1))
+    return _back_in_place(steps, order)
+
+
+def benjamini_hochberg(p_values: FloatArray) -> FloatArray:
+    """Return the p-values times m over their rank, float64[m], at most 1 and in one order.
+
+    Rejecting where these are below alpha keeps the expected share of false ones among the claims
+    below alpha (Benjamini & Hochberg 1995, "Controlling the False Discovery Rate").
+    """
+    m = len(p_values)
+    order = np.argsort(p_values, kind="stable")
+    steps = p_values[order] * m / np.arange(1, m + 1)
+    return _back_in_place(np.minimum.accumulate(steps[::-1])[::-1], order)
+
+
+def _back_in_place(steps: FloatArray, order: IntArray) -> FloatArray:
+    corrected = np.empty_like(steps)
+    corrected[order] = np.minimum(steps, 1.0)
+    return corrected

@@ -1,6 +1,10 @@
 """Tests of "there is no difference" over the differences of n queries.
 
 Differences are taken as they come: `compare` has made those of rounding exactly 0.
+
+`scipy.stats` has the first two as well, and gives the same numbers where no sizes are tied but for
+rounding. It takes 0.2 to 0.5 ms a test where these take 0.02, and a call has up to 1,000 of each;
+to load it takes half a second.
 """
 
 from __future__ import annotations

@@ -10,8 +10,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
-from judged_server.statistics.distributions import normal_quantile, root_between, t_quantile
-from judged_server.statistics.scale_mixtures import noncentral_t_cdf
+from judged_server.statistics.distributions import (
+    noncentral_t_cdf,
+    normal_quantile,
+    root_between,
+    t_quantile,
+)
 
 TARGET = 0.8
 """The probability with which a difference that counts as detectable is found."""
@@ -46,14 +50,9 @@ def paired_t_power(n: int, spread: float, alpha: float, difference: float | None
 def _power(n: int, effect: float, alpha: float) -> float:
     """Return the probability that |T| exceeds its critical value when the mean is `effect` sds."""
     noncentrality = effect * math.sqrt(n)
-    critical = _critical_value(n - 1, alpha)
+    critical = -t_quantile(alpha / 2, n - 1)
     below = noncentral_t_cdf(critical, n - 1, noncentrality)
     return min(1.0, 1.0 - below + noncentral_t_cdf(-critical, n - 1, noncentrality))
-
-
-@lru_cache(maxsize=1024)
-def _critical_value(df: int, alpha: float) -> float:
-    return -t_quantile(alpha / 2, df)
 
 
 @lru_cache(maxsize=1024)
@@ -85,7 +84,7 @@ def _queries_needed(effect: float, alpha: float) -> int | None:
 def _least(enough: Callable[[int], bool], guess: int) -> int:
     """Return the least n >= 2 that is enough, looked for from guess in growing steps.
 
-    A question costs two integrals, so that none is asked twice.
+    No question is asked twice.
     """
     low, high, step = guess - 1, guess, 1
     if enough(guess):

@@ -14,8 +14,11 @@ import numpy as np
 
 from judged_server.checkpoint import checkpoint
 from judged_server.domain import TIE_TOLERANCE, FloatArray
+from judged_server.statistics.comparison.studentized_range import (
+    studentized_range_quantile,
+    studentized_range_sf,
+)
 from judged_server.statistics.intervals import Interval
-from judged_server.statistics.scale_mixtures import studentized_range_quantile, studentized_range_sf
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,7 +55,7 @@ def test_tiny_differences_need_many_queries():
 
 @pytest.mark.parametrize(
     ("difference", "spread", "queries"),
-    [(5e-324, 1e99, None), (1e-200, 1.0, None), (1e100, 5e-324, 2)],
+    [(5e-324, 1e99, None), (5e-324, 1.0, None), (1e-200, 1.0, None), (1e100, 5e-324, 2)],
 )
 def test_differences_at_the_ends_of_a_double(difference, spread, queries):
     found = paired_t_power(10, spread, 0.05, difference)

@@ -1,7 +1,10 @@
-"""Distributions over an estimated scale: the noncentral t, the studentized range.
+"""The studentized range: that of k normal means over their estimated scale.
 
-The scale S is the root of a chi-squared over its degrees of freedom and independent of what it
-divides, so that both are means over S of a normal probability.
+The scale S is the root of a chi-squared over its degrees of freedom and independent of the means,
+so that a tail of the studentized range is the mean over S of a tail of the range.
+
+`scipy.stats.studentized_range` gives the same to 1e-12, one double integral of 3 to 6 ms a pair of
+runs: 0.7 s for 20 runs where this takes 5 ms, and 20 s for 100.
 """
 
 from __future__ import annotations
@@ -15,12 +18,7 @@ import numpy as np
 from numpy.polynomial import Chebyshev
 
 from judged_server.domain import FloatArray
-from judged_server.statistics.distributions import (
-    LOG_SQRT_2PI,
-    normal_cdf,
-    root_between,
-    stirling_error,
-)
+from judged_server.statistics.distributions import root_between
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(64)
 _SPAN = 9.0
@@ -32,32 +30,7 @@ _DEGREE = 160
 _STEP = 1 / 256
 """Of tables between whose entries cubics run; their error is below 1e-11."""
 _PAIRS = 1 << 12  # of means, whose integrals are worked on at once
-
-
-def noncentral_t_cdf(x: float, df: float, nc: float) -> float:
-    """Return P(T <= x) of the noncentral t with noncentrality nc, to 1e-10.
-
-    T is (Z + nc) / S, so that this is the mean of Phi(x S - nc). `df` is a whole number >= 1, or
-    infinite: T is then Z + nc. Raises ValueError for another: below 2 the density of S has no
-    slope at 0 that a polynomial could follow, but for df = 1.
-    """
-    _check_df(df)
-    if math.isinf(nc):
-        return 0.0 if nc > 0 else 1.0
-    if math.isinf(x):
-        return 1.0 if x > 0 else 0.0
-    if math.isinf(df):
-        return normal_cdf(x - nc)
-    low, high = _support(df)
-    sd = 1 / math.sqrt(2 * df)
-    cuts = [low, high, *(1 + d * sd for d in (-3, 0, 3))]
-    if x != 0.0:  # Phi climbs here, however narrow that is
-        cuts += [(nc + d) / x for d in (-_SPAN, -3, 0, 3, _SPAN)]
-    edges = sorted({min(max(low, cut), high) for cut in cuts})
-    begins, half = np.array(edges[:-1]), np.diff(edges) / 2
-    s = begins[:, None] + half[:, None] * (_NODES + 1)
-    total = float(half @ ((_normal_table()(x * s - nc) * _density(s, df)) @ _WEIGHTS))
-    return min(max(total, 0.0), 1.0)
+_LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
 
 
 def studentized_range_sf(q: FloatArray, k: int, df: float) -> FloatArray:
@@ -65,9 +38,11 @@ def studentized_range_sf(q: FloatArray, k: int, df: float) -> FloatArray:
 
     `k` is 2 to 1,000, `df` a whole number >= 1 or infinite, `q` at least 0. Lund & Lund, Applied
     Statistics 32 (1983), algorithm 190, have the double integral; here the inner one, which
-    depends on k alone, is made once and kept as a table. Raises ValueError for another df.
+    depends on k alone, is made once and kept as a table. Raises ValueError for another df: below 2
+    the density of S has no slope at 0 that a polynomial could follow, but for df = 1.
     """
-    _check_df(df)
+    if not (df >= 1 and (math.isinf(df) or df == int(df))):
+        raise ValueError(f"df is {df}; it must be a whole number from 1, or infinite")
     q = np.minimum(q, 1e300)
     if math.isinf(df):
         return np.where(q < _WIDEST, np.clip(_range_tail(k)(q), 0.0, 1.0), 0.0)
@@ -139,13 +114,6 @@ class _Table:
         return value
 
 
-@lru_cache(maxsize=1)
-def _normal_table() -> _Table:
-    """Return Phi between -_SPAN and _SPAN."""
-    grid = np.arange(-_SPAN, _SPAN + _STEP / 2, _STEP)
-    return _Table.of(-_SPAN, _normal_cdfs(grid), np.exp(-0.5 * grid * grid - LOG_SQRT_2PI))
-
-
 @lru_cache(maxsize=128)
 def _range_tail(k: int) -> _Table:
     """Return P(R > w), R the range of k standard normals, for w in [0, _WIDEST].
@@ -153,24 +121,21 @@ def _range_tail(k: int) -> _Table:
     P(R <= w) is k times the integral over z, the largest, of phi(z) (Phi(z) - Phi(z - w))^(k-1);
     the trapezoid rule is as good as exact for it.
     """
+    from scipy import special  # noqa: PLC0415 - loaded when first needed
+
     step = 1 / 16
     largest = np.arange(-_SPAN, _SPAN + step, step)
-    below = _normal_cdfs(largest)
-    weights = k * step * np.exp(-0.5 * largest * largest - LOG_SQRT_2PI)
+    below = special.ndtr(largest)
+    weights = k * step * np.exp(-0.5 * largest * largest - _LOG_SQRT_2PI)
 
     def tail(widths: FloatArray) -> FloatArray:
-        between = below[:, None] - _normal_cdfs(largest[:, None] - widths[None, :])
+        between = below[:, None] - special.ndtr(largest[:, None] - widths[None, :])
         probability: FloatArray = 1.0 - weights @ between ** (k - 1)
         return probability
 
     polynomial = Chebyshev.interpolate(tail, _DEGREE, domain=[0.0, _WIDEST])
     grid = np.arange(0.0, _WIDEST + _STEP / 2, _STEP)
     return _Table.of(0.0, polynomial(grid), polynomial.deriv()(grid))
-
-
-def _check_df(df: float) -> None:
-    if not (df >= 1 and (math.isinf(df) or df == int(df))):
-        raise ValueError(f"df is {df}; it must be a whole number from 1, or infinite")
 
 
 def _support(df: float) -> tuple[float, float]:
@@ -185,11 +150,15 @@ def _density(s: FloatArray, df: float) -> FloatArray:
     logs = np.log(s)
     # df log s + df (1 - s^2) / 2: two large terms that cancel, so taken around s = 1.
     around = df * (logs - (s - 1) * (s + 1) / 2)
-    norm = math.log(2) + 0.5 * math.log(half) - LOG_SQRT_2PI - stirling_error(half)
+    norm = math.log(2) + 0.5 * math.log(half) - _LOG_SQRT_2PI - _stirling_error(half)
     density: FloatArray = np.exp(norm + around - logs)
     return density
 
 
-def _normal_cdfs(z: FloatArray) -> FloatArray:
-    flat = [normal_cdf(value) for value in z.ravel().tolist()]
-    return np.array(flat).reshape(z.shape)
+def _stirling_error(n: float) -> float:
+    """Return log G(n + 1) minus Stirling's formula for it, n > 0."""
+    if n <= 15:
+        return math.lgamma(n + 1) - (n + 0.5) * math.log(n) + n - _LOG_SQRT_2PI
+    square = n * n
+    series = 1 / 1260 - (1 / 1680 - 1 / 1188 / square) / square
+    return (1 / 12 - (1 / 360 - series / square) / square) / n
