@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
-import judged._chunks
+import judged._batching.chunks
 import pytest
 from judged import (
     Client,
@@ -71,7 +71,7 @@ def random_groups(rng: random.Random, n: int) -> list[QueryGroup]:
 def test_random_groups(client: Client, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     rng = random.Random(seed)
     if seed % 2:  # many chunks and many parts, as with millions of contexts
-        monkeypatch.setattr(judged._chunks, "CHUNK_CONTEXTS", 7)
+        monkeypatch.setattr(judged._batching.chunks, "CHUNK_CONTEXTS", 7)
         monkeypatch.setattr(_measuring, "PART_BYTES", 100)
     groups = random_groups(rng, rng.randint(1, 60))
     options = MetricOptions(
@@ -109,7 +109,7 @@ def test_negatives_and_families(client: Client, monkeypatch: pytest.MonkeyPatch,
     needs_model(client)
     rng = random.Random(seed)
     if seed % 2:
-        monkeypatch.setattr(judged._chunks, "CHUNK_CONTEXTS", 7)
+        monkeypatch.setattr(judged._batching.chunks, "CHUNK_CONTEXTS", 7)
         monkeypatch.setattr(_measuring, "PART_BYTES", 100)
     groups = golden_groups(rng, rng.randint(1, 20))
     metrics = rng.sample([*METRICS, *FAMILIES], 6)
@@ -153,7 +153,7 @@ def test_spans(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     judge = Judge("span", min_score=0.3)
     theirs = client.evaluate(groups, METRICS, judge, include_verdicts=True)
     whole = client.judge(groups, judge)
-    monkeypatch.setattr(judged._chunks, "CHUNK_CONTEXTS", 7)
+    monkeypatch.setattr(judged._batching.chunks, "CHUNK_CONTEXTS", 7)
     assert list(client.judge(groups, judge)) == list(whole)
     ours = Evaluator(client).evaluate(groups, METRICS, judge)
     assert ours.table == theirs.table
@@ -386,7 +386,7 @@ def test_a_retriever(client: Client) -> None:
 
 
 def test_a_text_that_can_not_be_sent_is_named_by_its_place(client: Client, monkeypatch):
-    monkeypatch.setattr(judged._chunks, "CHUNK_CONTEXTS", 2)
+    monkeypatch.setattr(judged._batching.chunks, "CHUNK_CONTEXTS", 2)
     groups = [QueryGroup("q", ["a"], ["b", "c"], str(i)) for i in range(5)]
     groups[3] = QueryGroup("q", ["a"], ["b", "half \ud800"], "3")
     with pytest.raises(InvalidArgument, match="lone surrogate") as caught:

@@ -17,12 +17,7 @@ from rich.table import Table
 from judged import Agreement, Estimate, RatingLevel, RatingTable
 from judged.cli import certainty, options
 from judged.cli.connection import connect
-from judged.cli.estimates import (
-    Method,
-    estimate_warnings,
-    estimates_document,
-    estimates_table,
-)
+from judged.cli.estimates import Method, estimate_warnings, estimates_document, estimates_table
 from judged.cli.output import STDOUT, Output, check_apart, new_table
 from judged.cli.problems import Problem, explained
 from judged.cli.tables import of_all, word

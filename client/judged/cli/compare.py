@@ -24,12 +24,7 @@ from judged import (
     TrecRankings,
 )
 from judged.cli import certainty, options
-from judged.cli.comparison_tables import (
-    comparison_table,
-    moved_table,
-    power_table,
-    tukey_table,
-)
+from judged.cli.comparison_tables import comparison_table, moved_table, power_table, tukey_table
 from judged.cli.connection import connect
 from judged.cli.gate_options import AllowOtherSignature
 from judged.cli.metrics import check_join, topic_warnings

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from judged import Context, QueryGroup, Status, Verdicts
-from judged._chunks import fold
+from judged._batching.chunks import fold
 from judged.cli.output import STDOUT
 from judged.cli.problems import Place
 from judged.cli.replaying import Name

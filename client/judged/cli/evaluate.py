@@ -37,12 +37,7 @@ from judged.cli.gate_options import (
     MinScoresOrBar,
 )
 from judged.cli.gates import Gates, finish, gates_document, split_min_scores
-from judged.cli.labels import (
-    LabelsFile,
-    corrected_document,
-    corrected_table,
-    corrected_warnings,
-)
+from judged.cli.labels import LabelsFile, corrected_document, corrected_table, corrected_warnings
 from judged.cli.llm import (
     JudgeMaxTokens,
     JudgeModel,

@@ -13,14 +13,7 @@ from judged import Flag, JudgeIdentity, Source, Status, Verdict, Verdicts
 from judged.cli import options
 from judged.cli.asking import CacheOnly, JudgeRefresh, read_asking, refuse_missing
 from judged.cli.connection import connect
-from judged.cli.context_lines import (
-    Line,
-    fold_lines,
-    missing_line,
-    of_lines,
-    places,
-    read_contexts,
-)
+from judged.cli.context_lines import Line, fold_lines, missing_line, of_lines, places, read_contexts
 from judged.cli.costs import EstimateOnly, MaxCost, check_costs, report_estimate
 from judged.cli.llm import (
     Details,
@@ -56,7 +49,7 @@ from judged.cli.trace_options import (
     read_tracing,
 )
 from judged.evaluation._counts import count_verdicts
-from judged.verdicts import vote_agreement
+from judged.types.verdicts import vote_agreement
 
 _ANSWERS = ("status", "relevant", "score", "agreement", "source", "flags", "error", "detail")
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from judged.policies import Matching
+from judged.types import Matching
 
 
 class MatchingName(StrEnum):

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from difflib import get_close_matches
 
 from judged import Judge, JudgeInfo, ParameterInfo, ServerInfo
-from judged._chunks import ASKING_KINDS
+from judged._batching.chunks import ASKING_KINDS
 from judged.cli.problems import Problem
 from judged.types import Scalar
 

@@ -15,14 +15,7 @@ from typing import Annotated
 import typer
 
 from judged import InvalidArgument, JudgedError, NotFound, Rubric, RubricSummary, ServerInfo
-from judged.cli.gates import (
-    Gate,
-    Outcome,
-    coverage_outcomes,
-    hold_mean,
-    not_assessed,
-    read_number,
-)
+from judged.cli.gates import Gate, Outcome, coverage_outcomes, hold_mean, not_assessed, read_number
 from judged.cli.parameters import read_judge
 from judged.cli.problems import Problem
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from judged._split import for_values
+from judged._batching.rankings import for_values
 from judged.types import (
     MetricOptions,
     MetricResult,

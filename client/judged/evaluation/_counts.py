@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from judged.statuses import Flag, Status
-from judged.types import VerdictCounts, Verdicts
+from judged.types import Flag, Status, VerdictCounts, Verdicts
 
 
 def count_verdicts(verdicts: Verdicts | None) -> VerdictCounts:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from judged._groups import check_group
+from judged._convert.groups import check_group
 from judged.errors import InvalidArgument
 from judged.types import QueryGroup
 

@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 
 from judged.errors import InvalidArgument
-from judged.policies import Matching
 from judged.types import (
     Judge,
     JudgeIdentity,
+    Matching,
     MetricOptions,
     MetricResult,
     MetricTable,

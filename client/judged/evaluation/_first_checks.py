@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from judged._info import ChatModelInfo, RubricInfo
-from judged._scores import check_item
-from judged.asking import Asking, CacheMode
+from judged._convert.scores import check_item
 from judged.client import Client
 from judged.errors import FailedPrecondition, InvalidArgument
 from judged.evaluation.system import Question
-from judged.scores import AnswerItem, Rubric
+from judged.types import AnswerItem, Asking, CacheMode, ChatModelInfo, Rubric, RubricInfo
 
 _PLACEHOLDER = "an answer that is not there yet"
 

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 
 from judged.evaluation._counts import count_verdicts
-from judged.statuses import Source, Status
 from judged.types import (
     JudgedRanking,
     JudgedRankings,
@@ -19,6 +18,8 @@ from judged.types import (
     MetricResult,
     MetricTable,
     QueryGroup,
+    Source,
+    Status,
     Verdicts,
 )
 

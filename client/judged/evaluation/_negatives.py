@@ -7,8 +7,7 @@ from dataclasses import replace
 
 from judged.evaluation._counts import count_verdicts
 from judged.evaluation._distinct import distinct_ranks
-from judged.golden import NegativeMatch
-from judged.types import NegativeReport, QueryGroup, Verdicts
+from judged.types import NegativeMatch, NegativeReport, QueryGroup, Verdicts
 
 
 def without_negatives(groups: Sequence[QueryGroup]) -> list[QueryGroup]:

@@ -1,7 +1,7 @@
 """Judges groups of any number over streams, and sends chunks again that were turned away.
 
-A stream that breaks is resumed by `judge_stream`. The arithmetic of chunks is in `_chunks`, the
-decision whether to try again in `_call`.
+A stream that breaks is resumed by `judge_stream`. The arithmetic of chunks is in
+`_batching.chunks`, the decision whether to try again in `_transport.call`.
 """
 
 from __future__ import annotations
@@ -12,13 +12,12 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from judged import errors
-from judged._asking import share
-from judged._call import Attempts, Deadline, RetryBudget
-from judged._chunks import Assembly, Piece, cut, original_path
-from judged._status import BUDGET_EXHAUSTED, may_retry
-from judged.asking import Asking
+from judged._batching.chunks import Assembly, Piece, cut, original_path
+from judged._convert.judges import share
+from judged._transport.call import Attempts, Deadline, RetryBudget
+from judged._transport.status import BUDGET_EXHAUSTED, may_retry
 from judged.client import Client
-from judged.types import Judge, QueryGroup, VerdictError, Verdicts
+from judged.types import Asking, Judge, QueryGroup, VerdictError, Verdicts
 
 Progress = Callable[[int, int], object]
 Chunk = Sequence[Piece]

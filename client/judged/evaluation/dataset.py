@@ -21,8 +21,7 @@ from judged._inputs import (
 from judged._views import View
 from judged.evaluation.files import FileError, KnownFields, Record, parse_json, read_bytes
 from judged.evaluation.results import Results, Retrieved, read_span
-from judged.golden import Span, Spans
-from judged.types import QueryGroup
+from judged.types import QueryGroup, Span, Spans
 
 _SHAPE = 'a data set is {"queries": [{"query_id", "query_text", "expected_answers"}, ...]}'
 

@@ -10,14 +10,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from inspect import isasyncgenfunction
 
-from judged._call import Deadline
-from judged._groups import as_groups
+from judged._batching.rankings import Metadata
+from judged._convert.groups import as_groups
 from judged._inputs import WrongType, as_metrics, need_kind
-from judged._split import Metadata
-from judged.asking import Asking
+from judged._transport.call import Deadline
 from judged.client import Client
 from judged.errors import InvalidArgument, JudgedError
-from judged.estimates import CostEstimate
 from judged.evaluation._certainty import certain_table
 from judged.evaluation._distinct import distinct_groups
 from judged.evaluation._families import Part, join_parts, refuse_families, split_metrics
@@ -34,6 +32,8 @@ from judged.evaluation.dataset import Dataset
 from judged.evaluation.recorded import Record, RecordedJudge
 from judged.evaluation.retriever import Retriever, RetrieverFunction
 from judged.types import (
+    Asking,
+    CostEstimate,
     Evaluation,
     Judge,
     JudgedRanking,

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol, runtime_checkable
 
-from judged._info import RubricInfo
-from judged.types import QueryGroup, Verdicts
+from judged.types import QueryGroup, RubricInfo, Verdicts
 
 Record = Callable[[Sequence[QueryGroup], Verdicts], object]
 """Is told the groups that were judged, with their verdicts."""

@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from judged.evaluation.files import Record
-from judged.scores import AnswerScore, ClaimVerdict, DimensionScore, VerifiedClaim
 from judged.traces.keys import named, refuse_unknown, share
+from judged.types import AnswerScore, ClaimVerdict, DimensionScore, VerifiedClaim
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,9 +11,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from judged.statuses import Flag, Source, Status
 from judged.traces.breakdown import Breakdown
-from judged.types import JudgeIdentity, VerdictError
+from judged.types import Flag, JudgeIdentity, Source, Status, VerdictError
 
 SLACK = 1e-9
 """What a score may lack to the bar, as on the server."""

@@ -8,11 +8,10 @@ from __future__ import annotations
 from typing import Any
 
 from judged.evaluation.files import Record
-from judged.statuses import Flag, Source, Status
 from judged.traces.breakdown import read_breakdown, write_breakdown
 from judged.traces.judgement import SLACK, Judgement
 from judged.traces.keys import decision, named, refuse_unknown, sha256, share
-from judged.types import JudgeIdentity, VerdictError
+from judged.types import Flag, JudgeIdentity, Source, Status, VerdictError
 
 _KEYS = frozenset(
     {

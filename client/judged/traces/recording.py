@@ -4,15 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from judged._info import RubricInfo
 from judged.errors import InvalidArgument
-from judged.scores import AnswerItem, AnswerScore
-from judged.statuses import Flag, Source, Status
 from judged.traces.breakdown import Breakdown
 from judged.traces.items import Hashes, Text, TracedAnswer, TracedContext
 from judged.traces.judgement import Judgement, majority_of
 from judged.traces.trace import Trace
-from judged.types import JudgeIdentity, QueryGroup, Verdict, VerdictError, Verdicts
+from judged.types import (
+    AnswerItem,
+    AnswerScore,
+    Flag,
+    JudgeIdentity,
+    QueryGroup,
+    RubricInfo,
+    Source,
+    Status,
+    Verdict,
+    VerdictError,
+    Verdicts,
+)
 
 NOT_CACHED = "NOT_CACHED"
 

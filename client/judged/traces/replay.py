@@ -8,13 +8,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from judged._info import RubricInfo
-from judged.details import Usage, VerdictDetail
-from judged.statuses import Source, Status
 from judged.traces.judgement import Judgement, identity_at, judgement_name, rubric_of
 from judged.traces.recording import NOT_CACHED, contexts_of
 from judged.traces.trace import Trace
-from judged.types import JudgeIdentity, QueryGroup, Verdict, VerdictError, Verdicts
+from judged.types import (
+    JudgeIdentity,
+    QueryGroup,
+    RubricInfo,
+    Source,
+    Status,
+    Usage,
+    Verdict,
+    VerdictDetail,
+    VerdictError,
+    Verdicts,
+)
 
 Cached = Callable[[Sequence[QueryGroup], float | None], Verdicts]
 """Judges groups by the verdict cache alone, under a bar, None for the judge's own."""

@@ -6,11 +6,7 @@ import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from judged._info import RubricInfo
-from judged._scoring import summarise
-from judged.details import Usage
-from judged.scores import AnswerItem, AnswerScore, Rubric, ScoredAnswers
-from judged.statuses import Source, Status
+from judged._batching.scoring import summarise
 from judged.traces.breakdown import Breakdown
 from judged.traces.items import Hashes
 from judged.traces.judgement import Judgement, printed_parts
@@ -25,7 +21,18 @@ from judged.traces.replay import (
     same_judge,
 )
 from judged.traces.trace import Trace
-from judged.types import JudgeIdentity, Scalar
+from judged.types import (
+    AnswerItem,
+    AnswerScore,
+    JudgeIdentity,
+    Rubric,
+    RubricInfo,
+    Scalar,
+    ScoredAnswers,
+    Source,
+    Status,
+    Usage,
+)
 
 KIND = "answers"
 _DEFAULTS: Mapping[str, Scalar] = {"model": "", "samples": 0}

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from judged import Context, JudgeIdentity, Source, Status, VerdictError, Verdicts
-from judged._chunks import fold
+from judged._batching.chunks import fold
 from judged.cli.context_lines import Line, fold_lines, of_lines, places, read_contexts
 from judged.evaluation import FileError
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 from judged import Judge, JudgeInfo, Limits, ParameterInfo, ServerInfo
-from judged._chunks import most_contexts
+from judged._batching.chunks import most_contexts
 from judged.cli.parameters import read_judge
 from judged.cli.problems import Problem
 

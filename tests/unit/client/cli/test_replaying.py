@@ -8,10 +8,10 @@ from judged import JudgeIdentity, VerdictError
 from judged.cli.problems import Problem
 from judged.cli.replaying import open_replay, read_trace, replayed
 from judged.cli.trace_options import Tracing
-from judged.statuses import Status
 from judged.traces import MissingScores, OtherRubric, Replay, ReplayError, ScoreReplay, Trace
 from judged.traces.items import Hashes, Text, TracedAnswer
 from judged.traces.judgement import Judgement
+from judged.types.choices import Status
 
 TRACING = Tracing("t.jsonl", replays=True, hashed=False, judgements="")
 MODEL = SimpleNamespace(name="small", is_default=True, unavailable="set KEY to the key")

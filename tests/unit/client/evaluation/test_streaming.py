@@ -2,7 +2,7 @@
 
 import time
 
-import judged._chunks
+import judged._batching.chunks
 import pytest
 from judged import (
     DeadlineExceeded,
@@ -16,7 +16,7 @@ from judged import (
     VerdictError,
     Verdicts,
 )
-from judged._call import Deadline
+from judged._transport.call import Deadline
 from judged.evaluation._streaming import StreamedJudging
 
 IDENTITY = JudgeIdentity("fake", "", 0.5, "fake|v1", "", "")
@@ -85,7 +85,7 @@ def turns_away(*, after):
 
 @pytest.fixture(autouse=True)
 def small_and_fast(monkeypatch):
-    monkeypatch.setattr(judged._chunks, "CHUNK_CONTEXTS", 2)
+    monkeypatch.setattr(judged._batching.chunks, "CHUNK_CONTEXTS", 2)
     now = [0.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     monkeypatch.setattr(time, "sleep", lambda seconds: now.append(now.pop() + seconds))
