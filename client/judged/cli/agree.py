@@ -21,7 +21,7 @@ from judged.cli.estimates import Method, estimate_warnings, estimates_document, 
 from judged.cli.output import STDOUT, Output, check_apart, new_table
 from judged.cli.problems import Problem, explained
 from judged.cli.tables import of_all, word
-from judged.evaluation.files import FileError, Record, number_lines, parse_json, read_lines
+from judged.evaluation.datasets.files import FileError, Record, number_lines, parse_json, read_lines
 
 _MOST_CATEGORIES = 100
 

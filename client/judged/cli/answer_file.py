@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from judged import AnswerItem
 from judged.cli.output import STDOUT
 from judged.cli.problems import Place
-from judged.evaluation.files import (
+from judged.evaluation.datasets.files import (
     FileError,
     KnownFields,
     Record,

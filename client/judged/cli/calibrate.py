@@ -57,8 +57,8 @@ from judged.cli.parameters import read_judge
 from judged.cli.problems import Problem, explained
 from judged.cli.tables import plural, reason_warnings, verdict_warnings
 from judged.cli.trace_options import TraceTexts, kept_trace, read_tracing
-from judged.evaluation._counts import count_verdicts
-from judged.evaluation.files import FileError
+from judged.evaluation._steps.measuring import count_verdicts
+from judged.evaluation.datasets.files import FileError
 from judged.types import Context
 
 LABEL = "relevant"

@@ -17,7 +17,7 @@ from judged._batching.chunks import fold
 from judged.cli.output import STDOUT
 from judged.cli.problems import Place
 from judged.cli.replaying import Name
-from judged.evaluation.files import (
+from judged.evaluation.datasets.files import (
     FileError,
     KnownFields,
     Record,

@@ -48,7 +48,7 @@ from judged.cli.trace_options import (
     kept_trace,
     read_tracing,
 )
-from judged.evaluation._counts import count_verdicts
+from judged.evaluation._steps.measuring import count_verdicts
 from judged.types.verdicts import vote_agreement
 
 _ANSWERS = ("status", "relevant", "score", "agreement", "source", "flags", "error", "detail")

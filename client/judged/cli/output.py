@@ -22,7 +22,7 @@ from rich.table import Table
 
 from judged import VerdictError
 from judged.cli.problems import Problem
-from judged.evaluation.files import UnknownField
+from judged.evaluation.datasets.files import UnknownField
 
 Report = Callable[[int, int], object]
 """Called with what is done and what there is in all."""

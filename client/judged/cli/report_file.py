@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from judged.evaluation.files import FileError, Record, parse_json, read_bytes
+from judged.evaluation.datasets.files import FileError, Record, parse_json, read_bytes
 
 
 @dataclass(frozen=True, slots=True)

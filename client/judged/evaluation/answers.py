@@ -7,8 +7,8 @@
     with Client() as client:
         found = evaluate_answers(questions, systems.ollama(), ["answer_match"], client=client)
 
-What is refused at once is in `_first_checks`, the asking in `_answering`, the file to go on from in
-`answer_log`; the scores are those of `Client.score_answers`.
+What is refused at once, the asking and the file to go on from are in `_steps`; the scores are those
+of `Client.score_answers`.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from judged._batching.scoring import as_rubrics, summarise
 from judged._inputs import WrongType, need_kind
 from judged._views import View
 from judged.client import Client
-from judged.evaluation._answering import Answering, Outcome
-from judged.evaluation._first_checks import ask_server, check_questions
-from judged.evaluation.answer_log import AnswerLog
-from judged.evaluation.system import Answer, Question, System, signature_of
+from judged.evaluation._steps.answer_log import AnswerLog
+from judged.evaluation._steps.answering import Answering, Outcome
+from judged.evaluation._steps.first_checks import ask_server, check_questions
+from judged.evaluation.systems.system import Answer, Question, System, signature_of
 from judged.types import (
     AnswerItem,
     AnswerScore,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from judged.evaluation.files import Record
+from judged.evaluation.datasets.files import Record
 from judged.traces.keys import named, refuse_unknown, share
 from judged.types import AnswerScore, ClaimVerdict, DimensionScore, VerifiedClaim
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from judged.evaluation.files import Record
+from judged.evaluation.datasets.files import Record
 from judged.traces.breakdown import read_breakdown, write_breakdown
 from judged.traces.judgement import SLACK, Judgement
 from judged.traces.keys import decision, named, refuse_unknown, sha256, share

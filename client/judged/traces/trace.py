@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from judged.evaluation.files import FileError, Record, parse_json, read_lines
+from judged.evaluation.datasets.files import FileError, Record, parse_json, read_lines
 from judged.traces.items import JUDGEMENTS, Hashes, Item, Key, read_item, write_item
 from judged.traces.judgement import Judgement
 from judged.traces.judgement_json import read_judgement, write_judgement

@@ -13,10 +13,10 @@ from typing import Any, TypeVar
 
 from judged._inputs import WrongType, need_list
 from judged.errors import InvalidArgument
-from judged.evaluation.dataset import Query
-from judged.evaluation.results import Retrieved, need_results
+from judged.evaluation.datasets.dataset import Query
+from judged.evaluation.datasets.results import Retrieved, need_results
 from judged.evaluation.retriever import Retriever, RetrieverFunction, function_of, takes_all
-from judged.evaluation.system import is_async
+from judged.evaluation.systems.system import is_async
 
 CONCURRENCY = 4
 """Queries that a coroutine function is asked at once, as systems are."""

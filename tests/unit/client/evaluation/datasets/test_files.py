@@ -4,7 +4,7 @@ import gzip
 import io
 
 import pytest
-from judged.evaluation.files import (
+from judged.evaluation.datasets.files import (
     FileError,
     Record,
     number_lines,

@@ -17,7 +17,7 @@ from judged import (
     Verdicts,
 )
 from judged._transport.call import Deadline
-from judged.evaluation._streaming import StreamedJudging
+from judged.evaluation._steps.streaming import StreamedJudging
 
 IDENTITY = JudgeIdentity("fake", "", 0.5, "fake|v1", "", "")
 BUSY = VerdictError(8, "OVERLOADED", "busy", True)

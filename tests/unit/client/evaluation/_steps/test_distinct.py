@@ -2,7 +2,7 @@
 
 import pytest
 from judged import Embeddings, InvalidArgument, QueryGroup
-from judged.evaluation._distinct import distinct_groups
+from judged.evaluation._steps.distinct import distinct_groups
 
 
 def group(**fields):

@@ -19,8 +19,8 @@ from judged._inputs import (
     set_fields,
 )
 from judged._views import View
-from judged.evaluation.files import FileError, KnownFields, Record, parse_json, read_bytes
-from judged.evaluation.results import Results, Retrieved, read_span
+from judged.evaluation.datasets.files import FileError, KnownFields, Record, parse_json, read_bytes
+from judged.evaluation.datasets.results import Results, Retrieved, read_span
 from judged.types import QueryGroup, Span, Spans
 
 _SHAPE = 'a data set is {"queries": [{"query_id", "query_text", "expected_answers"}, ...]}'

@@ -1,6 +1,6 @@
 import pytest
 from judged import Embeddings, InvalidArgument, Judge, QueryGroup, Span, Spans
-from judged.evaluation._families import split_metrics
+from judged.evaluation._steps.families import split_metrics
 
 
 def test_metrics_are_split_by_judge_the_callers_first():

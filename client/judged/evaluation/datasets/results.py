@@ -12,7 +12,7 @@ from pathlib import Path
 
 from judged._inputs import as_id, need_by_ids, need_each, need_id, need_text, set_fields
 from judged._views import short_repr
-from judged.evaluation.files import KnownFields, Record, parse_json, read_lines
+from judged.evaluation.datasets.files import KnownFields, Record, parse_json, read_lines
 from judged.types import Span
 
 

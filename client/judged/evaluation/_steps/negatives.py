@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from judged.evaluation._counts import count_verdicts
-from judged.evaluation._distinct import distinct_ranks
+from judged.evaluation._steps.distinct import distinct_ranks
+from judged.evaluation._steps.measuring import count_verdicts
 from judged.types import NegativeMatch, NegativeReport, QueryGroup, Verdicts
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from judged._views import View
-from judged.evaluation.files import FileError, decode, read_lines
+from judged.evaluation.datasets.files import FileError, decode, read_lines
 
 LARGEST_SCORE = 3.4028234663852886e38
 """trec_eval keeps scores in single precision; nothing larger fits."""

@@ -1,12 +1,6 @@
-"""Ready systems: chat servers asked over HTTP, with nothing but the standard library.
+"""Chat servers asked over HTTP, with nothing but the standard library.
 
-    from judged.evaluation import systems
-
-    system = systems.ollama("phi3:mini")
-    system("what is RAG")                       # an Answer
-    system("what is RAG", contexts=["RAG ..."])  # told to answer from these
-
-The request itself is made in `_chat_http`. A key is read from the environment variable that is
+The request itself is made in `chat_http`. A key is read from the environment variable that is
 named, at each call.
 """
 
@@ -17,19 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import quote, urlsplit
 
-from judged.evaluation._chat_http import ChatFailed, check_url, key_of, post
-from judged.evaluation.system import Answer
-
-__all__ = [
-    "ChatFailed",
-    "ChatSystem",
-    "anthropic",
-    "gemini",
-    "llama_cpp",
-    "ollama",
-    "openai",
-    "vllm",
-]
+from judged.evaluation.systems.chat_http import ChatFailed, check_url, key_of, post
+from judged.evaluation.systems.system import Answer
 
 INSTRUCTIONS = (
     "Answer the question in a few sentences. Where passages are given, answer from them alone, and "

@@ -14,7 +14,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from judged.evaluation.system import Answer, Question, System, as_answer, is_async, takes_contexts
+from judged.evaluation.systems.system import (
+    Answer,
+    Question,
+    System,
+    as_answer,
+    is_async,
+    takes_contexts,
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import BinaryIO
 
-from judged.evaluation._answering import Outcome
-from judged.evaluation.files import FileError, Record, parse_json
-from judged.evaluation.system import Answer, Question
+from judged.evaluation._steps.answering import Outcome
+from judged.evaluation.datasets.files import FileError, Record, parse_json
+from judged.evaluation.systems.system import Answer, Question
 
 
 class AnswerLog:

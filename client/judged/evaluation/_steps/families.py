@@ -1,7 +1,7 @@
 """Metrics that bring a judge of their own: which were asked for, and one table with the others.
 
 The server measures a family as the plain metrics in mode ANY; the names and signatures are made
-here. Intervals and slices are those of the joined table, in `_certainty`.
+here. Intervals and slices are those of the joined table, in `certainty`.
 """
 
 from __future__ import annotations

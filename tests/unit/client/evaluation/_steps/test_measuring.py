@@ -12,9 +12,8 @@ from judged import (
     VerdictCounts,
     Verdicts,
 )
-from judged.evaluation import _measuring
-from judged.evaluation._counts import count_verdicts
-from judged.evaluation._measuring import measure
+from judged.evaluation._steps import measuring
+from judged.evaluation._steps.measuring import count_verdicts, measure
 
 IDENTITY = JudgeIdentity("fake", "", 0.5, "fake|v1", "", "")
 GROUPS = [
@@ -104,7 +103,7 @@ class TestMeasure:
     def test_gives_the_same_table_in_parts(self, monkeypatch, per_query):
         options = MetricOptions(per_query=per_query)
         whole = measure(FakeServer(), GROUPS, VERDICTS, options, 1000)
-        monkeypatch.setattr(_measuring, "PART_BYTES", 1)
+        monkeypatch.setattr(measuring, "PART_BYTES", 1)
         server = FakeServer()
         assert measure(server, GROUPS, VERDICTS, options, 1000) == whole
         assert len(server.asked) == 3
@@ -116,7 +115,7 @@ class TestMeasure:
         assert [len(sent.relevant) for sent, _ in server.asked] == [4, 7]
 
     def test_has_no_mean_where_no_part_has_a_value(self, monkeypatch):
-        monkeypatch.setattr(_measuring, "PART_BYTES", 1)
+        monkeypatch.setattr(measuring, "PART_BYTES", 1)
         missing = Verdicts([False] * 2, [0] * 2, [2, 2], [1] * 2, [0] * 2, [0, 1, 2], {}, IDENTITY)
         groups = [QueryGroup("q", ["a"], ["x"], name) for name in ("q0", "q1")]
         (metric,) = measure(FakeServer(), groups, missing, MetricOptions(), 1000).metrics

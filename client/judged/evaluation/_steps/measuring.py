@@ -9,8 +9,8 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 
-from judged.evaluation._counts import count_verdicts
 from judged.types import (
+    Flag,
     JudgedRanking,
     JudgedRankings,
     MetricCounts,
@@ -20,12 +20,12 @@ from judged.types import (
     QueryGroup,
     Source,
     Status,
+    VerdictCounts,
     Verdicts,
 )
 
 PART_BYTES = 8 << 20
 """About the largest message of rankings that is sent."""
-
 Compute = Callable[[JudgedRankings, MetricOptions], MetricTable]
 
 
@@ -155,3 +155,22 @@ def _either(bound: float | None, mean: float | None) -> float | None:
 def _weighted(means: Sequence[float | None], sizes: Sequence[int]) -> float | None:
     weighted = [mean * size for mean, size in zip(means, sizes, strict=True) if mean is not None]
     return math.fsum(weighted) / sum(sizes) if weighted else None
+
+
+def count_verdicts(verdicts: Verdicts | None) -> VerdictCounts:
+    """Return how many verdicts have each status, and remarks worth knowing."""
+    if verdicts is None:
+        return VerdictCounts()
+    # A list counts an integer a thousand times faster than it counts members of an IntEnum.
+    statuses = list(verdicts.status)
+    return VerdictCounts(
+        ok=statuses.count(int(Status.OK)),
+        error=statuses.count(int(Status.ERROR)),
+        abstained=statuses.count(int(Status.ABSTAINED)),
+        not_assessable=statuses.count(int(Status.NOT_ASSESSABLE)),
+        relevant=list(verdicts.relevant).count(True),
+        flagged_no_tokens=verdicts.count(Flag.NO_TOKENS),
+        flagged_truncated=verdicts.count(Flag.TRUNCATED),
+        flagged_reserved_tokens=verdicts.count(Flag.RESERVED_TOKENS),
+        flagged_fallback=verdicts.count(Flag.FALLBACK),
+    )

@@ -10,8 +10,8 @@ from urllib.request import Request, urlopen
 
 import pytest
 from judged.evaluation import systems
-from judged.evaluation._chat_http import MAX_REPLY_BYTES, check_url
-from judged.evaluation.systems import ChatFailed, prompt_of
+from judged.evaluation.systems.chat_http import MAX_REPLY_BYTES, ChatFailed, check_url
+from judged.evaluation.systems.chat_servers import INSTRUCTIONS, prompt_of
 
 from tests.fakes.chat_servers import KEY, ChatServers, chat_servers
 from tests.fakes.faulty_http import Connection, faulty_http
@@ -86,7 +86,7 @@ class TestDialects:
         assert prompt_of("why", []) == "why"
         assert servers.bodies[-1]["messages"][0] == {
             "role": "system",
-            "content": systems.INSTRUCTIONS,
+            "content": INSTRUCTIONS,
         }
         assert servers.bodies[-1]["options"] == {"temperature": 0.1, "num_predict": 1024}
 

@@ -1,6 +1,6 @@
 """What a system that answers questions is to the evaluation: what it is asked, what it says.
 
-Who asks is `_answering`; ready systems are in `systems`.
+Who asks is `_steps.answering`; ready systems are in `chat_servers`.
 """
 
 from __future__ import annotations
