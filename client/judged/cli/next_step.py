@@ -1,6 +1,6 @@
 """The command that gets what a replay lacks: this one, with a judge in place of `--judge none`.
 
-Where judgements come from is in `replaying`.
+Where judgements come from is in `replay`.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from collections.abc import Iterator, Sequence
 
 from judged import Asking, CacheMode, Judge, JudgedError, JudgeIdentity, QueryGroup, ServerInfo
 from judged.cli.connection import Connection
-from judged.cli.llm import KIND
-from judged.cli.members import KIND as PANEL
-from judged.cli.score_options import ANSWERS
-from judged.cli.trace_options import NONE
+from judged.cli.options.asking import KIND
+from judged.cli.options.judges import KIND as PANEL
+from judged.cli.options.rubrics import ANSWERS
+from judged.cli.options.traces import NONE
 from judged.traces.judgement import printed_parts, rubric_of
 
 _LLM_FLAGS = {"model", "samples", "temperature", "max_tokens"}

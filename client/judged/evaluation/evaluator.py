@@ -49,6 +49,8 @@ from judged.types import (
 
 Record = Callable[[Sequence[QueryGroup], Verdicts], object]
 """Is told the groups that were judged, with their verdicts."""
+Measured = Callable[[frozenset[str] | None, MetricOptions], MetricTable]
+"""Measures a part over some queries, None for all."""
 
 
 @runtime_checkable
@@ -63,10 +65,6 @@ class RecordedJudge(Protocol):
         `rubrics` are those of the server, of which a recorded rubric must be one.
         """
         ...
-
-
-Measured = Callable[[frozenset[str] | None, MetricOptions], MetricTable]
-"""Measures a part over some queries, None for all."""
 
 
 class Evaluator:
