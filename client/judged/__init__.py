@@ -27,7 +27,7 @@ if TYPE_CHECKING:
         JudgedError,
         NotFound,
         Overloaded,
-        PermissionRefused,
+        PermissionDenied,
         Retryable,
         Unavailable,
     )
@@ -192,7 +192,7 @@ __all__ = [
     "PanelMember",
     "ParameterInfo",
     "PerQueryValues",
-    "PermissionRefused",
+    "PermissionDenied",
     "QueryGroup",
     "RankAgreement",
     "RatingLevel",
@@ -236,7 +236,7 @@ _NAMES = {
     "client": "Client",
     "errors": (
         "BudgetExhausted ClientUnusable DeadlineExceeded FailedPrecondition InternalError "
-        "InvalidArgument JudgedError NotFound Overloaded PermissionRefused Retryable Unavailable"
+        "InvalidArgument JudgedError NotFound Overloaded PermissionDenied Retryable Unavailable"
     ),
 }
 """The names of each public module but `types`, which has all others."""
