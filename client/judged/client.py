@@ -318,7 +318,7 @@ class Client(Connection):
         *,
         timeout: float = 120.0,
     ) -> Calibration:
-        """Return what a judge is worth: its quality, bars, cascade bounds, corrected prevalence."""
+        """Return a judge's worth: its quality, thresholds, cascade bounds, corrected prevalence."""
         request = write_calibrate(items, options, interval)
         return read_calibration(self._call(self._stub.Calibrate, request, Deadline(timeout)))
 

@@ -23,11 +23,11 @@ from judged import (
 from judged.cli.connection import Connection
 from judged.cli.next_step import (
     any_judge,
-    bar_flag,
     before_asking,
     command,
     judge_flags,
     score_flags,
+    threshold_flag,
 )
 from judged.cli.options.asking import KIND
 from judged.cli.options.judges import read_judge
@@ -101,10 +101,10 @@ def open_replay(
     if parameters:
         spec = read_judge(server.info, KIND, None, min_score, parameters)
 
-        def cached(groups: Sequence[QueryGroup], bar: float | None) -> Verdicts:
+        def cached(groups: Sequence[QueryGroup], threshold: float | None) -> Verdicts:
             return server.client.judge(
                 groups,
-                replace(spec, min_score=bar),
+                replace(spec, min_score=threshold),
                 asking=Asking(cache=CacheMode.ONLY),
                 include_details=details,
                 timeout=timeout,
@@ -161,10 +161,10 @@ def replayed(
     tracing: Tracing,
     replay: Replay | ScoreReplay,
     server: Connection,
-    bar: float | None,
+    threshold: float | None,
     name: Name | None = None,
 ) -> Iterator[None]:
-    """Turn what a replay lacks into problems that say how to get it. `bar` is the one of a flag."""
+    """Turn what a replay lacks into problems that say how to get it; `threshold` is a flag's."""
     try:
         yield
     except Missing as error:
@@ -173,7 +173,7 @@ def replayed(
             first = f", first that of item {error.item_id!r}"
         elif isinstance(error, MissingJudgements) and name is not None:
             first = f", first that of {name(error)}"
-        before, flags = _next_step(replay, server, error.judge, bar)
+        before, flags = _next_step(replay, server, error.judge, threshold)
         raise Problem(
             f"{FLAG}: {of_all(error.missing, error.total, 'judgement', 'judgements')} by "
             f"{error.name} {word(error.missing, 'is', 'are')} not in "
@@ -190,7 +190,7 @@ def replayed(
                 f"{FLAG}: {error}; start the server with --rubrics-dir FOLDER, where FOLDER has "
                 f"the file of {error.lacking}, and run this command again"
             ) from None
-        before, flags = _next_step(replay, server, None, bar)
+        before, flags = _next_step(replay, server, None, threshold)
         raise Problem(
             f"{FLAG}: {error}; {before}judge anew with: {command(flags, tracing.path)}"
         ) from None
@@ -212,7 +212,10 @@ def replay_warnings(replay: Replay | ScoreReplay, path: str | None) -> Iterator[
 
 
 def _next_step(
-    replay: Replay | ScoreReplay, server: Connection, judge: JudgeIdentity | None, bar: float | None
+    replay: Replay | ScoreReplay,
+    server: Connection,
+    judge: JudgeIdentity | None,
+    threshold: float | None,
 ) -> tuple[str, list[str]]:
     """Return what has to be done first, if anything, and the flags of the judge to ask.
 
@@ -226,8 +229,8 @@ def _next_step(
         flags = ["--judge", KIND]
     else:
         flags = any_judge(server.info) if asked is None else judge_flags(asked, server)
-    if asked is not None and bar is None:
-        flags += bar_flag(asked, server.info)
+    if asked is not None and threshold is None:
+        flags += threshold_flag(asked, server.info)
     return before_asking(asked, server.info, flags), flags
 
 

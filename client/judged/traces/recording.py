@@ -26,7 +26,7 @@ from judged.types import (
 NOT_CACHED = "NOT_CACHED"
 
 _VOTING = "llm"
-"""The judge whose samples vote whatever the bar; a panel's members have bars of their own."""
+"""The judge whose samples vote whatever the threshold; members of a panel have their own."""
 
 
 def contexts_of(groups: Sequence[QueryGroup], hashes: Hashes) -> Iterator[TracedContext]:
@@ -108,8 +108,8 @@ def _of_verdict(verdict: Verdict, verdicts: Verdicts) -> Judgement:
     ]
     majority = None
     if verdict.agreement is not None and verdicts.judge.kind == _VOTING:
-        bar = verdicts.judge.min_score
-        majority = majority_of(votes, verdict.relevant, verdict.score, bar)
+        threshold = verdicts.judge.min_score
+        majority = majority_of(votes, verdict.relevant, verdict.score, threshold)
     return Judgement(
         verdicts.judge,
         verdict.status,

@@ -24,7 +24,7 @@ class RatingLevel(IntEnum):
 
 
 class ThresholdCriterion(IntEnum):
-    """What a bar is best at."""
+    """What a threshold is best at."""
 
     BALANCED_ACCURACY = 1
     KAPPA = 2
@@ -146,7 +146,7 @@ class CalibrateOptions:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class JudgeQuality(View):
-    """How well a judge follows labels at one bar; an estimate is None where it is undefined."""
+    """How well a judge follows labels at one threshold; an undefined estimate is None."""
 
     n: int
     true_positives: int
@@ -171,9 +171,9 @@ class JudgeQuality(View):
 
 @dataclass(frozen=True, slots=True)
 class Threshold:
-    """A bar chosen on labels; `min_score` is None when no bar reaches the criterion.
+    """A threshold chosen on labels; `min_score` is None when no threshold reaches the criterion.
 
-    `fitted` is the criterion's value on the labels that chose the bar, which flatters it;
+    `fitted` is the criterion's value on the labels that chose the threshold, which flatters it;
     `cross_validated` its value on labels that did not.
     """
 

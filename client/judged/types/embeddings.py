@@ -58,7 +58,7 @@ class EmbeddedRanking:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class EmbeddedRankings(View):
-    """Rankings judged by the cosine of your vectors; without a bar the server's 0.8 holds."""
+    """Rankings judged by the cosine of your vectors; without a threshold the server's 0.8 holds."""
 
     rankings: Sequence[EmbeddedRanking]
     min_score: float | None = None

@@ -46,10 +46,10 @@ class AnswerItem:
 class Rubric:
     """A rubric by id, or id@version where another version is to be refused, and its overrides.
 
-    `min_score` is the bar, None the rubric's own. `parameters` are those of the judge "answers":
-    model, samples, temperature, max_tokens, max_context_tokens; each may be given by its name as
-    well. `weights` of dimensions by name take the place of the rubric's own; a dimension left out
-    then counts for nothing.
+    `min_score` is the threshold, None the rubric's own. `parameters` are those of the judge
+    "answers": model, samples, temperature, max_tokens, max_context_tokens; each may be given by its
+    name as well. `weights` of dimensions by name take the place of the rubric's own; a dimension
+    left out then counts for nothing.
     """
 
     rubric: str
@@ -127,8 +127,8 @@ class AnswerScore(View):
     """The score of one item by one rubric.
 
     `score` in [0, 1], `passed` and `agreement` are None unless the status is OK; `error` says why
-    it is not. `min_score` is the bar that was applied, and `judge` the one that gave the score;
-    both are None when the server never answered. `samples` is the number of votes asked for.
+    it is not. `min_score` is the threshold that was applied, and `judge` the one that gave the
+    score; both are None when the server never answered. `samples` is the number of votes asked for.
     `reported_overall` is the model's own number for the whole, which the score does not use.
     """
 

@@ -80,7 +80,7 @@ class LabelledLine:
 
 @dataclass(frozen=True, slots=True)
 class _Scored:
-    """The lines that have a score, the judge that gave it, the bar of its verdicts, its usage."""
+    """The lines that have a score, the judge that gave it, its threshold and its usage."""
 
     lines: Sequence[LabelledLine]
     scores: Sequence[float]
@@ -201,7 +201,7 @@ def command(
 
 
 def _refuse_majority(spec: Judge) -> None:
-    """Raise Problem for a panel whose verdicts no bar on its score can give."""
+    """Raise Problem for a panel whose verdicts no threshold on its score can give."""
     if spec.kind == "panel" and spec.profile in {"", "majority"}:
         raise Problem(
             "--judge panel: by majority most votes decide, whatever the bar, so that there is no "
@@ -337,7 +337,7 @@ def _report(out: Output, found: Calibration, scored: _Scored) -> None:
 
 
 def thresholds_table(found: Calibration) -> Table:
-    """Return the bars: what each is best at, where it is, and what it is worth."""
+    """Return the thresholds: what each is best at, where it is, and what it is worth."""
     view = new_table("best bar for", "min_score", "fitted", "held out", "lower", "upper")
     for threshold in found.thresholds:
         view.add_row(

@@ -49,7 +49,7 @@ from judged.cli.options.gates import (
     MaxDrops,
     MaxNegatives,
     MinCoverage,
-    MinScoresOrBar,
+    MinScoresOrThreshold,
 )
 from judged.cli.options.judges import Members, read_judge, with_members
 from judged.cli.options.traces import (
@@ -109,7 +109,7 @@ def command(
     metric: common.Metrics,
     judge: common.JudgeKind = None,
     profile: common.Profile = None,
-    min_score: MinScoresOrBar = None,
+    min_score: MinScoresOrThreshold = None,
     param: common.Parameters = None,
     member: Members = None,
     judge_model: JudgeModel = None,
@@ -149,7 +149,7 @@ def command(
     out = Output(json_to, strict=strict)
     read = {"DATASET.json": dataset, "--results": results, "--labels": labels}
     check_apart(read, json=json_to, trace=trace)
-    bar, min_scores = split_min_scores(min_score or [])
+    threshold, min_scores = split_min_scores(min_score or [])
     gates = Gates(
         metric,
         min_scores,
@@ -188,17 +188,17 @@ def command(
         evaluate = Evaluator(server.client).evaluate
         if tracing.replays:
             replay = open_replay(
-                *(tracing, out, server, given, bar),
+                *(tracing, out, server, given, threshold),
                 profile=profile,
                 members=member,
                 timeout=timeout,
             )
-            with replayed(tracing, replay, server, bar, missing_context(groups)):
+            with replayed(tracing, replay, server, threshold, missing_context(groups)):
                 found = evaluate(groups, metric, replay, asked, timeout=timeout)
             for warning in replay_warnings(replay, trace):
                 out.warn(warning)
         else:
-            spec = read_judge(server.info, judge, profile, bar, given)
+            spec = read_judge(server.info, judge, profile, threshold, given)
             spec = with_members(spec, server.info, member)
             if estimate:
                 would = Evaluator(server.client).estimate(groups, metric, spec, asked, asking)

@@ -34,17 +34,17 @@ from judged.cli.options.asking import (
 )
 from judged.cli.options.gates import MinCoverage
 from judged.cli.options.rubrics import (
-    Bars,
     Details,
     JudgeModel,
     JudgeSamples,
     MinScores,
     PerItem,
     Rubrics,
+    Thresholds,
     Weights,
     as_flag,
-    read_bars,
     read_rubrics,
+    read_thresholds,
 )
 from judged.cli.options.traces import (
     FLAG,
@@ -122,7 +122,7 @@ def command(
     if output is not None:
         check_writable(output, "--output")
     check_apart({"ANSWERS.jsonl": answers}, output=output, json=json_to, trace=trace)
-    bars = read_bars(min_score or [], rubric)
+    thresholds = read_thresholds(min_score or [], rubric)
     if judge not in {None, NONE}:
         raise Problem(
             f"--judge {judge}: answers are scored by language models, see --judge-model; only "
@@ -144,13 +144,13 @@ def command(
         flagged(rubric, file.place()),
         progress_bar("scoring", len(file.items) * len(rubric)) as progress,
     ):
-        rubrics = read_rubrics(rubric, server.info, bars.bar, given, weights)
+        rubrics = read_rubrics(rubric, server.info, thresholds.threshold, given, weights)
         if tracing.replays:
             told = given or weights
             replay = open_score_replay(
                 tracing, out, server, from_cache=bool(told), details=details, timeout=timeout
             )
-            with replayed(tracing, replay, server, bars.bar):
+            with replayed(tracing, replay, server, thresholds.threshold):
                 found = replay.scores(file.items, rubrics, server.info.rubrics)
             for warning in replay_warnings(replay, trace):
                 out.warn(warning)
@@ -171,7 +171,7 @@ def command(
                 kept.record_scores(file.items, found, server.info.rubrics)
         refuse_uncached(found.errors.values(), len(found))
     report(
-        *(out, found, bars, output),
+        *(out, found, thresholds, output),
         min_coverage=min_coverage,
         per_item=per_item,
         details=details,
@@ -194,7 +194,7 @@ def flagged(rubrics: Sequence[str], place: Place) -> Iterator[None]:
 def report(
     out: Output,
     found: ScoredAnswers,
-    bars: Bars,
+    thresholds: Thresholds,
     output: str | None,
     *,
     min_coverage: float | None,
@@ -211,7 +211,7 @@ def report(
         out.warn(warning)
     failed = sum(score.status is Status.ERROR for score in found)
     out.count(failed=failed, total=len(found), errors=found.errors.values())
-    outcomes = bars.outcomes(found.rubrics, min_coverage)
+    outcomes = thresholds.outcomes(found.rubrics, min_coverage)
     judges = {s.judge.signature: None for s in found.rubrics if s.judge is not None}
     made_from = [describe_scores(found), *(f"judge {signature}" for signature in judges)]
     if any(score.source is not Source.REPLAY for score in found):  # else nobody was asked

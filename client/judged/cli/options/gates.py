@@ -19,7 +19,7 @@ MinScores = Annotated[
         "missing, is below X; may be repeated.",
     ),
 ]
-MinScoresOrBar = Annotated[
+MinScoresOrThreshold = Annotated[
     list[str] | None,
     typer.Option(
         "--min-score",

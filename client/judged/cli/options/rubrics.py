@@ -77,10 +77,10 @@ PerItem = Annotated[
 
 
 @dataclass(frozen=True, slots=True)
-class Bars:
-    """What `--min-score` said: the bar of an answer, and the gates on means."""
+class Thresholds:
+    """What `--min-score` said: the threshold of an answer, and the gates on means."""
 
-    bar: float | None
+    threshold: float | None
     gates: Sequence[Gate]
 
     def outcomes(
@@ -99,10 +99,10 @@ class Bars:
         return gates
 
 
-def read_bars(texts: Sequence[str], rubrics: Sequence[str]) -> Bars:
-    """Return the bar and the gates of `--min-score`. Raises Problem."""
+def read_thresholds(texts: Sequence[str], rubrics: Sequence[str]) -> Thresholds:
+    """Return the threshold and the gates of `--min-score`. Raises Problem."""
     rubrics = [_id(name) for name in rubrics]
-    bars: list[float] = []
+    thresholds: list[float] = []
     gates = []
     for text in texts:
         rubric, equals, number = text.rpartition("=")
@@ -114,7 +114,7 @@ def read_bars(texts: Sequence[str], rubrics: Sequence[str]) -> Bars:
                 "RUBRIC=X, as in faithfulness=0.8"
             )
         if not equals:
-            bars.append(value)
+            thresholds.append(value)
         elif rubric not in rubrics:
             raise Problem(
                 f"--min-score {text}: {rubric} is not scored; add --rubric {rubric}, or name one "
@@ -122,13 +122,15 @@ def read_bars(texts: Sequence[str], rubrics: Sequence[str]) -> Bars:
             )
         else:
             gates.append(Gate("--min-score", rubric, value))
-    if len(bars) > 1:
-        raise Problem(f"--min-score {bars[1]:g}: the bar of an answer is {bars[0]:g} already")
-    return Bars(bars[0] if bars else None, gates)
+    if len(thresholds) > 1:
+        raise Problem(
+            f"--min-score {thresholds[1]:g}: the bar of an answer is {thresholds[0]:g} already"
+        )
+    return Thresholds(thresholds[0] if thresholds else None, gates)
 
 
 def _outcome(gate: Gate, summary: RubricSummary) -> Outcome:
-    """Hold a rubric's mean against its bar, with what is missing at the bottom of the scale.
+    """Hold a rubric's mean against its threshold, with what is missing at the bottom of the scale.
 
     What is not assessable is not missing: there is nothing that could be scored.
     """
@@ -169,7 +171,7 @@ def check_rubrics(names: Sequence[str], info: ServerInfo) -> None:
 def read_rubrics(
     names: Sequence[str],
     info: ServerInfo,
-    bar: float | None,
+    threshold: float | None,
     parameters: Sequence[str],
     weights: str | None,
 ) -> list[Rubric]:
@@ -178,7 +180,9 @@ def read_rubrics(
     asked = read_judge(info, ANSWERS, None, None, parameters).parameters
     given = {} if weights is None else _read_weights(weights)
     weighted = _weighted([_id(name) for name in names], info, given)
-    return [Rubric(name, bar, asked, given if _id(name) in weighted else {}) for name in names]
+    return [
+        Rubric(name, threshold, asked, given if _id(name) in weighted else {}) for name in names
+    ]
 
 
 def _read_weights(text: str) -> dict[str, float]:

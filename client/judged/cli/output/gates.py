@@ -19,7 +19,7 @@ from judged.cli.output.writer import Output
 from judged.cli.problems import Problem
 
 _ROUNDING = 1e-9
-"""A mean printed equal to the bar passes it."""
+"""A mean printed equal to the threshold passes it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,10 +28,10 @@ class Gate:
 
     flag: str
     metric: str
-    bar: float
+    threshold: float
 
     def __str__(self) -> str:
-        return f"{self.flag} {self.metric}{'=' if self.metric else ''}{self.bar:g}"
+        return f"{self.flag} {self.metric}{'=' if self.metric else ''}{self.threshold:g}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +39,8 @@ class Outcome:
     """What became of a gate, and the sentence about it.
 
     `value` is the mean, drop, count or share; None where there is no mean. `worst` is that in the
-    worst case of what is missing, and what is held against the bar; None where nothing is missing.
-    Without `assessed` there is nothing to hold against it.
+    worst case of what is missing, and what is held against the threshold; None where nothing is
+    missing. Without `assessed` there is nothing to hold against it.
     """
 
     gate: Gate
@@ -165,7 +165,7 @@ def gates_document(outcomes: Sequence[Outcome]) -> dict[str, object]:
             {
                 "gate": outcome.gate.flag.removeprefix("--").replace("-", "_"),
                 "metric": outcome.gate.metric or None,
-                "bar": outcome.gate.bar,
+                "bar": outcome.gate.threshold,
                 "value": outcome.value,
                 "worst_case": outcome.value if outcome.worst is None else outcome.worst,
                 "passed": outcome.passed,
@@ -176,38 +176,38 @@ def gates_document(outcomes: Sequence[Outcome]) -> dict[str, object]:
 
 
 def split_min_scores(texts: Sequence[str]) -> tuple[float | None, list[str]]:
-    """Return the judge's bar (a bare number, or None) and the gates (METRIC=X). Raises Problem."""
+    """Return the judge's threshold (a number, or None) and the gates (METRIC=X). Raises Problem."""
     gates = [text for text in texts if "=" in text]
-    bars = [text for text in texts if "=" not in text]
-    if len(bars) > 1:
+    thresholds = [text for text in texts if "=" not in text]
+    if len(thresholds) > 1:
         raise Problem(
-            f"--min-score {bars[1]}: the judge's bar is {bars[0]} already; a gate is written "
-            "METRIC=X, as in ndcg@10=0.8"
+            f"--min-score {thresholds[1]}: the judge's bar is {thresholds[0]} already; a gate is "
+            "written METRIC=X, as in ndcg@10=0.8"
         )
-    if not bars:
+    if not thresholds:
         return None, gates
-    bar = read_number(bars[0])
-    if bar is None:
+    threshold = read_number(thresholds[0])
+    if threshold is None:
         raise Problem(
-            f"--min-score {bars[0]}: is not a number; the judge's bar is written 0.7, a gate "
+            f"--min-score {thresholds[0]}: is not a number; the judge's bar is written 0.7, a gate "
             "METRIC=X, as in ndcg@10=0.8"
         )
-    return bar, gates
+    return threshold, gates
 
 
 def _read(text: str, flag: str, metrics: Sequence[str]) -> Gate:
     metric, equals, number = text.rpartition("=")
-    bar = read_number(number)
-    if not equals or not metric or bar is None:
+    threshold = read_number(number)
+    if not equals or not metric or threshold is None:
         raise Problem(f"{flag} {text}: is not METRIC=X, as in ndcg@10=0.8")
     if metric not in metrics:
         raise Problem(
             f"{flag} {text}: {metric} is not measured; add --metric {metric}, or name one of "
             f"{', '.join(metrics)}"
         )
-    if bar < 0 and flag == "--max-drop":
+    if threshold < 0 and flag == "--max-drop":
         raise Problem(f"{flag} {text}: a drop is 0 or more")
-    return Gate(flag, metric, bar)
+    return Gate(flag, metric, threshold)
 
 
 def read_number(text: str) -> float | None:
@@ -231,14 +231,14 @@ def _lower_bound(metric: MetricResult, left_out: int) -> float | None:
 
 
 def hold_mean(gate: Gate, mean: float | None, lower: float | None) -> Outcome:
-    """Hold a mean against its bar, or its lower bound where something is missing."""
+    """Hold a mean against its threshold, or its lower bound where something is missing."""
     worst = mean if lower is None else lower
     if worst is None:
         return not_assessed(gate, f"{gate.metric} has no mean")
     found = "-" if mean is None else f"{mean:.4f}"
     if lower is not None:
         found += f", and {lower:.4f} in the worst case of what is missing (the lower bound)"
-    short = gate.bar - worst
+    short = gate.threshold - worst
     if short <= _ROUNDING:
         return Outcome(gate, mean, True, f"held: {gate.metric} is {found}; {gate}", lower)
     message = f"fell short: {gate.metric} is {found}, {_size(short)} below {gate}"
@@ -252,14 +252,16 @@ def not_assessed(gate: Gate, why: str) -> Outcome:
 
 
 def coverage_outcomes(
-    bar: float | None, covered: Sequence[tuple[int, int, str]], metric: str = ""
+    threshold: float | None, covered: Sequence[tuple[int, int, str]], metric: str = ""
 ) -> list[Outcome]:
     """Hold what is there, of that and what is missing, against `--min-coverage`; 1 unless given.
 
     What is not assessable is neither. `metric` is empty where all metrics share what is covered.
     """
-    gate = Gate("--min-coverage", metric, 1.0 if bar is None else bar)
-    said = f"--min-coverage {gate.bar:g}{' (the default of gates)' if bar is None else ''}"
+    gate = Gate("--min-coverage", metric, 1.0 if threshold is None else threshold)
+    said = (
+        f"--min-coverage {gate.threshold:g}{' (the default of gates)' if threshold is None else ''}"
+    )
     outcomes = []
     for there, missing, what in covered:
         total = there + missing
@@ -268,7 +270,7 @@ def coverage_outcomes(
         share = there / total
         subject = f"coverage{' of ' if metric else ''}{metric} is {_share(share)}"
         found = f"{subject} ({there} of {total} {what})"
-        passed = share >= gate.bar - _ROUNDING
+        passed = share >= gate.threshold - _ROUNDING
         message = f"held: {found}; {said}" if passed else f"fell short: {found}, below {said}"
         outcomes.append(Outcome(gate, share, passed, message, assessed=there > 0))
     return outcomes
@@ -290,10 +292,10 @@ def _drop(gate: Gate, metric: MetricResult, lower: float | None, before: float) 
     found = f"{metric.name} fell from {before:.4f} to {worst:.4f}{which}"
     value = None if mean is None else before - mean
     worst_drop = None if lower is None else drop
-    if drop <= gate.bar + _ROUNDING:
+    if drop <= gate.threshold + _ROUNDING:
         found = found if drop > 0 else f"{metric.name} is {worst:.4f}{which}, {before:.4f} before"
         return Outcome(gate, value, True, f"held: {found}; {gate}", worst_drop)
-    message = f"fell short: {found}, by {_size(drop - gate.bar)} more than {gate} allows"
+    message = f"fell short: {found}, by {_size(drop - gate.threshold)} more than {gate} allows"
     return Outcome(gate, value, False, message, worst_drop)
 
 

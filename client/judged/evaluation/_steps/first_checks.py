@@ -43,8 +43,8 @@ def ask_server(
 ) -> Sequence[RubricInfo]:
     """Return the rubrics of the server, once it has taken what it will be asked to score by.
 
-    Asks no model. Raises what scoring would: an unknown rubric or model, a bar or weights that are
-    none, a limit on money without prices, a model without its key, a server out of reach.
+    Asks no model. Raises what scoring would: an unknown rubric or model, a threshold or weights
+    that are none, a limit on money without prices, a model without its key, a server out of reach.
     """
     info = client.server_info()
     client.estimate_scores([_unanswered(question)], rubrics, asking=asking)

@@ -13,7 +13,7 @@ from judged import (
     RubricSummary,
     VerdictCounts,
 )
-from judged.cli.options.rubrics import as_flag, read_bars, read_rubrics
+from judged.cli.options.rubrics import as_flag, read_rubrics, read_thresholds
 from judged.cli.problems import Problem
 
 PARAMETERS = (
@@ -37,13 +37,15 @@ class Info:
     )
 
 
-def rubrics(*names: str, weights: str | None = None, bar: float | None = None, given=()):
-    return read_rubrics(names, Info(), bar, given, weights)
+def rubrics(*names: str, weights: str | None = None, threshold: float | None = None, given=()):
+    return read_rubrics(names, Info(), threshold, given, weights)
 
 
 class TestRubrics:
     def test_parameters_that_were_given_are_those_of_each(self):
-        found = rubrics("faithfulness", "quality", bar=0.5, given=["samples=3", "temperature=0"])
+        found = rubrics(
+            "faithfulness", "quality", threshold=0.5, given=["samples=3", "temperature=0"]
+        )
         assert found == [
             Rubric(name, 0.5, {"samples": 3, "temperature": 0.0})
             for name in ("faithfulness", "quality")
@@ -98,16 +100,16 @@ class TestRubrics:
 
 class TestBars:
     def test_a_number_is_the_bar_and_the_others_are_gates(self):
-        bars = read_bars(["0.5", "a=0.8", "b=0"], ["a", "b", "c"])
-        assert bars.bar == 0.5
-        assert [str(gate) for gate in bars.gates] == ["--min-score a=0.8", "--min-score b=0"]
+        thresholds = read_thresholds(["0.5", "a=0.8", "b=0"], ["a", "b", "c"])
+        assert thresholds.threshold == 0.5
+        assert [str(gate) for gate in thresholds.gates] == ["--min-score a=0.8", "--min-score b=0"]
 
     @pytest.mark.parametrize(
         ("mean", "passed"), [(0.8, True), (0.8 - 1e-10, True), (0.79, False), (None, False)]
     )
     def test_outcomes(self, mean: float | None, passed: bool):
         summary = RubricSummary("a", mean, 0, VerdictCounts(not_assessable=3))
-        (outcome,) = read_bars(["a=0.8"], ["a"]).outcomes([summary], None)
+        (outcome,) = read_thresholds(["a=0.8"], ["a"]).outcomes([summary], None)
         assert (outcome.value, outcome.passed) == (mean, passed)
         assert outcome.assessed is (mean is not None)
 
@@ -122,24 +124,27 @@ class TestBars:
     )
     def test_missing_scores_count_as_the_worst(self, counts, coverage, passed):
         summary = RubricSummary("a", 1.0, counts.ok, counts)
-        found = read_bars(["a=0.9"], ["a"]).outcomes([summary], coverage)
+        found = read_thresholds(["a=0.9"], ["a"]).outcomes([summary], coverage)
         assert [outcome.passed for outcome in found] == passed
         assert [outcome.gate.flag for outcome in found] == ["--min-score", "--min-coverage"]
 
     def test_a_gate_may_name_the_version_too(self):
         for name in ("a", "a@1"):
-            assert read_bars([f"{name}=0.8"], ["a@1"]).gates == read_bars(["a=0.8"], ["a"]).gates
+            assert (
+                read_thresholds([f"{name}=0.8"], ["a@1"]).gates
+                == read_thresholds(["a=0.8"], ["a"]).gates
+            )
 
     @pytest.mark.parametrize("text", ["x", "a=", "=1", "a=nan", "1_0", "a=high"])
     def test_what_is_neither(self, text: str):
         with pytest.raises(Problem, match=r"a gate on a mean RUBRIC=X"):
-            read_bars([text], ["a"])
+            read_thresholds([text], ["a"])
 
     def test_two_bars_and_a_gate_on_nothing(self):
         with pytest.raises(Problem, match=r"--min-score 0\.6: the bar of an answer is 0\.5"):
-            read_bars(["0.5", "0.6"], ["a"])
+            read_thresholds(["0.5", "0.6"], ["a"])
         with pytest.raises(Problem, match="b is not scored; add --rubric b, or name one of a"):
-            read_bars(["b=1"], ["a"])
+            read_thresholds(["b=1"], ["a"])
 
 
 class TestAsFlag:
