@@ -1,8 +1,4 @@
-"""The synchronous client: one method a call of the service.
-
-`aio` is its sibling with the same names in the same order; what both do alike is in `_transport`,
-`_batching` and `_convert`.
-"""
+"""The synchronous client: one method a call of the service. `aio` has the same on asyncio."""
 
 from __future__ import annotations
 
