@@ -15,47 +15,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from judged._info import (
-        ChatModelInfo,
-        JudgeInfo,
-        Limits,
-        MetricInfo,
-        ModelInfo,
-        ParameterInfo,
-        RubricInfo,
-        ServerInfo,
-    )
-    from judged.agreement import (
-        Agreement,
-        CalibrateOptions,
-        Calibration,
-        CascadeBounds,
-        JudgeQuality,
-        LabelledScores,
-        MeasuredAgreement,
-        RankAgreement,
-        RatingLevel,
-        RatingTable,
-        SystemScores,
-        Threshold,
-        ThresholdCriterion,
-    )
     from judged.aio import AsyncClient
-    from judged.asking import Asking, CacheMode
     from judged.client import Client
-    from judged.comparison import (
-        ComparedRuns,
-        CompareOptions,
-        ComparisonPower,
-        DocumentRankings,
-        MovedQuery,
-        RunComparison,
-        TestResult,
-        TukeyComparison,
-    )
-    from judged.correction import CorrectedEstimate, HumanLabels
-    from judged.details import Usage, VerdictDetail, VerdictSample
-    from judged.embeddings import EmbeddedRanking, EmbeddedRankings, Embeddings
     from judged.errors import (
         BudgetExhausted,
         ClientUnusable,
@@ -66,50 +27,100 @@ if TYPE_CHECKING:
         JudgedError,
         NotFound,
         Overloaded,
-        PermissionRefused,
+        PermissionDenied,
         Retryable,
         Unavailable,
     )
-    from judged.estimates import CostEstimate
-    from judged.golden import NegativeMatch, Span, Spans
-    from judged.policies import Matching, NoGold, Unjudged
-    from judged.runs import RetrievedDocuments, ScoredDocuments, TrecRankings
-    from judged.scores import (
+    from judged.types import (
+        Agreement,
         AnswerItem,
         AnswerScore,
+        Asking,
+        CacheMode,
+        CalibrateOptions,
+        Calibration,
+        CascadeBounds,
+        ChatModelInfo,
         ClaimVerdict,
-        DimensionScore,
-        Rubric,
-        RubricSummary,
-        ScoredAnswers,
-        VerifiedClaim,
-    )
-    from judged.statistics import Estimate, Interval, IntervalMethod, IntervalOptions
-    from judged.statuses import Flag, Source, Status
-    from judged.text_metrics import TextItem, TextMetricResult, TextMetricTable
-    from judged.types import (
+        ComparedRuns,
+        CompareOptions,
+        ComparisonPower,
         Context,
+        CorrectedEstimate,
+        CostEstimate,
+        DimensionScore,
+        DocumentRankings,
+        EmbeddedRanking,
+        EmbeddedRankings,
+        Embeddings,
+        Estimate,
         Evaluation,
+        Flag,
         GainRanking,
         GainRankings,
+        HumanLabels,
+        Interval,
+        IntervalMethod,
+        IntervalOptions,
         Judge,
         JudgedChunk,
         JudgedRanking,
         JudgedRankings,
         JudgeIdentity,
+        JudgeInfo,
+        JudgeQuality,
+        LabelledScores,
+        Limits,
+        Matching,
+        MeasuredAgreement,
         MetricCounts,
+        MetricInfo,
         MetricOptions,
         MetricResult,
         MetricSlice,
         MetricTable,
+        ModelInfo,
+        MovedQuery,
+        NegativeMatch,
         NegativeReport,
+        NoGold,
         PanelMember,
+        ParameterInfo,
         PerQueryValues,
         QueryGroup,
+        RankAgreement,
+        RatingLevel,
+        RatingTable,
+        RetrievedDocuments,
+        Rubric,
+        RubricInfo,
+        RubricSummary,
+        RunComparison,
+        ScoredAnswers,
+        ScoredDocuments,
+        ServerInfo,
+        Source,
+        Span,
+        Spans,
+        Status,
+        SystemScores,
+        TestResult,
+        TextItem,
+        TextMetricResult,
+        TextMetricTable,
+        Threshold,
+        ThresholdCriterion,
+        TrecRankings,
+        TukeyComparison,
+        Unjudged,
+        Usage,
         Verdict,
         VerdictCounts,
+        VerdictDetail,
         VerdictError,
         Verdicts,
+        VerdictSample,
+        VerifiedClaim,
     )
 
     __version__: str
@@ -181,7 +192,7 @@ __all__ = [
     "PanelMember",
     "ParameterInfo",
     "PerQueryValues",
-    "PermissionRefused",
+    "PermissionDenied",
     "QueryGroup",
     "RankAgreement",
     "RatingLevel",
@@ -221,57 +232,28 @@ __all__ = [
 ]
 
 _NAMES = {
-    "_info": (
-        "ChatModelInfo JudgeInfo Limits MetricInfo ModelInfo ParameterInfo RubricInfo ServerInfo"
-    ),
-    "agreement": (
-        "Agreement CalibrateOptions Calibration CascadeBounds JudgeQuality LabelledScores "
-        "MeasuredAgreement RankAgreement RatingLevel RatingTable SystemScores Threshold "
-        "ThresholdCriterion"
-    ),
     "aio": "AsyncClient",
-    "asking": "Asking CacheMode",
     "client": "Client",
-    "comparison": (
-        "ComparedRuns CompareOptions ComparisonPower DocumentRankings MovedQuery "
-        "RunComparison TestResult TukeyComparison"
-    ),
-    "correction": "CorrectedEstimate HumanLabels",
-    "details": "Usage VerdictDetail VerdictSample",
-    "embeddings": "EmbeddedRanking EmbeddedRankings Embeddings",
     "errors": (
         "BudgetExhausted ClientUnusable DeadlineExceeded FailedPrecondition InternalError "
-        "InvalidArgument JudgedError NotFound Overloaded PermissionRefused Retryable Unavailable"
-    ),
-    "estimates": "CostEstimate",
-    "golden": "NegativeMatch Span Spans",
-    "policies": "Matching NoGold Unjudged",
-    "runs": "RetrievedDocuments ScoredDocuments TrecRankings",
-    "scores": (
-        "AnswerItem AnswerScore ClaimVerdict DimensionScore Rubric RubricSummary "
-        "ScoredAnswers VerifiedClaim"
-    ),
-    "statistics": "Estimate Interval IntervalMethod IntervalOptions",
-    "statuses": "Flag Source Status",
-    "text_metrics": "TextItem TextMetricResult TextMetricTable",
-    "types": (
-        "Context Evaluation GainRanking GainRankings Judge JudgedChunk JudgedRanking "
-        "JudgedRankings JudgeIdentity MetricCounts MetricOptions MetricResult MetricSlice "
-        "MetricTable NegativeReport PanelMember PerQueryValues QueryGroup Verdict "
-        "VerdictCounts VerdictError Verdicts"
+        "InvalidArgument JudgedError NotFound Overloaded PermissionDenied Retryable Unavailable"
     ),
 }
+"""The names of each public module but `types`, which has all others."""
+_MODULE_OF = dict.fromkeys(__all__, "types") | {
+    name: module for module, names in _NAMES.items() for name in names.split()
+}
 """The module of each public name: they take several times as long to load as gRPC does."""
-_MODULE_OF = {name: module for module, names in _NAMES.items() for name in names.split()}
+_MODULES = frozenset(_MODULE_OF.values())
 
 
 def __getattr__(name: str) -> object:
-    """Load a public name, or a public module of names, when it is first asked for."""
+    """Load a public name, or their module, when it is first asked for."""
     if name in _MODULE_OF:
         value: object = getattr(import_module(f"judged.{_MODULE_OF[name]}"), name)
     elif name == "__version__":
         value = import_module("importlib.metadata").version("judged")
-    elif name in _NAMES:
+    elif name in _MODULES:
         return import_module(f"judged.{name}")
     else:
         raise AttributeError(f"module 'judged' has no attribute {name!r}")
@@ -281,4 +263,4 @@ def __getattr__(name: str) -> object:
 
 def __dir__() -> list[str]:
     """List what can be asked for, loaded or not."""
-    return sorted({*globals(), *__all__, *(name for name in _NAMES if name[0] != "_")})
+    return sorted({*globals(), *__all__, *_MODULES})

@@ -1,8 +1,4 @@
-"""The synchronous client: one method a call of the service.
-
-`aio` is its sibling with the same names in the same order; what both do alike is in `_connection`,
-`_call`, `_chunks` and `_messages`.
-"""
+"""The synchronous client: one method a call of the service. `aio` has the same on asyncio."""
 
 from __future__ import annotations
 
@@ -14,35 +10,27 @@ from typing import cast
 import grpc
 
 from judged import errors
-from judged._agreement import (
+from judged._batching.batch import Batch, write_chunk
+from judged._batching.chunks import Piece, fold
+from judged._batching.estimates import ask_about_judging, ask_about_scoring, of_work, read_estimate
+from judged._batching.judge_stream import JudgeStream
+from judged._batching.metric_parts import Given, Parts
+from judged._batching.rankings import Metadata
+from judged._batching.score_stream import Threads
+from judged._batching.scoring import Scoring
+from judged._convert.agreement import (
     read_agreement,
     read_calibration,
     write_agreement,
     write_calibrate,
 )
-from judged._batch import Batch, write_chunk
-from judged._call import CHUNKS_IN_FLIGHT, Deadline
-from judged._chunks import Piece, fold
-from judged._compare import read_compare, write_compare
-from judged._connection import Connection, InFlight
-from judged._estimates import ask_about_judging, ask_about_scoring, of_work, read_estimate
-from judged._groups import as_groups
-from judged._info import ServerInfo, read_info
-from judged._inputs import as_metrics
-from judged._judge_stream import JudgeStream
-from judged._judges import write_judge
-from judged._messages import (
-    read_evaluation,
-    read_table,
-    write_evaluate,
-    write_metrics,
-)
-from judged._parts import Given, Parts
-from judged._score_stream import Threads
-from judged._scoring import Scoring
-from judged._split import Metadata
-from judged._status import Failure, to_error
-from judged._text_metrics import (
+from judged._convert.comparison import read_compare, write_compare
+from judged._convert.evaluation import read_evaluation, write_evaluate
+from judged._convert.groups import as_groups
+from judged._convert.judges import write_judge
+from judged._convert.metrics import read_table, write_metrics
+from judged._convert.server_info import read_info
+from judged._convert.text_metrics import (
     merge_text_metrics,
     of_whole,
     read_text_metrics,
@@ -50,30 +38,39 @@ from judged._text_metrics import (
     write_text_metrics,
     write_text_values,
 )
-from judged.agreement import (
+from judged._inputs import as_metrics
+from judged._transport.call import CHUNKS_IN_FLIGHT, Deadline
+from judged._transport.connection import Connection, InFlight
+from judged._transport.status import Failure, to_error
+from judged.types import (
+    AnswerItem,
+    AnswerScore,
+    Asking,
     CalibrateOptions,
     Calibration,
-    LabelledScores,
-    MeasuredAgreement,
-    RatingTable,
-    SystemScores,
-)
-from judged.asking import Asking
-from judged.comparison import ComparedRuns, CompareOptions, RunRelevance
-from judged.estimates import CostEstimate
-from judged.scores import AnswerItem, AnswerScore, Rubric, ScoredAnswers
-from judged.statistics import IntervalOptions
-from judged.text_metrics import TextItem, TextMetricTable
-from judged.types import (
+    ComparedRuns,
+    CompareOptions,
     Context,
+    CostEstimate,
     Evaluation,
+    IntervalOptions,
     Judge,
     JudgedChunk,
+    LabelledScores,
+    MeasuredAgreement,
     MetricOptions,
     MetricTable,
     PerQueryValues,
     QueryGroup,
+    RatingTable,
     Relevance,
+    Rubric,
+    RunRelevance,
+    ScoredAnswers,
+    ServerInfo,
+    SystemScores,
+    TextItem,
+    TextMetricTable,
     Verdicts,
 )
 from judged.v1 import judge_service_pb2 as pb
@@ -317,7 +314,7 @@ class Client(Connection):
         *,
         timeout: float = 120.0,
     ) -> Calibration:
-        """Return what a judge is worth: its quality, bars, cascade bounds, corrected prevalence."""
+        """Return a judge's worth: its quality, thresholds, cascade bounds, corrected prevalence."""
         request = write_calibrate(items, options, interval)
         return read_calibration(self._call(self._stub.Calibrate, request, Deadline(timeout)))
 

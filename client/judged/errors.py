@@ -5,7 +5,7 @@
       NotFound                  no such judge
       FailedPrecondition        the server lacks something; the message says what to run
       BudgetExhausted           what the server may spend is used up
-      PermissionRefused         the server does not know or does not let you
+      PermissionDenied          the server does not know or does not let you
       Retryable                 worth sending again
         Overloaded              ... the server is busy; `retry_after` seconds
         Unavailable             ... the server can't be reached, is starting or draining
@@ -13,7 +13,7 @@
       ClientUnusable            the client was closed, or its process forked
       InternalError             a fault of the server; its log knows `metadata["ref"]`
 
-`_status` decides which one a gRPC status becomes.
+`_transport.status` decides which one a gRPC status becomes.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class BudgetExhausted(JudgedError):
     """What the server may spend is used up, so that nothing was asked. Waiting a day helps."""
 
 
-class PermissionRefused(JudgedError):
+class PermissionDenied(JudgedError):
     """The server does not know who calls, or does not let them."""
 
 

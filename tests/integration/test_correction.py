@@ -16,8 +16,8 @@ from judged import (
     NoGold,
     PerQueryValues,
     TrecRankings,
-    _split,
 )
+from judged._batching import rankings as rankings_module
 
 from tests.integration.cli_process import run_in
 
@@ -76,8 +76,8 @@ def test_parts_give_the_same_correction_as_one_message(client: Client, monkeypat
     values = human(whole)
     options = MetricOptions(per_query=per_query)
     at_once = client.compute_metrics(METRICS, whole, options, human_values=values)
-    monkeypatch.setattr(_split, "PART_BYTES", 400)
-    assert len(list(_split.split(whole))) > 3
+    monkeypatch.setattr(rankings_module, "PART_BYTES", 400)
+    assert len(list(rankings_module.split(whole))) > 3
     in_parts = client.compute_metrics(METRICS, whole, options, human_values=values)
     for one, other in zip(at_once.metrics, in_parts.metrics, strict=True):
         assert one.corrected is not None
@@ -98,7 +98,7 @@ async def test_the_asynchronous_client_says_the_same(
     expected = client.compute_metrics(METRICS, whole, human_values=values)
     async with AsyncClient(server_address) as other:
         assert await other.compute_metrics(METRICS, whole, human_values=values) == expected
-        monkeypatch.setattr(_split, "PART_BYTES", 400)
+        monkeypatch.setattr(rankings_module, "PART_BYTES", 400)
         parts = await other.compute_metrics(METRICS, whole, human_values=values)
         assert parts["ap"].corrected is not None
         assert expected["ap"].corrected is not None
@@ -107,7 +107,7 @@ async def test_the_asynchronous_client_says_the_same(
 
 @pytest.mark.parametrize("part_bytes", [400, 8 << 20])
 def test_a_human_value_of_no_query_is_refused_alike(client: Client, monkeypatch, part_bytes):
-    monkeypatch.setattr(_split, "PART_BYTES", part_bytes)
+    monkeypatch.setattr(rankings_module, "PART_BYTES", part_bytes)
     whole = rankings()
     values = PerQueryValues(["q1", "nobody"], [[1.0, 1.0]] * 2)
     with pytest.raises(InvalidArgument) as caught:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
-import judged._chunks
+import judged._batching.chunks
 import pytest
 from judged import (
     Client,
@@ -24,7 +24,8 @@ from judged import (
     Span,
     Spans,
 )
-from judged.evaluation import Dataset, Evaluator, Query, Retrieved, _measuring
+from judged.evaluation import Dataset, Evaluator, Query, Retrieved
+from judged.evaluation._steps import measuring
 
 WORDS = [
     *("rag", "retrieval", "augmented", "generation", "improves", "llm", "vector", "databases"),
@@ -71,8 +72,8 @@ def random_groups(rng: random.Random, n: int) -> list[QueryGroup]:
 def test_random_groups(client: Client, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     rng = random.Random(seed)
     if seed % 2:  # many chunks and many parts, as with millions of contexts
-        monkeypatch.setattr(judged._chunks, "CHUNK_CONTEXTS", 7)
-        monkeypatch.setattr(_measuring, "PART_BYTES", 100)
+        monkeypatch.setattr(judged._batching.chunks, "CHUNK_CONTEXTS", 7)
+        monkeypatch.setattr(measuring, "PART_BYTES", 100)
     groups = random_groups(rng, rng.randint(1, 60))
     options = MetricOptions(
         matching=rng.choice([None, Matching.GREEDY_FIRST, Matching.MAXIMUM]),
@@ -109,8 +110,8 @@ def test_negatives_and_families(client: Client, monkeypatch: pytest.MonkeyPatch,
     needs_model(client)
     rng = random.Random(seed)
     if seed % 2:
-        monkeypatch.setattr(judged._chunks, "CHUNK_CONTEXTS", 7)
-        monkeypatch.setattr(_measuring, "PART_BYTES", 100)
+        monkeypatch.setattr(judged._batching.chunks, "CHUNK_CONTEXTS", 7)
+        monkeypatch.setattr(measuring, "PART_BYTES", 100)
     groups = golden_groups(rng, rng.randint(1, 20))
     metrics = rng.sample([*METRICS, *FAMILIES], 6)
     options = MetricOptions(
@@ -153,7 +154,7 @@ def test_spans(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     judge = Judge("span", min_score=0.3)
     theirs = client.evaluate(groups, METRICS, judge, include_verdicts=True)
     whole = client.judge(groups, judge)
-    monkeypatch.setattr(judged._chunks, "CHUNK_CONTEXTS", 7)
+    monkeypatch.setattr(judged._batching.chunks, "CHUNK_CONTEXTS", 7)
     assert list(client.judge(groups, judge)) == list(whole)
     ours = Evaluator(client).evaluate(groups, METRICS, judge)
     assert ours.table == theirs.table
@@ -210,7 +211,7 @@ def test_a_query_unsettled_under_one_judge_is_in_no_mean(
     assert theirs.table["precision_exact"].mean == 0.5
     assert theirs.table["precision_exact"].upper_bound == pytest.approx(2 / 3)
     for part_bytes in (8 << 20, 40):
-        monkeypatch.setattr(_measuring, "PART_BYTES", part_bytes)
+        monkeypatch.setattr(measuring, "PART_BYTES", part_bytes)
         ours = Evaluator(client).evaluate(groups, metrics, judge, options)
         assert ours.table.counts == theirs.table.counts
         assert ours.table.query_ids == theirs.table.query_ids
@@ -225,7 +226,7 @@ def test_a_query_unsettled_under_one_judge_is_in_no_mean(
 @pytest.mark.parametrize("part_bytes", [8 << 20, 40])
 def test_missing_verdicts(client: Client, monkeypatch: pytest.MonkeyPatch, part_bytes: int) -> None:
     needs_model(client)
-    monkeypatch.setattr(_measuring, "PART_BYTES", part_bytes)
+    monkeypatch.setattr(measuring, "PART_BYTES", part_bytes)
     too_long = "words and more words " * 200
     groups = [
         QueryGroup("q", ["vector store"], ["a vector store", too_long], "settled"),
@@ -255,7 +256,7 @@ def test_slices_have_bounds_where_verdicts_miss(
 ) -> None:
     if any(judge.kind == "semantic" and judge.unavailable for judge in client.server_info().judges):
         pytest.skip("the server has no embedding model")
-    monkeypatch.setattr(_measuring, "PART_BYTES", part_bytes)
+    monkeypatch.setattr(measuring, "PART_BYTES", part_bytes)
     too_long = "words and more words " * 200
     texts = {
         "settled": (["a vector store", too_long], "x"),
@@ -386,7 +387,7 @@ def test_a_retriever(client: Client) -> None:
 
 
 def test_a_text_that_can_not_be_sent_is_named_by_its_place(client: Client, monkeypatch):
-    monkeypatch.setattr(judged._chunks, "CHUNK_CONTEXTS", 2)
+    monkeypatch.setattr(judged._batching.chunks, "CHUNK_CONTEXTS", 2)
     groups = [QueryGroup("q", ["a"], ["b", "c"], str(i)) for i in range(5)]
     groups[3] = QueryGroup("q", ["a"], ["b", "half \ud800"], "3")
     with pytest.raises(InvalidArgument, match="lone surrogate") as caught:

@@ -12,7 +12,7 @@ import grpc
 import pytest
 import structlog
 from judged import Overloaded
-from judged._status import to_error
+from judged._transport.status import to_error
 from judged.v1 import judge_service_pb2 as pb
 from judged.v1 import types_pb2
 from judged.v1.judge_service_pb2_grpc import (

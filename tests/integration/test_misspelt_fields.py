@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from judged.evaluation import Dataset
-from judged.evaluation.files import UnknownField
+from judged.evaluation.datasets.files import UnknownField
 
 from tests.integration.cli_process import DATASET, LINES, RESULTS, run_in
 

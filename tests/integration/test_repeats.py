@@ -26,7 +26,7 @@ from judged import (
     QueryGroup,
     Verdicts,
 )
-from judged._status import to_error
+from judged._transport.status import to_error
 from judged.evaluation import Evaluator
 from judged.v1 import judge_service_pb2 as pb
 from judged.v1 import scoring_pb2, types_pb2

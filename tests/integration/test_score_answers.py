@@ -10,7 +10,7 @@ from typing import Any
 
 import grpc
 import pytest
-from judged._status import to_error
+from judged._transport.status import to_error
 from judged.v1 import judge_service_pb2 as pb
 from judged.v1 import scoring_pb2 as s
 from judged.v1 import types_pb2 as t

@@ -23,16 +23,10 @@ from judged import (
     Rubric,
     ScoredAnswers,
     Status,
-    _scoring,
 )
+from judged._batching import scoring
 from judged.cli.app import run
-from judged.evaluation import (
-    AnswerEvaluation,
-    FileError,
-    Question,
-    evaluate_answers,
-    systems,
-)
+from judged.evaluation import AnswerEvaluation, FileError, Question, evaluate_answers, systems
 from judged.traces import ScoreReplay, Trace, TraceFile
 
 from tests.fakes.provider_thread import provider_on_a_thread
@@ -160,7 +154,7 @@ class TestClients:
     async def test_parts_give_what_one_call_gives(self, llm_server: ServerProcess, monkeypatch):
         with Client(llm_server.address) as client:
             whole = client.score_answers(items(40), self.RUBRICS)
-            monkeypatch.setattr(_scoring, "PART_SCORES", 14)
+            monkeypatch.setattr(scoring, "PART_SCORES", 14)
             seen: list[tuple[int, int]] = []
             parts = client.score_answers(
                 items(40), self.RUBRICS, progress=lambda *now: seen.append(now)
@@ -197,7 +191,7 @@ class TestClients:
         assert quality.judge.kind == "answers"
 
     def test_an_error_names_the_item_of_the_whole(self, llm: Client, monkeypatch):
-        monkeypatch.setattr(_scoring, "PART_SCORES", 2)
+        monkeypatch.setattr(scoring, "PART_SCORES", 2)
         some = [*items(5), AnswerItem("", "q", "a")]
         with pytest.raises(InvalidArgument, match=r"^items\[5\]\.item_id"):
             llm.score_answers(some, ["answer_relevance"])

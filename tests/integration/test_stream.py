@@ -5,7 +5,7 @@ from collections.abc import Generator, Iterator
 import grpc
 import pytest
 from judged import Client, InvalidArgument, JudgedError, NotFound, QueryGroup
-from judged._status import to_error
+from judged._transport.status import to_error
 from judged.v1 import judge_service_pb2 as pb
 from judged.v1 import types_pb2 as t
 from judged.v1.judge_service_pb2_grpc import JudgeServiceStub

@@ -5,15 +5,8 @@ from __future__ import annotations
 import time
 
 import pytest
-from judged import (
-    AsyncClient,
-    Client,
-    DeadlineExceeded,
-    IntervalOptions,
-    InvalidArgument,
-    TextItem,
-    _text_metrics,
-)
+from judged import AsyncClient, Client, DeadlineExceeded, IntervalOptions, InvalidArgument, TextItem
+from judged._convert import text_metrics
 
 NAMES = ["bleu", "rouge1", "rouge2", "rougeL", "token_f1", "exact_match"]
 ITEMS = [
@@ -31,7 +24,7 @@ def test_one_message_and_many_give_the_same(client: Client, monkeypatch):
     assert all(len(metric.values) == metric.n == 60 for metric in whole.metrics)
     assert len(whole["rougeL"].precision) == 60
     assert whole["bleu"].interval.lower < whole["bleu"].mean < whole["bleu"].interval.upper
-    monkeypatch.setattr(_text_metrics, "PART_REFERENCES", 7)
+    monkeypatch.setattr(text_metrics, "PART_REFERENCES", 7)
     parts = client.compute_text_metrics(NAMES, ITEMS, per_item=True, interval=interval)
     assert parts == whole
     bad = [*ITEMS, TextItem("a", [])]
@@ -42,7 +35,7 @@ def test_one_message_and_many_give_the_same(client: Client, monkeypatch):
 
 async def test_both_clients_agree(client: Client, server_address: str, monkeypatch):
     whole = client.compute_text_metrics(NAMES, ITEMS)
-    monkeypatch.setattr(_text_metrics, "PART_REFERENCES", 30)
+    monkeypatch.setattr(text_metrics, "PART_REFERENCES", 30)
     async with AsyncClient(server_address) as other:
         assert await other.compute_text_metrics(NAMES, ITEMS) == whole
 

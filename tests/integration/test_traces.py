@@ -21,14 +21,7 @@ from judged import (
     Spans,
 )
 from judged.evaluation import Evaluator
-from judged.traces import (
-    OtherRubric,
-    Replay,
-    ScoreReplay,
-    Trace,
-    record_scores,
-    record_verdicts,
-)
+from judged.traces import OtherRubric, Replay, ScoreReplay, Trace, record_scores, record_verdicts
 
 from tests.fakes.provider_thread import provider_on_a_thread
 from tests.integration.cli_process import DATASET, LINES, RESULTS, fill, lines_of

@@ -1,5 +1,4 @@
 """The command line, `judged`. Needs the extra [cli]; nothing else of the client imports it.
 
-A command is one module: `judge`, `evaluate`, `metrics`, `judges`. What they share is in
-`options`, `parameters`, `connection`, `problems`, `output` and `tables`.
+A command is one module of `commands`. What they share is in `options`, `inputs` and `output`.
 """

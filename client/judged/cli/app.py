@@ -19,7 +19,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from judged.cli import agree, calibrate, compare, evaluate, judge, judges, metrics, score
+from judged.cli.commands import agree, calibrate, compare, evaluate, judge, judges, metrics, score
 from judged.cli.defaults import FILE_VARIABLE, config_first, defaults, misspelt_variables
 from judged.cli.problems import Problem, explain
 from judged.errors import JudgedError

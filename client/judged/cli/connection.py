@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
 from judged import Client, DeadlineExceeded, NotFound, ServerInfo
-from judged._channel import fault
+from judged._transport.channel import fault
 from judged.cli.local_server import info_as_private, private_server, problems_as_private
 from judged.cli.problems import Problem, explained
 

@@ -1,6 +1,6 @@
 """The command that gets what a replay lacks: this one, with a judge in place of `--judge none`.
 
-Where judgements come from is in `replaying`.
+Where judgements come from is in `replay`.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from collections.abc import Iterator, Sequence
 
 from judged import Asking, CacheMode, Judge, JudgedError, JudgeIdentity, QueryGroup, ServerInfo
 from judged.cli.connection import Connection
-from judged.cli.llm import KIND
-from judged.cli.members import KIND as PANEL
-from judged.cli.score_options import ANSWERS
-from judged.cli.trace_options import NONE
+from judged.cli.options.asking import KIND
+from judged.cli.options.judges import KIND as PANEL
+from judged.cli.options.rubrics import ANSWERS
+from judged.cli.options.traces import NONE
 from judged.traces.judgement import printed_parts, rubric_of
 
 _LLM_FLAGS = {"model", "samples", "temperature", "max_tokens"}
@@ -61,14 +61,14 @@ def score_flags(judge: JudgeIdentity, info: ServerInfo) -> list[str]:
     return [*_parameter_flags(judge, info), *_weight_flags(judge, info)]
 
 
-def bar_flag(judge: JudgeIdentity, info: ServerInfo) -> list[str]:
-    """Return the flag of a judge's bar, none where it is the one that holds without a flag."""
+def threshold_flag(judge: JudgeIdentity, info: ServerInfo) -> list[str]:
+    """Return the flag of a judge's threshold, none where it holds without a flag."""
     rubric = rubric_of(judge)
     if rubric is None:
-        bars = [j.default_min_score for j in info.judges if _is(j.kind, j.profile, judge)]
+        thresholds = [j.default_min_score for j in info.judges if _is(j.kind, j.profile, judge)]
     else:
-        bars = [r.default_min_score for r in info.rubrics if r.rubric == rubric[0]]
-    return [] if judge.min_score in bars else ["--min-score", f"{judge.min_score:.12g}"]
+        thresholds = [r.default_min_score for r in info.rubrics if r.rubric == rubric[0]]
+    return [] if judge.min_score in thresholds else ["--min-score", f"{judge.min_score:.12g}"]
 
 
 def before_asking(judge: JudgeIdentity | None, info: ServerInfo, flags: Sequence[str]) -> str:

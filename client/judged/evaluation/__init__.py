@@ -12,13 +12,13 @@ Needs no more than the base install.
 
 from judged.evaluation import systems
 from judged.evaluation.answers import AnsweredQuestion, AnswerEvaluation, evaluate_answers
-from judged.evaluation.dataset import Dataset, Document, MissingText, Query
+from judged.evaluation.datasets.dataset import Dataset, Document, MissingText, Query
+from judged.evaluation.datasets.files import FileError
+from judged.evaluation.datasets.results import Results, Retrieved
+from judged.evaluation.datasets.trec import TrecQrels, TrecRun
 from judged.evaluation.evaluator import Evaluator
-from judged.evaluation.files import FileError
-from judged.evaluation.results import Results, Retrieved
 from judged.evaluation.retriever import Retriever
-from judged.evaluation.system import Answer, Question, System
-from judged.evaluation.trec import TrecQrels, TrecRun
+from judged.evaluation.systems.system import Answer, Question, System
 
 __all__ = [
     "Answer",

@@ -7,8 +7,8 @@
     with Client() as client:
         found = evaluate_answers(questions, systems.ollama(), ["answer_match"], client=client)
 
-What is refused at once is in `_first_checks`, the asking in `_answering`, the file to go on from in
-`answer_log`; the scores are those of `Client.score_answers`.
+What is refused at once, the asking and the file to go on from are in `_steps`; the scores are those
+of `Client.score_answers`.
 """
 
 from __future__ import annotations
@@ -19,19 +19,25 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from judged._info import RubricInfo
+from judged._batching.scoring import as_rubrics, summarise
 from judged._inputs import WrongType, need_kind
-from judged._scoring import as_rubrics, summarise
 from judged._views import View
-from judged.asking import Asking
 from judged.client import Client
-from judged.details import Usage
-from judged.evaluation._answering import Answering, Outcome
-from judged.evaluation._first_checks import ask_server, check_questions
-from judged.evaluation.answer_log import AnswerLog
-from judged.evaluation.system import Answer, Question, System, signature_of
-from judged.scores import AnswerItem, AnswerScore, Rubric, RubricSummary, ScoredAnswers
-from judged.statuses import Status
+from judged.evaluation._steps.answer_log import AnswerLog
+from judged.evaluation._steps.answering import Answering, Outcome
+from judged.evaluation._steps.first_checks import ask_server, check_questions
+from judged.evaluation.systems.system import Answer, Question, System, signature_of
+from judged.types import (
+    AnswerItem,
+    AnswerScore,
+    Asking,
+    Rubric,
+    RubricInfo,
+    RubricSummary,
+    ScoredAnswers,
+    Status,
+    Usage,
+)
 
 Progress = Callable[[int, int], object]
 

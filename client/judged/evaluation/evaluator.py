@@ -9,31 +9,31 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from inspect import isasyncgenfunction
+from typing import Protocol, runtime_checkable
 
-from judged._call import Deadline
-from judged._groups import as_groups
+from judged._batching.rankings import Metadata
+from judged._convert.groups import as_groups
 from judged._inputs import WrongType, as_metrics, need_kind
-from judged._split import Metadata
-from judged.asking import Asking
+from judged._transport.call import Deadline
 from judged.client import Client
 from judged.errors import InvalidArgument, JudgedError
-from judged.estimates import CostEstimate
-from judged.evaluation._certainty import certain_table
-from judged.evaluation._distinct import distinct_groups
-from judged.evaluation._families import Part, join_parts, refuse_families, split_metrics
-from judged.evaluation._measuring import Compute, measure
-from judged.evaluation._negatives import (
+from judged.evaluation._steps.certainty import certain_table
+from judged.evaluation._steps.distinct import distinct_groups
+from judged.evaluation._steps.families import Part, join_parts, refuse_families, split_metrics
+from judged.evaluation._steps.measuring import Compute, measure
+from judged.evaluation._steps.negatives import (
     negative_groups,
     report_negatives,
     verdicts_of,
     without_negatives,
 )
-from judged.evaluation._retrieving import retrieve_all
-from judged.evaluation._streaming import Progress, StreamedJudging
-from judged.evaluation.dataset import Dataset
-from judged.evaluation.recorded import Record, RecordedJudge
+from judged.evaluation._steps.retrieving import retrieve_all
+from judged.evaluation._steps.streaming import Progress, StreamedJudging
+from judged.evaluation.datasets.dataset import Dataset
 from judged.evaluation.retriever import Retriever, RetrieverFunction
 from judged.types import (
+    Asking,
+    CostEstimate,
     Evaluation,
     Judge,
     JudgedRanking,
@@ -43,11 +43,28 @@ from judged.types import (
     MetricTable,
     PerQueryValues,
     QueryGroup,
+    RubricInfo,
     Verdicts,
 )
 
+Record = Callable[[Sequence[QueryGroup], Verdicts], object]
+"""Is told the groups that were judged, with their verdicts."""
 Measured = Callable[[frozenset[str] | None, MetricOptions], MetricTable]
 """Measures a part over some queries, None for all."""
+
+
+@runtime_checkable
+class RecordedJudge(Protocol):
+    """Gives the verdicts of groups from what was recorded of them."""
+
+    def verdicts(
+        self, groups: Sequence[QueryGroup], rubrics: Sequence[RubricInfo]
+    ) -> Verdicts | None:
+        """Return a verdict for each context; None when there is nothing to judge.
+
+        `rubrics` are those of the server, of which a recorded rubric must be one.
+        """
+        ...
 
 
 class Evaluator:

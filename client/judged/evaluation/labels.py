@@ -10,11 +10,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from judged.client import Client
-from judged.correction import CorrectedEstimate
-from judged.evaluation._distinct import distinct_ranks
-from judged.evaluation._families import split_metrics
-from judged.evaluation.files import FileError, Record, parse_json, read_lines
+from judged.evaluation._steps.distinct import distinct_ranks
+from judged.evaluation._steps.families import split_metrics
+from judged.evaluation.datasets.files import FileError, Record, parse_json, read_lines
 from judged.types import (
+    CorrectedEstimate,
     Evaluation,
     JudgedRanking,
     JudgedRankings,

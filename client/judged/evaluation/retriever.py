@@ -1,6 +1,6 @@
 """What a retriever is to the evaluator: something that ranks documents for a query.
 
-What becomes of its documents is up to `_retrieving`.
+What becomes of its documents is up to `_steps.retrieving`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, Protocol
 
 from judged._inputs import WrongType
-from judged.evaluation.results import Retrieved
+from judged.evaluation.datasets.results import Retrieved
 
 
 class Retriever(Protocol):

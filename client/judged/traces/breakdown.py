@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from judged.evaluation.files import Record
-from judged.scores import AnswerScore, ClaimVerdict, DimensionScore, VerifiedClaim
+from judged.evaluation.datasets.files import Record
 from judged.traces.keys import named, refuse_unknown, share
+from judged.types import AnswerScore, ClaimVerdict, DimensionScore, VerifiedClaim
 
 
 @dataclass(frozen=True, slots=True)

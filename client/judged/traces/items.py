@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from judged.evaluation.files import Record
+from judged.evaluation.datasets.files import Record
 from judged.traces.keys import checked_sha256, refuse_unknown
 
 Key = tuple[str, ...]

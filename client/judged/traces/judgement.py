@@ -11,14 +11,13 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from judged.statuses import Flag, Source, Status
 from judged.traces.breakdown import Breakdown
-from judged.types import JudgeIdentity, VerdictError
+from judged.types import Flag, JudgeIdentity, Source, Status, VerdictError
 
 SLACK = 1e-9
-"""What a score may lack to the bar, as on the server."""
+"""What a score may lack to the threshold, as on the server."""
 _RUBRIC = re.compile(r"\|rubric:([^|@]+)@([^|]+)(?:\|sha:([0-9a-f]+))?")
-_BAR = re.compile(r"\|min_score:[^|]*")
+_THRESHOLD = re.compile(r"\|min_score:[^|]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +26,7 @@ class Judgement:
 
     `samples` is the number of votes that were asked for, 0 for judges that don't vote; these have
     no `agreement` either. `majority` says whether most votes were a yes, None where that is not
-    known, or where it depends on the bar: then a vote is a score that meets it.
+    known, or where it depends on the threshold: then a vote is a score that meets it.
     """
 
     judge: JudgeIdentity
@@ -55,7 +54,7 @@ class Judgement:
         return rubric_of(self.judge)
 
     def at_bar(self, min_score: float) -> Judgement | None:
-        """Return the judgement under another bar; None when the votes behind it are not known."""
+        """Return the judgement under another threshold; None when its votes are not known."""
         if min_score == self.judge.min_score:
             return self
         moved = replace(self, judge=identity_at(self.judge, min_score))
@@ -89,11 +88,11 @@ def printed_parts(judge: JudgeIdentity) -> dict[str, str]:
 
 
 def identity_at(judge: JudgeIdentity, min_score: float) -> JudgeIdentity:
-    """Return the identity that the server gives the same judge under another bar."""
+    """Return the identity that the server gives the same judge under another threshold."""
     if min_score == judge.min_score:
         return judge
     fingerprint = hashlib.sha256(f"{judge.scoring_key}|{float(min_score)!r}".encode()).hexdigest()
-    signature = _BAR.sub(f"|min_score:{min_score:.12g}", judge.signature)
+    signature = _THRESHOLD.sub(f"|min_score:{min_score:.12g}", judge.signature)
     return replace(judge, min_score=min_score, signature=signature, fingerprint=fingerprint)
 
 

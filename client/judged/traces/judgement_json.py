@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from judged.evaluation.files import Record
-from judged.statuses import Flag, Source, Status
+from judged.evaluation.datasets.files import Record
 from judged.traces.breakdown import read_breakdown, write_breakdown
 from judged.traces.judgement import SLACK, Judgement
 from judged.traces.keys import decision, named, refuse_unknown, sha256, share
-from judged.types import JudgeIdentity, VerdictError
+from judged.types import Flag, JudgeIdentity, Source, Status, VerdictError
 
 _KEYS = frozenset(
     {
@@ -100,9 +99,9 @@ def _check_verdict(record: Record, judgement: Judgement) -> None:
             if getattr(judgement, key) is not None:
                 raise record.error(f"has {key!r}, but its status is {judgement.status.name}")
         return
-    score, bar = judgement.score, judgement.judge.min_score
-    if judgement.passed and (score or 0.0) + SLACK < bar:
-        raise record.error(f"has 'passed' true, but its score {score} is below its bar {bar}")
+    score, threshold = judgement.score, judgement.judge.min_score
+    if judgement.passed and (score or 0.0) + SLACK < threshold:
+        raise record.error(f"has 'passed' true, but its score {score} is below its bar {threshold}")
     if judgement.passed and judgement.majority is False:
         raise record.error("has 'passed' true, but 'majority' false")
 

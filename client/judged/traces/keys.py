@@ -10,7 +10,7 @@ from collections.abc import Set as AbstractSet
 from enum import Enum
 from typing import TypeVar
 
-from judged.evaluation.files import Record
+from judged.evaluation.datasets.files import Record
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 

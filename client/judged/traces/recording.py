@@ -4,20 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from judged._info import RubricInfo
 from judged.errors import InvalidArgument
-from judged.scores import AnswerItem, AnswerScore
-from judged.statuses import Flag, Source, Status
 from judged.traces.breakdown import Breakdown
 from judged.traces.items import Hashes, Text, TracedAnswer, TracedContext
 from judged.traces.judgement import Judgement, majority_of
 from judged.traces.trace import Trace
-from judged.types import JudgeIdentity, QueryGroup, Verdict, VerdictError, Verdicts
+from judged.types import (
+    AnswerItem,
+    AnswerScore,
+    Flag,
+    JudgeIdentity,
+    QueryGroup,
+    RubricInfo,
+    Source,
+    Status,
+    Verdict,
+    VerdictError,
+    Verdicts,
+)
 
 NOT_CACHED = "NOT_CACHED"
 
 _VOTING = "llm"
-"""The judge whose samples vote whatever the bar; a panel's members have bars of their own."""
+"""The judge whose samples vote whatever the threshold; members of a panel have their own."""
 
 
 def contexts_of(groups: Sequence[QueryGroup], hashes: Hashes) -> Iterator[TracedContext]:
@@ -99,8 +108,8 @@ def _of_verdict(verdict: Verdict, verdicts: Verdicts) -> Judgement:
     ]
     majority = None
     if verdict.agreement is not None and verdicts.judge.kind == _VOTING:
-        bar = verdicts.judge.min_score
-        majority = majority_of(votes, verdict.relevant, verdict.score, bar)
+        threshold = verdicts.judge.min_score
+        majority = majority_of(votes, verdict.relevant, verdict.score, threshold)
     return Judgement(
         verdicts.judge,
         verdict.status,

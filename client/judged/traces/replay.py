@@ -1,6 +1,6 @@
 """Verdicts without a judge: from a trace, then from the server's verdict cache.
 
-What a judgement says under another bar is in `judgement`.
+What a judgement says under another threshold is in `judgement`.
 """
 
 from __future__ import annotations
@@ -8,16 +8,24 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from judged._info import RubricInfo
-from judged.details import Usage, VerdictDetail
-from judged.statuses import Source, Status
 from judged.traces.judgement import Judgement, identity_at, judgement_name, rubric_of
 from judged.traces.recording import NOT_CACHED, contexts_of
 from judged.traces.trace import Trace
-from judged.types import JudgeIdentity, QueryGroup, Verdict, VerdictError, Verdicts
+from judged.types import (
+    JudgeIdentity,
+    QueryGroup,
+    RubricInfo,
+    Source,
+    Status,
+    Usage,
+    Verdict,
+    VerdictDetail,
+    VerdictError,
+    Verdicts,
+)
 
 Cached = Callable[[Sequence[QueryGroup], float | None], Verdicts]
-"""Judges groups by the verdict cache alone, under a bar, None for the judge's own."""
+"""Judges groups by the verdict cache alone, under a threshold, None for the judge's own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +123,7 @@ class UnclearName(ReplayError):
 
 
 class UnclearBar(ReplayError):
-    """The judgements were made under several bars."""
+    """The judgements were made under several thresholds."""
 
 
 class OtherRubric(ReplayError):
@@ -133,8 +141,8 @@ class OtherRubric(ReplayError):
 class Replay:
     """Stands for a judge: gives the verdicts that a trace has, then those of the cache.
 
-    `judgements` names those of the trace to take, "" when it has one kind only. `min_score` is
-    the bar, None for the one they were recorded under. A failure that was recorded gives way to
+    `judgements` names those of the trace to take, "" when it has one kind only. `min_score` is the
+    threshold, None for the one they were recorded under. A failure that was recorded gives way to
     what the cache has. `disagreements` are the indices of the verdicts of the last call on which
     the two have different decisions; the trace's counts.
     """
@@ -162,8 +170,8 @@ class Replay:
         for judge in judges.values():
             check_rubric(judge, rubrics)
         own = one_judge(list(judges.values()), name)
-        bar = self.min_score if self.min_score is not None else only_bar(found, name)
-        cached = None if self.cached is None else self.cached(without_ids(groups), bar)
+        threshold = self.min_score if self.min_score is not None else only_threshold(found, name)
+        cached = None if self.cached is None else self.cached(without_ids(groups), threshold)
         if cached is not None:
             own = same_judge(own, cached.judge)
         self.disagreements = []
@@ -171,7 +179,7 @@ class Replay:
         missing: list[int] = []
         for index, judgement in enumerate(found):
             other = None if cached is None else _of_cache(cached, index)
-            ours = None if judgement is None else self._at_bar(judgement, bar)
+            ours = None if judgement is None else self._at_threshold(judgement, threshold)
             if ours is None or (ours.status is Status.ERROR and other is not None):
                 if other is None:
                     missing.append(index)
@@ -186,7 +194,7 @@ class Replay:
             if own is not None and self.trace is None:
                 name = judgement_name(own)
             raise MissingJudgements(first, groups[first.group], len(missing), len(found), name, own)
-        own = own if bar is None else identity_at(own, bar)
+        own = own if threshold is None else identity_at(own, threshold)
         return _columns(groups, verdicts, own, with_details=self.with_details)
 
     def all_verdicts(self, groups: Sequence[QueryGroup], rubrics: Sequence[RubricInfo]) -> Verdicts:
@@ -207,8 +215,8 @@ class Replay:
         trace = self.trace if self.trace is not None else Trace()
         return [trace.get(context.key, name) for context in contexts_of(groups, trace.hashes)]
 
-    def _at_bar(self, judgement: Judgement, bar: float | None) -> Verdict:
-        moved = judgement if bar is None else judgement.at_bar(bar)
+    def _at_threshold(self, judgement: Judgement, threshold: float | None) -> Verdict:
+        moved = judgement if threshold is None else judgement.at_bar(threshold)
         if moved is None:
             raise ReplayError(
                 f"the votes behind a judgement by {judgement.name} are not in the trace, so that "
@@ -233,19 +241,19 @@ def context_names(trace: Trace) -> list[str]:
     return [name for name in trace.names() if not name.startswith("answers/")]
 
 
-def only_bar(found: Sequence[Judgement | None], name: str) -> float | None:
-    """Return the one bar of judgements, None without any. Raises ReplayError for several."""
-    bars = sorted({judgement.judge.min_score for judgement in found if judgement is not None})
-    if len(bars) > 1:
-        several = " to ".join(f"{bar:g}" for bar in (bars[0], bars[-1]))
+def only_threshold(found: Sequence[Judgement | None], name: str) -> float | None:
+    """Return the one threshold of judgements, None without any. Raises ReplayError for several."""
+    thresholds = sorted({judgement.judge.min_score for judgement in found if judgement is not None})
+    if len(thresholds) > 1:
+        several = " to ".join(f"{threshold:g}" for threshold in (thresholds[0], thresholds[-1]))
         raise UnclearBar(
             f"the judgements by {name} were made under bars from {several}; say which to apply"
         )
-    return bars[0] if bars else None
+    return thresholds[0] if thresholds else None
 
 
 def one_judge(judges: Sequence[JudgeIdentity], name: str) -> JudgeIdentity | None:
-    """Return the one judge, bars aside, None without any. Raises ReplayError for several."""
+    """Return the one judge, thresholds aside, None without any. Raises ReplayError for several."""
     if len({judge.scoring_key for judge in judges}) > 1:
         raise ReplayError(
             f"the judgements by {name} are those of several judges, {judges[0].signature} and "
@@ -275,7 +283,7 @@ def check_rubric(judge: JudgeIdentity, rubrics: Sequence[RubricInfo]) -> None:
 
 
 def same_judge(traced: JudgeIdentity | None, cached: JudgeIdentity) -> JudgeIdentity:
-    """Return the judge of both, bars aside. Raises ReplayError where the trace has another one."""
+    """Return the judge of both, thresholds aside. Raises ReplayError where they differ."""
     if traced is not None and traced.scoring_key != cached.scoring_key:
         raise ReplayError(
             f"the trace was made by {traced.signature}, but the cache was asked for "

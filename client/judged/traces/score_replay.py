@@ -6,11 +6,7 @@ import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from judged._info import RubricInfo
-from judged._scoring import summarise
-from judged.details import Usage
-from judged.scores import AnswerItem, AnswerScore, Rubric, ScoredAnswers
-from judged.statuses import Source, Status
+from judged._batching.scoring import summarise
 from judged.traces.breakdown import Breakdown
 from judged.traces.items import Hashes
 from judged.traces.judgement import Judgement, printed_parts
@@ -21,11 +17,22 @@ from judged.traces.replay import (
     ReplayError,
     check_rubric,
     one_judge,
-    only_bar,
+    only_threshold,
     same_judge,
 )
 from judged.traces.trace import Trace
-from judged.types import JudgeIdentity, Scalar
+from judged.types import (
+    AnswerItem,
+    AnswerScore,
+    JudgeIdentity,
+    Rubric,
+    RubricInfo,
+    Scalar,
+    ScoredAnswers,
+    Source,
+    Status,
+    Usage,
+)
 
 KIND = "answers"
 _DEFAULTS: Mapping[str, Scalar] = {"model": "", "samples": 0}
@@ -54,8 +61,8 @@ class ScoreReplay:
     ) -> ScoredAnswers:
         """Return the score of every item by every rubric, in this order.
 
-        A bar that a rubric does not set is the one its scores were recorded under. `known` are the
-        rubrics of the server. Raises OtherRubric when the trace has another version of one,
+        A threshold that a rubric does not set is the one its scores were recorded under. `known`
+        are the rubrics of the server. Raises OtherRubric when the trace has another version of one,
         MissingScores, and ReplayError where judgements don't fit together.
         """
         columns = [self._column(items, rubric, known) for rubric in rubrics]
@@ -103,8 +110,10 @@ class ScoreReplay:
             check_rubric(judge, known)
             if self.cached is None:  # which knows better
                 _check_asked(rubric, judge)
-        bar = rubric.min_score if rubric.min_score is not None else only_bar(found, name)
-        asked = replace(rubric, rubric=rubric.id, min_score=bar)
+        threshold = (
+            rubric.min_score if rubric.min_score is not None else only_threshold(found, name)
+        )
+        asked = replace(rubric, rubric=rubric.id, min_score=threshold)
         return _Column(asked, found, one_judge(list(judges.values()), name))
 
 
@@ -122,12 +131,12 @@ class _Column:
         return f"{KIND}/{self.asked.rubric}"
 
     def score(self, item: AnswerItem, row: int) -> AnswerScore | None:
-        """Return the score of an item under the bar asked for; None without a judgement."""
+        """Return the score of an item under the threshold asked for; None without a judgement."""
         judgement = self.found[row]
         if judgement is None:
             return None
-        bar = self.asked.min_score
-        moved = judgement if bar is None else judgement.at_bar(bar)
+        threshold = self.asked.min_score
+        moved = judgement if threshold is None else judgement.at_bar(threshold)
         if moved is None:
             raise ReplayError(
                 f"the samples behind the scores by {self.asked.rubric} are not in the trace, so "

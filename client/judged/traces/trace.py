@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from judged.evaluation.files import FileError, Record, parse_json, read_lines
-from judged.statuses import Status
+from judged.evaluation.datasets.files import FileError, Record, parse_json, read_lines
 from judged.traces.items import JUDGEMENTS, Hashes, Item, Key, read_item, write_item
 from judged.traces.judgement import Judgement
 from judged.traces.judgement_json import read_judgement, write_judgement
 from judged.traces.keys import refuse_unknown
+from judged.types import Status
 
 FORMAT = "judged-trace"
 VERSION = 1

@@ -8,11 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from judged._info import RubricInfo
-from judged.scores import AnswerItem, AnswerScore
 from judged.traces.recording import record_scores, record_verdicts
 from judged.traces.trace import Trace
-from judged.types import QueryGroup, Verdicts
+from judged.types import AnswerItem, AnswerScore, QueryGroup, RubricInfo, Verdicts
 
 
 class TraceFile:

@@ -14,7 +14,7 @@ FailedPrecondition Flag GainRanking GainRankings HumanLabels InternalError Inter
 IntervalOptions InvalidArgument Judge JudgedChunk JudgedError JudgedRanking JudgedRankings
 JudgeIdentity JudgeInfo JudgeQuality LabelledScores Limits Matching MeasuredAgreement MetricCounts
 MetricInfo MetricOptions MetricResult MetricSlice MetricTable ModelInfo MovedQuery NegativeMatch
-NegativeReport NoGold NotFound Overloaded PanelMember ParameterInfo PermissionRefused PerQueryValues
+NegativeReport NoGold NotFound Overloaded PanelMember ParameterInfo PermissionDenied PerQueryValues
 QueryGroup RankAgreement RatingLevel RatingTable RetrievedDocuments Retryable Rubric RubricInfo
 RubricSummary RunComparison ScoredAnswers ScoredDocuments ServerInfo Source Span Spans Status
 SystemScores TestResult TextItem TextMetricResult TextMetricTable Threshold ThresholdCriterion

@@ -31,11 +31,12 @@ from judged import (
     TextItem,
     TrecRankings,
 )
-from judged._chunks import fold
-from judged._groups import as_groups
+from judged._batching.chunks import fold
+from judged._batching.metric_parts import Given
+from judged._convert.evaluation import write_evaluate
+from judged._convert.groups import as_groups, write_group
+from judged._convert.metrics import write_metrics
 from judged._inputs import WrongType, by_ids
-from judged._messages import write_evaluate, write_group, write_metrics
-from judged._parts import Given
 from judged.evaluation import (
     Answer,
     Dataset,

@@ -51,7 +51,7 @@ from judged import (
     VerdictError,
     Verdicts,
 )
-from judged._chunks import Assembly, cut
+from judged._batching.chunks import Assembly, cut
 from judged.evaluation import (
     AnsweredQuestion,
     AnswerEvaluation,

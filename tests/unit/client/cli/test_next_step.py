@@ -14,11 +14,11 @@ from judged import (
 )
 from judged.cli.next_step import (
     any_judge,
-    bar_flag,
     before_asking,
     command,
     judge_flags,
     score_flags,
+    threshold_flag,
 )
 
 LLM = "llm|rubric:retrieval_match@1|model:small|samples:1|v1"
@@ -199,7 +199,7 @@ class TestBar:
         ],
     )
     def test_is_said_where_it_is_not_the_default(self, judge, flags):
-        assert bar_flag(judge, info(rubrics=self.RUBRICS)) == flags
+        assert threshold_flag(judge, info(rubrics=self.RUBRICS)) == flags
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,10 @@
 
 from hypothesis import strategies as st
 from judged import Flag, JudgeIdentity, Source, Status, VerdictError
-from judged.scores import ClaimVerdict, DimensionScore, VerifiedClaim
 from judged.traces import Judgement, Trace
 from judged.traces.breakdown import Breakdown
 from judged.traces.items import Hashes, Text, TracedAnswer, TracedContext
+from judged.types.scores import ClaimVerdict, DimensionScore, VerifiedClaim
 
 HASHES = Hashes()
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)

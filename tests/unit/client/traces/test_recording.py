@@ -3,15 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from judged import (
-    JudgeIdentity,
-    QueryGroup,
-    Status,
-    Usage,
-    VerdictDetail,
-    Verdicts,
-    VerdictSample,
-)
+from judged import JudgeIdentity, QueryGroup, Status, Usage, VerdictDetail, Verdicts, VerdictSample
 from judged.traces import Replay, ReplayError, Trace, record_verdicts
 
 GROUPS = [QueryGroup("q", ["e"], ["r"], "1")]

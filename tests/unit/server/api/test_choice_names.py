@@ -7,12 +7,12 @@ from enum import IntEnum
 import pytest
 from google.protobuf.internal.enum_type_wrapper import EnumTypeWrapper
 from judged import Matching, NoGold, Unjudged
-from judged._choices import in_python
-from judged.agreement import RatingLevel as PythonLevel
-from judged.asking import CacheMode as PythonCache
-from judged.statistics import IntervalMethod as PythonMethod
-from judged.statuses import Source as PythonSource
-from judged.statuses import Status as PythonStatus
+from judged._transport.status import in_python
+from judged.types.agreement import RatingLevel as PythonLevel
+from judged.types.asking import CacheMode as PythonCache
+from judged.types.choices import Source as PythonSource
+from judged.types.choices import Status as PythonStatus
+from judged.types.statistics import IntervalMethod as PythonMethod
 from judged.v1 import judge_service_pb2 as pb
 from judged.v1 import statistics_pb2, types_pb2
 from judged_server.api.convert.agreement import read_ratings

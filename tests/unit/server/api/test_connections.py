@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from judged._channel import OPTIONS
+from judged._transport.channel import OPTIONS
 from judged_server.api.connections import SHORTEST_PING_MS
 
 

@@ -1,0 +1,98 @@
+"""One judge() call of any size: its chunks, what came of each, and the whole.
+
+Sending them is the clients' part; the arithmetic of cutting is in `chunks`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from judged import errors
+from judged._batching.chunks import Assembly, Piece, cut, original_path
+from judged._convert.groups import write_group
+from judged._convert.judges import read_identity, share, write_asking
+from judged._convert.verdicts import read_verdicts, usage_of
+from judged._transport.status import may_retry
+from judged.types.asking import Asking
+from judged.types.groups import QueryGroup
+from judged.types.judges import Judge
+from judged.types.verdicts import Verdicts
+from judged.v1 import judge_service_pb2 as pb
+from judged.v1 import types_pb2
+
+Progress = Callable[[int, int], object]
+_OF_THE_CHUNK = (
+    *(errors.Retryable, errors.DeadlineExceeded, errors.InternalError),
+    errors.BudgetExhausted,
+)
+
+
+def write_chunk(
+    chunk: Sequence[Piece],
+    spec: types_pb2.JudgeSpec | None,
+    asking: Asking | None = None,
+    *,
+    include_details: bool,
+) -> pb.BatchJudgeRequest:
+    """Return the request that asks for the verdicts of a chunk."""
+    groups = [write_group(piece.part(), f"groups[{piece.index}]", checked=True) for piece in chunk]
+    return pb.BatchJudgeRequest(
+        groups=groups, judge=spec, include_details=include_details, asking=write_asking(asking)
+    )
+
+
+class Batch:
+    """The groups of a call and the verdicts so far."""
+
+    def __init__(
+        self,
+        groups: Sequence[QueryGroup],
+        progress: Progress | None,
+        asking: Asking | None = None,
+        judge: Judge | str | None = None,
+    ) -> None:
+        if not groups:
+            raise errors.InvalidArgument.of_field("groups", "must hold at least one group")
+        self._groups = groups
+        self._judge = judge
+        self._assembly = Assembly(groups)
+        self._asking = asking
+        self._progress = progress
+        self._total = sum(group.n_expected * group.n_retrieved for group in groups)
+        self._done = 0
+        self._failure: errors.JudgedError | None = None
+
+    def chunks(self) -> Iterator[list[Piece]]:
+        """Yield the chunks to send, in order."""
+        return cut(self._groups, self._judge)
+
+    def asking(self, chunk: Sequence[Piece]) -> Asking | None:
+        """Return how models are asked about a chunk: for its share of what all may cost."""
+        return share(self._asking, sum(piece.n_contexts for piece in chunk), self._total)
+
+    def answered(self, chunk: Sequence[Piece], reply: pb.BatchJudgeResponse) -> None:
+        """Take in the answer of a chunk."""
+        identity = read_identity(reply.judge)
+        self._assembly.add(chunk, read_verdicts(reply.verdicts, identity, usage_of(reply)))
+        self._tell(chunk)
+
+    def failed(self, chunk: Sequence[Piece], error: errors.JudgedError) -> None:
+        """Note the failure of a chunk; raise it when it means that the whole call is wrong."""
+        if isinstance(error, errors.InvalidArgument):
+            raise original_path(chunk, error) from None
+        if not isinstance(error, _OF_THE_CHUNK):
+            raise error
+        self._failure = self._failure or error
+        self._assembly.fail(chunk, error, retryable=may_retry(error))
+        self._tell(chunk)
+
+    def verdicts(self) -> Verdicts:
+        """Return the verdicts of all contexts; raise the first failure if nothing was answered."""
+        if self._assembly.answered or self._failure is None:
+            return self._assembly.verdicts()
+        raise self._failure
+
+    def _tell(self, chunk: Sequence[Piece]) -> None:
+        self._done += sum(piece.n_contexts for piece in chunk)
+        if self._progress is not None:
+            self._progress(self._done, self._total)

@@ -1,0 +1,302 @@
+"""Cuts a batch of any size into chunks a server takes, and puts the answers together again.
+
+Sends nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+
+from judged import errors
+from judged._convert.groups import as_items
+from judged._inputs import WrongType
+from judged.types.asking import Usage
+from judged.types.choices import Source, Status
+from judged.types.groups import Context, QueryGroup, Span, Spans
+from judged.types.judges import Judge, JudgeIdentity
+from judged.types.verdicts import VerdictDetail, VerdictError, Verdicts
+
+CHUNK_CHARACTERS = 1 << 20
+CHUNK_CONTEXTS = 1 << 10
+CHUNK_GROUPS = 1 << 10
+ASKED_CONTEXTS = 1 << 6
+"""Contexts of a chunk whose judge asks models: what is lost, or waited for, when a call fails."""
+ASKING_KINDS = frozenset({"llm", "panel"})
+
+_SPAN_NUMBERS = 16
+"""About what the two positions of a span take."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A rectangle of one group: retrieved[r0:r1] by expected[e0:e1]."""
+
+    index: int
+    group: QueryGroup
+    r0: int
+    r1: int
+    e0: int
+    e1: int
+
+    @property
+    def n_contexts(self) -> int:
+        """The number of verdicts the piece has."""
+        return (self.r1 - self.r0) * (self.e1 - self.e0)
+
+    def part(self) -> QueryGroup:
+        """Return the group to send: what the verdicts depend on and no more."""
+        group = self.group
+        if not self.n_contexts:  # it keeps its place and needs no texts
+            return QueryGroup(
+                relevant_document_ids=group.relevant_document_ids, negatives=group.negatives
+            )
+        vectors, spans = group.embeddings, group.spans
+        if vectors is not None:
+            row = 4 * vectors.dimensions
+            vectors = replace(
+                vectors,
+                expected=vectors.expected[self.e0 * row : self.e1 * row],
+                retrieved=vectors.retrieved[self.r0 * row : self.r1 * row],
+            )
+        return QueryGroup(
+            query=group.query,
+            expected=group.expected[self.e0 : self.e1],
+            retrieved=group.retrieved[self.r0 : self.r1],
+            relevant_document_ids=group.relevant_document_ids,
+            embeddings=vectors,
+            spans=spans
+            and Spans(spans.expected[self.e0 : self.e1], spans.retrieved[self.r0 : self.r1]),
+            negatives=group.negatives,  # for the server to refuse
+        )
+
+
+def fold(items: Iterable[QueryGroup] | Iterable[Context]) -> list[QueryGroup]:
+    """Return groups as they are, and contexts folded into groups in the same order.
+
+    Consecutive contexts of one query that form a cross product, retrieved-major, become one group:
+    its texts then travel once.
+    """
+    groups: list[QueryGroup] = []
+    contexts: list[Context] = []
+    for item in as_items(items):
+        if isinstance(item, Context):
+            contexts.append(item)
+        else:
+            groups.append(item)
+    if groups and contexts:
+        raise WrongType.of_field("groups", "must be groups or contexts, not both in one call")
+    return groups or list(_fold_contexts(contexts))
+
+
+def _fold_contexts(contexts: Iterable[Context]) -> Iterator[QueryGroup]:
+    query, expected, retrieved = "", [""], [""]
+    started = False
+    for (next_query, next_retrieved), run in groupby(
+        contexts, key=lambda context: (context.query, context.retrieved_text)
+    ):
+        next_expected = [context.expected_text for context in run]
+        if started and query == next_query and expected == next_expected:
+            retrieved.append(next_retrieved)
+            continue
+        if started:
+            yield QueryGroup(query, expected, retrieved)
+        query, expected, retrieved, started = next_query, next_expected, [next_retrieved], True
+    if started:
+        yield QueryGroup(query, expected, retrieved)
+
+
+def most_contexts(judge: Judge | str | None) -> int:
+    """Return how many contexts a chunk for a judge may hold."""
+    kind = judge.kind if isinstance(judge, Judge) else judge
+    return min(ASKED_CONTEXTS, CHUNK_CONTEXTS) if kind in ASKING_KINDS else CHUNK_CONTEXTS
+
+
+def cut(groups: Sequence[QueryGroup], judge: Judge | str | None = None) -> Iterator[list[Piece]]:
+    """Yield chunks of pieces in order, each within the sizes above where single texts allow."""
+    most = most_contexts(judge)
+    chunk: list[Piece] = []
+    characters = contexts = 0
+    for index, group in enumerate(groups):
+        for piece, cost in _pieces(index, group, most):
+            full = (
+                characters + cost > CHUNK_CHARACTERS
+                or contexts + piece.n_contexts > most
+                or len(chunk) >= CHUNK_GROUPS
+            )
+            if chunk and full:
+                yield chunk
+                chunk, characters, contexts = [], 0, 0
+            chunk.append(piece)
+            characters += cost
+            contexts += piece.n_contexts
+    if chunk:
+        yield chunk
+
+
+def _pieces(index: int, group: QueryGroup, most: int) -> Iterator[tuple[Piece, int]]:
+    n_expected, n_retrieved = group.n_expected, group.n_retrieved
+    whole = Piece(index, group, 0, n_retrieved, 0, n_expected)
+    cost = len(group.query) + sum(map(len, group.expected)) + sum(map(len, group.retrieved))
+    vectors, spans = group.embeddings, group.spans
+    if vectors is not None:
+        cost += len(vectors.expected) + len(vectors.retrieved)
+    if spans is not None:
+        cost += sum(map(_span_cost, (*spans.expected, *spans.retrieved)))
+    if not whole.n_contexts:
+        yield whole, 0
+        return
+    if cost <= CHUNK_CHARACTERS and whole.n_contexts <= most:
+        yield whole, cost
+        return
+    row = 4 * vectors.dimensions if vectors is not None else 0
+    sides = (spans.expected, spans.retrieved) if spans is not None else ((), ())
+    weigh_expected = _weights(group.expected, sides[0], row, n_expected)
+    weigh_retrieved = _weights(group.retrieved, sides[1], row, n_retrieved)
+    # Half of a chunk for either side; expected texts are few, so they are rarely cut at all.
+    for e0, e1, expected_cost in _runs(weigh_expected, CHUNK_CHARACTERS // 2, most):
+        most_rows = max(1, most // (e1 - e0))
+        left = max(1, CHUNK_CHARACTERS - expected_cost - len(group.query))
+        for r0, r1, retrieved_cost in _runs(weigh_retrieved, left, most_rows):
+            yield (
+                Piece(index, group, r0, r1, e0, e1),
+                len(group.query) + expected_cost + retrieved_cost,
+            )
+
+
+def _weights(texts: Sequence[str], spans: Sequence[Span], row: int, n: int) -> list[int]:
+    """Return what each of n texts, or of what stands for them, adds to a message."""
+    weights = [row + len(text) for text in texts] or [row] * n
+    if spans:
+        weights = [w + _span_cost(span) for w, span in zip(weights, spans, strict=False)]
+    return weights
+
+
+def _span_cost(span: Span) -> int:
+    return len(span.file) + _SPAN_NUMBERS
+
+
+def _runs(weights: Sequence[int], limit: int, most: int) -> Iterator[tuple[int, int, int]]:
+    start = cost = 0
+    for index, weight in enumerate(weights):
+        if index > start and (cost + weight > limit or index - start >= most):
+            yield start, index, cost
+            start, cost = index, 0
+        cost += weight
+    yield start, len(weights), cost
+
+
+class Assembly:
+    """Collects the verdicts of chunks, in any order, into those of the whole batch."""
+
+    def __init__(self, groups: Sequence[QueryGroup]) -> None:
+        offsets = [0]
+        for group in groups:
+            offsets.append(offsets[-1] + group.n_expected * group.n_retrieved)
+        total = offsets[-1]
+        self._groups = groups
+        self._offsets = offsets
+        self._relevant = [False] * total
+        self._score = [0.0] * total
+        self._status = [int(Status.OK)] * total
+        self._source = [int(Source.COMPUTED)] * total
+        self._flags = [0] * total
+        self._errors: dict[int, VerdictError] = {}
+        self._agreement: list[float] = []
+        self._details: dict[int, VerdictDetail] = {}
+        self._usage: Usage | None = None
+        self._judge: JudgeIdentity | None = None
+
+    def _rows(self, chunk: Sequence[Piece]) -> Iterator[tuple[int, int, int]]:
+        """Yield (place in the chunk, place in the batch, length) of each run of verdicts."""
+        place = 0
+        for piece in chunk:
+            base, width = self._offsets[piece.index], piece.group.n_expected
+            if piece.e1 - piece.e0 == width:
+                yield place, base + piece.r0 * width, piece.n_contexts
+                place += piece.n_contexts
+                continue
+            for r in range(piece.r0, piece.r1):
+                yield place, base + r * width + piece.e0, piece.e1 - piece.e0
+                place += piece.e1 - piece.e0
+
+    def add(self, chunk: Sequence[Piece], verdicts: Verdicts) -> None:
+        """Take in the verdicts of a chunk. Raises InternalError when their number is wrong."""
+        asked = sum(piece.n_contexts for piece in chunk)
+        if len(verdicts) != asked:
+            raise errors.InternalError(f"the server sent {len(verdicts)} verdicts for {asked}")
+        self._judge = verdicts.judge
+        if verdicts.agreement and not self._agreement:
+            self._agreement = [0.0] * len(self._score)
+        if verdicts.usage is not None:
+            self._usage = verdicts.usage + (self._usage or Usage())
+        for source, target, length in self._rows(chunk):
+            here, there = slice(target, target + length), slice(source, source + length)
+            self._relevant[here] = verdicts.relevant[there]
+            self._score[here] = verdicts.score[there]
+            self._status[here] = verdicts.status[there]
+            self._source[here] = verdicts.source[there]
+            self._flags[here] = verdicts.flags[there]
+            if verdicts.agreement:
+                self._agreement[here] = verdicts.agreement[there]
+            if verdicts.errors or verdicts.details:
+                for index in range(source, source + length):
+                    if index in verdicts.errors:
+                        self._errors[target + index - source] = verdicts.errors[index]
+                    if index in verdicts.details:
+                        self._details[target + index - source] = verdicts.details[index]
+
+    def fail(self, chunk: Sequence[Piece], error: errors.JudgedError, *, retryable: bool) -> None:
+        """Give every context of a chunk the error that befell the chunk."""
+        reason = VerdictError(0, error.reason or error.code, error.message, retryable)
+        for _, target, length in self._rows(chunk):
+            for index in range(target, target + length):
+                self._status[index] = int(Status.ERROR)
+                self._errors[index] = reason
+
+    @property
+    def answered(self) -> bool:
+        """Whether any chunk was."""
+        return self._judge is not None
+
+    def verdicts(self) -> Verdicts:
+        """Return the verdicts of the batch. Raises InternalError when no chunk was answered."""
+        if self._judge is None:
+            raise errors.InternalError("no chunk of the batch was answered")
+        return Verdicts(
+            self._relevant,
+            self._score,
+            self._status,
+            self._source,
+            self._flags,
+            self._offsets,
+            self._errors,
+            self._judge,
+            self._agreement,
+            self._details,
+            self._usage,
+            self._groups,
+        )
+
+
+_PATH = re.compile(r"groups\[(\d+)\](?:\.((?:spans\.)?(?:expected|retrieved))\[(\d+)\])?")
+
+
+def original_path(chunk: Sequence[Piece], error: errors.InvalidArgument) -> errors.InvalidArgument:
+    """Make an error about a chunk speak of the batch: groups[0] of the fourth chunk is another."""
+
+    def rename(match: re.Match[str]) -> str:
+        piece = chunk[int(match[1])]
+        path = f"groups[{piece.index}]"
+        if match[2]:
+            start = piece.e0 if match[2].endswith("expected") else piece.r0
+            path += f".{match[2]}[{start + int(match[3])}]"
+        return path
+
+    error.field = _PATH.sub(rename, error.field)
+    error.message = _PATH.sub(rename, error.message)
+    error.metadata = {key: _PATH.sub(rename, text) for key, text in error.metadata.items()}
+    error.args = (error.message,)
+    return error

@@ -1,0 +1,158 @@
+"""One compute_metrics() call that takes several messages: its parts, their tables, the whole.
+
+Sending is the clients' part; the cut and the sums are in `rankings`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import chain
+from typing import Self
+
+from judged import errors
+from judged._batching.rankings import (
+    Metadata,
+    among,
+    check_human_values,
+    check_metadata,
+    check_rankings,
+    for_part,
+    for_whole,
+    means_of,
+    merge,
+    query_ids_of,
+    split,
+    values_of,
+)
+from judged._convert.metrics import read_table, write_metrics
+from judged._inputs import need_by_ids, need_kind, set_fields
+from judged.types.embeddings import EmbeddedRankings
+from judged.types.metrics import MetricOptions, MetricTable
+from judged.types.rankings import (
+    GainRankings,
+    JudgedRankings,
+    PerQueryValues,
+    Relevance,
+    TrecRankings,
+)
+from judged.v1 import judge_service_pb2 as pb
+
+_PATH = re.compile(
+    r"(?<![\w.])(trec\.qrels|trec\.run|gains\.rankings|embedded\.rankings|metadata"
+    r"|human_values\.query_ids)\[(\d+)\]"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What is measured, of the whole or of a part, and what is known of its queries."""
+
+    relevance: Relevance
+    metadata: Metadata
+    human: PerQueryValues | None = None
+
+    def __post_init__(self) -> None:
+        kinds = (TrecRankings, JudgedRankings, GainRankings, EmbeddedRankings, PerQueryValues)
+        need_kind(self.relevance, "relevance", kinds, " or ".join(k.__name__ for k in kinds))
+        if self.human is not None:
+            need_kind(self.human, "human_values", PerQueryValues, "PerQueryValues")
+        set_fields(self, metadata=need_by_ids(self.metadata, "metadata"))
+
+    def names(self, path: str) -> list[str]:
+        """Return the query ids that the entries of a repeated field stand for."""
+        if path == "metadata":
+            return list(self.metadata)
+        if path == "human_values.query_ids":
+            return list(self.human.query_ids) if self.human is not None else []
+        if isinstance(self.relevance, TrecRankings):
+            trec = self.relevance
+            return list(trec.run if path == "trec.run" else trec.qrels)
+        return list(query_ids_of(self.relevance))
+
+
+class Parts:
+    """The parts of a call and their tables so far."""
+
+    def __init__(
+        self,
+        metrics: Sequence[str],
+        given: Given,
+        options: MetricOptions,
+        parts: Iterator[Relevance],
+    ) -> None:
+        self._metrics = metrics
+        self._given = given
+        self._options = options
+        self._parts = parts
+        self._tables: list[MetricTable] = []
+
+    @classmethod
+    def of(cls, metrics: Sequence[str], given: Given, options: MetricOptions) -> Self | None:
+        """Return the parts of a call, None where one message holds everything.
+
+        Parts can't see each other, so what the server would refuse for that is refused here:
+        raises InvalidArgument for a query that is there twice, and for metadata and human values
+        of a query that is not there.
+        """
+        parts = split(given.relevance)
+        first = next(parts)  # the second is made only when the first is on its way
+        if len(query_ids_of(first)) == len(query_ids_of(given.relevance)):
+            return None
+        check_rankings(given.relevance)
+        check_metadata(given.relevance, given.metadata)
+        check_human_values(given.relevance, given.human)
+        return cls(metrics, given, options, chain((first,), parts))
+
+    def requests(self) -> Iterator[tuple[Given, pb.ComputeMetricsRequest]]:
+        """Yield what to send for each part, in order, made as it is asked for."""
+        for relevance in self._parts:
+            asked, metadata = for_part(relevance, self._options, self._given.metadata)
+            part = Given(relevance, metadata)
+            with self.about(part):
+                request = write_metrics(self._metrics, relevance, asked, metadata)
+            yield part, request
+
+    def answered(self, reply: pb.ComputeMetricsResponse) -> None:
+        """Take in the answer of the next part, in the order of the requests."""
+        self._tables.append(read_table(reply.table))
+
+    @contextmanager
+    def about(self, part: Given) -> Iterator[None]:
+        """Make errors about a part speak of the whole: trec.run[0] of a later part is another."""
+
+        def rename(match: re.Match[str]) -> str:
+            query_id = part.names(match[1])[int(match[2])]
+            return f"{match[1]}[{self._given.names(match[1]).index(query_id)}]"
+
+        try:
+            yield
+        except errors.InvalidArgument as error:
+            error.field = _PATH.sub(rename, error.field)
+            error.message = _PATH.sub(rename, error.message)
+            error.metadata = {key: _PATH.sub(rename, text) for key, text in error.metadata.items()}
+            error.args = (error.message,)
+            raise
+
+    def whole(self) -> tuple[Given, pb.ComputeMetricsRequest] | None:
+        """Return what to send once all parts are answered; None where they say it all."""
+        given, options = self._given, self._options
+        more = options.interval is not None or options.slice_by or given.human is not None
+        if not more and not given.metadata:  # these are for the server to check
+            return None
+        values = values_of(self._tables)
+        asked, metadata = for_whole(values, self._options, self._given.metadata)
+        human = among(self._given.human, values)
+        part = Given(values, metadata, human)
+        with self.about(part):
+            return part, write_metrics(self._metrics, values, asked, metadata, human)
+
+    def table(self, reply: pb.ComputeMetricsResponse | None = None) -> MetricTable:
+        """Return the table of the whole, given the answer to `whole` if that was to be sent."""
+        if reply is None:
+            means = means_of(values_of(self._tables), self._tables)
+        else:
+            means = read_table(reply.table)
+        return merge(means, self._tables, self._options)

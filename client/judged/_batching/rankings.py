@@ -1,0 +1,271 @@
+"""Splits rankings that one message can't hold, and merges the tables of the parts.
+
+Means of the whole are those of the parts' per-query values; intervals, slices and corrections of
+the whole come from the server, out of the same values.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields, replace
+from itertools import chain, compress
+from typing import cast
+
+from judged._convert.trec import Joined, joined
+from judged.errors import InvalidArgument
+from judged.types.choices import Unjudged
+from judged.types.embeddings import EmbeddedRanking, EmbeddedRankings
+from judged.types.metrics import MetricCounts, MetricOptions, MetricResult, MetricTable
+from judged.types.rankings import (
+    GainRanking,
+    GainRankings,
+    PerQueryValues,
+    Relevance,
+    RetrievedDocuments,
+    TrecRankings,
+)
+
+Metadata = Mapping[str, Mapping[str, str]]
+"""Metadata of queries by query id."""
+
+PART_BYTES = 1 << 20
+"""Small enough that the server works on one part while the client writes the next."""
+
+
+def split(relevance: Relevance) -> Iterator[Relevance]:
+    """Yield the relevance in parts of about PART_BYTES or less, cut between queries."""
+    if isinstance(relevance, TrecRankings):
+        return _split_trec(relevance)
+    if isinstance(relevance, GainRankings):
+        return _split_gains(relevance)
+    if isinstance(relevance, EmbeddedRankings):
+        return _split_embedded(relevance)
+    return iter([relevance])
+
+
+def check_rankings(relevance: Relevance) -> None:
+    """Raise InvalidArgument, as the server would, for a query that is there twice."""
+    if not isinstance(relevance, GainRankings | EmbeddedRankings):
+        return  # the others can't name a query twice, or travel in one piece
+    field = "gains.rankings" if isinstance(relevance, GainRankings) else "embedded.rankings"
+    places: dict[str, int] = {}
+    for i, query_id in enumerate(query_ids_of(relevance)):
+        first = places.setdefault(query_id, i)
+        if first != i:
+            rule = f"is that of {field}[{first}] again"
+            raise InvalidArgument.of_field(f"{field}[{i}].query_id", rule)
+
+
+def _split_trec(whole: TrecRankings) -> Iterator[TrecRankings]:
+    # Topics that only the run has ride along with the last part, which has judged ones too.
+    extra = {q: joined(ranked) for q, ranked in whole.run.items() if q not in whole.qrels}
+    qrels: dict[str, Joined] = {}
+    run: dict[str, Joined] = {}
+    size = sum(topic.size for topic in extra.values())
+    for query_id, grades in whole.qrels.items():
+        judged = joined(grades)
+        more = judged.size
+        ranked = joined(whole.run[query_id]) if query_id in whole.run else None
+        if ranked is not None:
+            more += ranked.size
+        if qrels and size + more > PART_BYTES:
+            yield _part(qrels, run)
+            qrels, run, size = {}, {}, 0
+        qrels[query_id] = judged
+        if ranked is not None:
+            run[query_id] = ranked
+        size += more
+    yield _part(qrels, {**run, **extra})
+
+
+def _part(qrels: Mapping[str, Joined], run: Mapping[str, Joined]) -> TrecRankings:
+    """Return judgements and a run whose ids are joined already, which spares doing it again."""
+    return TrecRankings(
+        cast("Mapping[str, Mapping[str, int]]", qrels),
+        cast("Mapping[str, RetrievedDocuments]", run),
+    )
+
+
+def _split_gains(whole: GainRankings) -> Iterator[GainRankings]:
+    part: list[GainRanking] = []
+    size = 0
+    for ranking in whole.rankings:
+        more = 8 * (len(ranking.gains) + len(ranking.relevant_gains)) + len(ranking.query_id)
+        if part and size + more > PART_BYTES:
+            yield GainRankings(part)
+            part, size = [], 0
+        part.append(ranking)
+        size += more
+    yield GainRankings(part)
+
+
+def _split_embedded(whole: EmbeddedRankings) -> Iterator[EmbeddedRankings]:
+    part: list[EmbeddedRanking] = []
+    size = 0
+    for ranking in whole.rankings:
+        vectors = ranking.embeddings
+        more = len(vectors.expected) + len(vectors.retrieved) + len(ranking.query_id)
+        if part and size + more > PART_BYTES:
+            yield EmbeddedRankings(part, whole.min_score)
+            part, size = [], 0
+        part.append(ranking)
+        size += more
+    yield EmbeddedRankings(part, whole.min_score)
+
+
+def check_metadata(relevance: Relevance, metadata: Metadata) -> None:
+    """Raise InvalidArgument, as the server would, for metadata of a query that is not there."""
+    known = set(query_ids_of(relevance))
+    for i, query_id in enumerate(metadata):
+        if query_id not in known:
+            rule = "is the id of no query of this request"
+            raise InvalidArgument.of_field(f"metadata[{i}].query_id", rule)
+
+
+def check_human_values(relevance: Relevance, human: PerQueryValues | None) -> None:
+    """Raise InvalidArgument, as the server would, for a human value of a query not there."""
+    known = set(query_ids_of(relevance))
+    if isinstance(relevance, TrecRankings):
+        known = set(relevance.qrels)
+    for i, query_id in enumerate(human.query_ids if human is not None else ()):
+        if query_id not in known:
+            rule = "is the id of none of the queries that are measured"
+            raise InvalidArgument.of_field(f"human_values.query_ids[{i}]", rule)
+
+
+def among(human: PerQueryValues | None, values: PerQueryValues) -> PerQueryValues | None:
+    """Return the human values without those of queries that the parts gave no value to."""
+    if human is None:
+        return None
+    measured = set(values.query_ids)
+    kept = [query_id in measured for query_id in human.query_ids]
+    if all(kept) or any(len(column) != len(kept) for column in human.columns):
+        return human  # the server says what is wrong with the columns
+    return PerQueryValues(
+        list(compress(human.query_ids, kept)),
+        [list(compress(column, kept)) for column in human.columns],
+    )
+
+
+def query_ids_of(relevance: Relevance) -> Collection[str]:
+    """Return the ids of all queries."""
+    if isinstance(relevance, TrecRankings):
+        return [*relevance.qrels, *relevance.run]
+    if isinstance(relevance, PerQueryValues):
+        return relevance.query_ids
+    return [ranking.query_id for ranking in relevance.rankings]
+
+
+def for_part(
+    part: Relevance, options: MetricOptions, metadata: Metadata
+) -> tuple[MetricOptions, Metadata]:
+    """Return what to ask for a part: its values, and slices if these have bounds to sum up."""
+    asked = replace(options, per_query=True, interval=None)
+    if options.unjudged is not Unjudged.BOUNDS:
+        return replace(asked, slice_by=()), {}
+    return asked, {q: metadata[q] for q in dict.fromkeys(query_ids_of(part)) if q in metadata}
+
+
+def values_of(tables: Sequence[MetricTable]) -> PerQueryValues:
+    """Return the per-query values of all parts as one input."""
+    return PerQueryValues(
+        [query_id for table in tables for query_id in table.query_ids],
+        [
+            list(chain.from_iterable(table.metrics[column].per_query for table in tables))
+            for column in range(len(tables[0].metrics))
+        ],
+    )
+
+
+def for_whole(
+    values: PerQueryValues, options: MetricOptions, metadata: Metadata
+) -> tuple[MetricOptions, Metadata]:
+    """Return what to ask for the values of all parts: means, intervals, slices."""
+    return for_values(options), {q: metadata[q] for q in values.query_ids if q in metadata}
+
+
+def for_values(options: MetricOptions) -> MetricOptions:
+    """Return the options of what is measured already: how values were made is no matter to them."""
+    return replace(
+        options,
+        matching=None,
+        no_gold=None,
+        strict_duplicates=False,
+        complete=False,
+        unjudged=None,
+        relevance_level=None,
+        max_documents=None,
+    )
+
+
+def means_of(values: PerQueryValues, tables: Sequence[MetricTable]) -> MetricTable:
+    """Return the means of the parts' values. Sums are exact, as the server's are."""
+    metrics = [
+        MetricResult(
+            first.name,
+            math.fsum(column) / len(column) if column else None,
+            len(column),
+            lower_bound=None,
+            upper_bound=None,
+            signature=first.signature,
+            per_query=column,
+        )
+        for first, column in zip(tables[0].metrics, values.columns, strict=True)
+    ]
+    return MetricTable(metrics, values.query_ids, MetricCounts())
+
+
+def merge(means: MetricTable, tables: Sequence[MetricTable], options: MetricOptions) -> MetricTable:
+    """Return the table of the whole: the merged means, the parts' signatures, summed counts."""
+    names = [field.name for field in fields(MetricCounts) if field.name != "verdicts"]
+    totals = {name: sum(getattr(table.counts, name) for table in tables) for name in names}
+    parts = [table.metrics for table in tables]
+    metrics = [
+        metric
+        if options.per_query
+        else replace(metric, per_query=[], per_query_lower=[], per_query_upper=[])
+        for metric in _with_bounds(means.metrics, parts, parts[0])
+    ]
+    parts_of_slices: dict[tuple[str, str], list[Sequence[MetricResult]]] = {}
+    for table in tables:
+        for part in table.slices:
+            parts_of_slices.setdefault((part.key, part.value), []).append(part.metrics)
+    slices = [
+        replace(
+            part,
+            metrics=_with_bounds(
+                part.metrics, parts_of_slices.get((part.key, part.value), []), parts[0]
+            ),
+        )
+        for part in means.slices
+    ]
+    query_ids = means.query_ids if options.per_query else []
+    return MetricTable(metrics, query_ids, MetricCounts(**totals), slices)
+
+
+def _with_bounds(
+    metrics: Sequence[MetricResult],
+    parts: Sequence[Sequence[MetricResult]],
+    signed: Sequence[MetricResult],
+) -> list[MetricResult]:
+    """Return the metrics under the signatures of `signed`, with the bounds that the parts have."""
+    done = []
+    for column, metric in enumerate(metrics):
+        of_parts = [part[column] for part in parts]
+        done.append(
+            replace(
+                metric,
+                signature=signed[column].signature,
+                lower_bound=_weighted((part.lower_bound, part.n) for part in of_parts),
+                upper_bound=_weighted((part.upper_bound, part.n) for part in of_parts),
+            )
+        )
+    return done
+
+
+def _weighted(bounds: Iterable[tuple[float | None, int]]) -> float | None:
+    """Return the mean of the parts' bounds; a part without a query has none."""
+    some = [(bound, n) for bound, n in bounds if bound is not None]
+    n_queries = sum(n for _, n in some)
+    return math.fsum(bound * n for bound, n in some) / n_queries if n_queries else None

@@ -1,0 +1,308 @@
+"""One scoring of any size: its parts, what came of each, and the whole.
+
+Sending is up to `score_stream`.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from judged import errors
+from judged._batching.chunks import CHUNK_CHARACTERS
+from judged._convert.judges import share
+from judged._convert.scores import check_item, read_score, write_scores
+from judged._convert.verdicts import read_usage
+from judged._inputs import need_each
+from judged._transport.status import may_retry
+from judged.types.asking import Asking, Usage
+from judged.types.choices import Status
+from judged.types.scores import AnswerItem, AnswerScore, Rubric, RubricSummary, ScoredAnswers
+from judged.types.verdicts import VerdictCounts, VerdictError
+from judged.v1 import judge_service_pb2 as pb
+
+PART_SCORES = 1 << 10
+"""The most scores that one message asks for."""
+
+Progress = Callable[[int, int], object]
+_OF_THE_PART = (
+    *(errors.Retryable, errors.DeadlineExceeded, errors.InternalError),
+    errors.BudgetExhausted,
+)
+"""Failures that leave the other parts as they are."""
+_Pair = tuple[str, str]
+_ITEM = re.compile(r"items\[(\d+)\]")
+
+
+class Part:
+    """Some consecutive items: what is asked of them, and what came. `start` is the first's place.
+
+    One thread or task works on a part, so nothing here is locked.
+    """
+
+    def __init__(
+        self,
+        start: int,
+        items: Sequence[AnswerItem],
+        rubrics: Sequence[Rubric],
+        asking: Asking | None,
+        *,
+        include_replies: bool,
+    ) -> None:
+        self._start = start
+        self._items = items
+        self._rubrics = rubrics
+        self._asking = asking
+        self._include_replies = include_replies
+        self._request_id = str(uuid.uuid4())  # of all tries: what is under way is not paid again
+        self._pairs = [(item.item_id, rubric.id) for item in items for rubric in rubrics]
+        self._known = frozenset(self._pairs)
+        self._scores: dict[_Pair, AnswerScore] = {}
+        self._asked: list[int] = []
+        self._usage = Usage()
+        self._unsummed: list[Usage] = []
+        self.truncated: dict[str, int] = {}
+        self.failure: errors.JudgedError | None = None
+
+    @property
+    def missing(self) -> list[_Pair]:
+        """The item ids and rubrics whose score did not come."""
+        return [pair for pair in self._pairs if pair not in self._scores]
+
+    @property
+    def answered(self) -> bool:
+        """Whether any score came."""
+        return bool(self._scores)
+
+    @property
+    def came(self) -> Iterable[AnswerScore]:
+        """The scores that came, as they came."""
+        return self._scores.values()
+
+    @property
+    def usage(self) -> Usage:
+        """What it took: by the summaries that came, else by the scores themselves."""
+        return sum(self._unsummed, self._usage)
+
+    def request(self) -> pb.ScoreAnswersRequest:
+        """Return the message that asks for what is missing: all of it, the first time.
+
+        After a break these are the items that lack a score, by the rubrics that one of them lacks.
+        """
+        self._usage, self._unsummed = self.usage, []
+        item_ids = {item_id for item_id, _ in self.missing}
+        names = {rubric for _, rubric in self.missing}
+        self._asked = [i for i, item in enumerate(self._items) if item.item_id in item_ids]
+        return write_scores(
+            [self._items[i] for i in self._asked],
+            [rubric for rubric in self._rubrics if rubric.id in names],
+            share(self._asking, 1, 1, self.usage.cost),
+            include_replies=self._include_replies,
+            request_id=self._request_id,
+        )
+
+    def take(self, reply: pb.ScoreAnswersResponse) -> AnswerScore | None:
+        """Take in a message of the stream; return the score if it brings a new one."""
+        which = reply.WhichOneof("message")
+        if which == "summary":
+            if reply.summary.HasField("usage"):
+                self._usage, self._unsummed = self._usage + read_usage(reply.summary.usage), []
+            for rubric in reply.summary.rubrics:
+                flagged = rubric.counts.flagged_truncated
+                self.truncated[rubric.rubric] = self.truncated.get(rubric.rubric, 0) + flagged
+            return None
+        if which != "score":
+            return None  # of a later version of the contract
+        score = read_score(reply.score)
+        pair = (score.item_id, score.rubric)
+        self._unsummed.append(score.usage)
+        if pair in self._scores:
+            return None  # asked for again with others that were missing
+        if pair not in self._known:
+            raise errors.InternalError("the server sent a score that nobody asked for")
+        self._scores[pair] = score
+        return score
+
+    def ended(self) -> None:
+        """Raise InternalError when the stream ended without an error and a score is missing."""
+        if missing := len(self.missing):
+            raise errors.InternalError(f"the server ended the stream with {missing} scores missing")
+
+    def scores(self) -> list[AnswerScore]:
+        """Return what came, and errors for the rest, in the order of items, then of rubrics."""
+        return [self._scores.get(pair) or self._lost(pair) for pair in self._pairs]
+
+    def lost(self) -> list[AnswerScore]:
+        """Return the scores that never came, as errors."""
+        return [self._lost(pair) for pair in self.missing]
+
+    def _lost(self, pair: _Pair) -> AnswerScore:
+        error = self.failure or errors.InternalError("the score never came")
+        why = VerdictError(0, error.reason or error.code, error.message, may_retry(error))
+        return AnswerScore(*pair, Status.ERROR, error=why)
+
+    def of_whole(self, error: errors.InvalidArgument) -> errors.InvalidArgument:
+        """Make an error about the message speak of the whole: its items[0] may be another."""
+
+        def rename(match: re.Match[str]) -> str:
+            place = int(match[1])
+            return f"items[{self._start + self._asked[place]}]"
+
+        error.field = _ITEM.sub(rename, error.field)
+        error.message = _ITEM.sub(rename, error.message)
+        error.metadata = {key: _ITEM.sub(rename, text) for key, text in error.metadata.items()}
+        error.args = (error.message,)
+        return error
+
+
+class Scoring:
+    """The items of a call and the scores so far."""
+
+    def __init__(
+        self,
+        items: Iterable[AnswerItem],
+        rubrics: Iterable[Rubric | str],
+        asking: Asking | None,
+        progress: Progress | None = None,
+        *,
+        include_replies: bool,
+    ) -> None:
+        self._items = need_each(items, "items", (AnswerItem,), "AnswerItem")
+        self._rubrics = as_rubrics(rubrics)
+        check_item_ids(self._items)
+        if not self._rubrics:
+            raise errors.InvalidArgument.of_field("rubrics", "must hold at least one rubric")
+        self.parts = [
+            Part(
+                start,
+                part,
+                self._rubrics,
+                share(asking, len(part), len(self._items)),
+                include_replies=include_replies,
+            )
+            for start, part in _cut(self._items, max(1, PART_SCORES // len(self._rubrics)))
+        ]
+        self._progress = progress
+        self._done = 0
+        self._total = len(self._items) * len(self._rubrics)
+
+    def tell(self, n: int = 1) -> None:
+        """Report n more scores as done."""
+        self._done += n
+        if self._progress is not None:
+            self._progress(self._done, self._total)
+
+    def failed(self, part: Part, error: errors.JudgedError) -> None:
+        """Note what ended a part; raise it when it means that the whole call is wrong."""
+        if isinstance(error, errors.InvalidArgument):
+            raise part.of_whole(error) from None
+        passing = errors.Retryable | errors.DeadlineExceeded | errors.InternalError
+        if not isinstance(error, passing | errors.BudgetExhausted):
+            raise error
+        part.failure = error
+
+    def lost(self) -> Iterator[AnswerScore]:
+        """Yield the scores that never came, as errors; raise the first failure if none came.
+
+        A server that asked nothing for want of money says so of every score, and then as a whole.
+        """
+        answered = any(part.answered for part in self.parts)
+        for part in self.parts:
+            refused = isinstance(part.failure, errors.BudgetExhausted) and not self._any_score
+            if part.failure is not None and (refused or not answered):
+                raise part.failure
+        for part in self.parts:
+            yield from part.lost()
+
+    @property
+    def _any_score(self) -> bool:
+        """Whether anything came but errors."""
+        scores = (score for part in self.parts for score in part.came)
+        return any(score.status is not Status.ERROR for score in scores)
+
+    def whole(self) -> ScoredAnswers:
+        """Return the scores of all parts, and what sums them up."""
+        scores = [score for part in self.parts for score in part.scores()]
+        n = len(self._rubrics)
+        return ScoredAnswers(
+            scores,
+            [
+                summarise(rubric.id, scores[place::n], self._truncated(rubric.id))
+                for place, rubric in enumerate(self._rubrics)
+            ],
+            sum((part.usage for part in self.parts), Usage()),
+        )
+
+    def _truncated(self, rubric: str) -> int:
+        return sum(part.truncated.get(rubric, 0) for part in self.parts)
+
+
+def as_rubrics(rubrics: Iterable[Rubric | str]) -> list[Rubric]:
+    """Return rubrics as they are, and those that are given by their id alone."""
+    if isinstance(rubrics, str):
+        raise errors.InvalidArgument.of_field("rubrics", "must be a list of rubrics, not one text")
+    listed: list[Rubric | str] = need_each(rubrics, "rubrics", (Rubric, str), "Rubric or its id")
+    return [Rubric(rubric) if isinstance(rubric, str) else rubric for rubric in listed]
+
+
+def check_item_ids(items: Sequence[AnswerItem]) -> None:
+    """Raise InvalidArgument, as the server would, when there are no items or one is there twice."""
+    if not items:
+        raise errors.InvalidArgument.of_field("items", "must hold at least one item")
+    places: dict[str, int] = {}
+    for i, item in enumerate(items):
+        first = places.setdefault(item.item_id, i)
+        if first != i:
+            rule = f"is that of items[{first}] again; give every item an id of its own"
+            raise errors.InvalidArgument.of_field(f"items[{i}].item_id", rule)
+
+
+def summarise(rubric: str, scores: Sequence[AnswerScore], truncated: int = 0) -> RubricSummary:
+    """Return the summary of the scores of one rubric. The mean is of those that are OK."""
+    values = [score.score for score in scores if score.score is not None]
+    passed = sum(score.passed is True for score in scores)
+
+    def count(status: Status) -> int:
+        return sum(score.status is status for score in scores)
+
+    return RubricSummary(
+        rubric,
+        math.fsum(values) / len(values) if values else None,
+        passed,
+        VerdictCounts(
+            ok=count(Status.OK),
+            error=count(Status.ERROR),
+            abstained=count(Status.ABSTAINED),
+            not_assessable=count(Status.NOT_ASSESSABLE),
+            relevant=passed,
+            flagged_truncated=truncated,
+        ),
+        next((score.judge for score in scores if score.judge is not None), None),
+    )
+
+
+def _cut(items: Sequence[AnswerItem], most: int) -> Iterator[tuple[int, list[AnswerItem]]]:
+    """Yield (place of the first, items) of parts that a message holds."""
+    part: list[AnswerItem] = []
+    start = characters = 0
+    for index, item in enumerate(items):
+        more = _characters(item, f"items[{index}]")
+        if part and (characters + more > CHUNK_CHARACTERS or len(part) >= most):
+            yield start, part
+            part, start, characters = [], index, 0
+        part.append(item)
+        characters += more
+    if part:
+        yield start, part
+
+
+def _characters(item: AnswerItem, path: str) -> int:
+    """Return how long the texts of an item are. Raises InvalidArgument for what is no text."""
+    try:
+        own = len(item.item_id) + len(item.query) + len(item.answer)
+        return own + sum(map(len, item.references)) + sum(map(len, item.contexts))
+    except TypeError:
+        check_item(item, path)
+        raise

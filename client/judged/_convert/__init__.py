@@ -1,0 +1,1 @@
+"""Between the public values and the messages of the contract."""

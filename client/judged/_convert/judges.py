@@ -1,0 +1,105 @@
+"""Judges, and how language models are asked; a cost limit is cut to the size of a message."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+
+from judged._inputs import need_each, need_kind
+from judged.types.asking import Asking
+from judged.types.judges import Judge, JudgeIdentity, PanelMember, Scalar
+from judged.v1 import types_pb2
+
+LEAST = 1e-12
+"""A limit that lets nothing be asked that costs anything: the server counts whole 1e-9 of the
+currency, so it adds nothing to the sum of all shares. 0 would be refused."""
+_BELOW = 1 - 1e-12
+"""Keeps the sum of rounded shares from exceeding the whole."""
+
+
+def write_judge(judge: Judge | str | None) -> types_pb2.JudgeSpec | None:
+    """Return the message of a judge; a string is its kind, None the server's default."""
+    if judge is None:
+        return None
+    if isinstance(judge, str):
+        return types_pb2.JudgeSpec(kind=judge)
+    need_kind(judge, "judge", Judge, "a Judge or the name of a kind")
+    need_kind(judge.parameters, "judge.parameters", Mapping, "a mapping of names to values")
+    need_each(judge.members, "judge.members", (PanelMember, Judge, str), "PanelMember or Judge")
+    return types_pb2.JudgeSpec(
+        kind=judge.kind,
+        profile=judge.profile,
+        min_score=judge.min_score,
+        parameters={name: write_value(value) for name, value in judge.parameters.items()},
+        members=map(_write_member, judge.members),
+    )
+
+
+def _write_member(member: PanelMember | Judge | str) -> types_pb2.PanelMember:
+    if isinstance(member, PanelMember):
+        return types_pb2.PanelMember(judge=write_judge(member.judge), weight=member.weight)
+    return types_pb2.PanelMember(judge=write_judge(member))
+
+
+def write_value(value: Scalar) -> types_pb2.ParameterValue:
+    """Return the message of a parameter's value."""
+    if isinstance(value, bool):
+        return types_pb2.ParameterValue(bool_value=value)
+    if isinstance(value, int):
+        return types_pb2.ParameterValue(int_value=value)
+    if isinstance(value, float):
+        return types_pb2.ParameterValue(double_value=value)
+    need_kind(value, "judge.parameters", str, "a mapping of names to texts, numbers or booleans")
+    return types_pb2.ParameterValue(string_value=value)
+
+
+def read_value(message: types_pb2.ParameterValue) -> Scalar | None:
+    """Return the value of a parameter, None when it has none."""
+    which = message.WhichOneof("kind")
+    value: Scalar | None = getattr(message, which) if which else None
+    return value
+
+
+def write_asking(asking: Asking | None) -> types_pb2.AskingOptions | None:
+    """Return the message; None, which means the server's defaults, for none."""
+    if asking is None:
+        return None
+    need_kind(asking, "asking", Asking, "an Asking")
+    return types_pb2.AskingOptions(
+        cache=int(asking.cache),  # type: ignore[arg-type]  # ours has the same numbers
+        max_cost=asking.max_cost,
+    )
+
+
+def share(asking: Asking | None, part: int, whole: int, spent: float | None = 0.0) -> Asking | None:
+    """Return the asking of `part` of the `whole` that is still to be asked.
+
+    Its limit is as large a part of what was not spent yet. A limit that the server will refuse
+    stays as it is.
+    """
+    if asking is None:
+        return None
+    need_kind(asking, "asking", Asking, "an Asking")
+    if asking.max_cost is None or not _is_limit(asking.max_cost):
+        return asking
+    if part >= whole and not spent:
+        return asking
+    left = asking.max_cost - (spent or 0.0)
+    return replace(asking, max_cost=max(LEAST, left * _BELOW * part / max(whole, 1)))
+
+
+def _is_limit(max_cost: float) -> bool:
+    return math.isfinite(max_cost) and max_cost > 0
+
+
+def read_identity(message: types_pb2.JudgeIdentity) -> JudgeIdentity:
+    """Return the identity of a judge."""
+    return JudgeIdentity(
+        message.kind,
+        message.profile,
+        message.min_score,
+        message.signature,
+        message.scoring_key,
+        message.fingerprint,
+    )

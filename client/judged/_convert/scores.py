@@ -1,0 +1,147 @@
+"""Between the values of `scores` and the messages of ScoreAnswers.
+
+Which items a message holds is up to `_batching.scoring`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from judged import errors
+from judged._convert.judges import read_identity, write_asking, write_value
+from judged._convert.verdicts import read_error, read_usage
+from judged._inputs import WrongType, all_texts, kind_of, no_id
+from judged.types.asking import Asking, Usage
+from judged.types.choices import Source, Status
+from judged.types.scores import (
+    AnswerItem,
+    AnswerScore,
+    ClaimVerdict,
+    DimensionScore,
+    Rubric,
+    VerifiedClaim,
+)
+from judged.v1 import judge_service_pb2 as pb
+from judged.v1 import scoring_pb2
+
+
+def write_scores(
+    items: Sequence[AnswerItem],
+    rubrics: Sequence[Rubric],
+    asking: Asking | None = None,
+    *,
+    include_replies: bool = False,
+    request_id: str = "",
+) -> pb.ScoreAnswersRequest:
+    """Return the request for scores. Raises InvalidArgument for text that UTF-8 can't hold."""
+    return pb.ScoreAnswersRequest(
+        items=[write_item(item, f"items[{i}]") for i, item in enumerate(items)],
+        rubrics=[write_rubric(rubric, f"rubrics[{i}]") for i, rubric in enumerate(rubrics)],
+        asking=write_asking(asking),
+        include_replies=include_replies,
+        request_id=request_id,
+    )
+
+
+def write_item(item: AnswerItem, path: str) -> scoring_pb2.AnswerItem:
+    """Return the message of an item. Raises InvalidArgument for text that UTF-8 can't hold."""
+    texts = (item.item_id, item.query, item.answer, *item.references, *item.contexts)
+    if not all_texts(texts) or isinstance(item.references, str) or isinstance(item.contexts, str):
+        check_item(item, path)  # protobuf takes one text letter by letter, and bytes for text
+    try:
+        return scoring_pb2.AnswerItem(
+            item_id=item.item_id,
+            query=item.query,
+            answer=item.answer,
+            references=item.references,
+            contexts=item.contexts,
+        )
+    except (UnicodeEncodeError, TypeError, ValueError) as problem:
+        check_item(item, path)
+        raise errors.InvalidArgument.of_field(path, str(problem)) from None
+
+
+def write_rubric(rubric: Rubric, path: str) -> scoring_pb2.RubricSpec:
+    """Return the message of a rubric."""
+    _check_text(rubric.rubric, f"{path}.rubric")
+    return scoring_pb2.RubricSpec(
+        rubric=rubric.rubric,
+        min_score=rubric.min_score,
+        parameters={name: write_value(value) for name, value in rubric.parameters.items()},
+        weights=dict(rubric.weights),
+    )
+
+
+def check_item(item: AnswerItem, path: str) -> None:
+    """Raise InvalidArgument that names the first text of an item that can't be sent."""
+    for name in ("references", "contexts"):
+        values = getattr(item, name)
+        if not isinstance(values, list | tuple):
+            rule = f"must be a list of texts, not {kind_of(values)}"
+            raise WrongType.of_field(f"{path}.{name}", rule)
+    for name, text in _texts(item):
+        _check_text(text, f"{path}.{name}")
+
+
+def _texts(item: AnswerItem) -> Iterator[tuple[str, object]]:
+    yield "item_id", item.item_id
+    yield "query", item.query
+    yield "answer", item.answer
+    for index, text in enumerate(item.references):
+        yield f"references[{index}]", text
+    for index, text in enumerate(item.contexts):
+        yield f"contexts[{index}]", text
+
+
+def _check_text(text: object, path: str) -> None:
+    if not isinstance(text, str):
+        is_id = path.endswith(".item_id")
+        rule = no_id(text) if is_id else f"must be text, not {type(text).__name__}"
+        raise WrongType.of_field(path, rule)
+    try:
+        text.encode()
+    except UnicodeEncodeError as problem:
+        rule = f"holds a lone surrogate at character {problem.start}, which UTF-8 can't carry"
+        raise errors.InvalidArgument.of_field(path, rule) from None
+
+
+def read_score(message: scoring_pb2.AnswerScore) -> AnswerScore:
+    """Return the score of a message. Raises InternalError for one that says nothing."""
+    try:
+        status, source = Status(message.status), Source(message.source or Source.COMPUTED)
+        claims = [_read_claim(claim) for claim in message.claims]
+    except ValueError as problem:
+        sent = f"the server sent a score that can't be read: {problem}"
+        raise errors.InternalError(sent) from None
+    ok = status is Status.OK
+    if ok and not (message.HasField("score") and message.HasField("passed")):
+        raise errors.InternalError("the server sent a score that is OK and has no value")
+    return AnswerScore(
+        item_id=message.item_id,
+        rubric=message.rubric,
+        status=status,
+        score=message.score if ok else None,
+        passed=message.passed if ok else None,
+        min_score=message.min_score,
+        reasoning=message.reasoning,
+        raw_replies=list(message.raw_replies),
+        usage=read_usage(message.usage) if message.HasField("usage") else Usage(),
+        samples=message.samples,
+        agreement=message.agreement if message.HasField("agreement") else None,
+        source=source,
+        dimensions=[
+            DimensionScore(d.name, d.score if d.HasField("score") else None, d.weight)
+            for d in message.dimensions
+        ],
+        reported_overall=message.reported_overall if message.HasField("reported_overall") else None,
+        claims=claims,
+        error=read_error(message.error) if message.HasField("error") else None,
+        warnings=list(message.warnings),
+        judge=read_identity(message.judge) if message.HasField("judge") else None,
+        model=message.model,
+        system_fingerprint=message.system_fingerprint,
+    )
+
+
+def _read_claim(message: scoring_pb2.VerifiedClaim) -> VerifiedClaim:
+    return VerifiedClaim(message.claim, ClaimVerdict(message.verdict), message.evidence)

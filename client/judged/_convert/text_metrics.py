@@ -1,0 +1,160 @@
+"""Between the values of `text_metrics` and the messages, for items that fill several messages too.
+
+The means and intervals of the whole come from the server, out of the values of the parts, so that
+they are those of one call.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from judged import errors
+from judged._convert.statistics import read_interval, write_interval_options
+from judged._inputs import need_each
+from judged.types.statistics import IntervalOptions
+from judged.types.text_metrics import TextItem, TextMetricResult, TextMetricTable
+from judged.v1 import judge_service_pb2 as pb
+
+PART_BYTES = 8 << 20
+PART_REFERENCES = 100_000
+_TEXT_BYTES = 6  # what a text costs on the wire beside its characters
+
+_ITEM = re.compile(r"items\[(\d+)\]")
+_REFERENCES = re.compile(r"nrefs:(?:\d+|var)")
+
+
+@dataclass(frozen=True, slots=True)
+class TextPart:
+    """Some consecutive items; `start` is the place of the first in the whole."""
+
+    start: int
+    items: Sequence[TextItem]
+
+
+def split_items(items: Iterable[TextItem]) -> list[TextPart]:
+    """Return the items in parts that a message holds, at least one. Raises InvalidArgument."""
+    parts: list[TextPart] = []
+    part: list[TextItem] = []
+    start = size = references = 0
+    for index, item in enumerate(need_each(items, "items", (TextItem,), "TextItem")):
+        more = _bytes_of(item, f"items[{index}]")
+        n = len(item.references)
+        if part and (size + more > PART_BYTES or references + n > PART_REFERENCES):
+            parts.append(TextPart(start, part))
+            part, start, size, references = [], index, 0, 0
+        part.append(item)
+        size += more
+        references += n
+    return [*parts, TextPart(start, part)]
+
+
+def _bytes_of(item: TextItem, path: str) -> int:
+    """Return what an item costs on the wire. Raises InvalidArgument for what can't be sent."""
+    if isinstance(item.references, str):  # protobuf would take it letter by letter
+        rule = "must be a list of texts, not one text"
+        raise errors.InvalidArgument.of_field(f"{path}.references", rule)
+    size = _bytes_of_text(item.hypothesis, f"{path}.hypothesis")
+    for index, text in enumerate(item.references):
+        size += _bytes_of_text(text, f"{path}.references[{index}]")
+    return size
+
+
+def _bytes_of_text(text: object, path: str) -> int:
+    if not isinstance(text, str):
+        raise errors.InvalidArgument.of_field(path, f"must be text, not {type(text).__name__}")
+    try:
+        return len(text.encode()) + _TEXT_BYTES
+    except UnicodeEncodeError as problem:
+        rule = f"holds a lone surrogate at character {problem.start}, which UTF-8 can't carry"
+        raise errors.InvalidArgument.of_field(path, rule) from None
+
+
+def write_text_metrics(
+    metrics: Sequence[str], part: TextPart, *, per_item: bool, interval: IntervalOptions | None
+) -> pb.ComputeTextMetricsRequest:
+    """Return the request for a part of the items."""
+    return pb.ComputeTextMetricsRequest(
+        metrics=metrics,
+        items=[pb.TextItem(hypothesis=i.hypothesis, references=i.references) for i in part.items],
+        per_item=per_item,
+        interval=write_interval_options(interval),
+    )
+
+
+def write_text_values(
+    metrics: Sequence[str], tables: Sequence[TextMetricTable], interval: IntervalOptions | None
+) -> pb.ComputeTextMetricsRequest:
+    """Return the request that averages the values of all parts."""
+    return pb.ComputeTextMetricsRequest(
+        metrics=metrics,
+        values=[pb.ValueColumn(values=c.values) for c in _joined(tables)],
+        interval=write_interval_options(interval),
+    )
+
+
+def read_text_metrics(message: pb.ComputeTextMetricsResponse) -> TextMetricTable:
+    """Return the metrics of a reply."""
+    return TextMetricTable(
+        [
+            TextMetricResult(
+                metric.name,
+                metric.mean,
+                metric.n,
+                read_interval(metric.interval) if metric.HasField("interval") else None,
+                metric.signature,
+                list(metric.values),
+                list(metric.precision),
+                list(metric.recall),
+            )
+            for metric in message.metrics
+        ]
+    )
+
+
+def merge_text_metrics(
+    means: TextMetricTable, tables: Sequence[TextMetricTable], *, per_item: bool
+) -> TextMetricTable:
+    """Return the table of the whole: the merged means and intervals, the rest from the parts."""
+    merged = []
+    for mean, joined in zip(means.metrics, _joined(tables), strict=True):
+        whole = replace(joined, mean=mean.mean, n=mean.n, interval=mean.interval)
+        if not per_item:
+            whole = replace(whole, values=[], precision=[], recall=[])
+        merged.append(whole)
+    return TextMetricTable(merged)
+
+
+def _joined(tables: Sequence[TextMetricTable]) -> list[TextMetricResult]:
+    """Return the metrics of the first table with the values of all."""
+    joined = []
+    for column, first in enumerate(tables[0].metrics):
+        same = [table.metrics[column] for table in tables]
+        signature = first.signature
+        if any(metric.signature != signature for metric in same):
+            # They differ in the number of references only, which varies over the whole then.
+            signature = _REFERENCES.sub("nrefs:var", signature)
+        joined.append(
+            replace(
+                first,
+                signature=signature,
+                values=[value for metric in same for value in metric.values],
+                precision=[value for metric in same for value in metric.precision],
+                recall=[value for metric in same for value in metric.recall],
+            )
+        )
+    return joined
+
+
+def of_whole(error: errors.InvalidArgument, part: TextPart) -> errors.InvalidArgument:
+    """Make an error about a part speak of the whole: items[0] of the second part is another."""
+
+    def rename(match: re.Match[str]) -> str:
+        return f"items[{part.start + int(match[1])}]"
+
+    error.field = _ITEM.sub(rename, error.field)
+    error.message = _ITEM.sub(rename, error.message)
+    error.metadata = {key: _ITEM.sub(rename, text) for key, text in error.metadata.items()}
+    error.args = (error.message,)
+    return error

@@ -1,0 +1,183 @@
+"""Judgements and runs as messages."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import chain, compress
+from struct import error as struct_error
+from struct import pack
+from typing import NamedTuple, SupportsFloat
+
+from judged._inputs import all_texts, join_ids, no_id
+from judged.errors import InvalidArgument
+from judged.types.rankings import RetrievedDocuments, ScoredDocuments, TrecRankings
+from judged.v1 import judge_service_pb2 as pb
+
+_TEXT_BYTES = 3
+"""What a string costs on the wire beside its characters."""
+_LITTLE_ENDIAN = "" if sys.byteorder == "little" else "<"
+"""The contract's order of bytes; packing in the machine's own takes a quarter less time."""
+
+
+_UNFIT = (UnicodeEncodeError, TypeError, ValueError)
+"""What protobuf raises for values that a message can't hold."""
+
+
+class Joined(NamedTuple):
+    """The documents of a query, whose ids are one text already; None where they can't be.
+
+    May stand for the documents of judgements or of a run on their way to a message; of judgements
+    the scores are the grades.
+    """
+
+    document_ids: Collection[str]
+    scores: Collection[float]
+    text: str | None
+
+    @property
+    def size(self) -> int:
+        """What the documents take on the wire, in bytes, about."""
+        characters = len(self.text or "") or sum(len(str(name)) for name in self.document_ids)
+        return characters + (_TEXT_BYTES + 8) * len(self.document_ids)
+
+
+def joined(documents: RetrievedDocuments) -> Joined:
+    """Return documents with their ids as texts and joined, if they are ids."""
+    if isinstance(documents, Joined):
+        return documents
+    ids: Collection[str]
+    scores: Collection[float] = ()
+    if isinstance(documents, ScoredDocuments):
+        ids, scores = documents
+    elif type(documents) is dict or isinstance(documents, Mapping):  # the first is the faster
+        ids, scores = documents.keys(), documents.values()
+    else:
+        ids = documents
+    if isinstance(ids, str):
+        return Joined(ids, scores, None)  # the other form says what is wrong with it
+    ids, text = join_ids(ids)
+    return Joined(ids, scores, text)
+
+
+def write_trec(message: pb.TrecRankings, relevance: TrecRankings) -> None:
+    """Fill in the message of judgements and a run. Raises InvalidArgument for what can't be sent.
+
+    What a topic's columns have to be beyond that is up to the server.
+    """
+    if relevance.qrels:
+        judged = list(map(joined, relevance.qrels.values()))
+        if not _write_columns(message.joined_qrels, relevance.qrels, judged, graded=True):
+            message.ClearField("joined_qrels")
+            _write_qrels(message, relevance.qrels, judged)
+    if relevance.run:
+        retrieved = list(map(joined, relevance.run.values()))
+        if not _write_columns(message.joined_run, relevance.run, _all_scored(retrieved)):
+            message.ClearField("joined_run")
+            _write_run(message, relevance.run, retrieved)
+
+
+def _all_scored(run: Sequence[Joined]) -> Sequence[Joined]:
+    """Return topics that all have scores, or none: the places where only some had any."""
+    scored = sum(1 for topic in run if len(topic.scores))
+    if scored in (0, len(run)):
+        return run
+    return [
+        topic
+        if len(topic.scores)
+        else topic._replace(scores=range(0, -len(topic.document_ids), -1))
+        for topic in run
+    ]
+
+
+def _write_columns(
+    message: pb.JoinedTopics,
+    query_ids: Collection[str],
+    topics: Sequence[Joined],
+    *,
+    graded: bool = False,
+) -> bool:
+    """Fill in topics; return whether that could be done. What is in the message if not is void.
+
+    Those that are `graded` can't go without values.
+    """
+    counts = [len(topic.document_ids) for topic in topics]
+    texts = [topic.text for topic in topics]
+    n_scores = [len(topic.scores) for topic in topics]
+    if (
+        None in texts
+        or not all_texts(query_ids)
+        or (n_scores != counts and (graded or any(n_scores)))
+    ):
+        return False
+    with_ids = compress(texts, counts)
+    text = "\n".join(with_ids)  # type: ignore[arg-type]  # none of them is None
+    n = sum(counts)
+    if text.count("\n") != max(n - 1, 0):
+        return False  # an id holds a line feed
+    try:
+        message.query_ids.extend(query_ids)
+        message.n_documents.extend(counts)
+        message.document_ids = text
+        if any(n_scores):
+            scores = chain.from_iterable(topic.scores for topic in topics)
+            message.values = pack(f"{_LITTLE_ENDIAN}{n}d", *scores)
+    except (*_UNFIT, struct_error, OverflowError):
+        return False
+    return True
+
+
+def _write_qrels(
+    message: pb.TrecRankings, query_ids: Iterable[str], topics: Sequence[Joined]
+) -> None:
+    for i, (query_id, documents) in enumerate(zip(query_ids, topics, strict=True)):
+        try:
+            _check_ids(query_id, documents)
+            judged = message.qrels.add(query_id=query_id)
+            judged.document_ids.extend(documents.document_ids)
+            judged.grades.extend(documents.scores)  # type: ignore[arg-type]  # the error names them
+        except _UNFIT as problem:
+            raise _unfit(f"trec.qrels[{i}]", query_id, documents, "grades", problem) from None
+
+
+def _write_run(
+    message: pb.TrecRankings, query_ids: Iterable[str], topics: Sequence[Joined]
+) -> None:
+    for i, (query_id, documents) in enumerate(zip(query_ids, topics, strict=True)):
+        try:
+            _check_ids(query_id, documents)
+            retrieved = message.run.add(query_id=query_id)
+            retrieved.document_ids.extend(documents.document_ids)
+            retrieved.scores.extend(documents.scores)
+        except _UNFIT as problem:
+            raise _unfit(f"trec.run[{i}]", query_id, documents, "scores", problem) from None
+
+
+def _check_ids(query_id: object, documents: Joined) -> None:
+    """Raise TypeError for what is no id; protobuf would take bytes for text."""
+    if isinstance(documents.document_ids, str):
+        raise TypeError("must be a list of ids, not one text")
+    if documents.text is None or not isinstance(query_id, str):
+        raise TypeError("must be text")
+
+
+def _unfit(
+    path: str, query_id: object, documents: Joined, column: str, problem: Exception
+) -> InvalidArgument:
+    """Return an error that names the first thing of a topic that no message can hold."""
+    names: list[tuple[str, object]] = [(f"{path}.query_id", query_id)]
+    if not isinstance(documents.document_ids, str):
+        names += [(f"{path}.document_ids[{j}]", n) for j, n in enumerate(documents.document_ids)]
+    for field, name in names:
+        if not isinstance(name, str):
+            return InvalidArgument.of_field(field, no_id(name))
+        try:
+            name.encode()
+        except UnicodeEncodeError as error:
+            rule = f"holds a lone surrogate at character {error.start}, which UTF-8 can't carry"
+            return InvalidArgument.of_field(field, rule)
+    for j, value in enumerate(documents.scores):
+        if not isinstance(value, SupportsFloat):
+            rule = f"must be a number, not {type(value).__name__}"
+            return InvalidArgument.of_field(f"{path}.{column}[{j}]", rule)
+    return InvalidArgument.of_field(path, str(problem))

@@ -1,0 +1,183 @@
+"""What both clients share around a call: the deadline, the one retry loop, what a failure means."""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from numbers import Real
+
+from judged import errors
+from judged._inputs import need_kind
+from judged._transport.status import REQUEST_ID, may_retry, was_reached
+from judged.v1 import judge_service_pb2 as pb
+
+FIRST_DELAY_S = 0.1
+MAX_DELAY_S = 5.0
+UNREACHED_S = 3.0
+"""How long a server that never answered is tried."""
+TELL_AFTER_S = 1.0
+TELL_EVERY_S = 30.0
+CHUNKS_IN_FLIGHT = 4
+IDENTIFIED = (pb.BatchJudgeRequest, pb.EvaluateRequest)
+"""Requests that have a request_id."""
+
+_log = logging.getLogger("judged")
+
+
+@dataclass(slots=True)
+class RetryBudget:
+    """What the calls of a client know of their server: whether it answers, how often to try.
+
+    Retries are bounded by the second and by what is answered, so that a sick server is not finished
+    off. A call that finds none left waits for one as long as its time lasts. `waits` says whether
+    to wait for a server that answered before; one that never did is given up soon.
+    """
+
+    waits: bool = True
+    tokens: float = 10.0
+    limit: float = 10.0
+    earn: float = 1.0
+    a_second: float = 5.0
+    reached: bool = False
+    _filled: float = field(default_factory=lambda: time.monotonic())  # noqa: PLW0108
+    _silent_since: float | None = None
+    _told: float | None = None
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def answered(self) -> None:
+        """Note a call that was answered."""
+        with self._lock:
+            self.reached = True
+            self.tokens = min(self.limit, self.tokens + self.earn)
+            told, self._told, self._silent_since = self._told, None, None
+        if told is not None:
+            _log.warning("the server answers again")
+
+    def failed(self, error: errors.JudgedError, left: float) -> None:
+        """Note a failure of a call that waits on; tell the user when it takes longer."""
+        now = time.monotonic()
+        with self._lock:
+            if self._silent_since is None:
+                self._silent_since = now
+            since = self._silent_since
+            due = since + TELL_AFTER_S if self._told is None else self._told + TELL_EVERY_S
+            if now < due or not (self.reached and self.waits):
+                return
+            self._told = now
+        _log.warning("%s; waiting for it, for %.0f s at most", error.message, left)
+
+    def take(self) -> bool:
+        """Take one retry from the budget; say whether there was one."""
+        with self._lock:
+            now = time.monotonic()
+            earned = (now - self._filled) * self.a_second
+            self.tokens, self._filled = min(self.limit, self.tokens + earned), now
+            if self.tokens < 1:
+                return False
+            self.tokens -= 1
+            return True
+
+
+class Deadline:
+    """The time a call has as a whole: all its chunks, tries and waits."""
+
+    def __init__(self, timeout: float) -> None:
+        need_kind(timeout, "timeout", Real, "a number of seconds")
+        if not timeout > 0:
+            raise ValueError("timeout must be a positive number of seconds")
+        self.timeout = timeout
+        self._ends = time.monotonic() + timeout
+
+    def left(self) -> float:
+        """Return the seconds left; raise DeadlineExceeded when there are none."""
+        left = self._ends - time.monotonic()
+        if left <= 0:
+            raise errors.DeadlineExceeded(
+                f"no answer within {self.timeout:g} s; allow more with timeout=, or send less",
+                code="DEADLINE_EXCEEDED",
+            )
+        return left
+
+
+class Attempts:
+    """The tries of one message. Ask `wait_after` for every failure."""
+
+    def __init__(
+        self, deadline: Deadline, budget: RetryBudget, request: object | None = None
+    ) -> None:
+        """Give the tries one id, by which the server answers them as one call where it can."""
+        self._deadline = deadline
+        self._budget = budget
+        self._failed = 0
+        self._failing_since = 0.0
+        self._error: errors.JudgedError | None = None
+        request_id = str(uuid.uuid4())
+        self.metadata = ((REQUEST_ID, request_id),)
+        if isinstance(request, IDENTIFIED):
+            request.request_id = request_id
+
+    def timeout(self) -> float:
+        """Return the seconds the next try may take.
+
+        Raises the error of the last try when there are none, DeadlineExceeded before a first one.
+        """
+        try:
+            return self._deadline.left()
+        except errors.DeadlineExceeded:
+            if self._error is None:
+                raise
+            raise self._error from None
+
+    def waits(self, error: errors.JudgedError) -> Iterator[float]:
+        """Yield the seconds to wait, one wait after the other, before the next try.
+
+        Raises the error when there is to be none; see `wait_after`.
+        """
+        yield self.wait_after(error)
+        while not self._budget.take():
+            yield self._within_deadline(error, random.uniform(0, self._backoff()))  # noqa: S311 - jitter
+
+    def wait_after(self, error: errors.JudgedError) -> float:
+        """Return the seconds to wait before the next try; raise the error when there is none.
+
+        There is none for failures that would repeat, when the wait would outlast the deadline, or
+        when the server has never answered and UNREACHED_S are over.
+        """
+        if not may_retry(error):
+            raise error
+        if was_reached(error):
+            self._budget.reached = True
+        self._failed += 1
+        self._error = error
+        now = time.monotonic()
+        if self._failed == 1:
+            self._failing_since = now
+        # Full jitter, so that callers turned away together do not come back together.
+        wait = random.uniform(0, self._backoff())  # noqa: S311 - jitter is no secret
+        wished = getattr(error, "retry_after", None)
+        if wished is not None:
+            wait += wished
+        busy = isinstance(error, errors.Overloaded)
+        patient = busy or (self._budget.reached and self._budget.waits)
+        if not patient and now + wait - self._failing_since > UNREACHED_S:
+            raise error
+        return self._within_deadline(error, wait)
+
+    def _backoff(self) -> float:
+        # The exponent is bounded: a float overflows at a thousand tries.
+        return min(MAX_DELAY_S, FIRST_DELAY_S * 2.0 ** min(self._failed - 1, 10))
+
+    def _within_deadline(self, error: errors.JudgedError, wait: float) -> float:
+        try:
+            left = self._deadline.left()
+        except errors.DeadlineExceeded:
+            left = 0.0
+        if left <= wait:
+            raise error
+        self._budget.failed(error, left)
+        return wait

@@ -1,0 +1,238 @@
+"""`judged agree`: how far raters agree.
+
+The numbers are the server's.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from judged import Agreement, Estimate, RatingLevel, RatingTable
+from judged.cli.connection import connect
+from judged.cli.options import common, intervals
+from judged.cli.output.estimates import estimate_warnings, estimates_document, estimates_table
+from judged.cli.output.tables import of_all, word
+from judged.cli.output.writer import STDOUT, Output, check_apart, new_table
+from judged.cli.problems import Problem, explained
+from judged.evaluation.datasets.files import FileError, Record, number_lines, parse_json, read_lines
+
+_MOST_CATEGORIES = 100
+
+
+class LevelName(StrEnum):
+    """The levels of categories as they are typed."""
+
+    NOMINAL = "nominal"
+    ORDINAL = "ordinal"
+    INTERVAL = "interval"
+
+
+@dataclass(frozen=True, slots=True)
+class RatedItems:
+    """What a file says: all raters in the order of their first rating, and one dict an item."""
+
+    name: str
+    raters: Sequence[str]
+    items: Sequence[dict[str, str]]
+
+    @property
+    def categories(self) -> list[str]:
+        """The categories that occur, sorted."""
+        return sorted({rating for item in self.items for rating in item.values()})
+
+
+def command(
+    labels: Annotated[
+        str,
+        typer.Argument(
+            metavar="LABELS.jsonl",
+            help="Lines of {item_id, ratings: {rater: category}}; - reads standard input.",
+        ),
+    ],
+    level: Annotated[
+        LevelName,
+        typer.Option(case_sensitive=False, help="What may be done with the categories."),
+    ] = LevelName.NOMINAL,
+    categories: Annotated[
+        str | None,
+        typer.Option(metavar="A,B,C", help="All categories in order; else those of the file."),
+    ] = None,
+    interval: intervals.Method = None,
+    confidence: intervals.Confidence = None,
+    resamples: intervals.Resamples = None,
+    seed: intervals.Seed = None,
+    target: common.Target = None,
+    json_to: common.Json = None,
+    strict: common.Strict = False,
+) -> None:
+    """Tell how far raters agree on items; no judge is asked."""
+    out = Output(json_to, strict=strict)
+    check_apart({"LABELS.jsonl": labels}, json=json_to)
+    rated = read_ratings(labels)
+    if len(rated.raters) < 2:
+        raise Problem(f"{rated.name}: has one rater, {rated.raters[0]!r}; agreement needs two")
+    named = choose_categories(rated, level, categories)
+    table = RatingTable(
+        named,
+        {rater: [item.get(rater) for item in rated.items] for rater in rated.raters},
+        RatingLevel[level.name],
+    )
+    with connect(target) as server, explained():
+        made = intervals.interval_options(interval, confidence, resamples, seed)
+        found = server.client.measure_agreement(table, interval=made).ratings
+    if found is None:  # pragma: no cover - the server answers what it is asked
+        raise Problem("the server did not answer; is it of an older version?")
+    estimates = _estimates(found)
+    for warning in [*found.warnings, *estimate_warnings(estimates)]:
+        out.warn(warning)
+    shown = {name: one for name, one in estimates.items() if _applies(name, found, level)}
+    out.show(estimates_table("agreement", shown), "", _describe(found, rated))
+    if found.confusion:
+        out.show("", confusion_table(found))
+    out.write_json(
+        {
+            "raters": list(found.raters),
+            "categories": list(found.categories),
+            "level": level.value,
+            "n_items": found.n_items,
+            "confusion": [list(row) for row in found.confusion],
+            "agreement": estimates_document(estimates),
+            "warnings": out.warnings,
+        }
+    )
+    out.finish()
+
+
+def read_ratings(path: str) -> RatedItems:
+    """Return the ratings of a file, or of standard input for "-". Raises FileError."""
+    name = "standard input" if path == STDOUT else path
+    raw_lines = number_lines(sys.stdin.buffer) if path == STDOUT else read_lines(path)
+    raters: dict[str, None] = {}
+    items: list[dict[str, str]] = []
+    seen: dict[str, int] = {}
+    for number, raw in raw_lines:
+        record = Record(parse_json(raw, name, number), name, number, "")
+        item_id = record.identifier("item_id")
+        first = seen.setdefault(item_id, number)
+        if first != number:
+            raise record.error(f"has the 'item_id' of line {first} again; merge their ratings")
+        ratings = record.get("ratings")
+        if not isinstance(ratings, dict):
+            raise record.error("has no 'ratings', an object of {rater: category}")
+        item = {}
+        for rater, rating in ratings.items():
+            if rating is None:
+                continue
+            if not rater:
+                raise record.error("has a rater without a name in 'ratings'")
+            item[rater] = _category(record, rater, rating)
+            raters.setdefault(rater)
+        items.append(item)
+    if not raters:
+        raise FileError(name, None, "holds no ratings; write lines of {item_id, ratings}")
+    return RatedItems(name, list(raters), items)
+
+
+def _category(record: Record, rater: str, rating: object) -> str:
+    """Return a rating as text: a string, a whole number, or true and false."""
+    if isinstance(rating, bool):
+        return "true" if rating else "false"
+    if isinstance(rating, int):
+        return str(rating)
+    if not isinstance(rating, str) or not rating:
+        raise record.error(
+            f"has a rating by {rater!r} that is no category: use text, a whole number, true or "
+            "false, or null for none"
+        )
+    return rating
+
+
+def choose_categories(rated: RatedItems, level: LevelName, given: str | None) -> list[str]:
+    """Return the categories in order: those given, else those of the file. Raises Problem.
+
+    Whole numbers have an order of their own; at the interval level those between are categories
+    too. Other categories must be given where their order matters.
+    """
+    found = rated.categories
+    if given is not None:
+        named = [category.strip() for category in given.split(",")]
+        if any(named.count(category) > 1 or not category for category in named):
+            raise Problem(f"--categories {given}: name each category once, with commas between")
+        unknown = [category for category in found if category not in named]
+        if unknown:
+            raise Problem(
+                f"--categories {given}: {rated.name} has {unknown[0]!r} too; add it in its place"
+            )
+    else:
+        named = _natural(rated, found, level)
+    if len(named) < 2:
+        raise Problem(
+            f"{rated.name}: all ratings are {found[0]!r}; name the categories that could have "
+            "been given with --categories"
+        )
+    if len(named) > _MOST_CATEGORIES:
+        raise Problem(
+            f"{rated.name}: has {len(named)} categories; at most {_MOST_CATEGORIES} are compared, "
+            "so put numbers into ranges first"
+        )
+    return named
+
+
+def _natural(rated: RatedItems, found: list[str], level: LevelName) -> list[str]:
+    numbers = [int(c) for c in found if c.removeprefix("-").isdecimal() and c.isascii()]
+    if len(numbers) == len(found) and len({str(n) for n in numbers} & set(found)) == len(found):
+        numbers.sort()
+        if level is LevelName.INTERVAL and numbers[-1] - numbers[0] < _MOST_CATEGORIES:
+            numbers = list(range(numbers[0], numbers[-1] + 1))
+        return [str(n) for n in numbers]
+    if level is not LevelName.NOMINAL:
+        raise Problem(
+            f"--level {level.value}: say the order of the categories of {rated.name} with "
+            f"--categories {','.join(found)}"
+        )
+    return found
+
+
+def confusion_table(found: Agreement) -> Table:
+    """Return the items of two raters by both their categories, the first's as rows."""
+    first, second = found.raters
+    view = new_table(f"{first} \\ {second}", *found.categories, "all")
+    for category, row in zip(found.categories, found.confusion, strict=True):
+        view.add_row(category, *(str(count) for count in row), str(sum(row)))
+    columns = [sum(column) for column in zip(*found.confusion, strict=True)]
+    view.add_row("all", *(str(count) for count in columns), str(sum(columns)))
+    return view
+
+
+def _estimates(found: Agreement) -> dict[str, Estimate | None]:
+    return {
+        "observed": found.observed,
+        "cohen_kappa": found.cohen_kappa,
+        "linear_kappa": found.linear_kappa,
+        "quadratic_kappa": found.quadratic_kappa,
+        "fleiss_kappa": found.fleiss_kappa,
+        "krippendorff_alpha": found.krippendorff_alpha,
+    }
+
+
+def _applies(name: str, found: Agreement, level: LevelName) -> bool:
+    if name == "cohen_kappa":
+        return len(found.raters) == 2
+    if name in {"linear_kappa", "quadratic_kappa"}:
+        return len(found.raters) == 2 and level is not LevelName.NOMINAL
+    return True
+
+
+def _describe(found: Agreement, rated: RatedItems) -> str:
+    return (
+        f"{of_all(found.n_items, len(rated.items), 'item', 'items')} "
+        f"{word(found.n_items, 'has', 'have')} two ratings or more; "
+        f"{len(found.raters)} raters, {len(found.categories)} categories"
+    )

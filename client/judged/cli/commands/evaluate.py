@@ -1,0 +1,359 @@
+"""`judged evaluate`: what a retriever found, judged and measured.
+
+Formats are in `judged.evaluation`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Annotated
+
+import typer
+
+from judged import (
+    CorrectedEstimate,
+    Evaluation,
+    JudgedError,
+    MetricCounts,
+    MetricOptions,
+    QueryGroup,
+    VerdictCounts,
+    Verdicts,
+)
+from judged.cli.connection import connect
+from judged.cli.options import common, intervals
+from judged.cli.options.asking import (
+    CacheOnly,
+    EstimateOnly,
+    JudgeMaxTokens,
+    JudgeModel,
+    JudgeRefresh,
+    JudgeSamples,
+    JudgeTemperature,
+    MaxCost,
+    check_costs,
+    llm_parameters,
+    named_as_typed,
+    read_asking,
+    refuse_missing,
+    with_parameters,
+)
+from judged.cli.options.common import LabelsFile
+from judged.cli.options.gates import (
+    AllowOtherSignature,
+    Baseline,
+    MaxDrops,
+    MaxNegatives,
+    MinCoverage,
+    MinScoresOrThreshold,
+)
+from judged.cli.options.judges import Members, read_judge, with_members
+from judged.cli.options.traces import (
+    NoJudge,
+    TraceFile,
+    TraceJudge,
+    TraceTexts,
+    kept_trace,
+    read_tracing,
+)
+from judged.cli.output.estimates import (
+    corrected_document,
+    corrected_table,
+    corrected_warnings,
+    interval_warnings,
+    slice_warnings,
+    slices_table,
+)
+from judged.cli.output.gates import Gates, finish, gates_document, split_min_scores
+from judged.cli.output.tables import (
+    count_warnings,
+    describe_counts,
+    describe_verdicts,
+    document,
+    means_table,
+    negative_warnings,
+    negatives_document,
+    of_all,
+    per_query_table,
+    reason_warnings,
+    verdict_warnings,
+    word,
+)
+from judged.cli.output.usage import describe_usage, report_estimate, usage_document, vote_warnings
+from judged.cli.output.writer import Output, check_apart, progress_bar
+from judged.cli.problems import Place, Problem, explained
+from judged.cli.replay import Name, open_replay, replay_warnings, replayed
+from judged.evaluation import Dataset, Evaluator, Results
+from judged.evaluation.labels import Labels, corrected_means
+from judged.traces import MissingJudgements
+
+_GROUP_PATH = re.compile(r"groups\[(\d+)\]\.(expected|retrieved)\[(\d+)\]")
+
+
+def command(
+    dataset: Annotated[
+        str, typer.Argument(metavar="DATASET.json", help="Queries with what they should find.")
+    ],
+    results: Annotated[
+        str,
+        typer.Option(
+            metavar="RESULTS.jsonl",
+            help="What was retrieved: a line a query, "
+            "{query_id, results: [{doc_id, score, text, span}]}, best first.",
+        ),
+    ],
+    metric: common.Metrics,
+    judge: common.JudgeKind = None,
+    profile: common.Profile = None,
+    min_score: MinScoresOrThreshold = None,
+    param: common.Parameters = None,
+    member: Members = None,
+    judge_model: JudgeModel = None,
+    judge_samples: JudgeSamples = None,
+    judge_temperature: JudgeTemperature = None,
+    judge_max_tokens: JudgeMaxTokens = None,
+    judge_refresh: JudgeRefresh = False,
+    cache_only: CacheOnly = False,
+    estimate: EstimateOnly = False,
+    max_cost: MaxCost = None,
+    trace: TraceFile = None,
+    trace_texts: TraceTexts = None,
+    trace_judge: TraceJudge = None,
+    no_judge: NoJudge = False,
+    matching: Annotated[
+        common.MatchingName,
+        typer.Option(case_sensitive=False, help="How results are paired with expected answers."),
+    ] = common.MatchingName.GREEDY_FIRST,
+    per_query: common.PerQuery = False,
+    interval: intervals.IntervalName = None,
+    confidence: intervals.Confidence = None,
+    resamples: intervals.Resamples = None,
+    seed: intervals.Seed = None,
+    slice_by: intervals.SliceBy = None,
+    labels: LabelsFile = None,
+    max_drop: MaxDrops = None,
+    max_negatives: MaxNegatives = None,
+    min_coverage: MinCoverage = None,
+    baseline: Baseline = None,
+    allow_other_signature: AllowOtherSignature = False,
+    target: common.Target = None,
+    json_to: common.Json = None,
+    timeout: common.Timeout = 3600.0,
+    strict: common.Strict = False,
+) -> None:
+    """Judge retrieval results and measure them."""
+    out = Output(json_to, strict=strict)
+    read = {"DATASET.json": dataset, "--results": results, "--labels": labels}
+    check_apart(read, json=json_to, trace=trace)
+    threshold, min_scores = split_min_scores(min_score or [])
+    gates = Gates(
+        metric,
+        min_scores,
+        max_drop or [],
+        baseline,
+        max_negatives=max_negatives,
+        min_coverage=min_coverage,
+        allow_other_signature=allow_other_signature,
+    )
+    tracing = read_tracing(judge, trace, trace_texts, trace_judge, no_judge=no_judge)
+    kind = tracing.llm_kind(judge)
+    flags = llm_parameters(kind, judge_model, judge_samples, judge_temperature, judge_max_tokens)
+    given = with_parameters(flags, param)
+    check_costs(max_cost, estimate=estimate, replays=tracing.replays)
+    asking = read_asking(judge, refresh=judge_refresh, cache_only=cache_only, max_cost=max_cost)
+    with out.told_misspellings():
+        queries = Dataset.from_json(dataset)
+        retrieved = Results.from_jsonl(results)
+    groups = queries.to_groups(retrieved, by_spans=True if judge == "span" else None)
+    check_join(out, queries, retrieved)
+    human = None if labels is None else Labels.from_jsonl(labels).rankings(groups)
+    asked = MetricOptions(
+        matching.mode,
+        per_query=True,
+        interval=intervals.interval_options(interval, confidence, resamples, seed),
+        slice_by=slice_by or [],
+    )
+    contexts = sum(group.n_expected * group.n_retrieved for group in groups)
+    kept = kept_trace(tracing, out)
+    with (
+        connect(target) as server,
+        named_as_typed(flags),
+        explained(metric, places(groups)),
+        progress_bar("judging", contexts) as progress,
+    ):
+        evaluate = Evaluator(server.client).evaluate
+        if tracing.replays:
+            replay = open_replay(
+                *(tracing, out, server, given, threshold),
+                profile=profile,
+                members=member,
+                timeout=timeout,
+            )
+            with replayed(tracing, replay, server, threshold, missing_context(groups)):
+                found = evaluate(groups, metric, replay, asked, timeout=timeout)
+            for warning in replay_warnings(replay, trace):
+                out.warn(warning)
+        else:
+            spec = read_judge(server.info, judge, profile, threshold, given)
+            spec = with_members(spec, server.info, member)
+            if estimate:
+                would = Evaluator(server.client).estimate(groups, metric, spec, asked, asking)
+                report_estimate(out, would)
+                return
+            with unmeasured_written(out):
+                found = evaluate(
+                    groups,
+                    metric,
+                    spec,
+                    asked,
+                    asking=asking,
+                    record=None if kept is None else kept.record,
+                    timeout=timeout,
+                    progress=progress,
+                )
+        refuse_missing(found.verdicts)
+        means = None if human is None else corrected_means(server.client, found, human, asked)
+    report(out, found, asked, per_query=per_query, gates=gates, means=means)
+
+
+@contextmanager
+def unmeasured_written(out: Output) -> Iterator[None]:
+    """Write the verdicts of an evaluation whose metrics failed; the error goes on."""
+    try:
+        yield
+    except JudgedError as error:
+        verdicts = error.verdicts
+        if isinstance(verdicts, Verdicts) and verdicts.n_ok:
+            out.note(
+                f"no metrics: the server was lost behind {verdicts.n_ok} of {len(verdicts)} "
+                "verdicts, which are written as they are"
+            )
+            out.write_json({**verdicts.to_dict(), "error": error.message})
+            out.show(*(json.dumps(row, ensure_ascii=False) for row in verdicts.to_rows()))
+        raise
+
+
+def check_join(out: Output, queries: Dataset, retrieved: Results) -> None:
+    """Warn where dataset and results do not fit each other. Raises Problem when nothing does."""
+    known = {query.query_id for query in queries.queries}
+    missing = [query.query_id for query in queries.queries if query.query_id not in retrieved]
+    unknown = [query_id for query_id in retrieved if query_id not in known]
+    if not retrieved:
+        raise Problem("the results hold no query; write a line for each query of the dataset")
+    if len(missing) == len(known):
+        raise Problem(
+            f"no query of the results is in the dataset: {unknown[0]!r} is one of the results, "
+            f"{missing[0]!r} one of the dataset; check that they belong together"
+        )
+    if missing:
+        out.warn(
+            f"{of_all(len(missing), len(known), 'query', 'queries')} "
+            f"{word(len(missing), 'has', 'have')} no line in the results and "
+            f"{word(len(missing), 'counts', 'count')} as having found nothing, for example "
+            f"{missing[0]!r}"
+        )
+    if unknown:
+        out.warn(
+            f"{of_all(len(unknown), len(retrieved), 'line', 'lines')} of the results "
+            f"{word(len(unknown), 'is', 'are')} for queries that the dataset lacks and left out, "
+            f"for example {unknown[0]!r}"
+        )
+    if rising := retrieved.out_of_order:
+        out.warn(
+            f"{of_all(len(rising), len(retrieved), 'line', 'lines')} of the results "
+            f"{word(len(rising), 'has', 'have')} scores that rise with rank, for example that of "
+            f"{rising[0]!r}; the given order is the ranking"
+        )
+
+
+def places(groups: list[QueryGroup]) -> Place:
+    """Return what turns the path of a field into the query that it came from."""
+
+    def place(field: str) -> str | None:
+        match = _GROUP_PATH.match(field)
+        if match is None:
+            return None
+        side = "result" if match[2] == "retrieved" else "expected answer"
+        return f"query {groups[int(match[1])].query_id!r}, {side} {int(match[3]) + 1}"
+
+    return place
+
+
+def missing_context(groups: Sequence[QueryGroup]) -> Name:
+    """Return what turns a context without a judgement into what the user knows it as."""
+
+    def name(missing: MissingJudgements) -> str:
+        first, group, side = missing.first, missing.group, "expected answer"
+        if first.group >= len(groups):  # the groups of negatives come behind the others
+            group = [g for g in groups if g.negatives][first.group - len(groups)]
+            side = "negative answer"
+        result = (
+            repr(group.document_ids[first.retrieved])
+            if group.document_ids
+            else f"{first.retrieved + 1}"
+        )
+        return f"query {group.query_id!r}, result {result}, {side} {first.expected + 1}"
+
+    return name
+
+
+def report(
+    out: Output,
+    found: Evaluation,
+    asked: MetricOptions,
+    *,
+    per_query: bool,
+    gates: Gates,
+    means: Mapping[str, CorrectedEstimate] | None = None,
+) -> None:
+    """Print the table with what it was made from, and write the JSON document."""
+    table = found.table
+    verdicts = table.counts.verdicts or VerdictCounts()
+    warnings = [*count_warnings(table.counts), *verdict_warnings(verdicts)]
+    warnings += negative_warnings(found.negatives)
+    if found.verdicts is not None:
+        warnings += [*reason_warnings(found.verdicts), *vote_warnings(found.verdicts)]
+    warnings += interval_warnings(table, asked.interval)
+    warnings += slice_warnings(table, asked.slice_by)
+    for warning in [*warnings, *corrected_warnings(means)]:
+        out.warn(warning)
+    errors = () if found.verdicts is None else found.verdicts.errors.values()
+    out.count(failed=verdicts.error, total=verdicts.total, errors=errors)
+    if found.judge is None and verdicts.total:
+        made_from = f"{describe_verdicts(verdicts)}, by the judges that the metrics bring"
+    elif found.judge is None:
+        # Nobody judged, so there are no verdicts to count.
+        counts: MetricCounts = replace(table.counts, verdicts=None)
+        table = replace(table, counts=counts)
+        made_from = "matched by document id; no judge was asked"
+    else:
+        made_from = f"{describe_verdicts(verdicts)}\njudge {found.judge.signature}"
+    if found.usage is not None:
+        made_from += f"\n{describe_usage(found.usage)}"
+    signature = found.judge.signature if found.judge is not None else None
+    outcomes = gates.check(table, signature, out, found.negatives)
+    if per_query:
+        out.show(per_query_table(table), "")
+    out.show(
+        means_table(table),
+        "",
+        f"{describe_counts(table.counts)}\n{made_from}",
+    )
+    if table.slices:
+        out.show("", slices_table(table))
+    if means is not None:
+        out.show("", corrected_table(means))
+    out.write_json(
+        {
+            **document(table, signature, out.warnings),
+            **usage_document(found.usage),
+            **negatives_document(found.negatives),
+            **corrected_document(means),
+            **gates_document(outcomes),
+        }
+    )
+    finish(out, outcomes)

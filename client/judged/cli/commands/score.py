@@ -1,0 +1,227 @@
+"""`judged score`: answers of a system, scored by rubrics.
+
+The file's format is in `inputs.answers`, the flags in `options.rubrics`, what is shown in
+`output.scores`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Annotated
+
+import typer
+
+from judged import ScoredAnswers, Source, Status
+from judged.cli.connection import connect
+from judged.cli.inputs.answers import read_answers
+from judged.cli.options import common
+from judged.cli.options.asking import (
+    KIND,
+    CacheOnly,
+    EstimateOnly,
+    JudgeMaxTokens,
+    JudgeRefresh,
+    JudgeTemperature,
+    MaxCost,
+    check_costs,
+    llm_parameters,
+    named_as_typed,
+    read_asking,
+    refuse_uncached,
+    with_parameters,
+)
+from judged.cli.options.gates import MinCoverage
+from judged.cli.options.rubrics import (
+    Details,
+    JudgeModel,
+    JudgeSamples,
+    MinScores,
+    PerItem,
+    Rubrics,
+    Thresholds,
+    Weights,
+    as_flag,
+    read_rubrics,
+    read_thresholds,
+)
+from judged.cli.options.traces import (
+    FLAG,
+    NONE,
+    NoJudge,
+    TraceFile,
+    TraceTexts,
+    kept_trace,
+    read_tracing,
+)
+from judged.cli.output.gates import finish, gates_document
+from judged.cli.output.scores import (
+    describe_scores,
+    items_table,
+    rubrics_table,
+    score_line,
+    score_warnings,
+    scores_document,
+)
+from judged.cli.output.usage import describe_usage, report_estimate
+from judged.cli.output.writer import (
+    STDOUT,
+    Output,
+    check_apart,
+    check_writable,
+    open_output,
+    progress_bar,
+)
+from judged.cli.problems import Place, Problem, explained
+from judged.cli.replay import open_score_replay, replay_warnings, replayed
+from judged.errors import JudgedError
+
+
+def command(
+    answers: Annotated[
+        str,
+        typer.Argument(
+            metavar="ANSWERS.jsonl",
+            help="Lines of {item_id, query, answer, references, contexts}; - reads standard input.",
+        ),
+    ],
+    rubric: Rubrics,
+    min_score: MinScores = None,
+    min_coverage: MinCoverage = None,
+    weights: Weights = None,
+    judge_model: JudgeModel = None,
+    judge_samples: JudgeSamples = None,
+    judge_temperature: JudgeTemperature = None,
+    judge_max_tokens: JudgeMaxTokens = None,
+    judge_refresh: JudgeRefresh = False,
+    cache_only: CacheOnly = False,
+    estimate: EstimateOnly = False,
+    max_cost: MaxCost = None,
+    param: common.Parameters = None,
+    per_item: PerItem = False,
+    details: Details = False,
+    judge: Annotated[
+        str | None,
+        typer.Option("--judge", metavar="none", help="Ask no model: see --trace and --no-judge."),
+    ] = None,
+    trace: TraceFile = None,
+    trace_texts: TraceTexts = None,
+    no_judge: NoJudge = False,
+    output: Annotated[
+        str | None,
+        typer.Option(metavar="FILE|-", help="Write every score as a JSON line; - prints them."),
+    ] = None,
+    target: common.Target = None,
+    json_to: common.Json = None,
+    timeout: common.Timeout = 3600.0,
+    strict: common.Strict = False,
+) -> None:
+    """Score answers by rubrics."""
+    out = Output(json_to, strict=strict)
+    if output is not None:
+        check_writable(output, "--output")
+    check_apart({"ANSWERS.jsonl": answers}, output=output, json=json_to, trace=trace)
+    thresholds = read_thresholds(min_score or [], rubric)
+    if judge not in {None, NONE}:
+        raise Problem(
+            f"--judge {judge}: answers are scored by language models, see --judge-model; only "
+            "--judge none is there"
+        )
+    tracing = read_tracing(judge, trace, trace_texts, None, no_judge=no_judge)
+    if tracing.replays and judge_refresh:
+        raise Problem(f"--judge-refresh and {FLAG} exclude each other; say one of them")
+    check_costs(max_cost, estimate=estimate, replays=tracing.replays)
+    asking = read_asking(KIND, refresh=judge_refresh, cache_only=cache_only, max_cost=max_cost)
+    with out.told_misspellings():
+        file = read_answers(answers)
+    flags = llm_parameters(KIND, judge_model, judge_samples, judge_temperature, judge_max_tokens)
+    given = with_parameters(flags, param)
+    kept = kept_trace(tracing, out)
+    with (
+        connect(target) as server,
+        named_as_typed(flags),
+        flagged(rubric, file.place()),
+        progress_bar("scoring", len(file.items) * len(rubric)) as progress,
+    ):
+        rubrics = read_rubrics(rubric, server.info, thresholds.threshold, given, weights)
+        if tracing.replays:
+            told = given or weights
+            replay = open_score_replay(
+                tracing, out, server, from_cache=bool(told), details=details, timeout=timeout
+            )
+            with replayed(tracing, replay, server, thresholds.threshold):
+                found = replay.scores(file.items, rubrics, server.info.rubrics)
+            for warning in replay_warnings(replay, trace):
+                out.warn(warning)
+        elif estimate:
+            would = server.client.estimate_scores(file.items, rubrics, asking=asking)
+            report_estimate(out, would)
+            return
+        else:
+            found = server.client.score_answers(
+                file.items,
+                rubrics,
+                include_replies=details,
+                asking=asking,
+                timeout=timeout,
+                progress=progress,
+            )
+            if kept is not None:
+                kept.record_scores(file.items, found, server.info.rubrics)
+        refuse_uncached(found.errors.values(), len(found))
+    report(
+        *(out, found, thresholds, output),
+        min_coverage=min_coverage,
+        per_item=per_item,
+        details=details,
+    )
+
+
+@contextmanager
+def flagged(rubrics: Sequence[str], place: Place) -> Iterator[None]:
+    """Turn errors of the call into problems that speak of flags, and of places in the file."""
+    with explained(place=place):
+        try:
+            yield
+        except JudgedError as error:
+            problem = as_flag(error, rubrics)
+            if problem is None:
+                raise
+            raise problem from error
+
+
+def report(
+    out: Output,
+    found: ScoredAnswers,
+    thresholds: Thresholds,
+    output: str | None,
+    *,
+    min_coverage: float | None,
+    per_item: bool,
+    details: bool,
+) -> None:
+    """Print the table with what it was made from, and write lines and the JSON document."""
+    lines = [score_line(score, details=details) for score in found]
+    if output is not None and not (output == STDOUT and out.takes_stdout):
+        with open_output(output, "--output") as file:
+            for line in lines:
+                file.write(json.dumps(line, ensure_ascii=False) + "\n")
+    for warning in score_warnings(found):
+        out.warn(warning)
+    failed = sum(score.status is Status.ERROR for score in found)
+    out.count(failed=failed, total=len(found), errors=found.errors.values())
+    outcomes = thresholds.outcomes(found.rubrics, min_coverage)
+    judges = {s.judge.signature: None for s in found.rubrics if s.judge is not None}
+    made_from = [describe_scores(found), *(f"judge {signature}" for signature in judges)]
+    if any(score.source is not Source.REPLAY for score in found):  # else nobody was asked
+        made_from.append(describe_usage(found.usage))
+    if output == STDOUT:  # the lines have standard output to themselves
+        for text in made_from:
+            out.note(text)
+    else:
+        if per_item:
+            out.show(items_table(found), "")
+        out.show(rubrics_table(found), "", "\n".join(made_from))
+    out.write_json({**scores_document(found, lines, out.warnings), **gates_document(outcomes)})
+    finish(out, outcomes)

@@ -1,0 +1,1 @@
+"""The files of contexts and of answers that commands read."""

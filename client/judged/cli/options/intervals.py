@@ -1,0 +1,81 @@
+"""The flags of intervals, slices and unjudged documents. What they mean is up to the server."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from judged import IntervalMethod, IntervalOptions, Unjudged
+
+
+class MethodName(StrEnum):
+    """The methods of an interval as they are typed."""
+
+    PERCENTILE = "percentile"
+    BCA = "bca"
+    T = "t"
+
+
+class UnjudgedName(StrEnum):
+    """The policies for unjudged documents as they are typed."""
+
+    NON_RELEVANT = "non_relevant"
+    CONDENSED = "condensed"
+    BOUNDS = "bounds"
+
+    @property
+    def policy(self) -> Unjudged:
+        """The policy of the contract."""
+        return Unjudged[self.name]
+
+
+LARGEST_SEED = 2**64 - 1
+"""What the contract holds."""
+IntervalName = Annotated[
+    MethodName | None,
+    typer.Option(
+        "--interval", case_sensitive=False, help="Show a confidence interval of every mean."
+    ),
+]
+Confidence = Annotated[
+    float | None,
+    typer.Option(metavar="X", min=0.5, max=0.9999, help="Confidence of the intervals; 0.95."),
+]
+Resamples = Annotated[
+    int | None,
+    typer.Option(metavar="N", min=100, max=100_000, help="Resamples of the bootstrap; 10,000."),
+]
+Seed = Annotated[
+    int | None,
+    typer.Option(metavar="N", min=0, max=LARGEST_SEED, help="Seed of the bootstrap; 0."),
+]
+SliceBy = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="KEY",
+        help="Show the means of the queries that share a value of this key of their metadata; may "
+        "be repeated.",
+    ),
+]
+UnjudgedPolicy = Annotated[
+    UnjudgedName,
+    typer.Option(case_sensitive=False, help="What a document counts as that nobody judged."),
+]
+
+
+def interval_options(
+    method: MethodName | None, confidence: float | None, resamples: int | None, seed: int | None
+) -> IntervalOptions | None:
+    """Return the options of intervals, None when none of them was given."""
+    if method is None and confidence is None and resamples is None and seed is None:
+        return None
+    number = None if method is None else IntervalMethod[method.name]
+    return IntervalOptions(number, confidence, resamples, seed)
+
+
+Method = Annotated[
+    MethodName | None,
+    typer.Option("--interval", case_sensitive=False, help="Method of the intervals; percentile."),
+]

@@ -1,0 +1,120 @@
+"""How sure the numbers are: intervals, slices and corrected means, with their warnings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from rich.table import Table
+
+from judged import CorrectedEstimate, Estimate, IntervalOptions, MetricTable
+from judged.cli.output.tables import mean_of
+from judged.cli.output.writer import new_table
+
+
+def estimates_table(title: str, estimates: Mapping[str, Estimate | None]) -> Table:
+    """Return a row each: name, value, ends of the interval; "-" for what is undefined."""
+    view = new_table(title, "value", "lower", "upper")
+    for name, estimate in estimates.items():
+        view.add_row(name, *cells(estimate))
+    return view
+
+
+def cells(estimate: Estimate | None) -> tuple[str, str, str]:
+    """Return the value and the ends of the interval as tables show them."""
+    if estimate is None:
+        return "-", "-", "-"
+    interval = estimate.interval
+    if interval is None:
+        return number(estimate.value), "-", "-"
+    return number(estimate.value), number(interval.lower), number(interval.upper)
+
+
+def number(value: float | None) -> str:
+    """Return a number with four decimals, "-" for None."""
+    return "-" if value is None else f"{value:.4f}"
+
+
+def estimate_warnings(estimates: Mapping[str, Estimate | None]) -> Iterator[str]:
+    """Yield what to mind about the intervals, once for numbers that share it."""
+    names_of: dict[str, list[str]] = {}
+    for name, estimate in estimates.items():
+        interval = None if estimate is None else estimate.interval
+        for warning in () if interval is None else interval.warnings:
+            names_of.setdefault(warning, []).append(name)
+    for warning, names in names_of.items():
+        yield f"interval of {', '.join(names)}: {warning}"
+
+
+def estimates_document(estimates: Mapping[str, Estimate | None]) -> dict[str, Any]:
+    """Return the JSON object of numbers with their intervals; null for what is undefined."""
+    return {
+        name: None if estimate is None else asdict(estimate) for name, estimate in estimates.items()
+    }
+
+
+def interval_warnings(table: MetricTable, asked: IntervalOptions | None) -> Iterator[str]:
+    """Yield what the reader of the intervals should know, once for metrics that share it."""
+    if asked is not None and any(metric.interval is None for metric in table.metrics):
+        yield "interval: there is none where fewer than two queries have a value"
+    metrics_of: dict[str, list[str]] = {}
+    for metric in table.metrics:
+        for warning in metric.interval.warnings if metric.interval is not None else ():
+            metrics_of.setdefault(warning, []).append(metric.name)
+    for warning, metrics in metrics_of.items():
+        whose = "" if len(metrics) == len(table.metrics) else f" of {', '.join(metrics)}"
+        yield f"interval{whose}: {warning}"
+
+
+def slice_warnings(table: MetricTable, keys: Sequence[str]) -> Iterator[str]:
+    """Yield the keys that made no slice with a value."""
+    known = {part.key for part in table.slices if part.value}
+    for key in keys:
+        if key not in known:
+            yield f"--slice-by {key}: no query has this key in its metadata"
+
+
+def slices_table(table: MetricTable) -> Table:
+    """Return the means of the slices, a row each; "-" stands for queries that lack the key."""
+    view = new_table("slice", "n", *(metric.name for metric in table.metrics))
+    for part in table.slices:
+        name = f"{part.key}={part.value or '-'}"
+        n = max((metric.n for metric in part.metrics), default=0)
+        view.add_row(name, str(n), *(mean_of(metric) for metric in part.metrics))
+    return view
+
+
+def corrected_table(means: Mapping[str, CorrectedEstimate]) -> Table:
+    """Return the naive mean, that of the labels and the corrected one, side by side."""
+    view = new_table("metric", "naive", "labels only", "corrected", "labelled", "power")
+    for name, mean in means.items():
+        numbers = [_estimate(e) for e in (mean.naive, mean.labels_only, mean.corrected)]
+        view.add_row(name, *numbers, f"{mean.n_labelled} of {mean.n}", f"{mean.power:.3f}")
+    return view
+
+
+def corrected_warnings(means: Mapping[str, CorrectedEstimate] | None) -> Iterator[str]:
+    """Yield what the reader should know, once for all metrics that share it."""
+    metrics_of: dict[str, list[str]] = {}
+    for name, mean in (means or {}).items():
+        for warning in mean.warnings:
+            metrics_of.setdefault(warning, []).append(name)
+    for warning, metrics in metrics_of.items():
+        whose = "" if len(metrics) == len(means or ()) else f" of {', '.join(metrics)}"
+        yield f"corrected mean{whose}: {warning}"
+
+
+def corrected_document(means: Mapping[str, CorrectedEstimate] | None) -> dict[str, Any]:
+    """Return the part of the JSON document, empty when there were no labels."""
+    if means is None:
+        return {}
+    return {"corrected": {name: asdict(mean) for name, mean in means.items()}}
+
+
+def _estimate(estimate: Estimate | None) -> str:
+    if estimate is None or estimate.value is None:
+        return "-"
+    interval = estimate.interval
+    mean = f"{estimate.value:.4f}"
+    return mean if interval is None else f"{mean} [{interval.lower:.4f}, {interval.upper:.4f}]"

@@ -1,0 +1,327 @@
+"""Gates: what a metric must reach, and how far it may fall, for a command to end with 0.
+
+A gate is held against the worst case of what is missing. One that can't be checked (no such metric,
+another signature) is a problem, exit status 2, and found before a result is printed where that is
+possible. One that fell short is exit status 1, or 2 where nothing could be assessed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from judged import MetricResult, MetricTable, NegativeReport, VerdictCounts
+from judged.cli.output.reports import Report, read_report
+from judged.cli.output.tables import plural, word
+from judged.cli.output.writer import Output
+from judged.cli.problems import Problem
+
+_ROUNDING = 1e-9
+"""A mean printed equal to the threshold passes it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """One gate as it was typed: its flag, the metric (empty for negatives) and the number."""
+
+    flag: str
+    metric: str
+    threshold: float
+
+    def __str__(self) -> str:
+        return f"{self.flag} {self.metric}{'=' if self.metric else ''}{self.threshold:g}"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a gate, and the sentence about it.
+
+    `value` is the mean, drop, count or share; None where there is no mean. `worst` is that in the
+    worst case of what is missing, and what is held against the threshold; None where nothing is
+    missing. Without `assessed` there is nothing to hold against it.
+    """
+
+    gate: Gate
+    value: float | None
+    passed: bool
+    message: str
+    worst: float | None = None
+    assessed: bool = True
+
+
+class Gates:
+    """The gates of one command over the metrics that it asks for."""
+
+    def __init__(
+        self,
+        metrics: Sequence[str],
+        min_scores: Sequence[str],
+        max_drops: Sequence[str],
+        baseline: Path | None,
+        *,
+        max_negatives: int | None = None,
+        min_coverage: float | None = None,
+        allow_other_signature: bool,
+    ) -> None:
+        """Read the gates and the baseline. Raises Problem and FileError."""
+        self._metrics = list(metrics)
+        self._gates = [_read(text, "--min-score", self._metrics) for text in min_scores]
+        drops = [_read(text, "--max-drop", self._metrics) for text in max_drops]
+        self._gates += drops
+        self._max_negatives = max_negatives
+        self._min_coverage = min_coverage
+        self._allow = allow_other_signature
+        if drops and baseline is None:
+            raise Problem(
+                f"{drops[0]}: needs --baseline FILE, the JSON document of the run to compare with"
+            )
+        if baseline is not None and not drops:
+            raise Problem(f"--baseline {baseline}: has no use without --max-drop METRIC=X")
+        self._baseline = None if baseline is None else read_report(baseline)
+
+    def check(
+        self,
+        table: MetricTable,
+        signature: str | None,
+        out: Output,
+        negatives: NegativeReport | None = None,
+    ) -> list[Outcome]:
+        """Return the outcome of every gate. Raises Problem for one that can't be checked.
+
+        `signature` is that of the judge, None when nobody judged.
+        """
+        outcomes = []
+        verdicts = table.counts.verdicts or VerdictCounts()
+        left_out = table.counts.skipped_missing
+        for gate in self._gates:
+            metric = table.metrics[self._metrics.index(gate.metric)]
+            lower = _lower_bound(metric, left_out)
+            if metric.mean is None and (lower is None or not verdicts.ok):
+                why = "since no query was evaluated"
+                outcomes.append(not_assessed(gate, f"{metric.name} has no mean, {why}"))
+            elif gate.flag == "--max-drop" and self._baseline is not None:
+                before = self._comparable(self._baseline, metric, signature, out)
+                outcomes.append(_drop(gate, metric, lower, before))
+            else:
+                outcomes.append(hold_mean(gate, metric.mean, lower))
+        if self._max_negatives is not None:
+            outcomes.append(_negatives(self._max_negatives, negatives))
+        if not outcomes and self._min_coverage is None:
+            return []
+        missing = verdicts.error + verdicts.abstained
+        covered: list[tuple[int, int, str]] = [(verdicts.ok, missing, "verdicts")]
+        if negatives is not None and self._max_negatives is not None:
+            counts = negatives.counts
+            covered.append((counts.ok, counts.error + counts.abstained, "verdicts on negatives"))
+        if left_out:
+            covered.append((table.counts.evaluated, left_out, "topics of the qrels"))
+        return [*outcomes, *coverage_outcomes(self._min_coverage, covered)]
+
+    def _comparable(
+        self, report: Report, metric: MetricResult, signature: str | None, out: Output
+    ) -> float:
+        """Return what a metric was, at best where verdicts were missing."""
+        before = report.metric(metric.name)
+        if before.mean is None:
+            raise Problem(f"--baseline {report.name}: {metric.name} has no mean there")
+        for what, theirs, ours in (
+            (metric.name, before.signature, metric.signature),
+            ("the judge", report.signature or "none", signature or "none"),
+        ):
+            if theirs != ours:
+                difference = f"{what} is {theirs} there and {ours} here"
+                if not self._allow:
+                    raise Problem(
+                        f"--baseline {report.name}: {difference}; make a new baseline, or pass "
+                        "--allow-other-signature"
+                    )
+                out.warn(f"--baseline {report.name}: {difference}")
+        if before.n != metric.n:
+            out.warn(
+                f"--baseline {report.name}: {metric.name} is a mean of "
+                f"{plural(before.n, 'query', 'queries')} there and of {metric.n} here"
+            )
+        return before.mean if before.upper_bound is None else before.upper_bound
+
+
+def finish(out: Output, outcomes: Sequence[Outcome]) -> None:
+    """End the command after a line for each gate: with 2 or 1 when one did not hold."""
+    for outcome in outcomes:
+        out.note(outcome.message)
+    out.finish(
+        fell_short=not all(outcome.passed for outcome in outcomes),
+        not_assessed=not all(outcome.assessed for outcome in outcomes),
+    )
+
+
+def gates_document(outcomes: Sequence[Outcome]) -> dict[str, object]:
+    """Return what the JSON document says of gates: nothing when there are none."""
+    if not outcomes:
+        return {}
+    return {
+        "gates": [
+            {
+                "gate": outcome.gate.flag.removeprefix("--").replace("-", "_"),
+                "metric": outcome.gate.metric or None,
+                "bar": outcome.gate.threshold,
+                "value": outcome.value,
+                "worst_case": outcome.value if outcome.worst is None else outcome.worst,
+                "passed": outcome.passed,
+            }
+            for outcome in outcomes
+        ]
+    }
+
+
+def split_min_scores(texts: Sequence[str]) -> tuple[float | None, list[str]]:
+    """Return the judge's threshold (a number, or None) and the gates (METRIC=X). Raises Problem."""
+    gates = [text for text in texts if "=" in text]
+    thresholds = [text for text in texts if "=" not in text]
+    if len(thresholds) > 1:
+        raise Problem(
+            f"--min-score {thresholds[1]}: the judge's bar is {thresholds[0]} already; a gate is "
+            "written METRIC=X, as in ndcg@10=0.8"
+        )
+    if not thresholds:
+        return None, gates
+    threshold = read_number(thresholds[0])
+    if threshold is None:
+        raise Problem(
+            f"--min-score {thresholds[0]}: is not a number; the judge's bar is written 0.7, a gate "
+            "METRIC=X, as in ndcg@10=0.8"
+        )
+    return threshold, gates
+
+
+def _read(text: str, flag: str, metrics: Sequence[str]) -> Gate:
+    metric, equals, number = text.rpartition("=")
+    threshold = read_number(number)
+    if not equals or not metric or threshold is None:
+        raise Problem(f"{flag} {text}: is not METRIC=X, as in ndcg@10=0.8")
+    if metric not in metrics:
+        raise Problem(
+            f"{flag} {text}: {metric} is not measured; add --metric {metric}, or name one of "
+            f"{', '.join(metrics)}"
+        )
+    if threshold < 0 and flag == "--max-drop":
+        raise Problem(f"{flag} {text}: a drop is 0 or more")
+    return Gate(flag, metric, threshold)
+
+
+def read_number(text: str) -> float | None:
+    """Return the finite number that a text is, as people write one; None when it is none."""
+    # float() takes more than people write: "1_0" is ten to it, and so are digits of other scripts.
+    if "_" in text or not text.isascii():
+        return None
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None
+
+
+def _lower_bound(metric: MetricResult, left_out: int) -> float | None:
+    """Return the mean at its worst; None where nothing is missing. What is left out counts 0."""
+    if not left_out:
+        return metric.lower_bound
+    lower = metric.mean if metric.lower_bound is None else metric.lower_bound
+    return 0.0 if lower is None else lower * metric.n / (metric.n + left_out)
+
+
+def hold_mean(gate: Gate, mean: float | None, lower: float | None) -> Outcome:
+    """Hold a mean against its threshold, or its lower bound where something is missing."""
+    worst = mean if lower is None else lower
+    if worst is None:
+        return not_assessed(gate, f"{gate.metric} has no mean")
+    found = "-" if mean is None else f"{mean:.4f}"
+    if lower is not None:
+        found += f", and {lower:.4f} in the worst case of what is missing (the lower bound)"
+    short = gate.threshold - worst
+    if short <= _ROUNDING:
+        return Outcome(gate, mean, True, f"held: {gate.metric} is {found}; {gate}", lower)
+    message = f"fell short: {gate.metric} is {found}, {_size(short)} below {gate}"
+    return Outcome(gate, mean, False, message, lower)
+
+
+def not_assessed(gate: Gate, why: str) -> Outcome:
+    """Return the outcome of a gate on nothing."""
+    message = f"nothing could be assessed: {why}, for {gate}"
+    return Outcome(gate, None, False, message, assessed=False)
+
+
+def coverage_outcomes(
+    threshold: float | None, covered: Sequence[tuple[int, int, str]], metric: str = ""
+) -> list[Outcome]:
+    """Hold what is there, of that and what is missing, against `--min-coverage`; 1 unless given.
+
+    What is not assessable is neither. `metric` is empty where all metrics share what is covered.
+    """
+    gate = Gate("--min-coverage", metric, 1.0 if threshold is None else threshold)
+    said = (
+        f"--min-coverage {gate.threshold:g}{' (the default of gates)' if threshold is None else ''}"
+    )
+    outcomes = []
+    for there, missing, what in covered:
+        total = there + missing
+        if not total:
+            continue
+        share = there / total
+        subject = f"coverage{' of ' if metric else ''}{metric} is {_share(share)}"
+        found = f"{subject} ({there} of {total} {what})"
+        passed = share >= gate.threshold - _ROUNDING
+        message = f"held: {found}; {said}" if passed else f"fell short: {found}, below {said}"
+        outcomes.append(Outcome(gate, share, passed, message, assessed=there > 0))
+    return outcomes
+
+
+def _share(share: float) -> str:
+    """Return a share with four digits, which rounds to 1 only what is 1."""
+    text = f"{share:.4g}"
+    return text if text != "1" or share == 1 else f"{share:.9g}"
+
+
+def _drop(gate: Gate, metric: MetricResult, lower: float | None, before: float) -> Outcome:
+    mean = metric.mean
+    worst = mean if lower is None else lower
+    if worst is None:
+        return not_assessed(gate, f"{metric.name} has no mean")
+    drop = before - worst
+    which = "" if lower is None else " in the worst case of what is missing (the lower bound)"
+    found = f"{metric.name} fell from {before:.4f} to {worst:.4f}{which}"
+    value = None if mean is None else before - mean
+    worst_drop = None if lower is None else drop
+    if drop <= gate.threshold + _ROUNDING:
+        found = found if drop > 0 else f"{metric.name} is {worst:.4f}{which}, {before:.4f} before"
+        return Outcome(gate, value, True, f"held: {found}; {gate}", worst_drop)
+    message = f"fell short: {found}, by {_size(drop - gate.threshold)} more than {gate} allows"
+    return Outcome(gate, value, False, message, worst_drop)
+
+
+def _negatives(most: int, report: NegativeReport | None) -> Outcome:
+    gate = Gate("--max-negatives", "", most)
+    if report is None:
+        raise Problem(f"{gate}: the data set has no negative_answers; add some, or drop the gate")
+    found, counts = len(report.matches), report.counts
+    missing = counts.error + counts.abstained
+    if missing and not counts.ok:
+        return not_assessed(gate, "every verdict on negative answers is missing")
+    worst = found + missing
+    texts = plural(found, "retrieved text matches", "retrieved texts match")
+    said = f"{texts} a negative answer"
+    if missing:
+        said += (
+            f", and {worst} in the worst case of {plural(missing, 'verdict', 'verdicts')} that "
+            f"{word(missing, 'is', 'are')} missing"
+        )
+    passed = worst <= most
+    message = f"held: {said}; {gate}"
+    if not passed:
+        message = f"fell short: {said}, {worst - most} more than {gate} allows"
+    return Outcome(gate, found, passed, message, worst if missing else None)
+
+
+def _size(amount: float) -> str:
+    """Return an amount with four decimals, or with as many as it takes not to be 0."""
+    return f"{amount:.4f}" if amount >= 0.00005 else f"{amount:.2g}"

@@ -1,0 +1,216 @@
+"""Where results and remarks go: results to standard output, everything else to standard error.
+
+What stands in them is up to the commands and `tables`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TextIO
+
+import typer
+from rich import box
+from rich.console import Console, RenderableType
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from judged import VerdictError
+from judged.cli.problems import Problem
+from judged.evaluation.datasets.files import UnknownField
+
+Report = Callable[[int, int], object]
+"""Called with what is done and what there is in all."""
+
+STDOUT = "-"
+UNANSWERED = 0
+"""The code of an error that no server gave."""
+_WIDE = 1000
+"""Characters a line may have where there is no terminal."""
+
+
+class Output:
+    """One command's output. `json_to` is the value of `--json`."""
+
+    def __init__(self, json_to: str | None, *, strict: bool = False) -> None:
+        self._json_to = json_to
+        self._strict = strict
+        self._in_vain = False
+        self._unanswered = 0
+        self.warnings: list[str] = []
+        if json_to is not None:
+            check_writable(json_to, "--json")
+
+    @property
+    def takes_stdout(self) -> bool:
+        """Whether the JSON document takes the place of the usual output."""
+        return self._json_to == STDOUT
+
+    def note(self, message: str) -> None:
+        """Say something on standard error."""
+        sys.stderr.write(f"judged: {message}\n")
+
+    def warn(self, message: str) -> None:
+        """Say on standard error what may be wrong with the result; `--strict` makes it count."""
+        self.warnings.append(message)
+        self.note(f"warning: {message}")
+
+    @contextmanager
+    def told_misspellings(self) -> Iterator[None]:
+        """Tell of fields in files whose names are nearly right, as warnings of the command."""
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", UnknownField)
+            try:
+                yield
+            finally:
+                for warning in caught:
+                    if issubclass(warning.category, UnknownField):
+                        self.warn(str(warning.message))
+
+    def write_json(self, document: object) -> None:
+        """Write the JSON document, if one was asked for."""
+        if self._json_to is not None:
+            with open_output(self._json_to, "--json") as file:
+                json.dump(document, file, ensure_ascii=False, indent=2, allow_nan=False)
+                file.write("\n")
+
+    def show(self, *parts: RenderableType) -> None:
+        """Print tables and lines on standard output, unless the JSON document goes there."""
+        if self.takes_stdout:
+            return
+        with _standard_output() as stream:
+            # Ids and texts of the user are printed as they are: no markup, emoji, colouring.
+            console = Console(file=stream, markup=False, emoji=False, highlight=False)
+            if console.is_terminal:
+                console.print(*parts, sep="\n", soft_wrap=True)
+                return
+            # A file or a pipe has no width to keep to, and no use for blanks at ends of lines.
+            console.width = _WIDE
+            with console.capture() as capture:
+                console.print(*parts, sep="\n", soft_wrap=True)
+            for line in capture.get().splitlines():
+                stream.write(line.rstrip() + "\n")
+
+    def count(self, *, failed: int, total: int, errors: Iterable[VerdictError] = ()) -> None:
+        """Take note of how many of all verdicts failed: the command fails where all of them did.
+
+        It also fails where one of the `errors` is that the server never answered.
+        """
+        self._in_vain = 0 < total == failed
+        self._unanswered = sum(error.code == UNANSWERED for error in errors)
+
+    def finish(self, *, fell_short: bool = False, not_assessed: bool = False) -> None:
+        """End the command: with 2 if every verdict failed, with 1 if the thing measured fell short.
+
+        With 2 too if some had no answer from the server, or if there is a gate on what could not be
+        assessed at all. A warning counts as falling short where the command is strict.
+        """
+        if self._in_vain:
+            self.note("every verdict failed, so this is no result; the warnings say why")
+            raise typer.Exit(2)
+        if self._unanswered:
+            self.note(f"{self._unanswered} had no answer from the server; the warnings say why")
+            raise typer.Exit(2)
+        if not_assessed:
+            raise typer.Exit(2)
+        if fell_short or (self._strict and self.warnings):
+            raise typer.Exit(1)
+
+
+def new_table(first: str, *others: str) -> Table:
+    """Return an empty table: its first column holds names, the others numbers or short words."""
+    view = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    view.add_column(first, overflow="fold")
+    for name in others:
+        view.add_column(name, justify="right", no_wrap=True)
+    return view
+
+
+@contextmanager
+def progress_bar(title: str, total: int) -> Iterator[Report | None]:
+    """Yield what to call with (done, total); None when nobody watches standard error."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task(title, total=total)
+        yield lambda done, in_all: progress.update(task, completed=done, total=in_all)
+
+
+@contextmanager
+def _standard_output() -> Iterator[TextIO]:
+    """Yield standard output, and flush it. Raises Problem; BrokenPipeError if nobody reads."""
+    if sys.stdout is None:
+        raise Problem("standard output is closed; send it to a file, or to /dev/null")
+    try:
+        yield sys.stdout
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        # What is left in the buffer can't be written at the end either.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise Problem(f"standard output: can't be written: {error.strerror or error}") from None
+
+
+def check_writable(target: str, flag: str) -> None:
+    """Raise Problem when an output can't be written, before the work that it is to hold."""
+    if target == STDOUT:
+        return
+    path = Path(target)
+    if path.is_dir():
+        raise Problem(f"{flag} {target}: is a folder; name a file in it")
+    if not path.absolute().parent.is_dir():
+        raise Problem(f"{flag} {target}: there is no folder {path.parent}; create it first")
+    if not os.access(path if path.exists() else path.absolute().parent, os.W_OK):
+        raise Problem(f"{flag} {target}: can't be written here; name a file in another folder")
+
+
+def check_apart(
+    inputs: Mapping[str, str | Path | None] | None = None, **targets: str | None
+) -> None:
+    """Raise Problem when an output would replace an input, or what an earlier output wrote.
+
+    `inputs` are the files that are read by their names in the help, `targets` the values of the
+    flags of outputs by the flags' names.
+    """
+    taken = {_identity(path): name for name, path in (inputs or {}).items() if _is_file(path)}
+    for name, target in targets.items():
+        if not _is_file(target):
+            continue
+        first = taken.setdefault(_identity(target), f"--{name}")
+        if first != f"--{name}":
+            raise Problem(f"--{name} {target}: is the file of {first} too; name another one")
+
+
+def _is_file(path: str | Path | None) -> bool:
+    return path is not None and path != STDOUT and not Path(path).is_char_device()
+
+
+def _identity(path: str | Path | None) -> Path:
+    return Path(path or "").resolve()
+
+
+@contextmanager
+def open_output(target: str, flag: str) -> Iterator[TextIO]:
+    """Open a file for writing, or standard output for "-". Raises Problem."""
+    if target == STDOUT:
+        with _standard_output() as stream:
+            yield stream
+        return
+    try:
+        with Path(target).open("w", encoding="utf-8") as file:
+            yield file
+    except OSError as error:
+        raise Problem(f"{flag} {target}: can't be written: {error.strerror or error}") from None

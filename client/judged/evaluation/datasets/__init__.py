@@ -1,0 +1,1 @@
+"""Files of queries, results, qrels and runs, and how they meet."""

@@ -1,0 +1,222 @@
+"""Agreement of raters, and what a judge is worth. No protobuf, no NumPy.
+
+How they travel is up to `_convert`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any
+
+from judged._inputs import as_list, need_column, need_ids, need_kind, set_fields
+from judged._views import View
+from judged.types.statistics import CorrectedEstimate, Estimate
+
+
+class RatingLevel(IntEnum):
+    """What may be done with categories."""
+
+    NOMINAL = 1
+    ORDINAL = 2
+    INTERVAL = 3
+
+
+class ThresholdCriterion(IntEnum):
+    """What a threshold is best at."""
+
+    BALANCED_ACCURACY = 1
+    KAPPA = 2
+    PRECISION_FLOOR = 3
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class RatingTable(View):
+    """What several raters said of the same items.
+
+    `ratings` maps each rater to one entry an item: a category, or None where the rater gave none.
+    """
+
+    categories: Sequence[str]
+    ratings: Mapping[str, Sequence[str | None]]
+    level: RatingLevel | None = None
+
+    def __post_init__(self) -> None:
+        need_kind(self.ratings, "ratings", Mapping, "a mapping of raters to their ratings")
+        ratings = {name: as_list(said) for name, said in self.ratings.items()}
+        set_fields(self, categories=as_list(self.categories), ratings=ratings)
+
+
+@dataclass(frozen=True, slots=True)
+class SystemScores:
+    """What two judges said of the same systems; the first is the reference, larger is better."""
+
+    systems: Sequence[str]
+    first: Sequence[float]
+    second: Sequence[float]
+
+    def __post_init__(self) -> None:
+        for name in ("systems", "first", "second"):
+            object.__setattr__(self, name, need_column(getattr(self, name), name))
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Agreement(View):
+    """How far raters agree. An estimate is None where it does not apply or is undefined.
+
+    `confusion[i][j]` counts the items that two raters put into categories i and j; it is empty for
+    more raters. `fleiss_kappa` is over items that all raters rated, the rest over items with two
+    ratings or more, `n_items` of them.
+    """
+
+    raters: Sequence[str]
+    n_items: int
+    categories: Sequence[str]
+    confusion: Sequence[Sequence[int]]
+    observed: Estimate | None
+    cohen_kappa: Estimate | None
+    linear_kappa: Estimate | None
+    quadratic_kappa: Estimate | None
+    fleiss_kappa: Estimate | None
+    krippendorff_alpha: Estimate | None
+    warnings: Sequence[str] = ()
+
+    def to_rows(self) -> list[dict[str, Any]]:
+        """Return a row a coefficient, with its interval."""
+        names = ("observed", "cohen_kappa", "linear_kappa", "quadratic_kappa")
+        more = ("fleiss_kappa", "krippendorff_alpha")
+        return [_row(name, getattr(self, name)) for name in (*names, *more)]
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class RankAgreement(View):
+    """How far two judges order the same systems alike; None where that is undefined."""
+
+    n_systems: int
+    kendall_tau: Estimate | None
+    tau_ap: Estimate | None
+    warnings: Sequence[str] = ()
+
+    def to_rows(self) -> list[dict[str, Any]]:
+        """Return a row a coefficient, with its interval."""
+        return [_row(name, getattr(self, name)) for name in ("kendall_tau", "tau_ap")]
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class MeasuredAgreement(View):
+    """The answer to `measure_agreement`: each part is None when it was not asked for."""
+
+    ratings: Agreement | None
+    systems: RankAgreement | None
+
+    def to_rows(self) -> list[dict[str, Any]]:
+        """Return a row a coefficient of either, with its interval."""
+        parts = (part for part in (self.ratings, self.systems) if part is not None)
+        return [row for part in parts for row in part.to_rows()]
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class LabelledScores(View):
+    """A judge's scores, and human labels of some of them.
+
+    `labels` has an entry a score: True, False, or None without a label. `clusters` names what each
+    belongs to (a query, say), so that items of one cluster are not taken as independent; empty when
+    every item stands alone.
+    """
+
+    scores: Sequence[float]
+    labels: Sequence[bool | None]
+    clusters: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        scores, labels = need_column(self.scores, "scores"), need_column(self.labels, "labels")
+        set_fields(self, scores=scores, labels=labels, clusters=need_ids(self.clusters, "clusters"))
+
+
+@dataclass(frozen=True, slots=True)
+class CalibrateOptions:
+    """How a judge is held against labels. None means the server's default."""
+
+    min_score: float | None = None
+    precision_floor: float | None = None
+    folds: int | None = None
+    max_error: float | None = None
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class JudgeQuality(View):
+    """How well a judge follows labels at one threshold; an undefined estimate is None."""
+
+    n: int
+    true_positives: int
+    false_positives: int
+    true_negatives: int
+    false_negatives: int
+    accuracy: Estimate | None
+    balanced_accuracy: Estimate | None
+    cohen_kappa: Estimate | None
+    precision: Estimate | None
+    recall: Estimate | None
+    auc: Estimate | None
+    expected_calibration_error: Estimate | None
+    warnings: Sequence[str] = ()
+
+    def to_rows(self) -> list[dict[str, Any]]:
+        """Return a row a measure, with its interval."""
+        names = ("accuracy", "balanced_accuracy", "cohen_kappa", "precision", "recall", "auc")
+        last = "expected_calibration_error"
+        return [_row(name, getattr(self, name)) for name in (*names, last)]
+
+
+@dataclass(frozen=True, slots=True)
+class Threshold:
+    """A threshold chosen on labels; `min_score` is None when no threshold reaches the criterion.
+
+    `fitted` is the criterion's value on the labels that chose the threshold, which flatters it;
+    `cross_validated` its value on labels that did not.
+    """
+
+    criterion: ThresholdCriterion
+    min_score: float | None
+    fitted: float | None
+    cross_validated: Estimate | None
+
+
+@dataclass(frozen=True, slots=True)
+class CascadeBounds:
+    """Scores from `accept` are safely relevant, those up to `reject` safely not.
+
+    Safely: wrong in at most `max_error` of cases. `escalated` is the share of all scores between.
+    """
+
+    accept: float | None
+    reject: float | None
+    escalated: float
+    max_error: float
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Calibration(View):
+    """What a judge is worth. `prevalence` is the share of relevant items, corrected by labels."""
+
+    quality: JudgeQuality
+    prevalence: CorrectedEstimate
+    cascade: CascadeBounds
+    signature: str
+    thresholds: Sequence[Threshold] = field(default_factory=tuple)
+
+    def to_rows(self) -> list[dict[str, Any]]:
+        """Return a row a measure of the judge, then the prevalence, each with its interval."""
+        return [*self.quality.to_rows(), _row("prevalence", self.prevalence.corrected)]
+
+
+def _row(name: str, estimate: Estimate | None) -> dict[str, Any]:
+    """Return the row of a number with its interval."""
+    interval = None if estimate is None else estimate.interval
+    return {
+        "measure": name,
+        "value": None if estimate is None else estimate.value,
+        "lower": None if interval is None else interval.lower,
+        "upper": None if interval is None else interval.upper,
+    }

@@ -1,0 +1,192 @@
+"""What it takes to compare runs, and what comes back. No protobuf, no NumPy.
+
+How they travel is up to `_convert`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from judged._inputs import set_fields
+from judged._views import View
+from judged.types.metrics import MetricTable
+from judged.types.rankings import (
+    GainRankings,
+    JudgedRankings,
+    PerQueryValues,
+    RetrievedDocuments,
+    kept_run,
+)
+from judged.types.statistics import Estimate
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class DocumentRankings(View):
+    """The documents that a run retrieved, by query id, as in the run of TrecRankings."""
+
+    topics: Mapping[str, RetrievedDocuments]
+
+    def __post_init__(self) -> None:
+        set_fields(self, topics=kept_run(self.topics, "topics"))
+
+
+RunRelevance = JudgedRankings | DocumentRankings | GainRankings | PerQueryValues
+"""What a run brings; all runs of a call bring the same kind."""
+
+
+@dataclass(frozen=True, slots=True)
+class CompareOptions:
+    """How runs are compared. None means the server's default: 100,000 permutations, seed 0, 10.
+
+    `difference` is a true mean difference, above 0, to tell the power for.
+    """
+
+    permutations: int | None = None
+    seed: int | None = None
+    max_moved: int | None = None
+    difference: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TestResult:
+    """The result of one test of "there is no difference", two-sided.
+
+    `p_holm` and `p_benjamini_hochberg` are corrected over all comparisons of the call.
+    """
+
+    __test__ = False  # its name makes test runners take it for a test
+
+    statistic: float | None
+    p_value: float
+    p_holm: float
+    p_benjamini_hochberg: float
+
+
+@dataclass(frozen=True, slots=True)
+class MovedQuery:
+    """A query whose value differs between two runs."""
+
+    query_id: str
+    baseline: float
+    run: float
+
+
+@dataclass(frozen=True, slots=True)
+class ComparisonPower:
+    """Which differences the queries at hand can show; None where that is undefined or unasked."""
+
+    detectable_difference: float | None
+    power: float | None
+    queries_needed: int | None
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class RunComparison(View):
+    """One metric of two runs on the queries they share. `difference` is run minus baseline."""
+
+    metric: str
+    baseline: str
+    run: str
+    n: int
+    baseline_mean: float
+    run_mean: float
+    difference: Estimate
+    effect_size: float | None
+    t_test: TestResult
+    wilcoxon: TestResult
+    permutation: TestResult
+    mcnemar: TestResult | None
+    wins: int
+    losses: int
+    ties: int
+    moved: Sequence[MovedQuery]
+    power: ComparisonPower
+    warnings: Sequence[str]
+
+    def to_rows(self) -> list[dict[str, Any]]:
+        """Return one row: the difference, how sure it is, and the tests."""
+        interval = self.difference.interval
+        return [
+            {
+                "metric": self.metric,
+                "baseline": self.baseline,
+                "run": self.run,
+                "n": self.n,
+                "baseline_mean": self.baseline_mean,
+                "run_mean": self.run_mean,
+                "difference": self.difference.value,
+                "lower": None if interval is None else interval.lower,
+                "upper": None if interval is None else interval.upper,
+                "effect_size": self.effect_size,
+                "p_permutation": self.permutation.p_value,
+                "p_permutation_holm": self.permutation.p_holm,
+                "p_t_test": self.t_test.p_value,
+                "p_wilcoxon": self.wilcoxon.p_value,
+                "wins": self.wins,
+                "losses": self.losses,
+                "ties": self.ties,
+                "detectable_difference": self.power.detectable_difference,
+                "warnings": "; ".join(self.warnings),
+            }
+        ]
+
+    def to_query_rows(self) -> list[dict[str, Any]]:
+        """Return a row for each query whose value moved most."""
+        return [
+            {"query_id": moved.query_id, self.baseline: moved.baseline, self.run: moved.run}
+            for moved in self.moved
+        ]
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class TukeyComparison(View):
+    """One pair of many runs under Tukey's test. `difference` is second minus first."""
+
+    metric: str
+    first: str
+    second: str
+    difference: Estimate
+    p_value: float
+
+    def to_rows(self) -> list[dict[str, Any]]:
+        """Return one row: the difference and how sure it is."""
+        interval = self.difference.interval
+        return [
+            {
+                "metric": self.metric,
+                "first": self.first,
+                "second": self.second,
+                "difference": self.difference.value,
+                "lower": None if interval is None else interval.lower,
+                "upper": None if interval is None else interval.upper,
+                "p": self.p_value,
+            }
+        ]
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class ComparedRuns(View):
+    """The tables of all runs by name, every later run against the first, and all pairs."""
+
+    tables: Mapping[str, MetricTable]
+    comparisons: Sequence[RunComparison]
+    tukey: Sequence[TukeyComparison]
+    signature: str
+
+    def __repr__(self) -> str:
+        runs = ", ".join(self.tables)
+        return f"ComparedRuns({runs}; {len(self.comparisons)} comparisons, {self.signature!r})"
+
+    def to_rows(self) -> list[dict[str, Any]]:
+        """Return a row for each metric of each run beside the first."""
+        return [row for made in self.comparisons for row in made.to_rows()]
+
+    def between(self, metric: str, run: str) -> RunComparison:
+        """Return how a run compares with the first by one metric. Raises KeyError."""
+        for made in self.comparisons:
+            if (made.metric, made.run) == (metric, run):
+                return made
+        known = ", ".join(f"{made.metric} of {made.run}" for made in self.comparisons)
+        raise KeyError(f"{metric} of {run}; compared were {known}")

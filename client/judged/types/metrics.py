@@ -1,0 +1,193 @@
+"""How metrics are computed, and their tables with what went into them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from judged._inputs import as_list, set_fields
+from judged._views import View, named_mean, plain
+from judged.types.choices import Matching, NoGold, Unjudged
+from judged.types.statistics import CorrectedEstimate, Interval, IntervalOptions
+from judged.types.verdicts import VerdictCounts
+
+
+@dataclass(frozen=True, slots=True)
+class MetricOptions:
+    """How rankings become numbers. None means the server's default, for `interval` none at all.
+
+    `slice_by` names keys of the queries' metadata. For qrels only: `unjudged`; `relevance_level`,
+    the smallest grade that is relevant (trec_eval -l); `max_documents`, the most of a topic that
+    are ranked (trec_eval -M).
+    """
+
+    matching: Matching | None = None
+    no_gold: NoGold | None = None
+    strict_duplicates: bool = False
+    complete: bool = False
+    per_query: bool = False
+    interval: IntervalOptions | None = None
+    slice_by: Sequence[str] = ()
+    unjudged: Unjudged | None = None
+    relevance_level: int | None = None
+    max_documents: int | None = None
+
+    def __post_init__(self) -> None:
+        set_fields(self, slice_by=as_list(self.slice_by))
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class MetricResult(View):
+    """One metric. `mean` is None when no query was evaluated.
+
+    Bounds exist when verdicts miss, or for Unjudged.BOUNDS; the interval when it was asked for and
+    there are two queries or more. `corrected` exists when there were human labels, and so do the
+    bounds of single queries, when asked for per-query values.
+    """
+
+    name: str
+    mean: float | None
+    n: int
+    lower_bound: float | None
+    upper_bound: float | None
+    signature: str
+    per_query: Sequence[float]
+    interval: Interval | None = None
+    corrected: CorrectedEstimate | None = None
+    per_query_lower: Sequence[float] = ()
+    per_query_upper: Sequence[float] = ()
+
+    def to_rows(self) -> list[dict[str, Any]]:
+        """Return one row: the mean, what it is of, and how sure it is."""
+        interval, corrected = self.interval, self.corrected
+        row = {
+            "metric": self.name,
+            "mean": self.mean,
+            "n": self.n,
+            "lower": None if interval is None else interval.lower,
+            "upper": None if interval is None else interval.upper,
+            "lower_bound": self.lower_bound,
+            "upper_bound": self.upper_bound,
+            "signature": self.signature,
+        }
+        if corrected is not None and corrected.corrected is not None:
+            row["corrected"] = corrected.corrected.value
+        return [row]
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class MetricCounts(View):
+    """What went into a mean and what did not. `verdicts` is None for qrels and gains."""
+
+    queries: int = 0
+    evaluated: int = 0
+    skipped_no_gold: int = 0
+    skipped_missing: int = 0
+    skipped_unjudged: int = 0
+    skipped_unsettled: int = 0
+    duplicates: int = 0
+    retrieved: int = 0
+    verdicts: VerdictCounts | None = None
+    unjudged: int = 0
+
+
+class _Metrics(View):
+    """Metrics by their names, in the order asked for."""
+
+    __slots__ = ()
+    metrics: Sequence[MetricResult]
+
+    def __getitem__(self, name: str) -> MetricResult:
+        for metric in self.metrics:
+            if metric.name == name:
+                return metric
+        raise KeyError(f"{name}; this table has {', '.join(m.name for m in self.metrics)}")
+
+    def __contains__(self, name: object) -> bool:
+        return any(metric.name == name for metric in self.metrics)
+
+    def __iter__(self) -> Iterator[MetricResult]:
+        return iter(self.metrics)
+
+    def __repr__(self) -> str:
+        means = [named_mean(metric.name, metric.mean) for metric in self.metrics]
+        return f"{type(self).__name__}({', '.join([*self._about(), *means])})"
+
+    def _about(self) -> list[str]:
+        """Return what a repr says before the means."""
+        return []
+
+    def to_rows(self) -> list[dict[str, Any]]:
+        """Return a row a metric."""
+        return [row for metric in self.metrics for row in metric.to_rows()]
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class MetricSlice(_Metrics):
+    """The metrics of the queries whose metadata have `value` under `key`, "" if they lack it."""
+
+    key: str
+    value: str
+    metrics: Sequence[MetricResult]
+
+    def _about(self) -> list[str]:
+        return [f"{self.key}={self.value!r}"]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the slice as it stands in the JSON document of a table."""
+        return {"key": self.key, "value": self.value, "metrics": _by_name(self.metrics)}
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class MetricTable(_Metrics):
+    """The metrics of a call. `query_ids` names the rows of `per_query` when they were asked for."""
+
+    metrics: Sequence[MetricResult]
+    query_ids: Sequence[str]
+    counts: MetricCounts
+    slices: Sequence[MetricSlice] = field(default_factory=list)
+
+    def _about(self) -> list[str]:
+        return [f"{self.counts.evaluated} of {self.counts.queries} queries"]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the document that `judged compare` and `--baseline` read.
+
+        `judged compare` needs the values of queries in it, which MetricOptions(per_query=True) asks
+        for.
+        """
+        rows = zip(*(metric.per_query for metric in self.metrics), strict=False)
+        names = [metric.name for metric in self.metrics]
+        return {
+            "metrics": _by_name(self.metrics),
+            "slices": [part.to_dict() for part in self.slices],
+            "per_query": {
+                query_id: dict(zip(names, row, strict=True))
+                for query_id, row in zip(self.query_ids, rows, strict=False)
+            },
+            "counts": self.counts.to_dict(),
+            "signature": None,
+            "warnings": [],
+        }
+
+    def to_query_rows(self) -> list[dict[str, Any]]:
+        """Return a row a query, with a column a metric; none without MetricOptions(per_query)."""
+        return [
+            {"query_id": query_id, **values}
+            for query_id, values in self.to_dict()["per_query"].items()
+        ]
+
+
+def _by_name(metrics: Sequence[MetricResult]) -> dict[str, dict[str, Any]]:
+    return {
+        metric.name: {
+            "mean": metric.mean,
+            "n": metric.n,
+            "interval": plain(metric.interval),
+            "lower_bound": metric.lower_bound,
+            "upper_bound": metric.upper_bound,
+            "signature": metric.signature,
+        }
+        for metric in metrics
+    }

@@ -1,0 +1,162 @@
+"""What metrics are computed of: rankings with verdicts, gains or values, and runs with judgements.
+
+Rankings of vectors are in `embeddings`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from judged._inputs import (
+    WrongType,
+    as_column,
+    need_by_ids,
+    need_column,
+    need_each,
+    need_id,
+    need_ids,
+    need_list,
+    set_fields,
+)
+from judged._views import View
+from judged.types.embeddings import EmbeddedRankings
+from judged.types.statistics import HumanLabels
+
+
+class ScoredDocuments(NamedTuple):
+    """Documents and their scores as two columns, the way that retrievers return them.
+
+    A column may be of any kind that can be walked over, such as an array or a generator. Scores
+    rank, whatever the order of the columns; without scores their order is the ranking.
+    """
+
+    document_ids: Sequence[str]
+    scores: Sequence[float] = ()
+
+
+RetrievedDocuments = Mapping[str, float] | Sequence[str] | ScoredDocuments
+"""What a run has for a query: document id to score, a list of ids, best first, or two columns."""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class TrecRankings(View):
+    """Judgements and a run.
+
+    `qrels` maps query id to document id to grade. `run` maps query id to document id to score, to
+    a list of document ids, best first, or to ScoredDocuments, which is the fastest to send. Ids are
+    text or whole numbers, compared as text.
+    """
+
+    qrels: Mapping[str, Mapping[str, int]]
+    run: Mapping[str, RetrievedDocuments]
+
+    def __post_init__(self) -> None:
+        set_fields(self, qrels=need_by_ids(self.qrels, "qrels"), run=kept_run(self.run, "run"))
+
+
+def kept_run(run: Mapping[str, RetrievedDocuments], field: str) -> Mapping[str, RetrievedDocuments]:
+    """Return a run by ids that are text, of which nothing can be read only once."""
+    run = need_by_ids(run, field)
+    if all(map(_is_kept, run.values())):
+        return run
+    return {query_id: _kept(ranked, f"{field}[{query_id!r}]") for query_id, ranked in run.items()}
+
+
+def _is_kept(documents: RetrievedDocuments) -> bool:
+    if isinstance(documents, ScoredDocuments):
+        return all(hasattr(column, "__len__") for column in documents)
+    return hasattr(documents, "__len__") and not isinstance(documents, set | frozenset)
+
+
+def _kept(documents: RetrievedDocuments, field: str) -> RetrievedDocuments:
+    if isinstance(documents, ScoredDocuments):
+        return ScoredDocuments(*map(as_column, documents))
+    if isinstance(documents, set | frozenset):
+        raise WrongType.of_field(field, "is a set, which has no order; give a list, best first")
+    kept: RetrievedDocuments = as_column(documents)
+    if not hasattr(kept, "__len__"):
+        rule = f"must be documents (ids, or ids with scores), not {type(kept).__name__}"
+        raise WrongType.of_field(field, rule)
+    return kept
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedRanking:
+    """The shape of one query's part of the verdicts."""
+
+    query_id: str
+    expected: int
+    retrieved: int
+
+    def __post_init__(self) -> None:
+        if type(self.query_id) is not str:
+            set_fields(self, query_id=need_id(self.query_id, "query_id"))
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class JudgedRankings(View):
+    """Rankings and their verdicts, ranking after ranking, each retrieved-major.
+
+    Columns may be left empty where every verdict is OK, COMPUTED, or without a flag.
+    With `human_labels` every mean also comes corrected; `score` makes bounds of queries narrower.
+    """
+
+    rankings: Sequence[JudgedRanking]
+    relevant: Sequence[bool]
+    status: Sequence[int] = ()
+    flags: Sequence[int] = ()
+    score: Sequence[float] = ()
+    human_labels: HumanLabels | None = None
+    source: Sequence[int] = ()
+
+    def __post_init__(self) -> None:
+        rankings = need_each(self.rankings, "rankings", (JudgedRanking,), "JudgedRanking")
+        set_fields(self, rankings=rankings)
+        for name in ("relevant", "status", "flags", "score", "source"):
+            object.__setattr__(self, name, need_column(getattr(self, name), name))
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class GainRanking(View):
+    """One query's gains by rank, and the gains of everything relevant, retrieved or not."""
+
+    query_id: str
+    gains: Sequence[float]
+    relevant_gains: Sequence[float]
+
+    def __post_init__(self) -> None:
+        set_fields(
+            self,
+            query_id=need_id(self.query_id, "query_id"),
+            gains=need_column(self.gains, "gains"),
+            relevant_gains=need_column(self.relevant_gains, "relevant_gains"),
+        )
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class GainRankings(View):
+    """Rankings whose gains you know."""
+
+    rankings: Sequence[GainRanking]
+
+    def __post_init__(self) -> None:
+        rankings = need_each(self.rankings, "rankings", (GainRanking,), "GainRanking")
+        set_fields(self, rankings=rankings)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class PerQueryValues(View):
+    """Per-query values of earlier calls, one column a metric, to be merged into means."""
+
+    query_ids: Sequence[str]
+    columns: Sequence[Sequence[float]]
+
+    def __post_init__(self) -> None:
+        columns = need_list(self.columns, "columns", "columns")
+        columns = [need_column(column, f"columns[{i}]") for i, column in enumerate(columns)]
+        set_fields(self, query_ids=need_ids(self.query_ids, "query_ids"), columns=columns)
+
+
+Relevance = JudgedRankings | TrecRankings | GainRankings | PerQueryValues | EmbeddedRankings

@@ -1,0 +1,240 @@
+"""Answers of a system, the rubrics they are scored by, and the scores.
+
+How they travel is up to `_convert`, the sending of many to `_batching.scoring`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any
+
+from judged._inputs import as_id, as_list, set_fields
+from judged._views import Listed, View, named_mean
+from judged.types.asking import Usage
+from judged.types.choices import Source, Status
+from judged.types.judges import JudgeIdentity, Scalar
+from judged.types.verdicts import VerdictCounts, VerdictError
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerItem:
+    """One answer of a system, and what it may be measured by.
+
+    `item_id` comes back with every score and must be unique; a whole number stands for its text.
+    `references` are answers known to be
+    right; `contexts` are the texts that the system was given, best rank first.
+    """
+
+    item_id: str
+    query: str = ""
+    answer: str = ""
+    references: Sequence[str] = ()
+    contexts: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        set_fields(
+            self,
+            item_id=as_id(self.item_id),
+            references=as_list(self.references),
+            contexts=as_list(self.contexts),
+        )
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Rubric:
+    """A rubric by id, or id@version where another version is to be refused, and its overrides.
+
+    `min_score` is the threshold, None the rubric's own. `parameters` are those of the judge
+    "answers": model, samples, temperature, max_tokens, max_context_tokens; each may be given by its
+    name as well. `weights` of dimensions by name take the place of the rubric's own; a dimension
+    left out then counts for nothing.
+    """
+
+    rubric: str
+    min_score: float | None = None
+    parameters: Mapping[str, Scalar] = field(default_factory=dict)
+    weights: Mapping[str, float] = field(default_factory=dict)
+
+    def __init__(
+        self,
+        rubric: str,
+        min_score: float | None = None,
+        parameters: Mapping[str, Scalar] | None = None,
+        weights: Mapping[str, float] | None = None,
+        *,
+        model: str | None = None,
+        samples: int | None = None,
+        temperature: float | None = None,
+        max_tokens: int | None = None,
+        max_context_tokens: int | None = None,
+    ) -> None:
+        """Raise TypeError for a parameter that is given both ways."""
+        named: dict[str, Scalar | None] = {
+            "model": model,
+            "samples": samples,
+            "temperature": temperature,
+            "max_tokens": max_tokens,
+            "max_context_tokens": max_context_tokens,
+        }
+        given = dict(parameters or {})
+        for name, value in named.items():
+            if value is None:
+                continue
+            if name in given:
+                raise TypeError(f"{name} stands in parameters too; give it once")
+            given[name] = value
+        object.__setattr__(self, "rubric", rubric)
+        object.__setattr__(self, "min_score", min_score)
+        object.__setattr__(self, "parameters", given)
+        object.__setattr__(self, "weights", {} if weights is None else weights)
+
+    @property
+    def id(self) -> str:
+        """The id without the version, as scores and summaries have it."""
+        return self.rubric.partition("@")[0]
+
+
+class ClaimVerdict(IntEnum):
+    """What the contexts say of a claim."""
+
+    SUPPORTED = 1
+    CONTRADICTED = 2
+    NOT_ENOUGH_INFO = 3
+
+
+@dataclass(frozen=True, slots=True)
+class VerifiedClaim:
+    """One claim of an answer, or one fact of a reference, with the evidence the model names."""
+
+    claim: str
+    verdict: ClaimVerdict
+    evidence: str
+
+
+@dataclass(frozen=True, slots=True)
+class DimensionScore:
+    """One dimension of a score: None when not assessable. `weight` is the one it had in the end."""
+
+    name: str
+    score: float | None
+    weight: float
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class AnswerScore(View):
+    """The score of one item by one rubric.
+
+    `score` in [0, 1], `passed` and `agreement` are None unless the status is OK; `error` says why
+    it is not. `min_score` is the threshold that was applied, and `judge` the one that gave the
+    score; both are None when the server never answered. `samples` is the number of votes asked for.
+    `reported_overall` is the model's own number for the whole, which the score does not use.
+    """
+
+    item_id: str
+    rubric: str
+    status: Status
+    score: float | None = None
+    passed: bool | None = None
+    min_score: float | None = None
+    reasoning: str = ""
+    raw_replies: Sequence[str] = ()
+    usage: Usage = field(default_factory=Usage)
+    samples: int = 0
+    agreement: float | None = None
+    source: Source | None = None
+    dimensions: Sequence[DimensionScore] = ()
+    reported_overall: float | None = None
+    claims: Sequence[VerifiedClaim] = ()
+    error: VerdictError | None = None
+    warnings: Sequence[str] = ()
+    judge: JudgeIdentity | None = None
+    model: str = ""
+    system_fingerprint: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the score as JSON has it; a single sample has no agreement."""
+        told = View.to_dict(self)
+        return told if self.samples > 1 else told | {"agreement": None}
+
+    def to_rows(self) -> list[dict[str, Any]]:
+        """Return one row: the score, what it is of, and where it came from."""
+        return [
+            {
+                "item_id": self.item_id,
+                "rubric": self.rubric,
+                "status": self.status.name,
+                "score": self.score,
+                "passed": self.passed,
+                "min_score": self.min_score,
+                "agreement": self.agreement if self.samples > 1 else None,
+                "reasoning": self.reasoning,
+                "source": None if self.source is None else self.source.name,
+                "model": self.model,
+                "cost": self.usage.cost,
+                "error": None if self.error is None else self.error.message,
+                "warnings": "; ".join(self.warnings),
+            }
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class RubricSummary:
+    """The scores of one rubric summed up.
+
+    `mean` is that of the scores that are OK, None when there are none: what failed counts neither
+    as 0 nor at all. `counts` are by status; its `relevant` are those that passed, as `passed`.
+    """
+
+    rubric: str
+    mean: float | None
+    passed: int
+    counts: VerdictCounts
+    judge: JudgeIdentity | None = None
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class ScoredAnswers(View, Listed[AnswerScore]):
+    """The scores of a call: for each item, in order, its score by each rubric, in order.
+
+    `rubrics` sums them up, one entry a rubric; `usage` is what all of it took. A slice is a list.
+    """
+
+    scores: Sequence[AnswerScore]
+    rubrics: Sequence[RubricSummary]
+    usage: Usage
+
+    def __len__(self) -> int:
+        return len(self.scores)
+
+    def __iter__(self) -> Iterator[AnswerScore]:
+        return iter(self.scores)
+
+    def __repr__(self) -> str:
+        means = [named_mean(summary.rubric, summary.mean) for summary in self.rubrics]
+        return f"ScoredAnswers({', '.join([f'{len(self)} scores', *means])})"
+
+    def to_rows(self) -> list[dict[str, Any]]:
+        """Return a row a score."""
+        return [row for score in self.scores for row in score.to_rows()]
+
+    def _item(self, index: int) -> AnswerScore:
+        return self.scores[index]
+
+    def summary(self, rubric: str) -> RubricSummary:
+        """Return the summary of a rubric by its id. Raises KeyError."""
+        for summary in self.rubrics:
+            if summary.rubric == rubric:
+                return summary
+        raise KeyError(f"{rubric}; these scores have {', '.join(s.rubric for s in self.rubrics)}")
+
+    def of_item(self, item_id: str) -> dict[str, AnswerScore]:
+        """Return the scores of an item by rubric; none for an id that is not there."""
+        wanted = as_id(item_id)
+        return {score.rubric: score for score in self.scores if score.item_id == wanted}
+
+    @property
+    def errors(self) -> dict[int, VerdictError]:
+        """Why scores are missing, by their index."""
+        return {i: score.error for i, score in enumerate(self.scores) if score.error is not None}

@@ -1,0 +1,114 @@
+"""What a server says of itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from judged.types.choices import Matching
+from judged.types.judges import Scalar
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How large a request may be, and how long it may take in seconds."""
+
+    max_contexts: int
+    max_text_bytes: int
+    max_groups: int
+    max_embedding_dimensions: int
+    max_message_bytes: int
+    default_deadline_s: float
+    max_unary_deadline_s: float
+    max_stream_deadline_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class ParameterInfo:
+    """One parameter of a judge."""
+
+    name: str
+    default: Scalar | None
+    rule: str
+    description: str
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeInfo:
+    """One judge under one profile. `unavailable` says why it can't run there, "" when it can."""
+
+    kind: str
+    profile: str
+    description: str
+    default_min_score: float
+    parameters: Sequence[ParameterInfo]
+    signature: str
+    unavailable: str
+
+
+@dataclass(frozen=True, slots=True)
+class ModelInfo:
+    """One embedding model."""
+
+    name: str
+    dimensions: int
+    max_tokens: int
+    model_sha256: str
+    tokenizer_sha256: str
+    precision: str
+    execution_provider: str
+    is_default: bool
+
+
+@dataclass(frozen=True, slots=True)
+class MetricInfo:
+    """One metric."""
+
+    name: str
+    description: str
+    reference: str
+    matching: Sequence[Matching]
+
+
+@dataclass(frozen=True, slots=True)
+class RubricInfo:
+    """One rubric: the instructions a language model judges by.
+
+    `form` is that of its replies: "verdict", "score", "dimensions" or "claims". `fields` of a
+    context or an item are those that it reads; `dimensions` have their default weights.
+    """
+
+    rubric: str
+    version: str
+    description: str
+    default_min_score: float
+    sha256: str
+    form: str = ""
+    fields: Sequence[str] = ()
+    dimensions: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ChatModelInfo:
+    """One language model. `unavailable` says why it can't be asked, "" when it can."""
+
+    name: str
+    provider: str
+    model: str
+    is_default: bool
+    unavailable: str
+
+
+@dataclass(frozen=True, slots=True)
+class ServerInfo:
+    """A server's version, limits and everything it offers."""
+
+    version: str
+    limits: Limits
+    default_judge: str
+    judges: Sequence[JudgeInfo]
+    models: Sequence[ModelInfo]
+    metrics: Sequence[MetricInfo]
+    text_metrics: Sequence[MetricInfo] = ()
+    rubrics: Sequence[RubricInfo] = ()
+    chat_models: Sequence[ChatModelInfo] = ()

@@ -1,0 +1,82 @@
+"""How sure a number is: intervals, and means that human labels have corrected."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+
+from judged._inputs import need_column, need_ids, set_fields
+from judged._views import View
+
+
+class IntervalMethod(IntEnum):
+    """How an interval is made."""
+
+    PERCENTILE = 1
+    BCA = 2
+    T = 3
+
+
+@dataclass(frozen=True, slots=True)
+class IntervalOptions:
+    """What interval to make. None means the server's default: percentile, 0.95, 10,000, seed 0."""
+
+    method: IntervalMethod | None = None
+    confidence: float | None = None
+    resamples: int | None = None
+    seed: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """What a number may plausibly be. `signature` says how it was made, `warnings` what to mind."""
+
+    lower: float
+    upper: float
+    confidence: float
+    standard_error: float
+    signature: str
+    warnings: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A number with its interval; each is None where the data leave it undefined."""
+
+    value: float | None
+    interval: Interval | None
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class HumanLabels(View):
+    """What people decided on every context of some rankings.
+
+    `relevant` holds ranking after ranking in the order of `query_ids`, each retrieved-major. Draw
+    the rankings to label at random, 200 or more: the correction is for such labels only.
+    """
+
+    query_ids: Sequence[str]
+    relevant: Sequence[bool]
+
+    def __post_init__(self) -> None:
+        query_ids = need_ids(self.query_ids, "query_ids")
+        set_fields(self, query_ids=query_ids, relevant=need_column(self.relevant, "relevant"))
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class CorrectedEstimate(View):
+    """A mean with the judge's error carried into it (prediction-powered inference, PPI++).
+
+    `corrected` is None with fewer than two labelled queries. `naive` is the mean of the machine's
+    values, `labels_only` that of the human ones. `power` says how much the machine's values were
+    trusted, from 0 to 1.
+    """
+
+    corrected: Estimate | None
+    naive: Estimate | None
+    labels_only: Estimate | None
+    n_labelled: int
+    n: int
+    power: float
+    warnings: Sequence[str] = ()

@@ -1,0 +1,250 @@
+"""What comes back of judging: verdicts in columns, why some are missing, and how one came about.
+
+How they travel is up to `_convert`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from itertools import pairwise
+from typing import Any
+
+from judged._views import Listed, View, plain
+from judged.types.asking import Usage
+from judged.types.choices import Flag, Source, Status
+from judged.types.groups import QueryGroup
+from judged.types.judges import JudgeIdentity
+
+_RARE = {"flagged_reserved_tokens", "flagged_fallback"}
+
+
+@dataclass(frozen=True, slots=True)
+class VerdictError:
+    """Why a verdict is missing."""
+
+    code: int
+    reason: str
+    message: str
+    retryable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The answer for one context. `relevant` and `score` are None unless the status is OK.
+
+    So is `agreement`, the share of votes on the larger side, and always for judges without votes.
+    """
+
+    status: Status
+    relevant: bool | None
+    score: float | None
+    source: Source
+    flags: Flag
+    error: VerdictError | None
+    agreement: float | None = None
+    detail: VerdictDetail | None = None
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Verdicts(View, Listed[Verdict]):
+    """The verdicts of a call as parallel columns; indexing gives one as a Verdict.
+
+    `relevant` and `score` are False and 0.0 where the status is not OK. `offsets[g]:offsets[g+1]`
+    are the verdicts of group g. `errors` holds the missing ones by index. Judges that vote fill
+    `agreement`; those that ask a language model tell their `usage`, and `details` when asked to.
+    `groups` are those that were judged, where they are known, for `to_rows`. A slice is a list.
+    """
+
+    relevant: Sequence[bool]
+    score: Sequence[float]
+    status: Sequence[int]
+    source: Sequence[int]
+    flags: Sequence[int]
+    offsets: Sequence[int]
+    errors: Mapping[int, VerdictError]
+    judge: JudgeIdentity
+    agreement: Sequence[float] = ()
+    details: Mapping[int, VerdictDetail] = field(default_factory=dict)
+    usage: Usage | None = None
+    groups: Sequence[QueryGroup] = field(default=(), compare=False, repr=False)
+
+    def __len__(self) -> int:
+        return len(self.relevant)
+
+    def __iter__(self) -> Iterator[Verdict]:
+        return map(self._item, range(len(self)))
+
+    def __repr__(self) -> str:
+        relevant = sum(1 for relevant in self.relevant if relevant)
+        return (
+            f"Verdicts({len(self)} of {max(0, len(self.offsets) - 1)} groups, {self.n_ok} OK, "
+            f"{relevant} relevant, judge={self.judge.signature!r})"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the verdicts as rows, with the judge and what it took."""
+        return {
+            "verdicts": self.to_rows(),
+            "signature": self.judge.signature,
+            "judge": plain(self.judge),
+            "usage": plain(self.usage),
+            "details": plain(self.details),
+        }
+
+    def to_rows(self) -> list[dict[str, Any]]:
+        """Return a row a verdict. Ranks count from 1, groups and expected texts from 0.
+
+        What the groups would tell is None where they are not known.
+        """
+        return [
+            place | self._row(index)
+            for index, place in enumerate(_places(self.offsets, self.groups, len(self)))
+        ]
+
+    def _row(self, index: int) -> dict[str, Any]:
+        verdict = self._item(index)
+        error = verdict.error
+        return {
+            "status": verdict.status.name,
+            "relevant": verdict.relevant,
+            "score": verdict.score,
+            "agreement": vote_agreement(verdict, self.judge),
+            "source": verdict.source.name,
+            "flags": ", ".join(str(flag.name) for flag in Flag if flag & verdict.flags),
+            "error": None if error is None else f"{error.reason}: {error.message}",
+        }
+
+    def _item(self, index: int) -> Verdict:
+        status = Status(self.status[index])
+        ok = status is Status.OK
+        return Verdict(
+            status,
+            self.relevant[index] if ok else None,
+            self.score[index] if ok else None,
+            Source(self.source[index]),
+            Flag(self.flags[index]),
+            self.errors.get(index),
+            self.agreement[index] if ok and self.agreement else None,
+            self.details.get(index),
+        )
+
+    @property
+    def n_ok(self) -> int:
+        """The number of verdicts that exist."""
+        return sum(1 for status in self.status if status == Status.OK)
+
+    @property
+    def coverage(self) -> float | None:
+        """The share of verdicts that exist; None when there are none at all."""
+        return self.n_ok / len(self) if len(self) else None
+
+    def count(self, flag: Flag) -> int:
+        """Return the number of verdicts that carry a flag."""
+        return sum(1 for flags in self.flags if flags & flag)
+
+
+def vote_agreement(verdict: Verdict, judge: JudgeIdentity) -> float | None:
+    """Return the agreement of a verdict's votes; None where fewer than two samples voted.
+
+    One sample agrees with itself, which is no vote. How many voted is known when there are
+    details; without them, a judge that asks once is known by its signature.
+    """
+    detail = verdict.detail
+    if detail is not None and detail.samples:
+        voted = sum(1 for sample in detail.samples if sample.status is Status.OK)
+        return verdict.agreement if voted > 1 else None
+    asks_once = judge.kind == "llm" and "samples:1" in judge.signature.split("|")
+    return None if asks_once else verdict.agreement
+
+
+def _places(
+    offsets: Sequence[int], groups: Sequence[QueryGroup], total: int
+) -> Iterator[dict[str, Any]]:
+    """Yield what each verdict is about: its group and, where that is known, query and rank."""
+    ends = pairwise(offsets) if len(offsets) > 1 else [(0, total)]
+    for number, (start, end) in enumerate(ends):
+        group = groups[number] if number < len(groups) else None
+        width = 0 if group is None else group.n_expected
+        if group is not None and width * group.n_retrieved != end - start:
+            group = None  # these are not the groups as they were judged
+        for offset in range(end - start):
+            rank, expected = divmod(offset, width) if group is not None else (None, None)
+            ids = () if group is None else group.document_ids
+            yield {
+                "group": number,
+                "query_id": None if group is None else group.query_id,
+                "query": None if group is None else group.query,
+                "rank": None if rank is None else rank + 1,
+                "document_id": ids[rank] if ids and rank is not None else None,
+                "expected": expected,
+            }
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class JudgedChunk(View):
+    """One answered chunk of a stream: its verdicts, or the error that kept it from being judged."""
+
+    chunk_id: int
+    verdicts: Verdicts | None
+    error: VerdictError | None
+    contexts_received: int
+    contexts_done: int
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class VerdictCounts(View):
+    """How many verdicts have each status, and remarks worth knowing."""
+
+    ok: int = 0
+    error: int = 0
+    abstained: int = 0
+    not_assessable: int = 0
+    relevant: int = 0
+    flagged_no_tokens: int = 0
+    flagged_truncated: int = 0
+    flagged_reserved_tokens: int = 0
+    flagged_fallback: int = 0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the counts by name; those that few verdicts have only where there are any."""
+        counts = ((part.name, getattr(self, part.name)) for part in fields(self))
+        return {name: n for name, n in counts if n or name not in _RARE}
+
+    @property
+    def total(self) -> int:
+        """All verdicts."""
+        return self.ok + self.error + self.abstained + self.not_assessable
+
+
+@dataclass(frozen=True, slots=True)
+class VerdictSample:
+    """One answer of a language model. `relevant` and `score` are None unless it is a vote.
+
+    Of a panel it is the verdict of one member, whose signature is `judge`. `fallback` names the
+    model that answered in place of the one that was asked, "" when that one did.
+    """
+
+    status: Status
+    relevant: bool | None
+    score: float | None
+    reason: str
+    reasoning: str
+    raw_reply: str
+    judge: str = ""
+    fallback: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class VerdictDetail:
+    """How a language model came to one verdict.
+
+    `rationale` is the reasoning of the first sample that agrees with the verdict. `model` and
+    `system_fingerprint` are what its provider says has answered.
+    """
+
+    rationale: str
+    samples: Sequence[VerdictSample]
+    usage: Usage
+    model: str
+    system_fingerprint: str

@@ -1,0 +1,271 @@
+"""Scores over a real wire, from a service in this process."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import AsyncGenerator, Callable, Generator
+
+import grpc
+import pytest
+from judged import (
+    AnswerItem,
+    Asking,
+    AsyncClient,
+    CacheMode,
+    Client,
+    DeadlineExceeded,
+    InternalError,
+    InvalidArgument,
+    NotFound,
+    Overloaded,
+    Rubric,
+    ScoredAnswers,
+    Status,
+    Unavailable,
+)
+from judged._batching import scoring
+from judged._transport import call
+
+from tests.fakes.score_service import Break, ScoreService, Script, score_service
+
+ITEMS = [AnswerItem(str(i), "q", "a") for i in range(10)]
+GONE = Break(grpc.StatusCode.UNAVAILABLE)
+
+
+@pytest.fixture(autouse=True)
+def hurry(monkeypatch):
+    monkeypatch.setattr(call, "FIRST_DELAY_S", 0.001)
+
+
+def small_parts(monkeypatch, scores: int) -> None:
+    monkeypatch.setattr(scoring, "PART_SCORES", scores)
+
+
+def until(fact: Callable[[], bool], seconds: float = 5.0) -> None:
+    ends = time.monotonic() + seconds
+    while not fact():
+        assert time.monotonic() < ends
+        time.sleep(0.005)
+
+
+def by_item(_, item, rubric) -> float:
+    return (int(item.item_id) + (0.5 if rubric == "b" else 0)) / 10
+
+
+def once(broken: Break, at: str, otherwise: Script = by_item) -> Script:
+    """Break the stream the first time that an item's turn comes."""
+    left = [broken]
+
+    def script(request, item, rubric):
+        return left.pop() if item.item_id == at and left else otherwise(request, item, rubric)
+
+    return script
+
+
+async def both(service: ScoreService, *arguments, **options) -> list[ScoredAnswers]:
+    """Return what either client makes of a call."""
+    with Client(service.address) as client:
+        ours = client.score_answers(*arguments, **options)
+    async with AsyncClient(service.address) as client:
+        return [ours, await client.score_answers(*arguments, **options)]
+
+
+class TestScores:
+    @pytest.mark.parametrize("part", [1, 6, 1000])
+    async def test_come_in_the_order_of_items_and_rubrics(self, monkeypatch, part: int):
+        small_parts(monkeypatch, part)
+        with score_service(by_item) as service:
+            for found in await both(service, ITEMS, ["a", Rubric("b", 0.5)]):
+                assert [s.item_id for s in found] == [i.item_id for i in ITEMS for _ in "ab"]
+                assert [s.rubric for s in found] == ["a", "b"] * 10
+                expected = pytest.approx([i / 20 for i in range(20)])
+                assert [s.score for s in found] == expected
+                assert found.summary("a").mean == pytest.approx(0.45)
+                assert found.usage.calls == 20
+                assert found.usage.cost == 10.0
+                assert found.errors == {}
+        assert len(service.requests) == 2 * {1: 10, 6: 4, 1000: 1}[part]
+
+    async def test_progress_counts_scores(self, monkeypatch):
+        small_parts(monkeypatch, 4)
+        seen: list[tuple[int, int]] = []
+        with score_service(by_item) as service:
+            await both(service, ITEMS, ["a"], progress=lambda *now: seen.append(now))
+        assert seen == [(n, 10) for n in range(1, 11)] * 2
+
+    async def test_options_travel(self):
+        with score_service(by_item) as service:
+            options = {"asking": Asking(CacheMode.REFRESH), "include_replies": True}
+            await both(service, ITEMS, ["a"], **options)
+        for request in service.requests:
+            assert request.include_replies
+            assert request.asking.cache == 2
+
+    def test_stream_yields_each_as_it_comes(self):
+        go_on = threading.Event()
+
+        def script(request, item, rubric):
+            if item.item_id == "0":
+                assert go_on.wait(5)
+            return 1.0
+
+        with score_service(script) as service, Client(service.address) as client:
+            stream = client.stream_scores(ITEMS, ["a"])
+            first = [next(stream).item_id for _ in range(9)]
+            assert first == [str(i) for i in range(9, 0, -1)]
+            go_on.set()
+            assert [score.item_id for score in stream] == ["0"]
+
+    async def test_so_does_the_asynchronous_one(self):
+        with score_service(by_item) as service:
+            async with AsyncClient(service.address) as client:
+                found = [score.item_id async for score in client.stream_scores(ITEMS, ["a"])]
+        assert sorted(found) == [str(i) for i in range(10)]
+
+    def test_a_wrong_call_is_refused_before_the_first_score_is_taken(self):
+        with Client("127.0.0.1:1") as client, pytest.raises(InvalidArgument):
+            client.stream_scores([], ["a"])
+
+
+class TestBreaks:
+    async def test_what_is_missing_is_asked_again_and_no_more(self):
+        for _ in range(2):
+            with score_service(once(GONE, "5")) as service, Client(service.address) as client:
+                found = client.score_answers(ITEMS, ["a"])
+            assert found.errors == {}
+            assert [len(r.items) for r in service.requests] == [10, 6]
+            assert len(set(service.request_ids)) == 2  # it goes on with other work
+
+    async def test_so_it_is_by_the_asynchronous_client(self):
+        with score_service(once(GONE, "5")) as service:
+            async with AsyncClient(service.address) as client:
+                found = await client.score_answers(ITEMS, ["a"])
+        assert found.errors == {}
+        assert [len(r.items) for r in service.requests] == [10, 6]
+
+    async def test_a_part_that_fails_for_good_leaves_the_rest(self, monkeypatch):
+        small_parts(monkeypatch, 2)
+        inner = Break(grpc.StatusCode.INTERNAL)
+
+        def script(request, item, rubric):
+            return inner if item.item_id == "4" else 1.0
+
+        with score_service(script) as service:
+            for found in await both(service, ITEMS, ["a"]):
+                # 5 came before the stream of 4 and 5 broke.
+                assert [s.status for s in found] == [Status.OK] * 4 + [Status.ERROR] + [
+                    Status.OK
+                ] * 5
+                assert found.errors[4].reason == "INTERNAL"
+                assert found.rubrics[0].counts.error == 1
+                assert found.rubrics[0].mean == 1.0
+
+    async def test_the_failed_ones_are_yielded_last(self, monkeypatch):
+        small_parts(monkeypatch, 2)
+
+        def script(request, item, rubric):
+            return Break(grpc.StatusCode.INTERNAL) if item.item_id == "0" else 1.0
+
+        with score_service(script) as service, Client(service.address) as client:
+            found = list(client.stream_scores(ITEMS, ["a"]))
+        assert [s.status for s in found] == [Status.OK] * 9 + [Status.ERROR]
+
+    @pytest.mark.parametrize(
+        ("code", "kind"),
+        [
+            (grpc.StatusCode.UNAVAILABLE, Unavailable),
+            (grpc.StatusCode.INTERNAL, InternalError),
+            (grpc.StatusCode.RESOURCE_EXHAUSTED, Overloaded),
+            (grpc.StatusCode.NOT_FOUND, NotFound),
+            (grpc.StatusCode.INVALID_ARGUMENT, InvalidArgument),
+        ],
+    )
+    async def test_raises_when_nothing_was_answered(self, code, kind, monkeypatch):
+        small_parts(monkeypatch, 4)
+        with score_service(lambda *_: Break(code)) as service:
+            with Client(service.address) as client, pytest.raises(kind):
+                client.score_answers(ITEMS, ["a"], timeout=1)
+            async with AsyncClient(service.address) as client:
+                with pytest.raises(kind):
+                    await client.score_answers(ITEMS, ["a"], timeout=1)
+
+    async def test_a_stream_that_lacks_scores_is_a_fault_of_the_server(self):
+        with score_service(lambda _, item, __: None if item.item_id == "3" else 1.0) as service:
+            for found in await both(service, ITEMS, ["a"]):
+                assert found.errors.keys() == {3}
+                assert "1 scores missing" in found.errors[3].message
+
+    async def test_a_lost_summary_loses_nothing(self):
+        with score_service(by_item) as service:
+            service.with_summary = False
+            for found in await both(service, ITEMS, ["a"]):
+                assert found.errors == {}
+                assert found.usage.calls == 10
+
+    async def test_the_deadline_keeps_what_came(self):
+        never = threading.Event()
+
+        def script(request, item, rubric):
+            if item.item_id == "2":
+                never.wait(3)
+            return 1.0
+
+        with score_service(script) as service:
+            try:
+                for found in await both(service, ITEMS, ["a"], timeout=0.5):
+                    assert found.errors.keys() == {0, 1, 2}
+                    assert found.errors[0].reason == "DEADLINE_EXCEEDED"
+                with Client(service.address) as client, pytest.raises(DeadlineExceeded):
+                    client.score_answers(ITEMS[2:3], ["a"], timeout=0.3)
+            finally:
+                never.set()
+
+
+class TestLeaving:
+    @pytest.mark.parametrize("part", [1000, 2])
+    def test_to_leave_early_ends_the_streams_and_the_threads(self, monkeypatch, part: int):
+        small_parts(monkeypatch, part)
+        never = threading.Event()
+
+        def script(request, item, rubric):
+            if item.item_id == "0":
+                never.wait(10)
+            return 1.0
+
+        with score_service(script) as service, Client(service.address) as client:
+            stream = client.stream_scores(ITEMS, ["a"])
+            next(stream)
+            assert isinstance(stream, Generator)
+            stream.close()
+            ours = [t for t in threading.enumerate() if t.name == "judged-score"]
+            assert ours == []
+            until(lambda: service.ended == len(service.requests))
+            never.set()
+
+    async def test_so_it_does_in_tasks(self):
+        never = threading.Event()
+
+        def script(request, item, rubric):
+            if item.item_id == "0":
+                never.wait(10)
+            return 1.0
+
+        with score_service(script) as service:
+            async with AsyncClient(service.address) as client:
+                stream = client.stream_scores(ITEMS, ["a"])
+                await anext(stream)
+                assert isinstance(stream, AsyncGenerator)
+                await stream.aclose()
+                until(lambda: service.ended == 1)
+            never.set()
+
+    def test_many_scores_wait_for_a_slow_reader(self, monkeypatch):
+        small_parts(monkeypatch, 100)
+        items = [AnswerItem(str(i)) for i in range(2000)]
+        with score_service(lambda *_: 1.0) as service, Client(service.address) as client:
+            assert len(list(client.stream_scores(items, ["a"]))) == 2000
+            stream = client.stream_scores(items, ["a"])
+            next(stream)
+            assert isinstance(stream, Generator)
+            stream.close()  # with threads that wait to hand over

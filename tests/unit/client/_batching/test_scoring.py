@@ -1,0 +1,213 @@
+"""A scoring in parts: where it is cut, what is asked again, what sums it up."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from judged import (
+    AnswerItem,
+    AnswerScore,
+    Asking,
+    InternalError,
+    InvalidArgument,
+    NotFound,
+    Rubric,
+    Status,
+    Unavailable,
+)
+from judged._batching import scoring as scoring_module
+from judged._batching.scoring import Scoring, as_rubrics, summarise
+from judged.v1 import judge_service_pb2 as pb
+from judged.v1 import scoring_pb2, types_pb2
+
+from tests.fakes.score_service import score_of
+
+
+def scoring(n: int = 3, rubrics=("a", "b"), **options) -> Scoring:
+    items = [AnswerItem(str(i), "q", "answer") for i in range(n)]
+    return Scoring(items, rubrics, None, include_replies=False, **options)
+
+
+def reply(item_id: str, rubric: str, value: float = 1.0) -> pb.ScoreAnswersResponse:
+    return pb.ScoreAnswersResponse(score=score_of(item_id, rubric, value))
+
+
+def asked_of(request: pb.ScoreAnswersRequest) -> tuple[list[str], list[str]]:
+    return [i.item_id for i in request.items], [r.rubric for r in request.rubrics]
+
+
+class TestCut:
+    @given(
+        st.lists(st.integers(0, 40), min_size=1, max_size=30),
+        st.integers(1, 20),
+        st.integers(1, 4),
+    )
+    def test_parts_hold_every_item_once_in_order_and_within_the_sizes(self, sizes, most, n_rubrics):
+        items = [AnswerItem(str(i), answer="x" * size) for i, size in enumerate(sizes)]
+        rubrics = [f"r{i}" for i in range(n_rubrics)]
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(scoring_module, "PART_SCORES", most)
+            patch.setattr(scoring_module, "CHUNK_CHARACTERS", 50)
+            parts = Scoring(items, rubrics, None, include_replies=False).parts
+            asked = [part.request() for part in parts]
+        assert [i.item_id for r in asked for i in r.items] == [i.item_id for i in items]
+        for request in asked:
+            n = len(request.items)
+            assert n == 1 or n * n_rubrics <= most
+            assert n == 1 or sum(len(i.item_id + i.answer) for i in request.items) <= 50
+
+    def test_what_is_wrong_with_the_whole_is_known_before_anything_is_sent(self):
+        twice = [AnswerItem("x"), AnswerItem("y"), AnswerItem("x")]
+        with pytest.raises(InvalidArgument, match=r"^items\[2\]\.item_id: is that of items\[0\]"):
+            Scoring(twice, ["a"], None, include_replies=False)
+        with pytest.raises(InvalidArgument, match=r"^items: must hold at least one"):
+            scoring(0)
+        with pytest.raises(InvalidArgument, match=r"^rubrics: must hold at least one"):
+            scoring(1, [])
+        with pytest.raises(InvalidArgument, match=r"^rubrics: must be a list"):
+            scoring(1, "faithfulness")
+
+    def test_what_is_no_text_is_named_before_anything_is_sent(self):
+        items = [AnswerItem("0"), AnswerItem("1", "q", None)]
+        with pytest.raises(InvalidArgument, match=r"^items\[1\]\.answer: must be text, not None"):
+            Scoring(items, ["a"], None, include_replies=False)
+
+    def test_a_text_stands_for_a_rubric(self):
+        assert as_rubrics(["a", Rubric("b", 0.5)]) == [Rubric("a"), Rubric("b", 0.5)]
+
+
+class TestPart:
+    def test_asks_again_for_what_is_missing_alone(self):
+        (part,) = scoring().parts
+        assert asked_of(part.request()) == (["0", "1", "2"], ["a", "b"])
+        for pair in (("0", "a"), ("0", "b"), ("1", "b"), ("2", "b")):
+            assert part.take(reply(*pair)) is not None
+        assert asked_of(part.request()) == (["1", "2"], ["a"])
+        assert part.missing == [("1", "a"), ("2", "a")]
+
+    def test_a_score_that_is_there_already_is_not_new(self):
+        (part,) = scoring().parts
+        part.request()
+        assert part.take(reply("0", "a", 1.0)) is not None
+        assert part.take(reply("0", "a", 0.0)) is None
+        assert part.scores()[0].score == 1.0
+
+    def test_what_nobody_asked_for_is_a_fault_of_the_server(self):
+        (part,) = scoring().parts
+        part.request()
+        with pytest.raises(InternalError):
+            part.take(reply("7", "a"))
+        with pytest.raises(InternalError):
+            part.take(reply("0", "c"))
+
+    def test_usage_is_that_of_the_summary_and_of_scores_without_one(self):
+        (part,) = scoring().parts
+        part.request()
+        part.take(reply("0", "a"))
+        part.take(reply("0", "b"))  # the stream breaks here: one call each
+        part.request()
+        part.take(reply("1", "a"))
+        assert part.usage.calls == 3
+        summary = scoring_pb2.ScoreSummary(usage=types_pb2.Usage(calls=9, cost=1.0))
+        part.take(pb.ScoreAnswersResponse(summary=summary))
+        assert (part.usage.calls, part.usage.cost) == (11, 2.0)
+
+    def test_a_stream_must_bring_every_score(self):
+        (part,) = scoring(1, ["a"]).parts
+        part.request()
+        with pytest.raises(InternalError, match="1 scores missing"):
+            part.ended()
+        part.take(reply("0", "a"))
+        part.ended()
+
+    def test_an_error_names_the_item_of_the_whole(self, monkeypatch):
+        monkeypatch.setattr(scoring_module, "PART_SCORES", 2)
+        whole = scoring(5, ["a"])
+        part = whole.parts[1]
+        part.request()
+        error = InvalidArgument.of_field("items[1].contexts[0]", "is too long")
+        with pytest.raises(InvalidArgument, match=r"^items\[3\]\.contexts\[0\]: is too long"):
+            whole.failed(part, error)
+        assert error.field == "items[3].contexts[0]"
+
+    def test_and_so_it_does_when_only_some_are_asked_again(self):
+        whole = scoring(3, ["a"])
+        (part,) = whole.parts
+        part.request()
+        part.take(reply("0", "a"))
+        part.request()
+        with pytest.raises(InvalidArgument, match=r"^items\[2\]"):
+            whole.failed(part, InvalidArgument.of_field("items[1].query", "bad"))
+
+
+class TestWhole:
+    def test_what_never_came_is_an_error_and_the_rest_stands(self):
+        whole = scoring(2)
+        (part,) = whole.parts
+        part.request()
+        part.take(reply("1", "b", 0.5))
+        whole.failed(part, Unavailable("gone", code="UNAVAILABLE"))
+        lost = list(whole.lost())
+        assert [(s.item_id, s.rubric) for s in lost] == [("0", "a"), ("0", "b"), ("1", "a")]
+        found = whole.whole()
+        assert [s.status for s in found] == [Status.ERROR] * 3 + [Status.OK]
+        assert found.errors.keys() == {0, 1, 2}
+        error = found[0].error
+        assert error is not None
+        assert (error.reason, error.retryable) == ("UNAVAILABLE", True)
+        assert found.summary("b").mean == 0.5
+        assert found.summary("a").mean is None
+        assert found.of_item("1")["b"].score == 0.5
+        with pytest.raises(KeyError, match="these scores have a, b"):
+            found.summary("c")
+
+    def test_raises_when_nothing_came(self):
+        whole = scoring()
+        whole.failed(whole.parts[0], Unavailable("gone"))
+        with pytest.raises(Unavailable):
+            list(whole.lost())
+
+    def test_raises_at_once_what_is_wrong_with_the_whole_call(self):
+        whole = scoring()
+        with pytest.raises(NotFound):
+            whole.failed(whole.parts[0], NotFound("no such rubric"))
+
+    def test_tells_progress(self):
+        seen = []
+        whole = scoring(progress=lambda *now: seen.append(now))
+        whole.tell()
+        whole.tell(2)
+        assert seen == [(1, 6), (3, 6)]
+
+    def test_a_mean_is_over_what_is_ok(self):
+        scores = [
+            AnswerScore("1", "a", Status.OK, score=1.0, passed=True),
+            AnswerScore("2", "a", Status.OK, score=0.5, passed=False),
+            AnswerScore("3", "a", Status.ERROR),
+            AnswerScore("4", "a", Status.NOT_ASSESSABLE),
+            AnswerScore("5", "a", Status.ABSTAINED),
+        ]
+        summary = summarise("a", scores)
+        assert (summary.mean, summary.passed) == (0.75, 1)
+        counts = summary.counts
+        assert (counts.ok, counts.error, counts.abstained, counts.not_assessable) == (2, 1, 1, 1)
+        assert counts.relevant == 1
+
+
+class TestMaxCost:
+    def test_each_part_gets_its_share_and_what_it_took_is_gone(self, monkeypatch):
+        monkeypatch.setattr(scoring_module, "PART_SCORES", 4)
+        items = [AnswerItem(str(i)) for i in range(5)]
+        asking = Asking(max_cost=10.0)
+        parts = Scoring(items, ["a", "b"], asking, include_replies=False).parts
+        limits = [part.request().asking.max_cost for part in parts]
+        assert limits == pytest.approx([4, 4, 2])
+        assert sum(limits) <= 10
+        parts[0].take(reply("0", "a"))  # it cost 0.5
+        assert parts[0].request().asking.max_cost == pytest.approx(3.5)
+
+    def test_one_part_gets_it_whole(self):
+        items = [AnswerItem("0")]
+        (part,) = Scoring(items, ["a"], Asking(max_cost=0.1), include_replies=False).parts
+        assert part.request().asking.max_cost == 0.1

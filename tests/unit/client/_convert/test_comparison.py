@@ -1,0 +1,79 @@
+"""The messages of CompareRuns, without a server."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+from judged import (
+    CompareOptions,
+    DocumentRankings,
+    GainRanking,
+    GainRankings,
+    JudgedRanking,
+    JudgedRankings,
+    MetricOptions,
+    PerQueryValues,
+)
+from judged._convert.comparison import read_compare, write_compare
+from judged.v1 import judge_service_pb2 as pb
+
+
+def write(runs, qrels=None, **options):
+    return write_compare(["ap"], runs, qrels, MetricOptions(), CompareOptions(**options))
+
+
+class TestWrite:
+    @pytest.mark.parametrize(
+        ("relevance", "kind"),
+        [
+            (JudgedRankings([JudgedRanking("1", 1, 1)], [True]), "judged"),
+            (DocumentRankings({"1": {"a": 2.0}, "2": ["b"]}), "documents"),
+            (DocumentRankings({}), "documents"),
+            (GainRankings([GainRanking("1", [1.0], [1.0])]), "gains"),
+            (PerQueryValues(["1"], [[0.5]]), "values"),
+        ],
+    )
+    def test_every_kind_of_relevance(self, relevance, kind):
+        run = write({"a": relevance}).runs[0]
+        assert (run.name, run.WhichOneof("relevance")) == ("a", kind)
+
+    def test_documents_and_judgements(self):
+        message = write({"a": DocumentRankings({"1": {"d": 2.5}})}, {"1": {"d": 3}})
+        topics, qrels = message.runs[0].documents.joined_topics, message.joined_qrels
+        assert (topics.document_ids, topics.values) == ("d", struct.pack("<d", 2.5))
+        assert (list(qrels.query_ids), qrels.values) == (["1"], struct.pack("<d", 3))
+
+    def test_documents_that_can_not_be_joined(self):
+        message = write({"a": DocumentRankings({"1": ["d\n"]})}, {"1": {"d\n": 3}})
+        (topic,) = message.runs[0].documents.topics
+        assert list(topic.document_ids) == ["d\n"]
+        assert (message.qrels[0].query_id, list(message.qrels[0].grades)) == ("1", [3])
+        assert not message.HasField("joined_qrels")
+
+    def test_what_is_not_asked_for_stays_unset(self):
+        options = write({}).comparison
+        assert not any(
+            options.HasField(name) for name in ("permutations", "seed", "max_moved", "difference")
+        )
+        options = write({}, permutations=0, seed=0, max_moved=0, difference=0.0).comparison
+        assert all(
+            options.HasField(name) for name in ("permutations", "seed", "max_moved", "difference")
+        )
+
+
+class TestRead:
+    def test_what_is_unset_is_none(self):
+        reply = pb.CompareRunsResponse()
+        reply.comparisons.add(metric="ap", run="b", n=3)
+        found = read_compare(reply, [])
+        made = found.between("ap", "b")
+        assert (made.effect_size, made.mcnemar, made.t_test.statistic) == (None, None, None)
+        assert (made.difference.value, made.difference.interval) == (None, None)
+        assert (made.power.detectable_difference, made.power.queries_needed) == (None, None)
+
+    def test_a_comparison_that_is_not_there_is_named(self):
+        reply = pb.CompareRunsResponse()
+        reply.comparisons.add(metric="ap", run="b")
+        with pytest.raises(KeyError, match="compared were ap of b"):
+            read_compare(reply, []).between("ap", "c")

@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+import pytest
+from judged import InvalidArgument, TextItem, TextMetricResult, TextMetricTable
+from judged._convert import text_metrics
+from judged._convert.text_metrics import TextPart, merge_text_metrics, of_whole, split_items
+
+
+def result(mean, values=(), nrefs="1", name="bleu"):
+    line = f"{name}|nrefs:{nrefs}|v1"
+    return TextMetricResult(name, mean, len(values), None, line, list(values), [], [])
+
+
+def table(*metrics):
+    return TextMetricTable(list(metrics))
+
+
+def test_items_are_cut_by_bytes_and_by_references(monkeypatch):
+    items = [TextItem("x" * 10, ["é"]), TextItem("", ["a", "b"]), TextItem("y", ["c"])]
+    assert split_items(items) == [TextPart(0, items)]
+    assert split_items([]) == [TextPart(0, [])]
+    monkeypatch.setattr(text_metrics, "PART_REFERENCES", 2)
+    assert [part.start for part in split_items(items)] == [0, 1, 2]
+    monkeypatch.setattr(text_metrics, "PART_REFERENCES", 100)
+    monkeypatch.setattr(text_metrics, "PART_BYTES", 24)
+    parts = split_items(items)
+    assert [part.start for part in parts] == [0, 1, 2]
+    assert [item for part in parts for item in part.items] == items
+
+
+@pytest.mark.parametrize(
+    ("item", "field"),
+    [
+        (TextItem("a", "bc"), "items[1].references"),
+        (TextItem("a\ud800", ["b"]), "items[1].hypothesis"),
+        (TextItem("a", ["b", None]), "items[1].references[1]"),
+    ],
+)
+def test_what_cannot_be_sent_is_named(item, field):
+    with pytest.raises(InvalidArgument) as caught:
+        split_items([TextItem("a", ["b"]), item])
+    assert caught.value.field == field
+
+
+def test_parts_are_merged_and_say_that_references_vary():
+    parts = [table(result(0.0, [0.0, 0.5], "1")), table(result(1.0, [1.0], "2"))]
+    whole = merge_text_metrics(table(result(0.5, [])), parts, per_item=True)["bleu"]
+    assert (whole.mean, whole.values) == (0.5, [0.0, 0.5, 1.0])
+    assert whole.signature == "bleu|nrefs:var|v1"
+    assert not merge_text_metrics(table(result(0.5)), parts, per_item=False)["bleu"].values
+
+
+def test_an_error_of_a_part_speaks_of_the_whole():
+    error = InvalidArgument.of_field("items[2].references", "must hold at least one reference")
+    named = of_whole(error, TextPart(40, []))
+    assert named.field == "items[42].references"
+    assert str(named).startswith("items[42].references")
+
+
+def test_a_metric_that_is_not_there_is_named():
+    with pytest.raises(KeyError, match="rougeL; this table has bleu"):
+        table(result(0.5))["rougeL"]

@@ -1,0 +1,99 @@
+"""Judgements and runs as messages: in columns where that is possible."""
+
+from __future__ import annotations
+
+import struct
+from array import array
+
+import pytest
+from judged import InvalidArgument, MetricOptions, ScoredDocuments, TrecRankings
+from judged._convert.metrics import write_metrics, write_options
+
+
+def write(qrels, run):
+    return write_metrics(["ap"], TrecRankings(qrels, run), MetricOptions()).trec
+
+
+def doubles(*numbers):
+    return struct.pack(f"<{len(numbers)}d", *numbers)
+
+
+def test_topics_travel_in_columns():
+    trec = write({"q": {"a": 1, "é": -2}}, {"q": {"b": 0.5, "a": 2}, "r": {}, "s": {"x": 7.0}})
+    judged, retrieved = trec.joined_qrels, trec.joined_run
+    assert (list(judged.query_ids), list(judged.n_documents)) == (["q"], [2])
+    assert (judged.document_ids, judged.values) == ("a\né", doubles(1, -2))
+    assert (list(retrieved.query_ids), list(retrieved.n_documents)) == (["q", "r", "s"], [2, 0, 1])
+    assert (retrieved.document_ids, retrieved.values) == ("b\na\nx", doubles(0.5, 2, 7))
+    assert not trec.qrels
+    assert not trec.run
+
+
+def test_a_run_without_scores_is_ranked_as_given():
+    run = write({}, {"q": ["x", "", "y"], "r": [""], "s": []}).joined_run
+    assert (run.document_ids, run.values) == ("x\n\ny\n", b"")
+    assert list(run.n_documents) == [3, 1, 0]
+
+
+def test_places_stand_for_scores_where_only_some_topics_have_them():
+    run = write({}, {"q": ["x", "y", "z"], "r": {"a": 0.5}}).joined_run
+    assert run.values == doubles(0, -1, -2, 0.5)
+
+
+def test_columns_travel_as_mappings_and_lists_do():
+    scored = {"q": ScoredDocuments(["b", "a"], array("f", [0.5, 2]))}
+    assert write({}, scored) == write({}, {"q": {"b": 0.5, "a": 2}})
+    assert write({}, {"q": ScoredDocuments(("x", "y"))}) == write({}, {"q": ["x", "y"]})
+
+
+def test_scores_that_do_not_fit_their_ids_are_left_to_the_server():
+    (topic,) = write({}, {"q": ScoredDocuments(["a", "b"], [1.0])}).run
+    assert (list(topic.document_ids), list(topic.scores)) == (["a", "b"], [1.0])
+
+
+def test_judgements_without_grades_are_left_to_the_server():
+    (topic,) = write({"q": ScoredDocuments(["a"])}, {}).qrels
+    assert (list(topic.document_ids), list(topic.grades)) == (["a"], [])
+
+
+@pytest.mark.parametrize("ids", [["a\nb", "c"], ["\n"]])
+def test_ids_that_hold_a_line_feed_travel_one_by_one(ids):
+    trec = write({"q": dict.fromkeys(ids, 1)}, {"q": ids, "r": dict.fromkeys(ids, 0.5)})
+    for topic in (*trec.qrels, *trec.run):
+        assert list(topic.document_ids) == ids
+    assert not trec.HasField("joined_qrels")
+    assert not trec.HasField("joined_run")
+
+
+def test_nothing_is_nothing():
+    assert write({}, {}).ByteSize() == 0
+    assert write({"q": {}}, {"q": []}).joined_qrels.query_ids == ["q"]
+
+
+@pytest.mark.parametrize(
+    ("qrels", "run", "field", "rule"),
+    [
+        ({"q": {"a": 1}, 2.5: {}}, {}, "trec.qrels[1].query_id", "whole number, not float"),
+        ({"q": {True: 1}}, {}, "trec.qrels[0].document_ids[0]", "whole number, not bool"),
+        ({"q": {"a": "x"}}, {}, "trec.qrels[0].grades[0]", "must be a number, not str"),
+        ({}, {"q": ["a", None]}, "trec.run[0].document_ids[1]", "whole number, not None"),
+        ({}, {"q": ["a", "\ud800"]}, "trec.run[0].document_ids[1]", "a lone surrogate"),
+        ({}, {"q": "abc"}, "trec.run[0]", "must be a list of ids, not one text"),
+        ({}, {"q": ""}, "trec.run[0]", "must be a list of ids, not one text"),
+        ({}, {"q": {"a": "x"}}, "trec.run[0].scores[0]", "must be a number, not str"),
+        ({}, {"q": ScoredDocuments(["a"], [None])}, "trec.run[0].scores[0]", "not NoneType"),
+    ],
+)
+def test_what_no_message_can_hold_is_named(qrels, run, field, rule):
+    with pytest.raises(InvalidArgument, match=rule) as caught:
+        write(qrels, run)
+    assert caught.value.field == field
+
+
+@pytest.mark.parametrize("value", [-1, 0, 1 << 31])
+@pytest.mark.parametrize("name", ["relevance_level", "max_documents"])
+def test_whole_numbers_of_the_options_stay_in_their_range(name, value):
+    with pytest.raises(InvalidArgument) as caught:
+        write_options(MetricOptions(**{name: value}))
+    assert caught.value.field == f"options.{name}"
+    assert getattr(write_options(MetricOptions(**{name: 7})), name) == 7

@@ -1,0 +1,216 @@
+"""The table and the JSON document of metrics."""
+
+import io
+
+import pytest
+from judged import (
+    JudgeIdentity,
+    MetricCounts,
+    MetricResult,
+    MetricTable,
+    NegativeMatch,
+    NegativeReport,
+    VerdictCounts,
+    VerdictError,
+    Verdicts,
+)
+from judged.cli.output.tables import (
+    count_warnings,
+    describe_counts,
+    describe_verdicts,
+    document,
+    means_table,
+    negative_warnings,
+    negatives_document,
+    per_query_table,
+    reason_warnings,
+    verdict_warnings,
+    verdicts_document,
+)
+from rich.console import Console
+
+HIT = NegativeReport(3, 1, [NegativeMatch("q7", 4, 0, "d9", 0.9)], VerdictCounts(ok=8, relevant=1))
+SETTLED = MetricTable(
+    [
+        MetricResult("ndcg@10", 0.25, 2, None, None, "ndcg@10|v1", [0.0, 0.5]),
+        MetricResult("ap", 1.0, 2, None, None, "ap|v1", [1.0, 1.0]),
+    ],
+    ["q1", "[bold]q2"],
+    MetricCounts(queries=3, evaluated=2, skipped_no_gold=1, retrieved=20),
+)
+
+
+def text_of(table):
+    page = io.StringIO()
+    console = Console(file=page, width=100, markup=False)
+    console.print(table)
+    return [line.split() for line in page.getvalue().splitlines() if line.strip("─ ")]
+
+
+class TestDocument:
+    def test_has_the_shape_that_programs_read(self):
+        assert document(SETTLED, "judge|v1", ["careful"]) == {
+            "metrics": {
+                "ndcg@10": {
+                    "mean": 0.25,
+                    "n": 2,
+                    "interval": None,
+                    "lower_bound": None,
+                    "upper_bound": None,
+                    "signature": "ndcg@10|v1",
+                },
+                "ap": {
+                    "mean": 1.0,
+                    "n": 2,
+                    "interval": None,
+                    "lower_bound": None,
+                    "upper_bound": None,
+                    "signature": "ap|v1",
+                },
+            },
+            "slices": [],
+            "per_query": {
+                "q1": {"ndcg@10": 0.0, "ap": 1.0},
+                "[bold]q2": {"ndcg@10": 0.5, "ap": 1.0},
+            },
+            "counts": {
+                "queries": 3,
+                "evaluated": 2,
+                "skipped_no_gold": 1,
+                "skipped_missing": 0,
+                "skipped_unjudged": 0,
+                "skipped_unsettled": 0,
+                "duplicates": 0,
+                "retrieved": 20,
+                "verdicts": None,
+                "unjudged": 0,
+            },
+            "signature": "judge|v1",
+            "warnings": ["careful"],
+        }
+
+
+class TestMeansTable:
+    def test_has_no_bounds_where_every_verdict_exists(self):
+        assert text_of(means_table(SETTLED)) == [
+            ["metric", "mean", "n"],
+            ["ndcg@10", "0.2500", "2"],
+            ["ap", "1.0000", "2"],
+        ]
+
+    def test_shows_bounds_and_means_that_do_not_exist(self):
+        table = MetricTable([MetricResult("ap", None, 0, 0.0, 1.0, "", [])], [], MetricCounts())
+        assert text_of(means_table(table)) == [
+            ["metric", "mean", "n", "lower", "upper"],
+            ["ap", "-", "0", "0.0000", "1.0000"],
+        ]
+
+
+class TestPerQueryTable:
+    def test_prints_ids_as_they_are(self):
+        assert text_of(per_query_table(SETTLED)) == [
+            ["query", "ndcg@10", "ap"],
+            ["q1", "0.0000", "1.0000"],
+            ["[bold]q2", "0.5000", "1.0000"],
+        ]
+
+
+class TestLines:
+    def test_describe_what_went_in(self):
+        assert describe_counts(SETTLED.counts) == "2 of 3 queries, 20 results"
+        assert describe_verdicts(VerdictCounts(ok=3, error=1, relevant=2)) == (
+            "4 verdicts, 2 relevant, coverage 0.75"
+        )
+        assert describe_verdicts(VerdictCounts()) == "0 verdicts, 0 relevant, coverage none"
+
+
+class TestWarnings:
+    def test_are_none_where_all_is_well(self):
+        assert list(count_warnings(MetricCounts(queries=3, evaluated=3))) == []
+        assert list(verdict_warnings(VerdictCounts(ok=3, relevant=1))) == []
+
+    def test_tell_what_was_left_out(self):
+        counts = MetricCounts(skipped_no_gold=1, skipped_unsettled=2, duplicates=3)
+        first, second, third = count_warnings(counts)
+        assert first.startswith("1 query left out: nothing to be found")
+        assert second.startswith("2 queries left out of the means: missing verdicts")
+        assert third.startswith("3 repeated results dropped")
+
+    def test_tell_what_is_wrong_with_verdicts(self):
+        counts = VerdictCounts(
+            ok=5, error=2, not_assessable=1, flagged_no_tokens=4, flagged_truncated=3
+        )
+        first, second, third = verdict_warnings(counts)
+        assert first == "3 of 8 verdicts are missing: 2 failed, 1 not assessable"
+        assert "--profile unicode" in second
+        assert third.startswith("3 of 8 verdicts are about a text longer than the model's window")
+
+    def test_tell_of_one_in_the_singular(self):
+        (first,) = verdict_warnings(VerdictCounts(error=1))
+        assert first == "1 of 1 verdict is missing: 1 failed"
+        assert describe_verdicts(VerdictCounts(ok=1)).startswith("1 verdict, 0 relevant")
+        counts = MetricCounts(queries=1, evaluated=1, retrieved=1)
+        assert describe_counts(counts) == "1 of 1 query, 1 result"
+
+    @pytest.mark.parametrize(
+        ("flagged", "said"), [(1, "1 verdict is flagged"), (2, "2 verdicts are flagged")]
+    )
+    def test_tell_of_texts_that_may_be_meant_for_the_model(self, flagged, said):
+        (warning,) = verdict_warnings(VerdictCounts(ok=3, flagged_reserved_tokens=flagged))
+        assert warning.startswith(f"{said} RESERVED_TOKENS: ")
+
+
+def test_the_commonest_reasons_of_missing_verdicts_are_told():
+    errors = {
+        i: VerdictError(13, reason, "m", False) for i, reason in enumerate("AABBBCD", start=1)
+    }
+    identity = JudgeIdentity("llm", "", 0.5, "", "", "")
+    verdicts = Verdicts([False] * 8, [0] * 8, [2] * 8, [1] * 8, [0] * 8, [0, 8], errors, identity)
+    assert list(reason_warnings(verdicts)) == [
+        "3 verdicts missing: B: m",
+        "2 verdicts missing: A: m",
+        "1 verdict missing: C: m",
+    ]
+
+
+def test_the_document_counts_reserved_tokens_where_there_are_any():
+    flagged = verdicts_document(VerdictCounts(flagged_reserved_tokens=2))
+    assert flagged["flagged_reserved_tokens"] == 2
+    assert verdicts_document(VerdictCounts(flagged_fallback=3))["flagged_fallback"] == 3
+    assert list(verdicts_document(VerdictCounts(ok=3))) == [
+        "ok",
+        "error",
+        "abstained",
+        "not_assessable",
+        "relevant",
+        "flagged_no_tokens",
+        "flagged_truncated",
+    ]
+
+
+def test_a_match_of_a_negative_is_told_with_its_place():
+    (warning,) = negative_warnings(HIT)
+    assert warning.startswith("1 of 3 queries with negative answers retrieved one (1 match)")
+    assert "'q7' with result 5 ('d9')" in warning
+
+
+def test_missing_verdicts_on_negatives_are_told():
+    (warning,) = negative_warnings(NegativeReport(1, 0, [], VerdictCounts(ok=1, error=2)))
+    assert warning == "2 of 3 verdicts on negative answers are missing"
+    (warning,) = negative_warnings(NegativeReport(1, 0, [], VerdictCounts(error=1)))
+    assert warning == "1 of 1 verdict on negative answers is missing"
+
+
+def test_without_negatives_there_is_nothing_to_tell():
+    assert list(negative_warnings(None)) == []
+    assert list(negative_warnings(NegativeReport(1, 0, [], VerdictCounts(ok=1)))) == []
+    assert negatives_document(None) == {}
+
+
+def test_the_document_has_the_report_on_negatives():
+    document = negatives_document(HIT)["negatives"]
+    assert isinstance(document, dict)
+    assert (document["queries"], document["queries_hit"]) == (3, 1)
+    assert document["matches"] == [
+        {"query_id": "q7", "retrieved": 4, "negative": 0, "document_id": "d9", "score": 0.9}
+    ]

@@ -1,0 +1,145 @@
+"""Retrievers of all kinds: what is kept of what they find, and what becomes of failures."""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import count
+
+import pytest
+from judged import InvalidArgument
+from judged.evaluation import Query, Retrieved
+from judged.evaluation._steps.retrieving import retrieve_all
+
+QUERIES = [Query(f"q{n}", f"text {n}") for n in range(6)]
+
+
+def rank(query, k):
+    return [Retrieved(f"{query}, {n}") for n in range(k)]
+
+
+class Shelf:
+    def retrieve(self, query, k):
+        return rank(query, k)
+
+
+class AsyncShelf:
+    async def retrieve(self, query, k):
+        await asyncio.sleep(0)
+        return rank(query, k)
+
+
+class Called:
+    def __call__(self, query, k):
+        return iter(rank(query, k))
+
+
+async def find_async(query, k):
+    await asyncio.sleep(0)
+    return rank(query, k)
+
+
+def find_all(queries, k):
+    return (rank(query, k) for query in queries)
+
+
+async def find_all_async(queries, k):
+    return [rank(query, k) for query in queries]
+
+
+KINDS = [Shelf(), AsyncShelf(), Called(), rank, find_async, find_all, find_all_async]
+
+
+@pytest.mark.parametrize("retriever", KINDS)
+def test_all_kinds_of_retrievers_find_the_same(retriever):
+    found = retrieve_all(retriever, QUERIES, 2)
+    assert found.results == {query.query_id: rank(query.text, 2) for query in QUERIES}
+    assert not found.failures
+
+
+async def test_async_retrievers_may_be_used_where_a_loop_runs():
+    assert len(retrieve_all(find_async, QUERIES, 1).results) == len(QUERIES)
+    assert len(retrieve_all(find_all_async, QUERIES, 1).results) == len(QUERIES)
+
+
+def test_no_more_than_k_documents_are_kept_or_drawn():
+    drawn = count()
+
+    def endless(query, k):
+        return (Retrieved(next(drawn)) for _ in count())
+
+    found = retrieve_all(endless, QUERIES[:1], 3)
+    assert [result.doc_id for result in found.results["q0"]] == ["0", "1", "2"]
+    assert next(drawn) == 4
+    told = found.warnings(["ndcg@3", "mrr", "recall@10"])
+    assert [text.partition(" ")[0] for text in told] == ["the", "recall@10"]
+    assert not retrieve_all(rank, QUERIES, 3).warnings(["recall@3"])
+
+
+def test_a_failure_is_that_of_its_query():
+    def fails(query, k):
+        if query == "text 1":
+            raise OSError("no shelf")
+        return broken() if query == "text 2" else rank(query, k)
+
+    def broken():
+        yield Retrieved("a")
+        raise LookupError("half way")
+
+    async def fails_async(query, k):
+        return fails(query, k)
+
+    for retriever in (fails, fails_async):
+        found = retrieve_all(retriever, QUERIES, 2)
+        assert found.failures == {"q1": "OSError: no shelf", "q2": "LookupError: half way"}
+        assert sorted(found.results) == ["q0", "q3", "q4", "q5"]
+        assert found.warnings([]) == [
+            "2 of 6 queries left out: the retriever failed, first on 'q1': OSError: no shelf"
+        ]
+
+
+@pytest.mark.parametrize(
+    ("row", "told"),
+    [
+        (("d", 1.0), "results[0]: must be a Retrieved(doc_id, score, text), not tuple"),
+        ({"doc_id": "d"}, "results[0]: must be a Retrieved(doc_id, score, text), not dict"),
+        ("d", "results[0]: must be a Retrieved(doc_id, score, text), not str"),
+    ],
+)
+def test_rows_that_are_no_results_are_failures_that_name_them(row, told):
+    found = retrieve_all(lambda q, k: rank(q, k) if q == "text 0" else [row], QUERIES[:2], 2)
+    assert found.failures == {"q1": f"WrongType: {told}"}
+    with pytest.raises(TypeError, match="not one text"):
+        retrieve_all(lambda q, k: "text", QUERIES, 2)
+    with pytest.raises(TypeError, match="make it an `async def`"):
+        retrieve_all(lambda q, k: find_async(f"{q}", k), QUERIES, 2)
+
+
+def test_a_retriever_that_always_fails_raises_its_first_failure():
+    numbers = count()
+
+    def fails(query, k):
+        raise KeyError(next(numbers))
+
+    with pytest.raises(KeyError, match="0"):
+        retrieve_all(fails, QUERIES, 2)
+    with pytest.raises(InvalidArgument, match="holds 1 lists for 6 queries"):
+        retrieve_all(lambda queries, k: [[]], QUERIES, 2)
+
+
+def test_an_interrupt_ends_it():
+    def interrupted(query, k):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        retrieve_all(interrupted, QUERIES, 2)
+
+
+@pytest.mark.parametrize(("k", "kind"), [(0, InvalidArgument), ("3", TypeError), (True, TypeError)])
+def test_k_is_a_number_above_zero(k, kind):
+    with pytest.raises(kind, match=r"^k: must be"):
+        retrieve_all(rank, QUERIES, k)
+
+
+def test_what_is_no_retriever_is_refused():
+    with pytest.raises(TypeError, match=r"^retriever: must have a method retrieve\(query, k\)"):
+        retrieve_all(["d"], QUERIES, 2)
