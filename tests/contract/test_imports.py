@@ -30,7 +30,7 @@ def imports_of(package: Path) -> dict[str, set[str]]:
     return found
 
 
-@pytest.mark.parametrize("package", [Path("server/judged_server")])
+@pytest.mark.parametrize("package", [Path("server/judged_server"), Path("client/judged")])
 def test_no_imports_go_round_in_a_circle(package: Path) -> None:
     graph = imports_of(ROOT / package)
     assert len(graph) > 100

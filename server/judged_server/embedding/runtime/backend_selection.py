@@ -95,8 +95,9 @@ class Machine:
 def choose(name: str, precision: str, machine: Machine) -> Backend:
     """Return the backend that two settings ask for, or the fastest when they leave it open.
 
-    Left open, it is OpenVINO in bf16 where that is installed and the CPU computes in bf16, by AMX or
-    AVX-512, else ONNX Runtime in fp32. Raises SettingsError, saying what to do, when it can't be had.
+    Left open, it is OpenVINO in bf16 where that is installed and the CPU computes in bf16, by AMX
+    or AVX-512, else ONNX Runtime in fp32. Raises SettingsError, saying what to do, when it can't be
+    had.
     """
     if precision == FP16 and name not in ON_GPU:
         raise SettingsError(
