@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
-from judged import Client, DeadlineExceeded, NotFound, ServerInfo
+from judged import Client, DeadlineExceeded, NotFound
 from judged._transport.channel import fault
 from judged.cli.local_server import info_as_private, private_server, problems_as_private
 from judged.cli.problems import Problem, explained
+from judged.types import ServerInfo
 
 _FIRST_ANSWER_S = 10.0
 

@@ -18,8 +18,8 @@ from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
-from judged import ServerInfo
 from judged.cli.problems import Problem
+from judged.types import ServerInfo
 
 START_S = 60.0
 STOP_S = 5.0

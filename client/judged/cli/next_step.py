@@ -10,13 +10,14 @@ import shlex
 import sys
 from collections.abc import Iterator, Sequence
 
-from judged import Asking, CacheMode, Judge, JudgedError, JudgeIdentity, QueryGroup, ServerInfo
+from judged import Asking, CacheMode, Judge, JudgedError, QueryGroup
 from judged.cli.connection import Connection
 from judged.cli.options.asking import KIND
 from judged.cli.options.judges import KIND as PANEL
 from judged.cli.options.rubrics import ANSWERS
 from judged.cli.options.traces import NONE
 from judged.traces.judgement import printed_parts, rubric_of
+from judged.types import JudgeIdentity, ServerInfo
 
 _LLM_FLAGS = {"model", "samples", "temperature", "max_tokens"}
 _OF_NONE = {"--no-judge", f"--judge={NONE}", "--cache-only"}

@@ -10,16 +10,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from judged import (
-    AnswerItem,
-    Asking,
-    CacheMode,
-    JudgeIdentity,
-    QueryGroup,
-    Rubric,
-    ScoredAnswers,
-    Verdicts,
-)
+from judged import AnswerItem, Asking, CacheMode, QueryGroup, Rubric, ScoredAnswers, Verdicts
 from judged.cli.connection import Connection
 from judged.cli.next_step import (
     any_judge,
@@ -49,6 +40,7 @@ from judged.traces import (
     UnclearName,
 )
 from judged.traces.replay import context_names
+from judged.types import JudgeIdentity
 
 Name = Callable[[MissingJudgements], str]
 """Returns what the user knows the first missing context as."""

@@ -6,20 +6,14 @@ import judged
 from judged import AsyncClient, Client
 
 PUBLIC = """
-Agreement AnswerItem AnswerScore Asking AsyncClient BudgetExhausted CacheMode CalibrateOptions
-Calibration CascadeBounds ChatModelInfo ClaimVerdict Client ClientUnusable ComparedRuns
-CompareOptions ComparisonPower Context CorrectedEstimate CostEstimate DeadlineExceeded
-DimensionScore DocumentRankings EmbeddedRanking EmbeddedRankings Embeddings Estimate Evaluation
-FailedPrecondition Flag GainRanking GainRankings HumanLabels InternalError Interval IntervalMethod
-IntervalOptions InvalidArgument Judge JudgedChunk JudgedError JudgedRanking JudgedRankings
-JudgeIdentity JudgeInfo JudgeQuality LabelledScores Limits Matching MeasuredAgreement MetricCounts
-MetricInfo MetricOptions MetricResult MetricSlice MetricTable ModelInfo MovedQuery NegativeMatch
-NegativeReport NoGold NotFound Overloaded PanelMember ParameterInfo PermissionDenied PerQueryValues
-QueryGroup RankAgreement RatingLevel RatingTable RetrievedDocuments Retryable Rubric RubricInfo
-RubricSummary RunComparison ScoredAnswers ScoredDocuments ServerInfo Source Span Spans Status
-SystemScores TestResult TextItem TextMetricResult TextMetricTable Threshold ThresholdCriterion
-TrecRankings TukeyComparison Unavailable Unjudged Usage Verdict VerdictCounts VerdictDetail
-VerdictError Verdicts VerdictSample VerifiedClaim
+AnswerItem Asking AsyncClient BudgetExhausted CacheMode CalibrateOptions Client ClientUnusable
+CompareOptions Context DeadlineExceeded DocumentRankings EmbeddedRanking EmbeddedRankings Embeddings
+Evaluation FailedPrecondition Flag GainRanking GainRankings HumanLabels InternalError IntervalMethod
+IntervalOptions InvalidArgument Judge JudgedError JudgedRanking JudgedRankings LabelledScores
+Matching MetricOptions MetricTable NoGold NotFound Overloaded PanelMember PermissionDenied
+PerQueryValues QueryGroup RatingLevel RatingTable RetrievedDocuments Retryable Rubric ScoredAnswers
+ScoredDocuments Source Span Spans Status SystemScores TextItem TextMetricTable ThresholdCriterion
+TrecRankings Unavailable Unjudged Verdict Verdicts
 """
 
 

@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from judged import Agreement, Estimate, RatingLevel, RatingTable
+from judged import RatingLevel, RatingTable
 from judged.cli.connection import connect
 from judged.cli.options import common, intervals
 from judged.cli.output.estimates import estimate_warnings, estimates_document, estimates_table
@@ -22,6 +22,7 @@ from judged.cli.output.tables import of_all, word
 from judged.cli.output.writer import STDOUT, Output, check_apart, new_table
 from judged.cli.problems import Problem, explained
 from judged.evaluation.datasets.files import FileError, Record, number_lines, parse_json, read_lines
+from judged.types import Agreement, Estimate
 
 _MOST_CATEGORIES = 100
 

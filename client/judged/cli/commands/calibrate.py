@@ -13,18 +13,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from judged import (
-    CalibrateOptions,
-    Calibration,
-    CorrectedEstimate,
-    Estimate,
-    Judge,
-    JudgeQuality,
-    LabelledScores,
-    Status,
-    Usage,
-    Verdicts,
-)
+from judged import CalibrateOptions, Judge, LabelledScores, Status, Verdicts
 from judged.cli.commands.judge import refuse_other
 from judged.cli.connection import connect
 from judged.cli.inputs.contexts import Line, contexts_of, fold_lines, of_lines, places, records
@@ -60,7 +49,7 @@ from judged.cli.output.writer import STDOUT, Output, check_apart, new_table, pro
 from judged.cli.problems import Problem, explained
 from judged.evaluation._steps.measuring import count_verdicts
 from judged.evaluation.datasets.files import FileError
-from judged.types import Context
+from judged.types import Calibration, Context, CorrectedEstimate, Estimate, JudgeQuality, Usage
 
 LABEL = "relevant"
 NO_JUDGE = "none"

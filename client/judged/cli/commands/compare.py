@@ -15,7 +15,6 @@ import typer
 
 from judged import (
     Client,
-    ComparedRuns,
     CompareOptions,
     IntervalOptions,
     MetricOptions,
@@ -33,6 +32,7 @@ from judged.cli.output.tables import count_warnings, plural
 from judged.cli.output.writer import Output, check_apart
 from judged.cli.problems import Problem, explained
 from judged.evaluation import FileError, TrecQrels, TrecRun
+from judged.types import ComparedRuns
 
 _DEFAULT_MOVED = 10
 

@@ -14,16 +14,7 @@ from typing import Annotated
 
 import typer
 
-from judged import (
-    CorrectedEstimate,
-    Evaluation,
-    JudgedError,
-    MetricCounts,
-    MetricOptions,
-    QueryGroup,
-    VerdictCounts,
-    Verdicts,
-)
+from judged import Evaluation, JudgedError, MetricOptions, QueryGroup, Verdicts
 from judged.cli.connection import connect
 from judged.cli.options import common, intervals
 from judged.cli.options.asking import (
@@ -90,6 +81,7 @@ from judged.cli.replay import Name, open_replay, replay_warnings, replayed
 from judged.evaluation import Dataset, Evaluator, Results
 from judged.evaluation.labels import Labels, corrected_means
 from judged.traces import MissingJudgements
+from judged.types import CorrectedEstimate, MetricCounts, VerdictCounts
 
 _GROUP_PATH = re.compile(r"groups\[(\d+)\]\.(expected|retrieved)\[(\d+)\]")
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from judged import Flag, JudgeIdentity, Source, Status, Verdict, Verdicts
+from judged import Flag, Source, Status, Verdict, Verdicts
 from judged.cli.connection import connect
 from judged.cli.inputs.contexts import (
     Line,
@@ -70,6 +70,7 @@ from judged.cli.output.writer import (
 from judged.cli.problems import Problem, explained
 from judged.cli.replay import open_replay, replay_warnings, replayed
 from judged.evaluation._steps.measuring import count_verdicts
+from judged.types import JudgeIdentity
 from judged.types.verdicts import vote_agreement
 
 _ANSWERS = ("status", "relevant", "score", "agreement", "source", "flags", "error", "detail")

@@ -7,11 +7,10 @@ from typing import Any
 
 from rich.table import Table
 
-from judged import ChatModelInfo, JudgeInfo, ServerInfo
 from judged.cli.connection import connect
 from judged.cli.options import common
 from judged.cli.output.writer import Output, new_table
-from judged.types import Scalar
+from judged.types import ChatModelInfo, JudgeInfo, Scalar, ServerInfo
 
 
 def command(

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from judged import MetricCounts, MetricOptions, TrecRankings
+from judged import MetricOptions, TrecRankings
 from judged.cli.connection import connect
 from judged.cli.options import common, intervals
 from judged.cli.options.gates import AllowOtherSignature, Baseline, MaxDrops, MinCoverage, MinScores
@@ -28,6 +28,7 @@ from judged.cli.output.tables import (
 from judged.cli.output.writer import Output, check_apart
 from judged.cli.problems import Problem, explained
 from judged.evaluation import TrecQrels, TrecRun
+from judged.types import MetricCounts
 
 
 def command(

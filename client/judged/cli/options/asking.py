@@ -13,10 +13,11 @@ from typing import Annotated
 
 import typer
 
-from judged import Asking, CacheMode, VerdictError, Verdicts
+from judged import Asking, CacheMode, Verdicts
 from judged.cli.options.judges import KIND as PANEL
 from judged.cli.output.tables import of_all
 from judged.cli.problems import Problem
+from judged.types import VerdictError
 
 KIND = "llm"
 NOT_CACHED = "NOT_CACHED"

@@ -14,10 +14,10 @@ from typing import Annotated
 
 import typer
 
-from judged import Judge, JudgeInfo, PanelMember, ParameterInfo, ServerInfo
+from judged import Judge, PanelMember
 from judged._batching.chunks import ASKING_KINDS
 from judged.cli.problems import Problem
-from judged.types import Scalar
+from judged.types import JudgeInfo, ParameterInfo, Scalar, ServerInfo
 
 KIND = "panel"
 _NO_MEMBERS = {KIND, "answers"}

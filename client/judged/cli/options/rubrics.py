@@ -14,7 +14,7 @@ from typing import Annotated
 
 import typer
 
-from judged import InvalidArgument, JudgedError, NotFound, Rubric, RubricSummary, ServerInfo
+from judged import InvalidArgument, JudgedError, NotFound, Rubric
 from judged.cli.options.judges import read_judge
 from judged.cli.output.gates import (
     Gate,
@@ -25,6 +25,7 @@ from judged.cli.output.gates import (
     read_number,
 )
 from judged.cli.problems import Problem
+from judged.types import RubricSummary, ServerInfo
 
 ANSWERS = "answers"
 """The judge whose parameters are those of every rubric."""

@@ -14,12 +14,13 @@ from typing import Annotated
 
 import typer
 
-from judged import AnswerItem, QueryGroup, RubricInfo, ScoredAnswers, Verdicts
+from judged import AnswerItem, QueryGroup, ScoredAnswers, Verdicts
 from judged.cli.options.asking import KIND
 from judged.cli.output.tables import plural
 from judged.cli.output.writer import Output, check_writable
 from judged.cli.problems import Problem
 from judged.traces import Trace, record_scores, record_verdicts
+from judged.types import RubricInfo
 
 NONE = "none"
 FLAG = "--judge none"

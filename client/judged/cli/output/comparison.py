@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 from rich.table import Table
 
-from judged import ComparedRuns, Estimate, RunComparison
 from judged.cli.output.writer import new_table
+from judged.types import ComparedRuns, Estimate, RunComparison
 
 
 def comparison_table(comparisons: Sequence[RunComparison]) -> Table:

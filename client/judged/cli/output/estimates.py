@@ -8,9 +8,10 @@ from typing import Any
 
 from rich.table import Table
 
-from judged import CorrectedEstimate, Estimate, IntervalOptions, MetricTable
+from judged import IntervalOptions, MetricTable
 from judged.cli.output.tables import mean_of
 from judged.cli.output.writer import new_table
+from judged.types import CorrectedEstimate, Estimate
 
 
 def estimates_table(title: str, estimates: Mapping[str, Estimate | None]) -> Table:

@@ -12,11 +12,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from judged import MetricResult, MetricTable, NegativeReport, VerdictCounts
+from judged import MetricTable
 from judged.cli.output.reports import Report, read_report
 from judged.cli.output.tables import plural, word
 from judged.cli.output.writer import Output
 from judged.cli.problems import Problem
+from judged.types import MetricResult, NegativeReport, VerdictCounts
 
 _ROUNDING = 1e-9
 """A mean printed equal to the threshold passes it."""

@@ -12,9 +12,10 @@ from typing import Any
 
 from rich.table import Table
 
-from judged import AnswerScore, ScoredAnswers, Status
+from judged import ScoredAnswers, Status
 from judged.cli.output.tables import of_all, plural, word
 from judged.cli.output.writer import new_table
+from judged.types import AnswerScore
 
 _SHOWN_WARNINGS = 5
 

@@ -9,8 +9,9 @@ from typing import Any
 
 from rich.table import Table
 
-from judged import MetricCounts, MetricResult, MetricTable, NegativeReport, VerdictCounts, Verdicts
+from judged import MetricTable, Verdicts
 from judged.cli.output.writer import new_table
+from judged.types import MetricCounts, MetricResult, NegativeReport, VerdictCounts
 
 _SHOWN_REASONS = 3
 

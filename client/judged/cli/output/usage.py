@@ -6,9 +6,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from judged import CostEstimate, Usage, VerdictDetail, Verdicts
+from judged import Verdicts
 from judged.cli.output.tables import of_all, plural, word
 from judged.cli.output.writer import Output, new_table
+from judged.types import CostEstimate, Usage, VerdictDetail
 
 
 def describe_usage(usage: Usage) -> str:

@@ -20,9 +20,9 @@ from rich.console import Console, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from judged import VerdictError
 from judged.cli.problems import Problem
 from judged.evaluation.datasets.files import UnknownField
+from judged.types import VerdictError
 
 Report = Callable[[int, int], object]
 """Called with what is done and what there is in all."""

@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from judged import (
     AnswerItem,
-    AnswerScore,
     Asking,
     InternalError,
     InvalidArgument,
@@ -18,6 +17,7 @@ from judged import (
 )
 from judged._batching import scoring as scoring_module
 from judged._batching.scoring import Scoring, as_rubrics, summarise
+from judged.types import AnswerScore
 from judged.v1 import judge_service_pb2 as pb
 from judged.v1 import scoring_pb2, types_pb2
 

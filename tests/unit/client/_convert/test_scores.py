@@ -7,17 +7,14 @@ from judged import (
     AnswerItem,
     Asking,
     CacheMode,
-    ClaimVerdict,
-    DimensionScore,
     InternalError,
     InvalidArgument,
     Rubric,
     Source,
     Status,
-    Usage,
-    VerifiedClaim,
 )
 from judged._convert.scores import read_score, write_item, write_scores
+from judged.types import ClaimVerdict, DimensionScore, Usage, VerifiedClaim
 from judged.v1 import scoring_pb2, types_pb2
 
 from tests.fakes.score_service import score_of

@@ -1,9 +1,10 @@
 from __future__ import annotations
 
 import pytest
-from judged import InvalidArgument, TextItem, TextMetricResult, TextMetricTable
+from judged import InvalidArgument, TextItem, TextMetricTable
 from judged._convert import text_metrics
 from judged._convert.text_metrics import TextPart, merge_text_metrics, of_whole, split_items
+from judged.types import TextMetricResult
 
 
 def result(mean, values=(), nrefs="1", name="bleu"):

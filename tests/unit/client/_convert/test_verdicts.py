@@ -1,8 +1,9 @@
 from __future__ import annotations
 
 from google.protobuf.duration_pb2 import Duration
-from judged import Status, Usage
+from judged import Status
 from judged._convert.verdicts import read_detail, read_usage
+from judged.types import Usage
 from judged.v1 import types_pb2
 
 

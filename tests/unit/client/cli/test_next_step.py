@@ -4,14 +4,7 @@ import sys
 from types import SimpleNamespace
 
 import pytest
-from judged import (
-    ChatModelInfo,
-    FailedPrecondition,
-    JudgeIdentity,
-    JudgeInfo,
-    ParameterInfo,
-    RubricInfo,
-)
+from judged import FailedPrecondition
 from judged.cli.next_step import (
     any_judge,
     before_asking,
@@ -20,6 +13,7 @@ from judged.cli.next_step import (
     score_flags,
     threshold_flag,
 )
+from judged.types import ChatModelInfo, JudgeIdentity, JudgeInfo, ParameterInfo, RubricInfo
 
 LLM = "llm|rubric:retrieval_match@1|model:small|samples:1|v1"
 

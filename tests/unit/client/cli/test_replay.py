@@ -4,13 +4,13 @@ import sys
 from types import SimpleNamespace
 
 import pytest
-from judged import JudgeIdentity, VerdictError
 from judged.cli.options.traces import Tracing
 from judged.cli.problems import Problem
 from judged.cli.replay import open_replay, read_trace, replayed
 from judged.traces import MissingScores, OtherRubric, Replay, ReplayError, ScoreReplay, Trace
 from judged.traces.items import Hashes, Text, TracedAnswer
 from judged.traces.judgement import Judgement
+from judged.types import JudgeIdentity, VerdictError
 from judged.types.choices import Status
 
 TRACING = Tracing("t.jsonl", replays=True, hashed=False, judgements="")

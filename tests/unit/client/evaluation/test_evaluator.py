@@ -3,19 +3,9 @@
 from types import SimpleNamespace
 
 import pytest
-from judged import (
-    InvalidArgument,
-    JudgedChunk,
-    JudgedRanking,
-    JudgeIdentity,
-    MetricCounts,
-    MetricOptions,
-    MetricResult,
-    MetricTable,
-    QueryGroup,
-    Verdicts,
-)
+from judged import InvalidArgument, JudgedRanking, MetricOptions, MetricTable, QueryGroup, Verdicts
 from judged.evaluation import Dataset, Evaluator, Query, Retrieved
+from judged.types import JudgedChunk, JudgeIdentity, MetricCounts, MetricResult
 
 IDENTITY = JudgeIdentity("fake", "", 0.5, "fake|v1", "", "")
 

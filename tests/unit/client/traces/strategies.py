@@ -1,10 +1,11 @@
 """Traces made by chance."""
 
 from hypothesis import strategies as st
-from judged import Flag, JudgeIdentity, Source, Status, VerdictError
+from judged import Flag, Source, Status
 from judged.traces import Judgement, Trace
 from judged.traces.breakdown import Breakdown
 from judged.traces.items import Hashes, Text, TracedAnswer, TracedContext
+from judged.types import JudgeIdentity, VerdictError
 from judged.types.scores import ClaimVerdict, DimensionScore, VerifiedClaim
 
 HASHES = Hashes()

@@ -3,21 +3,17 @@
 from dataclasses import replace
 
 import pytest
-from judged import (
-    AnswerItem,
+from judged import AnswerItem, Rubric, ScoredAnswers, Source, Status
+from judged.traces import MissingScores, ReplayError, ScoreReplay, Trace, record_scores
+from judged.types import (
     AnswerScore,
     JudgeIdentity,
-    Rubric,
     RubricInfo,
     RubricSummary,
-    ScoredAnswers,
-    Source,
-    Status,
     Usage,
     VerdictCounts,
     VerdictError,
 )
-from judged.traces import MissingScores, ReplayError, ScoreReplay, Trace, record_scores
 
 ITEMS = [AnswerItem("a", "q", "x"), AnswerItem("b", "q", "y")]
 

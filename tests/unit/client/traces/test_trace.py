@@ -7,10 +7,11 @@ from dataclasses import replace
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from judged import JudgeIdentity, Status, VerdictError
+from judged import Status
 from judged.evaluation import FileError
 from judged.traces import Judgement, Trace
 from judged.traces.items import Hashes, Text, TracedAnswer, TracedContext
+from judged.types import JudgeIdentity, VerdictError
 
 from tests.unit.client.traces.strategies import traces
 

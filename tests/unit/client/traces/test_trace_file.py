@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from judged import JudgeIdentity, QueryGroup, Verdicts
+from judged import QueryGroup, Verdicts
 from judged.evaluation import FileError
 from judged.traces import Replay, ReplayError, Trace, TraceFile
+from judged.types import JudgeIdentity
 
 IDENTITY = JudgeIdentity("exact", "verbatim", 1.0, "exact|min_score:1|v1", "a" * 64, "b" * 64)
 

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from judged import JudgeIdentity, Status, Usage, VerdictError, Verdicts
+from judged import Status, Verdicts
 from judged.cli.commands.calibrate import (
     LabelledLine,
     _items,
@@ -13,6 +13,7 @@ from judged.cli.commands.calibrate import (
 from judged.cli.output.writer import Output
 from judged.cli.problems import Problem
 from judged.evaluation import FileError
+from judged.types import JudgeIdentity, Usage, VerdictError
 
 TEXTS = '"query": "q", "expected_text": "e", "retrieved_text": "r"'
 

@@ -3,24 +3,18 @@
 from dataclasses import replace
 
 import pytest
-from judged import (
-    AnswerScore,
-    Context,
-    Flag,
-    JudgeIdentity,
-    ScoredAnswers,
-    Source,
-    Status,
-    Usage,
-    Verdict,
-    VerdictDetail,
-    VerdictError,
-    Verdicts,
-    VerdictSample,
-)
+from judged import Context, Flag, ScoredAnswers, Source, Status, Verdict, Verdicts
 from judged.cli.commands.judge import judged_line
 from judged.cli.inputs.contexts import Line
 from judged.cli.output.scores import score_line
+from judged.types import (
+    AnswerScore,
+    JudgeIdentity,
+    Usage,
+    VerdictDetail,
+    VerdictError,
+    VerdictSample,
+)
 
 LINE = Line(1, {"id": 7, "query": "q", "score": 12.5}, [Context("q", "e", "r")])
 JUDGE = JudgeIdentity("fake", "", 0.5, "fake|v1", "", "")

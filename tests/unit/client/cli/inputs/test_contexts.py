@@ -7,10 +7,11 @@ import sys
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from judged import Context, JudgeIdentity, Source, Status, VerdictError, Verdicts
+from judged import Context, Source, Status, Verdicts
 from judged._batching.chunks import fold
 from judged.cli.inputs.contexts import Line, fold_lines, of_lines, places, read_contexts
 from judged.evaluation import FileError
+from judged.types import JudgeIdentity, VerdictError
 
 
 class TestReadContexts:

@@ -1,7 +1,7 @@
 """The flags about asking, and what they say when they can't be followed."""
 
 import pytest
-from judged import Asking, CacheMode, JudgeIdentity, VerdictError, Verdicts
+from judged import Asking, CacheMode, Verdicts
 from judged.cli.options.asking import (
     llm_parameters,
     named_as_typed,
@@ -10,6 +10,7 @@ from judged.cli.options.asking import (
     with_parameters,
 )
 from judged.cli.problems import Problem
+from judged.types import JudgeIdentity, VerdictError
 
 
 def verdicts(**errors):

@@ -3,10 +3,11 @@
 from dataclasses import replace
 
 import pytest
-from judged import Judge, JudgeInfo, Limits, ParameterInfo, ServerInfo
+from judged import Judge
 from judged._batching.chunks import most_contexts
 from judged.cli.options.judges import read_judge
 from judged.cli.problems import Problem
+from judged.types import JudgeInfo, Limits, ParameterInfo, ServerInfo
 
 PARAMETERS = [
     ParameterInfo("switch", True, "true or false", ""),

@@ -3,18 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from judged import (
-    InvalidArgument,
-    JudgeInfo,
-    NotFound,
-    ParameterInfo,
-    Rubric,
-    RubricInfo,
-    RubricSummary,
-    VerdictCounts,
-)
+from judged import InvalidArgument, NotFound, Rubric
 from judged.cli.options.rubrics import as_flag, read_rubrics, read_thresholds
 from judged.cli.problems import Problem
+from judged.types import JudgeInfo, ParameterInfo, RubricInfo, RubricSummary, VerdictCounts
 
 PARAMETERS = (
     ParameterInfo("samples", 0, "a whole number", ""),

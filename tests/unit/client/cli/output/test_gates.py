@@ -6,18 +6,12 @@ import json
 
 import pytest
 import typer
-from judged import (
-    MetricCounts,
-    MetricResult,
-    MetricTable,
-    NegativeMatch,
-    NegativeReport,
-    VerdictCounts,
-)
+from judged import MetricTable
 from judged.cli.output.gates import Gates, finish, gates_document, split_min_scores
 from judged.cli.output.writer import Output
 from judged.cli.problems import Problem
 from judged.evaluation import FileError
+from judged.types import MetricCounts, MetricResult, NegativeMatch, NegativeReport, VerdictCounts
 
 NDCG = "rbp(p=0.5)@10"
 

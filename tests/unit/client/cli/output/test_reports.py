@@ -1,10 +1,11 @@
 import json
 
 import pytest
-from judged import MetricCounts, MetricResult, MetricTable
+from judged import MetricTable
 from judged.cli.output.reports import read_report
 from judged.cli.output.tables import document
 from judged.evaluation import FileError
+from judged.types import MetricCounts, MetricResult
 
 
 def test_reads_what_the_commands_write(tmp_path):

@@ -3,17 +3,7 @@
 import io
 
 import pytest
-from judged import (
-    JudgeIdentity,
-    MetricCounts,
-    MetricResult,
-    MetricTable,
-    NegativeMatch,
-    NegativeReport,
-    VerdictCounts,
-    VerdictError,
-    Verdicts,
-)
+from judged import MetricTable, Verdicts
 from judged.cli.output.tables import (
     count_warnings,
     describe_counts,
@@ -26,6 +16,15 @@ from judged.cli.output.tables import (
     reason_warnings,
     verdict_warnings,
     verdicts_document,
+)
+from judged.types import (
+    JudgeIdentity,
+    MetricCounts,
+    MetricResult,
+    NegativeMatch,
+    NegativeReport,
+    VerdictCounts,
+    VerdictError,
 )
 from rich.console import Console
 

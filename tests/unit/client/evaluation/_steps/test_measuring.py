@@ -1,19 +1,10 @@
 """Rankings for the server, and the table of parts put together."""
 
 import pytest
-from judged import (
-    JudgedRanking,
-    JudgeIdentity,
-    MetricCounts,
-    MetricOptions,
-    MetricResult,
-    MetricTable,
-    QueryGroup,
-    VerdictCounts,
-    Verdicts,
-)
+from judged import JudgedRanking, MetricOptions, MetricTable, QueryGroup, Verdicts
 from judged.evaluation._steps import measuring
 from judged.evaluation._steps.measuring import count_verdicts, measure
+from judged.types import JudgeIdentity, MetricCounts, MetricResult, VerdictCounts
 
 IDENTITY = JudgeIdentity("fake", "", 0.5, "fake|v1", "", "")
 GROUPS = [

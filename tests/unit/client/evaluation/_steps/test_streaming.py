@@ -8,16 +8,14 @@ from judged import (
     DeadlineExceeded,
     FailedPrecondition,
     InvalidArgument,
-    JudgedChunk,
-    JudgeIdentity,
     QueryGroup,
     Status,
     Unavailable,
-    VerdictError,
     Verdicts,
 )
 from judged._transport.call import Deadline
 from judged.evaluation._steps.streaming import StreamedJudging
+from judged.types import JudgedChunk, JudgeIdentity, VerdictError
 
 IDENTITY = JudgeIdentity("fake", "", 0.5, "fake|v1", "", "")
 BUSY = VerdictError(8, "OVERLOADED", "busy", True)
