@@ -20,13 +20,12 @@ from judged_server.llm.chat import (
     Prices,
 )
 from judged_server.llm.faults import ModelFault, ProviderFault, Reason
-from judged_server.llm.inflight import SingleFlight
+from judged_server.llm.inflight import SingleFlight, StartLimiter
 from judged_server.llm.parsing import read
 from judged_server.llm.parsing.parsed_reply import ParsedReply
 from judged_server.llm.parsing.probabilities import weighed
 from judged_server.llm.question import MAX_SAMPLES, PlannedCall, Question, question_key
 from judged_server.llm.rubrics import new_nonce, write
-from judged_server.llm.transport.start_limiter import StartLimiter
 from judged_server.spending import CostTracker
 
 _TRIES = 3

@@ -7,6 +7,7 @@ can leave without harm to the others; when the last one leaves it is cancelled.
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
@@ -90,3 +91,34 @@ class SingleFlight(Generic[Result]):
     def _forget(self, key: bytes, entry: InflightQuestion[Result]) -> None:
         if self._inflight.get(key) is entry:
             del self._inflight[key]
+
+
+class StartLimiter:
+    """Lets `most` begin in each turn of the event loop."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._begun = 0
+        self._waiting: deque[asyncio.Future[None]] = deque()
+
+    async def begin(self) -> None:
+        """Return when one more may begin: at once, or in a later turn."""
+        if self._begun == self._most:
+            turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiting.append(turn)
+            await turn
+        else:
+            self._count()
+
+    def _count(self) -> None:
+        if not self._begun:
+            asyncio.get_running_loop().call_soon(self._next)
+        self._begun += 1
+
+    def _next(self) -> None:
+        self._begun = 0
+        while self._waiting and self._begun < self._most:
+            turn = self._waiting.popleft()
+            if not turn.done():  # else whoever waited has left
+                turn.set_result(None)
+                self._count()

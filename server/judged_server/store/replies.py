@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from judged_server.store.id_filter import Ids
 from judged_server.store.sqlite_file import BUSY_S, MIN_FREE_BYTES, Kind, SqliteFile
 
 FILE = "replies-1.sqlite3"
@@ -226,3 +226,44 @@ def _whole(row: Sequence[object]) -> StoredReply | None:
         return None
     reply = StoredReply(key, rubric, version, model, created, payload)
     return reply if reply.checksum == crc else None
+
+
+Ids = NDArray[np.int64]
+
+
+class IdFilter:
+    """Ids of 64 bits, signed. For one thread."""
+
+    def __init__(self, size_bytes: int) -> None:
+        """Hold no id; `size_bytes`, a power of two, is all the memory that this ever takes."""
+        self._bits = np.zeros(size_bytes, np.uint8)
+        self._bytes = self._bits.data
+        self._last = 8 * size_bytes - 1
+        self.added = 0
+        """How many ids were added, each as often as it was."""
+
+    @property
+    def size_bits(self) -> int:
+        """The number of bits."""
+        return self._last + 1
+
+    def __contains__(self, number: int) -> bool:
+        place = number & self._last
+        return bool(self._bytes[place >> 3] >> (place & 7) & 1)
+
+    def add(self, number: int) -> None:
+        """Add an id."""
+        place = number & self._last
+        self._bytes[place >> 3] |= 1 << (place & 7)
+        self.added += 1
+
+    def add_all(self, numbers: Ids) -> None:
+        """Add ids."""
+        places = numbers & self._last
+        np.bitwise_or.at(self._bits, places >> 3, (1 << (places & 7)).astype(np.uint8))
+        self.added += len(numbers)
+
+    def clear(self) -> None:
+        """Hold no id again."""
+        self._bits[:] = 0
+        self.added = 0

@@ -17,8 +17,7 @@ from concurrent.futures import Executor
 from pathlib import Path
 from typing import TypeVar, TypeVarTuple
 
-from judged_server.store.id_filter import IdFilter
-from judged_server.store.replies import Mark, ReplyFile, id_of
+from judged_server.store.replies import IdFilter, Mark, ReplyFile, id_of
 
 LOOK_S = 0.25
 """A look is due this long after the last one; rows wait as long before they are written."""

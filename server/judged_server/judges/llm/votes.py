@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 
 from judged_server.domain import TIE_TOLERANCE, Status
 from judged_server.judges.llm.concurrency import fan_out
+from judged_server.judges.llm.contexts import count
 from judged_server.judges.llm.scoring_session import SampleResult, ScoringSession, fault, fault_of
-from judged_server.judges.llm.tally import count
 from judged_server.llm.faults import Reason
 from judged_server.llm.parsing.parsed_reply import ParsedReply
 from judged_server.llm.rubrics import FieldValue, Rubric

@@ -11,9 +11,9 @@ import re
 
 from judged_server.domain import Status
 from judged_server.llm.faults import Reason
+from judged_server.llm.parsing.json_reply import has_tags
 from judged_server.llm.parsing.parsed_reply import ParsedReply, shortened
 from judged_server.llm.parsing.plain_reply import MAX_CHARACTERS, refuses
-from judged_server.llm.parsing.wrapping import has_tags
 from judged_server.llm.rubrics.rubric import Rubric
 
 _BULLET = "[ \\t*_`\"'>#-]{0,8}"

@@ -12,8 +12,8 @@ from judged_server.domain import Status
 from judged_server.llm.chat import ChatReply, FinishReason
 from judged_server.llm.faults import Reason
 from judged_server.llm.parsing import json_reply, plain_reply, plain_score
+from judged_server.llm.parsing.json_reply import unwrapped, without_remarks
 from judged_server.llm.parsing.parsed_reply import ParsedReply
-from judged_server.llm.parsing.wrapping import unwrapped, without_remarks
 from judged_server.llm.rubrics.rubric import Rubric
 
 PARSER_VERSION = 4

@@ -5,7 +5,7 @@ import hashlib
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
-from judged_server.store.id_filter import IdFilter
+from judged_server.store.replies import IdFilter
 
 IDS = st.integers(-(1 << 63), (1 << 63) - 1)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from judged_server.llm.parsing.wrapping import has_tags, unwrapped
+from judged_server.llm.parsing.json_reply import has_tags, unwrapped
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from judged_server.llm.transport.start_limiter import StartLimiter
+from judged_server.llm.inflight import StartLimiter
 
 
 async def begun_by_turn(tasks_of, most, count):
