@@ -54,15 +54,15 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """
     ERROR_REASON_DEADLINE_EXCEEDED: _ErrorReason.ValueType  # 6
     """ERROR_REASON_DEADLINE_EXCEEDED (DEADLINE_EXCEEDED): time ran out while the
-    call was in work.
+    call was running.
         {"reason": "DEADLINE_EXCEEDED", "domain": "judged", "metadata": {}}
     """
     ERROR_REASON_OVERLOADED: _ErrorReason.ValueType  # 7
     """ERROR_REASON_OVERLOADED (RESOURCE_EXHAUSTED, with RetryInfo): the server's
-    work queue is full; send it again after the delay.
+    work queue is full; retry after the delay.
         {"reason": "OVERLOADED", "domain": "judged", "metadata": {}}
-    As a verdict's reason: the memory did not suffice to judge this context;
-    sending it again may help.
+    As a verdict's reason: there was not enough memory to judge this context; a
+    retry may help.
     """
     ERROR_REASON_DRAINING: _ErrorReason.ValueType  # 9
     """ERROR_REASON_DRAINING (UNAVAILABLE, with RetryInfo): the server is
@@ -70,8 +70,8 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
         {"reason": "DRAINING", "domain": "judged", "metadata": {}}
     """
     ERROR_REASON_INTERNAL: _ErrorReason.ValueType  # 10
-    """ERROR_REASON_INTERNAL (INTERNAL): a fault of the server. The reference
-    stands in its log.
+    """ERROR_REASON_INTERNAL (INTERNAL): a fault of the server. Its log has the
+    reference.
         {"reason": "INTERNAL", "domain": "judged",
          "metadata": {"ref": "5f2c0d9e8a7b4c31"}}
     """
@@ -96,20 +96,20 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
          "metadata": {"model": "gpt-4o-mini"}}
     """
     ERROR_REASON_TIMEOUT: _ErrorReason.ValueType  # 15
-    """ERROR_REASON_TIMEOUT (a verdict's DEADLINE_EXCEEDED): the language model did
-    not answer within the time that it, or the call, had.
+    """ERROR_REASON_TIMEOUT (a verdict's DEADLINE_EXCEEDED): the language model
+    did not answer before its time limit or the call's deadline.
     """
     ERROR_REASON_RATE_LIMITED: _ErrorReason.ValueType  # 16
-    """ERROR_REASON_RATE_LIMITED (a verdict's RESOURCE_EXHAUSTED): the provider
-    asked to be left alone for longer than the call had.
+    """ERROR_REASON_RATE_LIMITED (a verdict's RESOURCE_EXHAUSTED): the provider's
+    rate limit asks for a longer wait than the call has time for.
     """
     ERROR_REASON_PROVIDER_UNREACHABLE: _ErrorReason.ValueType  # 17
     """ERROR_REASON_PROVIDER_UNREACHABLE (a verdict's UNAVAILABLE): no connection to
     the provider, or it broke.
     """
     ERROR_REASON_PROVIDER_ERROR: _ErrorReason.ValueType  # 18
-    """ERROR_REASON_PROVIDER_ERROR (a verdict's UNAVAILABLE): the provider answered
-    with an error of its own.
+    """ERROR_REASON_PROVIDER_ERROR (a verdict's UNAVAILABLE): the provider
+    answered with an error.
     """
     ERROR_REASON_PROVIDER_REFUSED_KEY: _ErrorReason.ValueType  # 19
     """ERROR_REASON_PROVIDER_REFUSED_KEY (a verdict's FAILED_PRECONDITION): the
@@ -122,8 +122,8 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     ERROR_REASON_REFUSED: _ErrorReason.ValueType  # 21
     """ERROR_REASON_REFUSED (an abstention's UNKNOWN): the model declined to answer."""
     ERROR_REASON_UNPARSABLE: _ErrorReason.ValueType  # 22
-    """ERROR_REASON_UNPARSABLE (an abstention's UNKNOWN): the model answered, but
-    neither with a yes nor with a no.
+    """ERROR_REASON_UNPARSABLE (an abstention's UNKNOWN): the model's reply is
+    neither a yes nor a no.
     """
     ERROR_REASON_SCHEMA: _ErrorReason.ValueType  # 23
     """ERROR_REASON_SCHEMA (a verdict's INTERNAL): the model's reply breaks the
@@ -138,38 +138,38 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     than half of them are votes.
     """
     ERROR_REASON_NOT_CACHED: _ErrorReason.ValueType  # 26
-    """ERROR_REASON_NOT_CACHED (a verdict's FAILED_PRECONDITION): only the verdict
-    cache was to answer, and it lacks a sample.
+    """ERROR_REASON_NOT_CACHED (a verdict's FAILED_PRECONDITION): the call asked
+    for cached replies only, and a sample is not cached.
     """
     ERROR_REASON_BUDGET: _ErrorReason.ValueType  # 27
     """ERROR_REASON_BUDGET (a verdict's RESOURCE_EXHAUSTED): the question could
     cost more than is left of the call's max_cost, or of the server's budget.
     """
     ERROR_REASON_UNKNOWN_RUBRIC: _ErrorReason.ValueType  # 28
-    """ERROR_REASON_UNKNOWN_RUBRIC (NOT_FOUND): no rubric has that id, or not in
-    the version that was asked for.
+    """ERROR_REASON_UNKNOWN_RUBRIC (NOT_FOUND): no rubric has that id in the
+    version that was asked for.
     """
     ERROR_REASON_EMPTY_ANSWER: _ErrorReason.ValueType  # 29
-    """ERROR_REASON_EMPTY_ANSWER (not assessable): the answer holds no text, or
-    nothing but punctuation.
+    """ERROR_REASON_EMPTY_ANSWER (not assessable): the answer is empty,
+    blank or only punctuation.
     """
     ERROR_REASON_NO_CONTEXT: _ErrorReason.ValueType  # 30
-    """ERROR_REASON_NO_CONTEXT (not assessable): the item brings none of the texts
+    """ERROR_REASON_NO_CONTEXT (not assessable): the item has none of the texts
     that the rubric compares with.
     """
     ERROR_REASON_NO_CLAIMS: _ErrorReason.ValueType  # 31
     """ERROR_REASON_NO_CLAIMS (not assessable): the text makes no claim."""
     ERROR_REASON_BUDGET_EXHAUSTED: _ErrorReason.ValueType  # 32
     """ERROR_REASON_BUDGET_EXHAUSTED (RESOURCE_EXHAUSTED, with QuotaFailure): the
-    server's budget of the day is used up, so that nothing of the call could be
-    asked. Sending it again does not help before the next day, in UTC.
+    server's budget of the day is used up, so that no question of the call
+    could be asked. A retry does not help before the next day, in UTC.
         {"reason": "BUDGET_EXHAUSTED", "domain": "judged",
          "metadata": {"budget": "per_day"}}
     """
     ERROR_REASON_MARKER_REPEATED: _ErrorReason.ValueType  # 33
-    """ERROR_REASON_MARKER_REPEATED (an abstention's UNKNOWN): the reply repeats the
-    secret marker of the prompt's data blocks, which no answer does; the model
-    copied its prompt, or was made to.
+    """ERROR_REASON_MARKER_REPEATED (an abstention's UNKNOWN): the reply repeats
+    the secret marker of the prompt's data blocks, which no reply needs: the
+    model copied its prompt, or was made to.
     """
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
@@ -209,15 +209,15 @@ model that this server does not have; the message says what to run.
 """
 ERROR_REASON_DEADLINE_EXCEEDED: ErrorReason.ValueType  # 6
 """ERROR_REASON_DEADLINE_EXCEEDED (DEADLINE_EXCEEDED): time ran out while the
-call was in work.
+call was running.
     {"reason": "DEADLINE_EXCEEDED", "domain": "judged", "metadata": {}}
 """
 ERROR_REASON_OVERLOADED: ErrorReason.ValueType  # 7
 """ERROR_REASON_OVERLOADED (RESOURCE_EXHAUSTED, with RetryInfo): the server's
-work queue is full; send it again after the delay.
+work queue is full; retry after the delay.
     {"reason": "OVERLOADED", "domain": "judged", "metadata": {}}
-As a verdict's reason: the memory did not suffice to judge this context;
-sending it again may help.
+As a verdict's reason: there was not enough memory to judge this context; a
+retry may help.
 """
 ERROR_REASON_DRAINING: ErrorReason.ValueType  # 9
 """ERROR_REASON_DRAINING (UNAVAILABLE, with RetryInfo): the server is
@@ -225,8 +225,8 @@ shutting down; another replica may answer.
     {"reason": "DRAINING", "domain": "judged", "metadata": {}}
 """
 ERROR_REASON_INTERNAL: ErrorReason.ValueType  # 10
-"""ERROR_REASON_INTERNAL (INTERNAL): a fault of the server. The reference
-stands in its log.
+"""ERROR_REASON_INTERNAL (INTERNAL): a fault of the server. Its log has the
+reference.
     {"reason": "INTERNAL", "domain": "judged",
      "metadata": {"ref": "5f2c0d9e8a7b4c31"}}
 """
@@ -251,20 +251,20 @@ message says what to do.
      "metadata": {"model": "gpt-4o-mini"}}
 """
 ERROR_REASON_TIMEOUT: ErrorReason.ValueType  # 15
-"""ERROR_REASON_TIMEOUT (a verdict's DEADLINE_EXCEEDED): the language model did
-not answer within the time that it, or the call, had.
+"""ERROR_REASON_TIMEOUT (a verdict's DEADLINE_EXCEEDED): the language model
+did not answer before its time limit or the call's deadline.
 """
 ERROR_REASON_RATE_LIMITED: ErrorReason.ValueType  # 16
-"""ERROR_REASON_RATE_LIMITED (a verdict's RESOURCE_EXHAUSTED): the provider
-asked to be left alone for longer than the call had.
+"""ERROR_REASON_RATE_LIMITED (a verdict's RESOURCE_EXHAUSTED): the provider's
+rate limit asks for a longer wait than the call has time for.
 """
 ERROR_REASON_PROVIDER_UNREACHABLE: ErrorReason.ValueType  # 17
 """ERROR_REASON_PROVIDER_UNREACHABLE (a verdict's UNAVAILABLE): no connection to
 the provider, or it broke.
 """
 ERROR_REASON_PROVIDER_ERROR: ErrorReason.ValueType  # 18
-"""ERROR_REASON_PROVIDER_ERROR (a verdict's UNAVAILABLE): the provider answered
-with an error of its own.
+"""ERROR_REASON_PROVIDER_ERROR (a verdict's UNAVAILABLE): the provider
+answered with an error.
 """
 ERROR_REASON_PROVIDER_REFUSED_KEY: ErrorReason.ValueType  # 19
 """ERROR_REASON_PROVIDER_REFUSED_KEY (a verdict's FAILED_PRECONDITION): the
@@ -277,8 +277,8 @@ failing for as long as the call could wait.
 ERROR_REASON_REFUSED: ErrorReason.ValueType  # 21
 """ERROR_REASON_REFUSED (an abstention's UNKNOWN): the model declined to answer."""
 ERROR_REASON_UNPARSABLE: ErrorReason.ValueType  # 22
-"""ERROR_REASON_UNPARSABLE (an abstention's UNKNOWN): the model answered, but
-neither with a yes nor with a no.
+"""ERROR_REASON_UNPARSABLE (an abstention's UNKNOWN): the model's reply is
+neither a yes nor a no.
 """
 ERROR_REASON_SCHEMA: ErrorReason.ValueType  # 23
 """ERROR_REASON_SCHEMA (a verdict's INTERNAL): the model's reply breaks the
@@ -293,37 +293,37 @@ ERROR_REASON_NO_QUORUM: ErrorReason.ValueType  # 25
 than half of them are votes.
 """
 ERROR_REASON_NOT_CACHED: ErrorReason.ValueType  # 26
-"""ERROR_REASON_NOT_CACHED (a verdict's FAILED_PRECONDITION): only the verdict
-cache was to answer, and it lacks a sample.
+"""ERROR_REASON_NOT_CACHED (a verdict's FAILED_PRECONDITION): the call asked
+for cached replies only, and a sample is not cached.
 """
 ERROR_REASON_BUDGET: ErrorReason.ValueType  # 27
 """ERROR_REASON_BUDGET (a verdict's RESOURCE_EXHAUSTED): the question could
 cost more than is left of the call's max_cost, or of the server's budget.
 """
 ERROR_REASON_UNKNOWN_RUBRIC: ErrorReason.ValueType  # 28
-"""ERROR_REASON_UNKNOWN_RUBRIC (NOT_FOUND): no rubric has that id, or not in
-the version that was asked for.
+"""ERROR_REASON_UNKNOWN_RUBRIC (NOT_FOUND): no rubric has that id in the
+version that was asked for.
 """
 ERROR_REASON_EMPTY_ANSWER: ErrorReason.ValueType  # 29
-"""ERROR_REASON_EMPTY_ANSWER (not assessable): the answer holds no text, or
-nothing but punctuation.
+"""ERROR_REASON_EMPTY_ANSWER (not assessable): the answer is empty,
+blank or only punctuation.
 """
 ERROR_REASON_NO_CONTEXT: ErrorReason.ValueType  # 30
-"""ERROR_REASON_NO_CONTEXT (not assessable): the item brings none of the texts
+"""ERROR_REASON_NO_CONTEXT (not assessable): the item has none of the texts
 that the rubric compares with.
 """
 ERROR_REASON_NO_CLAIMS: ErrorReason.ValueType  # 31
 """ERROR_REASON_NO_CLAIMS (not assessable): the text makes no claim."""
 ERROR_REASON_BUDGET_EXHAUSTED: ErrorReason.ValueType  # 32
 """ERROR_REASON_BUDGET_EXHAUSTED (RESOURCE_EXHAUSTED, with QuotaFailure): the
-server's budget of the day is used up, so that nothing of the call could be
-asked. Sending it again does not help before the next day, in UTC.
+server's budget of the day is used up, so that no question of the call
+could be asked. A retry does not help before the next day, in UTC.
     {"reason": "BUDGET_EXHAUSTED", "domain": "judged",
      "metadata": {"budget": "per_day"}}
 """
 ERROR_REASON_MARKER_REPEATED: ErrorReason.ValueType  # 33
-"""ERROR_REASON_MARKER_REPEATED (an abstention's UNKNOWN): the reply repeats the
-secret marker of the prompt's data blocks, which no answer does; the model
-copied its prompt, or was made to.
+"""ERROR_REASON_MARKER_REPEATED (an abstention's UNKNOWN): the reply repeats
+the secret marker of the prompt's data blocks, which no reply needs: the
+model copied its prompt, or was made to.
 """
 Global___ErrorReason: _TypeAlias = ErrorReason  # noqa: Y015

@@ -39,7 +39,7 @@ class _RatingLevelEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_RatingLev
     """RATING_LEVEL_INTERVAL: they are evenly spaced."""
 
 class RatingLevel(_RatingLevel, metaclass=_RatingLevelEnumTypeWrapper):
-    """RatingLevel says what may be done with categories."""
+    """RatingLevel is the level of measurement of the categories."""
 
 RATING_LEVEL_UNSPECIFIED: RatingLevel.ValueType  # 0
 """RATING_LEVEL_UNSPECIFIED is refused; leave the field unset for the default."""
@@ -67,16 +67,16 @@ class BatchJudgeRequest(_message.Message):
     gave.
     """
     request_id: _builtins.str
-    """request_id makes a call whose judge asks language models safe to send
-    again: a UUID of version 4 that no other call has. For 10 minutes a call
-    with the same id and the same fields gets the same reply, or takes part in
-    the call while it is in work, and nothing is asked or paid twice. With
-    another field changed it is INVALID_ARGUMENT. A call that all its callers
-    have left goes on for a grace, 10 seconds unless the server is set up
-    otherwise, so that a caller whose connection broke finds it again; then it
-    ends, and begins anew when it is sent again. So does one that failed.
-    Without the id a call ends at once when its caller leaves. Judges that ask
-    no model ignore the id.
+    """request_id makes a call whose judge asks language models safe to retry: a
+    UUID of version 4 that no other call has. For 10 minutes a call with the
+    same id and the same fields gets the same reply, or waits for it while the
+    first call is running, and no question is asked or paid twice. With any
+    other field changed it is INVALID_ARGUMENT. When all its callers have left,
+    a call goes on for a grace period, 10 seconds unless the server is
+    configured otherwise, so that a caller whose connection broke can come back
+    to it; then it ends, and a retry starts over. A retry of a failed call
+    starts over too. Without the id a call ends at once when its caller leaves.
+    Judges that ask no model ignore the id.
     """
     @_builtins.property
     def groups(self) -> _containers.RepeatedCompositeFieldContainer[_types_pb2.QueryGroup]:
@@ -151,7 +151,7 @@ Global___BatchJudgeResponse: _TypeAlias = BatchJudgeResponse  # noqa: Y015
 
 @_typing.final
 class StreamJudgeRequest(_message.Message):
-    """StreamJudgeRequest is one message to a stream."""
+    """StreamJudgeRequest is one message that a client sends on a stream."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -163,7 +163,7 @@ class StreamJudgeRequest(_message.Message):
 
     @_builtins.property
     def chunk(self) -> Global___JudgeChunk:
-        """chunk is some work."""
+        """chunk holds groups to judge."""
 
     def __init__(
         self,
@@ -199,10 +199,10 @@ class StreamJudgeStart(_message.Message):
     """request_id makes the chunks of a judge that asks language models safe to
     send again after a stream broke: a UUID of version 4, the same for all
     streams of one piece of work and for no other. For 10 minutes a chunk with
-    the same groups, on a stream with the same id and the same start but for
-    max_cost, gets the same answer, or takes part in the chunk while it is in
-    work, and nothing is asked or paid twice. A chunk whose streams all broke
-    goes on for the grace that BatchJudgeRequest.request_id speaks of. Judges
+    the same groups, on a stream with the same id and the same start except for
+    max_cost, gets the same answer, or waits for it while the first chunk is
+    running, and no question is asked or paid twice. A chunk whose streams all
+    broke goes on for the grace period of BatchJudgeRequest.request_id. Judges
     that ask no model ignore the id.
     """
     @_builtins.property
@@ -211,7 +211,7 @@ class StreamJudgeStart(_message.Message):
 
     @_builtins.property
     def asking(self) -> _types_pb2.AskingOptions:
-        """asking says how language models are asked. A max_cost is for the whole
+        """asking says how language models are asked. A max_cost limits the whole
         stream.
         """
 
@@ -233,14 +233,14 @@ Global___StreamJudgeStart: _TypeAlias = StreamJudgeStart  # noqa: Y015
 
 @_typing.final
 class JudgeChunk(_message.Message):
-    """JudgeChunk is some groups under an id."""
+    """JudgeChunk is a number of groups with an id."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     CHUNK_ID_FIELD_NUMBER: _builtins.int
     GROUPS_FIELD_NUMBER: _builtins.int
     chunk_id: _builtins.int
-    """chunk_id is the caller's; it must be new to the stream."""
+    """chunk_id is chosen by the caller; it must be new to the stream."""
     @_builtins.property
     def groups(self) -> _containers.RepeatedCompositeFieldContainer[_types_pb2.QueryGroup]:
         """groups to judge: at least one."""
@@ -261,7 +261,7 @@ Global___JudgeChunk: _TypeAlias = JudgeChunk  # noqa: Y015
 
 @_typing.final
 class StreamJudgeResponse(_message.Message):
-    """StreamJudgeResponse is one message from a stream."""
+    """StreamJudgeResponse is one message that the server sends on a stream."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -321,8 +321,8 @@ Global___StreamJudgeStarted: _TypeAlias = StreamJudgeStarted  # noqa: Y015
 
 @_typing.final
 class JudgedChunk(_message.Message):
-    """JudgedChunk answers one chunk: with its verdicts, or with the error that kept
-    the whole chunk from being judged. Other chunks go on either way.
+    """JudgedChunk answers one chunk: with its verdicts, or with the error because
+    of which the whole chunk was not judged. Other chunks are judged either way.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -333,7 +333,7 @@ class JudgedChunk(_message.Message):
     PROGRESS_FIELD_NUMBER: _builtins.int
     USAGE_FIELD_NUMBER: _builtins.int
     chunk_id: _builtins.int
-    """chunk_id is the caller's."""
+    """chunk_id of the answered chunk."""
     @_builtins.property
     def verdicts(self) -> _types_pb2.VerdictColumns:
         """verdicts of the chunk's contexts."""
@@ -397,7 +397,7 @@ Global___StreamProgress: _TypeAlias = StreamProgress  # noqa: Y015
 
 @_typing.final
 class EvaluateRequest(_message.Message):
-    """EvaluateRequest asks for metrics over groups that are judged on the way."""
+    """EvaluateRequest asks to judge groups and compute metrics over them."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -411,18 +411,18 @@ class EvaluateRequest(_message.Message):
     REQUEST_ID_FIELD_NUMBER: _builtins.int
     include_verdicts: _builtins.bool
     """include_verdicts asks for the verdict columns too. Groups matched by
-    document id have none, and dropped duplicates have none either: the
-    offsets tell.
+    document id have none, and neither have dropped duplicates; group_offsets
+    shows how many each group has.
     """
     include_details: _builtins.bool
-    """include_details asks, beside include_verdicts, for the details of verdicts
-    that a language model gave.
+    """include_details asks, together with include_verdicts, for the details of
+    verdicts that a language model gave.
     """
     request_id: _builtins.str
-    """request_id makes the call safe to send again, as that of BatchJudgeRequest."""
+    """request_id makes the call safe to retry, as that of BatchJudgeRequest."""
     @_builtins.property
     def groups(self) -> _containers.RepeatedCompositeFieldContainer[_types_pb2.QueryGroup]:
-        """groups to evaluate, one a query, each with a query_id of its own."""
+        """groups to evaluate, one per query, each with a unique query_id."""
 
     @_builtins.property
     def judge(self) -> _types_pb2.JudgeSpec:
@@ -512,7 +512,7 @@ Global___EvaluateResponse: _TypeAlias = EvaluateResponse  # noqa: Y015
 
 @_typing.final
 class NegativeReport(_message.Message):
-    """NegativeReport tells which retrieved texts match a negative reference."""
+    """NegativeReport lists the retrieved texts that match a negative reference."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -632,14 +632,14 @@ class ComputeMetricsRequest(_message.Message):
     @_builtins.property
     def metadata(self) -> _containers.RepeatedCompositeFieldContainer[Global___QueryMetadata]:
         """metadata of queries, for the slices that the options ask for; a query
-        without an entry lacks every key.
+        without an entry has no keys.
         """
 
     @_builtins.property
     def human_values(self) -> Global___PerQueryValues:
-        """human_values are the values that human labels give to some of the queries,
-        each of which must be among those measured; every mean then also comes
-        corrected. For judged rankings human_labels is simpler.
+        """human_values are the values of some queries by human labels; each of these
+        queries must be among those measured. Every mean then also has a corrected
+        estimate. For judged rankings human_labels is simpler.
         """
 
     def __init__(
@@ -667,7 +667,7 @@ Global___ComputeMetricsRequest: _TypeAlias = ComputeMetricsRequest  # noqa: Y015
 
 @_typing.final
 class QueryMetadata(_message.Message):
-    """QueryMetadata is what is known of a query."""
+    """QueryMetadata is the metadata of a query."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -748,7 +748,7 @@ class JudgedRankings(_message.Message):
     HUMAN_LABELS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def rankings(self) -> _containers.RepeatedCompositeFieldContainer[Global___JudgedRanking]:
-        """rankings, one a query, in the order of the verdicts."""
+        """rankings, one per query, in the order of the verdicts."""
 
     @_builtins.property
     def verdicts(self) -> _types_pb2.VerdictColumns:
@@ -758,8 +758,8 @@ class JudgedRankings(_message.Message):
 
     @_builtins.property
     def human_labels(self) -> Global___HumanLabels:
-        """human_labels are what people decided on some of the rankings; every mean
-        then also comes corrected for the judge's error.
+        """human_labels are human decisions on some of the rankings; every mean then
+        also has an estimate corrected for the judge's error.
         """
 
     def __init__(
@@ -779,7 +779,7 @@ Global___JudgedRankings: _TypeAlias = JudgedRankings  # noqa: Y015
 
 @_typing.final
 class HumanLabels(_message.Message):
-    """HumanLabels is what people decided on every context of some rankings."""
+    """HumanLabels holds human decisions on every context of some rankings."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -818,7 +818,7 @@ class EmbeddedRankings(_message.Message):
     RANKINGS_FIELD_NUMBER: _builtins.int
     MIN_SCORE_FIELD_NUMBER: _builtins.int
     min_score: _builtins.float
-    """min_score is the bar of the cosine, in [0, 1]. Unset means 0.8."""
+    """min_score is the threshold of the cosine, in [0, 1]. Unset means 0.8."""
     @_builtins.property
     def rankings(self) -> _containers.RepeatedCompositeFieldContainer[Global___EmbeddedRanking]:
         """rankings, one a query."""
@@ -899,10 +899,10 @@ Global___JudgedRanking: _TypeAlias = JudgedRanking  # noqa: Y015
 
 @_typing.final
 class TrecRankings(_message.Message):
-    """TrecRankings is a run and the judgements to measure it by. Topics come one by
-    one in qrels and run, or in columns in joined_qrels and joined_run, which for
-    large runs takes a fraction of the time on both sides. Errors about a
-    document name it as if it had come in the first form, for example
+    """TrecRankings is a run and its qrels. Topics are single messages in qrels and
+    run, or columns in joined_qrels and joined_run, which for large runs takes a
+    fraction of the time on both sides. Errors name a document by its path in the
+    first form, also if it was sent in the second, for example
     trec.qrels[3].document_ids[7].
     """
 
@@ -914,11 +914,11 @@ class TrecRankings(_message.Message):
     JOINED_RUN_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def qrels(self) -> _containers.RepeatedCompositeFieldContainer[Global___TopicQrels]:
-        """qrels holds the judgements, one entry a topic."""
+        """qrels holds the judgements, one entry per topic."""
 
     @_builtins.property
     def run(self) -> _containers.RepeatedCompositeFieldContainer[Global___TopicRun]:
-        """run holds the retrieved documents, one entry a topic."""
+        """run holds the retrieved documents, one entry per topic."""
 
     @_builtins.property
     def joined_qrels(self) -> Global___JoinedTopics:
@@ -1023,7 +1023,7 @@ Global___TopicRun: _TypeAlias = TopicRun  # noqa: Y015
 
 @_typing.final
 class JoinedTopics(_message.Message):
-    """JoinedTopics is the documents of topics in columns, topic after topic."""
+    """JoinedTopics holds the documents of topics in columns, topic after topic."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1032,8 +1032,8 @@ class JoinedTopics(_message.Message):
     DOCUMENT_IDS_FIELD_NUMBER: _builtins.int
     VALUES_FIELD_NUMBER: _builtins.int
     document_ids: _builtins.str
-    """document_ids is the ids of all documents, a line feed (U+000A) between two.
-    Ids that hold a line feed need the other form.
+    """document_ids holds the ids of all documents, separated by line feeds
+    (U+000A). Ids that hold a line feed need the other form.
     """
     values: _builtins.bytes
     """values of the documents, little-endian IEEE 754 doubles, 8 bytes each."""
@@ -1129,7 +1129,7 @@ Global___GainRanking: _TypeAlias = GainRanking  # noqa: Y015
 class PerQueryValues(_message.Message):
     """PerQueryValues is a table of per-query values, as MetricTable gives it. The
     call then only averages: clients that split their queries over several calls
-    merge the answers here.
+    merge the results here.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -1200,8 +1200,8 @@ class CompareRunsRequest(_message.Message):
 
     @_builtins.property
     def options(self) -> _types_pb2.MetricOptions:
-        """options of the metrics; interval also shapes the intervals of differences.
-        per_query and slice_by must be left unset.
+        """options of the metrics; interval also applies to the intervals of
+        differences. per_query and slice_by must be left unset.
         """
 
     @_builtins.property
@@ -1216,7 +1216,7 @@ class CompareRunsRequest(_message.Message):
 
     @_builtins.property
     def comparison(self) -> Global___CompareOptions:
-        """comparison shapes the tests."""
+        """comparison sets the options of the tests."""
 
     @_builtins.property
     def joined_qrels(self) -> Global___JoinedTopics:
@@ -1242,7 +1242,7 @@ Global___CompareRunsRequest: _TypeAlias = CompareRunsRequest  # noqa: Y015
 
 @_typing.final
 class ComparedRun(_message.Message):
-    """ComparedRun is one run under its name."""
+    """ComparedRun is one run with its name."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1320,7 +1320,7 @@ Global___DocumentRankings: _TypeAlias = DocumentRankings  # noqa: Y015
 
 @_typing.final
 class CompareOptions(_message.Message):
-    """CompareOptions shapes the tests."""
+    """CompareOptions are the options of the tests."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1329,19 +1329,19 @@ class CompareOptions(_message.Message):
     MAX_MOVED_FIELD_NUMBER: _builtins.int
     DIFFERENCE_FIELD_NUMBER: _builtins.int
     permutations: _builtins.int
-    """permutations of the sign-flip test, 100 to 1,000,000; runs with so few
-    differing queries that all sign flips are fewer are tested exactly. Unset
-    means 100,000.
+    """permutations of the sign-flip test, 100 to 1,000,000; when there are no more
+    possible sign flips than this, all of them are used and the test is exact.
+    Unset means 100,000.
     """
     seed: _builtins.int
     """seed of the permutations. Unset means 0."""
     max_moved: _builtins.int
-    """max_moved is how many queries that moved most are listed for each
+    """max_moved is how many of the queries that changed most are listed for each
     comparison, up to 1,000. Unset means 10.
     """
     difference: _builtins.float
-    """difference is a true mean difference, above 0; the reply then says with
-    which probability the queries at hand would show it.
+    """difference is a true mean difference, above 0; the reply then has the
+    probability that a test on the given queries detects it.
     """
     def __init__(
         self,
@@ -1398,8 +1398,8 @@ class CompareRunsResponse(_message.Message):
 
     @_builtins.property
     def tukey(self) -> _containers.RepeatedCompositeFieldContainer[_statistics_pb2.TukeyComparison]:
-        """tukey compares every pair of runs; empty for fewer than three, and where all
-        share fewer than two queries.
+        """tukey compares every pair of runs; empty for fewer than three runs, and
+        when all runs share fewer than two queries.
         """
 
     def __init__(
@@ -1448,8 +1448,9 @@ class ComputeTextMetricsRequest(_message.Message):
     @_builtins.property
     def values(self) -> _containers.RepeatedCompositeFieldContainer[Global___ValueColumn]:
         """values of earlier calls in place of items: one column for each metric asked
-        for, all of one length, each value in [0, 1]. The call then only averages:
-        clients that split their items over several calls merge the answers here.
+        for, all of the same length, each value in [0, 1]. The call then only
+        averages: clients that split their items over several calls merge the
+        results here.
         """
 
     def __init__(
@@ -1481,8 +1482,8 @@ class TextItem(_message.Message):
     """hypothesis is the text to measure. It may be empty."""
     @_builtins.property
     def references(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """references that are right: at least one, of which the best counts unless
-        the metric takes all together. They may be empty.
+        """references that are right: at least one. The best one counts, unless the
+        metric combines all of them. They may be empty.
         """
 
     def __init__(
@@ -1602,7 +1603,7 @@ class MeasureAgreementRequest(_message.Message):
 
     @_builtins.property
     def interval(self) -> _statistics_pb2.IntervalOptions:
-        """interval shapes the intervals. Unset means the defaults."""
+        """interval sets the options of the intervals. Unset means the defaults."""
 
     def __init__(
         self,
@@ -1621,7 +1622,7 @@ Global___MeasureAgreementRequest: _TypeAlias = MeasureAgreementRequest  # noqa: 
 
 @_typing.final
 class RatingTable(_message.Message):
-    """RatingTable is what several raters said of the same items."""
+    """RatingTable holds the ratings of the same items by several raters."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1669,8 +1670,8 @@ class Rater(_message.Message):
     """name of the rater; it must be unique and not empty."""
     @_builtins.property
     def ratings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """ratings holds one entry an item: the 0-based index of a category, or -1
-        where the rater gave none. All raters have as many.
+        """ratings holds one entry per item: the 0-based index of a category, or -1
+        for no rating. All raters have the same number of entries.
         """
 
     def __init__(
@@ -1689,7 +1690,7 @@ Global___Rater: _TypeAlias = Rater  # noqa: Y015
 
 @_typing.final
 class SystemScores(_message.Message):
-    """SystemScores is what two judges said of the same systems."""
+    """SystemScores holds two judges' scores of the same systems."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1725,7 +1726,7 @@ Global___SystemScores: _TypeAlias = SystemScores  # noqa: Y015
 
 @_typing.final
 class MeasureAgreementResponse(_message.Message):
-    """MeasureAgreementResponse tells how far raters agree."""
+    """MeasureAgreementResponse says how far raters agree."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1733,11 +1734,11 @@ class MeasureAgreementResponse(_message.Message):
     SYSTEMS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def ratings(self) -> _statistics_pb2.Agreement:
-        """ratings answers the ratings."""
+        """ratings is the agreement on the request's ratings."""
 
     @_builtins.property
     def systems(self) -> _statistics_pb2.RankAgreement:
-        """systems answers the systems."""
+        """systems is the agreement on the request's systems."""
 
     def __init__(
         self,
@@ -1769,7 +1770,9 @@ class CalibrateRequest(_message.Message):
     FOLDS_FIELD_NUMBER: _builtins.int
     MAX_ERROR_FIELD_NUMBER: _builtins.int
     min_score: _builtins.float
-    """min_score is the bar of the judge's verdicts, in [0, 1]. Unset means 0.5."""
+    """min_score is the threshold of the judge's verdicts, in [0, 1]. Unset means
+    0.5.
+    """
     precision_floor: _builtins.float
     """precision_floor of the third threshold, above 0 and at most 1. Unset means
     0.9.
@@ -1782,7 +1785,7 @@ class CalibrateRequest(_message.Message):
     """max_error of the cascade's bounds, above 0 and below 0.5. Unset means 0.05."""
     @_builtins.property
     def scores(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]:
-        """scores of the judge, one an item, each in [0, 1]: at least one."""
+        """scores of the judge, one per item, each in [0, 1]: at least one."""
 
     @_builtins.property
     def labelled(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
@@ -1796,13 +1799,13 @@ class CalibrateRequest(_message.Message):
 
     @_builtins.property
     def clusters(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """clusters names, by number, which items belong together (one query's, say),
-        one entry an item; empty when every item stands alone.
+        """clusters holds, for each item, the number of its cluster (for example its
+        query); empty when all items are independent.
         """
 
     @_builtins.property
     def interval(self) -> _statistics_pb2.IntervalOptions:
-        """interval shapes the intervals. Unset means the defaults."""
+        """interval sets the options of the intervals. Unset means the defaults."""
 
     def __init__(
         self,
@@ -1842,7 +1845,7 @@ Global___CalibrateRequest: _TypeAlias = CalibrateRequest  # noqa: Y015
 
 @_typing.final
 class CalibrateResponse(_message.Message):
-    """CalibrateResponse tells what a judge is worth."""
+    """CalibrateResponse says how good a judge is."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1863,8 +1866,8 @@ class CalibrateResponse(_message.Message):
 
     @_builtins.property
     def prevalence(self) -> _statistics_pb2.CorrectedEstimate:
-        """prevalence is the share of items that are relevant, with the judge's error
-        carried into it.
+        """prevalence is the share of items that are relevant, corrected for the
+        judge's error.
         """
 
     @_builtins.property
@@ -1900,16 +1903,16 @@ class ScoreAnswersRequest(_message.Message):
     INCLUDE_REPLIES_FIELD_NUMBER: _builtins.int
     REQUEST_ID_FIELD_NUMBER: _builtins.int
     include_replies: _builtins.bool
-    """include_replies asks for the models' replies as they came."""
+    """include_replies asks for the models' raw replies."""
     request_id: _builtins.str
-    """request_id, a UUID of version 4, lets a call that broke be sent again without
-    asking anybody twice: for 10 minutes a score of the same texts, by the same
-    rubric and with the same options, is the same score. The next try may ask
-    for the missing ones only. Unset means that every call is a new one.
+    """request_id, a UUID of version 4, makes a broken call safe to retry without
+    asking a question twice: for 10 minutes a score of the same texts, by the
+    same rubric and with the same options, is the same score. The retry may ask
+    for the missing scores only. Unset means that every call is a new one.
     """
     @_builtins.property
     def items(self) -> _containers.RepeatedCompositeFieldContainer[_scoring_pb2.AnswerItem]:
-        """items to score: at least one, each with an item_id of its own."""
+        """items to score: at least one, each with a unique item_id."""
 
     @_builtins.property
     def rubrics(self) -> _containers.RepeatedCompositeFieldContainer[_scoring_pb2.RubricSpec]:
@@ -1970,7 +1973,7 @@ Global___ScoreAnswersResponse: _TypeAlias = ScoreAnswersResponse  # noqa: Y015
 
 @_typing.final
 class EstimateBatchRequest(_message.Message):
-    """EstimateBatchRequest is work that is not to be run."""
+    """EstimateBatchRequest is work to estimate, not to run."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -2002,7 +2005,7 @@ Global___EstimateBatchRequest: _TypeAlias = EstimateBatchRequest  # noqa: Y015
 
 @_typing.final
 class EstimateBatchResponse(_message.Message):
-    """EstimateBatchResponse tells what the work would take."""
+    """EstimateBatchResponse says what the work would cost."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -2021,13 +2024,13 @@ class EstimateBatchResponse(_message.Message):
     cache_hits: _builtins.int
     """cache_hits is how many samples the verdict cache would answer."""
     calls: _builtins.int
-    """calls to a language model at most, without retries: those of a provider
-    that fails, and the second try when a reply breaks its form. 0 for judges
-    that ask none.
+    """calls to a language model at most, without retries: neither those after a
+    provider failed nor the second try after a reply broke its form. 0 for
+    judges that ask none.
     """
     input_tokens: _builtins.int
-    """input_tokens of those calls by an estimate that is meant to lie above what
-    providers count.
+    """input_tokens of those calls, by an estimate that is meant to be above the
+    providers' counts.
     """
     output_tokens: _builtins.int
     """output_tokens of those calls at most."""
@@ -2080,7 +2083,7 @@ Global___GetServerInfoRequest: _TypeAlias = GetServerInfoRequest  # noqa: Y015
 
 @_typing.final
 class GetServerInfoResponse(_message.Message):
-    """GetServerInfoResponse tells what the server is and offers."""
+    """GetServerInfoResponse describes the server and what it offers."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -2176,11 +2179,15 @@ class Limits(_message.Message):
 
     @_builtins.property
     def max_unary_deadline(self) -> _duration_pb2.Duration:
-        """max_unary_deadline a unary call gets, however long it asked for."""
+        """max_unary_deadline is the longest deadline of a unary call; longer ones are
+        cut to it.
+        """
 
     @_builtins.property
     def max_stream_deadline(self) -> _duration_pb2.Duration:
-        """max_stream_deadline a stream gets, however long it asked for."""
+        """max_stream_deadline is the longest deadline of a stream; longer ones are
+        cut to it.
+        """
 
     def __init__(
         self,
@@ -2204,7 +2211,7 @@ Global___Limits: _TypeAlias = Limits  # noqa: Y015
 
 @_typing.final
 class JudgeInfo(_message.Message):
-    """JudgeInfo describes one judge under one profile."""
+    """JudgeInfo describes one judge with one profile."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -2224,10 +2231,10 @@ class JudgeInfo(_message.Message):
     description: _builtins.str
     """description in one sentence."""
     default_min_score: _builtins.float
-    """default_min_score is the bar when a request sets none."""
+    """default_min_score is the threshold when a request sets none."""
     signature: _builtins.str
     """signature of the judge with all defaults; empty while it is unavailable,
-    and for the judge "panel", which is nothing without members.
+    and for the judge "panel", whose signature depends on its members.
     """
     unavailable: _builtins.str
     """unavailable says why the judge can't run here and what to do; empty when
@@ -2321,7 +2328,7 @@ class ModelInfo(_message.Message):
     execution_provider: _builtins.str
     """execution_provider that runs it, for example "CPUExecutionProvider"."""
     is_default: _builtins.bool
-    """is_default says whether it is taken when a request names no model."""
+    """is_default says whether it is used when a request names no model."""
     def __init__(
         self,
         *,
@@ -2421,7 +2428,7 @@ class RubricInfo(_message.Message):
     description: _builtins.str
     """description in one sentence."""
     default_min_score: _builtins.float
-    """default_min_score is the bar when a request sets none."""
+    """default_min_score is the threshold when a request sets none."""
     sha256: _builtins.str
     """sha256 of its file, in hex."""
     form: _builtins.str
@@ -2472,7 +2479,7 @@ class ChatModelInfo(_message.Message):
     model: _builtins.str
     """model as its provider names it."""
     is_default: _builtins.bool
-    """is_default says whether it is taken when a request names no model."""
+    """is_default says whether it is used when a request names no model."""
     unavailable: _builtins.str
     """unavailable says why it can't be asked and what to do; empty when it can."""
     def __init__(

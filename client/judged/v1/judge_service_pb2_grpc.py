@@ -28,11 +28,11 @@ if _version_not_supported:
 class JudgeServiceStub(object):
     """JudgeService decides whether retrieved texts match what was expected and
     turns verdicts into metrics. Every call may carry the metadata key
-    "x-request-id". The trailing metadata of errors tell it, and those of every
-    call for which the server had to make one up. It is for logs; what makes a
-    call safe to send again is the field request_id, where a request has one.
-    Errors carry google.rpc.ErrorInfo with a reason of ErrorReason;
-    INVALID_ARGUMENT also carries google.rpc.BadRequest with the field's path.
+    "x-request-id". The trailing metadata of errors have it, and so have those of
+    every call for which the server made one. It is for logs; the field
+    request_id, where a request has one, makes a call safe to retry. Errors carry
+    google.rpc.ErrorInfo with a reason of ErrorReason; INVALID_ARGUMENT also
+    carries google.rpc.BadRequest with the field's path.
     """
 
     def __init__(self, channel):
@@ -101,16 +101,16 @@ class JudgeServiceStub(object):
 class JudgeServiceServicer(object):
     """JudgeService decides whether retrieved texts match what was expected and
     turns verdicts into metrics. Every call may carry the metadata key
-    "x-request-id". The trailing metadata of errors tell it, and those of every
-    call for which the server had to make one up. It is for logs; what makes a
-    call safe to send again is the field request_id, where a request has one.
-    Errors carry google.rpc.ErrorInfo with a reason of ErrorReason;
-    INVALID_ARGUMENT also carries google.rpc.BadRequest with the field's path.
+    "x-request-id". The trailing metadata of errors have it, and so have those of
+    every call for which the server made one. It is for logs; the field
+    request_id, where a request has one, makes a call safe to retry. Errors carry
+    google.rpc.ErrorInfo with a reason of ErrorReason; INVALID_ARGUMENT also
+    carries google.rpc.BadRequest with the field's path.
     """
 
     def BatchJudge(self, request, context):
         """BatchJudge judges every context of the groups and returns verdict columns.
-        A fault of one context is that verdict's status, not the call's.
+        A failure of one context is the status of its verdict, not of the call.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -119,9 +119,9 @@ class JudgeServiceServicer(object):
     def StreamJudge(self, request_iterator, context):
         """StreamJudge judges chunks as they arrive and returns each when it is done,
         in any order. The first message must be a start, every other one a chunk.
-        A bounded number of chunks is in work at once; the server stops reading
-        until one is answered. To resume after a break, send the chunks again that
-        had no answer.
+        The server works on a bounded number of chunks at once; it stops reading
+        until one is answered. To resume after a broken stream, send the unanswered
+        chunks again.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -158,41 +158,41 @@ class JudgeServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def MeasureAgreement(self, request, context):
-        """MeasureAgreement tells how far raters agree on items, or two judges on the
-        order of systems.
+        """MeasureAgreement measures how far raters agree on items, or two judges on
+        the order of systems.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Calibrate(self, request, context):
-        """Calibrate holds a judge's scores against human labels: how good the judge
-        is, which bar suits it, and what its verdicts are worth once its error is
-        carried into them.
+        """Calibrate compares a judge's scores with human labels: how good the judge
+        is, its best thresholds, and the share of relevant items corrected for its
+        error.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ScoreAnswers(self, request, context):
-        """ScoreAnswers scores answers by rubrics and sends each score as soon as it is
-        there, in any order; a summary comes last. A fault of one score is its
-        status, not the call's.
+        """ScoreAnswers scores answers by rubrics and sends each score as soon as it
+        is done, in any order; a summary comes last. A failure of one score is the
+        status of that score, not of the call.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def EstimateBatch(self, request, context):
-        """EstimateBatch tells what judging or scoring would take. Nothing is run, and
-        nothing is asked.
+        """EstimateBatch returns what judging or scoring would cost. It runs no judge
+        and asks no model.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetServerInfo(self, request, context):
-        """GetServerInfo tells the version, the limits and what the server offers.
+        """GetServerInfo returns the version, the limits and what the server offers.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -267,11 +267,11 @@ def add_JudgeServiceServicer_to_server(servicer, server):
 class JudgeService(object):
     """JudgeService decides whether retrieved texts match what was expected and
     turns verdicts into metrics. Every call may carry the metadata key
-    "x-request-id". The trailing metadata of errors tell it, and those of every
-    call for which the server had to make one up. It is for logs; what makes a
-    call safe to send again is the field request_id, where a request has one.
-    Errors carry google.rpc.ErrorInfo with a reason of ErrorReason;
-    INVALID_ARGUMENT also carries google.rpc.BadRequest with the field's path.
+    "x-request-id". The trailing metadata of errors have it, and so have those of
+    every call for which the server made one. It is for logs; the field
+    request_id, where a request has one, makes a call safe to retry. Errors carry
+    google.rpc.ErrorInfo with a reason of ErrorReason; INVALID_ARGUMENT also
+    carries google.rpc.BadRequest with the field's path.
     """
 
     @staticmethod

@@ -29,11 +29,11 @@ GRPC_VERSION: str
 class JudgeServiceStub:
     """JudgeService decides whether retrieved texts match what was expected and
     turns verdicts into metrics. Every call may carry the metadata key
-    "x-request-id". The trailing metadata of errors tell it, and those of every
-    call for which the server had to make one up. It is for logs; what makes a
-    call safe to send again is the field request_id, where a request has one.
-    Errors carry google.rpc.ErrorInfo with a reason of ErrorReason;
-    INVALID_ARGUMENT also carries google.rpc.BadRequest with the field's path.
+    "x-request-id". The trailing metadata of errors have it, and so have those of
+    every call for which the server made one. It is for logs; the field
+    request_id, where a request has one, makes a call safe to retry. Errors carry
+    google.rpc.ErrorInfo with a reason of ErrorReason; INVALID_ARGUMENT also
+    carries google.rpc.BadRequest with the field's path.
     """
 
     @_typing.overload
@@ -42,14 +42,14 @@ class JudgeServiceStub:
     def __new__(cls, channel: _aio.Channel) -> JudgeServiceAsyncStub: ...
     BatchJudge: _grpc.UnaryUnaryMultiCallable[_judge_service_pb2.BatchJudgeRequest, _judge_service_pb2.BatchJudgeResponse]
     """BatchJudge judges every context of the groups and returns verdict columns.
-    A fault of one context is that verdict's status, not the call's.
+    A failure of one context is the status of its verdict, not of the call.
     """
     StreamJudge: _grpc.StreamStreamMultiCallable[_judge_service_pb2.StreamJudgeRequest, _judge_service_pb2.StreamJudgeResponse]
     """StreamJudge judges chunks as they arrive and returns each when it is done,
     in any order. The first message must be a start, every other one a chunk.
-    A bounded number of chunks is in work at once; the server stops reading
-    until one is answered. To resume after a break, send the chunks again that
-    had no answer.
+    The server works on a bounded number of chunks at once; it stops reading
+    until one is answered. To resume after a broken stream, send the unanswered
+    chunks again.
     """
     Evaluate: _grpc.UnaryUnaryMultiCallable[_judge_service_pb2.EvaluateRequest, _judge_service_pb2.EvaluateResponse]
     """Evaluate runs the whole pipeline in one call: judge, match, measure."""
@@ -64,48 +64,48 @@ class JudgeServiceStub:
     exact match.
     """
     MeasureAgreement: _grpc.UnaryUnaryMultiCallable[_judge_service_pb2.MeasureAgreementRequest, _judge_service_pb2.MeasureAgreementResponse]
-    """MeasureAgreement tells how far raters agree on items, or two judges on the
-    order of systems.
+    """MeasureAgreement measures how far raters agree on items, or two judges on
+    the order of systems.
     """
     Calibrate: _grpc.UnaryUnaryMultiCallable[_judge_service_pb2.CalibrateRequest, _judge_service_pb2.CalibrateResponse]
-    """Calibrate holds a judge's scores against human labels: how good the judge
-    is, which bar suits it, and what its verdicts are worth once its error is
-    carried into them.
+    """Calibrate compares a judge's scores with human labels: how good the judge
+    is, its best thresholds, and the share of relevant items corrected for its
+    error.
     """
     ScoreAnswers: _grpc.UnaryStreamMultiCallable[_judge_service_pb2.ScoreAnswersRequest, _judge_service_pb2.ScoreAnswersResponse]
-    """ScoreAnswers scores answers by rubrics and sends each score as soon as it is
-    there, in any order; a summary comes last. A fault of one score is its
-    status, not the call's.
+    """ScoreAnswers scores answers by rubrics and sends each score as soon as it
+    is done, in any order; a summary comes last. A failure of one score is the
+    status of that score, not of the call.
     """
     EstimateBatch: _grpc.UnaryUnaryMultiCallable[_judge_service_pb2.EstimateBatchRequest, _judge_service_pb2.EstimateBatchResponse]
-    """EstimateBatch tells what judging or scoring would take. Nothing is run, and
-    nothing is asked.
+    """EstimateBatch returns what judging or scoring would cost. It runs no judge
+    and asks no model.
     """
     GetServerInfo: _grpc.UnaryUnaryMultiCallable[_judge_service_pb2.GetServerInfoRequest, _judge_service_pb2.GetServerInfoResponse]
-    """GetServerInfo tells the version, the limits and what the server offers."""
+    """GetServerInfo returns the version, the limits and what the server offers."""
 
 @_typing.type_check_only
 class JudgeServiceAsyncStub(JudgeServiceStub):
     """JudgeService decides whether retrieved texts match what was expected and
     turns verdicts into metrics. Every call may carry the metadata key
-    "x-request-id". The trailing metadata of errors tell it, and those of every
-    call for which the server had to make one up. It is for logs; what makes a
-    call safe to send again is the field request_id, where a request has one.
-    Errors carry google.rpc.ErrorInfo with a reason of ErrorReason;
-    INVALID_ARGUMENT also carries google.rpc.BadRequest with the field's path.
+    "x-request-id". The trailing metadata of errors have it, and so have those of
+    every call for which the server made one. It is for logs; the field
+    request_id, where a request has one, makes a call safe to retry. Errors carry
+    google.rpc.ErrorInfo with a reason of ErrorReason; INVALID_ARGUMENT also
+    carries google.rpc.BadRequest with the field's path.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     BatchJudge: _aio.UnaryUnaryMultiCallable[_judge_service_pb2.BatchJudgeRequest, _judge_service_pb2.BatchJudgeResponse]  # type: ignore[assignment]
     """BatchJudge judges every context of the groups and returns verdict columns.
-    A fault of one context is that verdict's status, not the call's.
+    A failure of one context is the status of its verdict, not of the call.
     """
     StreamJudge: _aio.StreamStreamMultiCallable[_judge_service_pb2.StreamJudgeRequest, _judge_service_pb2.StreamJudgeResponse]  # type: ignore[assignment]
     """StreamJudge judges chunks as they arrive and returns each when it is done,
     in any order. The first message must be a start, every other one a chunk.
-    A bounded number of chunks is in work at once; the server stops reading
-    until one is answered. To resume after a break, send the chunks again that
-    had no answer.
+    The server works on a bounded number of chunks at once; it stops reading
+    until one is answered. To resume after a broken stream, send the unanswered
+    chunks again.
     """
     Evaluate: _aio.UnaryUnaryMultiCallable[_judge_service_pb2.EvaluateRequest, _judge_service_pb2.EvaluateResponse]  # type: ignore[assignment]
     """Evaluate runs the whole pipeline in one call: judge, match, measure."""
@@ -120,34 +120,34 @@ class JudgeServiceAsyncStub(JudgeServiceStub):
     exact match.
     """
     MeasureAgreement: _aio.UnaryUnaryMultiCallable[_judge_service_pb2.MeasureAgreementRequest, _judge_service_pb2.MeasureAgreementResponse]  # type: ignore[assignment]
-    """MeasureAgreement tells how far raters agree on items, or two judges on the
-    order of systems.
+    """MeasureAgreement measures how far raters agree on items, or two judges on
+    the order of systems.
     """
     Calibrate: _aio.UnaryUnaryMultiCallable[_judge_service_pb2.CalibrateRequest, _judge_service_pb2.CalibrateResponse]  # type: ignore[assignment]
-    """Calibrate holds a judge's scores against human labels: how good the judge
-    is, which bar suits it, and what its verdicts are worth once its error is
-    carried into them.
+    """Calibrate compares a judge's scores with human labels: how good the judge
+    is, its best thresholds, and the share of relevant items corrected for its
+    error.
     """
     ScoreAnswers: _aio.UnaryStreamMultiCallable[_judge_service_pb2.ScoreAnswersRequest, _judge_service_pb2.ScoreAnswersResponse]  # type: ignore[assignment]
-    """ScoreAnswers scores answers by rubrics and sends each score as soon as it is
-    there, in any order; a summary comes last. A fault of one score is its
-    status, not the call's.
+    """ScoreAnswers scores answers by rubrics and sends each score as soon as it
+    is done, in any order; a summary comes last. A failure of one score is the
+    status of that score, not of the call.
     """
     EstimateBatch: _aio.UnaryUnaryMultiCallable[_judge_service_pb2.EstimateBatchRequest, _judge_service_pb2.EstimateBatchResponse]  # type: ignore[assignment]
-    """EstimateBatch tells what judging or scoring would take. Nothing is run, and
-    nothing is asked.
+    """EstimateBatch returns what judging or scoring would cost. It runs no judge
+    and asks no model.
     """
     GetServerInfo: _aio.UnaryUnaryMultiCallable[_judge_service_pb2.GetServerInfoRequest, _judge_service_pb2.GetServerInfoResponse]  # type: ignore[assignment]
-    """GetServerInfo tells the version, the limits and what the server offers."""
+    """GetServerInfo returns the version, the limits and what the server offers."""
 
 class JudgeServiceServicer(metaclass=_abc_1.ABCMeta):
     """JudgeService decides whether retrieved texts match what was expected and
     turns verdicts into metrics. Every call may carry the metadata key
-    "x-request-id". The trailing metadata of errors tell it, and those of every
-    call for which the server had to make one up. It is for logs; what makes a
-    call safe to send again is the field request_id, where a request has one.
-    Errors carry google.rpc.ErrorInfo with a reason of ErrorReason;
-    INVALID_ARGUMENT also carries google.rpc.BadRequest with the field's path.
+    "x-request-id". The trailing metadata of errors have it, and so have those of
+    every call for which the server made one. It is for logs; the field
+    request_id, where a request has one, makes a call safe to retry. Errors carry
+    google.rpc.ErrorInfo with a reason of ErrorReason; INVALID_ARGUMENT also
+    carries google.rpc.BadRequest with the field's path.
     """
 
     @_abc_1.abstractmethod
@@ -157,7 +157,7 @@ class JudgeServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_judge_service_pb2.BatchJudgeResponse, _abc.Awaitable[_judge_service_pb2.BatchJudgeResponse]]:
         """BatchJudge judges every context of the groups and returns verdict columns.
-        A fault of one context is that verdict's status, not the call's.
+        A failure of one context is the status of its verdict, not of the call.
         """
 
     @_abc_1.abstractmethod
@@ -168,9 +168,9 @@ class JudgeServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_abc.Iterator[_judge_service_pb2.StreamJudgeResponse], _abc.AsyncIterator[_judge_service_pb2.StreamJudgeResponse]]:
         """StreamJudge judges chunks as they arrive and returns each when it is done,
         in any order. The first message must be a start, every other one a chunk.
-        A bounded number of chunks is in work at once; the server stops reading
-        until one is answered. To resume after a break, send the chunks again that
-        had no answer.
+        The server works on a bounded number of chunks at once; it stops reading
+        until one is answered. To resume after a broken stream, send the unanswered
+        chunks again.
         """
 
     @_abc_1.abstractmethod
@@ -215,8 +215,8 @@ class JudgeServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _judge_service_pb2.MeasureAgreementRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_judge_service_pb2.MeasureAgreementResponse, _abc.Awaitable[_judge_service_pb2.MeasureAgreementResponse]]:
-        """MeasureAgreement tells how far raters agree on items, or two judges on the
-        order of systems.
+        """MeasureAgreement measures how far raters agree on items, or two judges on
+        the order of systems.
         """
 
     @_abc_1.abstractmethod
@@ -225,9 +225,9 @@ class JudgeServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _judge_service_pb2.CalibrateRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_judge_service_pb2.CalibrateResponse, _abc.Awaitable[_judge_service_pb2.CalibrateResponse]]:
-        """Calibrate holds a judge's scores against human labels: how good the judge
-        is, which bar suits it, and what its verdicts are worth once its error is
-        carried into them.
+        """Calibrate compares a judge's scores with human labels: how good the judge
+        is, its best thresholds, and the share of relevant items corrected for its
+        error.
         """
 
     @_abc_1.abstractmethod
@@ -236,9 +236,9 @@ class JudgeServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _judge_service_pb2.ScoreAnswersRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_judge_service_pb2.ScoreAnswersResponse], _abc.AsyncIterator[_judge_service_pb2.ScoreAnswersResponse]]:
-        """ScoreAnswers scores answers by rubrics and sends each score as soon as it is
-        there, in any order; a summary comes last. A fault of one score is its
-        status, not the call's.
+        """ScoreAnswers scores answers by rubrics and sends each score as soon as it
+        is done, in any order; a summary comes last. A failure of one score is the
+        status of that score, not of the call.
         """
 
     @_abc_1.abstractmethod
@@ -247,8 +247,8 @@ class JudgeServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _judge_service_pb2.EstimateBatchRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_judge_service_pb2.EstimateBatchResponse, _abc.Awaitable[_judge_service_pb2.EstimateBatchResponse]]:
-        """EstimateBatch tells what judging or scoring would take. Nothing is run, and
-        nothing is asked.
+        """EstimateBatch returns what judging or scoring would cost. It runs no judge
+        and asks no model.
         """
 
     @_abc_1.abstractmethod
@@ -257,6 +257,6 @@ class JudgeServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _judge_service_pb2.GetServerInfoRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_judge_service_pb2.GetServerInfoResponse, _abc.Awaitable[_judge_service_pb2.GetServerInfoResponse]]:
-        """GetServerInfo tells the version, the limits and what the server offers."""
+        """GetServerInfo returns the version, the limits and what the server offers."""
 
 def add_JudgeServiceServicer_to_server(servicer: JudgeServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -50,7 +50,7 @@ Global___ClaimVerdict: _TypeAlias = ClaimVerdict  # noqa: Y015
 
 @_typing.final
 class AnswerItem(_message.Message):
-    """AnswerItem is one answer of a system, and what it may be measured by."""
+    """AnswerItem is one answer of a system, with the texts to score it by."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -60,8 +60,8 @@ class AnswerItem(_message.Message):
     REFERENCES_FIELD_NUMBER: _builtins.int
     CONTEXTS_FIELD_NUMBER: _builtins.int
     item_id: _builtins.str
-    """item_id is the caller's and comes back with every score; it must be unique
-    and not empty.
+    """item_id is chosen by the caller and returned with every score; it must be
+    unique and not empty.
     """
     query: _builtins.str
     """query that was asked."""
@@ -71,7 +71,7 @@ class AnswerItem(_message.Message):
     """
     @_builtins.property
     def references(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """references are answers known to be right, for rubrics that compare."""
+        """references are answers known to be right, for rubrics that read them."""
 
     @_builtins.property
     def contexts(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
@@ -98,7 +98,7 @@ Global___AnswerItem: _TypeAlias = AnswerItem  # noqa: Y015
 
 @_typing.final
 class RubricSpec(_message.Message):
-    """RubricSpec names a rubric and what to override of it."""
+    """RubricSpec names a rubric and overrides some of its defaults."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -153,8 +153,8 @@ class RubricSpec(_message.Message):
     too. Scores and summaries name the id alone.
     """
     min_score: _builtins.float
-    """min_score is the bar, in [0, 1]: an answer passes when its score + 1e-9 is
-    at least this. Unset means the rubric's own.
+    """min_score is the threshold, in [0, 1]: an answer passes when its score +
+    1e-9 is at least this. Unset means the rubric's own.
     """
     @_builtins.property
     def parameters(self) -> _containers.MessageMap[_builtins.str, _types_pb2.ParameterValue]:
@@ -213,7 +213,7 @@ class AnswerScore(_message.Message):
     MODEL_FIELD_NUMBER: _builtins.int
     SYSTEM_FINGERPRINT_FIELD_NUMBER: _builtins.int
     item_id: _builtins.str
-    """item_id is the caller's."""
+    """item_id of the scored item."""
     rubric: _builtins.str
     """rubric by id."""
     status: _types_pb2.VerdictStatus.ValueType
@@ -235,8 +235,8 @@ class AnswerScore(_message.Message):
     source: _types_pb2.VerdictSource.ValueType
     """source says where the score came from."""
     reported_overall: _builtins.float
-    """reported_overall is the model's own number for the whole, which the score
-    does not use.
+    """reported_overall is the model's own overall score, which score does not
+    use.
     """
     model: _builtins.str
     """model that answered, as its provider names it."""
@@ -248,7 +248,7 @@ class AnswerScore(_message.Message):
 
     @_builtins.property
     def usage(self) -> _types_pb2.Usage:
-        """usage of this score; what came from the cache took nothing."""
+        """usage of this score; cached replies add nothing."""
 
     @_builtins.property
     def dimensions(self) -> _containers.RepeatedCompositeFieldContainer[Global___DimensionScore]:
@@ -264,7 +264,7 @@ class AnswerScore(_message.Message):
 
     @_builtins.property
     def warnings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """warnings for people, for example that contexts were truncated."""
+        """warnings in words, for example that contexts were truncated."""
 
     @_builtins.property
     def judge(self) -> _types_pb2.JudgeIdentity:
@@ -331,7 +331,7 @@ class DimensionScore(_message.Message):
     score: _builtins.float
     """score in [0, 1]; unset when the dimension is not assessable."""
     weight: _builtins.float
-    """weight it had in the whole, after renormalisation."""
+    """weight it had in the overall score, after renormalisation."""
     def __init__(
         self,
         *,

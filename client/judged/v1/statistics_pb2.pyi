@@ -68,12 +68,12 @@ class _ThresholdCriterionEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Th
     THRESHOLD_CRITERION_KAPPA: _ThresholdCriterion.ValueType  # 2
     """THRESHOLD_CRITERION_KAPPA: the best Cohen's kappa."""
     THRESHOLD_CRITERION_PRECISION_FLOOR: _ThresholdCriterion.ValueType  # 3
-    """THRESHOLD_CRITERION_PRECISION_FLOOR: the most recall while the precision
-    stays at or above the floor that the request names; its value is the recall.
+    """THRESHOLD_CRITERION_PRECISION_FLOOR: the highest recall with a precision at
+    or above the floor that the request names; its value is the recall.
     """
 
 class ThresholdCriterion(_ThresholdCriterion, metaclass=_ThresholdCriterionEnumTypeWrapper):
-    """ThresholdCriterion says what a threshold is best at."""
+    """ThresholdCriterion says by what measure a threshold is the best."""
 
 THRESHOLD_CRITERION_UNSPECIFIED: ThresholdCriterion.ValueType  # 0
 """THRESHOLD_CRITERION_UNSPECIFIED is never sent."""
@@ -82,15 +82,15 @@ THRESHOLD_CRITERION_BALANCED_ACCURACY: ThresholdCriterion.ValueType  # 1
 THRESHOLD_CRITERION_KAPPA: ThresholdCriterion.ValueType  # 2
 """THRESHOLD_CRITERION_KAPPA: the best Cohen's kappa."""
 THRESHOLD_CRITERION_PRECISION_FLOOR: ThresholdCriterion.ValueType  # 3
-"""THRESHOLD_CRITERION_PRECISION_FLOOR: the most recall while the precision
-stays at or above the floor that the request names; its value is the recall.
+"""THRESHOLD_CRITERION_PRECISION_FLOOR: the highest recall with a precision at
+or above the floor that the request names; its value is the recall.
 """
 Global___ThresholdCriterion: _TypeAlias = ThresholdCriterion  # noqa: Y015
 
 @_typing.final
 class IntervalOptions(_message.Message):
     """IntervalOptions asks for intervals and says how they are made. An empty
-    message asks for the defaults.
+    message means the defaults.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -146,7 +146,7 @@ Global___IntervalOptions: _TypeAlias = IntervalOptions  # noqa: Y015
 
 @_typing.final
 class Interval(_message.Message):
-    """Interval is what a number may plausibly be."""
+    """Interval is the range that a number may plausibly be in."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -170,8 +170,8 @@ class Interval(_message.Message):
     """
     @_builtins.property
     def warnings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """warnings for people, for example that there are too few queries for the
-        confidence to be kept.
+        """warnings in words, for example that there are too few queries for the
+        stated confidence.
         """
 
     def __init__(
@@ -201,8 +201,8 @@ class Estimate(_message.Message):
     VALUE_FIELD_NUMBER: _builtins.int
     INTERVAL_FIELD_NUMBER: _builtins.int
     value: _builtins.float
-    """value, unset when it is undefined for this data; a warning of the message
-    around it says why.
+    """value, unset when it is undefined for this data; a warning of the enclosing
+    message says why.
     """
     @_builtins.property
     def interval(self) -> Global___Interval:
@@ -226,7 +226,9 @@ Global___Estimate: _TypeAlias = Estimate  # noqa: Y015
 
 @_typing.final
 class TestResult(_message.Message):
-    """TestResult is the result of one test of "there is no difference"."""
+    """TestResult is the result of one test whose null hypothesis is "no
+    difference".
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -266,9 +268,9 @@ Global___TestResult: _TypeAlias = TestResult  # noqa: Y015
 
 @_typing.final
 class CorrectedEstimate(_message.Message):
-    """CorrectedEstimate carries the error of a judge into a mean: a few human
-    labels beside many machine verdicts, joined by power-tuned
-    prediction-powered inference (Angelopoulos et al. 2023).
+    """CorrectedEstimate corrects a mean for the error of a judge: a few human
+    labels and many machine verdicts, combined by power-tuned prediction-powered
+    inference (Angelopoulos et al. 2023).
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -287,16 +289,16 @@ class CorrectedEstimate(_message.Message):
     ones included.
     """
     power: _builtins.float
-    """power is how much the machine's values were trusted, from 0 (not at all)
-    to 1: lambda of PPI++.
+    """power is the weight of the machine's values, from 0 (ignored) to 1: lambda
+    of PPI++.
     """
     @_builtins.property
     def corrected(self) -> Global___Estimate:
-        """corrected is the estimate that the labels have corrected."""
+        """corrected is the estimate corrected by the labels."""
 
     @_builtins.property
     def naive(self) -> Global___Estimate:
-        """naive is the mean of the machine's values, as if it never erred."""
+        """naive is the mean of the machine's values, without correction."""
 
     @_builtins.property
     def labels_only(self) -> Global___Estimate:
@@ -304,7 +306,7 @@ class CorrectedEstimate(_message.Message):
 
     @_builtins.property
     def warnings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """warnings for people, above all that there are too few labels."""
+        """warnings in words, mostly that there are too few labels."""
 
     def __init__(
         self,
@@ -370,7 +372,7 @@ class RunComparison(_message.Message):
     losses: _builtins.int
     """losses is the number of queries on which the baseline is better."""
     ties: _builtins.int
-    """ties is the number of queries on which neither is."""
+    """ties is the number of queries on which neither is better."""
     @_builtins.property
     def difference(self) -> Global___Estimate:
         """difference is run_mean - baseline_mean, with its interval."""
@@ -469,7 +471,9 @@ Global___MovedQuery: _TypeAlias = MovedQuery  # noqa: Y015
 
 @_typing.final
 class ComparisonPower(_message.Message):
-    """ComparisonPower says which differences the queries at hand can show."""
+    """ComparisonPower says which differences a test on the given queries can
+    detect.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -478,16 +482,16 @@ class ComparisonPower(_message.Message):
     QUERIES_NEEDED_FIELD_NUMBER: _builtins.int
     detectable_difference: _builtins.float
     """detectable_difference is the smallest true mean difference that the paired
-    t-test finds with a probability of 0.8; unset when the differences do not
+    t-test detects with a probability of 0.8; unset when the differences do not
     vary.
     """
     power: _builtins.float
-    """power to see the difference that the request asked about; unset when it
-    asked about none.
+    """power is the probability to detect the difference that the request named;
+    unset when it named none.
     """
     queries_needed: _builtins.int
-    """queries_needed to see that difference with a probability of 0.8; unset as
-    power is.
+    """queries_needed to detect that difference with a probability of 0.8; unset
+    when power is.
     """
     def __init__(
         self,
@@ -590,8 +594,8 @@ class Agreement(_message.Message):
 
     @_builtins.property
     def confusion(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """confusion of two raters: row of the first's category, column of the
-        second's, row after row; empty for more raters.
+        """confusion matrix of two raters, row after row: rows are the first rater's
+        categories, columns the second's; empty for more raters.
         """
 
     @_builtins.property
@@ -653,7 +657,7 @@ Global___Agreement: _TypeAlias = Agreement  # noqa: Y015
 
 @_typing.final
 class RankAgreement(_message.Message):
-    """RankAgreement is how far two judges order the same systems alike."""
+    """RankAgreement is how far two judges agree on the order of the same systems."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -695,7 +699,9 @@ Global___RankAgreement: _TypeAlias = RankAgreement  # noqa: Y015
 
 @_typing.final
 class JudgeQuality(_message.Message):
-    """JudgeQuality is how well a judge's scores and verdicts follow human labels."""
+    """JudgeQuality is how well a judge's scores and verdicts agree with human
+    labels.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -783,7 +789,7 @@ Global___JudgeQuality: _TypeAlias = JudgeQuality  # noqa: Y015
 
 @_typing.final
 class Threshold(_message.Message):
-    """Threshold is a bar chosen on labels."""
+    """Threshold is a threshold of scores that was chosen on labels."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -792,17 +798,17 @@ class Threshold(_message.Message):
     FITTED_FIELD_NUMBER: _builtins.int
     CROSS_VALIDATED_FIELD_NUMBER: _builtins.int
     criterion: Global___ThresholdCriterion.ValueType
-    """criterion it is best at."""
+    """criterion by which it is the best."""
     min_score: _builtins.float
-    """min_score is the bar; unset when no bar reaches the criterion."""
+    """min_score is the threshold; unset when none reaches the criterion."""
     fitted: _builtins.float
-    """fitted is the criterion's value on the labels that chose the bar, which
-    flatters it.
+    """fitted is the criterion's value on the labels that chose the threshold, so
+    it is too high.
     """
     @_builtins.property
     def cross_validated(self) -> Global___Estimate:
         """cross_validated is the criterion's value on labels that did not choose the
-        bar, with its interval.
+        threshold, with its interval.
         """
 
     def __init__(
@@ -830,8 +836,8 @@ Global___Threshold: _TypeAlias = Threshold  # noqa: Y015
 
 @_typing.final
 class CascadeBounds(_message.Message):
-    """CascadeBounds are the scores between which a judge should hand a context on
-    to a better one.
+    """CascadeBounds are the scores between which a context should go on to a better
+    judge.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
