@@ -29,7 +29,8 @@ ON_GPU = frozenset({CUDA, TENSORRT})
 
 _CPU_FACTS = Path("/proc/cpuinfo")
 _BF16_FLAGS = frozenset({"amx_bf16", "avx512_bf16"})
-"""Flags of CPUs that compute in bf16. AVX-512 alone makes MiniLM 1.7 times as fast as fp32."""
+"""Flags of CPUs that compute in bf16. With AVX-512 alone MiniLM takes 1.8 times less CPU than in
+fp32."""
 
 
 @dataclass(frozen=True, slots=True)
