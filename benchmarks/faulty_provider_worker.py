@@ -57,7 +57,7 @@ def phoenix(count: int, url: str) -> int:
     matches = create_classifier(
         "match", "Does {output} answer {input} as {expected} does?", model, {"yes": 1.0, "no": 0.0}
     )
-    done = asyncio.run(async_evaluate_dataframe(frame, [matches], hide_tqdm_bar=True))
+    done = asyncio.run(async_evaluate_dataframe(frame, [matches], hide_tqdm_threshold=True))
     return sum(not _is_score(value) for value in done["match_score"])
 
 

@@ -13,8 +13,8 @@ order and in another: scores must not depend on it.
 
 spearman_NAME              Spearman's correlation of cosines and human scores; ties share ranks
 spearman_less_than_fp32_NAME   what the backend loses of it
-flips_NAME                 share of verdicts that are not fp32's, the most over the bars .50 to .95
-flips_NAME_at_75           the same at the judge's own bar
+flips_NAME                 share of verdicts that are not fp32's, at most, from .50 to .95
+flips_NAME_at_75           the same at the judge's own threshold
 score_change_NAME          the largest change of a cosine against fp32
 order_change_NAME          the largest change of a cosine with the order of pairs
 
@@ -111,7 +111,7 @@ def _pair(where: str, first: object, second: object, score: object) -> Pair:
 
 
 def prose_pairs(count: int) -> list[Pair]:
-    """Return pairs of prose, many of them close to the bars, that nobody has scored."""
+    """Return pairs of prose, many of them close to the thresholds, that nobody has scored."""
     rng = random.Random(SEED)
     return [
         Pair(expected, rng.choice(group.retrieved), None)
@@ -145,9 +145,9 @@ def scores(server: RunningBackend, pairs: Sequence[Pair], order: Sequence[int]) 
     return found
 
 
-def flips(ours: np.ndarray, reference: np.ndarray, bar: float) -> float:
-    """Return the share of verdicts that differ at a bar."""
-    return float(np.mean((ours >= bar) != (reference >= bar)))
+def flips(ours: np.ndarray, reference: np.ndarray, threshold: float) -> float:
+    """Return the share of verdicts that differ at a threshold."""
+    return float(np.mean((ours >= threshold) != (reference >= threshold)))
 
 
 def main() -> None:
@@ -187,14 +187,16 @@ def main() -> None:
         samples[f"order_change_{name}"] = [float(np.abs(found - again[name]).max())]
         if name == reference:
             continue
-        shares = [flips(found, cosines[reference], bar) for bar in BARS]
-        told = ", ".join(f"{bar:g}: {share:.2%}" for bar, share in zip(BARS, shares, strict=True))
-        print(f"{name}: flips against {reference} by bar: {told}")
+        shares = [flips(found, cosines[reference], threshold) for threshold in BARS]
+        told = ", ".join(
+            f"{threshold:g}: {share:.2%}" for threshold, share in zip(BARS, shares, strict=True)
+        )
+        print(f"{name}: flips against {reference} by threshold: {told}")
         samples[f"flips_{name}"] = [max(shares)]
         samples[f"flips_{name}_at_75"] = [flips(found, cosines[reference], MIN_SCORE)]
         samples[f"score_change_{name}"] = [float(np.abs(found - cosines[reference]).max())]
     near = statistics.mean(float(np.min(np.abs(c - np.array(BARS)))) for c in cosines[reference])
-    facts["mean_distance_to_a_bar"] = round(near, 4)
+    facts["mean_distance_to_a_threshold"] = round(near, 4)
     print(closing_line("stsb", samples, not_run, facts))
 
 

@@ -25,7 +25,7 @@ UnsignedArray = NDArray[np.uint64]
 ByteArray = NDArray[np.uint8]
 
 TIE_TOLERANCE = 1e-9
-"""Added to a score before it is compared, so that a score printed equal to the bar passes it."""
+"""Added to a score before it is compared, so that one printed equal to the threshold passes."""
 
 
 class Status(IntEnum):
@@ -219,13 +219,13 @@ class JudgeIdentity:
                 digest.update(len(raw).to_bytes(8, "big"))
                 digest.update(raw)
         scoring_key = digest.hexdigest()
-        bar = format(min_score, ".12g")
+        threshold = format(min_score, ".12g")
         fingerprint = hashlib.sha256(f"{scoring_key}|{min_score!r}".encode()).hexdigest()
         printed = [kind]
         if profile:
             printed.append(f"profile:{profile}")
         printed += [f"{name}:{value}" for name, value in parts]
-        printed += [f"min_score:{bar}", f"v{version}"]
+        printed += [f"min_score:{threshold}", f"v{version}"]
         return cls(kind, profile, min_score, "|".join(printed), scoring_key, fingerprint)
 
 
@@ -333,7 +333,7 @@ class ScoreColumns:
 
 @lru_cache(maxsize=1024)
 def min_passing_score(min_score: float) -> FloatArray:
-    """Return the smallest score that with TIE_TOLERANCE is not below a bar, as float64[].
+    """Return the smallest score that with TIE_TOLERANCE is not below a threshold, as float64[].
 
     One comparison then says of each score what a sum and a comparison would, rounding included:
     in a small request each operation of NumPy takes ten microseconds. As an array it saves the
@@ -350,7 +350,7 @@ def min_passing_score(min_score: float) -> FloatArray:
 
 @dataclass(slots=True)
 class Verdicts:
-    """Scores with the bar applied, as a reply carries them.
+    """Scores with the threshold applied, as a reply carries them.
 
     `offsets` has a place more than there are groups; `sources` is None when all were computed.
     """
@@ -362,7 +362,7 @@ class Verdicts:
 
     @classmethod
     def decide(cls, columns: ScoreColumns, offsets: Sequence[int], min_score: float) -> Verdicts:
-        """Return the verdicts of `columns` under a bar; only OK scores can be relevant.
+        """Return the verdicts of `columns` under a threshold; only OK scores can be relevant.
 
         Where there was a vote, most votes must have said yes as well.
         """

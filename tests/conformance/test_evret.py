@@ -117,7 +117,7 @@ def test_weighted_decides_as_evret_0_0_3(
     print(f"evret 0.0.3 disagrees with itself on {len(left_out)}: {left_out.tolist()}")
     assert describe(groups, differing) == []
     assert len(left_out) <= 30
-    # Where only rounding decides, the score in whole numbers is exactly the bar.
+    # Where only rounding decides, the score in whole numbers is exactly the threshold.
     assert scores_of("weighted", groups)[left_out] == pytest.approx(0.6, abs=TIE_TOLERANCE)
 
 
@@ -144,7 +144,7 @@ def test_the_contexts_are_worth_judging(groups: list[Group], oracles: Oracles) -
     for scores in (classic, weighted):
         assert (np.abs(scores - 0.6) < 0.05).sum() > 500
         assert (np.abs(scores - 0.6) < 0.005).sum() > 50
-    # With the query's help the bar lies at .45 of the words, without at .6.
+    # With the query's help the threshold lies at .45 of the words, without at .6.
     assert (np.abs(classic - 0.45 / 0.75) < 0.02).sum() > 300
 
     found = {"verbatim": 0, "equal": 0, "inside": 0, "negated": 0, "empty": 0, "beyond ASCII": 0}

@@ -291,5 +291,5 @@ class TestDefaultModel:
         ours, theirs = (rows @ rows.T for rows in (vectors, expected))
         on_cosine, _ = TO_FP32[embedder.card.precision]
         assert np.abs(ours - theirs).max() <= on_cosine
-        for bar in (0.25, 0.5, 0.75):
-            assert ((ours >= bar) != (theirs >= bar))[pairs].mean() <= 0.002
+        for threshold in (0.25, 0.5, 0.75):
+            assert ((ours >= threshold) != (theirs >= threshold))[pairs].mean() <= 0.002

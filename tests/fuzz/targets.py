@@ -201,7 +201,7 @@ def rubric(raw: bytes) -> None:
         asked = write(step, fields, NONCE, structured=True, max_tokens=9, temperature=0.0)
         _hold(blocks(asked.user)[0] == fields, "texts come back from the prompt")
         _hold("{{answer}}" not in asked.system, "the way to answer is filled in")
-    _hold(0 <= found.min_score <= 1, "a bar from 0 to 1")
+    _hold(0 <= found.min_score <= 1, "a threshold from 0 to 1")
 
 
 def configuration(raw: bytes) -> None:

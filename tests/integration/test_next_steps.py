@@ -66,7 +66,7 @@ def test_after_a_gap(world: World, command: tuple[str, ...], judge: tuple[str, .
             assert line["judgements"][name]["fingerprint"] == judgement["fingerprint"]
 
 
-def test_after_a_gap_in_scores_with_weights_and_a_bar(world: World):
+def test_after_a_gap_in_scores_with_weights_and_a_threshold(world: World):
     score = ("score", "answers.jsonl", "--rubric", "answer_quality")
     given = ("--weights", "accuracy=2,coherence=1", "--min-score", "0.3")
     world.fine(*score, *given, "--judge-model", "other", "--trace", "t.jsonl")

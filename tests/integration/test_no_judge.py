@@ -130,7 +130,7 @@ class TestProblems:
         assert "model:small|" in message
         assert "model:other|" in message
 
-    def test_judgements_under_several_bars(self, world: World):
+    def test_judgements_under_several_thresholds(self, world: World):
         world.fine(*JUDGE, "--judge", "exact", "--trace", "t.jsonl")
         (world.folder / "one.jsonl").write_text(json.dumps(LINES[0]))
         world.fine(
@@ -138,8 +138,8 @@ class TestProblems:
         )
         none = (*JUDGE, "--judge", "none", "--trace", "t.jsonl")
         assert world.fails(*none) == (
-            "--judge none: the judgements by exact/verbatim were made under bars from 0.5 to 1; "
-            "say which to apply, by --min-score"
+            "--judge none: the judgements by exact/verbatim were made under thresholds from 0.5 to "
+            "1; say which to apply, by --min-score"
         )
         world.fine(*none, "--min-score", "0.7")
 

@@ -151,8 +151,8 @@ class TestVerdicts:
             retrieved=[types_pb2.Span(file="f", start=0, end=6)],
         )
         members = [
-            types_pb2.PanelMember(judge=types_pb2.JudgeSpec(kind="span", min_score=bar))
-            for bar in (0.5, 0.7)
+            types_pb2.PanelMember(judge=types_pb2.JudgeSpec(kind="span", min_score=threshold))
+            for threshold in (0.5, 0.7)
         ]
         request = pb.BatchJudgeRequest(
             groups=[types_pb2.QueryGroup(spans=spans)],

@@ -215,7 +215,7 @@ class TestScores:
         assert score.score == pytest.approx((0.9 + 0.2 + 0.9) / 3)
         assert score.agreement == pytest.approx(2 / 3)
         assert score.samples == score.usage.calls == 3
-        # The mean misses the bar, though most samples meet it.
+        # The mean misses the threshold, though most samples meet it.
         assert not score.passed
         assert score_of(stub, item(answer="split"), spec("helpfulness", 0.6, samples=3)).passed
         tie = score_of(stub, item(answer="split"), spec("helpfulness", samples=2))
@@ -451,7 +451,7 @@ class TestCache:
             assert score.score == first[key].score
             assert score.claims == first[key].claims
             assert score.model == first[key].model
-        # Neither another bar nor other weights ask anew.
+        # Neither another threshold nor other weights ask anew.
         others = [
             spec("helpfulness", 0.99, samples=2),
             spec("answer_quality", weights={"coherence": 1}),

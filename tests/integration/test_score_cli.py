@@ -373,12 +373,12 @@ class TestCommandLine:
         assert (helpful["score"], helpful["passed"]) == (pytest.approx(2 / 3), False)
         assert "temperature:0.5" in done.stdout
 
-    @pytest.mark.parametrize(("bar", "status"), [("0.55", 0), ("0.56", 1)])
-    def test_gates(self, llm_server: ServerProcess, folder: Path, bar: str, status: int):
+    @pytest.mark.parametrize(("threshold", "status"), [("0.55", 0), ("0.56", 1)])
+    def test_gates(self, llm_server: ServerProcess, folder: Path, threshold: str, status: int):
         done = run_in(
             folder,
             *("score", "answers.jsonl", "--rubric", "answer_relevance", "--json", "-"),
-            *("--min-score", f"answer_relevance={bar}"),
+            *("--min-score", f"answer_relevance={threshold}"),
             JUDGED_TARGET=llm_server.address,
         )
         assert done.returncode == status
@@ -392,7 +392,7 @@ class TestCommandLine:
         assert gate == {
             "gate": "min_score",
             "metric": "answer_relevance",
-            "bar": float(bar),
+            "threshold": float(threshold),
             "value": pytest.approx(0.55),
             "worst_case": pytest.approx(0.55),
             "passed": not status,
@@ -473,7 +473,10 @@ class TestCommandLine:
                 ["--rubric", "helpfulness", "--min-score", "faithfulness=1"],
                 "--min-score faithfulness=1: faithfulness is not scored; add --rubric faithfulness",
             ),
-            (["--rubric", "helpfulness", "--min-score", "high"], "--min-score high: the bar of"),
+            (
+                ["--rubric", "helpfulness", "--min-score", "high"],
+                "--min-score high: the threshold of",
+            ),
             (["--rubric", "helpfulness", "--min-score", "7"], "--min-score: "),
             (["--rubric", "helpfulness", "--judge-samples", "99"], "--judge-samples: "),
             (["--rubric", "helpfulness", "--judge-temperature", "9"], "--judge-temperature: "),

@@ -168,9 +168,9 @@ class TestFile:
 class TestBar:
     def test_another_one_is_applied_when_it_is_read(self, world: World):
         world.fine(*JUDGE, "--trace", "t.jsonl")
-        for bar, relevant in (("0.9", [False, False]), ("0.3", [True, False])):
-            judged = world.fine(*JUDGE, "--min-score", bar)
-            again = world.fine(*JUDGE, "--no-judge", "--trace", "t.jsonl", "--min-score", bar)
+        for threshold, relevant in (("0.9", [False, False]), ("0.3", [True, False])):
+            judged = world.fine(*JUDGE, "--min-score", threshold)
+            again = world.fine(*JUDGE, "--no-judge", "--trace", "t.jsonl", "--min-score", threshold)
             assert [line["relevant"] for line in lines_of(again.stdout)] == relevant
             assert again.stderr == judged.stderr
 
@@ -178,9 +178,9 @@ class TestBar:
         groups = [QueryGroup("q", ["a b c"], ["a b", "c"])]
         trace = Trace()
         record_verdicts(trace, groups, client.judge(groups, "token_overlap"))
-        for bar in (0.0, 0.1, 1 / 3, 0.7, 1.0):
-            live = client.judge(groups, Judge("token_overlap", min_score=bar))
-            again = Replay(trace, min_score=bar).verdicts(groups, [])
+        for threshold in (0.0, 0.1, 1 / 3, 0.7, 1.0):
+            live = client.judge(groups, Judge("token_overlap", min_score=threshold))
+            again = Replay(trace, min_score=threshold).verdicts(groups, [])
             assert again is not None
             assert again.judge == live.judge
             assert again.relevant == live.relevant

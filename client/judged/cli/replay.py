@@ -36,8 +36,8 @@ from judged.traces import (
     ReplayError,
     ScoreReplay,
     Trace,
-    UnclearBar,
     UnclearName,
+    UnclearThreshold,
 )
 from judged.traces.replay import context_names
 from judged.types import JudgeIdentity
@@ -174,7 +174,7 @@ def replayed(
         ) from None
     except UnclearName as error:
         raise Problem(f"{FLAG}: {error}, by --trace-judge NAME") from None
-    except UnclearBar as error:
+    except UnclearThreshold as error:
         raise Problem(f"{FLAG}: {error}, by --min-score") from None
     except ReplayError as error:
         if isinstance(error, OtherRubric) and error.lacking:

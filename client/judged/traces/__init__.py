@@ -19,8 +19,8 @@ from judged.traces.replay import (
     OtherRubric,
     Replay,
     ReplayError,
-    UnclearBar,
     UnclearName,
+    UnclearThreshold,
 )
 from judged.traces.score_replay import ScoreReplay
 from judged.traces.trace import Trace
@@ -37,8 +37,8 @@ __all__ = [
     "ScoreReplay",
     "Trace",
     "TraceFile",
-    "UnclearBar",
     "UnclearName",
+    "UnclearThreshold",
     "record_scores",
     "record_verdicts",
 ]

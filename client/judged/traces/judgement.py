@@ -53,7 +53,7 @@ class Judgement:
         """The rubric, its version and the beginning of its hash; None without a rubric."""
         return rubric_of(self.judge)
 
-    def at_bar(self, min_score: float) -> Judgement | None:
+    def at_threshold(self, min_score: float) -> Judgement | None:
         """Return the judgement under another threshold; None when its votes are not known."""
         if min_score == self.judge.min_score:
             return self

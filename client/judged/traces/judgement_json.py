@@ -101,7 +101,9 @@ def _check_verdict(record: Record, judgement: Judgement) -> None:
         return
     score, threshold = judgement.score, judgement.judge.min_score
     if judgement.passed and (score or 0.0) + SLACK < threshold:
-        raise record.error(f"has 'passed' true, but its score {score} is below its bar {threshold}")
+        raise record.error(
+            f"has 'passed' true, but its score {score} is below its threshold {threshold}"
+        )
     if judgement.passed and judgement.majority is False:
         raise record.error("has 'passed' true, but 'majority' false")
 

@@ -122,7 +122,7 @@ class UnclearName(ReplayError):
     """The trace has judgements under several names."""
 
 
-class UnclearBar(ReplayError):
+class UnclearThreshold(ReplayError):
     """The judgements were made under several thresholds."""
 
 
@@ -216,11 +216,11 @@ class Replay:
         return [trace.get(context.key, name) for context in contexts_of(groups, trace.hashes)]
 
     def _at_threshold(self, judgement: Judgement, threshold: float | None) -> Verdict:
-        moved = judgement if threshold is None else judgement.at_bar(threshold)
+        moved = judgement if threshold is None else judgement.at_threshold(threshold)
         if moved is None:
             raise ReplayError(
                 f"the votes behind a judgement by {judgement.name} are not in the trace, so that "
-                f"no other bar than {judgement.judge.min_score:g} can be applied"
+                f"no other threshold than {judgement.judge.min_score:g} can be applied"
             )
         return _of_trace(moved, with_details=self.with_details)
 
@@ -246,8 +246,9 @@ def only_threshold(found: Sequence[Judgement | None], name: str) -> float | None
     thresholds = sorted({judgement.judge.min_score for judgement in found if judgement is not None})
     if len(thresholds) > 1:
         several = " to ".join(f"{threshold:g}" for threshold in (thresholds[0], thresholds[-1]))
-        raise UnclearBar(
-            f"the judgements by {name} were made under bars from {several}; say which to apply"
+        raise UnclearThreshold(
+            f"the judgements by {name} were made under thresholds from {several}; say which to "
+            "apply"
         )
     return thresholds[0] if thresholds else None
 

@@ -136,11 +136,11 @@ class _Column:
         if judgement is None:
             return None
         threshold = self.asked.min_score
-        moved = judgement if threshold is None else judgement.at_bar(threshold)
+        moved = judgement if threshold is None else judgement.at_threshold(threshold)
         if moved is None:
             raise ReplayError(
                 f"the samples behind the scores by {self.asked.rubric} are not in the trace, so "
-                f"that no other bar than {judgement.judge.min_score:g} can be applied"
+                f"that no other threshold than {judgement.judge.min_score:g} can be applied"
             )
         return _of_trace(item, self.asked.rubric, moved)
 

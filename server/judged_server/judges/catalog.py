@@ -120,7 +120,7 @@ class JudgeCatalog:
         settled = JudgeSpec(
             kind=kind.kind,
             profile=profile.name,
-            # The judge's own bar else: it may be that of a rubric, not that of the profile.
+            # The judge's own threshold else: it may be that of a rubric, not that of the profile.
             min_score=None if spec.min_score is None else float(spec.min_score),
             parameters=settle(profile, spec.parameters, f"{field}.parameters"),
             members=spec.members,

@@ -66,5 +66,5 @@ class ExactKind:
 
     def build(self, spec: JudgeSpec) -> ExactJudge:
         """Return the judge of a spec whose profile is set."""
-        bar = VERBATIM.min_score if spec.min_score is None else spec.min_score
-        return ExactJudge(JudgeIdentity.build(self.kind, spec.profile, bar, [], VERSION))
+        threshold = VERBATIM.min_score if spec.min_score is None else spec.min_score
+        return ExactJudge(JudgeIdentity.build(self.kind, spec.profile, threshold, [], VERSION))

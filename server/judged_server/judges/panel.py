@@ -66,7 +66,7 @@ class PanelKind:
         raise errors.InvalidField("members", _too_few(0))
 
     def seat(self, spec: JudgeSpec, members: Sequence[Member], field: str) -> Panel:
-        """Return a panel of these members, of the profile and bar of `spec`.
+        """Return a panel of these members, of the profile and threshold of `spec`.
 
         `spec` stands at `field` of the request. Raises InvalidField when two members are the same
         judge, and when one takes spans, say, where another takes texts.
@@ -122,7 +122,7 @@ class Panel:
         self._rule = rule
         self.wants_embeddings, self.wants_spans = _wants(members[0].judge)
         identities = [member.judge.identity for member in members]
-        # Members under other bars vote otherwise, so their fingerprints count, not their keys.
+        # Members under other thresholds vote otherwise: their fingerprints count, not their keys.
         names = [f"{one.kind}/{one.fingerprint[:8]}" for one in identities]
         if rule is Rule.WEIGHTED:
             weights = [format(member.weight, ".12g") for member in members]

@@ -38,8 +38,8 @@ class Rule(StrEnum):
     """What the members' verdicts become.
 
     MAJORITY: the score is the share of yeses, and a verdict is relevant when most said yes and the
-    bar is met; a tie is no verdict. MEAN: the mean of the scores. WEIGHTED: the mean by the weights
-    of the members, which then also say what half of them is and which side is the larger.
+    threshold is met; a tie is no verdict. MEAN: the mean of the scores. WEIGHTED: the mean by the
+    weights of the members, which then also say what half of them is and which side is the larger.
     """
 
     MAJORITY = "majority"
@@ -71,7 +71,7 @@ class MemberVotes:
 def tally_votes(all_votes: MemberVotes, rule: Rule, usage: Usage | None) -> ScoreColumns:
     """Return the scores that the members make together; `usage` is what all of them took.
 
-    The agreement is the share of the votes on the larger side, each member's by its own bar.
+    The agreement is the share of the votes on the larger side, each member's by its own threshold.
     """
     statuses = all_votes.statuses
     valid = statuses == Status.OK

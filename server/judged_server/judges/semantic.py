@@ -34,8 +34,8 @@ from judged_server.threads import run_in_thread_if
 
 VERSION = 1
 MIN_SCORE = 0.75
-"""The judge's default. Metrics of the family `_similarity` bring a bar of their own, which is in
-`metrics.families`."""
+"""The judge's default. Metrics of the family `_similarity` bring a threshold of their own, which is
+in `metrics.families`."""
 
 SLICE_COST = 1 << 24
 """Multiplications between two looks at whether the caller is still there: about 10 ms."""
@@ -74,8 +74,8 @@ class SemanticKind:
             choices=LONG_TEXT_POLICIES,
         )
         description = (
-            "Cosine of the two texts' embeddings; the query is not used. The bar is a default that "
-            "a request may set; metrics *_similarity have a fixed one of their own."
+            "Cosine of the two texts' embeddings; the query is not used. The threshold is a "
+            "default that a request may set; metrics *_similarity have a fixed one of their own."
         )
         return (Profile("", description, MIN_SCORE, (model, long_text)),)
 

@@ -88,7 +88,7 @@ class SpanKind:
 
     def build(self, spec: JudgeSpec) -> SpanJudge:
         """Return the judge of a spec whose parameters are settled."""
-        bar = MIN_SCORE if spec.min_score is None else spec.min_score
+        threshold = MIN_SCORE if spec.min_score is None else spec.min_score
         measure = str(spec.parameters.get("measure", IOU))
-        identity = JudgeIdentity.build(self.kind, "", bar, [("measure", measure)], VERSION)
+        identity = JudgeIdentity.build(self.kind, "", threshold, [("measure", measure)], VERSION)
         return SpanJudge(identity, measure)

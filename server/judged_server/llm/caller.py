@@ -330,7 +330,7 @@ def _parsed_reply(reply: ChatReply, question: Question, card: ChatModelCard) -> 
 
 
 def _shared(answer: Answer, card: ChatModelCard, question: Question) -> Answer:
-    """Return another caller's answer as this one's: the key has no bar, so its own one decides."""
+    """Return another caller's answer as this one's: its own threshold decides, not the key."""
     parsed = answer.parsed
     if parsed.status is Status.OK and answer.reply is not None:
         parsed = _parsed_reply(answer.reply, question, card)

@@ -23,9 +23,9 @@ from judged_server.statistics.prediction_powered import CorrectedMean, correct_m
 from judged_server.statistics.risk_control import QueryBounds, chosen_bounds, shifted_bounds
 
 MAX_STEPS = 32
-"""Bars tried to each side of the judge's own."""
+"""Thresholds tried to each side of the judge's own."""
 STEP_VERDICTS = 16_000_000
-"""Verdicts times bars that a call matches to each side; more verdicts get fewer bars."""
+"""Verdicts times thresholds that a call matches to each side; more verdicts get fewer of them."""
 
 _MIN_STEPS = 4
 
@@ -68,8 +68,9 @@ def correct_judged(
     """Return the table of judged results with corrected means.
 
     `scores` is float64, shaped as `results.relevant`, or None when they are not known. With
-    `per_query`, queries have bounds: the metric's values while the bar of relevance is lowered
-    and raised, or its value with a margin when there are no scores that a bar could cut.
+    `per_query`, queries have bounds: the metric's values while the threshold of relevance is
+    lowered and raised, or its value with a margin when there are no scores that a threshold could
+    cut.
     """
     in_table = np.isin(labels.queries, table.rows)
     labelled = results.take(labels.queries)
@@ -80,8 +81,10 @@ def correct_judged(
         np.array([measure.values(rankings) for measure in measures]),
     )
     left_out = int(np.count_nonzero(~in_table))
-    bars = None if scores is None else _Bars.of(measures, results, scores, mode, table.rows)
-    return _corrected(table, human, left_out, bars, confidence, per_query=per_query)
+    thresholds = (
+        None if scores is None else _Thresholds.of(measures, results, scores, mode, table.rows)
+    )
+    return _corrected(table, human, left_out, thresholds, confidence, per_query=per_query)
 
 
 def correct_values(
@@ -105,7 +108,7 @@ def _corrected(
     table: MetricTable,
     human: HumanValues,
     left_out: int,
-    bars: _Bars | None,
+    thresholds: _Thresholds | None,
     confidence: float,
     *,
     per_query: bool,
@@ -121,7 +124,7 @@ def _corrected(
     columns = [replace(c, corrected=m) for c, m in zip(table.columns, means, strict=True)]
     if per_query:
         machine = np.array([column.values for column in table.columns])
-        bounds = _bounds(machine, values, places, bars, confidence)
+        bounds = _bounds(machine, values, places, thresholds, confidence)
         columns = [
             replace(column, query_lower=lower, query_upper=upper)
             for column, lower, upper in zip(columns, bounds.lower, bounds.upper, strict=True)
@@ -143,22 +146,22 @@ def _bounds(
     machine: FloatArray,
     human: FloatArray,
     places: IntArray,
-    bars: _Bars | None,
+    thresholds: _Thresholds | None,
     confidence: float,
 ) -> QueryBounds:
-    if bars is None:
+    if thresholds is None:
         return shifted_bounds(machine, human, places, confidence)
     return chosen_bounds(
-        machine, human, places, confidence, falling=bars.raised(), rising=bars.lowered()
+        machine, human, places, confidence, falling=thresholds.raised(), rising=thresholds.lowered()
     )
 
 
 @dataclass(frozen=True, slots=True)
-class _Bars:
-    """The metrics of judged results under bars other than the judge's own.
+class _Thresholds:
+    """The metrics of judged results under thresholds other than the judge's own.
 
-    A lowered bar adds what is scored at least as high, a raised one drops what is not scored
-    higher. They start at the scores next to the judge's own bar, which is thereby never asked
+    A lowered threshold adds what is scored at least as high, a raised one drops what is not scored
+    higher. They start at the scores next to the judge's own threshold, which is thereby never asked
     for, and go in even steps to the end, where everything or nothing is relevant.
     """
 
@@ -175,8 +178,8 @@ class _Bars:
         scores: FloatArray,
         mode: MatchingMode,
         rows: IntArray,
-    ) -> _Bars | None:
-        """Return the bars of the queries `rows`; None when every score is 0 or 1."""
+    ) -> _Thresholds | None:
+        """Return the thresholds of the queries `rows`; None when every score is 0 or 1."""
         if bool(np.isin(scores, (0.0, 1.0)).all()):
             return None
         _, kept = take_groups(results.offsets, rows)
@@ -187,19 +190,19 @@ class _Bars:
         return cls(measures, chosen, known, mode)
 
     def lowered(self) -> Iterator[FloatArray]:
-        """Yield float64[m, N] under bars from the judge's down to 0."""
+        """Yield float64[m, N] under thresholds from the judge's down to 0."""
         relevant = self.results.relevant
         others = self.scores[~relevant]
         start = max(0.0, float(others.max())) if len(others) else 0.0
-        for bar in np.unique(np.linspace(start, 0.0, self._steps()))[::-1].tolist():
-            yield self._values(relevant | (self.scores >= bar))
+        for threshold in np.unique(np.linspace(start, 0.0, self._steps()))[::-1].tolist():
+            yield self._values(relevant | (self.scores >= threshold))
 
     def raised(self) -> Iterator[FloatArray]:
-        """Yield float64[m, N] under bars from the judge's up to 1."""
+        """Yield float64[m, N] under thresholds from the judge's up to 1."""
         relevant = self.results.relevant
         start = float(self.scores[relevant].min()) if relevant.any() else 1.0
-        for bar in np.unique(np.linspace(start, 1.0, self._steps())).tolist():
-            yield self._values(relevant & (self.scores > bar))
+        for threshold in np.unique(np.linspace(start, 1.0, self._steps())).tolist():
+            yield self._values(relevant & (self.scores > threshold))
 
     def _steps(self) -> int:
         return min(MAX_STEPS, max(_MIN_STEPS, STEP_VERDICTS // max(1, len(self.scores))))

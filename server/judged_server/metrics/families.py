@@ -18,7 +18,7 @@ from judged_server.metrics.options import MatchingMode
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """The judge behind a family: its kind, profile and bar. `matches` says it in words."""
+    """The judge behind a family: its kind, profile and threshold. `matches` says it in words."""
 
     name: str
     kind: str
@@ -28,8 +28,8 @@ class Family:
 
 
 MIN_SCORE = 0.8
-"""The bar of both families. It is part of what their metrics are, as the published definition has
-it, and so is not the default bar of the judge semantic, 0.75, which is a request's to set."""
+"""The threshold of both families. It is part of what their metrics are, as the published definition
+has it, and so is not the default of the judge semantic, 0.75, which is a request's to set."""
 
 FAMILIES = {
     family.name: family
@@ -37,7 +37,7 @@ FAMILIES = {
         Family("exact", "exact", "verbatim", MIN_SCORE, "are equal, byte for byte"),
         Family(
             *("similarity", "semantic", "", MIN_SCORE),
-            f"have embeddings with a cosine of at least {MIN_SCORE:g}, the fixed bar of this "
+            f"have embeddings with a cosine of at least {MIN_SCORE:g}, the fixed threshold of this "
             "metric, not the default of the judge semantic",
         ),
     )

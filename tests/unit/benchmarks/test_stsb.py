@@ -61,7 +61,7 @@ def test_spearman_is_scipys(pairs):
     assert spearman(x, y) == pytest.approx(spearmanr(x, y).statistic, abs=1e-12)
 
 
-def test_flips_are_counted_at_the_bar():
+def test_flips_are_counted_at_the_threshold():
     ours, reference = np.array([0.75, 0.74, 0.9, 0.1]), np.array([0.74, 0.75, 0.9, 0.1])
     assert flips(ours, reference, 0.75) == 0.5
     assert math.isclose(flips(reference, reference, 0.75), 0.0)

@@ -37,7 +37,7 @@ def test_the_signature_is_one_stable_line():
     assert len(identity.fingerprint) == len(identity.scoring_key) == 64
 
 
-def test_a_vote_needs_the_majority_and_the_bar():
+def test_a_vote_needs_the_majority_and_the_threshold():
     columns = ScoreColumns(np.array([0.9, 0.9, 0.4]), majorities=np.array([True, False, True]))
     assert Verdicts.decide(columns, [0, 3], 0.5).relevant.tolist() == [True, False, False]
 
@@ -87,20 +87,20 @@ def test_no_usage_is_lost_on_either_side(one: Usage) -> None:
 @example(TIE_TOLERANCE, -1)
 @example(5e-324, 1)
 @example(1.0, 0)
-def test_the_least_passing_score_is_the_smallest_that_passes_with_the_tolerance(bar, steps):
-    least = float(min_passing_score(bar))
-    assert least + TIE_TOLERANCE >= bar
-    assert math.nextafter(least, -math.inf) + TIE_TOLERANCE < bar
-    for start in (least, bar, bar - TIE_TOLERANCE):
+def test_the_least_passing_score_is_the_smallest_that_passes_with_the_tolerance(threshold, steps):
+    least = float(min_passing_score(threshold))
+    assert least + TIE_TOLERANCE >= threshold
+    assert math.nextafter(least, -math.inf) + TIE_TOLERANCE < threshold
+    for start in (least, threshold, threshold - TIE_TOLERANCE):
         score = start
         for _ in range(abs(steps)):
             score = math.nextafter(score, math.copysign(math.inf, steps))
-        assert (score >= least) == (score + TIE_TOLERANCE >= bar)
+        assert (score >= least) == (score + TIE_TOLERANCE >= threshold)
 
 
 def test_identities_are_told_apart_by_all_that_they_say():
     one, same, other = (
-        JudgeIdentity.build("exact", "verbatim", bar, [], 1) for bar in (0.5, 0.5, 0.6)
+        JudgeIdentity.build("exact", "verbatim", threshold, [], 1) for threshold in (0.5, 0.5, 0.6)
     )
     assert (one, hash(one)) == (same, hash(same))
     assert len({one, same, other}) == 2

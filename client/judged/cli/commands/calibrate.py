@@ -118,7 +118,7 @@ def command(
     ] = LABEL,
     precision_floor: Annotated[
         float | None,
-        typer.Option(metavar="X", help="Precision that the third bar must keep; 0.9."),
+        typer.Option(metavar="X", help="Precision that the third threshold must keep; 0.9."),
     ] = None,
     folds: Annotated[
         int | None, typer.Option(metavar="N", min=2, max=20, help="Folds of cross-validation; 5.")
@@ -136,7 +136,7 @@ def command(
     timeout: common.Timeout = 3600.0,
     strict: common.Strict = False,
 ) -> None:
-    """Hold a judge against human labels: its quality, bars for it, and its error carried along."""
+    """Hold a judge against human labels: its quality, its thresholds, its error carried along."""
     out = Output(json_to, strict=strict)
     check_apart({"LABELS.jsonl": labels}, json=json_to, trace=trace)
     refuse_other(judge)
@@ -193,8 +193,8 @@ def _refuse_majority(spec: Judge) -> None:
     """Raise Problem for a panel whose verdicts no threshold on its score can give."""
     if spec.kind == "panel" and spec.profile in {"", "majority"}:
         raise Problem(
-            "--judge panel: by majority most votes decide, whatever the bar, so that there is no "
-            "bar to choose; calibrate it with --profile mean or --profile weighted"
+            "--judge panel: by majority most votes decide, whatever the threshold, so there "
+            "is none to choose; calibrate it with --profile mean or --profile weighted"
         )
 
 
@@ -327,7 +327,7 @@ def _report(out: Output, found: Calibration, scored: _Scored) -> None:
 
 def thresholds_table(found: Calibration) -> Table:
     """Return the thresholds: what each is best at, where it is, and what it is worth."""
-    view = new_table("best bar for", "min_score", "fitted", "held out", "lower", "upper")
+    view = new_table("best threshold for", "min_score", "fitted", "held out", "lower", "upper")
     for threshold in found.thresholds:
         view.add_row(
             threshold.criterion.name.lower(),

@@ -111,7 +111,7 @@ def read_thresholds(texts: Sequence[str], rubrics: Sequence[str]) -> Thresholds:
         value = read_number(number)
         if value is None or (equals and not rubric):
             raise Problem(
-                f"--min-score {text}: the bar of an answer is written 0.7, a gate on a mean "
+                f"--min-score {text}: the threshold of an answer is written 0.7, a gate on a mean "
                 "RUBRIC=X, as in faithfulness=0.8"
             )
         if not equals:
@@ -125,7 +125,7 @@ def read_thresholds(texts: Sequence[str], rubrics: Sequence[str]) -> Thresholds:
             gates.append(Gate("--min-score", rubric, value))
     if len(thresholds) > 1:
         raise Problem(
-            f"--min-score {thresholds[1]:g}: the bar of an answer is {thresholds[0]:g} already"
+            f"--min-score {thresholds[1]:g}: an answer's threshold is {thresholds[0]:g} already"
         )
     return Thresholds(thresholds[0] if thresholds else None, gates)
 

@@ -166,7 +166,7 @@ def gates_document(outcomes: Sequence[Outcome]) -> dict[str, object]:
             {
                 "gate": outcome.gate.flag.removeprefix("--").replace("-", "_"),
                 "metric": outcome.gate.metric or None,
-                "bar": outcome.gate.threshold,
+                "threshold": outcome.gate.threshold,
                 "value": outcome.value,
                 "worst_case": outcome.value if outcome.worst is None else outcome.worst,
                 "passed": outcome.passed,
@@ -182,16 +182,16 @@ def split_min_scores(texts: Sequence[str]) -> tuple[float | None, list[str]]:
     thresholds = [text for text in texts if "=" not in text]
     if len(thresholds) > 1:
         raise Problem(
-            f"--min-score {thresholds[1]}: the judge's bar is {thresholds[0]} already; a gate is "
-            "written METRIC=X, as in ndcg@10=0.8"
+            f"--min-score {thresholds[1]}: the judge's threshold is {thresholds[0]} already; a "
+            "gate is written METRIC=X, as in ndcg@10=0.8"
         )
     if not thresholds:
         return None, gates
     threshold = read_number(thresholds[0])
     if threshold is None:
         raise Problem(
-            f"--min-score {thresholds[0]}: is not a number; the judge's bar is written 0.7, a gate "
-            "METRIC=X, as in ndcg@10=0.8"
+            f"--min-score {thresholds[0]}: is not a number; the judge's threshold is written 0.7, "
+            "a gate METRIC=X, as in ndcg@10=0.8"
         )
     return threshold, gates
 

@@ -17,7 +17,7 @@ from judged_server.judges.lexical.weighted_overlap import WeightedOverlapJudge
 VERSION = 1
 
 QUERY_CREDIT = 0.75
-"""A query that has a shared token lowers the bar to this part of it. Scores are divided by it
+"""A query that has a shared token lowers the threshold to this part of it. Scores are divided by it
 instead, so that `score >= min_score` stays the one rule."""
 
 

@@ -68,7 +68,7 @@ class AnswersKind:
 
     @property
     def profile(self) -> Profile:
-        """The one profile; the bar is each rubric's own, so that it has none."""
+        """The one profile; the threshold is each rubric's own, so that it has none."""
         parameters = (
             Parameter("model", "", "The language model; empty for the server's default."),
             Parameter(
@@ -179,14 +179,14 @@ class AnswerScorer:
         )
         finding = await self._find(session, rendered)
         ok = finding.status is Status.OK
-        bar = self._settled.min_score
+        threshold = self._settled.min_score
         return AnswerScore(
             item.item_id,
             self.rubric.id,
             finding.status,
             self.identity,
             score=finding.score if ok else None,
-            passed=finding.yes and finding.score + TIE_TOLERANCE >= bar if ok else None,
+            passed=finding.yes and finding.score + TIE_TOLERANCE >= threshold if ok else None,
             reasoning=finding.reasoning,
             raw_replies=session.raw_replies(),
             usage=session.usage,
@@ -218,7 +218,7 @@ class AnswerScorer:
         return bool(assessable(rubric, weights, has_contexts=rendered.has_contexts))
 
     async def _find(self, session: ScoringSession, rendered: RenderedText) -> SampleResult:
-        rubric, samples, bar = self.rubric, self._samples, self._settled.min_score
+        rubric, samples, threshold = self.rubric, self._samples, self._settled.min_score
         if rubric.form == "claims":
             return await find_claims(session, rubric, rendered.fields, samples)
         if rubric.form == "dimensions":
@@ -227,11 +227,11 @@ class AnswerScorer:
                 rubric,
                 rendered.fields,
                 samples,
-                bar,
+                threshold,
                 self._settled.weights,
                 has_contexts=rendered.has_contexts,
             )
-        return await find_by_vote(session, rubric, rendered.fields, samples, bar)
+        return await find_by_vote(session, rubric, rendered.fields, samples, threshold)
 
     def _identity(self) -> JudgeIdentity:
         rubric, card = self.rubric, self._model.card

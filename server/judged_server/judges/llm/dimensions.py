@@ -47,8 +47,8 @@ async def find_dimensions(
 ) -> SampleResult:
     """Return the weighed mean of the dimensions, each the mean of the samples that scored it.
 
-    The samples vote as scores do: each says yes when its own whole meets the bar. Without contexts
-    the dimensions that need them have no score and no weight.
+    The samples vote as scores do: each says yes when its own whole meets the threshold. Without
+    contexts the dimensions that need them have no score and no weight.
     """
     shares = assessable(rubric, weights, has_contexts=has_contexts)
 

@@ -281,5 +281,5 @@ class LlmJudge:
         refuse_if_nothing_asked(call_options.cost_tracker, reasons)
         columns = await run_in_thread_if(large, to_columns, all_votes, places, none)
         columns.flags = await run_in_thread_if(large, flags_of, contexts, all_votes, places)
-        # One reply is no vote: its probability decides alone, under whatever bar.
+        # One reply is no vote: its probability decides alone, under whatever threshold.
         return replace(columns, majorities=None, agreements=None) if self._logprobs else columns

@@ -22,7 +22,7 @@ async def find_by_vote(
     samples: int,
     min_score: float,
 ) -> SampleResult:
-    """Return the vote of all samples; a reply that is a score is a yes when it meets the bar."""
+    """Return the vote of all samples; a score that meets the threshold is a yes."""
     parsed_replies = await ask_samples(session, rubric, fields, samples)
     if rubric.form == "score":
         parsed_replies = by_threshold(parsed_replies, min_score, lambda parsed: parsed.score)

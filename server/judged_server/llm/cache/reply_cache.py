@@ -1,7 +1,7 @@
 """Replies that are kept: the latest ones in memory, and behind them a store that outlives it.
 
-What is kept is the reply as it came, so whoever finds it reads it anew: scores follow from it, bars
-are applied to them then.
+What is kept is the reply as it came, so whoever finds it reads it anew: scores follow from it,
+thresholds are applied to them then.
 """
 
 from __future__ import annotations

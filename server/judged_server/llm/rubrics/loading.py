@@ -159,7 +159,7 @@ def _content(path: Path) -> bytes:
 def _head(table: TomlTable) -> Rubric:
     """Return what rubrics of all forms have, still without templates."""
     form = _FORMS[table.choice("form", tuple(_FORMS), "verdict")]
-    bar = _MIN_SCORE_OF_VERDICT if form == "verdict" else _MIN_SCORE
+    threshold = _MIN_SCORE_OF_VERDICT if form == "verdict" else _MIN_SCORE
     longest_id = _LONGEST_ID_OF_CLAIMS if form == "claims" else _LONGEST_ID
     return Rubric(
         id=table.text("id", _ID, _ID_RULE, longest=longest_id),
@@ -167,7 +167,7 @@ def _head(table: TomlTable) -> Rubric:
         description=table.text(
             "description", r".*\S.*", "one line of text, no more", longest=_LONGEST_DESCRIPTION
         ),
-        min_score=table.number("min_score", 0, 1, bar) or 0.0,
+        min_score=table.number("min_score", 0, 1, threshold) or 0.0,
         fails_closed="yes" if table.text("fails_closed", "yes|no", "yes or no") == "yes" else "no",
         scored=form == "verdict" and table.flag("scored", default=False),
         system="",

@@ -96,7 +96,7 @@ class Rubric:
         return self.form in JSON_FORMS
 
     def passes(self, score: float) -> bool:
-        """Say whether a score reaches the rubric's bar."""
+        """Say whether a score reaches the rubric's threshold."""
         return score + TIE_TOLERANCE >= self.min_score
 
     @cached_property
@@ -170,8 +170,8 @@ class Rubric:
     def sha256(self) -> str:
         """The hash of all that can change a reply: the templates, the form of the reply, the id.
 
-        The bar, the weights, the description and the side to fail to are read after the reply, so
-        they are left out, as are the comments and the layout of the file.
+        The threshold, the weights, the description and the side to fail to are read after the
+        reply, so they are left out, as are the comments and the layout of the file.
         """
         content: dict[str, object] = {
             "id": self.id,

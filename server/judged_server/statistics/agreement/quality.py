@@ -58,7 +58,7 @@ class LabelledScores:
     clusters: IntArray | None = None
 
     def relevant(self, min_score: float) -> BoolArray:
-        """Return the verdicts under a bar, as `Verdicts.decide` gives them."""
+        """Return the verdicts under a threshold, as `Verdicts.decide` gives them."""
         verdicts: BoolArray = self.scores >= min_passing_score(min_score)
         return verdicts
 

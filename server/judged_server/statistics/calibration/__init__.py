@@ -1,4 +1,4 @@
-"""What a judge is worth, and how to use it: bars, cascade bounds, and its error carried along.
+"""What a judge is worth, and how to use it: thresholds, cascade bounds, its error carried along.
 
 The way down: `items` checks what came in; `calibrate` puts the answer together from `thresholds`,
 `cascade`, `agreement.quality` and `statistics.prediction_powered`. The names below are what other

@@ -17,7 +17,7 @@ from judged_server.statistics.prediction_powered import CorrectedMean, correct_m
 
 @dataclass(frozen=True, slots=True)
 class CalibrationOptions:
-    """The bar of the verdicts, and how bars and bounds are chosen."""
+    """The threshold of the verdicts, and how thresholds and bounds are chosen."""
 
     min_score: float = 0.5
     interval: IntervalOptions = field(default_factory=IntervalOptions)
@@ -46,7 +46,7 @@ class Calibration:
 
 
 def calibrate(items: ScoredItems, options: CalibrationOptions) -> Calibration:
-    """Return the quality of a judge, bars and bounds for it, and the corrected prevalence."""
+    """Return the quality of a judge, thresholds and bounds for it, and the corrected prevalence."""
     labelled = items.with_label
     quality = judge_quality(labelled, options.min_score, options.interval)
     thresholds, remarks = choose_thresholds(

@@ -1,9 +1,9 @@
-"""Bars chosen on labels, and what they are worth on labels that did not choose them.
+"""Thresholds chosen on labels, and what they are worth on labels that did not choose them.
 
-Between two neighbouring scores all bars give the same verdicts: that is one candidate, and so are
-the bars up to the lowest score and those above the highest. Where neighbouring candidates are
-equally good they make a plateau. The bar is the middle of the widest plateau with the best value,
-the lower one of two as wide: as far as it can be from scores whose verdicts would turn.
+Between two neighbouring scores all thresholds give the same verdicts: that is one candidate, and so
+are the thresholds up to the lowest score and those above the highest. Where neighbouring candidates
+are equally good they make a plateau. The threshold is the middle of the widest plateau with the
+best value, the lower one of two as wide: as far as it can be from scores whose verdicts would turn.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _ROUNDING = 1e-12  # what two equal criteria may differ by
 
 
 class Criterion(IntEnum):
-    """What a bar is best at; the numbers are those of ThresholdCriterion on the wire."""
+    """What a threshold is best at; the numbers are those of ThresholdCriterion on the wire."""
 
     BALANCED_ACCURACY = 1
     KAPPA = 2
@@ -39,7 +39,7 @@ class Criterion(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Threshold:
-    """A bar chosen on labels; None where no bar reaches the criterion."""
+    """A threshold chosen on labels; None where no threshold reaches the criterion."""
 
     criterion: Criterion
     min_score: float | None
@@ -50,7 +50,7 @@ class Threshold:
 def choose_thresholds(
     items: LabelledScores, floor: float, folds: int, options: IntervalOptions
 ) -> tuple[list[Threshold], list[str]]:
-    """Return the bar of each criterion, and warnings.
+    """Return the threshold of each criterion, and warnings.
 
     The value of PRECISION_FLOOR is the recall. Raises nothing: what can't be chosen is None.
     """
@@ -64,22 +64,22 @@ def choose_thresholds(
     values = _cross_validated(items, all_held_out, options)
     thresholds = []
     for criterion, held_out, value in zip(Criterion, all_held_out, values, strict=True):
-        bar = best_bar(items, criterion, floor)
+        threshold = best_threshold(items, criterion, floor)
         fitted = None
-        if bar is not None:
-            counts = _counts(items.relevant(bar), items.labels)
+        if threshold is not None:
+            counts = _counts(items.relevant(threshold), items.labels)
             fitted = float(_value(counts, criterion)[0])
-        thresholds.append(Threshold(criterion, bar, fitted, value))
+        thresholds.append(Threshold(criterion, threshold, fitted, value))
         if criterion is Criterion.PRECISION_FLOOR:
-            warnings += _floor_warnings(bar, floor, _counts_of(held_out, items))
+            warnings += _floor_warnings(threshold, floor, _counts_of(held_out, items))
     return thresholds, warnings
 
 
-def best_bar(items: LabelledScores, criterion: Criterion, floor: float) -> float | None:
-    """Return the bar in [0, 1] that is best at a criterion on all items; None without one."""
+def best_threshold(items: LabelledScores, criterion: Criterion, floor: float) -> float | None:
+    """Return the threshold in [0, 1] that is best at a criterion on all items; None without one."""
     order = np.argsort(items.scores, kind="stable")
     scores, labels = items.scores[order], items.labels[order]
-    # Scores so close that no bar tells them apart are one.
+    # Scores so close that no threshold tells them apart are one.
     starts = np.flatnonzero(np.diff(scores, prepend=-1.0) > 2 * TIE_TOLERANCE)
     lower = np.append(0.0, scores[np.append(starts[1:], len(scores)) - 1])
     upper = np.append(scores[starts], 1.0)
@@ -94,7 +94,7 @@ def best_bar(items: LabelledScores, criterion: Criterion, floor: float) -> float
     if criterion is Criterion.PRECISION_FLOOR:
         values = np.where(precision(counts) >= floor - _ROUNDING, values, np.nan)
     if upper[-1] - lower[-1] <= 2 * TIE_TOLERANCE:
-        values[-1] = np.nan  # no bar lies above the highest score
+        values[-1] = np.nan  # no threshold lies above the highest score
     if np.isnan(values).all():
         return None
     best = np.nan_to_num(values, nan=-np.inf) >= np.nanmax(values) - _ROUNDING
@@ -132,7 +132,7 @@ def _folds(items: LabelledScores, folds: int, seed: int) -> tuple[IntArray, int]
 
 @dataclass(frozen=True, slots=True)
 class _HeldOut:
-    """Verdicts under bars that other folds chose; those that are not `decided` have none."""
+    """Verdicts under thresholds that other folds chose; those that are not `decided` have none."""
 
     verdicts: BoolArray
     decided: BoolArray
@@ -141,10 +141,10 @@ class _HeldOut:
 def _held_out(
     items: LabelledScores, criterion: Criterion, floor: float, fold_of: IntArray, n_folds: int
 ) -> _HeldOut:
-    """Return each item's verdict under the bar of the other folds.
+    """Return each item's verdict under the threshold of the other folds.
 
-    Where no bar keeps the precision's floor, nothing is relevant. Where the others' labels are of
-    one kind, so that there is no criterion, the fold has no verdicts.
+    Where no threshold keeps the precision's floor, nothing is relevant. Where the others' labels
+    are of one kind, so that there is no criterion, the fold has no verdicts.
     """
     n = len(items.labels)
     held_out = _HeldOut(np.zeros(n, np.bool_), np.zeros(n, np.bool_))
@@ -155,10 +155,10 @@ def _held_out(
         others = LabelledScores(items.scores[~inside], items.labels[~inside])
         if others.labels.all() or not others.labels.any():
             continue
-        bar = best_bar(others, criterion, floor)
+        threshold = best_threshold(others, criterion, floor)
         held_out.decided[inside] = True
-        if bar is not None:
-            held_out.verdicts[inside] = items.relevant(bar)[inside]
+        if threshold is not None:
+            held_out.verdicts[inside] = items.relevant(threshold)[inside]
     return held_out
 
 
@@ -190,13 +190,13 @@ def _counts_of(held_out: _HeldOut, items: LabelledScores) -> FloatArray:
     return _counts(held_out.verdicts[kept], items.labels[kept])
 
 
-def _floor_warnings(bar: float | None, floor: float, counts: FloatArray) -> list[str]:
-    if bar is None:
-        return [f"no bar has a precision of {floor:g} on the labels; use a better judge"]
+def _floor_warnings(threshold: float | None, floor: float, counts: FloatArray) -> list[str]:
+    if threshold is None:
+        return [f"no threshold has a precision of {floor:g} on the labels; use a better judge"]
     reached = float(precision(counts)[0])
     if reached < floor - _ROUNDING:
         shortfall = (
-            f"bars for a precision of {floor:g} reached {reached:.3f} on labels that did not"
+            f"thresholds for a precision of {floor:g} reached {reached:.3f} on labels that did not"
         )
         return [f"{shortfall} choose them; ask for a higher precision_floor, or label more items"]
     return []

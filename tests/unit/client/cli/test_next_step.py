@@ -18,8 +18,8 @@ from judged.types import ChatModelInfo, JudgeIdentity, JudgeInfo, ParameterInfo,
 LLM = "llm|rubric:retrieval_match@1|model:small|samples:1|v1"
 
 
-def judged_by(signature, bar=0.5, profile=""):
-    return JudgeIdentity(signature.partition("|")[0], profile, bar, signature, "", "")
+def judged_by(signature, threshold=0.5, profile=""):
+    return JudgeIdentity(signature.partition("|")[0], profile, threshold, signature, "", "")
 
 
 def model(name, unavailable="", *, is_default=False):

@@ -36,8 +36,8 @@ def typed(monkeypatch):
     monkeypatch.setattr(sys, "argv", ["judged", "judge", "c.jsonl", "--judge", "none"])
 
 
-def said(replay, error, bar=None):
-    with pytest.raises(Problem) as caught, replayed(TRACING, replay, SERVER, bar):
+def said(replay, error, threshold=None):
+    with pytest.raises(Problem) as caught, replayed(TRACING, replay, SERVER, threshold):
         raise error
     return str(caught.value)
 

@@ -26,11 +26,11 @@ breakdowns = st.builds(
 
 
 def identities():
-    def made(kind, profile, rubric, version, bar, key, fingerprint):
+    def made(kind, profile, rubric, version, threshold, key, fingerprint):
         parts = [f"profile:{profile}"] if profile else []
         parts += [f"rubric:{rubric}@{version}", "sha:0123abcd"] if rubric else []
-        signature = "|".join([kind, *parts, f"min_score:{bar:.12g}", "v1"])
-        return JudgeIdentity(kind, profile, bar, signature, key, fingerprint)
+        signature = "|".join([kind, *parts, f"min_score:{threshold:.12g}", "v1"])
+        return JudgeIdentity(kind, profile, threshold, signature, key, fingerprint)
 
     optional = st.one_of(st.just(""), words)
     return st.builds(made, words, optional, optional, words, scores, keys, keys)

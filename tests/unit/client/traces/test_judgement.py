@@ -1,4 +1,4 @@
-"""What a judgement says under another bar, and what it is called."""
+"""What a judgement says under another threshold, and what it is called."""
 
 import hashlib
 
@@ -55,11 +55,11 @@ class TestBar:
 
     def test_a_judge_without_votes_needs_the_score_only(self):
         judgement = Judgement(OVERLAP, Status.OK, False, 0.55)
-        lower = judgement.at_bar(0.55)
+        lower = judgement.at_threshold(0.55)
         assert lower is not None
         assert (lower.passed, lower.score, lower.judge.min_score) == (True, 0.55, 0.55)
-        assert judgement.at_bar(0.55 + 1e-10).passed
-        assert not judgement.at_bar(0.56).passed
+        assert judgement.at_threshold(0.55 + 1e-10).passed
+        assert not judgement.at_threshold(0.56).passed
 
     @given(
         st.lists(st.booleans(), min_size=1, max_size=7).filter(
@@ -67,26 +67,26 @@ class TestBar:
         ),
         st.floats(0, 1),
     )
-    def test_votes_need_the_score_and_a_majority(self, votes, bar):
-        moved = voted(votes).at_bar(bar)
+    def test_votes_need_the_score_and_a_majority(self, votes, threshold):
+        moved = voted(votes).at_threshold(threshold)
         majority, share = 2 * sum(votes) > len(votes), sum(votes) / len(votes)
-        assert moved.passed == (majority and share + 1e-9 >= bar)
+        assert moved.passed == (majority and share + 1e-9 >= threshold)
 
     def test_unknown_votes_give_no_decision_unless_the_score_does(self):
         judgement = Judgement(LLM, Status.OK, False, 0.4, samples=3, agreement=2 / 3)
-        assert judgement.at_bar(0.3) is None
-        assert judgement.at_bar(0.45).passed is False
-        assert judgement.at_bar(0.9).passed is False
+        assert judgement.at_threshold(0.3) is None
+        assert judgement.at_threshold(0.45).passed is False
+        assert judgement.at_threshold(0.9).passed is False
 
     def test_one_sample_votes_by_its_score(self):
         judgement = Judgement(LLM, Status.OK, False, 0.4, samples=1, agreement=1.0)
-        assert judgement.at_bar(0.3).passed is True
-        assert judgement.at_bar(0.45).passed is False
+        assert judgement.at_threshold(0.3).passed is True
+        assert judgement.at_threshold(0.45).passed is False
 
     def test_what_failed_stays_failed(self):
         judgement = Judgement(LLM, Status.ERROR)
-        assert judgement.at_bar(0.9).passed is None
-        assert judgement.at_bar(0.9).judge.min_score == 0.9
+        assert judgement.at_threshold(0.9).passed is None
+        assert judgement.at_threshold(0.9).judge.min_score == 0.9
 
 
 @pytest.mark.parametrize(

@@ -50,5 +50,5 @@ def test_a_panel_is_read_under_its_own_bar_only(tmp_path):
     trace.write(tmp_path / "t.jsonl")
     trace = Trace.read(tmp_path / "t.jsonl")
     assert Replay(trace).verdicts(GROUPS, []).relevant == [True]
-    with pytest.raises(ReplayError, match=r"no other bar than 0\.5 can be applied"):
+    with pytest.raises(ReplayError, match=r"no other threshold than 0\.5 can be applied"):
         Replay(trace, min_score=0.3).verdicts(GROUPS, [])

@@ -20,8 +20,8 @@ from judged.traces import (
     Replay,
     ReplayError,
     Trace,
-    UnclearBar,
     UnclearName,
+    UnclearThreshold,
     record_scores,
     record_verdicts,
 )
@@ -163,11 +163,11 @@ class TestFit:
         with pytest.raises(ReplayError, match="are those of several judges"):
             Replay(trace).verdicts(GROUPS, RUBRICS)
 
-    def test_several_bars(self):
+    def test_several_thresholds(self):
         trace = traced()
         other = replace(JUDGE, min_score=0.75)
         record_verdicts(trace, GROUPS[2:], replace(verdicts([1.0], other), offsets=[0, 1]))
-        with pytest.raises(UnclearBar, match=r"bars from 0\.5 to 0\.75"):
+        with pytest.raises(UnclearThreshold, match=r"thresholds from 0\.5 to 0\.75"):
             Replay(trace).verdicts(GROUPS, RUBRICS)
         assert Replay(trace, min_score=0.6).verdicts(GROUPS, RUBRICS).n_ok == 5
 
@@ -188,7 +188,7 @@ class TestFit:
 
     def test_votes_that_are_not_known(self):
         judged = replace(verdicts([0.4] * 5), agreement=[2 / 3] * 5)
-        with pytest.raises(ReplayError, match=r"no other bar than 0\.5 can be applied"):
+        with pytest.raises(ReplayError, match=r"no other threshold than 0\.5 can be applied"):
             Replay(traced(judged), min_score=0.3).verdicts(GROUPS, RUBRICS)
 
 
@@ -196,8 +196,8 @@ class TestCache:
     def test_is_asked_for_all_under_the_bar_of_the_trace(self):
         asked = []
 
-        def cached(groups, bar):
-            asked.append((list(groups), bar))
+        def cached(groups, threshold):
+            asked.append((list(groups), threshold))
             return verdicts()
 
         Replay(traced(), cached=cached).verdicts(GROUPS, RUBRICS)
@@ -205,7 +205,7 @@ class TestCache:
 
     def test_fills_gaps_and_takes_the_place_of_failures(self):
         trace = without(traced(failed(1, "TIMEOUT")), 3)
-        replay = Replay(trace, cached=lambda groups, bar: verdicts())
+        replay = Replay(trace, cached=lambda groups, threshold: verdicts())
         found = replay.verdicts(GROUPS, RUBRICS)
         replayed, cache = int(Source.REPLAY), int(Source.CACHE)
         assert found.source == [replayed, cache, replayed, cache, replayed]
@@ -213,28 +213,30 @@ class TestCache:
         assert replay.disagreements == []
 
     def test_stands_alone(self):
-        found = Replay(None, cached=lambda groups, bar: verdicts()).verdicts(GROUPS, RUBRICS)
+        found = Replay(None, cached=lambda groups, threshold: verdicts()).verdicts(GROUPS, RUBRICS)
         assert found.source == [Source.CACHE] * 5
         assert found.judge == JUDGE
 
     def test_alone_is_called_by_whom_it_was_asked_for(self):
-        replay = Replay(None, cached=lambda groups, bar: failed(1, "NOT_CACHED"))
+        replay = Replay(None, cached=lambda groups, threshold: failed(1, "NOT_CACHED"))
         with pytest.raises(MissingJudgements, match="1 of 5 judgements by llm/retrieval_match is"):
             replay.verdicts(GROUPS, RUBRICS)
 
     def test_what_both_lack_is_missing(self):
-        replay = Replay(without(traced(), 1), cached=lambda groups, bar: failed(1, "NOT_CACHED"))
+        replay = Replay(
+            without(traced(), 1), cached=lambda groups, threshold: failed(1, "NOT_CACHED")
+        )
         with pytest.raises(MissingJudgements):
             replay.verdicts(GROUPS, RUBRICS)
 
     def test_disagreement_is_told_and_the_trace_counts(self):
-        replay = Replay(traced(), cached=lambda groups, bar: verdicts([0.0, *SCORES[1:]]))
+        replay = Replay(traced(), cached=lambda groups, threshold: verdicts([0.0, *SCORES[1:]]))
         found = replay.verdicts(GROUPS, RUBRICS)
         assert found.relevant[0] is True
         assert replay.disagreements == [0]
 
     def test_of_another_judge_is_refused(self):
         other = replace(JUDGE, scoring_key="c" * 64)
-        replay = Replay(traced(), cached=lambda groups, bar: verdicts(judge=other))
+        replay = Replay(traced(), cached=lambda groups, threshold: verdicts(judge=other))
         with pytest.raises(ReplayError, match="but the cache was asked for"):
             replay.verdicts(GROUPS, RUBRICS)

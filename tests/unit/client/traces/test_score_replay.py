@@ -1,4 +1,4 @@
-"""Scores from a trace: under which bars they can be read, and whose they must be."""
+"""Scores from a trace: under which thresholds they can be read, and whose they must be."""
 
 from dataclasses import replace
 
@@ -22,9 +22,9 @@ def info(form):
     return [RubricInfo("r", "1", "", 0.5, "3b70145c" + "0" * 56, form)]
 
 
-def judge(bar=0.5):
-    signature = f"answers|rubric:r@1|sha:3b70145c|min_score:{bar:g}|v1"
-    return JudgeIdentity("answers", "", bar, signature, "a" * 64, "b" * 64)
+def judge(threshold=0.5):
+    signature = f"answers|rubric:r@1|sha:3b70145c|min_score:{threshold:g}|v1"
+    return JudgeIdentity("answers", "", threshold, signature, "a" * 64, "b" * 64)
 
 
 def score(item_id, value, passed, samples=1, agreement=1.0):
@@ -54,7 +54,7 @@ def test_scores_come_back_with_their_summary():
 
 
 @pytest.mark.parametrize(
-    ("form", "samples", "bar", "outcome"),
+    ("form", "samples", "threshold", "outcome"),
     [
         ("score", 1, 0.2, [True, True]),
         ("score", 1, 0.8, [False, False]),
@@ -65,11 +65,11 @@ def test_scores_come_back_with_their_summary():
         ("claims", 3, 0.2, [True, True]),
     ],
 )
-def test_another_bar_holds_where_the_votes_do_not_depend_on_it(form, samples, bar, outcome):
+def test_another_bar_holds_where_the_votes_do_not_depend_on_it(form, samples, threshold, outcome):
     scores = [score("a", 0.25, False, samples), score("b", 0.75, True, samples)]
-    made, rubrics = replay(form, *scores), [Rubric("r", bar)]
+    made, rubrics = replay(form, *scores), [Rubric("r", threshold)]
     if outcome is None:
-        with pytest.raises(ReplayError, match=r"no other bar than 0\.5 can be applied"):
+        with pytest.raises(ReplayError, match=r"no other threshold than 0\.5 can be applied"):
             made.scores(ITEMS, rubrics, info(form))
     else:
         assert passed(made.scores(ITEMS, rubrics, info(form))) == outcome
@@ -123,7 +123,7 @@ class TestWhose:
 
     def test_the_cache_knows_it_even_where_it_has_no_score(self):
         assert passed(self.read(gaps(judge()))) == [False, True]
-        assert passed(self.read(gaps(judge(0.9)))) == [False, True]  # bars aside
+        assert passed(self.read(gaps(judge(0.9)))) == [False, True]  # thresholds aside
         other = replace(judge(), scoring_key="c" * 64, signature="answers|rubric:r@1|model:other")
         with pytest.raises(ReplayError, match=r"but the cache was asked for .*model:other"):
             self.read(gaps(other))

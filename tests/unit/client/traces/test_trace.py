@@ -182,7 +182,11 @@ class TestFaults:
             (2, put("score", True), "has 'score' that is not a number but true or false"),
             (2, put("score", 1.5), "has 'score' 1.5, which does not lie from 0 to 1"),
             (2, put("score", None), "has no 'score'"),
-            (2, put("score", 0.2), "has 'passed' true, but its score 0.2 is below its bar 0.5"),
+            (
+                2,
+                put("score", 0.2),
+                "has 'passed' true, but its score 0.2 is below its threshold 0.5",
+            ),
             (2, put("majority", False), "has 'passed' true, but 'majority' false"),
             (2, put("min_score", -1), "has 'min_score' -1, which does not lie from 0 to 1"),
             (2, drop("min_score"), "has no 'min_score'"),

@@ -106,6 +106,8 @@ def test_identities_differ_when_a_score_could(catalog: JudgeCatalog):
 
 
 def test_the_bar_changes_the_fingerprint_and_not_the_scoring_key(catalog: JudgeCatalog):
-    low, high = (catalog.choose(JudgeSpec(min_score=bar)).identity for bar in (0.1, 0.2))
+    low, high = (
+        catalog.choose(JudgeSpec(min_score=threshold)).identity for threshold in (0.1, 0.2)
+    )
     assert low.scoring_key == high.scoring_key
     assert low.fingerprint != high.fingerprint

@@ -24,7 +24,7 @@ YES_SCORE, NO_SCORE = 0.8, 0.3
 
 
 def member(outcomes: list[str], scores: list[float] | None = None) -> Verdicts:
-    """A member under the bar .5 with these outcomes."""
+    """A member under the threshold .5 with these outcomes."""
     given_scores = scores or [
         {"yes": YES_SCORE, "no": NO_SCORE}.get(outcome, 0.0) for outcome in outcomes
     ]
@@ -85,7 +85,7 @@ def test_every_vote_of_up_to_four_members(rule: Rule, size: int):
         assert agreements[i] == pytest.approx(agreement, abs=1e-12), case
 
 
-def test_a_supermajority_is_a_bar():
+def test_a_supermajority_is_a_threshold():
     columns = tally_votes(
         all_votes(member(["yes"]), member(["yes"]), member(["no"])), Rule.MAJORITY, None
     )

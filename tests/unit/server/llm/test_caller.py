@@ -169,8 +169,8 @@ class TestCache:
         fields = dict.fromkeys(rubric.fields, "text")
         scored = says(json.dumps({"reasoning": "so so", "score": 0.6}))
         model_caller, model = keeping(), Model(scored)
-        for bar, yes in ((0.5, True), (0.7, False)):
-            question = Question(replace(rubric, min_score=bar), fields, 0, 0.0, 256)
+        for threshold, yes in ((0.5, True), (0.7, False)):
+            question = Question(replace(rubric, min_score=threshold), fields, 0, 0.0, 256)
             answer = await model_caller.ask(model, question, call_options())
             assert (answer.parsed.score, answer.parsed.yes) == (0.6, yes)
         assert len(model.asked) == 1
@@ -273,8 +273,11 @@ class TestSharing:
         fields = dict.fromkeys(rubric.fields, "text")
         gate = asyncio.get_running_loop().create_future()
         model_caller, model = ModelCaller(), Model(gate)
-        bars = (0.9, 0.5, 0.7)
-        questions = [Question(replace(rubric, min_score=bar), fields, 0, 0.0, 256) for bar in bars]
+        thresholds = (0.9, 0.5, 0.7)
+        questions = [
+            Question(replace(rubric, min_score=threshold), fields, 0, 0.0, 256)
+            for threshold in thresholds
+        ]
         asking = [
             asyncio.create_task(model_caller.ask(model, one, call_options())) for one in questions
         ]

@@ -9,7 +9,7 @@ from judged_server.metrics.corrected import (
     MAX_STEPS,
     HumanLabels,
     HumanValues,
-    _Bars,
+    _Thresholds,
     correct_judged,
     correct_values,
 )
@@ -24,13 +24,13 @@ DEFAULTS = MetricOptions()
 GREEDY = MatchingMode.GREEDY_FIRST
 
 
-def world(n=120, seed=3, bar=0.5):
+def world(n=120, seed=3, threshold=0.5):
     """n queries of 3 results by 2 expected texts: scores, verdicts, and what people would say."""
     rng = np.random.Generator(np.random.PCG64(seed))
     truth = rng.random(n * 6) < 0.4
     scores = np.clip(np.where(truth, 0.65, 0.35) + rng.normal(0, 0.15, n * 6), 0, 1)
     threes, twos = np.full(n, 3), np.full(n, 2)
-    return JudgedResults(scores >= bar, threes, twos), scores, truth
+    return JudgedResults(scores >= threshold, threes, twos), scores, truth
 
 
 def contexts_of(queries):
@@ -145,17 +145,17 @@ def test_fresh_queries_are_missed_no_more_often_than_promised():
     assert (above / draws <= 0.025 + slack).all()
 
 
-def test_bounds_of_scores_are_the_metric_under_other_bars():
+def test_bounds_of_scores_are_the_metric_under_other_thresholds():
     results, scores, truth = world(n=200)
     table = corrected(results, scores, truth, np.arange(100), per_query=True)
     others = scores[scores < 0.5]
     lowered = [
         compute_judged(
             MEASURES,
-            JudgedResults(scores >= bar, results.n_retrieved, results.n_expected),
+            JudgedResults(scores >= threshold, results.n_retrieved, results.n_expected),
             MetricOptions(),
         )
-        for bar in [0.5, *np.linspace(others.max(), 0, MAX_STEPS)]
+        for threshold in [0.5, *np.linspace(others.max(), 0, MAX_STEPS)]
     ]
     for i, column in enumerate(table.columns):
         highest = np.maximum.accumulate([t.columns[i].values for t in lowered])
@@ -166,7 +166,7 @@ def test_bars_start_next_to_the_judges_own_and_go_in_even_steps_to_the_end():
     results, scores, _ = world(n=20)
     rows = np.array([1, 4, 7, 19])
     contexts = contexts_of(rows)
-    bars = _Bars.of(MEASURES, results, scores, GREEDY, rows)
+    thresholds = _Thresholds.of(MEASURES, results, scores, GREEDY, rows)
     relevant, known = results.relevant[contexts], scores[contexts]
 
     def values(verdicts):
@@ -176,29 +176,29 @@ def test_bars_start_next_to_the_judges_own_and_go_in_even_steps_to_the_end():
         ]
 
     falling = np.linspace(known[~relevant].max(), 0, MAX_STEPS)
-    lowered = [made.tolist() for made in bars.lowered()]
-    assert lowered == [values(known >= bar) for bar in falling]
+    lowered = [made.tolist() for made in thresholds.lowered()]
+    assert lowered == [values(known >= threshold) for threshold in falling]
     rising = np.linspace(known[relevant].min(), 1, MAX_STEPS)
-    raised = [made.tolist() for made in bars.raised()]
-    assert raised == [values(known > bar) for bar in rising]
+    raised = [made.tolist() for made in thresholds.raised()]
+    assert raised == [values(known > threshold) for threshold in rising]
 
 
 def test_there_are_no_bars_beyond_the_ends():
     two = np.array([2])
     nothing = JudgedResults(np.array([False, False]), two, np.array([1]))
-    bars = _Bars.of(MEASURES, nothing, np.array([0.2, -0.0]), GREEDY, np.array([0]))
-    assert len(list(bars.raised())) == 1
+    thresholds = _Thresholds.of(MEASURES, nothing, np.array([0.2, -0.0]), GREEDY, np.array([0]))
+    assert len(list(thresholds.raised())) == 1
     everything = JudgedResults(np.array([True, True]), two, np.array([1]))
-    bars = _Bars.of(MEASURES, everything, np.array([0.7, 0.9]), GREEDY, np.array([0]))
-    assert len(list(bars.lowered())) == 1
+    thresholds = _Thresholds.of(MEASURES, everything, np.array([0.7, 0.9]), GREEDY, np.array([0]))
+    assert len(list(thresholds.lowered())) == 1
 
 
-def test_more_verdicts_get_fewer_bars(monkeypatch):
+def test_more_verdicts_get_fewer_thresholds(monkeypatch):
     results, scores, _ = world(n=20)
     for most, steps in ((120 * 40, 32), (120 * 9, 9), (1, 4)):
         monkeypatch.setattr("judged_server.metrics.corrected.STEP_VERDICTS", most)
-        bars = _Bars.of(MEASURES, results, scores, GREEDY, np.arange(20))
-        assert (len(list(bars.lowered())), len(list(bars.raised()))) == (steps, steps)
+        thresholds = _Thresholds.of(MEASURES, results, scores, GREEDY, np.arange(20))
+        assert (len(list(thresholds.lowered())), len(list(thresholds.raised()))) == (steps, steps)
 
 
 def test_scores_that_no_bar_can_cut_give_a_margin():
@@ -224,14 +224,14 @@ def test_no_labels_and_no_queries_are_survived():
     assert correct_values(nothing, human, per_query=True).columns[0].corrected.n == 0
 
 
-def test_what_has_no_verdict_is_relevant_under_no_bar():
+def test_what_has_no_verdict_is_relevant_under_no_threshold():
     results, scores, _ = world(n=8)
     missing = np.arange(48) % 7 == 0
     results = JudgedResults(
         results.relevant & ~missing, results.n_retrieved, results.n_expected, missing
     )
-    bars = _Bars.of(MEASURES, results, scores, GREEDY, np.arange(8))
-    *_, lowest = bars.lowered()
+    thresholds = _Thresholds.of(MEASURES, results, scores, GREEDY, np.arange(8))
+    *_, lowest = thresholds.lowered()
     everything = JudgedResults(~missing, results.n_retrieved, results.n_expected)
     expected = compute_judged(MEASURES, everything, DEFAULTS)
     assert lowest.tolist() == [column.values.tolist() for column in expected.columns]

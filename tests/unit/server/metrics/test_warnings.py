@@ -161,11 +161,11 @@ JUDGES = {
         lambda: choose_thresholds(labelled([0.1, 0.9], [0, 1], np.zeros(2, int)), 0.9, 5, FEW)[1],
         ["thresholds are not cross-validated: all labels are of one cluster; label others"],
     ),
-    "no bar": (
+    "no threshold": (
         lambda: choose_thresholds(labelled([0.9, 0.5] * 4, [0, 1] * 4), 0.875, 2, FEW)[1],
-        ["no bar has a precision of 0.875 on the labels; use a better judge"],
+        ["no threshold has a precision of 0.875 on the labels; use a better judge"],
     ),
-    "a bar that falls short": (
+    "a threshold that falls short": (
         lambda: choose_thresholds(
             labelled([0.1, 0.2, 0.3, 0.4, 0.7, 0.8, 0.9, 1.0], [0, 0, 0, 1, 0, 1, 1, 1]),
             0.875,
@@ -174,8 +174,8 @@ JUDGES = {
         )[1],
         [
             (
-                "bars for a precision of 0.875 reached 0.750 on labels that did not choose them; "
-                "ask for a higher precision_floor, or label more items"
+                "thresholds for a precision of 0.875 reached 0.750 on labels that did not choose "
+                "them; ask for a higher precision_floor, or label more items"
             ),
         ],
     ),

@@ -133,7 +133,7 @@ class TestBars:
             read_thresholds([text], ["a"])
 
     def test_two_bars_and_a_gate_on_nothing(self):
-        with pytest.raises(Problem, match=r"--min-score 0\.6: the bar of an answer is 0\.5"):
+        with pytest.raises(Problem, match=r"--min-score 0\.6: an answer.s threshold is 0\.5"):
             read_thresholds(["0.5", "0.6"], ["a"])
         with pytest.raises(Problem, match="b is not scored; add --rubric b, or name one of a"):
             read_thresholds(["b=1"], ["a"])

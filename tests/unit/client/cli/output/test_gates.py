@@ -54,11 +54,11 @@ def baseline(tmp_path):
 
 class TestMinScore:
     @pytest.mark.parametrize(
-        ("bar", "passed"),
+        ("threshold", "passed"),
         [("0.76", True), ("0.7599999", True), ("0.7600001", False), ("1e-3", True), ("9", False)],
     )
-    def test_holds_the_mean_against_the_bar(self, bar, passed):
-        (outcome,) = gates([f"{NDCG}={bar}"]).check(table(), None, Output(None))
+    def test_holds_the_mean_against_the_threshold(self, threshold, passed):
+        (outcome,) = gates([f"{NDCG}={threshold}"]).check(table(), None, Output(None))
         assert (outcome.passed, outcome.value) == (passed, 0.76)
 
     def test_says_which_gate_fell_short_and_by_how_much(self, capsys):
@@ -77,10 +77,12 @@ class TestMinScore:
             finish(Output(None), [outcome])
         assert left.value.exit_code == 2
 
-    @pytest.mark.parametrize(("bar", "passed"), [("0.7", True), ("0.71", False)])
-    def test_holds_the_lower_bound_against_the_bar_where_verdicts_are_missing(self, bar, passed):
+    @pytest.mark.parametrize(("threshold", "passed"), [("0.7", True), ("0.71", False)])
+    def test_holds_the_lower_bound_against_the_bar_where_verdicts_are_missing(
+        self, threshold, passed
+    ):
         found = table(lower=0.7, verdicts=VerdictCounts(ok=8, error=2))
-        held = gates([f"{NDCG}={bar}"], coverage=0.8).check(found, None, Output(None))
+        held = gates([f"{NDCG}={threshold}"], coverage=0.8).check(found, None, Output(None))
         assert [outcome.passed for outcome in held] == [passed, True]
         assert (held[0].value, held[0].worst) == (0.76, 0.7)
         assert "lower bound" in held[0].message
@@ -127,7 +129,7 @@ class TestMinCoverage:
 
 class TestMaxDrop:
     @pytest.mark.parametrize(("drop", "passed"), [("0.04", True), ("0.039", False), ("0", False)])
-    def test_holds_the_drop_against_the_bar(self, drop, passed, baseline):
+    def test_holds_the_drop_against_the_threshold(self, drop, passed, baseline):
         (outcome,) = gates((), [f"{NDCG}={drop}"], baseline()).check(table(), None, Output(None))
         assert outcome.passed is passed
         assert outcome.value == pytest.approx(0.04)
@@ -229,7 +231,7 @@ def test_the_document_lists_the_gates():
             {
                 "gate": "min_score",
                 "metric": NDCG,
-                "bar": 0.8,
+                "threshold": 0.8,
                 "value": 0.76,
                 "worst_case": 0.76,
                 "passed": False,

@@ -54,7 +54,7 @@ class TestItems:
         assert len(read_answers([item(str(n)) for n in range(5)], 2, LIMITS)) == 5
 
 
-def test_a_bar_of_zero_is_a_bar():
+def test_a_bar_of_zero_is_a_threshold():
     unset, zero = read_rubrics(
         [scoring_pb2.RubricSpec(rubric="a"), scoring_pb2.RubricSpec(rubric="b", min_score=0)]
     )

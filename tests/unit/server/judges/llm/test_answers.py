@@ -185,7 +185,7 @@ class TestIdentity:
                 weights=dict.fromkeys(list(DIMENSIONS)[:5], 7),
             )
         assert len(set(keys)) == len(specs)
-        # Neither the bar nor weights of the same proportions change a score.
+        # Neither the threshold nor weights of the same proportions change a score.
         assert same.identity.scoring_key == keys[0]
 
 

@@ -74,7 +74,7 @@ class TestToColumns:
         assert columns.usage == Usage(4, 8, 12, 16, 2.0, 1.0)
         assert columns.details == ()
 
-    def test_the_majority_counts_as_well_as_the_bar(self):
+    def test_the_majority_counts_as_well_as_the_threshold(self):
         half = ParsedReply(Status.OK, yes=False, score=0.6)
         columns = to_columns([context_votes(half), context_votes(YES)], np.array([0, 1]), Usage())
         assert Verdicts.decide(columns, [0, 2], 0.5).relevant.tolist() == [False, True]

@@ -21,7 +21,7 @@ def quality(scores, labels, min_score=0.5, clusters=None, options=FEW):
     return judge_quality(items, min_score, options)
 
 
-def test_the_confusion_counts_verdicts_at_the_bar():
+def test_the_confusion_counts_verdicts_at_the_threshold():
     found = quality([0.9, 0.5, 0.5 - 1e-10, 0.2, 0.7], [1, 0, 1, 1, 1])
     assert (found.true_positives, found.false_positives) == (3, 1)
     assert (found.true_negatives, found.false_negatives) == (0, 1)
@@ -106,8 +106,8 @@ def test_the_area_under_the_curve_is_the_share_of_pairs_in_order(pairs):
 
 
 def test_the_bar_is_that_of_verdicts():
-    for bar in (0.3, 0.5, 0.85):
-        least = min_passing_score(bar)
+    for threshold in (0.3, 0.5, 0.85):
+        least = min_passing_score(threshold)
         scores = np.array([np.nextafter(least, 0), least, np.nextafter(least, 1)])
-        found = LabelledScores(scores, np.ones(3, np.bool_)).relevant(bar)
+        found = LabelledScores(scores, np.ones(3, np.bool_)).relevant(threshold)
         assert found.tolist() == [False, True, True]

@@ -13,7 +13,11 @@ from judged_server.statistics.agreement.quality import (
     precision,
     recall,
 )
-from judged_server.statistics.calibration.thresholds import Criterion, best_bar, choose_thresholds
+from judged_server.statistics.calibration.thresholds import (
+    Criterion,
+    best_threshold,
+    choose_thresholds,
+)
 from judged_server.statistics.intervals import IntervalOptions
 
 FEW = IntervalOptions(resamples=100)
@@ -26,45 +30,49 @@ def items(scores, labels, clusters=None):
 def test_the_bar_is_the_middle_between_the_two_scores_it_parts():
     separable = items([0.1, 0.2, 0.6, 0.9], [0, 0, 1, 1])
     for criterion in Criterion:
-        assert best_bar(separable, criterion, 0.9) == pytest.approx(0.4)
+        assert best_threshold(separable, criterion, 0.9) == pytest.approx(0.4)
 
 
 def test_of_equally_good_plateaus_the_widest_is_taken_and_its_middle():
-    # Bars in (.2, .3] and in (.4, .8] misjudge one of six items each.
+    # Thresholds in (.2, .3] and in (.4, .8] misjudge one of six items each.
     wide = items([0.1, 0.2, 0.3, 0.4, 0.8, 0.9], [0, 0, 1, 0, 1, 1])
-    assert best_bar(wide, Criterion.BALANCED_ACCURACY, 0.9) == pytest.approx(0.6)
+    assert best_threshold(wide, Criterion.BALANCED_ACCURACY, 0.9) == pytest.approx(0.6)
 
 
 def test_neighbouring_candidates_that_are_equally_good_are_one_plateau():
-    # Whether .4 is relevant changes no recall, so that bars from .2 to .7 are alike.
+    # Whether .4 is relevant changes no recall, so that thresholds from .2 to .7 are alike.
     recalled = items([0.2, 0.4, 0.7, 0.9], [0, 0, 1, 1])
-    assert best_bar(recalled, Criterion.PRECISION_FLOOR, 0.5) == pytest.approx(0.35)  # 0 to .7
+    assert best_threshold(recalled, Criterion.PRECISION_FLOOR, 0.5) == pytest.approx(
+        0.35
+    )  # 0 to .7
 
 
 def test_no_bar_keeps_a_precision_that_the_labels_do_not_have():
-    assert best_bar(items([0.9, 0.5], [0, 1]), Criterion.PRECISION_FLOOR, 0.9) is None
+    assert best_threshold(items([0.9, 0.5], [0, 1]), Criterion.PRECISION_FLOOR, 0.9) is None
 
 
-def test_labels_of_one_kind_have_no_best_bar():
-    assert best_bar(items([0.9, 0.5], [1, 1]), Criterion.BALANCED_ACCURACY, 0.9) is None
+def test_labels_of_one_kind_have_no_best_threshold():
+    assert best_threshold(items([0.9, 0.5], [1, 1]), Criterion.BALANCED_ACCURACY, 0.9) is None
 
 
 @pytest.mark.parametrize("scores", [[0.0, 1.0], [1.0, 1.0], [0.0, 0.0], [1.0, 1.0 - 1e-10]])
 def test_scores_at_the_ends_have_bars_within_them(scores):
-    bar = best_bar(items(scores, [0, 1]), Criterion.BALANCED_ACCURACY, 0.9)
-    assert 0 <= bar <= 1
+    threshold = best_threshold(items(scores, [0, 1]), Criterion.BALANCED_ACCURACY, 0.9)
+    assert 0 <= threshold <= 1
 
 
 @pytest.mark.parametrize(("gap", "above"), [(2.5, True), (1.5, False)])
 def test_a_bar_above_the_highest_score_needs_room_below_one(gap, above):
     highest = 1 - gap * TIE_TOLERANCE
-    # Calling all relevant is as good as calling nothing relevant; the latter's bars are more.
-    bar = best_bar(items([0.0, highest], [1, 0]), Criterion.BALANCED_ACCURACY, 0.9)
-    assert (bar > highest) == above
+    # Calling all relevant is as good as calling nothing relevant; the latter's thresholds are more.
+    threshold = best_threshold(items([0.0, highest], [1, 0]), Criterion.BALANCED_ACCURACY, 0.9)
+    assert (threshold > highest) == above
 
 
-def value_at(found, bar, criterion, floor):
-    counts = np.array([[c.sum() for c in confusion_columns(found.relevant(bar), found.labels)]])
+def value_at(found, threshold, criterion, floor):
+    counts = np.array(
+        [[c.sum() for c in confusion_columns(found.relevant(threshold), found.labels)]]
+    )
     if criterion is Criterion.BALANCED_ACCURACY:
         return balanced_accuracy(counts)[0]
     if criterion is Criterion.KAPPA:
@@ -81,12 +89,12 @@ PAIRS = st.lists(
 def test_no_bar_is_better_than_the_best(pairs, criterion, floor):
     scores, labels = zip(*pairs, strict=True)
     found = items(scores, labels)
-    bar = best_bar(found, criterion, floor)
+    threshold = best_threshold(found, criterion, floor)
     tried = [value_at(found, b, criterion, floor) for b in np.linspace(0, 1, 33)]
-    if bar is None:
+    if threshold is None:
         assert np.isnan(tried).all()
     else:
-        assert value_at(found, bar, criterion, floor) == pytest.approx(np.nanmax(tried))
+        assert value_at(found, threshold, criterion, floor) == pytest.approx(np.nanmax(tried))
 
 
 def noisy(n=400, seed=0):
