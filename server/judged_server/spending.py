@@ -1,4 +1,4 @@
-"""Money as whole nano-units, and the cost tracker of one call."""
+"""Money as whole nano-units, and what one call may spend and has spent."""
 
 from __future__ import annotations
 

@@ -23,7 +23,6 @@ _COMPUTATIONS = ThreadPoolExecutor(
 """For computations of seconds: with threads of their own they leave the others, and a core, to
 short work. No thread begins before it is needed."""
 
-
 _SLICES = ThreadPoolExecutor(1, thread_name_prefix="slices")
 """For short slices of long work. One thread, because the judges in Python hold the interpreter
 lock: a second would add switches only. Calls hand in one slice at a time, so they take turns."""
@@ -91,9 +90,13 @@ def _advance(steps: Generator[None, None, _Result]) -> tuple[_Result] | None:
 
 @contextmanager
 def batch_scheduling() -> Iterator[None]:
-    """Let all threads that are begun in a `with`, by this one or by those, be of that kind.
+    """Run all threads that are begun in a `with`, by this one or by those, under SCHED_BATCH.
 
-    Linux alone has it, as SCHED_BATCH (sched(7)). Elsewhere, or where the process was given another
+    For threads of gRPC, which only hand work on: they wake six times in a call, and would each time
+    take the place of the one thread that judges, where both share a core. A small request took the
+    server 13 to 15 % more CPU. A core that is free they get as soon as before.
+
+    Linux alone has that policy (sched(7)). Elsewhere, or where the process was given another
     policy or may not change its own, threads are as they would be.
     """
     changed = _set_policy("SCHED_OTHER", "SCHED_BATCH")

@@ -68,7 +68,7 @@ def text_of(raw: bytes) -> str:
 
 
 def reply(raw: bytes) -> None:
-    """Any text of a model is an opinion, and a verdict only if the reply says so."""
+    """Any text of a model is read, and is a verdict only if the reply says so."""
     if len(raw) < 2:
         return
     step = ASKED[raw[0] % len(ASKED)]
@@ -80,7 +80,7 @@ def reply(raw: bytes) -> None:
 def _check_reply(said: ChatReply, step: Rubric, *, structured: bool) -> ParsedReply:
     found = read(said, step, structured=structured)
     if found.status is not Status.OK:
-        _hold(found.status in {Status.ERROR, Status.ABSTAINED}, "an opinion, or none")
+        _hold(found.status in {Status.ERROR, Status.ABSTAINED}, "a parsed reply, or none")
         _hold(found.reason is not None and bool(found.message), "a reason why there is none")
         _hold(found.content is None and not found.reasoning, "nothing beside a reason")
         return found
@@ -149,7 +149,7 @@ def _no_constant(name: str) -> float:
 
 
 def provider(raw: bytes) -> None:
-    """Any body of any provider is a reply or a fault, and a reply is an opinion."""
+    """Any body of any provider is a reply or a fault, and any reply is read."""
     if len(raw) < 3:
         return
     names = tuple(DIALECTS)

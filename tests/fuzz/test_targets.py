@@ -36,7 +36,9 @@ def test_every_promise_holds_of_the_seeds_and_of_seeds_with_a_wrong_byte(name: s
         TARGETS[name](raw[: draw.randrange(len(raw))])
 
 
-def test_the_seeds_of_replies_reach_every_kind_of_opinion(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_seeds_of_replies_reach_every_kind(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     reached: set[tuple[Status, type, str | None]] = set()
 
     def noted(said: ChatReply, step: Rubric, *, structured: bool) -> ParsedReply:

@@ -29,7 +29,7 @@ CANARY = "sk-canary-in-an-exception"
 
 
 class Misbehaving(JudgeServiceServicer):
-    """Each call fails in one of the ways that the guard is for."""
+    """Each call fails in one of the ways that the interceptor is for."""
 
     def __init__(self) -> None:
         self.cancelled = asyncio.Event()

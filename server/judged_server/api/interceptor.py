@@ -3,7 +3,7 @@
 Wraps the handlers once, at registration, rather than standing in a chain of interceptors that is
 walked anew for every call. `status` says what a domain error means.
 
-What the guard is for (each was seen with plain grpc.aio handlers): an uncaught exception sends its
+What this is for (each was seen with plain grpc.aio handlers): an uncaught exception sends its
 text to the caller; a CancelledError that nobody asked for leaves the caller hanging until its own
 deadline; bytes that do not parse fail as UNKNOWN before any handler runs.
 """
@@ -215,7 +215,7 @@ class CallInterceptor:
                 context.set_trailing_metadata(((REQUEST_ID, request_id),))
             try:
                 reply = await body(request, context)
-            except BaseException as error:  # noqa: BLE001 - the guard is the last line
+            except BaseException as error:  # noqa: BLE001 - nothing may get past this
                 wire = _failure(error)
                 code = wire.code.name
                 trailers = (*wire.trailers, (REQUEST_ID, request_id))

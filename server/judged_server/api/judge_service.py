@@ -1,4 +1,4 @@
-"""JudgeService: each call as codec, catalog, codec."""
+"""JudgeService: each call admits, reads its message, works, and writes the reply."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class JudgeService(JudgeServiceServicer):
         self._max_chunks = max_chunks_in_flight
         self._idempotent_calls = idempotent_calls
 
-    def BatchJudge(  # type: ignore[override]  # the guard takes a reply's bytes as well
+    def BatchJudge(  # type: ignore[override]  # the interceptor takes a reply's bytes as well
         self, request: pb.BatchJudgeRequest, context: Context
     ) -> Awaitable[bytes]:
         """Judge the groups of one request."""

@@ -13,7 +13,7 @@ from judged_server import errors
 
 @dataclass(frozen=True, slots=True)
 class RequestLimits:
-    """Sizes that GetServerInfo tells and the codecs enforce."""
+    """Sizes that GetServerInfo tells and `convert` enforces."""
 
     max_contexts: int
     max_text_bytes: int

@@ -30,7 +30,7 @@ _CHARS_A_TOKEN = 3.5
 
 
 class ModelEmbedder:
-    """A loaded model with its worker threads; implements ports.Embedder."""
+    """A loaded model with its worker threads; implements base.Embedder."""
 
     def __init__(
         self,

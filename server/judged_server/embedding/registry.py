@@ -25,7 +25,7 @@ _REFERENCE = RuntimeConfig()
 
 
 class StoredEmbedders:
-    """Embedders of the models in a store; implements ports.Embedders."""
+    """Embedders of the models in a store; implements base.Embedders."""
 
     def __init__(
         self,
@@ -97,7 +97,7 @@ class StoredEmbedders:
 
 
 class LazyEmbedder:
-    """A stored model that is checked and loaded by its first use; implements ports.Embedder."""
+    """A stored model that is checked and loaded by its first use; implements base.Embedder."""
 
     def __init__(self, card: ModelCard, load: Callable[[], ModelEmbedder]) -> None:
         """Take the card of the model as it will run; `load` must give a model with just that."""

@@ -1,6 +1,6 @@
 """The words between judges and language models: a request, a reply, a model.
 
-Those made for every question are tuples: a dataclass takes twice as long to make. How a provider
+Values that every question makes are tuples: a dataclass takes twice as long to make. How a provider
 spells them is in `providers`, what is asked in `rubrics`.
 """
 

@@ -77,7 +77,7 @@ async def evaluate(
     keep_verdicts: bool = True,
     caller: Caller = Caller(),  # noqa: B008 - frozen
 ) -> Evaluation:
-    """Return the metrics of the groups. Raises as the engine and the metrics do, with paths.
+    """Return the metrics of the groups. Raises as judging and the metrics do, with paths.
 
     The judge of `spec` runs if a metric needs it, if there are negatives, and to keep its verdicts.
     """

@@ -221,8 +221,8 @@ def unmeasured_written(out: Output) -> Iterator[None]:
         verdicts = error.verdicts
         if isinstance(verdicts, Verdicts) and verdicts.n_ok:
             out.note(
-                f"no metrics: the server was lost behind {verdicts.n_ok} of {len(verdicts)} "
-                "verdicts, which are written as they are"
+                f"there are no metrics; the verdicts are written instead, {verdicts.n_ok} of "
+                f"{len(verdicts)} OK"
             )
             out.write_json({**verdicts.to_dict(), "error": error.message})
             out.show(*(json.dumps(row, ensure_ascii=False) for row in verdicts.to_rows()))

@@ -70,11 +70,11 @@ class TextContext(NamedTuple):
 class ContextVotes:
     """The samples of one context, and what they took."""
 
-    __slots__ = ("_fallbacks", "_opinions", "_replies", "_sources", "keeps", "usage")
+    __slots__ = ("_fallbacks", "_parsed", "_replies", "_sources", "keeps", "usage")
 
     def __init__(self, samples: int, nothing: Usage, keep_replies: bool) -> None:
         """Expect as many samples; `nothing` is the usage of no call at all."""
-        self._opinions: list[ParsedReply | None] = [None] * samples
+        self._parsed: list[ParsedReply | None] = [None] * samples
         self._replies: list[ChatReply | None] = [None] * samples if keep_replies else []
         self.keeps = keep_replies
         self._sources: set[Source] = set()
@@ -83,7 +83,7 @@ class ContextVotes:
 
     def put(self, number: int, answer: Answer) -> None:
         """Note a sample by its number; the reply is kept for details only."""
-        self._opinions[number] = answer.parsed
+        self._parsed[number] = answer.parsed
         self._sources.add(answer.source)
         self.usage += answer.usage
         if self.keeps:
@@ -110,8 +110,8 @@ class ContextVotes:
     @property
     def parsed_replies(self) -> list[ParsedReply]:
         """All samples, in order. Raises RuntimeError when one was not put."""
-        parsed_replies = [parsed for parsed in self._opinions if parsed is not None]
-        if len(parsed_replies) < len(self._opinions):
+        parsed_replies = [parsed for parsed in self._parsed if parsed is not None]
+        if len(parsed_replies) < len(self._parsed):
             raise RuntimeError("a sample is missing")
         return parsed_replies
 

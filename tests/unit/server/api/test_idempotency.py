@@ -24,7 +24,7 @@ OF_VERSION_1 = "4564527c-e667-11f1-9551-02fc00000001"
 
 
 @pytest.fixture(autouse=True)
-def _no_purse_is_left() -> Iterator[None]:
+def _no_cost_tracker_is_left() -> Iterator[None]:
     yield
     access._cost_trackers.clear()
 

@@ -47,7 +47,7 @@ def parsed(
 
 
 def said(found: ParsedReply) -> object:
-    """What an opinion says, in the words of the corpus."""
+    """What a parsed reply says, in the words of the corpus."""
     match found.content:
         case Dimensions(scores, overall):
             return {"scores": dict(scores), "overall": overall}
@@ -96,7 +96,7 @@ def test_a_score_is_a_yes_from_the_bar_on(score: float, passes: bool):
 
 
 def is_sound(found: ParsedReply, rubric: Rubric) -> bool:
-    """Say whether an opinion is one that its rubric can have, and fit to be sent."""
+    """Say whether a parsed reply is one that its rubric can have, and fit to be sent."""
     if found.status is not Status.OK:
         return (
             found.status in {Status.ERROR, Status.ABSTAINED}
@@ -140,7 +140,7 @@ texts = st.one_of(
 
 
 @given(texts, rubrics, st.booleans(), finishes)
-def test_any_text_is_an_opinion(text, rubric, structured, finish):
+def test_any_text_is_read(text, rubric, structured, finish):
     assert is_sound(parsed(text, rubric, structured, finish), rubric)
 
 

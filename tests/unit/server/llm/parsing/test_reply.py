@@ -110,7 +110,7 @@ def is_sound(found) -> bool:
 
 
 @given(texts, forms, finishes)
-def test_any_text_is_an_opinion(text, form, finish):
+def test_any_text_is_read(text, form, finish):
     assert is_sound(parsed(text, form, finish))
 
 
