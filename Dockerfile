@@ -10,7 +10,7 @@ ARG BASE=python:3.11-slim
 FROM ${BASE} AS builder
 WORKDIR /src
 COPY pyproject.toml README.md LICENSE ./
-COPY deploy/image-steps.sh deploy/
+COPY deploy/image-steps.sh deploy/requirements.lock deploy/build-requirements.lock deploy/
 COPY client/ client/
 COPY server/ server/
 RUN deploy/image-steps.sh install /src /opt/judged \

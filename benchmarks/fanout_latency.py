@@ -17,8 +17,8 @@ import aiohttp
 import grpc
 import orjson
 import uvloop
+from judged.v1 import groups_pb2
 from judged.v1 import judge_service_pb2 as pb
-from judged.v1 import types_pb2
 from judged_server.telemetry import FLUSH_AFTER_S
 
 from benchmarks.departures import depart
@@ -43,7 +43,7 @@ _STREAM = "/judged.v1.JudgeService/StreamJudge"
 def called(address: str, calls: int, seed: int, kind: str = "llm", model: str = "") -> Tally:
     """Return the latencies of calls of BatchJudge to the judge `kind`, a context each."""
     contexts = _contexts(calls, seed)
-    judge = types_pb2.JudgeSpec(kind=kind)
+    judge = groups_pb2.JudgeSpec(kind=kind)
     if model:
         judge.parameters["model"].string_value = model
 
@@ -111,7 +111,7 @@ async def _streamed(address: str, calls: int, seed: int, kind: str) -> Tally:
         pb.StreamJudgeRequest(chunk=pb.JudgeChunk(chunk_id=number, groups=[next(contexts)]))
         for number in range(len(dues))
     ]
-    start = pb.StreamJudgeStart(judge=types_pb2.JudgeSpec(kind=kind))
+    start = pb.StreamJudgeStart(judge=groups_pb2.JudgeSpec(kind=kind))
     async with grpc.aio.insecure_channel(address) as channel:
         open_stream: grpc.aio.StreamStreamMultiCallable[bytes, bytes] = channel.stream_stream(
             _STREAM
@@ -174,11 +174,11 @@ def _instants(calls: int) -> list[float]:
     return [number / RATE for number in range(calls)]
 
 
-def _contexts(calls: int, seed: int) -> Iterator[types_pb2.QueryGroup]:
+def _contexts(calls: int, seed: int) -> Iterator[groups_pb2.QueryGroup]:
     """Return so many contexts, and some to warm up with, each in a group of its own."""
     return iter(
         [
-            types_pb2.QueryGroup(query=group.query, expected=group.expected, retrieved=[retrieved])
+            groups_pb2.QueryGroup(query=group.query, expected=group.expected, retrieved=[retrieved])
             for group in make_groups(calls + WARM_UP_CALLS, seed)
             for retrieved in group.retrieved
         ]

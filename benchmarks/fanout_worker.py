@@ -31,7 +31,7 @@ import aiohttp
 import openai
 import orjson
 import uvloop
-from judged_server import gc_tuning, telemetry
+from judged_server import telemetry
 from judged_server.domain import JudgeSpec, QueryGroup, Status
 from judged_server.judges.base import Caller
 from judged_server.judges.llm.judge import LlmKind
@@ -43,6 +43,7 @@ from judged_server.llm.config.configuration import ModelConfiguration, parse_con
 from judged_server.llm.models import ChatModels
 from judged_server.llm.providers import openai as dialect
 from judged_server.llm.rubrics import load_builtin, new_nonce, write
+from judged_server.process import gc_tuning
 from judged_server.store.kept_replies import KeptReplies
 from judged_server.store.replies import ReplyFile
 

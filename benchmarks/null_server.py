@@ -15,7 +15,7 @@ from typing import Any
 import grpc
 import uvloop
 from judged.v1 import judge_service_pb2 as pb
-from judged.v1 import types_pb2
+from judged.v1 import verdicts_pb2
 from judged.v1.judge_service_pb2_grpc import (
     JudgeServiceServicer,
     add_JudgeServiceServicer_to_server,
@@ -33,7 +33,7 @@ class NullService(JudgeServiceServicer):
         """Answer "not relevant" to every context."""
         total = sum(len(group.expected) * len(group.retrieved) for group in request.groups)
         return pb.BatchJudgeResponse(
-            verdicts=types_pb2.VerdictColumns(relevant=[False] * total, score=[0.0] * total)
+            verdicts=verdicts_pb2.VerdictColumns(relevant=[False] * total, score=[0.0] * total)
         )
 
 

@@ -11,8 +11,8 @@ import random
 import re
 from dataclasses import dataclass
 
+from judged.v1 import groups_pb2
 from judged.v1 import judge_service_pb2 as pb
-from judged.v1 import types_pb2
 
 from benchmarks.open_loop import Request
 from tests.conformance.prose import words
@@ -95,11 +95,11 @@ class RequestMaker:
 
     def _new(self, kind: RequestKind) -> Request:
         judge, _, profile = kind.judge.partition("/")
-        message = pb.BatchJudgeRequest(judge=types_pb2.JudgeSpec(kind=judge, profile=profile))
+        message = pb.BatchJudgeRequest(judge=groups_pb2.JudgeSpec(kind=judge, profile=profile))
         for _ in range(kind.groups):
             texts = [self._text(kind.words) for _ in range(kind.expected + kind.retrieved)]
             message.groups.append(
-                types_pb2.QueryGroup(
+                groups_pb2.QueryGroup(
                     query=self._text(8),
                     expected=texts[: kind.expected],
                     retrieved=texts[kind.expected :],

@@ -94,6 +94,14 @@ ROWS = (
         "the same server, idle",
         "p99 of small semantic calls beside a batch of 30,000 contexts",
     ),
+    Row("overload", "goodput_3x", "its own peak in the same run", "work done in time, 3x asked"),
+    Row("overload", "goodput_10x", "", "work done in time, 10x asked"),
+    Row(
+        "evaluator",
+        "times_as_fast_as_evret_0_0_3",
+        "`evret` 0.0.3, in process",
+        "an evaluation of 1,000 queries, 30,000 contexts and 6 metrics",
+    ),
     Row(
         "wire",
         "contexts_over_null",

@@ -29,8 +29,8 @@ import grpc
 import numpy as np
 import uvloop
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from judged.v1 import groups_pb2, verdicts_pb2
 from judged.v1 import judge_service_pb2 as pb
-from judged.v1 import types_pb2
 
 from benchmarks.harness import closing_line, ratios, serving
 from tests.conformance.prose import build_groups
@@ -79,7 +79,7 @@ Texts = tuple[str, Sequence[str], Sequence[str]]
 def columns(total: int) -> pb.BatchJudgeResponse:
     """Return constant verdicts."""
     return pb.BatchJudgeResponse(
-        verdicts=types_pb2.VerdictColumns(relevant=[False] * total, score=[0.25] * total)
+        verdicts=verdicts_pb2.VerdictColumns(relevant=[False] * total, score=[0.25] * total)
     )
 
 
@@ -129,7 +129,7 @@ def naive_request(groups: Sequence[Texts]) -> Any:  # noqa: ANN401
 def grouped_request(groups: Sequence[Texts]) -> pb.BatchJudgeRequest:
     """Return the contexts in groups."""
     return pb.BatchJudgeRequest(
-        groups=[types_pb2.QueryGroup(query=q, expected=e, retrieved=r) for q, e, r in groups]
+        groups=[groups_pb2.QueryGroup(query=q, expected=e, retrieved=r) for q, e, r in groups]
     )
 
 

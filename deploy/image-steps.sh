@@ -21,13 +21,21 @@ usage() {
 install_server() {
     source=$1 target=$2
     wheels=$(mktemp -d)
-    "${PYTHON:-python3}" -m venv "$target/venv"
+    # Only what the locks name, by its hash, and wheels only: nothing that is downloaded gets to run
+    # code while it is installed.
+    locked="$PIP_OPTIONS --require-hashes --only-binary=:all: --requirement $source/deploy"
+    "${PYTHON:-python3}" -m venv "$wheels/venv"
     # shellcheck disable=SC2086 # the options are words
-    "$target/venv/bin/python" -m pip wheel $PIP_OPTIONS --no-deps --wheel-dir "$wheels" "$source"
-    set -- "$wheels"/judged-*.whl
-    # Wheels only: nothing that is downloaded gets to run code while it is installed.
+    "$wheels/venv/bin/python" -m pip install $locked/build-requirements.lock
     # shellcheck disable=SC2086
-    "$target/venv/bin/python" -m pip install $PIP_OPTIONS --only-binary=:all: "$1[server]"
+    "$wheels/venv/bin/python" -m pip wheel $PIP_OPTIONS --no-deps --no-build-isolation \
+        --wheel-dir "$wheels" "$source"
+    "${PYTHON:-python3}" -m venv "$target/venv"
+    # shellcheck disable=SC2086
+    "$target/venv/bin/python" -m pip install $locked/requirements.lock
+    # shellcheck disable=SC2086
+    "$target/venv/bin/python" -m pip install $PIP_OPTIONS --no-deps --no-index "$wheels"/judged-*.whl
+    "$target/venv/bin/python" -m pip check
     rm -r "$wheels"
 }
 

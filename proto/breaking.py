@@ -1,7 +1,8 @@
 """Checks that the contract breaks nobody: against the last release, else the parent commit.
 
 A release is held to the rules FILE: code that was generated from it goes on compiling. Before the
-first one nobody has such code, so a field may go, if its number and its name are reserved.
+first one nobody has such code, so a field may go, if its number and its name are reserved, and a
+commit whose message has the line "Contract: redesigned" may change anything.
 
 python proto/breaking.py
 """
@@ -15,6 +16,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 # In place of what buf.yaml says, which holds for releases.
 UNRELEASED = '{"version":"v2","breaking":{"use":["WIRE_JSON"]}}'
+
+
+REDESIGNED = "Contract: redesigned"
 
 
 def git(*arguments: str) -> str:
@@ -33,6 +37,9 @@ def release() -> str:
 def main() -> int:
     """Compare; return the exit status."""
     released = release()
+    if not released and REDESIGNED in git("log", "-1", "--format=%B").splitlines():
+        print("the commit redesigns the contract, and no release has the old one")
+        return 0
     against = released or git("rev-parse", "HEAD~1")
     if not against or not git("ls-tree", against, "proto/buf.yaml"):
         print("no earlier contract to compare with")

@@ -1,4 +1,4 @@
-"""Generates the committed Python stubs under client/judged from proto/.
+"""Generates from proto/ what is committed: Python stubs under client/judged, and openapi.json.
 
 Owns the pinned toolchain. The code comes from a low grpcio-tools, because stubs refuse to run on
 a protobuf or grpcio older than the one that made them; the types come from a new mypy-protobuf,
@@ -6,7 +6,7 @@ because older ones type the asynchronous stubs as synchronous. The two can't sha
 so each gets its own below .venv.
 
     python proto/generate.py           regenerate in place
-    python proto/generate.py --check   exit 1 when the committed stubs are stale
+    python proto/generate.py --check   exit 1 when what is committed is stale
 """
 
 from __future__ import annotations
@@ -21,9 +21,13 @@ import tempfile
 import venv
 from pathlib import Path
 
+from google.protobuf.descriptor_pb2 import FileDescriptorSet
+from openapi import document
+
 ROOT = Path(__file__).resolve().parent.parent
 PROTO = ROOT / "proto"
 TARGET = ROOT / "client"
+OPENAPI = ROOT / "server/judged_server/http_api/openapi.json"
 PACKAGES = ("judged/v1", "judged/internal/v1")
 TOOLCHAINS = {
     "toolchain-code": "grpcio-tools==1.74.0",
@@ -70,6 +74,18 @@ def generate(out: Path) -> None:
         subprocess.run([*common, *plugins, option, *files], check=True, env=dict(os.environ))
 
 
+def openapi() -> bytes:
+    """Return the OpenAPI document of the contract, comments included."""
+    python = toolchain("toolchain-code") / "python"
+    sources = sorted(str(p.relative_to(PROTO)) for p in (PROTO / "judged/v1").glob("*.proto"))
+    with tempfile.TemporaryDirectory() as scratch:
+        out = Path(scratch, "descriptors")
+        options = [f"-I{PROTO}", f"--descriptor_set_out={out}", "--include_source_info"]
+        command = [str(python), "-W", "ignore", "-m", "grpc_tools.protoc", *options, *sources]
+        subprocess.run(command, check=True)
+        return document(FileDescriptorSet.FromString(out.read_bytes()))
+
+
 def generated_files(base: Path) -> set[Path]:
     """Return the paths, relative to `base`, of everything that generate() owns there."""
     found = {Path("judged/internal/__init__.py")} if (base / "judged/internal").is_dir() else set()
@@ -99,15 +115,18 @@ def main() -> int:
         fresh = Path(scratch)
         generate(fresh)
         if arguments.check:
-            different = stale(fresh)
+            different = [f"client/{name}" for name in stale(fresh)]
+            if not OPENAPI.is_file() or OPENAPI.read_bytes() != openapi():
+                different.append(str(OPENAPI.relative_to(ROOT)))
             for name in different:
-                print(f"stale: client/{name}", file=sys.stderr)
+                print(f"stale: {name}", file=sys.stderr)
             if different:
                 print("run `make proto` and commit the result", file=sys.stderr)
             return 1 if different else 0
         for package in PACKAGES:
             shutil.rmtree(TARGET / package, ignore_errors=True)
         shutil.copytree(fresh, TARGET, dirs_exist_ok=True)
+        OPENAPI.write_bytes(openapi())
     return 0
 
 

@@ -4,6 +4,8 @@ import os
 
 from hypothesis import settings
 
+from tests.offline import NETWORK
+
 # Servers of tests begin with what they were given: no vectors of an earlier run, none left behind.
 os.environ.setdefault("JUDGED_VECTOR_CACHE", "memory")
 # Nor replies of language models.
@@ -16,3 +18,8 @@ os.environ.setdefault("JUDGED_EMBEDDING_BACKEND", "onnxruntime")
 # new each time, which is how they find something.
 settings.register_profile("judged", deadline=None, derandomize="CI" in os.environ)
 settings.load_profile("judged")
+
+
+def pytest_report_header() -> str:
+    """Say whether the network is denied: `make test` denies it, a bare pytest does not."""
+    return f"network: {os.environ.get(NETWORK, 'open')}"

@@ -2,53 +2,41 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
-from typing import cast
+from types import TracebackType
+from typing import Self
 
 import grpc
 
 from judged import errors
-from judged._batching.batch import Batch, write_chunk
-from judged._batching.chunks import Piece, fold
-from judged._batching.estimates import ask_about_judging, ask_about_scoring, of_work, read_estimate
+from judged._batching import calls
+from judged._batching.batch import Batch
+from judged._batching.calls import Call, Calls, Result, Whole
+from judged._batching.chunks import fold
+from judged._batching.estimates import estimate_judging, estimate_scoring
+from judged._batching.evaluate_stream import EvaluateStream, Progress, Record
 from judged._batching.judge_stream import JudgeStream
 from judged._batching.metric_parts import Given, Parts
 from judged._batching.rankings import Metadata
 from judged._batching.score_stream import Tasks
 from judged._batching.scoring import Scoring
-from judged._convert.agreement import (
-    read_agreement,
-    read_calibration,
-    write_agreement,
-    write_calibrate,
-)
-from judged._convert.comparison import read_compare, write_compare
-from judged._convert.evaluation import read_evaluation, write_evaluate
-from judged._convert.groups import as_groups
 from judged._convert.judges import write_judge
 from judged._convert.metrics import read_table, write_metrics
-from judged._convert.server_info import read_info
-from judged._convert.text_metrics import (
-    merge_text_metrics,
-    of_whole,
-    read_text_metrics,
-    split_items,
-    write_text_metrics,
-    write_text_values,
-)
 from judged._inputs import as_metrics
-from judged._transport.call import CHUNKS_IN_FLIGHT, Deadline
+from judged._transport.call import CallOptions
 from judged._transport.connection import AsyncConnection
-from judged._transport.status import Failure, to_error
+from judged._transport.options import COMPUTING_S, JUDGING_S, STREAM_S, BaseClient, read_options
+from judged._transport.streams import run_async_stream
+from judged.credentials import Credentials
 from judged.types import (
     AnswerItem,
     AnswerScore,
     Asking,
     CalibrateOptions,
     Calibration,
+    CascadeFrontier,
+    CascadeOptions,
     ComparedRuns,
     CompareOptions,
     Context,
@@ -61,6 +49,7 @@ from judged.types import (
     MeasuredAgreement,
     MetricOptions,
     MetricTable,
+    PairedComparison,
     PerQueryValues,
     QueryGroup,
     RatingTable,
@@ -69,19 +58,53 @@ from judged.types import (
     RunRelevance,
     ScoredAnswers,
     ServerInfo,
+    StagedLabels,
+    SystemRanking,
     SystemScores,
+    TenantUsage,
     TextItem,
     TextMetricTable,
     Verdicts,
 )
-from judged.v1 import judge_service_pb2 as pb
-from judged.v1 import types_pb2
-
-_InFlight = tuple[list[Piece], "asyncio.Task[pb.BatchJudgeResponse]"]
 
 
-class AsyncClient(AsyncConnection):
+class AsyncClient(BaseClient[AsyncConnection]):
     """A connection to one judge daemon, opened for each event loop; close it when done."""
+
+    def __init__(
+        self,
+        target: str | None = None,
+        *,
+        credentials: Credentials | None = None,
+        channel: grpc.aio.Channel | None = None,
+        timeout: float | None = None,
+        max_retries: int | None = None,
+        metadata: Mapping[str, str] | None = None,
+    ) -> None:
+        """Connect to `target` ("HOST:PORT", "unix:PATH"), else JUDGED_TARGET, else the default.
+
+        `credentials` are a Token or Tls. `channel` takes the place of a connection of our own; it
+        is not closed. The other options are those of `with_options`. Raises InvalidArgument for
+        what can't be used.
+        """
+        given = read_options(timeout=timeout, max_retries=max_retries, metadata=metadata)
+        connection = AsyncConnection(target, credentials=credentials, channel=channel)
+        super().__init__(connection, CallOptions(**given))  # type: ignore[arg-type]
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close the connection. Calls under way end with ClientUnusable, and so do later ones."""
+        await self._connection.close()
 
     async def judge(
         self,
@@ -90,41 +113,22 @@ class AsyncClient(AsyncConnection):
         *,
         include_details: bool = False,
         asking: Asking | None = None,
-        timeout: float = 600.0,  # noqa: ASYNC109 - sent to the server as the call's deadline
+        timeout: float | None = None,  # noqa: ASYNC109 - sent to the server as the call's deadline
         progress: Callable[[int, int], object] | None = None,
     ) -> Verdicts:
         """Return one verdict for each context, in order; see Client.judge."""
         batch = Batch(fold(items), progress, asking, judge)
-        spec = write_judge(judge)
-        deadline = Deadline(timeout)
-        in_flight: deque[_InFlight] = deque()
-        try:
-            for chunk in batch.chunks():
-                sending = self._send_chunk(
-                    chunk, spec, batch.asking(chunk), deadline, include_details
-                )
-                task = asyncio.create_task(sending)
-                in_flight.append((chunk, task))
-                if len(in_flight) >= CHUNKS_IN_FLIGHT:
-                    await self._take(batch, in_flight.popleft())
-            while in_flight:
-                await self._take(batch, in_flight.popleft())
-        finally:
-            for _, task in in_flight:
-                task.cancel()
-            await asyncio.gather(*(task for _, task in in_flight), return_exceptions=True)
+        requests = batch.requests(write_judge(judge), include_details=include_details)
+        deadline, send = self._deadline(timeout, JUDGING_S), self._connection.judging.BatchJudge
+        async with aclosing(self._connection.send_all(send, requests, deadline)) as sent:
+            async for chunk, answer in sent:
+                try:
+                    reply = await answer
+                except errors.JudgedError as error:
+                    batch.failed(chunk, error)
+                else:
+                    batch.answered(chunk, reply)
         return batch.verdicts()
-
-    async def _take(self, batch: Batch, sent: _InFlight) -> None:
-        chunk, task = sent
-        try:
-            reply = await task
-        except errors.JudgedError as error:
-            batch.failed(chunk, error)
-        else:
-            batch.answered(chunk, reply)
-        finally:
-            task.cancel()
 
     async def judge_stream(
         self,
@@ -134,28 +138,18 @@ class AsyncClient(AsyncConnection):
         include_details: bool = False,
         asking: Asking | None = None,
         request_id: str = "",
-        timeout: float = 3600.0,  # noqa: ASYNC109 - sent to the server as the call's deadline
+        timeout: float | None = None,  # noqa: ASYNC109 - sent to the server as the call's deadline
     ) -> AsyncGenerator[JudgedChunk, None]:
         """Yield every chunk's verdicts as they finish; see Client.judge_stream."""
         stream = JudgeStream(
-            *(chunks, judge, asking, Deadline(timeout), self._budget),
+            *(chunks, judge, asking, self._deadline(timeout, STREAM_S), self._connection.budget),
             include_details=include_details,
             request_id=request_id,
         )
-        while not stream.done:
-            replies = self._stub.StreamJudge(
-                stream.messages(), timeout=stream.timeout, metadata=stream.metadata
-            )
-            try:
-                async for reply in replies:
-                    if (chunk := stream.take(reply)) is not None:
-                        yield chunk
-                stream.ended()
-            except grpc.aio.AioRpcError as failure:
-                for wait in stream.waits(to_error(cast("Failure", failure), self.target)):
-                    await asyncio.sleep(wait)
-            finally:
-                replies.cancel()
+        replies = run_async_stream(self._connection, lambda to: to.judging.StreamJudge, stream)
+        async with aclosing(replies) as judged:
+            async for chunk in judged:
+                yield chunk
 
     async def evaluate(
         self,
@@ -167,20 +161,24 @@ class AsyncClient(AsyncConnection):
         include_verdicts: bool = False,
         include_details: bool = False,
         asking: Asking | None = None,
-        timeout: float = 600.0,  # noqa: ASYNC109 - sent to the server as the call's deadline
+        record: Record | None = None,
+        timeout: float | None = None,  # noqa: ASYNC109 - sent to the server as the call's deadline
+        progress: Progress | None = None,
     ) -> Evaluation:
         """Return metrics of groups that the server judges on the way; see Client.evaluate."""
-        request = write_evaluate(
-            groups := as_groups(groups),
-            metrics,
-            judge,
-            options,
-            asking,
+        stream = EvaluateStream(
+            *(groups, metrics, judge, options, asking),
+            *(self._deadline(timeout, STREAM_S), self._connection.budget),
             include_verdicts=include_verdicts,
             include_details=include_details,
+            record=record,
+            progress=progress,
         )
-        reply = await self._call(self._stub.Evaluate, request, Deadline(timeout))
-        return read_evaluation(reply, groups)
+        async for _ in run_async_stream(
+            self._connection, lambda to: to.judging.StreamEvaluate, stream
+        ):
+            pass  # the stream keeps what it is told
+        return stream.evaluation()
 
     async def compute_metrics(
         self,
@@ -190,41 +188,28 @@ class AsyncClient(AsyncConnection):
         *,
         metadata: Metadata | None = None,
         human_values: PerQueryValues | None = None,
-        timeout: float = 120.0,  # noqa: ASYNC109 - sent to the server as the call's deadline
+        timeout: float | None = None,  # noqa: ASYNC109 - sent to the server as the call's deadline
     ) -> MetricTable:
         """Return metrics of rankings whose relevance is known; see Client.compute_metrics."""
         metrics = as_metrics(metrics)
-        deadline, send = Deadline(timeout), self._stub.ComputeMetrics
+        deadline, send = (
+            self._deadline(timeout, COMPUTING_S),
+            self._connection.judging.ComputeMetrics,
+        )
         given = Given(relevance, metadata or {}, human_values)
         parts = Parts.of(metrics, given, options)
         if parts is None:
             request = write_metrics(metrics, relevance, options, given.metadata, human_values)
-            return read_table((await self._call(send, request, deadline)).table)
-        in_flight: deque[tuple[Given, asyncio.Task[pb.ComputeMetricsResponse]]] = deque()
-
-        async def take() -> None:
-            part, task = in_flight[0]
-            with parts.about(part):
-                parts.answered(await task)
-            in_flight.popleft()
-
-        try:
-            for part, request in parts.requests():
-                in_flight.append((part, asyncio.create_task(self._call(send, request, deadline))))
-                await asyncio.sleep(0)  # sends it before the next is written
-                if len(in_flight) >= CHUNKS_IN_FLIGHT:
-                    await take()
-            while in_flight:
-                await take()
-        finally:
-            for _, task in in_flight:
-                task.cancel()
-            await asyncio.gather(*(task for _, task in in_flight), return_exceptions=True)
+            return read_table((await self._connection.call(send, request, deadline)).table)
+        async with aclosing(self._connection.send_all(send, parts.requests(), deadline)) as sent:
+            async for part, reply in sent:
+                with parts.about(part):
+                    parts.answered(await reply)
         if (whole := parts.whole()) is None:
             return parts.table()
         part, request = whole
         with parts.about(part):
-            return parts.table(await self._call(send, request, deadline))
+            return parts.table(await self._connection.call(send, request, deadline))
 
     async def compare_runs(
         self,
@@ -234,12 +219,11 @@ class AsyncClient(AsyncConnection):
         comparison: CompareOptions = CompareOptions(),  # noqa: B008 - frozen
         *,
         qrels: Mapping[str, Mapping[str, int]] | None = None,
-        timeout: float = 120.0,  # noqa: ASYNC109 - sent to the server as the call's deadline
+        timeout: float | None = None,  # noqa: ASYNC109 - sent to the server as the call's deadline
     ) -> ComparedRuns:
         """Return whether runs on the same queries differ; see Client.compare_runs."""
-        request = write_compare(metrics, runs, qrels, options, comparison)
-        reply = await self._call(self._stub.CompareRuns, request, Deadline(timeout))
-        return read_compare(reply, list(runs))
+        call = calls.compare_runs(metrics, runs, qrels, options, comparison)
+        return await self._call(call, timeout)
 
     async def compute_text_metrics(
         self,
@@ -248,29 +232,11 @@ class AsyncClient(AsyncConnection):
         *,
         per_item: bool = False,
         interval: IntervalOptions | None = None,
-        timeout: float = 120.0,  # noqa: ASYNC109 - sent to the server as the call's deadline
+        timeout: float | None = None,  # noqa: ASYNC109 - sent to the server as the call's deadline
     ) -> TextMetricTable:
         """Return metrics of texts against references; see Client.compute_text_metrics."""
-        metrics = as_metrics(metrics)
-        deadline = Deadline(timeout)
-
-        async def table(request: pb.ComputeTextMetricsRequest) -> TextMetricTable:
-            reply = await self._call(self._stub.ComputeTextMetrics, request, deadline)
-            return read_text_metrics(reply)
-
-        parts = split_items(items)
-        if len(parts) == 1:
-            request = write_text_metrics(metrics, parts[0], per_item=per_item, interval=interval)
-            return await table(request)
-        tables = []
-        for part in parts:
-            request = write_text_metrics(metrics, part, per_item=True, interval=None)
-            try:
-                tables.append(await table(request))
-            except errors.InvalidArgument as error:
-                raise of_whole(error, part) from None
-        means = await table(write_text_values(metrics, tables, interval))
-        return merge_text_metrics(means, tables, per_item=per_item)
+        steps = calls.text_metrics(metrics, items, per_item=per_item, interval=interval)
+        return await self._call_each(steps, timeout)
 
     async def measure_agreement(
         self,
@@ -278,12 +244,10 @@ class AsyncClient(AsyncConnection):
         systems: SystemScores | None = None,
         interval: IntervalOptions | None = None,
         *,
-        timeout: float = 120.0,  # noqa: ASYNC109 - sent to the server as the call's deadline
+        timeout: float | None = None,  # noqa: ASYNC109 - sent to the server as the call's deadline
     ) -> MeasuredAgreement:
         """Return how far raters, or two judges, agree; see Client.measure_agreement."""
-        request = write_agreement(ratings, systems, interval)
-        reply = await self._call(self._stub.MeasureAgreement, request, Deadline(timeout))
-        return read_agreement(reply)
+        return await self._call(calls.measure_agreement(ratings, systems, interval), timeout)
 
     async def calibrate(
         self,
@@ -291,12 +255,30 @@ class AsyncClient(AsyncConnection):
         options: CalibrateOptions = CalibrateOptions(),  # noqa: B008 - frozen
         interval: IntervalOptions | None = None,
         *,
-        timeout: float = 120.0,  # noqa: ASYNC109 - sent to the server as the call's deadline
+        timeout: float | None = None,  # noqa: ASYNC109 - sent to the server as the call's deadline
     ) -> Calibration:
         """Return what a judge is worth; see Client.calibrate."""
-        request = write_calibrate(items, options, interval)
-        reply = await self._call(self._stub.Calibrate, request, Deadline(timeout))
-        return read_calibration(reply)
+        return await self._call(calls.calibrate(items, options, interval), timeout)
+
+    async def calibrate_cascade(
+        self,
+        items: StagedLabels,
+        options: CascadeOptions = CascadeOptions(),  # noqa: B008 - frozen
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109 - sent to the server as the call's deadline
+    ) -> CascadeFrontier:
+        """Return the cascades worth having; see Client.calibrate_cascade."""
+        return await self._call(calls.calibrate_cascade(items, options), timeout)
+
+    async def rank_systems(
+        self,
+        comparisons: Sequence[PairedComparison],
+        interval: IntervalOptions | None = None,
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109 - sent to the server as the call's deadline
+    ) -> SystemRanking:
+        """Return systems in the order of paired comparisons; see Client.rank_systems."""
+        return await self._call(calls.rank_systems(comparisons, interval), timeout)
 
     async def score_answers(
         self,
@@ -305,7 +287,7 @@ class AsyncClient(AsyncConnection):
         *,
         include_replies: bool = False,
         asking: Asking | None = None,
-        timeout: float = 3600.0,  # noqa: ASYNC109 - sent to the server as the call's deadline
+        timeout: float | None = None,  # noqa: ASYNC109 - sent to the server as the call's deadline
         progress: Callable[[int, int], object] | None = None,
     ) -> ScoredAnswers:
         """Return the score of every item by every rubric, in order; see Client.score_answers."""
@@ -321,7 +303,7 @@ class AsyncClient(AsyncConnection):
         *,
         include_replies: bool = False,
         asking: Asking | None = None,
-        timeout: float = 3600.0,  # noqa: ASYNC109 - sent to the server as the call's deadline
+        timeout: float | None = None,  # noqa: ASYNC109 - sent to the server as the call's deadline
     ) -> AsyncGenerator[AnswerScore, None]:
         """Yield every score as soon as it is there, in any order; see Client.stream_scores."""
         scoring = Scoring(items, rubrics, asking, include_replies=include_replies)
@@ -335,10 +317,10 @@ class AsyncClient(AsyncConnection):
         judge: Judge | str | None = None,
         *,
         asking: Asking | None = None,
-        timeout: float = 120.0,  # noqa: ASYNC109 - sent to the server as the call's deadline
+        timeout: float | None = None,  # noqa: ASYNC109 - sent to the server as the call's deadline
     ) -> CostEstimate:
         """Return what `judge` would take at most; see Client.estimate."""
-        return await self._estimate(ask_about_judging(items, judge, asking), Deadline(timeout))
+        return await self._call_each(estimate_judging(items, judge, asking), timeout)
 
     async def estimate_scores(
         self,
@@ -346,46 +328,56 @@ class AsyncClient(AsyncConnection):
         rubrics: Iterable[Rubric | str],
         *,
         asking: Asking | None = None,
-        timeout: float = 120.0,  # noqa: ASYNC109 - sent to the server as the call's deadline
+        timeout: float | None = None,  # noqa: ASYNC109 - sent to the server as the call's deadline
     ) -> CostEstimate:
         """Return what `score_answers` would take at most; see Client.estimate_scores."""
-        return await self._estimate(ask_about_scoring(items, rubrics, asking), Deadline(timeout))
-
-    async def _estimate(
-        self, requests: Iterable[pb.EstimateBatchRequest], deadline: Deadline
-    ) -> CostEstimate:
-        found = CostEstimate()
-        try:
-            for request in requests:
-                reply = await self._call(self._stub.EstimateBatch, request, deadline)
-                found += read_estimate(reply)
-        except errors.InvalidArgument as error:
-            raise of_work(error) from None
-        return found
-
-    def _scores(self, scoring: Scoring, timeout: float) -> AsyncGenerator[AnswerScore, None]:
-        send = self._stub.ScoreAnswers
-        return Tasks(send, Deadline(timeout), self._budget, self.target).run(scoring)
+        return await self._call_each(estimate_scoring(items, rubrics, asking), timeout)
 
     async def server_info(
         self,
         *,
-        timeout: float = 10.0,  # noqa: ASYNC109 - sent to the server as the call's deadline
+        timeout: float | None = None,  # noqa: ASYNC109 - sent to the server as the call's deadline
     ) -> ServerInfo:
         """Return the server's version, limits, judges, models and metrics."""
-        request = pb.GetServerInfoRequest()
-        return read_info(await self._call(self._stub.GetServerInfo, request, Deadline(timeout)))
+        return await self._call(calls.server_info(), timeout)
 
-    async def _send_chunk(
+    async def usage(
         self,
-        chunk: list[Piece],
-        spec: types_pb2.JudgeSpec | None,
-        asking: Asking | None,
-        deadline: Deadline,
-        include_details: bool,
-    ) -> pb.BatchJudgeResponse:
-        return await self._call(
-            self._stub.BatchJudge,
-            write_chunk(chunk, spec, asking, include_details=include_details),
-            deadline,
-        )
+        days: int = 31,
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109 - sent to the server as the call's deadline
+    ) -> TenantUsage:
+        """Return what your tenant asked of language models in so many days (1 to 366, in UTC).
+
+        Today is among them. It also has what is left of the tenant's budgets. Nobody can ask for
+        another tenant's.
+        """
+        return await self._call(calls.usage(days), timeout)
+
+    async def _call(self, call: Call[Result], timeout: float | None) -> Result:  # noqa: ASYNC109 - as above
+        send = call.method(self._connection)
+        deadline = self._deadline(timeout, call.usual_s)
+        return call.read(await self._connection.call(send, call.request, deadline))
+
+    async def _call_each(self, steps: Calls[Result, Whole], timeout: float | None) -> Whole:  # noqa: ASYNC109 - as above
+        """Return the result of calls that are made one after the other, in one deadline."""
+        deadline = self._deadline(timeout, COMPUTING_S)
+        try:
+            call = next(steps)
+            while True:
+                try:
+                    send = call.method(self._connection)
+                    reply = await self._connection.call(send, call.request, deadline)
+                except errors.JudgedError as error:
+                    call = steps.throw(error)
+                else:
+                    call = steps.send(call.read(reply))
+        except StopIteration as done:
+            whole: Whole = done.value
+            return whole
+
+    def _scores(self, scoring: Scoring, timeout: float | None) -> AsyncGenerator[AnswerScore, None]:
+        send = self._connection.judging.ScoreAnswers
+        return Tasks(
+            send, self._deadline(timeout, STREAM_S), self._connection.budget, self.target
+        ).run(scoring)

@@ -2,52 +2,41 @@
 
 from __future__ import annotations
 
-import time
-from collections import deque
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from typing import cast
+from contextlib import closing
+from types import TracebackType
+from typing import Self
 
 import grpc
 
 from judged import errors
-from judged._batching.batch import Batch, write_chunk
-from judged._batching.chunks import Piece, fold
-from judged._batching.estimates import ask_about_judging, ask_about_scoring, of_work, read_estimate
+from judged._batching import calls
+from judged._batching.batch import Batch
+from judged._batching.calls import Call, Calls, Result, Whole
+from judged._batching.chunks import fold
+from judged._batching.estimates import estimate_judging, estimate_scoring
+from judged._batching.evaluate_stream import EvaluateStream, Progress, Record
 from judged._batching.judge_stream import JudgeStream
 from judged._batching.metric_parts import Given, Parts
 from judged._batching.rankings import Metadata
 from judged._batching.score_stream import Threads
 from judged._batching.scoring import Scoring
-from judged._convert.agreement import (
-    read_agreement,
-    read_calibration,
-    write_agreement,
-    write_calibrate,
-)
-from judged._convert.comparison import read_compare, write_compare
-from judged._convert.evaluation import read_evaluation, write_evaluate
-from judged._convert.groups import as_groups
 from judged._convert.judges import write_judge
 from judged._convert.metrics import read_table, write_metrics
-from judged._convert.server_info import read_info
-from judged._convert.text_metrics import (
-    merge_text_metrics,
-    of_whole,
-    read_text_metrics,
-    split_items,
-    write_text_metrics,
-    write_text_values,
-)
 from judged._inputs import as_metrics
-from judged._transport.call import CHUNKS_IN_FLIGHT, Deadline
-from judged._transport.connection import Connection, InFlight
-from judged._transport.status import Failure, to_error
+from judged._transport.call import CallOptions
+from judged._transport.connection import Connection
+from judged._transport.options import COMPUTING_S, JUDGING_S, STREAM_S, BaseClient, read_options
+from judged._transport.streams import run_stream
+from judged.credentials import Credentials
 from judged.types import (
     AnswerItem,
     AnswerScore,
     Asking,
     CalibrateOptions,
     Calibration,
+    CascadeFrontier,
+    CascadeOptions,
     ComparedRuns,
     CompareOptions,
     Context,
@@ -60,6 +49,7 @@ from judged.types import (
     MeasuredAgreement,
     MetricOptions,
     MetricTable,
+    PairedComparison,
     PerQueryValues,
     QueryGroup,
     RatingTable,
@@ -68,16 +58,53 @@ from judged.types import (
     RunRelevance,
     ScoredAnswers,
     ServerInfo,
+    StagedLabels,
+    SystemRanking,
     SystemScores,
+    TenantUsage,
     TextItem,
     TextMetricTable,
     Verdicts,
 )
-from judged.v1 import judge_service_pb2 as pb
 
 
-class Client(Connection):
+class Client(BaseClient[Connection]):
     """A connection to one judge daemon. Safe to share between threads; close it when done."""
+
+    def __init__(
+        self,
+        target: str | None = None,
+        *,
+        credentials: Credentials | None = None,
+        channel: grpc.Channel | None = None,
+        timeout: float | None = None,
+        max_retries: int | None = None,
+        metadata: Mapping[str, str] | None = None,
+    ) -> None:
+        """Connect to `target` ("HOST:PORT", "unix:PATH"), else JUDGED_TARGET, else the default.
+
+        `credentials` are a Token or Tls. `channel` takes the place of a connection of our own; it
+        is not closed. The other options are those of `with_options`. Raises InvalidArgument for
+        what can't be used.
+        """
+        given = read_options(timeout=timeout, max_retries=max_retries, metadata=metadata)
+        connection = Connection(target, credentials=credentials, channel=channel)
+        super().__init__(connection, CallOptions(**given))  # type: ignore[arg-type]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection. Calls under way end with ClientUnusable, and so do later ones."""
+        self._connection.close()
 
     def judge(
         self,
@@ -86,7 +113,7 @@ class Client(Connection):
         *,
         include_details: bool = False,
         asking: Asking | None = None,
-        timeout: float = 600.0,
+        timeout: float | None = None,
         progress: Callable[[int, int], object] | None = None,
     ) -> Verdicts:
         """Return one verdict for each context, in order, however many there are.
@@ -97,38 +124,17 @@ class Client(Connection):
         asks how a language model came to each verdict, `asking` says how models are asked.
         """
         batch = Batch(fold(items), progress, asking, judge)
-        spec = write_judge(judge)
-        deadline = Deadline(timeout)
-        in_flight: deque[tuple[list[Piece], InFlight[pb.BatchJudgeResponse]]] = deque()
-        try:
-            for chunk in batch.chunks():
-                request = write_chunk(
-                    chunk, spec, batch.asking(chunk), include_details=include_details
-                )
+        requests = batch.requests(write_judge(judge), include_details=include_details)
+        deadline, send = self._deadline(timeout, JUDGING_S), self._connection.judging.BatchJudge
+        with closing(self._connection.send_all(send, requests, deadline)) as sent:
+            for chunk, answer in sent:
                 try:
-                    sent = self._send(self._stub.BatchJudge, request, deadline)
-                except errors.DeadlineExceeded as error:  # what was done before counts
+                    reply = answer.finish()
+                except errors.JudgedError as error:
                     batch.failed(chunk, error)
-                    continue
-                in_flight.append((chunk, sent))
-                if len(in_flight) >= CHUNKS_IN_FLIGHT:
-                    self._take(batch, *in_flight.popleft())
-            while in_flight:
-                self._take(batch, *in_flight.popleft())
-        finally:
-            for _, sent in in_flight:
-                sent.cancel()
+                else:
+                    batch.answered(chunk, reply)
         return batch.verdicts()
-
-    def _take(
-        self, batch: Batch, chunk: list[Piece], sent: InFlight[pb.BatchJudgeResponse]
-    ) -> None:
-        try:
-            reply = sent.finish()
-        except errors.JudgedError as error:
-            batch.failed(chunk, error)
-        else:
-            batch.answered(chunk, reply)
 
     def judge_stream(
         self,
@@ -138,7 +144,7 @@ class Client(Connection):
         include_details: bool = False,
         asking: Asking | None = None,
         request_id: str = "",
-        timeout: float = 3600.0,
+        timeout: float | None = None,
     ) -> Generator[JudgedChunk, None, None]:
         """Yield every chunk's verdicts as they finish, in any order; ids count chunks from 0.
 
@@ -147,24 +153,11 @@ class Client(Connection):
         nothing twice.
         """
         stream = JudgeStream(
-            *(chunks, judge, asking, Deadline(timeout), self._budget),
+            *(chunks, judge, asking, self._deadline(timeout, STREAM_S), self._connection.budget),
             include_details=include_details,
             request_id=request_id,
         )
-        while not stream.done:
-            replies = self._stub.StreamJudge(
-                stream.messages(), timeout=stream.timeout, metadata=stream.metadata
-            )
-            try:
-                for reply in replies:
-                    if (chunk := stream.take(reply)) is not None:
-                        yield chunk
-                stream.ended()
-            except grpc.RpcError as failure:
-                for wait in stream.waits(to_error(cast("Failure", failure), self.target)):
-                    time.sleep(wait)
-            finally:
-                replies.cancel()
+        yield from run_stream(self._connection, lambda to: to.judging.StreamJudge, stream)
 
     def evaluate(
         self,
@@ -176,22 +169,35 @@ class Client(Connection):
         include_verdicts: bool = False,
         include_details: bool = False,
         asking: Asking | None = None,
-        timeout: float = 600.0,
+        record: Record | None = None,
+        timeout: float | None = None,
+        progress: Progress | None = None,
     ) -> Evaluation:
-        """Return metrics of groups that the server judges on the way, in one message.
+        """Return metrics of groups that the server judges on the way, however many there are.
 
-        For more than a message holds, with progress and resume, use judged.evaluation.Evaluator.
+        Groups with relevant ids are matched by id; when all are, no judge is asked and the result
+        names none. Metrics of the families `_exact` and `_similarity` ask their own judges; the one
+        given is asked only if another metric, a negative reference, or `include_verdicts` needs it.
+        Contexts that could not be judged have the status ERROR, which widens the bounds; the call
+        raises when the request is wrong or nothing was judged, and its error then has the verdicts
+        that are there as `verdicts`. A stream that breaks is sent again while `timeout` lasts. For
+        that, groups that can be read only once are kept in memory.
+
+        `progress` is called with (contexts done, contexts in all). `record` is told the groups as
+        they were judged, those of negatives behind the others, and their verdicts with details. The
+        offsets of the verdicts are those of the groups without their repeated results.
         """
-        request = write_evaluate(
-            groups := as_groups(groups),
-            metrics,
-            judge,
-            options,
-            asking,
+        stream = EvaluateStream(
+            *(groups, metrics, judge, options, asking),
+            *(self._deadline(timeout, STREAM_S), self._connection.budget),
             include_verdicts=include_verdicts,
             include_details=include_details,
+            record=record,
+            progress=progress,
         )
-        return read_evaluation(self._call(self._stub.Evaluate, request, Deadline(timeout)), groups)
+        for _ in run_stream(self._connection, lambda to: to.judging.StreamEvaluate, stream):
+            pass  # the stream keeps what it is told
+        return stream.evaluation()
 
     def compute_metrics(
         self,
@@ -201,7 +207,7 @@ class Client(Connection):
         *,
         metadata: Metadata | None = None,
         human_values: PerQueryValues | None = None,
-        timeout: float = 120.0,
+        timeout: float | None = None,
     ) -> MetricTable:
         """Return metrics of rankings whose relevance is known, however many topics there are.
 
@@ -210,34 +216,24 @@ class Client(Connection):
         mean then also comes corrected. Labels of judged rankings belong into these instead.
         """
         metrics = as_metrics(metrics)
-        deadline, send = Deadline(timeout), self._stub.ComputeMetrics
+        deadline, send = (
+            self._deadline(timeout, COMPUTING_S),
+            self._connection.judging.ComputeMetrics,
+        )
         given = Given(relevance, metadata or {}, human_values)
         parts = Parts.of(metrics, given, options)
         if parts is None:
             request = write_metrics(metrics, relevance, options, given.metadata, human_values)
-            return read_table(self._call(send, request, deadline).table)
-        in_flight: deque[tuple[Given, InFlight[pb.ComputeMetricsResponse]]] = deque()
-
-        def take() -> None:
-            part, sent = in_flight.popleft()
-            with parts.about(part):
-                parts.answered(sent.finish())
-
-        try:
-            for part, request in parts.requests():
-                in_flight.append((part, self._send(send, request, deadline)))
-                if len(in_flight) >= CHUNKS_IN_FLIGHT:
-                    take()
-            while in_flight:
-                take()
-        finally:
-            for _, sent in in_flight:
-                sent.cancel()
+            return read_table(self._connection.call(send, request, deadline).table)
+        with closing(self._connection.send_all(send, parts.requests(), deadline)) as sent:
+            for part, reply in sent:
+                with parts.about(part):
+                    parts.answered(reply.finish())
         if (whole := parts.whole()) is None:
             return parts.table()
         part, request = whole
         with parts.about(part):
-            return parts.table(self._call(send, request, deadline))
+            return parts.table(self._connection.call(send, request, deadline))
 
     def compare_runs(
         self,
@@ -247,7 +243,7 @@ class Client(Connection):
         comparison: CompareOptions = CompareOptions(),  # noqa: B008 - frozen
         *,
         qrels: Mapping[str, Mapping[str, int]] | None = None,
-        timeout: float = 120.0,
+        timeout: float | None = None,
     ) -> ComparedRuns:
         """Return whether runs on the same queries differ, each later one against the first.
 
@@ -255,9 +251,8 @@ class Client(Connection):
         those that bring documents. Everything travels in one message: measure what is larger with
         `compute_metrics` and compare the values.
         """
-        request = write_compare(metrics, runs, qrels, options, comparison)
-        reply = self._call(self._stub.CompareRuns, request, Deadline(timeout))
-        return read_compare(reply, list(runs))
+        call = calls.compare_runs(metrics, runs, qrels, options, comparison)
+        return self._call(call, timeout)
 
     def compute_text_metrics(
         self,
@@ -266,33 +261,15 @@ class Client(Connection):
         *,
         per_item: bool = False,
         interval: IntervalOptions | None = None,
-        timeout: float = 120.0,
+        timeout: float | None = None,
     ) -> TextMetricTable:
         """Return metrics of texts against references, however many items there are.
 
         Names are "bleu", "rouge1", "rouge2", "rougeL", "token_f1", "exact_match". Items that
         several messages hold give the numbers that one would; the last message holds the values.
         """
-        metrics = as_metrics(metrics)
-        deadline = Deadline(timeout)
-
-        def table(request: pb.ComputeTextMetricsRequest) -> TextMetricTable:
-            reply = self._call(self._stub.ComputeTextMetrics, request, deadline)
-            return read_text_metrics(reply)
-
-        parts = split_items(items)
-        if len(parts) == 1:
-            request = write_text_metrics(metrics, parts[0], per_item=per_item, interval=interval)
-            return table(request)
-        tables = []
-        for part in parts:
-            request = write_text_metrics(metrics, part, per_item=True, interval=None)
-            try:
-                tables.append(table(request))
-            except errors.InvalidArgument as error:
-                raise of_whole(error, part) from None
-        means = table(write_text_values(metrics, tables, interval))
-        return merge_text_metrics(means, tables, per_item=per_item)
+        steps = calls.text_metrics(metrics, items, per_item=per_item, interval=interval)
+        return self._call_each(steps, timeout)
 
     def measure_agreement(
         self,
@@ -300,11 +277,10 @@ class Client(Connection):
         systems: SystemScores | None = None,
         interval: IntervalOptions | None = None,
         *,
-        timeout: float = 120.0,
+        timeout: float | None = None,
     ) -> MeasuredAgreement:
         """Return how far raters agree on items, or two judges on the order of systems, or both."""
-        request = write_agreement(ratings, systems, interval)
-        return read_agreement(self._call(self._stub.MeasureAgreement, request, Deadline(timeout)))
+        return self._call(calls.measure_agreement(ratings, systems, interval), timeout)
 
     def calibrate(
         self,
@@ -312,11 +288,30 @@ class Client(Connection):
         options: CalibrateOptions = CalibrateOptions(),  # noqa: B008 - frozen
         interval: IntervalOptions | None = None,
         *,
-        timeout: float = 120.0,
+        timeout: float | None = None,
     ) -> Calibration:
         """Return a judge's worth: its quality, thresholds, cascade bounds, corrected prevalence."""
-        request = write_calibrate(items, options, interval)
-        return read_calibration(self._call(self._stub.Calibrate, request, Deadline(timeout)))
+        return self._call(calls.calibrate(items, options, interval), timeout)
+
+    def calibrate_cascade(
+        self,
+        items: StagedLabels,
+        options: CascadeOptions = CascadeOptions(),  # noqa: B008 - frozen
+        *,
+        timeout: float | None = None,
+    ) -> CascadeFrontier:
+        """Return the cascades of judges that labels find worth having, and the one proposed."""
+        return self._call(calls.calibrate_cascade(items, options), timeout)
+
+    def rank_systems(
+        self,
+        comparisons: Sequence[PairedComparison],
+        interval: IntervalOptions | None = None,
+        *,
+        timeout: float | None = None,
+    ) -> SystemRanking:
+        """Return systems in the order of paired comparisons: Bradley-Terry with Davidson's ties."""
+        return self._call(calls.rank_systems(comparisons, interval), timeout)
 
     def score_answers(
         self,
@@ -325,7 +320,7 @@ class Client(Connection):
         *,
         include_replies: bool = False,
         asking: Asking | None = None,
-        timeout: float = 3600.0,
+        timeout: float | None = None,
         progress: Callable[[int, int], object] | None = None,
     ) -> ScoredAnswers:
         """Return the score of every item by every rubric, in this order, however many there are.
@@ -346,7 +341,7 @@ class Client(Connection):
         *,
         include_replies: bool = False,
         asking: Asking | None = None,
-        timeout: float = 3600.0,
+        timeout: float | None = None,
     ) -> Generator[AnswerScore, None, None]:
         """Yield every score as soon as it is there, in any order; see score_answers.
 
@@ -361,10 +356,10 @@ class Client(Connection):
         judge: Judge | str | None = None,
         *,
         asking: Asking | None = None,
-        timeout: float = 120.0,
+        timeout: float | None = None,
     ) -> CostEstimate:
         """Return what `judge` would take of calls, tokens and money at most; nothing is asked."""
-        return self._estimate(ask_about_judging(items, judge, asking), Deadline(timeout))
+        return self._call_each(estimate_judging(items, judge, asking), timeout)
 
     def estimate_scores(
         self,
@@ -372,27 +367,49 @@ class Client(Connection):
         rubrics: Iterable[Rubric | str],
         *,
         asking: Asking | None = None,
-        timeout: float = 120.0,
+        timeout: float | None = None,
     ) -> CostEstimate:
         """Return what `score_answers` would take of calls, tokens and money at most."""
-        return self._estimate(ask_about_scoring(items, rubrics, asking), Deadline(timeout))
+        return self._call_each(estimate_scoring(items, rubrics, asking), timeout)
 
-    def _estimate(
-        self, requests: Iterable[pb.EstimateBatchRequest], deadline: Deadline
-    ) -> CostEstimate:
-        found = CostEstimate()
-        try:
-            for request in requests:
-                found += read_estimate(self._call(self._stub.EstimateBatch, request, deadline))
-        except errors.InvalidArgument as error:
-            raise of_work(error) from None
-        return found
-
-    def _scores(self, scoring: Scoring, timeout: float) -> Generator[AnswerScore, None, None]:
-        send = self._stub.ScoreAnswers
-        return Threads(send, Deadline(timeout), self._budget, self.target).run(scoring)
-
-    def server_info(self, *, timeout: float = 10.0) -> ServerInfo:
+    def server_info(self, *, timeout: float | None = None) -> ServerInfo:
         """Return the server's version, limits, judges, models and metrics."""
-        request = pb.GetServerInfoRequest()
-        return read_info(self._call(self._stub.GetServerInfo, request, Deadline(timeout)))
+        return self._call(calls.server_info(), timeout)
+
+    def usage(self, days: int = 31, *, timeout: float | None = None) -> TenantUsage:
+        """Return what your tenant asked of language models in so many days (1 to 366, in UTC).
+
+        Today is among them. It also has what is left of the tenant's budgets. Nobody can ask for
+        another tenant's.
+        """
+        return self._call(calls.usage(days), timeout)
+
+    def _call(self, call: Call[Result], timeout: float | None) -> Result:
+        send = call.method(self._connection)
+        deadline = self._deadline(timeout, call.usual_s)
+        return call.read(self._connection.call(send, call.request, deadline))
+
+    def _call_each(self, steps: Calls[Result, Whole], timeout: float | None) -> Whole:
+        """Return the result of calls that are made one after the other, in one deadline."""
+        deadline = self._deadline(timeout, COMPUTING_S)
+        try:
+            call = next(steps)
+            while True:
+                try:
+                    send = call.method(self._connection)
+                    reply = self._connection.call(send, call.request, deadline)
+                except errors.JudgedError as error:
+                    call = steps.throw(error)
+                else:
+                    call = steps.send(call.read(reply))
+        except StopIteration as done:
+            whole: Whole = done.value
+            return whole
+
+    def _scores(
+        self, scoring: Scoring, timeout: float | None
+    ) -> Generator[AnswerScore, None, None]:
+        send = self._connection.judging.ScoreAnswers
+        return Threads(
+            send, self._deadline(timeout, STREAM_S), self._connection.budget, self.target
+        ).run(scoring)

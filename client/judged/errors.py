@@ -10,6 +10,7 @@
         Overloaded              ... the server is busy; `retry_after` seconds
         Unavailable             ... the server can't be reached, is starting or draining
       DeadlineExceeded          time ran out
+      MissingVerdicts           the judge failed on too many items to say anything of them
       ClientUnusable            the client was closed, or its process forked
       InternalError             a fault of the server; its log knows `metadata["ref"]`
 
@@ -96,6 +97,10 @@ class Unavailable(Retryable):
 
 class DeadlineExceeded(JudgedError):
     """Time ran out before the answer came."""
+
+
+class MissingVerdicts(JudgedError):
+    """The judge failed on too many items to say anything of them; the message says how."""
 
 
 class ClientUnusable(JudgedError, RuntimeError):

@@ -1,4 +1,4 @@
-"""The command line of the server: serving, and the commands `models`, `cache` and `tune`.
+"""The command line of the server: serving, and `models`, `cache` and `tenants`.
 
 Every setting is a flag; see `settings`. The base install has this module without what it needs, and
 says what to install.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,8 +28,9 @@ def _not_installed(error: ModuleNotFoundError) -> str:
 try:
     import uvloop
 
-    from judged_server import cache_command, errors, telemetry
+    from judged_server import errors, telemetry
     from judged_server.address import AddressError
+    from judged_server.commands import cache, doctor, tenants
     from judged_server.settings import Settings, SettingsError, load, misspelt_variables
 except ModuleNotFoundError as missing:
     print(_not_installed(missing), file=sys.stderr)
@@ -42,7 +44,8 @@ def build_parser() -> argparse.ArgumentParser:
     """Return the parser: one flag for each setting, and the models commands."""
     parser = argparse.ArgumentParser(
         prog="judged-server",
-        usage="judged-server [--setting X ...] [models ACTION ... | cache ACTION ... | tune]",
+        usage="judged-server [--setting X ...] [models ACTION ... | cache ACTION ... | "
+        "tenants ACTION ...]",
         description="Judge over gRPC. Settings: flag > JUDGED_* > --config file > default.",
     )
     version = f"judged-server {metadata.version('judged')}"
@@ -56,11 +59,12 @@ def build_parser() -> argparse.ArgumentParser:
             parser.add_argument(flag, action="store_const", const="true", dest=name, help=text)
         else:
             parser.add_argument(flag, metavar="X", dest=name, help=text)
-    commands = parser.add_subparsers(dest="command", metavar="models ... | cache ... | tune")
-    cache_command.add_parser(commands)
-    tuning = commands.add_parser("tune", help="find the fastest embedding settings here")
-    tuning.add_argument("--seconds", type=float, default=45, help="of measuring (default 45)")
-    tuning.add_argument("--out", type=Path, metavar="FILE", help="a new TOML file for the settings")
+    commands = parser.add_subparsers(dest="command", metavar="models ... | cache ... | tenants ...")
+    cache.add_parser(commands)
+    tenants.add_parser(commands)
+    commands.add_parser(
+        "doctor", help="check settings, files, models and providers; say what to mend"
+    )
     models = commands.add_parser("models", help="list, install, verify and add embedding models")
     actions = models.add_subparsers(dest="action", required=True)
     actions.add_parser("list", help="show the models that are installed")
@@ -102,13 +106,15 @@ def run(argv: list[str]) -> int:
     }
     try:
         settings = load(flags, arguments.config)
-        if arguments.command == "tune":
-            return tune(arguments, settings)
-        if arguments.command == "models":
-            return manage_models(arguments, settings)
-        if arguments.command == "cache":
-            return cache_command.manage_cache(arguments, settings)
-        serve(settings)
+        commands: dict[str | None, Callable[[argparse.Namespace, Settings], int]] = {
+            "models": manage_models,
+            "cache": cache.manage_cache,
+            "tenants": tenants.manage_tenants,
+            "doctor": lambda _, settings: doctor.diagnose(settings),
+        }
+        if (command := commands.get(arguments.command)) is not None:
+            return command(arguments, settings)
+        serve(settings, lambda: load(flags, arguments.config))
     except (SettingsError, AddressError, errors.JudgedError) as error:
         print(f"judged-server: {error}", file=sys.stderr)
         return 2
@@ -118,8 +124,8 @@ def run(argv: list[str]) -> int:
     return 0
 
 
-def serve(settings: Settings) -> None:
-    """Serve until a signal comes."""
+def serve(settings: Settings, reread: Callable[[], Settings]) -> None:
+    """Serve until a signal comes; `reread` returns the settings as they are by then."""
     # Before NumPy is: its small products would wake a second thread for nothing, and the large
     # ones belong to the embedding workers, which have a thread for each core already.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -132,7 +138,7 @@ def serve(settings: Settings) -> None:
         telemetry.logger("settings").warning("misspelt variable", reason=warning)
 
     async def whole_life() -> None:
-        await App(settings).run()
+        await App(settings, reread).run()
 
     uvloop.run(whole_life())
 
@@ -190,46 +196,6 @@ def add_model(arguments: argparse.Namespace, settings: Settings, store: ModelSto
         f"{manifest.name} is added to {store.root}: {manifest.dimensions} dimensions, "
         f"{manifest.max_tokens} tokens, {manifest.pooling} pooling{prefix}"
     )
-
-
-def tune(arguments: argparse.Namespace, settings: Settings) -> int:
-    """Measure ways of running the embedding model; print them, and the settings of the fastest."""
-    from judged_server.embedding.models.manifest import DEFAULT_MODEL  # noqa: PLC0415
-    from judged_server.embedding.models.store import ModelStore, default_root  # noqa: PLC0415
-    from judged_server.embedding.runtime import tuning  # noqa: PLC0415
-    from judged_server.embedding.runtime.backend_selection import Machine  # noqa: PLC0415
-    from judged_server.embedding.runtime.cores import available_cores  # noqa: PLC0415
-
-    if not 0 < arguments.seconds <= 3600:
-        raise SettingsError("tune --seconds is more than 0 and at most 3600")
-    if arguments.out is not None and arguments.out.exists():
-        raise SettingsError(f"{arguments.out} is there already; name a file that is not")
-    asked = (settings.embedding_backend, settings.embedding_precision)
-    candidates = tuning.backends(*asked, Machine.here())
-    store = ModelStore(settings.models_dir or default_root(os.environ))
-    files = store.load(settings.model or DEFAULT_MODEL)
-    cores = settings.embedding_threads or available_cores()
-    load = os.getloadavg()[0]
-    if load > cores / 2:
-        print(f"the load is {load:.1f}: other work runs here, and takes part in what is measured")
-    print(f"{files.manifest.name} on {cores} cores, paragraphs of Python's help texts")
-    print(f"{'backend':<18} {'workers':>7} {'threads each':>12} {'batch':>7} {'texts/s':>8} CPU ms")
-    for question, trials, winner in tuning.Tuner(files, cores, arguments.seconds).best(candidates):
-        for trial in trials:
-            running = trial.running
-            print(
-                f"{running.backend!s:<18} {running.threads // running.batch_threads:>7} "
-                f"{running.batch_threads:>12} {running.batch_tokens or 'default':>7} "
-                f"{trial.texts_per_s:>8.0f} {trial.cpu_ms_per_text:>6.1f}"
-                f"{f'  <- {question}' if running == winner else ''}",
-                flush=True,
-            )
-    if arguments.out is None:
-        print(f"\n{tuning.to_toml(winner)}", end="")
-    else:
-        arguments.out.write_text(tuning.to_toml(winner))
-        print(f"the settings are in {arguments.out}: start the server with --config")
-    return 0
 
 
 def list_models(store: ModelStore) -> int:

@@ -6,6 +6,8 @@ import ipaddress
 import os
 import shutil
 import socket
+import tempfile
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,24 +28,27 @@ class Address:
     path: Path | None = None
 
     @classmethod
-    def parse(cls, text: str) -> Address:
-        """Return the address written as HOST:PORT, [IPV6]:PORT or unix:PATH."""
+    def parse(cls, text: str, setting: str = "listen") -> Address:
+        """Return the address written as HOST:PORT, [IPV6]:PORT or unix:PATH in a setting."""
         if text.startswith("unix:"):
             path = text.removeprefix("unix:")
             if not path:
-                raise AddressError("listen: unix: needs a path, for example unix:/run/judged.sock")
+                raise AddressError(
+                    f"{setting}: unix: needs a path, for example unix:/run/judged.sock"
+                )
             absolute = Path(path).absolute()
             if (length := len(os.fsencode(absolute))) > LONGEST_SOCKET_PATH:
                 raise AddressError(
-                    f"listen: the path {absolute} has {length} bytes, and a Unix socket's may have "
-                    f"{LONGEST_SOCKET_PATH}; pick a shorter one"
+                    f"{setting}: the path {absolute} has {length} bytes, and a Unix socket's may "
+                    f"have {LONGEST_SOCKET_PATH}; pick a shorter one"
                 )
             return cls(path=absolute)
         host, colon, port = text.rpartition(":")
         # int() takes the digits of every script, of which no client knows all but these.
         if not colon or not (port.isascii() and port.isdecimal()) or int(port) > 65535:
             raise AddressError(
-                f"listen: {text!r} is neither HOST:PORT, with a port from 0 to 65535, nor unix:PATH"
+                f"{setting}: {text!r} is neither HOST:PORT, with a port from 0 to 65535, nor "
+                "unix:PATH"
             )
         return cls(host=host.removeprefix("[").removesuffix("]") or "127.0.0.1", port=int(port))
 
@@ -63,7 +68,7 @@ class Address:
         except ValueError:
             return self.host == "localhost"
 
-    def refuse_live_socket(self) -> None:
+    def refuse_live_socket(self, setting: str = "listen") -> None:
         """Raise AddressError when this Unix socket has no folder, or another process listens on it.
 
         gRPC unlinks a socket file that it finds, whether or not somebody listens on it, and would
@@ -73,8 +78,8 @@ class Address:
             return
         if not self.path.parent.is_dir():
             raise AddressError(
-                f"listen: there is no folder {self.path.parent} for the socket; make it, or pick "
-                "another path"
+                f"{setting}: there is no folder {self.path.parent} for the socket; make it, or "
+                "pick another path"
             )
         if not self.path.exists():
             return
@@ -87,18 +92,41 @@ class Address:
         raise AddressError(f"another server listens on unix:{self.path}; stop it or pick a path")
 
 
-def share_socket(path: Path, mode: str, group: str) -> None:
-    """Give a Unix socket its mode, in octal, and its group, "" for none. Raises AddressError."""
+def share_socket(path: Path, mode: str, group: str, owner: str = "") -> None:
+    """Give a Unix socket its mode, in octal, its group and its owner, "" for that of the process.
+
+    Raises AddressError.
+    """
     try:
         if group:
             shutil.chown(path, group=group)
+        # The owner last: whoever is not root has no more to say then.
         path.chmod(int(mode, 8))
-    except LookupError:
+        if owner:
+            shutil.chown(path, user=owner)
+    except LookupError as error:
+        is_owner = "user" in str(error)
+        named = f"socket_owner {owner}" if is_owner else f"socket_group {group}"
+        kind, database = ("user", "passwd") if is_owner else ("group", "group")
         raise AddressError(
-            f"socket_group {group}: there is no such group; see getent group"
+            f"{named} of {path}: there is no such {kind}; see getent {database}"
         ) from None
     except OSError as error:
         raise AddressError(
-            f"{path}: its group or mode can't be set: {error.strerror}; is the user of the server "
-            "in socket_group?"
+            f"{path}: its owner, group or mode can't be set: {error.strerror}; the server's user "
+            "must be in the group, and only root can give a socket to another owner"
         ) from None
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a file so that a reader sees all of it or nothing."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, scratch = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "w") as file:
+            file.write(text)
+        Path(scratch).replace(path)
+    except BaseException:
+        with suppress(OSError):
+            Path(scratch).unlink()
+        raise

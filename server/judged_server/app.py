@@ -7,72 +7,62 @@ import faulthandler
 import os
 import signal
 import sys
-import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from importlib.metadata import version
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import grpc
-from grpc_health.v1 import health, health_pb2, health_pb2_grpc
-from judged.v1 import judge_service_pb2
-from judged.v1.judge_service_pb2_grpc import add_JudgeServiceServicer_to_server
+from grpc_health.v1 import health, health_pb2
 
-from judged_server import errors, gc_tuning
-from judged_server.address import Address, AddressError, share_socket
-from judged_server.api.connections import connection_options
+from judged_server import errors, recorder, wiring
+from judged_server.address import Address, write_whole
+from judged_server.api.authentication import Authenticator
 from judged_server.api.convert.info import ServerFacts
 from judged_server.api.idempotency import IdempotentCalls
-from judged_server.api.interceptor import CallInterceptor, Deadlines, InterceptingRegistrar
+from judged_server.api.interceptor import CallInterceptor
 from judged_server.api.judge_service import JudgeService
-from judged_server.api.limits import RequestLimits
-from judged_server.embedding.cache.vector_cache import VectorCaches
+from judged_server.api.listening.listeners import Listeners
+from judged_server.api.listening.receiving import Receiver
+from judged_server.api.registration import CONTRACT, NAMES, Services
+from judged_server.api.statistics_service import StatisticsService
+from judged_server.audit import AuditLog
 from judged_server.embedding.models.manifest import DEFAULT_MODEL
 from judged_server.embedding.models.store import ModelStore, default_root
 from judged_server.embedding.registry import StoredEmbedders
-from judged_server.embedding.runtime.backend_selection import (
-    Machine,
-    RuntimeConfig,
-    choose,
-    default_engines,
-)
-from judged_server.judges.catalog import JudgeCatalog
+from judged_server.judges.equivalence.judge import EquivalenceKind
 from judged_server.judges.exact import ExactKind
 from judged_server.judges.lexical.token_overlap import TokenOverlapKind
-from judged_server.judges.llm.answers import AnswersKind
-from judged_server.judges.llm.judge import NO_CONFIGURATION, LlmKind
-from judged_server.judges.panel import PanelKind
-from judged_server.judges.semantic import SemanticKind
 from judged_server.judges.span import SpanKind
-from judged_server.llm.budget import Budgets, DayLedger, default_ledger
-from judged_server.llm.cache.reply_cache import ReplyCache
 from judged_server.llm.caller import ModelCaller
-from judged_server.llm.rubrics import Rubric, load_builtin, load_folder
-from judged_server.llm.transport.clock import Clock
-from judged_server.settings import Settings, SettingsError, cache_folder
-from judged_server.spending import nano_within
-from judged_server.store.kept_replies import KeptReplies
-from judged_server.store.replies import ReplyFile
-from judged_server.store.stored_ids import CacheInvalidation
+from judged_server.process import gc_tuning
+from judged_server.process.memory import MemoryWatch, group_limit
+from judged_server.process.watchdog import Watchdog
+from judged_server.scheduling.threads import batch_scheduling
+from judged_server.settings import Settings, SettingsError
 from judged_server.telemetry import logger
-from judged_server.threads import batch_scheduling
+from judged_server.tenants.directory import FileDirectory
 from judged_server.usecases.admission import Admission
 from judged_server.usecases.estimate_batch import Estimator
-from judged_server.usecases.score_answers import Scoring
+from judged_server.usecases.offering import Offerings
 
 if TYPE_CHECKING:
-    from judged_server.llm.models import ChatModels
+    from judged_server.http_api.port import HttpPort
+    from judged_server.monitoring.port import MonitoringPort
 
-SERVICE = judge_service_pb2.DESCRIPTOR.services_by_name["JudgeService"].full_name
-
-_STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+_STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 DRAIN_TIMEOUT_S = 0.2
 """Time for the last replies to leave once nothing is in work any more."""
+CUT_SHORT_S = 0.5
+"""How long calls that are cut short may take to say so."""
 _CUT_SHORT_S = 2.0
 """The longest that a drain takes once a second signal has come."""
-_PURGES_HEEDED_S = 1.0
-"""How often a server looks whether stored replies were purged."""
+
+_RELOADED_SETTINGS = {"max_pending_bytes", "grace_s"}
+"""Settings that SIGHUP takes over. The others are parts of what was built at the start."""
+_RELOADED_EVERY_S = 1.0
+"""How often a server looks whether tenants, tokens and its certificate have changed."""
 
 _log = logger("server")
 
@@ -80,67 +70,120 @@ _log = logger("server")
 class App:
     """One server process, from start to drain."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, reread: Callable[[], Settings] | None = None) -> None:
+        """Take the settings, and what returns them anew for SIGHUP. Raises as the parts do."""
         self._settings = settings
+        self._reread = reread or (lambda: settings)
+        self._grace_s = settings.grace_s
         self._embedders = StoredEmbedders(
             ModelStore(settings.models_dir or default_root(os.environ)),
             settings.model or DEFAULT_MODEL,
-            _running(settings),
-            caches=_vector_caches(settings),
+            wiring.runtime_config(settings),
+            caches=wiring.vector_caches(settings),
             health=self._models_run,
         )
-        self._chat_models = _chat_models(settings)
-        self._budgets = _budgets(self._chat_models)
-        self._reply_cache = _reply_cache(settings)
-        self._rubrics = _rubrics(settings)
-        self._deadlines = Deadlines(
-            settings.default_deadline_s,
-            settings.max_unary_deadline_s,
-            settings.max_stream_deadline_s,
+        self._chat_models = wiring.chat_models(settings)
+        self._ledger = wiring.ledger_of(self._chat_models, settings)
+        self._budgets = wiring.budgets_of(self._chat_models, self._ledger)
+        self._reply_cache = wiring.reply_cache(settings)
+        self._rubrics = wiring.rubrics(settings)
+        self._deadlines = wiring.deadlines(settings)
+        self._memory = MemoryWatch(group_limit())
+        self._admission = Admission(settings.max_pending_bytes, self._memory)
+        at_once = max(2, settings.max_pending_bytes // (5 * settings.max_message_bytes))
+        self._audit_log = None if settings.audit_log is None else AuditLog(settings.audit_log)
+        self._interceptor = CallInterceptor(
+            self._deadlines,
+            Receiver(self._admission, settings.max_message_bytes, at_once),
+            self._audit_log,
         )
-        self._interceptor = CallInterceptor(self._deadlines)
         self._idempotent_calls = IdempotentCalls(
             settings.request_id_memory_bytes, settings.request_id_grace_s
         )
         self._hurry = asyncio.Event()
-        self._invalidation_watch: asyncio.Task[None] | None = None
+        self._watches: list[asyncio.Task[None]] = []
+        self._reloading: asyncio.Task[None] | None = None
         self._health = health.aio.HealthServicer()
-        self._server: grpc.aio.Server | None = None
+        self._listeners: Listeners | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self.address = Address.parse(settings.listen)
+        self._http_address = wiring.http_address(settings)
+        self._certificates = wiring.certificates(settings, self.address, self._http_address)
+        self._is_ready = False
+        self._model_caller = ModelCaller(self._budgets, self._reply_cache)
+        self._offerings = Offerings(
+            (TokenOverlapKind(), ExactKind(), SpanKind(), EquivalenceKind()),
+            self._embedders,
+            self._chat_models,
+            self._rubrics,
+            self._model_caller,
+            settings.default_judge,
+            wiring.calibrations(settings),
+        )
+        self._directory = (
+            None
+            if settings.tenants is None
+            else FileDirectory(settings.tenants, self._offerings.check)
+        )
+        self._monitoring_port = self._monitoring()
+        self._export = wiring.otlp_export(settings)
+        self._http_port: HttpPort | None = None
 
     async def start(self) -> None:
         """Load the model, bind, report healthy. Raises AddressError or errors.JudgedError."""
         settings = self._settings
         self._loop = asyncio.get_running_loop()
-        if not self.address.is_local and not settings.insecure:
-            raise AddressError(
-                f"{self.address} can be reached from other machines and this server has neither "
-                "TLS nor tokens; listen on 127.0.0.1 or unix:PATH, or say --insecure"
-            )
-        self.address.refuse_live_socket()
+        for address in filter(None, (self.address, self._http_address)):
+            wiring.refuse_open_address(settings, address, tls=self._certificates is not None)
+        listeners = wiring.listeners_of(settings, self.address, self._directory, self._certificates)
         await self._load_model()
+        services = self._build_services()
         with batch_scheduling():
-            server = self._build_server()
-            self.address = self._bind(server)
-            await server.start()
-        self._server = server
+            self._listeners = Listeners(
+                settings.max_message_bytes, partial(self._register, services)
+            )
+            await self._listeners.open(listeners)
+        if self._http_address is not None:
+            self._http_port = self._http(self._http_address, services)
+            await self._http_port.open()
+        if self._monitoring_port is not None:
+            await self._monitoring_port.open()
+        self.address = self._listeners.addresses[0]
+        self._is_ready = True
         # What start-up made lives as long as the process; a collection need not walk it each time.
         gc_tuning.settle()
-        for service in ("", SERVICE):
+        for service in ("", *NAMES):
             await self._health.set(service, health_pb2.HealthCheckResponse.SERVING)
         if settings.port_file is not None:
             write_whole(settings.port_file, f"{self.address}\n")
+        if self._certificates is not None or self._directory is not None:
+            self._watches.append(asyncio.create_task(self._watch_files()))
         if self._reply_cache is not None and settings.llm_cache == "disk":
-            self._invalidation_watch = asyncio.create_task(
-                _apply_invalidations(self._reply_cache, settings)
+            self._watches.append(
+                asyncio.create_task(wiring.apply_invalidations(self._reply_cache, settings))
             )
-        _log.info("ready", address=str(self.address), version=version("judged"), pid=os.getpid())
+        watchdog = Watchdog(settings.stall_dump_s, settings.stall_exit_s)
+        self._watches.append(asyncio.create_task(watchdog.run()))
+        if self._ledger is not None:
+            self._watches.append(asyncio.create_task(wiring.renew_leases(self._ledger)))
+        self._watches.append(
+            asyncio.create_task(self._memory.run(lambda: not self._admission.pending_bytes))
+        )
+        ports = {"metrics": self._monitoring_port, "http": self._http_port}
+        _log.info(
+            "ready",
+            address=str(self.address),
+            **{name: str(port.address) for name, port in ports.items() if port is not None},
+            version=version("judged"),
+            pid=os.getpid(),
+        )
 
     async def run(self) -> None:
-        """Serve until SIGTERM, SIGINT or SIGHUP, then drain; a second one cuts the drain short.
+        """Serve until SIGTERM or SIGINT, then drain; a second one cuts the drain short.
 
-        SIGUSR1 writes the stacks of all threads to standard error.
+        SIGHUP reloads what may change, and begins a new audit log where that was moved away; where
+        standard error is a terminal, which then was closed, it drains too. SIGUSR1 writes the
+        stacks of all threads to standard error.
         """
         loop = asyncio.get_running_loop()
         asked: asyncio.Queue[str] = asyncio.Queue()
@@ -152,11 +195,13 @@ class App:
         # by the loop, which on its end would let the next signal kill the process.
         for number in _STOP_SIGNALS:
             signal.signal(number, ask)
+        hangs_up = ask if sys.stderr.isatty() else self._ask_to_reload
+        signal.signal(signal.SIGHUP, hangs_up)
         # Where a server hangs, the stacks of all its threads say at what.
         faulthandler.register(signal.SIGUSR1, file=sys.stderr, all_threads=True)
         await self.start()
-        _log.info("draining", signal=await asked.get(), grace_s=self._settings.grace_s)
-        drain = asyncio.create_task(self.stop(self._settings.grace_s))
+        _log.info("draining", signal=await asked.get(), grace_s=self._grace_s)
+        drain = asyncio.create_task(self.stop(self._grace_s))
         again = asyncio.create_task(asked.get())
         await asyncio.wait({drain, again}, return_when=asyncio.FIRST_COMPLETED)
         if not drain.done():
@@ -169,56 +214,119 @@ class App:
         again.cancel()
         await drain
         # All is done; an impatient signal must not turn the exit status into a failure.
-        for number in _STOP_SIGNALS:
+        for number in (*_STOP_SIGNALS, signal.SIGHUP):
             signal.signal(number, signal.SIG_IGN)
         _log.info("stopped")
 
     async def stop(self, grace_s: float) -> None:
         """Report NOT_SERVING, turn new calls away, let those in work finish, free everything.
 
-        What is still in work after `grace_s` seconds is cancelled.
+        What is still in work after `grace_s` seconds is turned away too. gRPC itself ends only
+        when no more calls come: it would drop those that it has received and not begun.
         """
+        self._is_ready = False
         await self._health.enter_graceful_shutdown()
         self._interceptor.drain()
         waits = {
-            asyncio.create_task(self._interceptor.wait_idle()),
+            asyncio.create_task(self._interceptor.calls.wait_quiet()),
             asyncio.create_task(self._hurry.wait()),
         }
         await asyncio.wait(waits, timeout=grace_s, return_when=asyncio.FIRST_COMPLETED)
         for wait in waits:
             wait.cancel()
-        if self._server is not None:
+        await self._interceptor.calls.cut_short(CUT_SHORT_S)
+        if self._listeners is not None:
             # Those who watch our health are left, and they would watch for ever.
-            await self._server.stop(DRAIN_TIMEOUT_S)
+            await self._listeners.close(DRAIN_TIMEOUT_S)
+        if self._http_port is not None:
+            await self._http_port.close()
+        await self._free()
+        self._remove_files()
+
+    async def _free(self) -> None:
+        """Write what waits, and let go of what calls used."""
         await self._idempotent_calls.close()
-        if self._invalidation_watch is not None:
-            self._invalidation_watch.cancel()
+        for watch in self._watches:
+            watch.cancel()
         await asyncio.to_thread(self._embedders.close)
         if self._chat_models is not None:
             await self._chat_models.close()
         if self._reply_cache is not None:
             await asyncio.to_thread(self._reply_cache.close)
-        await asyncio.to_thread(self._budgets.close)
-        self._remove_files()
+        if self._ledger is not None:
+            await asyncio.to_thread(self._ledger.close)
+        if self._monitoring_port is not None:
+            await self._monitoring_port.close()
+        if self._audit_log is not None:
+            self._audit_log.close()
+        if self._export is not None:
+            await asyncio.to_thread(self._export.close)
 
     def _remove_files(self) -> None:
-        """Remove the port file and the socket, which say that a server is here."""
-        for path in (self._settings.port_file, self.address.path):
-            if path is not None:
-                path.unlink(missing_ok=True)
+        """Remove the port file and the sockets, which say that a server is here."""
+        if self._settings.port_file is not None:
+            self._settings.port_file.unlink(missing_ok=True)
+        if self._listeners is not None:
+            self._listeners.remove_sockets()
+        if self._http_port is not None:
+            self._http_port.remove_socket()
 
     def _models_run(self, run: bool) -> None:
         """Report whether every loaded model runs; called on a model's thread."""
         status = health_pb2.HealthCheckResponse
         healthy = status.SERVING if run else status.NOT_SERVING
+        self._is_ready = run
 
         async def report() -> None:
-            for service in ("", SERVICE):
+            for service in ("", *NAMES):
                 await self._health.set(service, healthy)
 
         if self._loop is not None:
             with suppress(RuntimeError):  # the loop has ended, and nobody asks any more
                 asyncio.run_coroutine_threadsafe(report(), self._loop)
+
+    async def _watch_files(self) -> None:
+        """Take over what has changed of tenants, tokens and certificates, and end revoked calls."""
+        while True:
+            await asyncio.sleep(_RELOADED_EVERY_S)
+            await self._reload()
+
+    def _ask_to_reload(self, _: int, __: object) -> None:
+        """Reload soon: on the event loop, once there is one that serves."""
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._reload_now)
+
+    def _reload_now(self) -> None:
+        if self._audit_log is not None:
+            self._audit_log.reopen()
+        self._reloading = asyncio.create_task(self._reload_all())
+
+    async def _reload_all(self) -> None:
+        """Reload what may change, the settings among it."""
+        await self._reload()
+        try:
+            settings = await asyncio.to_thread(self._reread)
+        except SettingsError as error:
+            _log.error(
+                "bad settings",
+                problem=str(error),
+                next_step="mend them and send SIGHUP again; what they said before holds on",
+            )
+            return
+        self._admission.limit(settings.max_pending_bytes)
+        self._grace_s = settings.grace_s
+        if waiting := sorted(settings.differing(self._settings) - _RELOADED_SETTINGS):
+            _log.warning("settings wait for a restart", settings=", ".join(waiting))
+        _log.info("reloaded by SIGHUP")
+
+    async def _reload(self) -> None:
+        if self._certificates is not None:
+            await asyncio.to_thread(self._certificates.refresh)
+            if self._http_port is not None:
+                await self._http_port.refresh()
+        if self._directory is not None:
+            await asyncio.to_thread(self._directory.refresh)
+            self._interceptor.live_calls.recheck(self._directory)
 
     async def _load_model(self) -> None:
         try:
@@ -228,165 +336,64 @@ class App:
                 raise
             _log.warning("semantic judge unavailable", reason=error.message)
 
-    def _build_server(self) -> grpc.aio.Server:
+    def _build_services(self) -> Services:
         settings = self._settings
-        limits = RequestLimits(
-            max_contexts=settings.max_contexts,
-            max_text_bytes=settings.max_text_bytes,
-            max_groups=settings.max_groups,
-            max_embedding_dimensions=settings.max_embedding_dimensions,
-            max_message_bytes=settings.max_message_bytes,
-        )
-        model_caller = ModelCaller(self._budgets, self._reply_cache)
-        kinds = (
-            TokenOverlapKind(),
-            ExactKind(),
-            SpanKind(),
-            SemanticKind(self._embedders),
-            LlmKind(self._chat_models, self._rubrics, model_caller),
-            PanelKind(),
-        )
-        catalog = JudgeCatalog(kinds, settings.default_judge)
-        service = JudgeService(
-            catalog,
-            Scoring(AnswersKind(self._chat_models, self._rubrics, model_caller)),
-            Estimator(model_caller, self._budgets.currency),
-            self._embedders,
-            Admission(settings.max_pending_bytes),
-            ServerFacts(
-                version("judged"),
-                limits,
-                self._deadlines,
-                tuple(self._rubrics.values()),
-                (lambda: ()) if self._chat_models is None else self._chat_models.listed,
-            ),
+        limits = wiring.request_limits(settings)
+        judge = JudgeService(
+            self._offerings,
+            Estimator(self._model_caller, self._budgets.currency),
+            self._budgets,
+            self._admission,
+            ServerFacts(version("judged"), limits, self._deadlines),
             settings.max_chunks_in_flight,
             self._idempotent_calls,
         )
-        server = grpc.aio.server(options=connection_options(settings.max_message_bytes))
-        interceptor = self._interceptor
-        guarded: Any = InterceptingRegistrar(server, interceptor)
-        add_JudgeServiceServicer_to_server(service, guarded)
-        # Health and reflection watch for as long as their callers like: no limit of ours.
-        unlimited = InterceptingRegistrar(server, interceptor, limited=False)
-        health_pb2_grpc.add_HealthServicer_to_server(self._health, unlimited)
-        if settings.reflection:
-            # Imported here: reflection is off by default and its import costs start-up time.
-            from grpc_reflection.v1alpha import reflection  # noqa: PLC0415
+        statistics = StatisticsService(self._admission, limits)
+        return Services(judge, statistics, self._health, self._interceptor)
 
-            names = (SERVICE, health.SERVICE_NAME, reflection.SERVICE_NAME)
-            reflection.enable_server_reflection(names, server)
-        return server
+    def _monitoring(self) -> MonitoringPort | None:
+        """Return the port that tells metrics, where there is to be one. Raises AddressError."""
+        if self._settings.metrics_listen is None:
+            return None
+        # Imported here: aiohttp and Prometheus's client cost start-up time.
+        from judged_server.monitoring.port import MonitoringPort  # noqa: PLC0415
+        from judged_server.monitoring.prometheus import PrometheusMetrics  # noqa: PLC0415
+        from judged_server.monitoring.readings import ServerParts, readings  # noqa: PLC0415
 
-    def _bind(self, server: grpc.aio.Server) -> Address:
-        address = self.address
-        # Nobody else's from the moment the socket exists; group and mode follow.
-        mask = os.umask(0o177) if address.path is not None else None
-        try:
-            port = server.add_insecure_port(str(address))
-        except RuntimeError:
-            raise AddressError(
-                f"can't listen on {address}; is another server there, or is the path not writable?"
-            ) from None
-        finally:
-            if mask is not None:
-                os.umask(mask)
-        if address.path is None:
-            return Address(address.host, port)
-        share_socket(address.path, self._settings.socket_mode, self._settings.socket_group)
-        return address
+        parts = ServerParts(
+            version("judged"),
+            lambda: self._is_ready,
+            self._interceptor,
+            self._admission,
+            self._embedders,
+            self._budgets,
+            self._chat_models,
+            self._certificates,
+            self._directory,
+            self._audit_log,
+        )
+        metrics = PrometheusMetrics(readings(parts))
+        recorder.use(metrics)
+        address = Address.parse(self._settings.metrics_listen, "metrics_listen")
+        return MonitoringPort(address, metrics, lambda: self._is_ready)
 
+    def _http(self, address: Address, services: Services) -> HttpPort:
+        """Return the port for calls by HTTP."""
+        # Imported here: aiohttp costs start-up time.
+        from judged_server.http_api.calls import HttpCalls, methods_of  # noqa: PLC0415
+        from judged_server.http_api.port import HttpPort  # noqa: PLC0415
 
-def _rubrics(settings: Settings) -> Mapping[str, Rubric]:
-    """Return the rubrics of the package and the operator's own, by id."""
-    own = {} if settings.rubrics_dir is None else load_folder(settings.rubrics_dir)
-    return {**load_builtin(), **own}
+        settings = self._settings
+        listener = wiring.listener_of(settings, address, self._directory, self._certificates)
+        calls = HttpCalls(settings.max_message_bytes, settings.max_unread_s)
+        services.register_contract(calls, listener.callers)
+        return HttpPort(listener, calls, methods_of(CONTRACT), lambda: self._is_ready)
 
-
-def _running(settings: Settings) -> RuntimeConfig:
-    """Return how models are run here; raises SettingsError when that can't be as it was set."""
-    return RuntimeConfig(
-        choose(settings.embedding_backend, settings.embedding_precision, Machine.here()),
-        settings.embedding_threads,
-        settings.embedding_batch_threads,
-        settings.embedding_batch_tokens,
-        settings.engine_cache_dir or default_engines(os.environ),
-    )
-
-
-def _chat_models(settings: Settings) -> ChatModels | None:
-    """Return the language models of the settings' file; None when there is no file."""
-    if settings.llm_config is None:
-        if settings.default_judge == LlmKind.kind:
-            raise SettingsError(
-                f"default_judge: {LlmKind.kind} asks a language model, and none is configured: "
-                f"{NO_CONFIGURATION}; or name another judge"
-            )
-        return None
-    # Imported here: aiohttp takes a fifth of the start-up, and most servers ask no model.
-    from judged_server.llm.models import ChatModels  # noqa: PLC0415
-
-    return ChatModels.load(settings.llm_config)
-
-
-def _budgets(models: ChatModels | None) -> Budgets:
-    """Return what may be spent. Raises SettingsError when the day's file can't be used."""
-    if models is None:
-        return Budgets()
-    budget = models.budget
-    day = None
-    if budget.per_day is not None:
-        path = budget.file or default_ledger(os.environ)
-        day = DayLedger(path, models.currency, nano_within(budget.per_day), Clock())
-    return Budgets(models.currency, budget.per_request, day)
-
-
-async def _apply_invalidations(cache: ReplyCache, settings: Settings) -> None:
-    """Forget what is held in memory whenever stored replies were purged."""
-    notice = CacheInvalidation(_reply_folder(settings))
-    while True:
-        await asyncio.sleep(_PURGES_HEEDED_S)
-        if await asyncio.to_thread(notice.changed):
-            cache.forget()
-            _log.info("stored replies were purged, so those in memory are forgotten")
-
-
-def _reply_folder(settings: Settings) -> Path:
-    return settings.llm_cache_dir or cache_folder(os.environ, "replies")
-
-
-def _reply_cache(settings: Settings) -> ReplyCache | None:
-    """Return the cache of replies that the settings ask for; none where no model can be asked."""
-    if settings.llm_config is None or settings.llm_cache == "off":
-        return None
-    store = None
-    if settings.llm_cache == "disk":  # only then is a home folder needed
-        folder = _reply_folder(settings)
-        store = KeptReplies(ReplyFile(folder, settings.llm_cache_disk_bytes))
-    return ReplyCache(settings.llm_cache_memory_bytes, settings.llm_cache_ttl_s, store)
-
-
-def _vector_caches(settings: Settings) -> VectorCaches:
-    """Return the caches that the settings ask for."""
-    folder = None
-    if settings.vector_cache == "disk":  # only then is a home folder needed
-        folder = settings.vector_cache_dir or cache_folder(os.environ, "vectors")
-    return VectorCaches(
-        0 if settings.vector_cache == "off" else settings.vector_cache_memory_bytes,
-        folder,
-        settings.vector_cache_disk_bytes,
-    )
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Write a file so that a reader sees all of it or nothing."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, scratch = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "w") as file:
-            file.write(text)
-        Path(scratch).replace(path)
-    except BaseException:
-        with suppress(OSError):
-            Path(scratch).unlink()
-        raise
+    def _register(
+        self, services: Services, server: grpc.aio.Server, callers: Authenticator | None
+    ) -> None:
+        """Add the handlers of all services to a gRPC server."""
+        services.register_contract(server, callers)
+        services.register_health(server)
+        if self._settings.reflection:
+            services.register_reflection(server, callers)

@@ -3,6 +3,7 @@
     JudgedError                 reason, message, metadata
       InvalidField              a request breaks a rule; names the field
         LimitExceeded           ... a size limit
+      Unauthenticated           the server does not know who calls
       MalformedMessage          the bytes are not the request's message
       UnknownJudge              no such judge
       UnknownRubric             no such rubric
@@ -11,8 +12,10 @@
       BudgetExhausted           the server's budget of the day is used up
       ModelDamaged              a model file is missing, cut or changed (stops the start)
       DeadlineExceeded          time ran out in the middle of the work
+      DeadlineTooShort          the work takes longer than the call has time for
       Retryable                 worth sending again after retry_after_s
         Overloaded              ... the work queue is full
+        TenantLimit             ... the tenant has sent more than it may in a second
         Draining                ... the server is shutting down
       InternalFault             a bug; carries a reference into the log and nothing else
 
@@ -90,6 +93,12 @@ class MalformedMessage(JudgedError):
     reason = "MALFORMED_MESSAGE"
 
 
+class Unauthenticated(JudgedError):
+    """The call shows no credential, or one that nobody has, or has any more."""
+
+    reason = "UNAUTHENTICATED"
+
+
 class UnknownJudge(JudgedError):
     """No judge has this name."""
 
@@ -109,7 +118,10 @@ class UnknownRubric(JudgedError):
     reason = "UNKNOWN_RUBRIC"
 
     def __init__(self, rubric: str, known: tuple[str, ...], has: str = "") -> None:
-        said = f"no rubric is called {rubric[:80]!r}; answers are scored by {', '.join(known)}"
+        scored = (
+            f"answers are scored by {', '.join(known)}" if known else "no answers are scored here"
+        )
+        said = f"no rubric is called {rubric[:80]!r}; {scored}"
         if has:
             said = (
                 f"{rubric[:80]!r} is a version that this server does not have; it has {has}: ask "
@@ -170,6 +182,19 @@ class DeadlineExceeded(JudgedError):
     reason = "DEADLINE_EXCEEDED"
 
 
+class DeadlineTooShort(JudgedError):
+    """The work takes longer than the call has time for, even if nothing else were to do."""
+
+    reason = "DEADLINE_TOO_SHORT"
+
+    def __init__(self, estimate_s: float, left_s: float) -> None:
+        super().__init__(
+            f"this takes about {estimate_s:.2g} s here and the call has {left_s:.2g} s left; allow "
+            "more, or send less",
+            {"estimate_ms": str(round(estimate_s * 1000))},
+        )
+
+
 class Retryable(JudgedError):
     """A failure that may pass: send the call again after `retry_after_s` seconds."""
 
@@ -182,6 +207,17 @@ class Overloaded(Retryable):
     """The server has more work than it can take."""
 
     reason = "OVERLOADED"
+
+
+class TenantLimit(Retryable):
+    """The tenant has sent more than it may for now. `limit` is the key in the tenants' file."""
+
+    reason = "TENANT_LIMIT"
+
+    def __init__(self, limit: str, message: str, retry_after_s: float) -> None:
+        super().__init__(message, retry_after_s)
+        self.limit = limit
+        self.metadata["limit"] = limit
 
 
 class Draining(Retryable):

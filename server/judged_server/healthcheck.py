@@ -3,12 +3,15 @@
     python -m judged_server.healthcheck [ADDRESS]
 
 Exits 0 when the server answers SERVING, else says why and exits 1. Without ADDRESS it asks the
-server that these settings start: the address in the port file, else the one to listen on. Owns
+server that these settings start: the address in the port file, else the one to listen on. One that
+speaks TLS is asked at its port of metrics, which it then needs: the check has no certificate. Owns
 nothing else; who is healthy when is up to `app`.
 """
 
 from __future__ import annotations
 
+import http
+import http.client
 import sys
 
 import grpc
@@ -41,10 +44,33 @@ def problem(address: str) -> str:
     return f"{address} answers {name}"
 
 
+def problem_by_http(address: str) -> str:
+    """Return the same of the server whose metrics are at `address`."""
+    connection = http.client.HTTPConnection(address, timeout=TIMEOUT_S)
+    try:
+        connection.request("GET", "/readyz")
+        status = connection.getresponse().status
+    except (OSError, http.client.HTTPException) as error:
+        return f"{address}: {error}"
+    finally:
+        connection.close()
+    return "" if status == http.HTTPStatus.OK else f"{address} answers {status}"
+
+
+def own_problem(settings: Settings) -> str:
+    """Return why the server of these settings is not healthy, "" when it is."""
+    address = own_address(settings)
+    if settings.certificate is None or address.startswith("unix:"):  # a socket has no TLS
+        return problem(address)
+    if settings.metrics_listen is None:
+        return "a server with TLS is asked at its metrics: set JUDGED_METRICS_LISTEN=127.0.0.1:9470"
+    return problem_by_http(settings.metrics_listen)
+
+
 def main(argv: list[str]) -> int:
     """Ask; return the exit status."""
     try:
-        why = problem(argv[0] if argv else own_address(load({})))
+        why = problem(argv[0]) if argv else own_problem(load({}))
     except (SettingsError, OSError) as error:
         why = str(error)
     if why:

@@ -46,7 +46,44 @@ class Settings(BaseSettings):
         "0660", pattern=r"^0?[0-7]{3}$", description="permissions of a Unix socket, in octal"
     )
     socket_group: str = Field("", description="group of a Unix socket, that of the server if empty")
-    insecure: bool = Field(False, description="allow an address that other machines can reach")
+    insecure: bool = Field(
+        False, description="allow an address that other machines can reach, without TLS or callers"
+    )
+    certificate: Path | None = Field(
+        None, description="PEM file with the server's certificate and its chain: turns TLS on"
+    )
+    private_key: Path | None = Field(None, description="PEM file with the certificate's key")
+    client_ca: Path | None = Field(
+        None, description="PEM file: clients must show a certificate that one of these signed"
+    )
+    metrics_listen: str | None = Field(
+        None, description="HOST:PORT of this machine for /metrics, /healthz and /readyz, by HTTP"
+    )
+    otlp_endpoint: str | None = Field(
+        None,
+        description="base URL of an OTLP/HTTP receiver, http://127.0.0.1:4318 say, that gets spans "
+        "and log lines",
+    )
+    otlp_sample_ratio: float = Field(
+        1.0, ge=0, le=1, description="share of calls whose spans are sent; callers may decide first"
+    )
+    otlp_verdicts: bool = Field(
+        False, description="send an event gen_ai.evaluation.result for each verdict and score"
+    )
+    otlp_reasoning: bool = Field(
+        False, description="let these events have the judge's reasoning, which may quote texts"
+    )
+    http_listen: str | None = Field(
+        None,
+        description="HOST:PORT (port 0 picks one) or unix:PATH for calls by HTTP and JSON, "
+        "beside gRPC",
+    )
+    audit_log: Path | None = Field(
+        None, description="file that gets a line a call: who asked which judge, how much; no texts"
+    )
+    tenants: Path | None = Field(
+        None, description="TOML file of tenants: callers must then show who they are"
+    )
     reflection: bool = Field(False, description="offer gRPC server reflection")
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         "info", description="lowest level that is logged; calls are logged at info"
@@ -76,11 +113,18 @@ class Settings(BaseSettings):
         None,
         description="folder of rubrics (TOML or YAML) for the llm judge, beside the built-in ones",
     )
+    calibrations_dir: Path | None = Field(
+        None,
+        description="folder of NAME.calibration.json, made by `judged calibrate -o`, which "
+        "requests may name",
+    )
     embedding_backend: Literal["auto", "onnxruntime", "openvino", "cuda", "tensorrt"] = Field(
         "auto", description="what runs models: auto, onnxruntime, openvino, cuda or tensorrt"
     )
-    embedding_precision: Literal["auto", "fp32", "bf16", "fp16"] = Field(
-        "auto", description="of computing with models stored as fp32: auto, fp32, bf16 or fp16"
+    embedding_precision: Literal["auto", "fp32", "bf16", "fp16", "int8_by_group"] = Field(
+        "auto",
+        description="of computing with models stored as fp32: auto, fp32, bf16, fp16 or "
+        "int8_by_group",
     )
     embedding_threads: int = Field(0, ge=0, le=256, description="threads per model, 0 = the cores")
     embedding_batch_threads: int = Field(
@@ -105,6 +149,12 @@ class Settings(BaseSettings):
         None, description="folder of stored vectors; default: the user's cache"
     )
     grace_s: float = Field(25, ge=0, le=3600, description="seconds calls may finish after SIGTERM")
+    stall_dump_s: float = Field(
+        5, ge=0, le=3600, description="seconds a held up event loop stands until stacks are logged"
+    )
+    stall_exit_s: float = Field(
+        30, ge=0, le=3600, description="and until the process ends with status 1; 0 = never"
+    )
     default_deadline_s: float = Field(
         30, gt=0, le=_YEAR_S, description="seconds for calls that set no deadline"
     )
@@ -114,12 +164,23 @@ class Settings(BaseSettings):
     max_stream_deadline_s: float = Field(
         3600, gt=0, le=_YEAR_S, description="seconds a stream may take"
     )
+    max_unread_s: float = Field(
+        30, gt=0, le=_YEAR_S, description="seconds a stream goes on whose replies nobody reads"
+    )
     max_contexts: int = Field(1_000_000, ge=1, description="contexts in one request or stream")
+    max_evaluated_contexts: int = Field(
+        50_000_000,
+        ge=1,
+        description="groups and contexts in one StreamEvaluate, which keeps a few bytes of each",
+    )
     max_text_bytes: int = Field(1 << 20, ge=1, description="UTF-8 bytes in one text")
     max_groups: int = Field(10_000, ge=1, description="groups in one message")
     max_embedding_dimensions: int = Field(4096, ge=1, description="of vectors callers send")
     max_message_bytes: int = Field(
         16 << 20, ge=1 << 16, le=(1 << 31) - 1, description="bytes in one received message"
+    )
+    max_queue_delay_s: float = Field(
+        0.4, gt=0, le=60, description="seconds interactive calls may wait for an embedding model"
     )
     max_pending_bytes: int = Field(
         256 << 20, ge=1 << 20, description="request bytes in work before calls are turned away"
@@ -148,12 +209,17 @@ class Settings(BaseSettings):
         return value
 
     # Without a folder for a cache the server runs all the same, and says so.
-    @field_validator("models_dir", "rubrics_dir")
+    @field_validator("models_dir", "rubrics_dir", "calibrations_dir")
     @classmethod
     def _folders_are_no_files(cls, value: Path | None) -> Path | None:
         if value is not None and value.exists() and not value.is_dir():
             raise ValueError(f"{value} is a file; name a folder")
         return value
+
+    def differing(self, other: Settings) -> set[str]:
+        """Return the names of the settings whose values differ from another's."""
+        theirs = other.model_dump()
+        return {name for name, value in self.model_dump().items() if value != theirs[name]}
 
     @classmethod
     def settings_customise_sources(

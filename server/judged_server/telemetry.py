@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from collections import deque
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any, Protocol
@@ -43,15 +44,17 @@ class CostTracker(Protocol):
         ...
 
 
-AccessLine = tuple[str, str, float, str, float, UsageReport | None]
-"""A call that ended: method, code, seconds it took, request id, seconds since 1970, and what
-language models took."""
+AccessLine = tuple[str, str, float, str, str, float, UsageReport | None]
+"""A call that ended: method, code, seconds it took, request id, tenant, seconds since 1970, and
+what language models took."""
 
 
 class Lines:
     """Writes lines: from the event loop a few at a time, warnings and all others at once."""
 
-    def __init__(self) -> None:
+    def __init__(self, write: Callable[[bytes], object] | None = None) -> None:
+        """Hand whole lines to `write`; by default they go to standard error."""
+        self._write = write or _to_stderr
         # One deque for good: any thread may append while another one writes.
         self._waiting: deque[bytes | AccessLine] = deque()
         self._lock = threading.Lock()
@@ -87,11 +90,15 @@ class Lines:
                 line = self._waiting.popleft()
                 written.append(line if isinstance(line, bytes) else _print(line))
             if written:
-                sys.stderr.buffer.write(b"\n".join((*written, b"")))
-                sys.stderr.buffer.flush()
+                self._write(b"\n".join((*written, b"")))
 
     debug = info = later
     warning = error = critical = exception = now
+
+
+def _to_stderr(lines: bytes) -> None:
+    sys.stderr.buffer.write(lines)
+    sys.stderr.buffer.flush()
 
 
 class AccessLog:
@@ -112,19 +119,55 @@ class AccessLog:
         """
         self._cost_trackers[key] = cost_tracker
 
-    def call(self, method: str, code: str, seconds: float, request_id: str, key: object) -> None:
-        """Note a call that has ended."""
+    def call(
+        self, method: str, code: str, seconds: float, request_id: str, tenant: str, key: object
+    ) -> UsageReport | None:
+        """Note a call that has ended; `tenant` is "" where there are none.
+
+        Returns what language models took for it, None for nothing.
+        """
         cost_tracker = self._cost_trackers.pop(key, None) if self._cost_trackers else None
+        spent = None if cost_tracker is None else cost_tracker.report()
         if self._lines is not None:
-            spent = None if cost_tracker is None else cost_tracker.report()
-            self._lines.later((method, code, seconds, request_id, time.time(), spent))
+            line = (method, code, seconds, request_id, tenant, time.time(), spent)
+            self._lines.later(line)
+            if _sink is not None:
+                _sink.log(_fields(line))
+        return spent
+
+
+class LogSink(Protocol):
+    """Takes every line of the log, as standard error does."""
+
+    def log(self, line: Mapping[str, object]) -> None:
+        """Take a line; raises nothing, and is quick."""
+        ...
+
+
+_sink: LogSink | None = None
+
+
+def send_to(sink: LogSink | None) -> None:
+    """Let a sink have every line from now on, beside standard error; None: nobody."""
+    global _sink  # noqa: PLW0603 - one a process, as standard error is
+    _sink = sink
+
+
+def _send(_: object, __: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
+    if _sink is not None:
+        _sink.log(event)
+    return event
 
 
 def _print(line: AccessLine) -> bytes:
-    method, code, seconds, request_id, ended, spent = line
-    took: dict[str, object] = {}
+    return orjson.dumps(_fields(line))
+
+
+def _fields(line: AccessLine) -> dict[str, object]:
+    method, code, seconds, request_id, tenant, ended, spent = line
+    took: dict[str, object] = {"tenant": tenant} if tenant else {}
     if spent is not None:
-        took = {
+        took |= {
             "model_calls": spent.calls,
             "model_ms": round(spent.latency_s * 1e6) / 1e3,
             "input_tokens": spent.input_tokens,
@@ -132,19 +175,17 @@ def _print(line: AccessLine) -> bytes:
         }
         if spent.cost is not None:
             took["cost"] = round(spent.cost, 9)
-    return orjson.dumps(
-        {
-            "part": "call",
-            "method": method,
-            "code": code,
-            "ms": round(seconds * 1e6) / 1e3,
-            "request_id": request_id,
-            **took,
-            "event": "call",
-            "level": "info",
-            "timestamp": f"{_second(int(ended))}.{int(ended % 1 * 1e6):06}Z",
-        }
-    )
+    return {
+        "part": "call",
+        "method": method,
+        "code": code,
+        "ms": round(seconds * 1e6) / 1e3,
+        "request_id": request_id,
+        **took,
+        "event": "call",
+        "level": "info",
+        "timestamp": f"{_second(int(ended))}.{int(ended % 1 * 1e6):06}Z",
+    }
 
 
 @lru_cache(maxsize=4)
@@ -179,6 +220,7 @@ def configure(level: str) -> None:
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.format_exc_info,
+            _send,
             structlog.processors.JSONRenderer(serializer=_dump),
         ],
         logger_factory=lambda *_: lines,

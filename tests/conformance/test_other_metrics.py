@@ -155,7 +155,7 @@ async def test_exact_verdicts_measure_as_evret_measures_texts(evret, name, seed)
     groups = make_texts(seed)
     catalog = JudgeCatalog([ExactKind()], "exact")
     measures = parse_metrics([name.format(k) for k in CUTOFFS])
-    done = await evaluate(catalog, JudgeSpec(), groups, measures, MetricOptions())
+    done, _ = await evaluate(catalog, JudgeSpec(), groups, measures, MetricOptions())
     for k, column in zip(CUTOFFS, done.table.columns, strict=True):
         oracle = getattr(evret(module), kind)(k, **parameters)
         theirs = [oracle.score_query(g.retrieved, _grades(kind, g.expected)) for g in groups]

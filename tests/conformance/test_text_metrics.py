@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from judged_server.metrics.text import TextItem, finish, measure_texts, parse_text_metrics
+from judged_server.metrics.text import TextItem, measure_texts, parse_text_metrics
 from judged_server.metrics.text.porter_stemmer import stem
 from judged_server.metrics.text.tokenizer_13a import prepare, split_word
 
@@ -66,7 +66,7 @@ def items(n: int, seed: int) -> list[TextItem]:
 
 
 def columns(texts: Sequence[TextItem], names: Sequence[str]):
-    return finish(measure_texts(texts, parse_text_metrics(names)))
+    return measure_texts(texts, parse_text_metrics(names))
 
 
 def test_bleu_is_sacrebleus_to_the_last_bit():

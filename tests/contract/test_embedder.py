@@ -8,6 +8,7 @@ The heart of it: a text's vector depends on the text alone, never on its neighbo
 import asyncio
 import os
 from collections.abc import Iterator
+from pydoc_data.topics import topics
 
 import numpy as np
 import pytest
@@ -26,7 +27,6 @@ from judged_server.embedding.runtime.backend_selection import (
     RuntimeConfig,
     choose,
 )
-from judged_server.embedding.runtime.tuning import sample
 from judged_server.errors import ModelNotInstalled
 from judged_server.settings import SettingsError
 
@@ -39,13 +39,21 @@ BACKENDS = {
     "onnxruntime": ("onnxruntime", "fp32"),
     "openvino-fp32": ("openvino", "fp32"),
     "openvino-bf16": ("openvino", "bf16"),
+    "openvino-int8-by-group": ("openvino", "int8_by_group"),
     "cuda-fp32": ("cuda", "fp32"),
     "cuda-fp16": ("cuda", "fp16"),
     "tensorrt-fp32": ("tensorrt", "fp32"),
     "tensorrt-fp16": ("tensorrt", "fp16"),
 }
-TO_FP32 = {"fp32": (TOLERANCE, 1e-5), "bf16": (5e-3, 3e-3), "fp16": (1e-3, 1e-3)}
+TO_FP32 = {
+    "fp32": (TOLERANCE, 1e-5),
+    "bf16": (5e-3, 3e-3),
+    "fp16": (1e-3, 1e-3),
+    "int8_by_group": (3e-2, 2e-2),
+}
 """On a cosine and on an element, against the figures of sentence-transformers."""
+CHANGED = {"fp32": 0.002, "bf16": 0.002, "fp16": 0.002, "int8_by_group": 0.02}
+"""The largest share of verdicts that are not those of fp32, at thresholds with many pairs."""
 
 TEXTS = [
     "",
@@ -115,6 +123,16 @@ def _differ(vectors: np.ndarray, others: np.ndarray) -> float:
     """The largest difference of an element, and of a cosine with any text."""
     cosines = np.abs(vectors @ vectors.T - others @ others.T)
     return max(float(np.abs(vectors - others).max()), float(cosines.max()))
+
+
+def paragraphs(n: int) -> list[str]:
+    """Return paragraphs of Python's own help texts, which every installation has."""
+    parts = {part.strip() for text in topics.values() for part in text.split("\n\n")}
+    long_enough = sorted(part for part in parts if len(part) >= 40)
+    return [
+        long_enough[i]
+        for i in np.random.Generator(np.random.PCG64(20)).permutation(len(long_enough))[:n]
+    ]
 
 
 class TestInvariance:
@@ -275,12 +293,12 @@ class TestDefaultModel:
         for i, elements in self.FIRST_ELEMENTS:
             np.testing.assert_allclose(vectors[i, :3], elements, atol=on_element)
 
-    async def test_verdicts_are_those_of_the_reference_but_for_two_in_a_thousand(
+    async def test_verdicts_are_those_of_the_reference_but_for_few(
         self, embedder: ModelEmbedder
     ) -> None:
         if embedder.card.name != DEFAULT_MODEL:
             pytest.skip("the figures are those of the default model")
-        texts = sample()[:120]
+        texts = paragraphs(120)
         reference = load_embedder(ModelStore(default_root(os.environ)).load(DEFAULT_MODEL))
         try:
             expected = (await reference.embed(texts, "truncate")).vectors
@@ -289,7 +307,10 @@ class TestDefaultModel:
         vectors = (await embedder.embed(texts, "truncate")).vectors
         pairs = np.triu_indices(len(texts), 1)
         ours, theirs = (rows @ rows.T for rows in (vectors, expected))
-        on_cosine, _ = TO_FP32[embedder.card.precision]
+        precision = embedder.card.precision
+        on_cosine, _ = TO_FP32[precision]
         assert np.abs(ours - theirs).max() <= on_cosine
         for threshold in (0.25, 0.5, 0.75):
-            assert ((ours >= threshold) != (theirs >= threshold))[pairs].mean() <= 0.002
+            assert ((ours >= threshold) != (theirs >= threshold))[pairs].mean() <= CHANGED[
+                precision
+            ]

@@ -10,7 +10,7 @@ from typer.core import TyperGroup
 
 GROUP = typer.main.get_command(app)
 assert isinstance(GROUP, TyperGroup)
-COMMANDS = GROUP.commands
+COMMANDS = command.commands_of(GROUP)
 
 
 def test_no_variable_of_one_is_misspelt_to_the_other() -> None:

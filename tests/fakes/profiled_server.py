@@ -16,6 +16,8 @@ from types import FrameType
 from judged_server import __main__ as program
 
 _PACKAGE = f"judged_server{os.sep}"
+_BY_THE_CLOCK = {"watchdog.py", "process_memory.py"}
+"""Files that are entered again and again, whether or not there is a call."""
 
 
 class Recorder:
@@ -29,7 +31,7 @@ class Recorder:
         """Note the file of a function that is called, if it is the server's."""
         if self._entered is not None and event == "call":
             _, package, name = frame.f_code.co_filename.rpartition(_PACKAGE)
-            if package:
+            if package and name not in _BY_THE_CLOCK:
                 self._entered.add(name)
 
     def toggle(self, *_: object) -> None:

@@ -1,7 +1,7 @@
 """A service that only scores, in this process, by a script: what a client meets on a real wire.
 
-It keeps the promises of ScoreAnswers: a score a pair, in an order that is not that of the request,
-then a summary.
+It keeps the promises of ScoreAnswers: the judges, a score a pair, in an order that is not that of
+the request, then a summary.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from dataclasses import dataclass, field
 
 import grpc
 from judged.v1 import judge_service_pb2 as pb
-from judged.v1 import scoring_pb2, types_pb2
+from judged.v1 import scores_pb2, verdicts_pb2
 from judged.v1.judge_service_pb2_grpc import (
     JudgeServiceServicer,
     add_JudgeServiceServicer_to_server,
 )
 
-IDENTITY = types_pb2.JudgeIdentity(kind="answers", signature="answers|v1")
+IDENTITY = verdicts_pb2.JudgeIdentity(kind="answers", signature="answers|v1")
 
 
 @dataclass(frozen=True)
@@ -31,17 +31,17 @@ class Break:
     message: str = "broken"
 
 
-Scored = scoring_pb2.AnswerScore | float | Break | None
-Script = Callable[[pb.ScoreAnswersRequest, scoring_pb2.AnswerItem, str], Scored]
+Scored = scores_pb2.AnswerScore | float | Break | None
+Script = Callable[[pb.ScoreAnswersRequest, scores_pb2.AnswerItem, str], Scored]
 """Gets the request, an item and a rubric. A number is a score that is OK, None one left out."""
 
 
-def score_of(item_id: str, rubric: str, value: float) -> scoring_pb2.AnswerScore:
+def score_of(item_id: str, rubric: str, value: float) -> scores_pb2.AnswerScore:
     """A score that is OK."""
-    return scoring_pb2.AnswerScore(
-        item_id=item_id, rubric=rubric, status=types_pb2.VERDICT_STATUS_OK, score=value,
-        passed=value >= 0.7, min_score=0.7, usage=types_pb2.Usage(calls=1, attempts=1, cost=0.5),
-        samples=1, agreement=1, source=types_pb2.VERDICT_SOURCE_COMPUTED, judge=IDENTITY,
+    return scores_pb2.AnswerScore(
+        item_id=item_id, rubric=rubric, status=verdicts_pb2.VERDICT_STATUS_OK, score=value,
+        passed=value >= 0.7, min_score=0.7, usage=verdicts_pb2.Usage(calls=1, attempts=1, cost=0.5),
+        samples=1, agreement=1, source=verdicts_pb2.VERDICT_SOURCE_COMPUTED,
     )  # fmt: skip
 
 
@@ -85,7 +85,9 @@ class ScoreService(JudgeServiceServicer):
             self.request_ids.append(str(dict(context.invocation_metadata())["x-request-id"]))
         if not context.add_callback(self._end):  # it was cancelled before it got here
             self._end()
-        usage = types_pb2.Usage(cost=0.0)
+        started = pb.ScoringStarted(judges=[IDENTITY] * len(request.rubrics))
+        yield pb.ScoreAnswersResponse(started=started)
+        usage = verdicts_pb2.Usage(cost=0.0)
         pairs = [(item, spec.rubric) for spec in request.rubrics for item in request.items]
         for item, rubric in reversed(pairs):
             scored = self.script(request, item, rubric)
@@ -100,7 +102,7 @@ class ScoreService(JudgeServiceServicer):
             usage.cost += scored.usage.cost
             yield pb.ScoreAnswersResponse(score=scored)
         if self.with_summary:
-            yield pb.ScoreAnswersResponse(summary=scoring_pb2.ScoreSummary(usage=usage))
+            yield pb.ScoreAnswersResponse(summary=scores_pb2.ScoreSummary(usage=usage))
 
     def _end(self) -> None:
         with self._lock:

@@ -51,9 +51,13 @@ class Heard:
 
 @dataclass(frozen=True)
 class Shape:
-    """How one API is spelt: where it is, its key's header, how to hear a request and to say."""
+    """How one API is spelt: how to hear a request and to say a reply, and where.
+
+    `path` is that of a base_url, `end` that of a request in it, `key` the header of the key.
+    """
 
     path: str
+    end: str
     key: tuple[str, str]
     hear: Callable[[str, Json], Heard]
     say: Callable[[Heard, str], Json]
@@ -177,13 +181,21 @@ def _say_gemini(heard: Heard, text: str) -> Json:
 
 
 SHAPES = {
-    "openai": Shape("/v1", ("Authorization", f"Bearer {KEY}"), _hear_openai, _say_openai),
-    "anthropic": Shape("/anthropic/v1", ("x-api-key", KEY), _hear_anthropic, _say_anthropic),
-    "gemini": Shape("/v1beta", ("x-goog-api-key", KEY), _hear_gemini, _say_gemini),
+    "openai": Shape(
+        "/v1",
+        "/chat/completions",
+        ("Authorization", f"Bearer {KEY}"),
+        _hear_openai,
+        _say_openai,
+    ),
+    "anthropic": Shape(
+        "/anthropic/v1", "/messages", ("x-api-key", KEY), _hear_anthropic, _say_anthropic
+    ),
+    "gemini": Shape(
+        "/v1beta", ":generateContent", ("x-goog-api-key", KEY), _hear_gemini, _say_gemini
+    ),
 }
-"""By the names of the configuration; `path` is that of a base_url."""
-
-_ENDS = {"/chat/completions": "openai", "/messages": "anthropic", ":generateContent": "gemini"}
+"""By the names of the configuration."""
 
 
 @dataclass
@@ -211,7 +223,7 @@ class DialectServer:
 
 def shape_at(path: str, headers: Message) -> Shape:
     """Return how the API at a path is spelt, for whoever has its key."""
-    dialect = next((name for end, name in _ENDS.items() if path.endswith(end)), "")
+    dialect = next((name for name, each in SHAPES.items() if path.endswith(each.end)), "")
     shape = SHAPES.get(dialect)
     if shape is None or not path.startswith(f"{shape.path}/"):
         raise Refused(404, f"there is nothing at {path}")

@@ -17,6 +17,7 @@ from judged_server.llm.faults import ProviderFault
 from judged_server.llm.models import ChatModels
 from judged_server.llm.transport.clock import Clock
 
+from tests.fakes.canaries import KEY, TEXT, canaries
 from tests.fakes.faulty_http import (
     Behaviour,
     Connection,
@@ -24,15 +25,6 @@ from tests.fakes.faulty_http import (
     reply,
 )
 from tests.fakes.still_clock import StillClock
-
-KEY = "sk-canary-5f1d0c"
-
-
-TEXT = "canary text 8be2"
-
-
-BODY_CANARY = "canary body 77ac"
-
 
 REQUEST = ChatRequest("system", f"judge this: {TEXT}", None, 16, 0.0)
 
@@ -98,10 +90,6 @@ async def a_moment() -> None:
     """Let what is under way on the loop happen."""
     for _ in range(20):
         await asyncio.sleep(0)
-
-
-def canaries(text: str) -> list[str]:
-    return [canary for canary in (KEY, TEXT, BODY_CANARY) if canary in text]
 
 
 def leaks(fault: BaseException) -> list[str]:

@@ -16,6 +16,7 @@ from judged_server.llm.faults import Reason
 from judged_server.llm.models import ChatModels
 from judged_server.llm.transport.clock import Clock
 
+from tests.fakes.canaries import KEY
 from tests.fakes.faulty_http import (
     Connection,
     always,
@@ -25,7 +26,6 @@ from tests.fakes.faulty_http import (
 from tests.fakes.still_clock import BEGIN, StillClock
 from tests.faults.provider import (
     GOOD,
-    KEY,
     REQUEST,
     a_moment,
     fault_of,

@@ -8,23 +8,16 @@ from pathlib import Path
 import pytest
 from judged_server.llm.providers import DIALECTS
 
+from tests.fakes.canaries import BODY_CANARY, KEY, TEXT, canaries
 from tests.fakes.faulty_http import (
     Behaviour,
     always,
     faulty_http,
     reply,
 )
-from tests.faults.provider import (
-    BODY_CANARY,
-    KEY,
-    TEXT,
-    canaries,
-    configured,
-    fault_of,
-    leaks,
-    models_at,
-    reset,
-)
+from tests.fakes.scripted_dialects import KEY as SCRIPTED_KEY
+from tests.fakes.scripted_dialects import SHAPES
+from tests.faults.provider import configured, fault_of, leaks, models_at, reset
 
 
 @pytest.mark.parametrize("status", ["502 Bad Gateway", "200 OK"])
@@ -62,13 +55,6 @@ LEAKY: dict[str, Behaviour] = {
 }
 
 
-KEY_HEADERS = {
-    "openai": "Authorization: Bearer",
-    "anthropic": "x-api-key:",
-    "gemini": "x-goog-api-key:",
-}
-
-
 @pytest.mark.parametrize("dialect", DIALECTS)
 @pytest.mark.parametrize("case", LEAKY)
 async def test_keys_and_texts_are_shown_nowhere(case, dialect, capfd, caplog):
@@ -86,7 +72,8 @@ async def test_keys_and_texts_are_shown_nowhere(case, dialect, capfd, caplog):
         assert not canaries("".join(rendered))
         await models.close()
     assert not canaries("".join((*capfd.readouterr(), caplog.text)))
-    sent = f"{KEY_HEADERS[dialect]} {KEY}".encode()
+    header, value = SHAPES[dialect].key
+    sent = f"{header}: {value.replace(SCRIPTED_KEY, KEY)}".encode()
     assert any(sent in request for request in server.requests), "the canary was sent"
     assert all(request.count(KEY.encode()) == 1 for request in server.requests)
 

@@ -10,8 +10,9 @@ from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Any
 
+from judged.v1 import groups_pb2, scores_pb2
 from judged.v1 import judge_service_pb2 as pb
-from judged.v1 import scoring_pb2, types_pb2
+from judged_server.http_api.json_mapping import to_json
 from judged_server.llm.cache.reply_cache import to_payload
 from judged_server.llm.chat import ChatReply, FinishReason, TokenLogprob, TokenUsage
 from judged_server.llm.config.configured import Structured
@@ -111,24 +112,30 @@ def _prompts() -> Iterator[bytes]:
 
 def _requests() -> Iterator[bytes]:
     for kind in ("llm", "span", "panel", "semantic"):
-        group = types_pb2.QueryGroup(
+        group = groups_pb2.QueryGroup(
             query_id="1", query="q", expected=["e", "f"], retrieved=["r"], document_ids=["d"]
         )
         if kind == "span":
-            group = types_pb2.QueryGroup(query="q", spans=types_pb2.GroupSpans())
+            group = groups_pb2.QueryGroup(query="q", spans=groups_pb2.GroupSpans())
         if kind == "semantic":
-            vectors = types_pb2.GroupEmbeddings(dimensions=1, expected=b"\0" * 4, retrieved=b"")
-            group = types_pb2.QueryGroup(embeddings=vectors)
-        judge = types_pb2.JudgeSpec(kind=kind, min_score=0.5)
+            vectors = groups_pb2.GroupEmbeddings(dimensions=1, expected=b"\0" * 4, retrieved=b"")
+            group = groups_pb2.QueryGroup(embeddings=vectors)
+        judge = groups_pb2.JudgeSpec(kind=kind, min_score=0.5)
         judge.parameters["samples"].int_value = 3
         if kind == "panel":
-            judge.members.add(judge=types_pb2.JudgeSpec(kind="exact"), weight=2.0)
+            judge.members.add(judge=groups_pb2.JudgeSpec(kind="exact"), weight=2.0)
         asked = pb.BatchJudgeRequest(groups=[group], judge=judge)
         asked.asking.max_cost = 0.5
         yield b"\1" + asked.SerializeToString()
-    item = scoring_pb2.AnswerItem(item_id="1", query="q", answer="a", references=["r"])
-    rubric = scoring_pb2.RubricSpec(rubric="helpfulness", min_score=0.5, weights={"a": 1.0})
+    item = scores_pb2.AnswerItem(item_id="1", query="q", answer="a", references=["r"])
+    rubric = scores_pb2.RubricSpec(rubric="helpfulness", min_score=0.5, weights={"a": 1.0})
     yield b"\0" + pb.ScoreAnswersRequest(items=[item, item], rubrics=[rubric]).SerializeToString()
+
+
+def _json_requests() -> Iterator[bytes]:
+    for raw in _requests():
+        kind = pb.BatchJudgeRequest if raw[0] else pb.ScoreAnswersRequest
+        yield bytes([raw[0] ^ 1]) + to_json(kind.FromString(raw[1:]))
 
 
 def _headers() -> Iterator[bytes]:
@@ -144,5 +151,6 @@ _SEEDS = {
     "configuration": _configurations,
     "prompt": _prompts,
     "request": _requests,
+    "json_request": _json_requests,
     "retry_after": _headers,
 }

@@ -22,6 +22,7 @@ from judged_server.api.convert.scoring import read_answers, read_rubrics
 from judged_server.api.limits import RequestLimits
 from judged_server.domain import Status
 from judged_server.errors import JudgedError
+from judged_server.http_api.json_mapping import read_message, to_json
 from judged_server.llm.cache.reply_cache import from_payload, to_payload
 from judged_server.llm.chat import ChatReply, FinishReason, TokenUsage
 from judged_server.llm.config.configuration import parse_configuration
@@ -31,7 +32,7 @@ from judged_server.llm.parsing.parsed_reply import ClaimCheck, Claims, Dimension
 from judged_server.llm.providers import DIALECTS
 from judged_server.llm.rubrics import Rubric, load_builtin, write
 from judged_server.llm.rubrics.loading import parse
-from judged_server.llm.transport.retrying import retry_after_s
+from judged_server.llm.transport.rates import retry_after_s
 from judged_server.settings import SettingsError
 
 from tests.fakes.prompt_attacks import blocks
@@ -41,7 +42,7 @@ Target = Callable[[bytes], None]
 NONCE = "ghijklmopqsvwxyzghijklmopqsvwxyz"
 ASKED = tuple(step for rubric in load_builtin().values() for step in rubric.steps)
 FINISHES = tuple(FinishReason)
-LIMITS = RequestLimits(1000, 1 << 16, 100, 64, 1 << 20)
+LIMITS = RequestLimits(1000, 1 << 16, 100, 64, 1 << 20, 1000)
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 # A reply in plain words that says neither of these says nothing.
@@ -108,12 +109,15 @@ def _check_json(text: str, step: Rubric, found: ParsedReply) -> None:
     """Hold what was read against Python's own reader, on the object that stands in the text."""
     inside = text.strip("\ufeff \t\r\n\v\f\x85\xa0\u2028\u2029")
     inside = inside.removesuffix("```").rstrip()
-    said = _object_in(inside, step)
+    said, is_last = _object_in(inside, step)
+    # A reply that begins with words may still be read as words; one that ends with the object, if
+    # they say a verdict.
+    begins = _FENCE.sub("", inside).startswith("{")
+    in_words = found.content is None and _SAYS.search(text) is not None and not begins
     if said is None:
-        # A reply that begins with words may still be read as words.
-        begins = _FENCE.sub("", inside).startswith("{")
-        in_words = found.content is None and _SAYS.search(text) is not None
-        _hold(in_words and not begins, "an object with all keys")
+        _hold(in_words, "an object with all keys")
+        return
+    if in_words and (not is_last or _SAYS.search(inside[: inside.index("{")])):
         return
     if step.form == "verdict":
         verdict = str(said["verdict"]).strip().rstrip(".").lower()
@@ -122,8 +126,11 @@ def _check_json(text: str, step: Rubric, found: ParsedReply) -> None:
         _hold(abs(found.score - float(str(said["score"]))) < 1e-12, "the score that stands there")
 
 
-def _object_in(text: str, step: Rubric) -> dict[str, object] | None:
-    """Return the object with all keys that a text ends with; else one that a remark follows."""
+def _object_in(text: str, step: Rubric) -> tuple[dict[str, object] | None, bool]:
+    """Return the object with all keys that a text ends with; else one that a remark follows.
+
+    Beside it stands whether the text ends with it.
+    """
     decoder = json.JSONDecoder(object_pairs_hook=_no_duplicate_keys, parse_constant=_no_constant)
     followed = None
     for start in (place for place, letter in enumerate(text) if letter == "{"):
@@ -133,9 +140,9 @@ def _object_in(text: str, step: Rubric) -> dict[str, object] | None:
             continue
         if isinstance(said, dict) and set(said) == set(step.properties):
             if end == len(text):
-                return said
+                return said, True
             followed = followed or said
-    return followed
+    return followed, False
 
 
 def _no_duplicate_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
@@ -257,6 +264,23 @@ def request(raw: bytes) -> None:
         _hold(bool(str(refusal)), "a refusal says what is wrong")
 
 
+def json_request(raw: bytes) -> None:
+    """Any body is a message that is read again as it is written, or refused."""
+    if not raw:
+        return
+    asked = pb.ScoreAnswersRequest if raw[0] & 1 else pb.BatchJudgeRequest
+    try:
+        found = read_message(raw[1:], asked.DESCRIPTOR, LIMITS.max_message_bytes)
+    except JudgedError as refusal:
+        _hold(bool(str(refusal)), "a refusal says what is wrong")
+        return
+    again = read_message(to_json(found), asked.DESCRIPTOR, LIMITS.max_message_bytes)
+    same = found.SerializeToString(deterministic=True) == again.SerializeToString(
+        deterministic=True
+    )
+    _hold(same, "what is written is read again")
+
+
 def retry_after(raw: bytes) -> None:
     """Any Retry-After is a number of seconds from 0 on, or nothing."""
     seconds = retry_after_s(raw.decode("latin-1"), NOW)
@@ -266,6 +290,7 @@ def retry_after(raw: bytes) -> None:
 TARGETS: dict[str, Target] = {
     target.__name__: target
     for target in (
-        reply, provider, payload, rubric, configuration, prompt, request, retry_after,
+        reply, provider, payload, rubric, configuration, prompt, request, json_request,
+        retry_after,
     )
 }  # fmt: skip

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+import urllib.request
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import IO
 
-START_S = 30.0
+from tests.fakes.canaries import refuse_canaries
+
+START_S = 100.0
+_METRICS = re.compile(r'"metrics":"([^"]+)"')
 
 
 @dataclass(frozen=True)
@@ -28,6 +33,14 @@ class ServerProcess:
     def log_text(self) -> str:
         """Return everything the server has logged so far."""
         return self.log.read_text()
+
+
+def until(fact: Callable[[], bool], seconds: float = 30.0) -> None:
+    """Wait for a fact, so many seconds at most."""
+    ends = time.monotonic() + seconds
+    while not fact():
+        assert time.monotonic() < ends
+        time.sleep(0.005)
 
 
 @contextmanager
@@ -44,6 +57,7 @@ def running_server(
             try:
                 address = wait_for_port_file(process, port_file, log)
                 yield ServerProcess(process, address, log)
+                refuse_canaries("/metrics", _metrics(process, log))
             finally:
                 if process.poll() is None:
                     process.send_signal(signal.SIGTERM)
@@ -52,6 +66,22 @@ def running_server(
                     except subprocess.TimeoutExpired:
                         process.kill()
                         process.wait()
+        refuse_canaries("standard error", log.read_text(errors="replace"))
+        if "--audit-log" in flags:
+            audit_log = Path(flags[flags.index("--audit-log") + 1])
+            refuse_canaries("the audit log", audit_log.read_text())
+
+
+def _metrics(process: subprocess.Popen[bytes], log: Path) -> str:
+    """Return the metrics of a server that runs and has a port for them, else nothing."""
+    found = _METRICS.search(log.read_text(errors="replace"))
+    if found is None or process.poll() is not None:
+        return ""
+    try:
+        with urllib.request.urlopen(f"http://{found[1]}/metrics", timeout=10) as reply:
+            return str(reply.read().decode())
+    except OSError:  # it is ending, or was stopped by the test
+        return ""
 
 
 def start(

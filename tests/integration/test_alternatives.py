@@ -10,6 +10,7 @@ import pytest
 from tests.integration.cli_process import lines_of, run_in
 
 ITEMS = Path(__file__).parents[1] / "data" / "nq301" / "items.jsonl"
+PUBLISHED = Path(__file__).parents[2] / "benchmarks" / "equivalence" / "data" / "nq301_human.jsonl"
 
 
 @pytest.fixture
@@ -89,3 +90,50 @@ def test_labels_of_another_name_are_asked_for(folder: Path, server_address: str)
     done = run_in(folder, "calibrate", "lines.jsonl", JUDGED_TARGET=server_address)
     assert done.returncode == 2
     assert "--label-field" in done.stderr
+
+
+def test_the_judge_that_sees_all_of_them_gives_a_line_one_score(
+    tmp_path: Path, server_address: str
+):
+    """The file is read as it is published; a verdict brings its probability, a replay too."""
+    there = {"JUDGED_TARGET": server_address}
+    asked = ("judge", str(PUBLISHED), "--judge", "answer_equivalence")
+    done = run_in(tmp_path, *asked, "--trace", "t.jsonl", "--output", "o", **there)
+    assert done.returncode == 0, done.stderr
+    lines = lines_of((tmp_path / "o").read_text())
+    assert len(lines) == 293
+    assert sum(line["relevant"] == line["label"] for line in lines) >= 0.82 * 293
+    for line in lines:
+        assert line["relevant"] == (line["score"] >= 0.5)
+        assert 0 < line["probability"] < 1
+    done = run_in(
+        *(tmp_path, "judge", str(PUBLISHED), "--judge", "none", "--trace", "t.jsonl"),
+        *("--output", "again"),
+        **there,
+    )
+    assert done.returncode == 0, done.stderr
+    again = lines_of((tmp_path / "again").read_text())
+    for line in (*lines, *again):
+        line.pop("source")
+    assert again == lines
+    done = run_in(
+        *(tmp_path, "calibrate", str(PUBLISHED), "--judge", "answer_equivalence"),
+        *("--label-field", "label", "--json", "c.json"),
+        **there,
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads((tmp_path / "c.json").read_text())["quality"]["n"] == 293
+
+
+def test_lines_of_one_answer_do_not_share_their_expected_texts(tmp_path: Path, server_address: str):
+    """Two lines of the same query and answer stand together, but expect different texts."""
+    lines = [
+        {"query": "capital of france", "expected_text": expected, "retrieved_text": "Lyon"}
+        for expected in ("Paris", "Lyon")
+    ]
+    (tmp_path / "lines.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    done = run_in(
+        *(tmp_path, "judge", "lines.jsonl", "--judge", "answer_equivalence"),
+        JUDGED_TARGET=server_address,
+    )
+    assert [line["relevant"] for line in lines_of(done.stdout)] == [False, True]

@@ -1,13 +1,13 @@
 """Backends of a real server: what was asked for runs, or the server does not start."""
 
 import subprocess
-import sys
 
 import pytest
 from judged import Client, QueryGroup
 from judged_server.embedding.runtime.backend_selection import Machine, choose
-from judged_server.settings import SettingsError, load
+from judged_server.settings import SettingsError
 
+from tests.integration.cli_process import run_server_command
 from tests.integration.server_process import running_server
 
 BACKENDS = [("onnxruntime", "fp32"), ("openvino", "fp32"), ("openvino", "bf16")]
@@ -17,13 +17,7 @@ GROUP = QueryGroup(
 
 
 def _run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "judged_server", *arguments],
-        capture_output=True,
-        text=True,
-        timeout=110,
-        check=False,
-    )
+    return run_server_command(*arguments)
 
 
 def _judge(name: str, precision: str):
@@ -59,7 +53,6 @@ def test_another_backend_says_so_and_has_verdicts_of_its_own(reference, name, pr
         (("--embedding-backend", "tpu"), "embedding_backend"),
         (("--embedding-batch-threads", "0"), "embedding_batch_threads"),
         (("--embedding-batch-tokens", "-1"), "embedding_batch_tokens"),
-        (("tune", "--seconds", "0"), "--seconds"),
     ],
 )
 def test_what_can_not_be_had_stops_the_start(flags, words):
@@ -67,17 +60,3 @@ def test_what_can_not_be_had_stops_the_start(flags, words):
     assert done.returncode == 2
     assert words in done.stderr
     assert "Traceback" not in done.stderr
-
-
-def test_tune_writes_settings_that_a_server_takes(tmp_path):
-    toml = tmp_path / "judged.toml"
-    flags = ("--embedding-backend", "onnxruntime", "--embedding-threads", "1")
-    done = _run(*flags, "tune", "--seconds", "0.5", "--out", str(toml))
-    assert done.returncode == 0, done.stderr
-    assert "onnxruntime fp32" in done.stdout
-    assert load({}, toml).embedding_threads == 1
-    again = _run("tune", "--out", str(toml))
-    assert again.returncode == 2
-    assert "is there already" in again.stderr
-    with running_server("--config", str(toml)) as server, Client(server.address) as client:
-        assert client.judge([GROUP], "semantic").judge.kind == "semantic"

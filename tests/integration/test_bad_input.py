@@ -8,25 +8,30 @@ descriptors, so a field that enters the contract without a case fails
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import grpc
 import pytest
 from judged import InvalidArgument
 from judged._transport.status import to_error
 from judged.v1 import judge_service_pb2 as pb
-from judged.v1.judge_service_pb2_grpc import JudgeServiceStub
+from judged.v1 import statistics_service_pb2
 
+from tests.fakes.stubs import stub_of_all_calls
 from tests.integration.bad_input import (
     agreement,
     asking,
     budgets,
+    calibration,
     comparison,
     correction,
+    frontier,
     golden,
     judging,
     llm,
     metrics,
     panel,
+    preferences,
     scoring,
     text,
 )
@@ -35,7 +40,7 @@ from tests.integration.bad_input.judging import batch, group
 
 PARTS = (
     *(agreement, judging, metrics, correction, text, comparison, golden, llm, scoring, asking),
-    *(panel, budgets),
+    *(panel, budgets, calibration, frontier, preferences),
 )
 CASES = [case for part in PARTS for case in part.CASES]
 HARMLESS = {field for part in PARTS for field in part.HARMLESS}
@@ -47,8 +52,9 @@ UNREAD = {"judged.v1.VerdictError", "judged.v1.VerdictDetail"}
 
 def request_fields() -> Iterator[str]:
     """Yield every field that a caller can set, as Message.field."""
-    service = pb.DESCRIPTOR.services_by_name["JudgeService"]
-    waiting = [method.input_type for method in service.methods]
+    files = (pb.DESCRIPTOR, statistics_service_pb2.DESCRIPTOR)
+    services = [service for file in files for service in file.services_by_name.values()]
+    waiting = [method.input_type for service in services for method in service.methods]
     seen = set()
     while waiting:
         message = waiting.pop()
@@ -72,15 +78,15 @@ def test_every_request_field_has_a_case():
 
 
 @pytest.fixture(scope="module")
-def stub(server_address: str) -> Iterator[JudgeServiceStub]:
+def stub(server_address: str) -> Iterator[Any]:
     with grpc.insecure_channel(
         server_address, options=[("grpc.max_send_message_length", -1)]
     ) as channel:
-        yield JudgeServiceStub(channel)
+        yield stub_of_all_calls(channel)
 
 
 @pytest.mark.parametrize("bad", CASES, ids=lambda c: f"{c.field}-{c.path}")
-def test_a_bad_field_is_named_and_the_server_lives(bad: Case, stub: JudgeServiceStub):
+def test_a_bad_field_is_named_and_the_server_lives(bad: Case, stub: Any):
     request = bad.request()
     with pytest.raises(grpc.RpcError) as caught:
         answered = getattr(stub, call_of(request))(request, timeout=20)
@@ -98,7 +104,7 @@ def test_a_bad_field_is_named_and_the_server_lives(bad: Case, stub: JudgeService
     assert list(stub.BatchJudge(batch(), timeout=20).verdicts.relevant) == [True, False]
 
 
-def test_a_message_above_the_limit_is_refused_by_core(stub: JudgeServiceStub):
+def test_a_message_above_the_limit_is_refused_by_core(stub: Any):
     request = batch(group(retrieved=["x" * (1 << 20)] * 17))
     with pytest.raises(grpc.RpcError) as caught:
         stub.BatchJudge(request, timeout=20)
@@ -121,7 +127,7 @@ def test_bytes_that_do_not_parse_are_invalid_argument(raw: bytes, server_address
     assert (error.code, error.reason) == ("INVALID_ARGUMENT", "MALFORMED_MESSAGE")
 
 
-def test_a_group_with_an_empty_side_has_no_verdicts(stub: JudgeServiceStub):
+def test_a_group_with_an_empty_side_has_no_verdicts(stub: Any):
     request = batch(group(expected=[]), group(retrieved=[]), group())
     reply = stub.BatchJudge(request, timeout=20)
     assert list(reply.verdicts.group_offsets) == [0, 0, 0, 2]
@@ -133,7 +139,7 @@ def test_a_group_with_an_empty_side_has_no_verdicts(stub: JudgeServiceStub):
     ids=["nul", "bidi", "zero width", "near surrogates", "one long word", "inner nul", "astral"],
 )
 @pytest.mark.parametrize("kind", ["exact", "token_overlap", "semantic"])
-def test_odd_texts_are_judged(text: str, kind: str, stub: JudgeServiceStub):
+def test_odd_texts_are_judged(text: str, kind: str, stub: Any):
     reply = stub.BatchJudge(batch(group(expected=[text], retrieved=[text]), kind=kind), timeout=60)
     assert list(reply.verdicts.relevant) == [True]
     assert not reply.verdicts.errors

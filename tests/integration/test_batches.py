@@ -25,7 +25,7 @@ from judged import (
     Unavailable,
 )
 from judged.v1 import judge_service_pb2 as pb
-from judged.v1 import types_pb2 as t
+from judged.v1 import verdicts_pb2
 from judged.v1.judge_service_pb2_grpc import (
     JudgeServiceServicer,
     add_JudgeServiceServicer_to_server,
@@ -182,7 +182,7 @@ class Faulty(JudgeServiceServicer):
             await context.abort(wire.code, wire.message, wire.trailers)
         total = sum(len(g.expected) * len(g.retrieved) for g in request.groups)
         return pb.BatchJudgeResponse(
-            verdicts=t.VerdictColumns(relevant=[True] * total, score=[1.0] * total)
+            verdicts=verdicts_pb2.VerdictColumns(relevant=[True] * total, score=[1.0] * total)
         )
 
 

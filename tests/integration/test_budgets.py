@@ -23,9 +23,10 @@ from judged import (
     Judge,
     QueryGroup,
 )
+from judged._convert.verdicts import read_reason
 from judged.evaluation import Evaluator
+from judged.v1 import groups_pb2, scores_pb2, verdicts_pb2
 from judged.v1 import judge_service_pb2 as pb
-from judged.v1 import scoring_pb2, types_pb2
 from judged.v1.judge_service_pb2_grpc import JudgeServiceStub
 
 from tests.fakes.provider_thread import provider_on_a_thread
@@ -104,23 +105,23 @@ def stub(free: ServerProcess) -> Iterator[JudgeServiceStub]:
         yield JudgeServiceStub(channel)
 
 
-def groups(word: str, n: int) -> list[types_pb2.QueryGroup]:
+def groups(word: str, n: int) -> list[groups_pb2.QueryGroup]:
     """A group of n contexts about a word of the test's own: the cache has not seen them."""
     texts = [f"the retrieved text of {word}, number {i}, 1234567890 {{}}" for i in range(n)]
-    return [types_pb2.QueryGroup(query="q?", expected=["an expected text"], retrieved=texts)]
+    return [groups_pb2.QueryGroup(query="q?", expected=["an expected text"], retrieved=texts)]
 
 
 def work(word: str, n: int, max_cost: float | None = None, **judge: Any) -> pb.BatchJudgeRequest:
     return pb.BatchJudgeRequest(
         groups=groups(word, n),
-        judge=types_pb2.JudgeSpec(kind="llm", **judge),
-        asking=types_pb2.AskingOptions(max_cost=max_cost),
+        judge=groups_pb2.JudgeSpec(kind="llm", **judge),
+        asking=groups_pb2.AskingOptions(max_cost=max_cost),
     )
 
 
 def answers(word: str, n: int, *rubrics: str) -> pb.ScoreAnswersRequest:
     items = [
-        scoring_pb2.AnswerItem(
+        scores_pb2.AnswerItem(
             item_id=str(i),
             query=f"why is {word} blue?",
             answer=f"{word} number {i} is blue because it is.",
@@ -130,7 +131,7 @@ def answers(word: str, n: int, *rubrics: str) -> pb.ScoreAnswersRequest:
         for i in range(n)
     ]
     return pb.ScoreAnswersRequest(
-        items=items, rubrics=[scoring_pb2.RubricSpec(rubric=name) for name in rubrics]
+        items=items, rubrics=[scores_pb2.RubricSpec(rubric=name) for name in rubrics]
     )
 
 
@@ -139,7 +140,7 @@ def estimate(stub: JudgeServiceStub, **work: Any) -> pb.EstimateBatchResponse:
 
 
 def reasons(reply: pb.BatchJudgeResponse) -> set[str]:
-    return {error.reason for error in reply.verdicts.errors}
+    return {read_reason(error.reason) for error in reply.verdicts.errors}
 
 
 def details(failure: grpc.RpcError) -> dict[str, Any]:
@@ -178,9 +179,9 @@ class TestEstimate:
         asked.groups[0].retrieved.append("one that is new")
         found = estimate(stub, judge=asked)
         assert (found.cache_hits, found.calls) == (4, 1)
-        asked.asking.cache = types_pb2.CACHE_MODE_REFRESH
+        asked.asking.cache = groups_pb2.CACHE_MODE_REFRESH
         assert estimate(stub, judge=asked).calls == 5
-        asked.asking.cache = types_pb2.CACHE_MODE_ONLY
+        asked.asking.cache = groups_pb2.CACHE_MODE_ONLY
         found = estimate(stub, judge=asked)
         assert (found.cache_hits, found.calls, found.cost) == (4, 0, 0)
 
@@ -196,8 +197,8 @@ class TestEstimate:
     def test_is_above_what_scoring_then_takes(self, stub: JudgeServiceStub, rubric: str):
         asked = answers(f"above {rubric}", 3, rubric)
         found = estimate(stub, score=asked)
-        *scores, last = stub.ScoreAnswers(asked, timeout=20)
-        assert {item.score.status for item in scores} == {types_pb2.VERDICT_STATUS_OK}
+        _, *scores, last = stub.ScoreAnswers(asked, timeout=20)
+        assert {item.score.status for item in scores} == {verdicts_pb2.VERDICT_STATUS_OK}
         usage = last.summary.usage
         assert found.contexts == 3
         assert usage.calls <= found.calls
@@ -229,9 +230,9 @@ class TestEstimate:
     def test_a_panel_takes_what_its_members_take(self, stub: JudgeServiceStub):
         asked = work("panel", 2)
         alone = estimate(stub, judge=asked)
-        member = types_pb2.PanelMember(judge=asked.judge)
-        lexical = types_pb2.PanelMember(judge=types_pb2.JudgeSpec(kind="exact"))
-        asked.judge.CopyFrom(types_pb2.JudgeSpec(kind="panel", members=[member, lexical]))
+        member = groups_pb2.PanelMember(judge=asked.judge)
+        lexical = groups_pb2.PanelMember(judge=groups_pb2.JudgeSpec(kind="exact"))
+        asked.judge.CopyFrom(groups_pb2.JudgeSpec(kind="panel", members=[member, lexical]))
         assert estimate(stub, judge=asked).cost == alone.cost
 
 
@@ -264,7 +265,7 @@ class TestMaxCost:
         start = pb.StreamJudgeStart(judge=asked.judge, asking={"max_cost": most})
         messages = [pb.StreamJudgeRequest(start=start)]
         for number, text in enumerate(asked.groups[0].retrieved):
-            one = types_pb2.QueryGroup(query="q?", expected=["an expected text"], retrieved=[text])
+            one = groups_pb2.QueryGroup(query="q?", expected=["an expected text"], retrieved=[text])
             chunk = pb.JudgeChunk(chunk_id=number, groups=[one])
             messages.append(pb.StreamJudgeRequest(chunk=chunk))
         _, *replies = stub.StreamJudge(iter(messages), timeout=20)
@@ -276,8 +277,8 @@ class TestMaxCost:
     def test_scores_are_held_to_it_too(self, stub: JudgeServiceStub):
         asked = answers("held", 8, "answer_match")
         asked.asking.max_cost = estimate(stub, score=asked).cost / 7
-        *scores, last = stub.ScoreAnswers(asked, timeout=20)
-        assert {item.score.error.reason for item in scores} == {"", "BUDGET"}
+        _, *scores, last = stub.ScoreAnswers(asked, timeout=20)
+        assert {read_reason(item.score.error.reason) for item in scores} == {"", "BUDGET"}
         assert 0 < last.summary.usage.cost <= asked.asking.max_cost
 
 
@@ -332,7 +333,7 @@ class TestServersBudgets:
             assert found["ErrorInfo"].reason == "BUDGET_EXHAUSTED"
             assert found["ErrorInfo"].metadata["budget"] == "per_day"
         with sqlite3.connect(file) as db:
-            ((currency, nano),) = db.execute("SELECT currency, nano FROM spending").fetchall()
+            ((currency, nano),) = db.execute("SELECT currency, nano FROM settled").fetchall()
         assert currency == "EUR"
         assert nano == pytest.approx(1e9 * sum(costs))
         assert nano <= 3e7
@@ -347,7 +348,7 @@ class TestServersBudgets:
             found = client.judge([group], Judge("llm"), timeout=1)
             assert found.errors[0].reason == "TIMEOUT"
         with sqlite3.connect(file) as db:
-            ((nano,),) = db.execute("SELECT nano FROM spending").fetchall()
+            ((nano,),) = db.execute("SELECT nano FROM settled").fetchall()
         assert nano > 256 * 2000  # the whole of max_tokens, and the input
 
     def test_a_model_without_prices_stops_the_start(
@@ -393,7 +394,7 @@ class TestClients:
             assert found.usage is not None
             assert 0 < (found.usage.cost or 0) <= most
             assert {error.reason for error in found.errors.values()} == {"BUDGET"}
-            streamed = Evaluator(client).evaluate(
+            streamed = Evaluator(client).evaluate_groups(
                 [QueryGroup("q", ["f"], texts, "1")],
                 ["mrr"],
                 "llm",
@@ -417,7 +418,9 @@ class TestClients:
             with pytest.raises(BudgetExhausted):
                 client.score_answers([AnswerItem("1", "q", "a")], ["helpfulness"])
             with pytest.raises(BudgetExhausted):
-                Evaluator(client).evaluate([QueryGroup("q", ["e"], ["r"], "1")], ["mrr"], "llm")
+                Evaluator(client).evaluate_groups(
+                    [QueryGroup("q", ["e"], ["r"], "1")], ["mrr"], "llm"
+                )
 
 
 class TestCommandLine:

@@ -6,14 +6,14 @@ import asyncio
 from collections import Counter
 
 import grpc
+from judged.v1 import groups_pb2
 from judged.v1 import judge_service_pb2 as pb
-from judged.v1 import types_pb2
 from judged.v1.judge_service_pb2_grpc import JudgeServiceStub
-from judged_server.api.connections import CALLS_OF_A_CONNECTION, CALLS_TO_BEGIN
+from judged_server.api.listening.connections import CALLS_OF_A_CONNECTION, CALLS_TO_BEGIN
 
 REQUEST = pb.BatchJudgeRequest(
-    groups=[types_pb2.QueryGroup(query="q", expected=["a"], retrieved=["a b"])],
-    judge=types_pb2.JudgeSpec(kind="exact"),
+    groups=[groups_pb2.QueryGroup(query="q", expected=["a"], retrieved=["a b"])],
+    judge=groups_pb2.JudgeSpec(kind="exact"),
 )
 OWN_CONNECTION = (("grpc.use_local_subchannel_pool", 1),)
 

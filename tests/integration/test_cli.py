@@ -63,6 +63,27 @@ class TestJudge:
         assert document["counts"]["ok"] == 2
         assert document["signature"].startswith("exact|profile:verbatim")
 
+    def test_a_large_file_is_judged_in_blocks_with_the_same_lines(self, judged, folder):
+        lines = [{**LINES[n % 2], "id": str(n), "status": "mine"} for n in range(9_000)]
+        raw = "".join(json.dumps(line) + "\n" for line in lines)
+        (folder / "many.jsonl").write_text(raw)
+        flags = ("--judge", "token_overlap", "--output")
+        done = judged("judge", "many.jsonl", *flags, "out.jsonl")
+        assert (done.returncode, done.stdout) == (0, "")
+        printed = judged("judge", "many.jsonl", *flags, "-")
+        assert (folder / "out.jsonl").read_text() == printed.stdout
+        assert done.stderr == printed.stderr
+        assert "9000 verdicts, 4500 relevant" in done.stderr
+        assert "fields that the verdict replaced: status" in done.stderr
+
+    def test_nothing_is_judged_before_all_lines_are_checked(self, judged, folder):
+        with (folder / "contexts.jsonl").open("a") as file:
+            file.writelines(json.dumps({**LINES[0], "id": "again"}) + "\n" for _ in range(2))
+        done = judged("judge", "contexts.jsonl", "--judge", "exact", "--output", "out.jsonl")
+        assert done.returncode == 2
+        assert "contexts.jsonl:4: has the id 'again' of line 3" in done.stderr
+        assert not (folder / "out.jsonl").exists()
+
     def test_prints_the_document_instead_of_the_lines(self, judged):
         done = judged("judge", "contexts.jsonl", "--judge", "exact", "--json", "-")
         assert [line["id"] for line in json.loads(done.stdout)["verdicts"]] == [1, 2]
@@ -153,9 +174,12 @@ class TestJudge:
         huge = {**LINES[0], "id": "huge", "retrieved_text": "x" * (2 << 20)}
         with (folder / "contexts.jsonl").open("a") as file:
             file.write(json.dumps(huge))
-        done = judged("judge", "contexts.jsonl", "--judge", "exact")
-        assert done.returncode == 2
-        assert done.stderr.startswith("judged: contexts.jsonl:3: 'retrieved_text': 2097152 bytes")
+        for output in ("-", "out.jsonl"):
+            done = judged("judge", "contexts.jsonl", "--judge", "exact", "--output", output)
+            assert done.returncode == 2
+            assert done.stderr.startswith(
+                "judged: contexts.jsonl:3: 'retrieved_text': 2097152 bytes"
+            )
 
 
 class TestEvaluate:

@@ -46,13 +46,24 @@ for made in (lambda: client, lambda: Client(sys.argv[1])):
 print(json.dumps(said), flush=True)
 os._exit(0)
 """
-FORKED_AFTER = """
+FORKED_AFTER_CLOSE = """
 import os, sys
-from judged import Client
+from judged import Client, ClientUnusable
 with Client(sys.argv[1]) as client:
     client.server_info()
 if (child := os.fork()) == 0:
-    with Client(sys.argv[1]) as client:
+    try:
+        Client(sys.argv[1]).server_info(timeout=30)
+    except ClientUnusable:
+        os._exit(7)
+    os._exit(0)
+os._exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+FORKED_BEFORE = """
+import os, sys
+import judged
+if (child := os.fork()) == 0:
+    with judged.Client(sys.argv[1]) as client:
         client.server_info(timeout=30)
     os._exit(7)
 os._exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
@@ -69,10 +80,13 @@ class TestForks:
         )
         said = json.loads(done.stdout)
         assert len(said) == 10
-        assert all("forked while a client was open" in text for text in said)
+        assert all("forked after a client had been made" in text for text in said)
 
-    def test_a_fork_after_the_client_was_closed_works(self, server_address: str):
-        command = [sys.executable, "-c", FORKED_AFTER, server_address]
+    @pytest.mark.parametrize("program", [FORKED_AFTER_CLOSE, FORKED_BEFORE])
+    def test_only_a_fork_before_the_first_client_can_use_one(
+        self, server_address: str, program: str
+    ):
+        command = [sys.executable, "-c", program, server_address]
         assert subprocess.run(command, timeout=60, check=False).returncode == 7
 
 
@@ -121,7 +135,7 @@ class TestClosed:
 
     def test_a_call_under_way_ends(self, unused_tcp_port: int):
         client = Client(f"127.0.0.1:{unused_tcp_port}")
-        client._budget.reached = True  # so that it waits
+        client._connection.budget.reached = True  # so that it waits
         closing = threading.Timer(0.5, client.close)
         closing.start()
         with pytest.raises(ClientUnusable, match="closed"):

@@ -16,10 +16,10 @@ from google.rpc.error_details_pb2 import BadRequest
 from google.rpc.status_pb2 import Status
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
+from judged.v1 import groups_pb2, metrics_pb2, statistics_service_pb2
 from judged.v1 import judge_service_pb2 as pb
-from judged.v1 import judge_service_pb2_grpc as services
-from judged.v1 import statistics_pb2 as statistics
-from judged.v1 import types_pb2 as types
+
+from tests.fakes.stubs import stub_of_all_calls
 
 SMALL = (0.0, -0.0, 5e-324, 2.3e-308, 1e-300, 1e-16, 0.05, 0.5, 1 - 2**-53, 1.0, 1 + 2**-52)
 LARGE = (4.0, 100.0, 1e154, 1e308, 1.7976931348623157e308, -5e-324, -1.0, -1e308)
@@ -38,13 +38,13 @@ def mostly(usual: st.SearchStrategy[float]) -> st.SearchStrategy[float]:
 MANY = settings(
     max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
-Stub = services.JudgeServiceStub
+Stub = Any
 
 
 @pytest.fixture(scope="module")
 def stub(server_address: str) -> Iterator[Stub]:
     with grpc.insecure_channel(server_address) as channel:
-        yield Stub(channel)
+        yield stub_of_all_calls(channel)
 
 
 def numbers(message: Message) -> Iterator[tuple[str, float]]:
@@ -78,9 +78,9 @@ def holds(call: Callable[..., Message], request: Message) -> None:
     assert odd == {}, request
 
 
-def interval(draw: st.DrawFn) -> statistics.IntervalOptions:
-    made = statistics.IntervalOptions(
-        method=draw(st.sampled_from(statistics.IntervalMethod.values()[1:])), resamples=100
+def interval(draw: st.DrawFn) -> metrics_pb2.IntervalOptions:
+    made = metrics_pb2.IntervalOptions(
+        method=draw(st.sampled_from(metrics_pb2.IntervalMethod.values()[1:])), resamples=100
     )
     if draw(st.booleans()):
         made.confidence = draw(mostly(CONFIDENCE))
@@ -94,7 +94,7 @@ def test_calibrate(stub: Stub, data: st.DataObject):
     scores = draw(st.lists(SHARE, min_size=1, max_size=12))
     scores[0] = draw(mostly(SHARE))
     labels = draw(st.lists(st.booleans(), min_size=len(scores), max_size=len(scores)))
-    request = pb.CalibrateRequest(
+    request = statistics_service_pb2.CalibrateRequest(
         scores=scores, labelled=range(len(scores)), labels=labels, interval=interval(draw)
     )
     for name in ("min_score", "precision_floor", "max_error"):
@@ -109,7 +109,7 @@ def test_measure_agreement(stub: Stub, data: st.DataObject):
     draw = data.draw
     size = draw(st.integers(2, 6))
     column = st.lists(mostly(FINITE), min_size=size, max_size=size)
-    request = pb.MeasureAgreementRequest(interval=interval(draw))
+    request = statistics_service_pb2.MeasureAgreementRequest(interval=interval(draw))
     request.systems.systems.extend(map(str, range(size)))
     request.systems.first.extend(draw(column))
     request.systems.second.extend(draw(column))
@@ -122,7 +122,7 @@ def test_compare_runs(stub: Stub, data: st.DataObject):
     draw = data.draw
     size = draw(st.integers(2, 6))
     column = st.lists(mostly(FINITE), min_size=size, max_size=size)
-    request = pb.CompareRunsRequest(metrics=["ndcg@10"])
+    request = statistics_service_pb2.CompareRunsRequest(metrics=["ndcg@10"])
     request.options.interval.CopyFrom(interval(draw))
     request.comparison.permutations = 100
     if draw(st.booleans()):
@@ -160,7 +160,9 @@ def test_compute_metrics(stub: Stub, data: st.DataObject):
 def test_text_metric_columns(stub: Stub, data: st.DataObject):
     draw = data.draw
     values = st.lists(mostly(SHARE), min_size=3, max_size=3)
-    request = pb.ComputeTextMetricsRequest(metrics=["token_f1"], interval=interval(draw))
+    request = statistics_service_pb2.ComputeTextMetricsRequest(
+        metrics=["token_f1"], interval=interval(draw)
+    )
     request.values.add(values=draw(values))
     holds(stub.ComputeTextMetrics, request)
 
@@ -171,7 +173,7 @@ def test_judges_take_no_extreme_number_unseen(stub: Stub, data: st.DataObject):
     draw = data.draw
     info = stub.GetServerInfo(pb.GetServerInfoRequest(), timeout=30)
     judge = draw(st.sampled_from([each for each in info.judges if not each.unavailable]))
-    spec = types.JudgeSpec(kind=judge.kind, profile=judge.profile)
+    spec = groups_pb2.JudgeSpec(kind=judge.kind, profile=judge.profile)
     if draw(st.booleans()):
         spec.min_score = draw(mostly(SHARE))
     for parameter in judge.parameters:

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.server_process import ServerProcess
+from tests.fakes.authority import Authority
+from tests.integration.server_process import ServerProcess, running_server
+from tests.integration.test_tls import wait_for_line
 
 
 def healthcheck(*arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
@@ -32,6 +34,30 @@ class TestHealthcheck:
         # Port 1 is nobody's: the port file goes before the setting.
         done = healthcheck(JUDGED_PORT_FILE=str(port_file), JUDGED_LISTEN="127.0.0.1:1")
         assert done.returncode == 0
+
+    def test_asks_a_server_with_tls_at_its_metrics(self, tmp_path: Path) -> None:
+        certificate, key = Authority(tmp_path).server()
+        flags = ["--certificate", str(certificate), "--private-key", str(key)]
+        known = {"JUDGED_CERTIFICATE": str(certificate), "JUDGED_PRIVATE_KEY": str(key)}
+        with running_server(*flags, "--metrics-listen", "127.0.0.1:0") as server:
+            address = wait_for_line(server, "ready")["metrics"]
+            assert healthcheck(JUDGED_METRICS_LISTEN=address, **known).returncode == 0
+        done = healthcheck(JUDGED_METRICS_LISTEN=address, **known)
+        assert done.returncode == 1
+        assert f"unhealthy: {address}" in done.stderr
+        assert "set JUDGED_METRICS_LISTEN" in healthcheck(**known).stderr
+
+    def test_asks_a_socket_beside_a_port_of_http_with_tls(self, tmp_path: Path) -> None:
+        certificate, key = Authority(tmp_path).server()
+        listen = f"unix:{tmp_path}/judged.sock"
+        flags = ["--certificate", str(certificate), "--private-key", str(key)]
+        with running_server(*flags, "--http-listen", "127.0.0.1:0", listen=listen):
+            done = healthcheck(
+                JUDGED_LISTEN=listen,
+                JUDGED_CERTIFICATE=str(certificate),
+                JUDGED_PRIVATE_KEY=str(key),
+            )
+            assert done.returncode == 0, done.stderr
 
     @pytest.mark.parametrize("address", ["127.0.0.1:1", "unix:/nowhere/judged.sock"])
     def test_fails_and_says_why_when_nobody_listens(self, address: str) -> None:

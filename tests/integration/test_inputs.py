@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from judged import Client, Evaluation, QueryGroup, TrecRankings
-from judged.evaluation import Dataset, Evaluator, Query, Retrieved
+from judged import Client, QueryGroup, TrecRankings
+from judged.evaluation import Dataset, EvaluationResult, Evaluator, Query, Retrieved
 
 TWO = Dataset([Query("q1", "x", relevant_document_ids=["3"]), Query(2, "y", ["text of 4"])])
 
@@ -26,7 +26,7 @@ class Shelf:
 @pytest.mark.parametrize("kind", [str, int, np.int64])
 @pytest.mark.parametrize("once", [False, True])
 def test_a_retriever_is_measured_alike_whatever_its_ids_and_lists_are(client: Client, kind, once):
-    found = Evaluator(client).evaluate_retriever(Shelf(kind, once), TWO, ["mrr"], 3, "exact")
+    found = Evaluator(client).evaluate(Shelf(kind, once), TWO, ["mrr"], "exact", 3)
     assert found.table["mrr"].mean == 0.75  # at rank 2 by id, at rank 1 by its text
     assert found.table.counts.retrieved == 6
 
@@ -45,7 +45,7 @@ def test_groups_may_come_from_a_generator_and_bring_generators(client: Client):
             yield QueryGroup("q", map(str, ["text of 1"]), texts, n, iter([n, 3]))
 
     assert client.judge(groups(), "exact").relevant == [True, False, False, False]
-    for evaluate in (client.evaluate, Evaluator(client).evaluate):
+    for evaluate in (client.evaluate, Evaluator(client).evaluate_groups):
         found = evaluate(groups(), (name for name in ["mrr", "recall@1"]), "exact")
         assert [metric.mean for metric in found.table.metrics] == [0.5, 0.5]
 
@@ -56,8 +56,8 @@ def test_k_holds_and_a_failure_is_that_of_its_query(client: Client):
             raise OSError("no shelf")
         return [Retrieved(n) for n in (9, 8, 7, 6, 3)]
 
-    def evaluate(k: int) -> Evaluation:
-        return Evaluator(client).evaluate_retriever(rank, TWO, ["mrr", "recall@5"], k, "exact")
+    def evaluate(k: int) -> EvaluationResult:
+        return Evaluator(client).evaluate(rank, TWO, ["mrr", "recall@5"], "exact", k)
 
     assert evaluate(5).table["mrr"].mean == 0.2
     found = evaluate(3)

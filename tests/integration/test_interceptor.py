@@ -13,8 +13,8 @@ import pytest
 import structlog
 from judged import Overloaded
 from judged._transport.status import to_error
+from judged.v1 import groups_pb2
 from judged.v1 import judge_service_pb2 as pb
-from judged.v1 import types_pb2
 from judged.v1.judge_service_pb2_grpc import (
     JudgeServiceServicer,
     JudgeServiceStub,
@@ -22,6 +22,8 @@ from judged.v1.judge_service_pb2_grpc import (
 )
 from judged_server import errors, telemetry
 from judged_server.api.interceptor import CallInterceptor, Deadlines, InterceptingRegistrar
+from judged_server.api.listening.receiving import Receiver
+from judged_server.usecases.admission import Admission
 
 from tests.integration.server_process import running_server
 
@@ -75,7 +77,10 @@ async def service(
     silence: None,
 ) -> AsyncIterator[tuple[Misbehaving, JudgeServiceStub, CallInterceptor]]:
     server = grpc.aio.server()
-    interceptor = CallInterceptor(Deadlines(default_s=0.2, max_unary_s=0.3, max_stream_s=5))
+    interceptor = CallInterceptor(
+        Deadlines(default_s=0.2, max_unary_s=0.3, max_stream_s=5),
+        Receiver(Admission(1 << 28), 1 << 24, 16),
+    )
     # Abstract in the stub alone: at run time the other calls answer UNIMPLEMENTED.
     misbehaving = Misbehaving()  # type: ignore[abstract]
     registrar: Any = InterceptingRegistrar(server, interceptor)
@@ -140,7 +145,7 @@ async def test_a_callers_cancel_reaches_the_handler(service):
     await misbehaving.entered.wait()
     call.cancel()
     await asyncio.wait_for(misbehaving.cancelled.wait(), 10)
-    await asyncio.wait_for(interceptor.wait_idle(), 10)
+    await asyncio.wait_for(interceptor.calls.wait_idle(), 10)
 
 
 async def test_a_busy_server_says_when_to_come_back(service):
@@ -183,7 +188,7 @@ def test_a_reply_tells_the_request_id_only_to_callers_who_brought_none(
 
 def test_the_access_log_has_a_line_a_call_and_no_text():
     with running_server() as server, grpc.insecure_channel(server.address) as channel:
-        group = types_pb2.QueryGroup(
+        group = groups_pb2.QueryGroup(
             query="secret-q", expected=["secret-e"], retrieved=["secret-r"]
         )
         request = pb.BatchJudgeRequest(groups=[group])

@@ -30,7 +30,7 @@ JAVA_LIBRARIES = {
 JAVA_PROGRAM = """
 import com.google.protobuf.Any;
 import com.google.rpc.BadRequest;
-import dev.judged.v1.*;
+import judged.v1.*;
 import io.grpc.*;
 import io.grpc.protobuf.StatusProto;
 import java.util.List;
@@ -97,7 +97,7 @@ class TestGo:
         self.generate(tmp_path)
         sources = {f"{path.stem}.pb.go" for path in (ROOT / "proto/judged/v1").glob("*.proto")}
         made = names(tmp_path / "gen/judged/v1", "*.go")
-        assert made == sources | {"judge_service_grpc.pb.go"}
+        assert made == sources | {"judge_service_grpc.pb.go", "statistics_service_grpc.pb.go"}
 
     def test_the_package_compiles(self, tmp_path: Path) -> None:
         needs("go", packages="golang-go")
@@ -128,7 +128,7 @@ class TestJava:
         return generate("Java", folder)
 
     def test_classes_are_generated_into_their_package(self, tmp_path: Path) -> None:
-        made = names(self.generate(tmp_path) / "dev/judged/v1", "*.java")
+        made = names(self.generate(tmp_path) / "judged/v1", "*.java")
         assert {"JudgeServiceGrpc.java", "BatchJudgeRequest.java", "ErrorReason.java"} <= made
 
     @pytest.mark.timeout(240)

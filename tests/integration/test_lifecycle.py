@@ -2,10 +2,9 @@ from __future__ import annotations
 
 import grp
 import os
+import pty
 import signal
 import stat
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -17,7 +16,13 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from judged import Client, FailedPrecondition, QueryGroup, Unavailable
 
-from tests.integration.server_process import ServerProcess, running_server, start
+from tests.integration.cli_process import run_server_command
+from tests.integration.server_process import (
+    ServerProcess,
+    running_server,
+    start,
+    wait_for_port_file,
+)
 
 SERVING = health_pb2.HealthCheckResponse.SERVING
 NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
@@ -25,14 +30,7 @@ NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
 
 def refused(*flags: str, env: dict[str, str] | None = None) -> str:
     """Return what a server says that must not start; check that it exits with 2."""
-    done = subprocess.run(
-        [sys.executable, "-m", "judged_server", *flags],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        env={**os.environ, **(env or {})},
-        check=False,
-    )
+    done = run_server_command(*flags, **(env or {}))
     assert done.returncode == 2, done.stderr
     assert "Traceback" not in done.stderr
     return done.stderr
@@ -144,7 +142,9 @@ class TestStart:
 
 
 class TestHealthAndReflection:
-    @pytest.mark.parametrize("service", ["", "judged.v1.JudgeService"])
+    @pytest.mark.parametrize(
+        "service", ["", "judged.v1.JudgeService", "judged.v1.StatisticsService"]
+    )
     def test_health_is_answered_per_service(self, server_address: str, service: str):
         with grpc.insecure_channel(server_address) as channel:
             stub = health_pb2_grpc.HealthStub(channel)
@@ -163,7 +163,9 @@ class TestHealthAndReflection:
             list_services(server_address)
         assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED
         with running_server("--reflection") as ready:
-            assert "judged.v1.JudgeService" in list_services(ready.address)
+            assert {"judged.v1.JudgeService", "judged.v1.StatisticsService"} <= set(
+                list_services(ready.address)
+            )
 
 
 def list_services(address: str) -> list[str]:
@@ -232,12 +234,46 @@ class TestDrain:
                 closed.set()
                 assert list(answers) == []  # every chunk that there was is answered
 
-    def test_sighup_drains_as_sigterm_does(self, tmp_path: Path):
-        path = tmp_path / "judged.sock"
-        with running_server(listen=f"unix:{path}") as ready:
+    def test_sighup_reloads_and_the_server_goes_on(self, tmp_path: Path):
+        with running_server() as ready, Client(ready.address) as client:
             ready.process.send_signal(signal.SIGHUP)
-            assert ready.process.wait(20) == 0
-            assert '"event":"stopped"' in ready.log_text()
+            ends = time.monotonic() + 20
+            while "reloaded by SIGHUP" not in ready.log_text():
+                assert time.monotonic() < ends
+                assert client.server_info().version
+            assert ready.process.poll() is None
+
+    def test_sighup_takes_over_limits_and_says_what_waits_for_a_restart(self, tmp_path: Path):
+        config = tmp_path / "judged.toml"
+        config.write_text("grace_s = 600\nmax_pending_bytes = 2000000\n")
+        with running_server("--config", str(config)) as ready, Client(ready.address) as client:
+
+            def reload(settings: str, says: str) -> None:
+                config.write_text(settings)
+                ready.process.send_signal(signal.SIGHUP)
+                ends = time.monotonic() + 60
+                while says not in ready.log_text():
+                    assert time.monotonic() < ends
+                    time.sleep(0.01)
+
+            reload("grace_s = no\n", "bad settings")
+            reload("grace_s = -1\n", "grace_s: Input should be greater than or equal to 0")
+            reload("grace_s = 7\nmax_groups = 3\n", '"settings":"max_groups"')
+            assert client.server_info().limits.max_groups == 10_000
+            ready.process.send_signal(signal.SIGTERM)
+            assert ready.process.wait(60) == 0
+            assert '"grace_s":7' in ready.log_text()
+
+    def test_a_terminal_that_closes_drains_as_sigterm_does(self, tmp_path: Path):
+        path, port_file = tmp_path / "judged.sock", tmp_path / "port"
+        ours, theirs = pty.openpty()
+        flags = ["--listen", f"unix:{path}", "--port-file", str(port_file)]
+        process = start(flags, stderr=theirs)
+        wait_for_port_file(process, port_file, port_file)
+        process.send_signal(signal.SIGHUP)
+        assert process.wait(20) == 0
+        os.close(ours)
+        os.close(theirs)
         assert not path.exists()
 
     def test_sigusr1_writes_stacks_and_the_server_goes_on(self):
@@ -269,8 +305,6 @@ def test_the_port_file_holds_the_address_and_goes_with_the_server(tmp_path: Path
     port_file = tmp_path / "run" / "port"
     process = start(["--listen", "127.0.0.1:0", "--port-file", str(port_file)])
     try:
-        from tests.integration.server_process import wait_for_port_file
-
         log = tmp_path / "log"
         log.touch()
         address = wait_for_port_file(process, port_file, log)

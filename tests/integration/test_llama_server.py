@@ -13,8 +13,9 @@ from collections.abc import Iterator
 import grpc
 import pytest
 from judged import Client, Judge, QueryGroup, Status
+from judged._convert.verdicts import read_reason
+from judged.v1 import groups_pb2, scores_pb2, verdicts_pb2
 from judged.v1 import judge_service_pb2 as pb
-from judged.v1 import scoring_pb2, types_pb2
 from judged.v1.judge_service_pb2_grpc import JudgeServiceStub
 
 from tests.fakes.llama_server import ask, is_installed, llama_server, until
@@ -27,6 +28,9 @@ pytestmark = [
     ),
     pytest.mark.timeout(300),
 ]
+
+# A reply out of form is asked for again, and once more where most of the model's are in form.
+MOST_TRIES = 3
 
 # A tenth of it is kept for the reply, and the model leaves its neighbours little of two cores.
 IN_TIME_S = 8
@@ -131,7 +135,7 @@ def test_replies_keep_the_schema(client: Client):
         assert detail.usage.input_tokens > 100
         assert detail.usage.output_tokens > 0
     assert found.usage is not None
-    assert 2 <= found.usage.calls <= 4
+    assert 2 <= found.usage.calls <= 2 * MOST_TRIES
     assert found.usage.calls == found.usage.attempts
     assert found.usage.cost is None
     assert found.usage.latency_s > 0
@@ -145,7 +149,7 @@ def test_plain_replies_become_verdicts_or_abstentions(client: Client):
         if verdict.error is not None:
             assert verdict.error.reason in {"UNPARSABLE", "NO_QUORUM", "REPLY_TRUNCATED", "REFUSED"}
     assert found.usage is not None
-    assert 6 <= found.usage.calls <= 12
+    assert 6 <= found.usage.calls <= 6 * MOST_TRIES
 
 
 def test_the_dialect_of_anthropic_arrives_as_verdicts_too(client: Client):
@@ -162,7 +166,7 @@ def test_the_dialect_of_anthropic_arrives_as_verdicts_too(client: Client):
         assert verdict.detail.samples[0].raw_reply
         # It keeps the instructions, which are the same each time, and counts them apart.
         assert verdict.detail.usage.input_tokens > 100
-        assert 0 < verdict.detail.usage.output_tokens <= 16
+        assert 0 < verdict.detail.usage.output_tokens <= 8 * MOST_TRIES
     assert found.usage is not None
     assert found.usage.calls == found.usage.attempts
 
@@ -201,8 +205,8 @@ def test_a_cancelled_call_frees_the_model(llama: str, llm_server: ServerProcess)
 
     until(lambda: not busy(), 60)
     request = pb.BatchJudgeRequest(
-        groups=[types_pb2.QueryGroup(expected=["a long story"], retrieved=list("abcdefgh"))],
-        judge=types_pb2.JudgeSpec(kind="llm"),
+        groups=[groups_pb2.QueryGroup(expected=["a long story"], retrieved=list("abcdefgh"))],
+        judge=groups_pb2.JudgeSpec(kind="llm"),
     )
     with grpc.insecure_channel(llm_server.address) as channel:
         call = JudgeServiceStub(channel).BatchJudge.future(request, timeout=200)
@@ -214,10 +218,10 @@ def test_a_cancelled_call_frees_the_model(llama: str, llm_server: ServerProcess)
 
 def test_answers_are_scored_by_every_form_of_rubric(llm_server: ServerProcess):
     """Whatever it says is a score in its bounds, or a reason why there is none."""
-    short = {"max_tokens": types_pb2.ParameterValue(int_value=128)}
+    short = {"max_tokens": groups_pb2.ParameterValue(int_value=128)}
     asked = pb.ScoreAnswersRequest(
         items=[
-            scoring_pb2.AnswerItem(
+            scores_pb2.AnswerItem(
                 item_id="1",
                 query=GROUP.query,
                 answer="It finds texts, and a model answers from them.",
@@ -226,38 +230,39 @@ def test_answers_are_scored_by_every_form_of_rubric(llm_server: ServerProcess):
             )
         ],
         rubrics=[
-            scoring_pb2.RubricSpec(rubric=name, parameters=short)
+            scores_pb2.RubricSpec(rubric=name, parameters=short)
             for name in ("answer_match", "helpfulness", "answer_quality", "faithfulness")
         ],
         include_replies=True,
     )
     with grpc.insecure_channel(llm_server.address) as channel:
-        *scores, last = JudgeServiceStub(channel).ScoreAnswers(asked, timeout=250)
+        _, *scores, last = JudgeServiceStub(channel).ScoreAnswers(asked, timeout=250)
     assert [each.counts.ok + each.counts.error for each in last.summary.rubrics] == [1] * 4
     assert len(scores) == 4
     for message in scores:
         score = message.score
         assert score.model == "smollm2-135m"
         assert score.usage.input_tokens > 100
-        if score.status == types_pb2.VERDICT_STATUS_OK:
+        if score.status == verdicts_pb2.VERDICT_STATUS_OK:
             assert 0 <= score.score <= 1
             assert score.passed == (score.score + 1e-9 >= score.min_score)
             assert json.loads(score.raw_replies[0])
         else:
-            assert score.error.reason in {"REPLY_TRUNCATED", "SCHEMA", "TIMEOUT"}
+            assert read_reason(score.error.reason) in {"REPLY_TRUNCATED", "SCHEMA", "TIMEOUT"}
 
 
 def test_scores_that_are_late_are_told_in_time(llm_server: ServerProcess):
     items = [
-        scoring_pb2.AnswerItem(item_id=str(n), query="q", answer=f"answer number {n}")
+        scores_pb2.AnswerItem(item_id=str(n), query="q", answer=f"answer number {n}")
         for n in range(MORE_THAN_IN_TIME)
     ]
-    rubrics = [scoring_pb2.RubricSpec(rubric="helpfulness")]
+    rubrics = [scores_pb2.RubricSpec(rubric="helpfulness")]
     asked = pb.ScoreAnswersRequest(items=items, rubrics=rubrics)
     with grpc.insecure_channel(llm_server.address) as channel:
         # A stream that outlasts its deadline raises.
-        *scores, last = JudgeServiceStub(channel).ScoreAnswers(asked, timeout=IN_TIME_S)
+        _, *scores, last = JudgeServiceStub(channel).ScoreAnswers(asked, timeout=IN_TIME_S)
     assert len(scores) == MORE_THAN_IN_TIME
     assert last.summary.rubrics[0].counts.error > 0
-    reasons = {message.score.error.reason for message in scores if message.score.HasField("error")}
+    faults = [message.score.error for message in scores if message.score.HasField("error")]
+    reasons = {read_reason(fault.reason) for fault in faults}
     assert "TIMEOUT" in reasons

@@ -45,7 +45,8 @@ ANY_JUDGE = {
     "target", "json", "timeout", "output", "per_item", "per_query", "profile", "results", "metric",
     "matching", "interval", "confidence", "resamples", "seed", "slice_by", "labels", "max_drop",
     "max_negatives", "min_coverage", "baseline", "allow_other_signature", "precision_floor",
-    "folds", "max_error", "label_field",
+    "folds", "max_error", "label_field", "token_file", "tls_ca", "tls_cert", "tls_key",
+    "calibration", "cascade", "criterion", "diagram", "guarantee", "max_share", "rubric", "stage",
 }  # fmt: skip
 """Flags that any judge has; they are tested beside the others of their kind."""
 
@@ -341,7 +342,7 @@ def test_a_panel_is_asked_as_its_models_are(world: World, command: str):
     assert len(asked_by(world, *asking, "--judge-refresh")) == 2
 
 
-@flag("rubric")
+@flag("rubric", without="label_field")  # that of `calibrate` takes the place of its judge
 def test_rubric(world: World, command: str):
     found = said(world, *COMMANDS[command], "--rubric", "answer_relevance")
     assert "rubric:helpfulness@1" in found

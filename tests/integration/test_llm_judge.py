@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import grpc
@@ -21,15 +21,15 @@ from judged import (
     Verdicts,
 )
 from judged.evaluation import Evaluator
+from judged.v1 import groups_pb2
 from judged.v1 import judge_service_pb2 as pb
-from judged.v1 import types_pb2
 from judged.v1.judge_service_pb2_grpc import JudgeServiceStub
 from judged_server.llm.rubrics import load_builtin
 
 from tests.fakes.provider_thread import provider_on_a_thread
 from tests.fakes.scripted_provider import Answer, Asked, Failure, Said, ScriptedProvider
 from tests.integration.cli_process import fill, lines_of, run_in
-from tests.integration.server_process import ServerProcess, running_server
+from tests.integration.server_process import ServerProcess, running_server, until
 
 _RETRIEVED = re.compile(r'name="retrieved_text">\n(.*)\n<')
 KEY = "sk-canary-0123456789"
@@ -121,13 +121,6 @@ def outcome(verdicts: Verdicts) -> list[tuple[str, bool | None, str | None]]:
     return [(v.status.name, v.relevant, v.error.reason if v.error else None) for v in verdicts]
 
 
-def until(fact: Callable[[], bool], seconds: float = 5.0) -> None:
-    ends = time.monotonic() + seconds
-    while not fact():
-        assert time.monotonic() < ends
-        time.sleep(0.005)
-
-
 class TestVerdicts:
     def test_come_back_with_agreement_and_usage(self, llm: Client):
         found = llm.judge([group("yes", "no", "split")], judge(samples=3))
@@ -181,7 +174,7 @@ class TestVerdicts:
 
     def test_other_judges_neither_vote_nor_ask(self, stub: JudgeServiceStub):
         request = pb.BatchJudgeRequest(
-            groups=[types_pb2.QueryGroup(expected=["a"], retrieved=["a"])], include_details=True
+            groups=[groups_pb2.QueryGroup(expected=["a"], retrieved=["a"])], include_details=True
         )
         reply = stub.BatchJudge(request, timeout=10)
         assert not reply.HasField("usage")
@@ -222,7 +215,7 @@ class TestEvaluate:
         assert set(found.verdicts.details) == {0, 1, 2}
 
     def test_the_evaluator_gives_the_same_numbers(self, llm: Client):
-        found = Evaluator(llm).evaluate(self.GROUPS, ["mrr"], judge())
+        found = Evaluator(llm).evaluate_groups(self.GROUPS, ["mrr"], judge())
         assert found.table["mrr"].mean == 0.5
         assert found.usage is not None
         assert found.usage.calls == 3
@@ -245,8 +238,8 @@ class TestDeadline:
         self, provider: ScriptedProvider, stub: JudgeServiceStub
     ):
         request = pb.BatchJudgeRequest(
-            groups=[types_pb2.QueryGroup(expected=list("abcdef"), retrieved=["slow"])],
-            judge=types_pb2.JudgeSpec(kind="llm"),
+            groups=[groups_pb2.QueryGroup(expected=list("abcdef"), retrieved=["slow"])],
+            judge=groups_pb2.JudgeSpec(kind="llm"),
         )
         call = stub.BatchJudge.future(request, timeout=60)
         until(lambda: provider.in_flight == 6)
@@ -284,10 +277,10 @@ class TestModels:
         assert "--llm-config" in offer.unavailable
 
     def test_vectors_are_refused(self, stub: JudgeServiceStub):
-        vectors = types_pb2.GroupEmbeddings(dimensions=1, expected=b"\0" * 4, retrieved=b"\0" * 4)
+        vectors = groups_pb2.GroupEmbeddings(dimensions=1, expected=b"\0" * 4, retrieved=b"\0" * 4)
         request = pb.BatchJudgeRequest(
-            groups=[types_pb2.QueryGroup(embeddings=vectors)],
-            judge=types_pb2.JudgeSpec(kind="llm"),
+            groups=[groups_pb2.QueryGroup(embeddings=vectors)],
+            judge=groups_pb2.JudgeSpec(kind="llm"),
         )
         with pytest.raises(grpc.RpcError) as caught:
             stub.BatchJudge(request, timeout=10)

@@ -45,13 +45,14 @@ STEPS = {
     for system in (step.structured_system, step.plain_system)
 }
 SUPPORTED, SILENT = "the sky is blue", "the sky is wide"
-SCORES = {"verdict": 1.0, "score": 0.75, "dimensions": 0.75, "claims": 0.5}
+SCORES = {"verdict": 1.0, "score": 0.75, "grade": 1.0, "dimensions": 0.75, "claims": 0.5}
 
 
 def said(step: Asked, user: str, *, plain: bool) -> str:
     """What a model says that finds a claim supported, and everything else rather good."""
     if plain and not step.takes_json:
-        return "YES" if step.form == "verdict" else "Score: 0.75"
+        by_form = {"verdict": "YES", "score": "Score: 0.75"}
+        return by_form.get(step.form) or f"Grade: {step.grades[-1]}"
     if step.form == "extraction":
         return json.dumps({"claims": [SUPPORTED, SILENT]})
     if step.form == "verification":
@@ -61,6 +62,8 @@ def said(step: Asked, user: str, *, plain: bool) -> str:
     for name, held in step.properties.items():
         if name != "reasoning":
             reply[name] = "yes" if "enum" in held else 0.75
+    if step.form == "grade":
+        reply["grade"] = step.grades[-1]
     if step.form == "verdict" and step.scored:
         reply["score"] = 1.0
     return json.dumps(reply)
@@ -136,7 +139,7 @@ def test_the_provider_speaks_every_dialect_on_the_wire():
 def test_every_form_is_among_the_rubrics():
     assert {rubric.form for rubric in RUBRICS.values()} == set(SCORES)
     assert len(load_builtin()) >= 9
-    assert len(OWN) == 4
+    assert len(OWN) == 5
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -158,7 +161,12 @@ def test_a_rubric_by_a_model(world: World, name: str, model: str):
         answered = verdict.detail.model
     else:
         scores = world.client.score_answers(
-            [AnswerItem("1", f"what of {text}", text, [f"a reference, {text}"], ["a context"])],
+            [
+                AnswerItem(
+                    *("1", f"what of {text}", text, [f"a reference, {text}"], ["a context"]),
+                    other_answer="another text",
+                )
+            ],
             [Rubric(name, parameters={"model": model})],
         )
         [found], usage = list(scores), scores.usage

@@ -15,50 +15,56 @@ import grpc
 import pytest
 from judged import Client, Judge, QueryGroup
 from judged.v1 import judge_service_pb2 as pb
-from judged.v1 import statistics_pb2 as st
-from judged.v1 import types_pb2 as t
-from judged.v1.judge_service_pb2_grpc import JudgeServiceStub
+from judged.v1 import metrics_pb2, statistics_service_pb2
+from judged.v1.statistics_service_pb2_grpc import StatisticsServiceStub
 
+from tests.fakes.stubs import stub_of_all_calls
 from tests.integration.server_process import ServerProcess, running_server
 
 QUERIES, METRICS = 20_000, 16
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
-def values(seed: int, columns: int) -> pb.PerQueryValues:
+def values(seed: int, columns: int) -> metrics_pb2.PerQueryValues:
     rng = Random(seed)
-    return pb.PerQueryValues(
+    return metrics_pb2.PerQueryValues(
         query_ids=[str(n) for n in range(QUERIES)],
         columns=[
-            pb.ValueColumn(values=[rng.random() for _ in range(QUERIES)]) for _ in range(columns)
+            metrics_pb2.ValueColumn(values=[rng.random() for _ in range(QUERIES)])
+            for _ in range(columns)
         ],
     )
 
 
-def compare_runs() -> pb.CompareRunsRequest:
+def compare_runs() -> statistics_service_pb2.CompareRunsRequest:
     """Two minutes of work: 100,000 permutations of 20,000 queries, and as many resamples as go."""
-    return pb.CompareRunsRequest(
+    return statistics_service_pb2.CompareRunsRequest(
         metrics=[f"precision@{k}" for k in range(1, METRICS + 1)],
-        runs=[pb.ComparedRun(name=str(n), values=values(n, METRICS)) for n in range(2)],
-        comparison=pb.CompareOptions(permutations=100_000),
+        runs=[
+            statistics_service_pb2.ComparedRun(name=str(n), values=values(n, METRICS))
+            for n in range(2)
+        ],
+        comparison=statistics_service_pb2.CompareOptions(permutations=100_000),
     )
 
 
 def compute_metrics() -> pb.ComputeMetricsRequest:
-    interval = st.IntervalOptions(resamples=50_000)
+    interval = metrics_pb2.IntervalOptions(resamples=50_000)
     return pb.ComputeMetricsRequest(
-        metrics=["precision@1"], values=values(0, 1), options=t.MetricOptions(interval=interval)
+        metrics=["precision@1"],
+        values=values(0, 1),
+        options=metrics_pb2.MetricOptions(interval=interval),
     )
 
 
-def calibrate() -> pb.CalibrateRequest:
+def calibrate() -> statistics_service_pb2.CalibrateRequest:
     rng = Random(0)
     labels = [rng.random() < 0.5 for _ in range(QUERIES)]
-    return pb.CalibrateRequest(
+    return statistics_service_pb2.CalibrateRequest(
         scores=[min(1.0, max(0.0, 0.5 * label + 0.5 * rng.random())) for label in labels],
         labelled=range(QUERIES),
         labels=labels,
-        interval=st.IntervalOptions(resamples=100_000),
+        interval=metrics_pb2.IntervalOptions(resamples=100_000),
     )
 
 
@@ -100,7 +106,7 @@ def test_end_with_their_caller(method: str):
         before = cpu_seconds(server)
         request = REQUESTS[method]()
         with pytest.raises(grpc.RpcError) as caught:
-            getattr(JudgeServiceStub(channel), method)(request, timeout=1.0)
+            getattr(stub_of_all_calls(channel), method)(request, timeout=1.0)
         assert caught.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
         wait_for(lambda: is_idle(server))
         assert cpu_seconds(server) - before < 5
@@ -111,7 +117,9 @@ def test_end_with_their_server(signals: int):
     grace = "3" if signals == 1 else "60"
     with running_server("--grace-s", grace) as server, grpc.insecure_channel(server.address) as ch:
         request, before = compare_runs(), cpu_seconds(server)
-        calls = [JudgeServiceStub(ch).CompareRuns.future(request, timeout=500) for _ in range(8)]
+        calls = [
+            StatisticsServiceStub(ch).CompareRuns.future(request, timeout=500) for _ in range(8)
+        ]
         wait_for(lambda: cpu_seconds(server) - before > 1.0)
         began = time.monotonic()
         for number in range(signals):
@@ -132,8 +140,8 @@ def test_let_a_lexical_batch_work_beside_them():
         ThreadPoolExecutor() as pool,
     ):
         request, before = compare_runs(), cpu_seconds(server)
-        stub = JudgeServiceStub(channel)
-        calls = [stub.CompareRuns.future(request, timeout=60) for _ in range(8)]
+        stub = StatisticsServiceStub(channel)
+        calls = [stub.CompareRuns.future(request, timeout=60) for _ in range(6)]
         wait_for(lambda: cpu_seconds(server) - before > 1.0)
         verdicts = pool.submit(client.judge, groups, Judge("token_overlap")).result(30)
         assert len(verdicts) == 100_000

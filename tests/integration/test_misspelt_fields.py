@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -61,3 +62,33 @@ def test_python_warns(tmp_path: Path):
     write(tmp_path / "d.json", {"queries": [query]})
     with pytest.warns(UnknownField, match="expected_answers"):
         Dataset.from_json(tmp_path / "d.json")
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_convert_tells_of_metadata_that_it_leaves_out(tmp_path: Path, strict: bool):
+    queries = [
+        {"query_id": name, "query_text": name, "metadata": {"tags": ["a"], "kind": 1, "by": None}}
+        for name in ("q1", "q2")
+    ]
+    write(tmp_path / "d.jsonl", *queries)
+    done = run_in(tmp_path, "convert", "d.jsonl", "o.jsonl", *(["--strict"] if strict else []))
+    assert "warning: d.jsonl:1: has a list under 'tags' in its metadata" in done.stderr
+    assert done.stderr.count("tags") == 1
+    assert "'by'" not in done.stderr
+    assert done.returncode == int(strict)
+    assert [query.metadata for query in Dataset.load(tmp_path / "o.jsonl").queries] == [
+        {"kind": "1"}
+    ] * 2
+
+
+def test_validate_tells_of_them_too(tmp_path: Path):
+    query = {"query_id": "q1", "query_text": "a", "expected_answers": ["x"], "metadata": {"o": {}}}
+    write(tmp_path / "d.jsonl", query)
+    done = run_in(tmp_path, "validate", "d.jsonl")
+    assert "warning: d.jsonl:1: has an object under 'o' in its metadata" in done.stderr
+
+
+def test_rows_of_other_libraries_may_have_columns_of_any_kind():
+    row = {"query": "a", "expected_answers": ["x"], "tags": ["a"], "day": date(2026, 1, 2)}
+    (query,) = Dataset.from_rows([row]).queries
+    assert query.metadata == {}

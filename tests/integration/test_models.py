@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
-import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -19,6 +17,7 @@ from judged_server.embedding.models.store import ModelStore
 
 from tests.fakes import tiny_model
 from tests.fakes.hub import BRANCH, COMMIT, REPOSITORY, folder_files, running_hub
+from tests.integration.cli_process import run_server_command
 from tests.integration.server_process import running_server
 
 GROUP = QueryGroup("q", ["a cat sleeps"], ["the cat is asleep", "interest rates"])
@@ -42,14 +41,7 @@ def semantic(model: str) -> Judge:
 
 
 def judged_server(*arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "judged_server", *arguments],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        env={**os.environ, **env},
-        check=False,
-    )
+    return run_server_command(*arguments, **env)
 
 
 class TestSeveral:

@@ -60,6 +60,12 @@ class TestNode:
         expected = {"recall@4": 2 / 3, "ndcg@4": 0.703918}
         assert report["metrics"] == pytest.approx(expected, abs=5e-7)
 
+    def test_compares_runs(self, report: dict[str, Any]) -> None:
+        compared = report["compared"]
+        assert (compared["baseline"], compared["run"]) == ("old", "new")
+        assert (compared["wins"], compared["losses"]) == (3, 0)
+        assert compared["difference"] == pytest.approx(0.2)
+
     def test_streams_chunks(self, report: dict[str, Any]) -> None:
         assert report["stream"] == {
             "started": "exact",

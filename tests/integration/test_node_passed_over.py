@@ -18,7 +18,7 @@ import type {{ MetricOptions }} from "./gen/judged/v1/MetricOptions";
 
 export const asking: BatchJudgeRequest = {{ asking: {{ cache: {cache} }} }};
 export const judge: BatchJudgeRequest = {{ judge: {{ {field}: 0.5 }} }};
-export const options: MetricOptions = {{ matching: {matching} }};
+export const options: MetricOptions = {{ verdicts: {{ matching: {matching} }} }};
 """
 
 
@@ -47,7 +47,7 @@ class TestCheck:
             ("camel_case", "judge.minScore"),
             ("in_a_list", "groups[1].document_id[0]"),
             ("not_a_boolean", "include_details"),
-            ("short_mode", "options.matching"),
+            ("short_mode", "options.verdicts.matching"),
         ],
     )
     def test_names_what_would_be_lost(self, report: dict[str, Any], name: str, path: str) -> None:

@@ -10,8 +10,8 @@ from pathlib import Path
 import grpc
 import pytest
 from judged import Client, InvalidArgument, Judge, PanelMember, QueryGroup, Status
+from judged.v1 import groups_pb2
 from judged.v1 import judge_service_pb2 as pb
-from judged.v1 import types_pb2
 from judged.v1.judge_service_pb2_grpc import JudgeServiceStub
 
 from tests.fakes.provider_thread import provider_on_a_thread
@@ -146,17 +146,17 @@ class TestVerdicts:
         assert found.judge.kind == "panel"
 
     def test_spans_are_judged_by_members_that_take_them(self, panel_server: ServerProcess):
-        spans = types_pb2.GroupSpans(
-            expected=[types_pb2.Span(file="f", start=0, end=10)],
-            retrieved=[types_pb2.Span(file="f", start=0, end=6)],
+        spans = groups_pb2.GroupSpans(
+            expected=[groups_pb2.Span(file="f", start=0, end=10)],
+            retrieved=[groups_pb2.Span(file="f", start=0, end=6)],
         )
         members = [
-            types_pb2.PanelMember(judge=types_pb2.JudgeSpec(kind="span", min_score=threshold))
+            groups_pb2.PanelMember(judge=groups_pb2.JudgeSpec(kind="span", min_score=threshold))
             for threshold in (0.5, 0.7)
         ]
         request = pb.BatchJudgeRequest(
-            groups=[types_pb2.QueryGroup(spans=spans)],
-            judge=types_pb2.JudgeSpec(kind="panel", profile="mean", members=members),
+            groups=[groups_pb2.QueryGroup(spans=spans)],
+            judge=groups_pb2.JudgeSpec(kind="panel", profile="mean", members=members),
         )
         with grpc.insecure_channel(panel_server.address) as channel:
             reply = JudgeServiceStub(channel).BatchJudge(request, timeout=10)

@@ -39,7 +39,7 @@ def test_the_command_compares_evaluations_and_takes_them_as_a_baseline(
     client: Client, server_address: str, tmp_path: Path
 ):
     groups = [QueryGroup("q", ["a b"], ["x", "a b"], str(n), ["1", "2"]) for n in range(3)]
-    found = Evaluator(client).evaluate(groups, ["mrr"], "exact", VALUES)
+    found = Evaluator(client).evaluate_groups(groups, ["mrr"], "exact", VALUES)
     (tmp_path / "one.json").write_text(json.dumps(found.to_dict()))
     again = client.evaluate(groups, ["mrr"], "exact", VALUES)
     (tmp_path / "two.json").write_text(json.dumps(again.to_dict()))
@@ -70,7 +70,7 @@ def test_rows_of_every_call_that_judges_name_query_and_rank(client: Client):
 
     assert rows(client.judge(groups, "exact")) == wanted
     assert rows(client.evaluate(groups, ["mrr"], "exact", include_verdicts=True).verdicts) == wanted
-    assert rows(Evaluator(client).evaluate(groups, ["mrr"], "exact").verdicts) == wanted
+    assert rows(Evaluator(client).evaluate_groups(groups, ["mrr"], "exact").verdicts) == wanted
     (chunk,) = client.judge_stream([iter(groups)], "exact")
     assert rows(chunk.verdicts) == wanted
 

@@ -6,7 +6,6 @@ import asyncio
 import json
 import re
 import threading
-import time
 import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -28,14 +27,14 @@ from judged import (
 )
 from judged._transport.status import to_error
 from judged.evaluation import Evaluator
+from judged.v1 import groups_pb2, scores_pb2
 from judged.v1 import judge_service_pb2 as pb
-from judged.v1 import scoring_pb2, types_pb2
 from judged.v1.judge_service_pb2_grpc import JudgeServiceStub
 
 from tests.fakes.cutting_proxy import CuttingProxy, cutting_proxy
 from tests.fakes.provider_thread import provider_on_a_thread
 from tests.fakes.scripted_provider import Asked, Said, ScriptedProvider
-from tests.integration.server_process import ServerProcess, running_server
+from tests.integration.server_process import ServerProcess, running_server, until
 
 _JUDGED = re.compile(r'name="(?:retrieved_text|answer)">\n(.*)\n<')
 REFRESH = Asking(CacheMode.REFRESH)
@@ -123,19 +122,12 @@ def group(*retrieved: str) -> QueryGroup:
 def request(*retrieved: str, **fields: Any) -> pb.BatchJudgeRequest:
     return pb.BatchJudgeRequest(
         **{
-            "groups": [types_pb2.QueryGroup(query="q", expected=["e"], retrieved=retrieved)],
-            "judge": types_pb2.JudgeSpec(kind="llm"),
+            "groups": [groups_pb2.QueryGroup(query="q", expected=["e"], retrieved=retrieved)],
+            "judge": groups_pb2.JudgeSpec(kind="llm"),
             "request_id": str(uuid.uuid4()),
             **fields,
         }
     )
-
-
-def until(fact: Callable[[], bool], seconds: float = 10.0) -> None:
-    ends = time.monotonic() + seconds
-    while not fact():
-        assert time.monotonic() < ends
-        time.sleep(0.002)
 
 
 async def ask(address: str, asynchronous: bool, call: str, asking: Asking | None) -> Any:
@@ -236,13 +228,13 @@ async def test_scores_that_are_cut_off_go_on_for_their_next_try(
 def test_a_score_is_that_of_the_same_call_alone(calls: Calls, stub: JudgeServiceStub):
     def scored(answer: str, **fields: Any) -> float:
         asked = pb.ScoreAnswersRequest(
-            items=[scoring_pb2.AnswerItem(item_id=str(uuid.uuid4()), query="q", answer=answer)],
-            rubrics=[scoring_pb2.RubricSpec(rubric="helpfulness")],
+            items=[scores_pb2.AnswerItem(item_id=str(uuid.uuid4()), query="q", answer=answer)],
+            rubrics=[scores_pb2.RubricSpec(rubric="helpfulness")],
             request_id=request_id,
             **fields,
         )
-        asked.asking.cache = types_pb2.CACHE_MODE_REFRESH
-        score, summary = stub.ScoreAnswers(asked, timeout=20)
+        asked.asking.cache = groups_pb2.CACHE_MODE_REFRESH
+        _, score, summary = stub.ScoreAnswers(asked, timeout=20)
         assert score.score.item_id == asked.items[0].item_id
         assert summary.summary.usage.calls == 1
         return calls()
@@ -293,7 +285,7 @@ class TestRequestId:
             lambda asked: asked.groups[0].retrieved.append("more"),
             lambda asked: asked.asking.SetInParent(),
             lambda asked: asked.judge.parameters["samples"].CopyFrom(
-                types_pb2.ParameterValue(int_value=3)
+                groups_pb2.ParameterValue(int_value=3)
             ),
         ],
     )
@@ -316,7 +308,7 @@ class TestRequestId:
         assert calls() == 1
 
     def test_a_stream_s_must_be_a_uuid_too(self, stub: JudgeServiceStub):
-        start = pb.StreamJudgeStart(judge=types_pb2.JudgeSpec(kind="llm"), request_id="1")
+        start = pb.StreamJudgeStart(judge=groups_pb2.JudgeSpec(kind="llm"), request_id="1")
         with pytest.raises(grpc.RpcError) as caught:
             list(stub.StreamJudge(iter([pb.StreamJudgeRequest(start=start)]), timeout=20))
         error = to_error(caught.value, "here")
@@ -339,13 +331,13 @@ class TestRequestId:
 
     def test_a_judge_that_asks_no_model_ignores_it(self, stub: JudgeServiceStub):
         for text in ("e", "other"):
-            asked = request(text, judge=types_pb2.JudgeSpec(kind="exact"), request_id="x")
+            asked = request(text, judge=groups_pb2.JudgeSpec(kind="exact"), request_id="x")
             assert list(stub.BatchJudge(asked, timeout=20).verdicts.relevant) == [text == "e"]
 
 
 def test_the_access_log_tells_what_models_took_once(server: ServerProcess, stub: JudgeServiceStub):
     asked = request("yes", "no")
-    cheap = request("e", judge=types_pb2.JudgeSpec(kind="exact"))
+    cheap = request("e", judge=groups_pb2.JudgeSpec(kind="exact"))
     for name, given in (("first", asked), ("again", asked), ("cheap", cheap)):
         stub.BatchJudge(given, timeout=20, metadata=(("x-request-id", name),))
 
@@ -377,7 +369,7 @@ def test_a_stream_that_is_cut_off_is_charged_once(calls: Calls, proxy: CuttingPr
 
     with ThreadPoolExecutor(1) as pool, Client(proxy.address) as client:
         cutting = pool.submit(cut_in_the_middle)
-        found = Evaluator(client).evaluate(groups, ["mrr"], LLM, asking=REFRESH, timeout=30)
+        found = Evaluator(client).evaluate_groups(groups, ["mrr"], LLM, asking=REFRESH, timeout=30)
         cutting.result(10)
     assert found.table["mrr"].mean == 1.0
     assert proxy.dropped == 1

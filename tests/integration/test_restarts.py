@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from judged.evaluation import Evaluator
 
 from tests.fakes.provider_thread import provider_on_a_thread
 from tests.fakes.scripted_provider import Asked, Said, ScriptedProvider
-from tests.integration.server_process import start, wait_for_port_file
+from tests.integration.server_process import start, until, wait_for_port_file
 
 ANSWER_S = 0.02
 
@@ -89,13 +89,6 @@ def server(tmp_path: Path, provider: ScriptedProvider) -> Iterator[Restarting]:
     running.start()
     yield running
     running.kill()
-
-
-def until(fact: Callable[[], bool], seconds: float = 20.0) -> None:
-    ends = time.monotonic() + seconds
-    while not fact():
-        assert time.monotonic() < ends
-        time.sleep(0.005)
 
 
 @contextmanager
@@ -256,7 +249,7 @@ class TestClients:
                 assert sorted(answer.chunk_id for answer in answers) == list(range(20))
                 assert all(answer.verdicts.relevant == [True] * 4 for answer in answers)
             elif call == "evaluator":
-                found = Evaluator(client).evaluate(GROUPS, ["mrr"], "llm", timeout=60)
+                found = Evaluator(client).evaluate_groups(GROUPS, ["mrr"], "llm", timeout=60)
                 assert found.table["mrr"].mean == 1.0
             else:
                 scored = client.score_answers(ITEMS, ["answer_match"], timeout=60)

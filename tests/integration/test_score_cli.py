@@ -7,6 +7,7 @@ import re
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from judged import (
@@ -26,13 +27,15 @@ from judged import (
 )
 from judged._batching import scoring
 from judged.cli.app import run
-from judged.evaluation import AnswerEvaluation, FileError, Question, evaluate_answers, systems
+from judged.evaluation import AnswerEvaluation, FileError, Question, evaluate_answers
 from judged.traces import ScoreReplay, Trace, TraceFile
 
 from tests.fakes.provider_thread import provider_on_a_thread
 from tests.fakes.scripted_provider import Answer, Asked, Said, ScriptedProvider
 from tests.integration.cli_process import lines_of, run_in
 from tests.integration.server_process import ServerProcess, running_server
+
+ROOT = Path(__file__).resolve().parents[2]
 
 Run = Callable[..., tuple[int, str]]
 _BLOCK = re.compile(r'<data-\w+ name="(\w+)">\n(.*)\n</data-')
@@ -243,7 +246,11 @@ class TestEvaluateAnswers:
             Question("1", "what is RAG", ["r"], ["c"]),
             Question("2", "false friends", ["r"], ["c"]),
         ]
-        system = systems.vllm("scripted-1", base_url=provider.base_url)
+        page = (ROOT / "docs" / "answers.md").read_text(encoding="utf-8")
+        section = page.partition("## Systems that are chat servers")[2]
+        names: dict[str, Any] = {}
+        exec(section.split("```python\n")[1].split("```")[0], names)  # noqa: S102 - the page
+        system = names["ChatSystem"]("scripted-1", base_url=provider.base_url, api_key="none")
         for resumed in (False, True):
             found = evaluate_answers(
                 questions,
@@ -256,7 +263,7 @@ class TestEvaluateAnswers:
             assert [item.resumed for item in found.items] == [resumed] * 2
             first, second = found.items
             assert first.answer is not None
-            assert first.answer.text == "about Passages:\n\n[1] c\n\nQuestion: what is RAG"
+            assert first.answer.text == "about [1] c\n\nQuestion: what is RAG"
             assert first.scores["answer_match"].passed
             assert second.scores["answer_relevance"].score == 0.2
             assert found.summary("answer_match").mean == 0.5

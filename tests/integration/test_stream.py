@@ -5,19 +5,20 @@ from collections.abc import Generator, Iterator
 import grpc
 import pytest
 from judged import Client, InvalidArgument, JudgedError, NotFound, QueryGroup
+from judged._convert.verdicts import read_reason
 from judged._transport.status import to_error
+from judged.v1 import groups_pb2
 from judged.v1 import judge_service_pb2 as pb
-from judged.v1 import types_pb2 as t
 from judged.v1.judge_service_pb2_grpc import JudgeServiceStub
 
 
 def chunk(chunk_id: int, *texts: str) -> pb.StreamJudgeRequest:
-    groups = [t.QueryGroup(expected=["a"], retrieved=texts)] if texts else []
+    groups = [groups_pb2.QueryGroup(expected=["a"], retrieved=texts)] if texts else []
     return pb.StreamJudgeRequest(chunk=pb.JudgeChunk(chunk_id=chunk_id, groups=groups))
 
 
 def start(kind: str = "exact") -> pb.StreamJudgeRequest:
-    return pb.StreamJudgeRequest(start=pb.StreamJudgeStart(judge=t.JudgeSpec(kind=kind)))
+    return pb.StreamJudgeRequest(start=pb.StreamJudgeStart(judge=groups_pb2.JudgeSpec(kind=kind)))
 
 
 @pytest.fixture
@@ -57,7 +58,7 @@ def test_a_bad_chunk_is_its_own_error_and_the_rest_goes_on(stub: JudgeServiceStu
     }
     assert answers[1].error.message.startswith("chunk.groups: ")
     assert answers[3].error.message.startswith("chunk.groups[0].retrieved[0]: ")
-    assert answers[3].error.reason == "LIMIT_EXCEEDED"
+    assert read_reason(answers[3].error.reason) == "LIMIT_EXCEEDED"
     assert list(answers[2].verdicts.relevant) == [True]
     assert list(answers[4].verdicts.relevant) == [False]
 
@@ -78,10 +79,10 @@ def test_a_chunk_id_is_used_once(stub: JudgeServiceStub):
 
 def test_an_unknown_judge_ends_the_stream_at_its_start(stub: JudgeServiceStub):
     assert isinstance(failure(stub, start("nobody")), NotFound)
-    asking = t.AskingOptions(cache=4)
+    asking = groups_pb2.AskingOptions(cache=4)
     bad = pb.StreamJudgeRequest(start=pb.StreamJudgeStart(asking=asking))
     assert field_of(stub, bad) == "start.asking.cache"
-    bad = pb.StreamJudgeRequest(start=pb.StreamJudgeStart(judge=t.JudgeSpec(min_score=2)))
+    bad = pb.StreamJudgeRequest(start=pb.StreamJudgeStart(judge=groups_pb2.JudgeSpec(min_score=2)))
     error = failure(stub, bad)
     assert isinstance(error, InvalidArgument)
     assert error.field == "start.judge.min_score"

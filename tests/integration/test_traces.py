@@ -196,7 +196,7 @@ class TestPython:
         trace = Trace()
         with Client(world.server.address) as client:
             evaluator = Evaluator(client)
-            first = evaluator.evaluate(
+            first = evaluator.evaluate_groups(
                 self.GROUPS,
                 ["mrr", "ap"],
                 "llm",
@@ -204,7 +204,7 @@ class TestPython:
             )
             trace.write(world.folder / "t.jsonl")
             asked = world.provider.requests
-            again = evaluator.evaluate(
+            again = evaluator.evaluate_groups(
                 self.GROUPS, ["mrr", "ap"], Replay(Trace.read(world.folder / "t.jsonl"))
             )
         assert world.provider.requests == asked

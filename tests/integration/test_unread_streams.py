@@ -7,8 +7,8 @@ import threading
 import time
 
 import grpc
+from judged.v1 import groups_pb2
 from judged.v1 import judge_service_pb2 as pb
-from judged.v1 import types_pb2 as t
 from judged.v1.judge_service_pb2_grpc import JudgeServiceStub
 
 from tests.integration.server_process import running_server
@@ -16,11 +16,13 @@ from tests.integration.server_process import running_server
 
 def test_it_does_not_outlive_its_limit():
     texts = [f"text {n}" for n in range(100)]
-    group = t.QueryGroup(query="q", expected=texts, retrieved=texts)
+    group = groups_pb2.QueryGroup(query="q", expected=texts, retrieved=texts)
     done = threading.Event()
 
     def requests():
-        yield pb.StreamJudgeRequest(start=pb.StreamJudgeStart(judge=t.JudgeSpec(kind="exact")))
+        yield pb.StreamJudgeRequest(
+            start=pb.StreamJudgeStart(judge=groups_pb2.JudgeSpec(kind="exact"))
+        )
         for n in range(200):
             if done.is_set():
                 return

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
@@ -19,7 +18,7 @@ from judged_server.store.replies import FILE
 from tests.fakes.provider_thread import provider_on_a_thread
 from tests.fakes.scripted_provider import Answer, Asked, Said, ScriptedProvider
 from tests.integration.cli_process import fill, run_in
-from tests.integration.server_process import ServerProcess, running_server
+from tests.integration.server_process import ServerProcess, running_server, until
 
 CLIENTS = 50
 CONTEXTS = 1000
@@ -97,13 +96,6 @@ def group(request: pytest.FixtureRequest) -> Callable[..., QueryGroup]:
     return lambda *retrieved: QueryGroup(request.node.name, ["e"], retrieved, "1")
 
 
-def until(fact: Callable[[], bool], seconds: float = 30.0) -> None:
-    ends = time.monotonic() + seconds
-    while not fact():
-        assert time.monotonic() < ends
-        time.sleep(0.02)
-
-
 def judge(min_score: float | None = None, **parameters: object) -> Judge:
     return Judge("llm", min_score=min_score, parameters=parameters)
 
@@ -164,7 +156,7 @@ class TestModes:
         evaluated = client.evaluate([group("yes", "no")], ["mrr"], judge(), asking=ONLY)
         assert evaluated.table.counts.verdicts is not None
         assert evaluated.table.counts.verdicts.error == 1
-        by_evaluator = Evaluator(client).evaluate(
+        by_evaluator = Evaluator(client).evaluate_groups(
             [group("yes", "no")], ["mrr"], judge(), asking=ONLY
         )
         assert by_evaluator.verdicts is not None

@@ -13,32 +13,18 @@ from judged._convert.groups import write_group
 from judged._convert.judges import read_identity, share, write_asking
 from judged._convert.verdicts import read_verdicts, usage_of
 from judged._transport.status import may_retry
-from judged.types.asking import Asking
 from judged.types.groups import QueryGroup
-from judged.types.judges import Judge
+from judged.types.judges import Asking, Judge
 from judged.types.verdicts import Verdicts
+from judged.v1 import groups_pb2
 from judged.v1 import judge_service_pb2 as pb
-from judged.v1 import types_pb2
 
 Progress = Callable[[int, int], object]
-_OF_THE_CHUNK = (
+OF_THE_CHUNK = (
     *(errors.Retryable, errors.DeadlineExceeded, errors.InternalError),
     errors.BudgetExhausted,
 )
-
-
-def write_chunk(
-    chunk: Sequence[Piece],
-    spec: types_pb2.JudgeSpec | None,
-    asking: Asking | None = None,
-    *,
-    include_details: bool,
-) -> pb.BatchJudgeRequest:
-    """Return the request that asks for the verdicts of a chunk."""
-    groups = [write_group(piece.part(), f"groups[{piece.index}]", checked=True) for piece in chunk]
-    return pb.BatchJudgeRequest(
-        groups=groups, judge=spec, include_details=include_details, asking=write_asking(asking)
-    )
+"""Failures that leave what else was judged as it is."""
 
 
 class Batch:
@@ -62,13 +48,17 @@ class Batch:
         self._done = 0
         self._failure: errors.JudgedError | None = None
 
-    def chunks(self) -> Iterator[list[Piece]]:
-        """Yield the chunks to send, in order."""
-        return cut(self._groups, self._judge)
+    def requests(
+        self, spec: groups_pb2.JudgeSpec | None, *, include_details: bool
+    ) -> Iterator[tuple[Sequence[Piece], pb.BatchJudgeRequest]]:
+        """Yield each chunk with the request for its verdicts, in order, made as it is asked for.
 
-    def asking(self, chunk: Sequence[Piece]) -> Asking | None:
-        """Return how models are asked about a chunk: for its share of what all may cost."""
-        return share(self._asking, sum(piece.n_contexts for piece in chunk), self._total)
+        Models are asked about a chunk for its share of what all may cost.
+        """
+        for chunk in cut(self._groups, self._judge, self._asking):
+            n = sum(piece.n_contexts for piece in chunk)
+            asking = share(self._asking, n, self._total)
+            yield chunk, _write_chunk(chunk, spec, asking, include_details=include_details)
 
     def answered(self, chunk: Sequence[Piece], reply: pb.BatchJudgeResponse) -> None:
         """Take in the answer of a chunk."""
@@ -80,7 +70,7 @@ class Batch:
         """Note the failure of a chunk; raise it when it means that the whole call is wrong."""
         if isinstance(error, errors.InvalidArgument):
             raise original_path(chunk, error) from None
-        if not isinstance(error, _OF_THE_CHUNK):
+        if not isinstance(error, OF_THE_CHUNK):
             raise error
         self._failure = self._failure or error
         self._assembly.fail(chunk, error, retryable=may_retry(error))
@@ -96,3 +86,16 @@ class Batch:
         self._done += sum(piece.n_contexts for piece in chunk)
         if self._progress is not None:
             self._progress(self._done, self._total)
+
+
+def _write_chunk(
+    chunk: Sequence[Piece],
+    spec: groups_pb2.JudgeSpec | None,
+    asking: Asking | None,
+    *,
+    include_details: bool,
+) -> pb.BatchJudgeRequest:
+    groups = [write_group(piece.part(), f"groups[{piece.index}]", checked=True) for piece in chunk]
+    return pb.BatchJudgeRequest(
+        groups=groups, judge=spec, include_details=include_details, asking=write_asking(asking)
+    )

@@ -8,15 +8,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
+from itertools import accumulate, groupby
+from typing import Any
 
 from judged import errors
 from judged._convert.groups import as_items
 from judged._inputs import WrongType
-from judged.types.asking import Usage
+from judged._transport.status import may_retry
 from judged.types.choices import Source, Status
 from judged.types.groups import Context, QueryGroup, Span, Spans
-from judged.types.judges import Judge, JudgeIdentity
+from judged.types.judges import Asking, Judge, JudgeIdentity, Usage
 from judged.types.verdicts import VerdictDetail, VerdictError, Verdicts
 
 CHUNK_CHARACTERS = 1 << 20
@@ -24,7 +25,7 @@ CHUNK_CONTEXTS = 1 << 10
 CHUNK_GROUPS = 1 << 10
 ASKED_CONTEXTS = 1 << 6
 """Contexts of a chunk whose judge asks models: what is lost, or waited for, when a call fails."""
-ASKING_KINDS = frozenset({"llm", "panel"})
+ASKING_KINDS = frozenset({"llm", "panel", "cascade"})
 
 _SPAN_NUMBERS = 16
 """About what the two positions of a span take."""
@@ -108,15 +109,22 @@ def _fold_contexts(contexts: Iterable[Context]) -> Iterator[QueryGroup]:
         yield QueryGroup(query, expected, retrieved)
 
 
-def most_contexts(judge: Judge | str | None) -> int:
-    """Return how many contexts a chunk for a judge may hold."""
+def most_contexts(judge: Judge | str | None, asking: Asking | None = None) -> int:
+    """Return how many contexts a chunk for a judge may hold.
+
+    A cascade with a limit on its cost gets many: of a chunk the items most in doubt go on.
+    """
     kind = judge.kind if isinstance(judge, Judge) else judge
+    if kind == "cascade" and asking is not None and asking.max_cost is not None:
+        return CHUNK_CONTEXTS
     return min(ASKED_CONTEXTS, CHUNK_CONTEXTS) if kind in ASKING_KINDS else CHUNK_CONTEXTS
 
 
-def cut(groups: Sequence[QueryGroup], judge: Judge | str | None = None) -> Iterator[list[Piece]]:
+def cut(
+    groups: Sequence[QueryGroup], judge: Judge | str | None = None, asking: Asking | None = None
+) -> Iterator[list[Piece]]:
     """Yield chunks of pieces in order, each within the sizes above where single texts allow."""
-    most = most_contexts(judge)
+    most = most_contexts(judge, asking)
     chunk: list[Piece] = []
     characters = contexts = 0
     for index, group in enumerate(groups):
@@ -139,12 +147,7 @@ def cut(groups: Sequence[QueryGroup], judge: Judge | str | None = None) -> Itera
 def _pieces(index: int, group: QueryGroup, most: int) -> Iterator[tuple[Piece, int]]:
     n_expected, n_retrieved = group.n_expected, group.n_retrieved
     whole = Piece(index, group, 0, n_retrieved, 0, n_expected)
-    cost = len(group.query) + sum(map(len, group.expected)) + sum(map(len, group.retrieved))
-    vectors, spans = group.embeddings, group.spans
-    if vectors is not None:
-        cost += len(vectors.expected) + len(vectors.retrieved)
-    if spans is not None:
-        cost += sum(map(_span_cost, (*spans.expected, *spans.retrieved)))
+    cost, vectors, spans = text_cost(group), group.embeddings, group.spans
     if not whole.n_contexts:
         yield whole, 0
         return
@@ -164,6 +167,18 @@ def _pieces(index: int, group: QueryGroup, most: int) -> Iterator[tuple[Piece, i
                 Piece(index, group, r0, r1, e0, e1),
                 len(group.query) + expected_cost + retrieved_cost,
             )
+
+
+def text_cost(group: QueryGroup) -> int:
+    """Return about how many characters a group has, or bytes of what stands for its texts."""
+    texts = (group.expected, group.retrieved, group.negatives)
+    cost = len(group.query) + sum(len(text) for some in texts for text in some)
+    vectors, spans = group.embeddings, group.spans
+    if vectors is not None:
+        cost += len(vectors.expected) + len(vectors.retrieved)
+    if spans is not None:
+        cost += sum(map(_span_cost, (*spans.expected, *spans.retrieved)))
+    return cost
 
 
 def _weights(texts: Sequence[str], spans: Sequence[Span], row: int, n: int) -> list[int]:
@@ -205,6 +220,8 @@ class Assembly:
         self._flags = [0] * total
         self._errors: dict[int, VerdictError] = {}
         self._agreement: list[float] = []
+        self._probability: list[float] = []
+        self._stage: list[int] = []
         self._details: dict[int, VerdictDetail] = {}
         self._usage: Usage | None = None
         self._judge: JudgeIdentity | None = None
@@ -228,25 +245,37 @@ class Assembly:
         if len(verdicts) != asked:
             raise errors.InternalError(f"the server sent {len(verdicts)} verdicts for {asked}")
         self._judge = verdicts.judge
-        if verdicts.agreement and not self._agreement:
-            self._agreement = [0.0] * len(self._score)
+        columns: list[tuple[list[Any], Sequence[Any]]] = [
+            (self._relevant, verdicts.relevant),
+            (self._score, verdicts.score),
+            (self._status, verdicts.status),
+            (self._source, verdicts.source),
+            (self._flags, verdicts.flags),
+        ]
+        rare: list[tuple[list[Any], Sequence[Any]]] = [
+            (self._agreement, verdicts.agreement),
+            (self._probability, verdicts.probability),
+            (self._stage, verdicts.stage),
+        ]
+        for ours, theirs in rare:
+            if theirs:  # most judges leave it out
+                ours.extend([0] * (len(self._score) - len(ours)))
+                columns.append((ours, theirs))
         if verdicts.usage is not None:
             self._usage = verdicts.usage + (self._usage or Usage())
         for source, target, length in self._rows(chunk):
             here, there = slice(target, target + length), slice(source, source + length)
-            self._relevant[here] = verdicts.relevant[there]
-            self._score[here] = verdicts.score[there]
-            self._status[here] = verdicts.status[there]
-            self._source[here] = verdicts.source[there]
-            self._flags[here] = verdicts.flags[there]
-            if verdicts.agreement:
-                self._agreement[here] = verdicts.agreement[there]
+            for ours, theirs in columns:
+                ours[here] = theirs[there]
             if verdicts.errors or verdicts.details:
-                for index in range(source, source + length):
-                    if index in verdicts.errors:
-                        self._errors[target + index - source] = verdicts.errors[index]
-                    if index in verdicts.details:
-                        self._details[target + index - source] = verdicts.details[index]
+                self._take_remarks(verdicts, source, target, length)
+
+    def _take_remarks(self, verdicts: Verdicts, source: int, target: int, length: int) -> None:
+        for index in range(source, source + length):
+            if index in verdicts.errors:
+                self._errors[target + index - source] = verdicts.errors[index]
+            if index in verdicts.details:
+                self._details[target + index - source] = verdicts.details[index]
 
     def fail(self, chunk: Sequence[Piece], error: errors.JudgedError, *, retryable: bool) -> None:
         """Give every context of a chunk the error that befell the chunk."""
@@ -278,7 +307,29 @@ class Assembly:
             self._details,
             self._usage,
             self._groups,
+            self._probability,
+            self._stage,
         )
+
+
+def failed_verdicts(
+    groups: Sequence[QueryGroup], error: errors.JudgedError, judge: JudgeIdentity
+) -> Verdicts:
+    """Return verdicts for groups of which none was judged, because of the error."""
+    offsets = [0, *accumulate(group.n_expected * group.n_retrieved for group in groups)]
+    total = offsets[-1]
+    reason = VerdictError(0, error.reason or error.code, error.message, may_retry(error))
+    return Verdicts(
+        relevant=[False] * total,
+        score=[0.0] * total,
+        status=[int(Status.ERROR)] * total,
+        source=[int(Source.COMPUTED)] * total,
+        flags=[0] * total,
+        offsets=offsets,
+        errors=dict.fromkeys(range(total), reason),
+        judge=judge,
+        groups=groups,
+    )
 
 
 _PATH = re.compile(r"groups\[(\d+)\](?:\.((?:spans\.)?(?:expected|retrieved))\[(\d+)\])?")

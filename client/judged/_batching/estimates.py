@@ -1,48 +1,59 @@
-"""Between work and EstimateBatch: the requests that ask about it, and the estimate they give.
+"""Between work and EstimateBatch: the calls that ask about it, and the estimate they give.
 
 Work is cut as it is for judging and scoring, so that each message is the one that would be sent.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
-from judged._batching.batch import Batch, write_chunk
+from judged._batching.batch import Batch
+from judged._batching.calls import Call, Calls
 from judged._batching.chunks import fold
 from judged._batching.scoring import Scoring
 from judged._convert.judges import write_judge
+from judged._convert.verdicts import read_cascade
 from judged.errors import InvalidArgument
-from judged.types.asking import Asking, CostEstimate
 from judged.types.groups import Context, QueryGroup
-from judged.types.judges import Judge
+from judged.types.judges import Asking, CostEstimate, Judge
 from judged.types.scores import AnswerItem, Rubric
 from judged.v1 import judge_service_pb2 as pb
 
 _WORK = ("judge.", "score.")
 
+Estimating = Calls[CostEstimate, CostEstimate]
 
-def ask_about_judging(
+
+def estimate_judging(
     items: Iterable[QueryGroup] | Iterable[Context],
     judge: Judge | str | None,
     asking: Asking | None,
-) -> Iterator[pb.EstimateBatchRequest]:
-    """Yield the messages that ask what judging would take."""
-    batch = Batch(fold(items), None, asking)
-    spec = write_judge(judge)
-    for chunk in batch.chunks():
-        work = write_chunk(chunk, spec, batch.asking(chunk), include_details=False)
-        yield pb.EstimateBatchRequest(judge=work)
+) -> Estimating:
+    """Yield the calls that ask what judging would take; return what they sum up to."""
+    batch = Batch(fold(items), None, asking, judge)
+    requests = batch.requests(write_judge(judge), include_details=False)
+    return _estimate(pb.EstimateBatchRequest(judge=work) for _, work in requests)
 
 
-def ask_about_scoring(
+def estimate_scoring(
     items: Iterable[AnswerItem], rubrics: Iterable[Rubric | str], asking: Asking | None
-) -> Iterator[pb.EstimateBatchRequest]:
-    """Yield the messages that ask what scoring would take."""
-    for part in Scoring(items, rubrics, asking, include_replies=False).parts:
-        yield pb.EstimateBatchRequest(score=part.request())
+) -> Estimating:
+    """Yield the calls that ask what scoring would take; return what they sum up to."""
+    parts = Scoring(items, rubrics, asking, include_replies=False).parts
+    return _estimate(pb.EstimateBatchRequest(score=part.request()) for part in parts)
 
 
-def read_estimate(reply: pb.EstimateBatchResponse) -> CostEstimate:
+def _estimate(requests: Iterable[pb.EstimateBatchRequest]) -> Estimating:
+    found = CostEstimate()
+    try:
+        for request in requests:
+            found += yield Call(lambda to: to.judging.EstimateBatch, request, _read_estimate)
+    except InvalidArgument as error:
+        raise _of_work(error) from None
+    return found
+
+
+def _read_estimate(reply: pb.EstimateBatchResponse) -> CostEstimate:
     """Return the estimate of a message."""
     return CostEstimate(
         reply.contexts,
@@ -53,10 +64,11 @@ def read_estimate(reply: pb.EstimateBatchResponse) -> CostEstimate:
         reply.output_tokens,
         reply.cost if reply.HasField("cost") else None,
         reply.currency,
+        read_cascade(reply.cascade) if reply.HasField("cascade") else None,
     )
 
 
-def of_work(error: InvalidArgument) -> InvalidArgument:
+def _of_work(error: InvalidArgument) -> InvalidArgument:
     """Make an error about the work in a message speak of the work alone."""
     for prefix in _WORK:
         if error.field.startswith(prefix):

@@ -16,9 +16,8 @@ from judged._convert.judges import read_identity, share, write_asking, write_jud
 from judged._convert.verdicts import read_chunk
 from judged._inputs import need_each, need_kind
 from judged._transport.call import Attempts, Deadline, RetryBudget
-from judged.types.asking import Asking
 from judged.types.groups import QueryGroup
-from judged.types.judges import Judge, JudgeIdentity
+from judged.types.judges import Asking, Judge, JudgeIdentity
 from judged.types.verdicts import JudgedChunk
 from judged.v1 import judge_service_pb2 as pb
 
@@ -48,7 +47,7 @@ class JudgeStream:
         self._spent = 0.0
         self._deadline = deadline
         self._budget = budget
-        self._attempts = Attempts(deadline, budget)
+        self.attempts = Attempts(deadline, budget)
         self._unread = iter(chunks)
         self._n_read = 0
         self._all_read = False
@@ -58,16 +57,6 @@ class JudgeStream:
         self._answered = 0
         self._lock = threading.Lock()
         """Held while the caller's iterable is read: a stream that broke may still be reading."""
-
-    @property
-    def timeout(self) -> float:
-        """The seconds the next try may take. Raises DeadlineExceeded when there are none."""
-        return self._attempts.timeout()
-
-    @property
-    def metadata(self) -> tuple[tuple[str, str], ...]:
-        """The metadata of each try."""
-        return self._attempts.metadata
 
     def messages(self) -> Iterator[pb.StreamJudgeRequest]:
         """Return what the next try sends: the start, chunks without an answer, then new ones.
@@ -162,5 +151,5 @@ class JudgeStream:
         if self.done:
             return iter(())
         if self._answered:
-            self._attempts = Attempts(self._deadline, self._budget)  # it goes on, so count anew
-        return self._attempts.waits(error)
+            self.attempts = Attempts(self._deadline, self._budget)  # it goes on, so count anew
+        return self.attempts.waits(error)

@@ -145,6 +145,7 @@ def among(human: PerQueryValues | None, values: PerQueryValues) -> PerQueryValue
     return PerQueryValues(
         list(compress(human.query_ids, kept)),
         [list(compress(column, kept)) for column in human.columns],
+        list(compress(human.inclusion_probabilities, kept)),
     )
 
 

@@ -12,15 +12,22 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from judged import errors
 from judged._batching.chunks import CHUNK_CHARACTERS
-from judged._convert.judges import share
+from judged._convert.judges import read_identity, share
 from judged._convert.scores import check_item, read_score, write_scores
 from judged._convert.verdicts import read_usage
 from judged._inputs import need_each
 from judged._transport.status import may_retry
-from judged.types.asking import Asking, Usage
 from judged.types.choices import Status
-from judged.types.scores import AnswerItem, AnswerScore, Rubric, RubricSummary, ScoredAnswers
-from judged.types.verdicts import VerdictCounts, VerdictError
+from judged.types.judges import Asking, JudgeIdentity, Usage
+from judged.types.scores import (
+    AnswerItem,
+    AnswerScore,
+    Rubric,
+    RubricSummary,
+    ScoreCounts,
+    ScoredAnswers,
+)
+from judged.types.verdicts import VerdictError
 from judged.v1 import judge_service_pb2 as pb
 
 PART_SCORES = 1 << 10
@@ -63,7 +70,8 @@ class Part:
         self._asked: list[int] = []
         self._usage = Usage()
         self._unsummed: list[Usage] = []
-        self.truncated: dict[str, int] = {}
+        self._asked_rubrics: list[str] = []
+        self._judges: dict[str, JudgeIdentity] = {}
         self.failure: errors.JudgedError | None = None
 
     @property
@@ -95,9 +103,11 @@ class Part:
         item_ids = {item_id for item_id, _ in self.missing}
         names = {rubric for _, rubric in self.missing}
         self._asked = [i for i, item in enumerate(self._items) if item.item_id in item_ids]
+        rubrics = [rubric for rubric in self._rubrics if rubric.id in names]
+        self._asked_rubrics = [rubric.id for rubric in rubrics]
         return write_scores(
             [self._items[i] for i in self._asked],
-            [rubric for rubric in self._rubrics if rubric.id in names],
+            rubrics,
             share(self._asking, 1, 1, self.usage.cost),
             include_replies=self._include_replies,
             request_id=self._request_id,
@@ -109,13 +119,14 @@ class Part:
         if which == "summary":
             if reply.summary.HasField("usage"):
                 self._usage, self._unsummed = self._usage + read_usage(reply.summary.usage), []
-            for rubric in reply.summary.rubrics:
-                flagged = rubric.counts.flagged_truncated
-                self.truncated[rubric.rubric] = self.truncated.get(rubric.rubric, 0) + flagged
+            return None
+        if which == "started":
+            judges = map(read_identity, reply.started.judges)
+            self._judges.update(zip(self._asked_rubrics, judges, strict=False))
             return None
         if which != "score":
             return None  # of a later version of the contract
-        score = read_score(reply.score)
+        score = read_score(reply.score, self._judges.get(reply.score.rubric))
         pair = (score.item_id, score.rubric)
         self._unsummed.append(score.usage)
         if pair in self._scores:
@@ -228,15 +239,9 @@ class Scoring:
         n = len(self._rubrics)
         return ScoredAnswers(
             scores,
-            [
-                summarise(rubric.id, scores[place::n], self._truncated(rubric.id))
-                for place, rubric in enumerate(self._rubrics)
-            ],
+            [summarise(rubric.id, scores[place::n]) for place, rubric in enumerate(self._rubrics)],
             sum((part.usage for part in self.parts), Usage()),
         )
-
-    def _truncated(self, rubric: str) -> int:
-        return sum(part.truncated.get(rubric, 0) for part in self.parts)
 
 
 def as_rubrics(rubrics: Iterable[Rubric | str]) -> list[Rubric]:
@@ -259,10 +264,9 @@ def check_item_ids(items: Sequence[AnswerItem]) -> None:
             raise errors.InvalidArgument.of_field(f"items[{i}].item_id", rule)
 
 
-def summarise(rubric: str, scores: Sequence[AnswerScore], truncated: int = 0) -> RubricSummary:
+def summarise(rubric: str, scores: Sequence[AnswerScore]) -> RubricSummary:
     """Return the summary of the scores of one rubric. The mean is of those that are OK."""
     values = [score.score for score in scores if score.score is not None]
-    passed = sum(score.passed is True for score in scores)
 
     def count(status: Status) -> int:
         return sum(score.status is status for score in scores)
@@ -270,14 +274,12 @@ def summarise(rubric: str, scores: Sequence[AnswerScore], truncated: int = 0) ->
     return RubricSummary(
         rubric,
         math.fsum(values) / len(values) if values else None,
-        passed,
-        VerdictCounts(
+        ScoreCounts(
             ok=count(Status.OK),
             error=count(Status.ERROR),
             abstained=count(Status.ABSTAINED),
             not_assessable=count(Status.NOT_ASSESSABLE),
-            relevant=passed,
-            flagged_truncated=truncated,
+            passed=sum(score.passed is True for score in scores),
         ),
         next((score.judge for score in scores if score.judge is not None), None),
     )
@@ -301,8 +303,9 @@ def _cut(items: Sequence[AnswerItem], most: int) -> Iterator[tuple[int, list[Ans
 def _characters(item: AnswerItem, path: str) -> int:
     """Return how long the texts of an item are. Raises InvalidArgument for what is no text."""
     try:
-        own = len(item.item_id) + len(item.query) + len(item.answer)
-        return own + sum(map(len, item.references)) + sum(map(len, item.contexts))
+        own = len(item.item_id) + len(item.query) + len(item.answer) + len(item.other_answer)
+        lists = (item.references, item.contexts, item.sources_used)
+        return own + sum(sum(map(len, texts)) for texts in lists)
     except TypeError:
         check_item(item, path)
         raise

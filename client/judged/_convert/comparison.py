@@ -23,8 +23,7 @@ from judged.types.comparison import (
 )
 from judged.types.metrics import MetricOptions
 from judged.types.rankings import TrecRankings
-from judged.v1 import judge_service_pb2 as pb
-from judged.v1 import statistics_pb2
+from judged.v1 import statistics_service_pb2
 
 
 def write_compare(
@@ -33,19 +32,19 @@ def write_compare(
     qrels: Mapping[str, Mapping[str, int]] | None,
     options: MetricOptions,
     comparison: CompareOptions,
-) -> pb.CompareRunsRequest:
+) -> statistics_service_pb2.CompareRunsRequest:
     """Return the message of a comparison."""
     need_kind(runs, "runs", Mapping, "a mapping of names to runs")
     need_kind(comparison, "comparison", CompareOptions, "CompareOptions")
     judgements = write_metrics(metrics, TrecRankings(qrels or {}, {}), options)
-    request = pb.CompareRunsRequest(
+    request = statistics_service_pb2.CompareRunsRequest(
         metrics=judgements.metrics,
         options=judgements.options,
         qrels=judgements.trec.qrels,
-        joined_qrels=(
-            judgements.trec.joined_qrels if judgements.trec.HasField("joined_qrels") else None
+        qrels_columns=(
+            judgements.trec.qrels_columns if judgements.trec.HasField("qrels_columns") else None
         ),
-        comparison=pb.CompareOptions(
+        comparison=statistics_service_pb2.CompareOptions(
             permutations=comparison.permutations,
             seed=comparison.seed,
             max_moved=comparison.max_moved,
@@ -58,8 +57,8 @@ def write_compare(
             retrieved = write_metrics((), TrecRankings({}, relevance.topics), options)
             run.documents.topics.extend(retrieved.trec.run)
             run.documents.SetInParent()  # a run that retrieved nothing is one of documents too
-            if retrieved.trec.HasField("joined_run"):
-                run.documents.joined_topics.CopyFrom(retrieved.trec.joined_run)
+            if retrieved.trec.HasField("run_columns"):
+                run.documents.topic_columns.CopyFrom(retrieved.trec.run_columns)
             continue
         alone = write_metrics((), relevance, options)
         kind = alone.WhichOneof("relevance")
@@ -68,7 +67,9 @@ def write_compare(
     return request
 
 
-def read_compare(message: pb.CompareRunsResponse, names: Sequence[str]) -> ComparedRuns:
+def read_compare(
+    message: statistics_service_pb2.CompareRunsResponse, names: Sequence[str]
+) -> ComparedRuns:
     """Return the reply to a comparison of runs with these names."""
     tables = [read_table(table) for table in message.tables]
     return ComparedRuns(
@@ -84,7 +85,7 @@ def read_compare(message: pb.CompareRunsResponse, names: Sequence[str]) -> Compa
     )
 
 
-def _read_comparison(message: statistics_pb2.RunComparison) -> RunComparison:
+def _read_comparison(message: statistics_service_pb2.RunComparison) -> RunComparison:
     power = message.power
     return RunComparison(
         metric=message.metric,
@@ -112,7 +113,7 @@ def _read_comparison(message: statistics_pb2.RunComparison) -> RunComparison:
     )
 
 
-def _read_test(message: statistics_pb2.TestResult) -> TestResult:
+def _read_test(message: statistics_service_pb2.TestResult) -> TestResult:
     return TestResult(
         message.statistic if message.HasField("statistic") else None,
         message.p_value,

@@ -9,8 +9,8 @@ from judged._inputs import WrongType, all_texts, kind_of, need_each, need_kind, 
 from judged.errors import InvalidArgument
 from judged.types.embeddings import Embeddings
 from judged.types.groups import Context, QueryGroup, Span, Spans
+from judged.v1 import groups_pb2
 from judged.v1 import judge_service_pb2 as pb
-from judged.v1 import types_pb2
 
 _LISTS = ("expected", "retrieved", "document_ids", "relevant_document_ids", "negatives")
 _PARTS = {"embeddings": Embeddings, "spans": Spans}
@@ -103,12 +103,12 @@ def _check_texts(texts: Iterable[tuple[str, object]], path: str) -> None:
 
 def write_group(
     group: QueryGroup, path: str = "groups[0]", *, checked: bool = False
-) -> types_pb2.QueryGroup:
+) -> groups_pb2.QueryGroup:
     """Return the message of a group. Raises InvalidArgument for text that UTF-8 can't hold."""
     if not checked:  # protobuf takes one text letter by letter, and bytes for text
         check_group(group, path)
     try:
-        message = types_pb2.QueryGroup(
+        message = groups_pb2.QueryGroup(
             query_id=group.query_id,
             query=group.query,
             expected=group.expected,
@@ -123,7 +123,7 @@ def write_group(
     return message
 
 
-def write_golden(message: types_pb2.QueryGroup, group: QueryGroup, path: str) -> None:
+def write_golden(message: groups_pb2.QueryGroup, group: QueryGroup, path: str) -> None:
     """Set what a group brings beside texts. Raises InvalidArgument with the field's path."""
     if group.embeddings is not None:
         write_embeddings(message.embeddings, group.embeddings)
@@ -156,14 +156,14 @@ def _fill_metadata(
             raise InvalidArgument.of_field(where, _reason(problem)) from None
 
 
-def write_embeddings(message: types_pb2.GroupEmbeddings, embeddings: Embeddings) -> None:
+def write_embeddings(message: groups_pb2.GroupEmbeddings, embeddings: Embeddings) -> None:
     """Set the vectors of a group."""
     message.dimensions = embeddings.dimensions
     message.expected = embeddings.expected
     message.retrieved = embeddings.retrieved
 
 
-def _write_spans(message: types_pb2.GroupSpans, spans: Spans, path: str) -> None:
+def _write_spans(message: groups_pb2.GroupSpans, spans: Spans, path: str) -> None:
     message.SetInParent()
     _write_side(message.expected, spans.expected, f"{path}.expected")
     _write_side(message.retrieved, spans.retrieved, f"{path}.retrieved")

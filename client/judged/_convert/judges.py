@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 from judged._inputs import need_each, need_kind
-from judged.types.asking import Asking
-from judged.types.judges import Judge, JudgeIdentity, PanelMember, Scalar
-from judged.v1 import types_pb2
+from judged.types.calibrators import Calibrator, ErrorGuarantee
+from judged.types.judges import Asking, Judge, JudgeIdentity, PanelMember, Scalar
+from judged.v1 import groups_pb2, verdicts_pb2
 
 LEAST = 1e-12
 """A limit that lets nothing be asked that costs anything: the server counts whole 1e-9 of the
@@ -18,55 +18,83 @@ _BELOW = 1 - 1e-12
 """Keeps the sum of rounded shares from exceeding the whole."""
 
 
-def write_judge(judge: Judge | str | None) -> types_pb2.JudgeSpec | None:
+def write_judge(judge: Judge | str | None) -> groups_pb2.JudgeSpec | None:
     """Return the message of a judge; a string is its kind, None the server's default."""
     if judge is None:
         return None
     if isinstance(judge, str):
-        return types_pb2.JudgeSpec(kind=judge)
+        return groups_pb2.JudgeSpec(kind=judge)
     need_kind(judge, "judge", Judge, "a Judge or the name of a kind")
     need_kind(judge.parameters, "judge.parameters", Mapping, "a mapping of names to values")
     need_each(judge.members, "judge.members", (PanelMember, Judge, str), "PanelMember or Judge")
-    return types_pb2.JudgeSpec(
+    return groups_pb2.JudgeSpec(
         kind=judge.kind,
         profile=judge.profile,
         min_score=judge.min_score,
         parameters={name: write_value(value) for name, value in judge.parameters.items()},
         members=map(_write_member, judge.members),
+        calibration=write_calibration(judge.calibration),
+        guarantee=_write_guarantee(judge.guarantee),
     )
 
 
-def _write_member(member: PanelMember | Judge | str) -> types_pb2.PanelMember:
+def _write_guarantee(guarantee: ErrorGuarantee | None) -> groups_pb2.ErrorGuarantee | None:
+    if guarantee is None:
+        return None
+    need_kind(guarantee, "judge.guarantee", ErrorGuarantee, "the ErrorGuarantee of a frontier")
+    return groups_pb2.ErrorGuarantee(**asdict(guarantee))
+
+
+def write_calibration(calibration: Calibrator | str | None) -> groups_pb2.JudgeCalibration | None:
+    """Return the message of a calibration or of its name, None for none."""
+    if calibration is None:
+        return None
+    if isinstance(calibration, str):
+        return groups_pb2.JudgeCalibration(name=calibration)
+    need_kind(calibration, "judge.calibration", Calibrator, "a Calibrator or the name of one")
+    return groups_pb2.JudgeCalibration(
+        calibrator=groups_pb2.Calibrator(
+            scoring_key=calibration.scoring_key,
+            slope=calibration.slope,
+            intercept=calibration.intercept,
+            min_score=calibration.min_score,
+            accept=calibration.accept,
+            reject=calibration.reject,
+        )
+    )
+
+
+def _write_member(member: PanelMember | Judge | str) -> groups_pb2.PanelMember:
     if isinstance(member, PanelMember):
-        return types_pb2.PanelMember(judge=write_judge(member.judge), weight=member.weight)
-    return types_pb2.PanelMember(judge=write_judge(member))
+        return groups_pb2.PanelMember(judge=write_judge(member.judge), weight=member.weight)
+    return groups_pb2.PanelMember(judge=write_judge(member))
 
 
-def write_value(value: Scalar) -> types_pb2.ParameterValue:
+def write_value(value: Scalar) -> groups_pb2.ParameterValue:
     """Return the message of a parameter's value."""
     if isinstance(value, bool):
-        return types_pb2.ParameterValue(bool_value=value)
+        return groups_pb2.ParameterValue(bool_value=value)
     if isinstance(value, int):
-        return types_pb2.ParameterValue(int_value=value)
+        return groups_pb2.ParameterValue(int_value=value)
     if isinstance(value, float):
-        return types_pb2.ParameterValue(double_value=value)
+        return groups_pb2.ParameterValue(double_value=value)
     need_kind(value, "judge.parameters", str, "a mapping of names to texts, numbers or booleans")
-    return types_pb2.ParameterValue(string_value=value)
+    return groups_pb2.ParameterValue(string_value=value)
 
 
-def read_value(message: types_pb2.ParameterValue) -> Scalar | None:
+def read_value(message: groups_pb2.ParameterValue) -> Scalar | None:
     """Return the value of a parameter, None when it has none."""
     which = message.WhichOneof("kind")
     value: Scalar | None = getattr(message, which) if which else None
     return value
 
 
-def write_asking(asking: Asking | None) -> types_pb2.AskingOptions | None:
+def write_asking(asking: Asking | None) -> groups_pb2.AskingOptions | None:
     """Return the message; None, which means the server's defaults, for none."""
     if asking is None:
         return None
     need_kind(asking, "asking", Asking, "an Asking")
-    return types_pb2.AskingOptions(
+    return groups_pb2.AskingOptions(
         cache=int(asking.cache),  # type: ignore[arg-type]  # ours has the same numbers
         max_cost=asking.max_cost,
     )
@@ -93,7 +121,7 @@ def _is_limit(max_cost: float) -> bool:
     return math.isfinite(max_cost) and max_cost > 0
 
 
-def read_identity(message: types_pb2.JudgeIdentity) -> JudgeIdentity:
+def read_identity(message: verdicts_pb2.JudgeIdentity) -> JudgeIdentity:
     """Return the identity of a judge."""
     return JudgeIdentity(
         message.kind,
@@ -102,4 +130,5 @@ def read_identity(message: types_pb2.JudgeIdentity) -> JudgeIdentity:
         message.signature,
         message.scoring_key,
         message.fingerprint,
+        message.max_grade,
     )

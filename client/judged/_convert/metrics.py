@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Literal
 
 from judged import errors
 from judged._convert.groups import write_embeddings, write_metadata
@@ -25,24 +26,48 @@ from judged.types.rankings import (
     TrecRankings,
 )
 from judged.v1 import judge_service_pb2 as pb
-from judged.v1 import types_pb2
+from judged.v1 import metrics_pb2
+
+_INPUTS: dict[str, Literal["verdicts", "qrels", "gains"]] = {
+    "groups": "verdicts",
+    "judged": "verdicts",
+    "embedded": "verdicts",
+    "trec": "qrels",
+    "gains": "gains",
+}
+"""Which options something has, by what the rankings are given as."""
 
 
-def write_options(options: MetricOptions) -> types_pb2.MetricOptions:
-    """Return the message of metric options."""
+def write_options(options: MetricOptions, given_as: str | None) -> metrics_pb2.MetricOptions:
+    """Return the message of the options of rankings that are given as groups, or a `relevance`.
+
+    Raises InvalidArgument for an option that would change nothing for them.
+    """
     need_kind(options, "options", MetricOptions, "MetricOptions")
-    return types_pb2.MetricOptions(
-        matching=None if options.matching is None else int(options.matching),  # type: ignore[arg-type]  # ours has the same numbers
-        no_gold=None if options.no_gold is None else int(options.no_gold),  # type: ignore[arg-type]  # ours has the same numbers
-        strict_duplicates=options.strict_duplicates,
-        complete=options.complete,
+    message = metrics_pb2.MetricOptions(
         per_query=options.per_query,
         interval=write_interval_options(options.interval),
         slice_by=_texts(options.slice_by, "options.slice_by"),
-        unjudged=None if options.unjudged is None else int(options.unjudged),  # type: ignore[arg-type]  # ours has the same numbers
-        relevance_level=_whole(options.relevance_level, "options.relevance_level"),
-        max_documents=_whole(options.max_documents, "options.max_documents"),
     )
+    of_input = {
+        "matching": options.matching,
+        "no_gold": options.no_gold,
+        "strict_duplicates": options.strict_duplicates or None,
+        "complete": options.complete or None,
+        "unjudged": options.unjudged,
+        "relevance_level": _whole(options.relevance_level, "options.relevance_level"),
+        "max_documents": _whole(options.max_documents, "options.max_documents"),
+    }
+    given = {name: value for name, value in of_input.items() if value is not None}
+    if not given:
+        return message
+    part = getattr(message, _INPUTS.get(given_as or "", "verdicts"))
+    for name, value in given.items():
+        if given_as not in _INPUTS or name not in part.DESCRIPTOR.fields_by_name:
+            rule = f"does nothing for {given_as}; leave it out"
+            raise errors.InvalidArgument.of_field(f"options.{name}", rule)
+        setattr(part, name, value)
+    return message
 
 
 def _whole(value: int | None, field: str) -> int | None:
@@ -65,15 +90,18 @@ def write_metrics(
     human_values: PerQueryValues | None = None,
 ) -> pb.ComputeMetricsRequest:
     """Return a ComputeMetrics request; `metadata` is by query id."""
-    request = pb.ComputeMetricsRequest(metrics=as_metrics(metrics), options=write_options(options))
+    request = pb.ComputeMetricsRequest(metrics=as_metrics(metrics))
     write_metadata(request, metadata or {})
     if human_values is not None:
         request.human_values.CopyFrom(_write_values(human_values))
     if isinstance(relevance, JudgedRankings):
         request.judged.rankings.extend(
-            pb.JudgedRanking(query_id=r.query_id, expected=r.expected, retrieved=r.retrieved)
+            metrics_pb2.JudgedRanking(
+                query_id=r.query_id, expected=r.expected, retrieved=r.retrieved
+            )
             for r in relevance.rankings
         )
+        request.judged.max_grade = relevance.max_grade
         columns = request.judged.verdicts
         columns.relevant.extend(relevance.relevant)
         columns.status.extend(relevance.status)  # type: ignore[arg-type]  # ours has the same numbers
@@ -83,10 +111,14 @@ def write_metrics(
         if relevance.human_labels is not None:
             request.judged.human_labels.CopyFrom(write_labels(relevance.human_labels))
     elif isinstance(relevance, TrecRankings):
+        request.trec.SetInParent()
         write_trec(request.trec, relevance)
     elif isinstance(relevance, GainRankings):
+        request.gains.SetInParent()
         request.gains.rankings.extend(
-            pb.GainRanking(query_id=r.query_id, gains=r.gains, relevant_gains=r.relevant_gains)
+            metrics_pb2.GainRanking(
+                query_id=r.query_id, gains=r.gains, relevant_gains=r.relevant_gains
+            )
             for r in relevance.rankings
         )
     elif isinstance(relevance, EmbeddedRankings):
@@ -97,17 +129,19 @@ def write_metrics(
         rule = "must be TrecRankings, JudgedRankings, GainRankings, EmbeddedRankings or"
         given = f"PerQueryValues, not {type(relevance).__name__}"
         raise WrongType.of_field("relevance", f"{rule} {given}")
+    request.options.CopyFrom(write_options(options, request.WhichOneof("relevance")))
     return request
 
 
-def _write_values(values: PerQueryValues) -> pb.PerQueryValues:
-    return pb.PerQueryValues(
+def _write_values(values: PerQueryValues) -> metrics_pb2.PerQueryValues:
+    return metrics_pb2.PerQueryValues(
         query_ids=values.query_ids,
-        columns=[pb.ValueColumn(values=column) for column in values.columns],
+        columns=[metrics_pb2.ValueColumn(values=column) for column in values.columns],
+        inclusion_probabilities=values.inclusion_probabilities,
     )
 
 
-def read_table(message: types_pb2.MetricTable) -> MetricTable:
+def read_table(message: metrics_pb2.MetricTable) -> MetricTable:
     """Return the metrics of a reply."""
     return MetricTable(
         metrics=[_read_metric(metric) for metric in message.metrics],
@@ -120,7 +154,7 @@ def read_table(message: types_pb2.MetricTable) -> MetricTable:
     )
 
 
-def _read_metric(message: types_pb2.MetricResult) -> MetricResult:
+def _read_metric(message: metrics_pb2.MetricResult) -> MetricResult:
     return MetricResult(
         message.name,
         message.mean if message.HasField("mean") else None,
@@ -136,7 +170,7 @@ def _read_metric(message: types_pb2.MetricResult) -> MetricResult:
     )
 
 
-def _read_counts(message: types_pb2.MetricCounts) -> MetricCounts:
+def _read_counts(message: metrics_pb2.MetricCounts) -> MetricCounts:
     verdicts = message.verdicts if message.HasField("verdicts") else None
     return MetricCounts(
         message.queries,

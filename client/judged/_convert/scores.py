@@ -6,13 +6,14 @@ Which items a message holds is up to `_batching.scoring`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 
 from judged import errors
-from judged._convert.judges import read_identity, write_asking, write_value
+from judged._convert.judges import write_asking, write_calibration, write_value
 from judged._convert.verdicts import read_error, read_usage
 from judged._inputs import WrongType, all_texts, kind_of, no_id
-from judged.types.asking import Asking, Usage
 from judged.types.choices import Source, Status
+from judged.types.judges import Asking, JudgeIdentity, Usage
 from judged.types.scores import (
     AnswerItem,
     AnswerScore,
@@ -22,7 +23,7 @@ from judged.types.scores import (
     VerifiedClaim,
 )
 from judged.v1 import judge_service_pb2 as pb
-from judged.v1 import scoring_pb2
+from judged.v1 import scores_pb2
 
 
 def write_scores(
@@ -43,38 +44,43 @@ def write_scores(
     )
 
 
-def write_item(item: AnswerItem, path: str) -> scoring_pb2.AnswerItem:
+def write_item(item: AnswerItem, path: str) -> scores_pb2.AnswerItem:
     """Return the message of an item. Raises InvalidArgument for text that UTF-8 can't hold."""
-    texts = (item.item_id, item.query, item.answer, *item.references, *item.contexts)
-    if not all_texts(texts) or isinstance(item.references, str) or isinstance(item.contexts, str):
+    lists = (item.references, item.contexts, item.sources_used)
+    texts = (item.item_id, item.query, item.answer, item.other_answer, *chain.from_iterable(lists))
+    if not all_texts(texts) or any(isinstance(values, str) for values in lists):
         check_item(item, path)  # protobuf takes one text letter by letter, and bytes for text
     try:
-        return scoring_pb2.AnswerItem(
+        return scores_pb2.AnswerItem(
             item_id=item.item_id,
             query=item.query,
             answer=item.answer,
             references=item.references,
             contexts=item.contexts,
+            other_answer=item.other_answer,
+            sources_used=item.sources_used,
+            confidence=item.confidence,
         )
     except (UnicodeEncodeError, TypeError, ValueError) as problem:
         check_item(item, path)
         raise errors.InvalidArgument.of_field(path, str(problem)) from None
 
 
-def write_rubric(rubric: Rubric, path: str) -> scoring_pb2.RubricSpec:
+def write_rubric(rubric: Rubric, path: str) -> scores_pb2.RubricSpec:
     """Return the message of a rubric."""
     _check_text(rubric.rubric, f"{path}.rubric")
-    return scoring_pb2.RubricSpec(
+    return scores_pb2.RubricSpec(
         rubric=rubric.rubric,
         min_score=rubric.min_score,
         parameters={name: write_value(value) for name, value in rubric.parameters.items()},
         weights=dict(rubric.weights),
+        calibration=write_calibration(rubric.calibration),
     )
 
 
 def check_item(item: AnswerItem, path: str) -> None:
     """Raise InvalidArgument that names the first text of an item that can't be sent."""
-    for name in ("references", "contexts"):
+    for name in ("references", "contexts", "sources_used"):
         values = getattr(item, name)
         if not isinstance(values, list | tuple):
             rule = f"must be a list of texts, not {kind_of(values)}"
@@ -87,10 +93,13 @@ def _texts(item: AnswerItem) -> Iterator[tuple[str, object]]:
     yield "item_id", item.item_id
     yield "query", item.query
     yield "answer", item.answer
+    yield "other_answer", item.other_answer
     for index, text in enumerate(item.references):
         yield f"references[{index}]", text
     for index, text in enumerate(item.contexts):
         yield f"contexts[{index}]", text
+    for index, text in enumerate(item.sources_used):
+        yield f"sources_used[{index}]", text
 
 
 def _check_text(text: object, path: str) -> None:
@@ -105,8 +114,8 @@ def _check_text(text: object, path: str) -> None:
         raise errors.InvalidArgument.of_field(path, rule) from None
 
 
-def read_score(message: scoring_pb2.AnswerScore) -> AnswerScore:
-    """Return the score of a message. Raises InternalError for one that says nothing."""
+def read_score(message: scores_pb2.AnswerScore, judge: JudgeIdentity | None) -> AnswerScore:
+    """Return the score that `judge` gave. Raises InternalError for one that says nothing."""
     try:
         status, source = Status(message.status), Source(message.source or Source.COMPUTED)
         claims = [_read_claim(claim) for claim in message.claims]
@@ -137,11 +146,12 @@ def read_score(message: scoring_pb2.AnswerScore) -> AnswerScore:
         claims=claims,
         error=read_error(message.error) if message.HasField("error") else None,
         warnings=list(message.warnings),
-        judge=read_identity(message.judge) if message.HasField("judge") else None,
+        judge=judge,
         model=message.model,
         system_fingerprint=message.system_fingerprint,
+        probability=message.probability if message.HasField("probability") else None,
     )
 
 
-def _read_claim(message: scoring_pb2.VerifiedClaim) -> VerifiedClaim:
+def _read_claim(message: scores_pb2.VerifiedClaim) -> VerifiedClaim:
     return VerifiedClaim(message.claim, ClaimVerdict(message.verdict), message.evidence)

@@ -33,6 +33,7 @@ def read_info(message: pb.GetServerInfoResponse) -> ServerInfo:
             limits.default_deadline.ToNanoseconds() / 1e9,
             limits.max_unary_deadline.ToNanoseconds() / 1e9,
             limits.max_stream_deadline.ToNanoseconds() / 1e9,
+            limits.max_evaluated_contexts,
         ),
         default_judge=message.default_judge,
         judges=[
@@ -84,6 +85,7 @@ def read_info(message: pb.GetServerInfoResponse) -> ServerInfo:
             )
             for model in message.chat_models
         ],
+        calibrations=list(message.calibrations),
     )
 
 

@@ -9,17 +9,16 @@ from judged.types.statistics import (
     Interval,
     IntervalOptions,
 )
-from judged.v1 import judge_service_pb2 as pb
-from judged.v1 import statistics_pb2
+from judged.v1 import metrics_pb2
 
 
 def write_interval_options(
     options: IntervalOptions | None,
-) -> statistics_pb2.IntervalOptions | None:
+) -> metrics_pb2.IntervalOptions | None:
     """Return the message of interval options; None stays None and asks for no interval."""
     if options is None:
         return None
-    return statistics_pb2.IntervalOptions(
+    return metrics_pb2.IntervalOptions(
         method=None if options.method is None else int(options.method),  # type: ignore[arg-type]  # ours has the same numbers
         confidence=options.confidence,
         resamples=options.resamples,
@@ -27,7 +26,7 @@ def write_interval_options(
     )
 
 
-def read_interval(message: statistics_pb2.Interval) -> Interval:
+def read_interval(message: metrics_pb2.Interval) -> Interval:
     """Return an interval."""
     return Interval(
         message.lower,
@@ -39,7 +38,7 @@ def read_interval(message: statistics_pb2.Interval) -> Interval:
     )
 
 
-def read_estimate(message: statistics_pb2.Estimate) -> Estimate:
+def read_estimate(message: metrics_pb2.Estimate) -> Estimate:
     """Return a number with its interval."""
     return Estimate(
         message.value if message.HasField("value") else None,
@@ -47,12 +46,16 @@ def read_estimate(message: statistics_pb2.Estimate) -> Estimate:
     )
 
 
-def write_labels(labels: HumanLabels) -> pb.HumanLabels:
+def write_labels(labels: HumanLabels) -> metrics_pb2.HumanLabels:
     """Return the message of human labels."""
-    return pb.HumanLabels(query_ids=labels.query_ids, relevant=labels.relevant)
+    return metrics_pb2.HumanLabels(
+        query_ids=labels.query_ids,
+        relevant=labels.relevant,
+        inclusion_probabilities=labels.inclusion_probabilities,
+    )
 
 
-def read_corrected(message: statistics_pb2.CorrectedEstimate) -> CorrectedEstimate:
+def read_corrected(message: metrics_pb2.CorrectedEstimate) -> CorrectedEstimate:
     """Return a corrected mean; estimates that are unset are None."""
     return CorrectedEstimate(
         corrected=read_estimate(message.corrected) if message.HasField("corrected") else None,
@@ -62,4 +65,7 @@ def read_corrected(message: statistics_pb2.CorrectedEstimate) -> CorrectedEstima
         n=message.n,
         power=message.power,
         warnings=tuple(message.warnings),
+        half_width_with_more=(
+            message.half_width_with_more if message.HasField("half_width_with_more") else None
+        ),
     )

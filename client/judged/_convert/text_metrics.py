@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 from judged import errors
 from judged._convert.statistics import read_interval, write_interval_options
 from judged._inputs import need_each
+from judged.types.metrics import TextItem, TextMetricResult, TextMetricTable
 from judged.types.statistics import IntervalOptions
-from judged.types.text_metrics import TextItem, TextMetricResult, TextMetricTable
-from judged.v1 import judge_service_pb2 as pb
+from judged.v1 import metrics_pb2, statistics_service_pb2
 
 PART_BYTES = 8 << 20
 PART_REFERENCES = 100_000
@@ -73,11 +73,14 @@ def _bytes_of_text(text: object, path: str) -> int:
 
 def write_text_metrics(
     metrics: Sequence[str], part: TextPart, *, per_item: bool, interval: IntervalOptions | None
-) -> pb.ComputeTextMetricsRequest:
+) -> statistics_service_pb2.ComputeTextMetricsRequest:
     """Return the request for a part of the items."""
-    return pb.ComputeTextMetricsRequest(
+    return statistics_service_pb2.ComputeTextMetricsRequest(
         metrics=metrics,
-        items=[pb.TextItem(hypothesis=i.hypothesis, references=i.references) for i in part.items],
+        items=[
+            statistics_service_pb2.TextItem(hypothesis=i.hypothesis, references=i.references)
+            for i in part.items
+        ],
         per_item=per_item,
         interval=write_interval_options(interval),
     )
@@ -85,16 +88,18 @@ def write_text_metrics(
 
 def write_text_values(
     metrics: Sequence[str], tables: Sequence[TextMetricTable], interval: IntervalOptions | None
-) -> pb.ComputeTextMetricsRequest:
+) -> statistics_service_pb2.ComputeTextMetricsRequest:
     """Return the request that averages the values of all parts."""
-    return pb.ComputeTextMetricsRequest(
+    return statistics_service_pb2.ComputeTextMetricsRequest(
         metrics=metrics,
-        values=[pb.ValueColumn(values=c.values) for c in _joined(tables)],
+        values=[metrics_pb2.ValueColumn(values=c.values) for c in _joined(tables)],
         interval=write_interval_options(interval),
     )
 
 
-def read_text_metrics(message: pb.ComputeTextMetricsResponse) -> TextMetricTable:
+def read_text_metrics(
+    message: statistics_service_pb2.ComputeTextMetricsResponse,
+) -> TextMetricTable:
     """Return the metrics of a reply."""
     return TextMetricTable(
         [

@@ -12,7 +12,7 @@ from typing import NamedTuple, SupportsFloat
 from judged._inputs import all_texts, join_ids, no_id
 from judged.errors import InvalidArgument
 from judged.types.rankings import RetrievedDocuments, ScoredDocuments, TrecRankings
-from judged.v1 import judge_service_pb2 as pb
+from judged.v1 import metrics_pb2
 
 _TEXT_BYTES = 3
 """What a string costs on the wire beside its characters."""
@@ -60,20 +60,20 @@ def joined(documents: RetrievedDocuments) -> Joined:
     return Joined(ids, scores, text)
 
 
-def write_trec(message: pb.TrecRankings, relevance: TrecRankings) -> None:
+def write_trec(message: metrics_pb2.TrecRankings, relevance: TrecRankings) -> None:
     """Fill in the message of judgements and a run. Raises InvalidArgument for what can't be sent.
 
     What a topic's columns have to be beyond that is up to the server.
     """
     if relevance.qrels:
         judged = list(map(joined, relevance.qrels.values()))
-        if not _write_columns(message.joined_qrels, relevance.qrels, judged, graded=True):
-            message.ClearField("joined_qrels")
+        if not _write_columns(message.qrels_columns, relevance.qrels, judged, graded=True):
+            message.ClearField("qrels_columns")
             _write_qrels(message, relevance.qrels, judged)
     if relevance.run:
         retrieved = list(map(joined, relevance.run.values()))
-        if not _write_columns(message.joined_run, relevance.run, _all_scored(retrieved)):
-            message.ClearField("joined_run")
+        if not _write_columns(message.run_columns, relevance.run, _all_scored(retrieved)):
+            message.ClearField("run_columns")
             _write_run(message, relevance.run, retrieved)
 
 
@@ -91,7 +91,7 @@ def _all_scored(run: Sequence[Joined]) -> Sequence[Joined]:
 
 
 def _write_columns(
-    message: pb.JoinedTopics,
+    message: metrics_pb2.TopicColumns,
     query_ids: Collection[str],
     topics: Sequence[Joined],
     *,
@@ -128,7 +128,7 @@ def _write_columns(
 
 
 def _write_qrels(
-    message: pb.TrecRankings, query_ids: Iterable[str], topics: Sequence[Joined]
+    message: metrics_pb2.TrecRankings, query_ids: Iterable[str], topics: Sequence[Joined]
 ) -> None:
     for i, (query_id, documents) in enumerate(zip(query_ids, topics, strict=True)):
         try:
@@ -141,7 +141,7 @@ def _write_qrels(
 
 
 def _write_run(
-    message: pb.TrecRankings, query_ids: Iterable[str], topics: Sequence[Joined]
+    message: metrics_pb2.TrecRankings, query_ids: Iterable[str], topics: Sequence[Joined]
 ) -> None:
     for i, (query_id, documents) in enumerate(zip(query_ids, topics, strict=True)):
         try:

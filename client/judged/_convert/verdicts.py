@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from judged._transport.status import in_python
-from judged.types.asking import Usage
+from judged.types.calibrators import ErrorGuarantee
 from judged.types.choices import Source, Status
 from judged.types.groups import QueryGroup
-from judged.types.judges import JudgeIdentity
+from judged.types.judges import CascadeUsage, JudgeIdentity, StageUsage, Usage
 from judged.types.verdicts import (
     JudgedChunk,
     VerdictCounts,
@@ -17,18 +17,29 @@ from judged.types.verdicts import (
     Verdicts,
     VerdictSample,
 )
+from judged.v1 import groups_pb2, verdicts_pb2
 from judged.v1 import judge_service_pb2 as pb
-from judged.v1 import types_pb2
+from judged.v1.error_reason_pb2 import ErrorReason
 
 
-def read_error(message: types_pb2.VerdictError) -> VerdictError:
+def read_reason(number: int) -> str:
+    """Return the name of a reason; one that a newer server gave, by its number."""
+    if not number:
+        return ""
+    try:
+        return ErrorReason.Name(number).removeprefix("ERROR_REASON_")  # type: ignore[arg-type]
+    except ValueError:
+        return f"REASON_{number}"
+
+
+def read_error(message: verdicts_pb2.VerdictError) -> VerdictError:
     """Return why a verdict is missing."""
     said = in_python(message.message)
-    return VerdictError(message.code, message.reason, said, message.retryable)
+    return VerdictError(message.code, read_reason(message.reason), said, message.retryable)
 
 
 def read_verdicts(
-    message: types_pb2.VerdictColumns,
+    message: verdicts_pb2.VerdictColumns,
     judge: JudgeIdentity,
     usage: Usage | None = None,
     groups: Sequence[QueryGroup] = (),
@@ -48,11 +59,13 @@ def read_verdicts(
         details={detail.index: read_detail(detail) for detail in message.details},
         usage=usage,
         groups=groups,
+        probability=list(message.probability),
+        stage=list(message.stage),
     )
 
 
 def usage_of(
-    message: pb.BatchJudgeResponse | pb.JudgedChunk | pb.EvaluateResponse,
+    message: pb.BatchJudgeResponse | pb.JudgedChunk | pb.EvaluatedChunk | pb.EvaluateResponse,
 ) -> Usage | None:
     """Return what a reply took of language models, None when none was asked."""
     return read_usage(message.usage) if message.HasField("usage") else None
@@ -72,7 +85,7 @@ def read_chunk(
     )
 
 
-def read_verdict_counts(message: types_pb2.VerdictCounts) -> VerdictCounts:
+def read_verdict_counts(message: verdicts_pb2.VerdictCounts) -> VerdictCounts:
     return VerdictCounts(
         message.ok,
         message.error,
@@ -86,7 +99,7 @@ def read_verdict_counts(message: types_pb2.VerdictCounts) -> VerdictCounts:
     )
 
 
-def read_usage(message: types_pb2.Usage) -> Usage:
+def read_usage(message: verdicts_pb2.Usage) -> Usage:
     """Return what calls took."""
     return Usage(
         message.calls,
@@ -97,10 +110,43 @@ def read_usage(message: types_pb2.Usage) -> Usage:
         message.latency.ToNanoseconds() / 1e9,
         message.cached,
         message.shared,
+        message.avoided_calls,
+        read_cascade(message.cascade) if message.HasField("cascade") else None,
     )
 
 
-def read_detail(message: types_pb2.VerdictDetail) -> VerdictDetail:
+def read_cascade(message: verdicts_pb2.CascadeUsage) -> CascadeUsage:
+    """Return what the stages of a cascade did, or would do."""
+    return CascadeUsage(
+        [
+            StageUsage(
+                stage.judge,
+                stage.asked,
+                stage.settled,
+                stage.cost if stage.HasField("cost") else None,
+            )
+            for stage in message.stages
+        ],
+        message.avoided_cost if message.HasField("avoided_cost") else None,
+        read_guarantee(message.guarantee) if message.HasField("guarantee") else None,
+    )
+
+
+def read_guarantee(message: groups_pb2.ErrorGuarantee) -> ErrorGuarantee:
+    """Return the guarantee of a cascade."""
+    return ErrorGuarantee(
+        message.max_error,
+        message.confidence,
+        message.n_labels,
+        message.n_wrong,
+        message.n_clusters,
+        message.labels_counted,
+        message.method,
+        message.stages_sha256,
+    )
+
+
+def read_detail(message: verdicts_pb2.VerdictDetail) -> VerdictDetail:
     """Return how one verdict came about."""
     return VerdictDetail(
         message.rationale,
@@ -111,14 +157,14 @@ def read_detail(message: types_pb2.VerdictDetail) -> VerdictDetail:
     )
 
 
-def _read_sample(message: types_pb2.VerdictSample) -> VerdictSample:
+def _read_sample(message: verdicts_pb2.VerdictSample) -> VerdictSample:
     status = Status(message.status)
     votes = status is Status.OK
     return VerdictSample(
         status,
         message.relevant if votes else None,
         message.score if votes else None,
-        message.reason,
+        read_reason(message.reason),
         message.reasoning,
         message.raw_reply,
         message.judge,

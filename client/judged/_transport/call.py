@@ -13,6 +13,7 @@ from numbers import Real
 
 from judged import errors
 from judged._inputs import need_kind
+from judged._transport.access import Authorization
 from judged._transport.status import REQUEST_ID, may_retry, was_reached
 from judged.v1 import judge_service_pb2 as pb
 
@@ -36,6 +37,7 @@ class RetryBudget:
     Retries are bounded by the second and by what is answered, so that a sick server is not finished
     off. A call that finds none left waits for one as long as its time lasts. `waits` says whether
     to wait for a server that answered before; one that never did is given up soon.
+    `authorization` is what it is told of who calls.
     """
 
     waits: bool = True
@@ -44,6 +46,7 @@ class RetryBudget:
     earn: float = 1.0
     a_second: float = 5.0
     reached: bool = False
+    authorization: Authorization = field(default_factory=lambda: Authorization(None))
     _filled: float = field(default_factory=lambda: time.monotonic())  # noqa: PLW0108
     _silent_since: float | None = None
     _told: float | None = None
@@ -83,14 +86,24 @@ class RetryBudget:
             return True
 
 
-class Deadline:
-    """The time a call has as a whole: all its chunks, tries and waits."""
+@dataclass(frozen=True, slots=True)
+class CallOptions:
+    """How a client calls: see `Client.with_options`."""
 
-    def __init__(self, timeout: float) -> None:
+    timeout: float | None = None
+    max_retries: int | None = None
+    metadata: tuple[tuple[str, str], ...] = ()
+
+
+class Deadline:
+    """The time a call has as a whole, all its chunks, tries and waits, and its other options."""
+
+    def __init__(self, timeout: float, options: CallOptions = CallOptions()) -> None:
         need_kind(timeout, "timeout", Real, "a number of seconds")
         if not timeout > 0:
             raise ValueError("timeout must be a positive number of seconds")
         self.timeout = timeout
+        self.options = options
         self._ends = time.monotonic() + timeout
 
     def left(self) -> float:
@@ -117,7 +130,11 @@ class Attempts:
         self._failing_since = 0.0
         self._error: errors.JudgedError | None = None
         request_id = str(uuid.uuid4())
-        self.metadata = ((REQUEST_ID, request_id),)
+        self.metadata = (
+            (REQUEST_ID, request_id),
+            *budget.authorization.metadata(),
+            *deadline.options.metadata,
+        )
         if isinstance(request, IDENTIFIED):
             request.request_id = request_id
 
@@ -154,6 +171,9 @@ class Attempts:
             self._budget.reached = True
         self._failed += 1
         self._error = error
+        most = self._deadline.options.max_retries
+        if most is not None and self._failed > most:
+            raise error
         now = time.monotonic()
         if self._failed == 1:
             self._failing_since = now

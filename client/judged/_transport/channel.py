@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import weakref
 from pathlib import Path
 
 from judged import errors
@@ -80,31 +79,56 @@ def socket_path(target: str) -> str | None:
     return target.removeprefix("unix:").removeprefix("//")
 
 
-def hint(target: str) -> str:
-    """Return what to look at when an address can't be reached."""
+_OTHER_CA = "CERTIFICATE_VERIFY_FAILED"
+_NO_TLS = "WRONG_VERSION_NUMBER"
+_CLOSED = "Socket closed"
+
+
+def hint(target: str, message: str = "") -> str:
+    """Return what to look at when an address can't be reached, and gRPC says this of it.
+
+    A handshake that failed on the server's side looks like any connection that was closed.
+    """
+    if _OTHER_CA in message:
+        return (
+            "TLS? the server's certificate is not of an authority that is trusted here, is for "
+            "another name, or has expired; name its CA with Tls(ca=...) or --tls-ca"
+        )
+    if _NO_TLS in message:
+        return "TLS? the server there speaks none; leave out Tls(...) and --tls-ca"
+    if _CLOSED in message:
+        return (
+            "TLS? a server that wants it closes what comes without: use Tls(...) or --tls-ca, and "
+            "where it asks for a client's certificate one that it trusts"
+        )
     path = socket_path(target)
     if path is not None and not Path(path).parent.is_dir():
         return f"there is no folder {Path(path).parent}; is this the server's --listen?"
-    return "is judged-server running there, without TLS?"
+    return "is judged-server running there?"
 
 
-_open: weakref.WeakSet[object] = weakref.WeakSet()
-_forked_open = False
+def fails_by_tls(message: str) -> bool:
+    """Say whether gRPC tells of a handshake that this side broke off, and always will."""
+    return _OTHER_CA in message or _NO_TLS in message
 
 
-def opened(client: object) -> None:
-    """Note a client that uses gRPC from now on."""
-    _open.add(client)
+_used = False
+_forked = False
 
 
-def closed(client: object) -> None:
-    """Note a client that was closed."""
-    _open.discard(client)
+def used() -> None:
+    """Note that this process uses gRPC from now on, whose threads do not survive a fork."""
+    global _used  # noqa: PLW0603 - a fact of the process
+    _used = True
 
 
-def forked_open() -> bool:
-    """Say whether this process was forked while a client was open: gRPC may hang there."""
-    return _forked_open
+def forked() -> bool:
+    """Say whether this process was forked from one that had used gRPC: gRPC may hang here.
+
+    Closed clients count: gRPC's threads end some time after a close, and nothing tells when. Of 600
+    forks right behind a close 34 hung.
+    """
+    return _forked
 
 
 def refuse_unusable(*, was_closed: bool) -> None:
@@ -113,16 +137,16 @@ def refuse_unusable(*, was_closed: bool) -> None:
         raise errors.ClientUnusable(
             "the client is closed; make another, or call it before it is closed"
         )
-    if _forked_open:
+    if _forked:
         raise errors.ClientUnusable(
-            "this process was forked while a client was open, and gRPC may hang in it for ever; "
-            "close clients before the fork, or start processes by spawn or forkserver"
+            "this process was forked after a client had been made, and gRPC may hang in it for "
+            "ever; make clients after the fork only, or start processes by spawn or forkserver"
         )
 
 
 def _after_fork() -> None:
-    global _forked_open  # noqa: PLW0603 - a fact of the process
-    _forked_open = _forked_open or len(_open) > 0
+    global _forked  # noqa: PLW0603 - a fact of the process
+    _forked = _used
 
 
 if hasattr(os, "register_at_fork"):

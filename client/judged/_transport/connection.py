@@ -1,111 +1,166 @@
 """The connection under a client: opened, closed, and the one loop that tries a message again.
 
-When to try again is decided in `call`; the streams of a scoring, which go on instead of starting
-over, are in `_batching.score_stream`.
+When to try again is decided in `call`. Streams are opened again in `streams`, those of a scoring in
+`_batching.score_stream`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections import deque
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable
 from dataclasses import dataclass
-from types import TracebackType
-from typing import TYPE_CHECKING, Generic, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 import grpc
 
-from judged._transport.call import Attempts, Deadline, RetryBudget
+from judged import errors
+from judged._transport.access import Authorization, channel_credentials, refuse_unsafe
+from judged._transport.call import CHUNKS_IN_FLIGHT, Attempts, Deadline, RetryBudget
 from judged._transport.channel import (
     OPTIONS,
-    closed,
-    forked_open,
-    opened,
+    forked,
     refuse_unusable,
     refuse_wrong,
     resolve,
+    used,
 )
 from judged._transport.status import Failure, to_error
+from judged._transport.window import Window
+from judged.credentials import Credentials, Tls, Token
 from judged.v1.judge_service_pb2_grpc import JudgeServiceStub
+from judged.v1.statistics_service_pb2_grpc import StatisticsServiceStub
 
 if TYPE_CHECKING:
     from judged.v1.judge_service_pb2_grpc import JudgeServiceAsyncStub
+    from judged.v1.statistics_service_pb2_grpc import StatisticsServiceAsyncStub
+
+    AsyncStubs = tuple[JudgeServiceAsyncStub, StatisticsServiceAsyncStub]
 
 Reply = TypeVar("Reply")
 Request = TypeVar("Request")
+Part = TypeVar("Part")
 
 
 class Connection:
     """A connection of the synchronous client."""
 
-    def __init__(self, target: str | None = None, *, channel: grpc.Channel | None = None) -> None:
+    def __init__(
+        self,
+        target: str | None = None,
+        *,
+        credentials: Credentials | None = None,
+        channel: grpc.Channel | None = None,
+    ) -> None:
         """Connect to `target` ("HOST:PORT", "unix:PATH"), else JUDGED_TARGET, else the default.
 
-        `channel` takes the place of a connection of our own, for TLS or tests; it is not closed.
+        `credentials` are a Token or Tls. `channel` takes the place of a connection of our own; it
+        is not closed. Raises InvalidArgument for a target or credentials that can't be used.
         """
         self.target = resolve(target)
         self._owned = channel is None
         self._closed = False
+        _check(self.target, credentials, given=channel is not None)
         if channel is None:
-            refuse_wrong(self.target)
             refuse_unusable(was_closed=False)
-            channel = grpc.insecure_channel(self.target, options=OPTIONS)
-        opened(self)
+            if isinstance(credentials, Tls):
+                secret = channel_credentials(credentials)
+                channel = grpc.secure_channel(self.target, secret, options=OPTIONS)
+            else:
+                channel = grpc.insecure_channel(self.target, options=OPTIONS)
+        used()
         self._channel = channel
-        self._stub_of_channel = JudgeServiceStub(channel)
-        self._budget = RetryBudget()
+        self._stubs = JudgeServiceStub(channel), StatisticsServiceStub(channel)
+        self.budget = RetryBudget(authorization=_authorization(credentials))
+        self._window = Window()
 
     @property
-    def _stub(self) -> JudgeServiceStub:
-        """The calls. Raises ClientUnusable after `close`, and after some forks."""
+    def judging(self) -> JudgeServiceStub:
+        """The calls of JudgeService. Raises ClientUnusable after `close`, and after some forks."""
         refuse_unusable(was_closed=self._closed)
-        return self._stub_of_channel
+        return self._stubs[0]
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
+    @property
+    def statistics(self) -> StatisticsServiceStub:
+        """The calls of StatisticsService; as `judging`."""
+        refuse_unusable(was_closed=self._closed)
+        return self._stubs[1]
 
     def close(self) -> None:
         """Close the connection. Calls under way end with ClientUnusable, and so do later ones."""
         self._closed = True
-        closed(self)
-        if self._owned and not forked_open():
+        if self._owned and not forked():
             self._channel.close()
 
-    def _call(self, method: Callable[..., Reply], request: object, deadline: Deadline) -> Reply:
-        attempts = Attempts(deadline, self._budget, request)
+    def call(self, method: Callable[..., Reply], request: object, deadline: Deadline) -> Reply:
+        """Return the reply of the first try that is answered."""
+        attempts = Attempts(deadline, self.budget, request)
 
         def send() -> Reply:
-            return method(request, timeout=attempts.timeout(), metadata=attempts.metadata)
+            self._take_slot(attempts)
+            with self._window.held():
+                return method(request, timeout=attempts.timeout(), metadata=attempts.metadata)
 
         return self._finish(send, send, attempts)
 
-    def _send(
+    def _take_slot(self, attempts: Attempts) -> None:
+        """Wait for a slot in the window; raises what `timeout` does when time is over."""
+        while not self._window.take(attempts.timeout()):
+            pass
+
+    def send(
         self,
         method: grpc.UnaryUnaryMultiCallable[Request, Reply],
         request: Request,
         deadline: Deadline,
     ) -> InFlight[Reply]:
         """Send a message without waiting for its answer."""
-        attempts = Attempts(deadline, self._budget, request)
-        timeout = attempts.timeout()
+        attempts = Attempts(deadline, self.budget, request)
+        self._take_slot(attempts)
         try:
+            timeout = attempts.timeout()
             future = method.future(request, timeout=timeout, metadata=attempts.metadata)
-        except ValueError:
-            refuse_unusable(was_closed=self._closed)
+        except BaseException as error:
+            self._window.release()
+            if isinstance(error, ValueError):
+                refuse_unusable(was_closed=self._closed)
             raise
+        # When it is answered, not when that is read: who sends many waits here before reading any.
+        future.add_done_callback(lambda _: self._window.release())
 
         def again() -> Reply:
-            return method(request, timeout=attempts.timeout(), metadata=attempts.metadata)
+            self._take_slot(attempts)
+            with self._window.held():
+                return method(request, timeout=attempts.timeout(), metadata=attempts.metadata)
 
         return InFlight(future.cancel, lambda: self._finish(future.result, again, attempts))
+
+    def send_all(
+        self,
+        method: grpc.UnaryUnaryMultiCallable[Request, Reply],
+        requests: Iterable[tuple[Part, Request]],
+        deadline: Deadline,
+    ) -> Generator[tuple[Part, InFlight[Reply]], None, None]:
+        """Yield what each message is about and its answer under way, several sent ahead, in order.
+
+        A message that finds no time left fails as if the server had not answered it in time.
+        """
+        sent: deque[tuple[Part, InFlight[Reply]]] = deque()
+        try:
+            for part, request in requests:
+                refuse_unusable(was_closed=self._closed)
+                try:
+                    sent.append((part, self.send(method, request, deadline)))
+                except errors.DeadlineExceeded as error:  # what was done before counts
+                    sent.append((part, _failed(error)))
+                if len(sent) >= CHUNKS_IN_FLIGHT:
+                    yield sent.popleft()
+            while sent:
+                yield sent.popleft()
+        finally:
+            for _, message in sent:
+                message.cancel()
 
     def _finish(
         self, first: Callable[[], Reply], again: Callable[[], Reply], attempts: Attempts
@@ -121,12 +176,20 @@ class Connection:
             except grpc.RpcError as failure:
                 refuse_unusable(was_closed=self._closed)
                 error = to_error(cast("Failure", failure), self.target)
+                _note(self._window, error)
                 for wait in attempts.waits(error):
                     time.sleep(wait)
                 send = again
             else:
-                self._budget.answered()
+                self.budget.answered()
+                self._window.answered()
                 return reply
+
+
+def _note(window: Window, error: errors.JudgedError) -> None:
+    """Tell the window of a server that had no room."""
+    if isinstance(error, errors.Overloaded) and error.retry_after is not None:
+        window.turned_away()
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,32 +200,53 @@ class InFlight(Generic[Reply]):
     finish: Callable[[], Reply]
 
 
+def _failed(error: errors.JudgedError) -> InFlight[Any]:
+    """Return a message that was never sent."""
+
+    def finish() -> None:
+        raise error
+
+    return InFlight(lambda: None, finish)
+
+
 class AsyncConnection:
     """A connection of the asynchronous client."""
 
     def __init__(
-        self, target: str | None = None, *, channel: grpc.aio.Channel | None = None
+        self,
+        target: str | None = None,
+        *,
+        credentials: Credentials | None = None,
+        channel: grpc.aio.Channel | None = None,
     ) -> None:
         """Connect to `target` ("HOST:PORT", "unix:PATH"), else JUDGED_TARGET, else the default.
 
-        `channel` takes the place of a connection of our own, for TLS or tests; it is not closed.
+        `credentials` are a Token or Tls. `channel` takes the place of a connection of our own; it
+        is not closed. Raises InvalidArgument for a target or credentials that can't be used.
         """
         self.target = resolve(target)
-        if channel is None:
-            refuse_wrong(self.target)
-        self._given = None if channel is None else JudgeServiceStub(channel)
+        _check(self.target, credentials, given=channel is not None)
+        self._tls = credentials if isinstance(credentials, Tls) else None
+        self._given = (
+            None if channel is None else (JudgeServiceStub(channel), StatisticsServiceStub(channel))
+        )
         self._closed = False
-        self._opened: dict[
-            asyncio.AbstractEventLoop, tuple[grpc.aio.Channel, JudgeServiceAsyncStub]
-        ] = {}
-        self._budget = RetryBudget()
+        self._opened: dict[asyncio.AbstractEventLoop, tuple[grpc.aio.Channel, AsyncStubs]] = {}
+        self.budget = RetryBudget(authorization=_authorization(credentials))
+        self._window = Window()
 
     @property
-    def _stub(self) -> JudgeServiceAsyncStub:
-        """The calls, over a channel that belongs to the running loop: one is opened for each.
+    def judging(self) -> JudgeServiceAsyncStub:
+        """The calls of JudgeService. Raises ClientUnusable after `close`, and after some forks."""
+        return self._stubs()[0]
 
-        Raises ClientUnusable after `close`, and after some forks.
-        """
+    @property
+    def statistics(self) -> StatisticsServiceAsyncStub:
+        """The calls of StatisticsService; as `judging`."""
+        return self._stubs()[1]
+
+    def _stubs(self) -> AsyncStubs:
+        """Both services, over the channel of the running loop: one is opened for each."""
         refuse_unusable(was_closed=self._closed)
         if self._given is not None:
             return self._given
@@ -170,52 +254,94 @@ class AsyncConnection:
         if loop not in self._opened:
             for other in [other for other in self._opened if other.is_closed()]:
                 del self._opened[other]
-            channel = grpc.aio.insecure_channel(self.target, options=OPTIONS)
-            self._opened[loop] = channel, JudgeServiceStub(channel)
-            opened(self)
+            if self._tls is None:
+                channel = grpc.aio.insecure_channel(self.target, options=OPTIONS)
+            else:
+                secret = channel_credentials(self._tls)
+                channel = grpc.aio.secure_channel(self.target, secret, options=OPTIONS)
+            stubs = JudgeServiceStub(channel), StatisticsServiceStub(channel)
+            self._opened[loop] = channel, stubs
+            used()
         return self._opened[loop][1]
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.close()
 
     async def close(self) -> None:
         """Close the connection. Calls under way end with ClientUnusable, and so do later ones."""
         self._closed = True
-        closed(self)
         mine = self._opened.pop(asyncio.get_running_loop(), None)
         self._opened.clear()  # those of other loops close as they are let go
-        if mine is not None and not forked_open():
+        if mine is not None and not forked():
             await mine[0].close()
 
-    async def _call(
+    async def call(
         self,
         method: Callable[..., Awaitable[Reply]],
         request: object,
         deadline: Deadline,
     ) -> Reply:
         """Return the reply of the first try that is answered."""
-        attempts = Attempts(deadline, self._budget, request)
+        attempts = Attempts(deadline, self.budget, request)
         while True:
             try:
-                reply = await method(
-                    request, timeout=attempts.timeout(), metadata=attempts.metadata
-                )
+                while not await self._window.take_soon(attempts.timeout()):
+                    pass
+                with self._window.held():
+                    reply = await method(
+                        request, timeout=attempts.timeout(), metadata=attempts.metadata
+                    )
             except grpc.aio.UsageError:  # gRPC's word for a channel that was closed
                 refuse_unusable(was_closed=self._closed)
                 raise
             except grpc.aio.AioRpcError as failure:
                 refuse_unusable(was_closed=self._closed)
                 error = to_error(cast("Failure", failure), self.target)
+                _note(self._window, error)
                 for wait in attempts.waits(error):
                     await asyncio.sleep(wait)
             else:
-                self._budget.answered()
+                self.budget.answered()
+                self._window.answered()
                 return reply
+
+    async def send_all(
+        self,
+        method: Callable[..., Awaitable[Reply]],
+        requests: Iterable[tuple[Part, Request]],
+        deadline: Deadline,
+    ) -> AsyncGenerator[tuple[Part, asyncio.Task[Reply]], None]:
+        """Yield what each message is about and its answer under way, several sent ahead, in order.
+
+        To close it cancels what is under way.
+        """
+        sent: deque[tuple[Part, asyncio.Task[Reply]]] = deque()
+        try:
+            for part, request in requests:
+                refuse_unusable(was_closed=self._closed)
+                sent.append((part, asyncio.create_task(self.call(method, request, deadline))))
+                await asyncio.sleep(0)  # sends it before the next is written
+                if len(sent) >= CHUNKS_IN_FLIGHT:
+                    yield sent[0]
+                    sent.popleft()
+            while sent:
+                yield sent[0]
+                sent.popleft()
+        finally:
+            for _, task in sent:
+                task.cancel()
+            await asyncio.gather(*(task for _, task in sent), return_exceptions=True)
+
+
+def _check(target: str, credentials: Credentials | None, *, given: bool) -> None:
+    """Raise InvalidArgument for what can't go together; `given` says that the channel was."""
+    if not given:
+        refuse_wrong(target)
+        refuse_unsafe(target, credentials)
+    elif credentials is not None:
+        raise errors.InvalidArgument.of_field(
+            "credentials", "a channel that is given has its own; leave out one of the two"
+        )
+
+
+def _authorization(credentials: Credentials | None) -> Authorization:
+    return Authorization(
+        credentials if isinstance(credentials, Token) or credentials is None else credentials.token
+    )

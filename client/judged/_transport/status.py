@@ -13,7 +13,7 @@ import grpc
 from google.protobuf.message import DecodeError
 
 from judged import errors
-from judged._transport.channel import hint
+from judged._transport.channel import fails_by_tls, hint
 from judged.internal.v1 import status_pb2
 
 REQUEST_ID = "x-request-id"
@@ -73,7 +73,7 @@ def to_error(failure: Failure, target: str) -> errors.JudgedError:
     if code is _Code.CANCELLED:
         message = f"{target} dropped the call; it may be shutting down"
     elif code is _Code.UNAVAILABLE and not info.reason:
-        message = f"can't reach {target}: {message}; {hint(target)}"
+        message = f"can't reach {target}: {message}; {hint(target, message)}"
     kind = _CLASSES.get(code, errors.InternalError)
     if info.reason == BUDGET_EXHAUSTED:
         kind = errors.BudgetExhausted
@@ -95,11 +95,12 @@ def may_retry(error: errors.JudgedError) -> bool:
     """Say whether sending the call again makes sense.
 
     RESOURCE_EXHAUSTED without RetryInfo is not our server being busy but gRPC's core refusing a
-    message for its size, and that would fail for ever.
+    message for its size, and that would fail for ever. So would a handshake that this side broke
+    off: for a certificate that it does not trust, or because there is no TLS.
     """
     if isinstance(error, errors.Overloaded):
         return error.retry_after is not None
-    return isinstance(error, errors.Unavailable)
+    return isinstance(error, errors.Unavailable) and not fails_by_tls(error.message)
 
 
 def was_reached(error: errors.JudgedError) -> bool:

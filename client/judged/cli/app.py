@@ -19,8 +19,35 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from judged.cli.commands import agree, calibrate, compare, evaluate, judge, judges, metrics, score
-from judged.cli.defaults import FILE_VARIABLE, config_first, defaults, misspelt_variables
+from judged.cli.commands import (
+    agree,
+    calibrate,
+    canary,
+    ci,
+    compare,
+    data,
+    demo,
+    doctor,
+    evaluate,
+    frontier,
+    judge,
+    judges,
+    label,
+    metrics,
+    rank,
+    report,
+    score,
+    texts,
+    usage,
+)
+from judged.cli.defaults import (
+    FILE_VARIABLE,
+    commands_of,
+    config_first,
+    defaults,
+    misspelt_variables,
+)
+from judged.cli.examples import epilog
 from judged.cli.problems import Problem, explain
 from judged.errors import JudgedError
 from judged.evaluation import FileError, MissingText
@@ -32,7 +59,6 @@ app = typer.Typer(
     name="judged",
     help="Judge retrieval results and measure them.",
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
@@ -63,14 +89,36 @@ def _whole(
     del config, version  # `defaults` reads the one before any command is chosen
 
 
-app.command("judge")(judge.command)
-app.command("evaluate")(evaluate.command)
-app.command("score")(score.command)
-app.command("metrics")(metrics.command)
-app.command("compare")(compare.command)
-app.command("agree")(agree.command)
-app.command("calibrate")(calibrate.command)
-app.command("judges")(judges.command)
+app.command("judge", epilog=epilog("judge"))(judge.command)
+app.command("evaluate", epilog=epilog("evaluate"))(evaluate.command)
+app.command("score", epilog=epilog("score"))(score.command)
+app.command("metrics", epilog=epilog("metrics"))(metrics.command)
+app.command("texts", epilog=epilog("texts"))(texts.command)
+app.command("compare", epilog=epilog("compare"))(compare.command)
+app.command("report", epilog=epilog("report"))(report.command)
+app.command("ci", epilog=epilog("ci"))(ci.command)
+app.command("rank", epilog=epilog("rank"))(rank.command)
+app.command("agree", epilog=epilog("agree"))(agree.command)
+app.command("calibrate", epilog=epilog("calibrate"))(calibrate.command)
+app.command("label", epilog=epilog("label"))(label.command)
+canaries = typer.Typer(
+    help="Tell when a judge is no longer the one it was.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+canaries.command("record", epilog=epilog("canary record"))(canary.record)
+canaries.command("check", epilog=epilog("canary check"))(canary.check)
+app.add_typer(canaries, name="canary")
+app.command("frontier", epilog=epilog("frontier"))(frontier.command)
+app.command("judges", epilog=epilog("judges"))(judges.command)
+app.command("usage", epilog=epilog("usage"))(usage.command)
+app.command("doctor", epilog=epilog("doctor"))(doctor.command)
+app.command("demo", epilog=epilog("demo"))(demo.command)
+app.command("convert", epilog=epilog("convert"))(data.convert)
+app.command("validate", epilog=epilog("validate"))(data.validate)
+app.command("split", epilog=epilog("split"))(data.split)
+app.command("slice", epilog=epilog("slice"))(data.slice_command)
+app.command("merge", epilog=epilog("merge"))(data.merge)
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -84,8 +132,9 @@ def run(arguments: Sequence[str]) -> int:
     try:
         group = typer.main.get_command(app)
         arguments = config_first(arguments)
-        given = defaults(group.commands, arguments, os.environ)  # type: ignore[attr-defined]
-        for warning in misspelt_variables(group.commands, os.environ):  # type: ignore[attr-defined]
+        commands = commands_of(group)
+        given = defaults(commands, arguments, os.environ)
+        for warning in misspelt_variables(commands, os.environ):
             sys.stderr.write(f"judged: warning: {warning}\n")
         group(args=list(arguments), prog_name="judged", default_map=given)
     except SystemExit as left:

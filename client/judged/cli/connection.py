@@ -7,13 +7,48 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
-from judged import Client, DeadlineExceeded, NotFound
+from judged import Client, DeadlineExceeded, InvalidArgument, NotFound
 from judged._transport.channel import fault
 from judged.cli.local_server import info_as_private, private_server, problems_as_private
 from judged.cli.problems import Problem, explained
+from judged.credentials import Credentials, Tls, Token
 from judged.types import ServerInfo
 
 _FIRST_ANSWER_S = 10.0
+TOKEN_VARIABLE = "JUDGED_TOKEN"  # noqa: S105 - the name of a variable
+"""Holds the token where no `--token-file` names a file of it."""
+WELL_KNOWN = "default"
+"""What `--tls-ca` takes for the authorities that gRPC brings."""
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """How a server is to be spoken to: the options of the same names."""
+
+    token_file: str | None = None
+    tls_ca: str | None = None
+    tls_cert: str | None = None
+    tls_key: str | None = None
+
+    def credentials(self) -> Credentials | None:
+        """Return the credentials that the options and JUDGED_TOKEN give. Raises Problem."""
+        if (self.tls_cert is None) != (self.tls_key is None):
+            raise Problem("--tls-cert and --tls-key go together; give both, or neither")
+        if self.tls_cert is not None and self.tls_ca is None:
+            raise Problem("--tls-cert: needs --tls-ca FILE too, or --tls-ca default")
+        named = os.environ.get(TOKEN_VARIABLE, "").strip()
+        try:
+            token = None
+            if self.token_file is not None:
+                token = Token(file=self.token_file)
+            elif named:
+                token = Token(named)
+            if self.tls_ca is None:
+                return token
+            ca = None if self.tls_ca == WELL_KNOWN else self.tls_ca
+            return Tls(ca, self.tls_cert, self.tls_key, token)
+        except InvalidArgument as error:
+            raise _of_flags(error) from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,26 +60,46 @@ class Connection:
 
 
 @contextmanager
-def connect(target: str | None) -> Iterator[Connection]:
-    """Connect to `target`, else to JUDGED_TARGET, else to a server started for this command."""
+def connect(target: str | None, access: Access = Access()) -> Iterator[Connection]:
+    """Connect to `target`, else to JUDGED_TARGET, else to a server started for this command.
+
+    `access` is for a server that is named: one that is started here is nobody else's.
+    """
     named = target or os.environ.get("JUDGED_TARGET")
     if named:
         check_target(named)
     with ExitStack() as stack:
         if named:
-            client = stack.enter_context(Client(named))
+            try:
+                client = stack.enter_context(Client(named, credentials=access.credentials()))
+            except InvalidArgument as error:
+                raise _of_flags(error) from None
             yield Connection(client, _ask(client))
         else:
             client = stack.enter_context(Client(stack.enter_context(private_server())))
-            client._budget.waits = False  # noqa: SLF001 - nobody starts it again
+            client._connection.budget.waits = False  # noqa: SLF001 - nobody starts it again
             with problems_as_private():
                 yield Connection(client, info_as_private(_ask(client)))
+
+
+def require_target(target: str | None, why: str) -> None:
+    """Raise Problem where no server is named, for a command that a private one can't serve."""
+    if not (target or os.environ.get("JUDGED_TARGET")):
+        raise Problem(f"{why}; name one: --target HOST:PORT, or JUDGED_TARGET")
 
 
 def check_target(target: str) -> None:
     """Raise Problem for an address that gRPC would take for another than was meant."""
     if (wrong := fault(target.strip())) is not None:
         raise Problem(f"--target {target}: {wrong}")
+
+
+def _of_flags(error: InvalidArgument) -> Problem:
+    return Problem(
+        error.message.removeprefix("credentials: ")
+        .replace("Tls(token=...), or --tls-ca with a command", "--tls-ca")
+        .replace("; give the Token alone", "; leave out --tls-ca")
+    )
 
 
 def _ask(client: Client) -> ServerInfo:
@@ -55,7 +110,7 @@ def _ask(client: Client) -> ServerInfo:
         if isinstance(problem.__cause__, DeadlineExceeded):
             raise Problem(
                 f"no answer from {client.target} within {_FIRST_ANSWER_S:g} s; is judged-server "
-                "running there, without TLS?"
+                "running there?"
             ) from None
         if isinstance(problem.__cause__, NotFound):
             raise Problem(

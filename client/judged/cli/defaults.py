@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import typer
+from typer.core import TyperGroup
 
 from judged.cli.problems import Problem
 
@@ -23,7 +24,7 @@ FILE_VARIABLE = "JUDGED_CLI_CONFIG"
 
 _TRUE, _FALSE = {"1", "true", "yes", "on"}, {"0", "false", "no", "off"}
 _JUDGE, _NO_JUDGE, _NONE, _LLM, _PANEL = "judge", "no_judge", "none", "llm", "panel"
-_SCORE, _CALIBRATE = "score", "calibrate"
+_SCORE, _CALIBRATE, _RUBRIC = "score", "calibrate", "rubric"
 _OF_MODELS = ("judge_model", "judge_samples", "judge_temperature", "judge_max_tokens")
 _OF_ASKING = ("judge_refresh", "cache_only")
 _OF_COSTS = ("estimate", "max_cost")
@@ -46,6 +47,17 @@ def options_of(command: Any) -> Options:  # noqa: ANN401 - click's, or typer's o
     }
 
 
+def commands_of(group: Any) -> dict[str, Any]:  # noqa: ANN401 - as above
+    """Return all commands by the words that are typed, as in "canary check"."""
+    found: dict[str, Any] = {}
+    for name, command in group.commands.items():
+        if isinstance(command, TyperGroup):
+            found |= {f"{name} {inner}": each for inner, each in commands_of(command).items()}
+        else:
+            found[name] = command
+    return found
+
+
 def variable(option: str) -> str:
     """Return the environment variable of an option."""
     return PREFIX + option.upper()
@@ -60,6 +72,8 @@ def defaults(
     Problem for a file that can't be read, and for a value that its option does not take.
     """
     path, command, rest = _split(arguments)
+    if rest and f"{command} {rest[0]}" in commands:
+        command, rest = f"{command} {rest[0]}", rest[1:]
     if command not in commands:
         return {}
     known = {name: options_of(each) for name, each in commands.items()}
@@ -74,7 +88,10 @@ def defaults(
         given.pop(name, None)
     for name in given.keys() - typed.keys():
         _check(options[name], given[name], sources[name])
-    return {command: {options[name].name: value for name, value in given.items()}}
+    mapped: Values = {options[name].name: value for name, value in given.items()}
+    for word in reversed(command.split()):
+        mapped = {word: mapped}
+    return mapped
 
 
 def config_first(arguments: Sequence[str]) -> list[str]:
@@ -157,11 +174,11 @@ def _of_file(path: str, known: Mapping[str, Options], command: str) -> Iterator[
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise Problem(f"--config {path}: is not TOML: {error}") from None
     everywhere = {name: option for options in known.values() for name, option in options.items()}
-    tables = {name: value for name, value in content.items() if isinstance(value, dict)}
+    tables = dict(_tables(content, known))
     for table in tables:
         if table not in known:
             raise Problem(f"{path}: [{table}] is no command; {_near(table, known)}")
-    outside = {name: value for name, value in content.items() if name not in tables}
+    outside = {name: value for name, value in content.items() if not isinstance(value, dict)}
     for values, options, place in (
         (outside, everywhere, path),
         *((table, known[name], f"{path}: [{name}]") for name, table in tables.items()),
@@ -174,6 +191,18 @@ def _of_file(path: str, known: Mapping[str, Options], command: str) -> Iterator[
             read = _from_toml(options[name], value, f"{place}: {key}")
             if mine and name in known[command]:
                 yield name, read, f"{place}: {key}"
+
+
+def _tables(content: Values, known: Mapping[str, Options]) -> Iterator[tuple[str, Values]]:
+    """Yield the tables of a file by command; [canary.check] is that of `canary check`."""
+    for name, table in content.items():
+        if not isinstance(table, dict):
+            continue
+        inner = {f"{name} {key}": v for key, v in table.items() if isinstance(v, dict)}
+        if inner and name not in known:
+            yield from inner.items()
+        else:
+            yield name, table
 
 
 def _from_toml(option: Any, value: object, source: str) -> Any:  # noqa: ANN401 - as click takes it
@@ -231,6 +260,9 @@ def _give_way(command: str, given: Values, typed: Mapping[str, str]) -> Iterator
     A flag that is typed beside one that it excludes is a mistake, and its command says so. A
     variable that is set for other runs is none.
     """
+    if command == _CALIBRATE and _RUBRIC in typed:  # it takes the place of any judge
+        yield from (_JUDGE, _NO_JUDGE, *_OF_JUDGES, *_OF_TRACES)
+        return
     judge = typed.get(_JUDGE, given.get(_JUDGE))
     unjudged = _NO_JUDGE in typed or (_JUDGE not in typed and bool(given.get(_NO_JUDGE)))
     if _NO_JUDGE in typed:
@@ -241,19 +273,26 @@ def _give_way(command: str, given: Values, typed: Mapping[str, str]) -> Iterator
             yield from _OF_JUDGES
     elif unjudged or (command == _SCORE and judge != _NONE):
         yield _JUDGE  # answers have one judge, whatever other commands are to ask
-    for one, other in (_OF_ASKING, _OF_ASKING[::-1]):
-        if one in typed:
-            yield other
-    if unjudged or judge == _NONE:
+    yield from (other for one, other in (_OF_ASKING, _OF_ASKING[::-1]) if one in typed)
+    none = unjudged or judge == _NONE
+    if command == _CALIBRATE:
+        yield from _of_calibrate(judge, none=none)
+    if none:
         yield from (*_OF_ASKING, *_OF_COSTS, "profile", "member")
-        if command == _CALIBRATE:  # it takes scores from its lines, not from a trace or a cache
-            yield from (*_OF_MODELS, *_OF_TRACES, "param")
     elif command != _SCORE:
         yield from _of_other_kinds(judge)
+
+
+def _of_calibrate(judge: str | None, *, none: bool) -> Iterator[str]:
+    """Yield what does not go with the judge that is calibrated, or with the scores of the lines."""
+    if judge or none:
+        yield _RUBRIC
+    if none:  # the scores are those of the lines, not those of a trace or a cache
+        yield from (*_OF_MODELS, *_OF_TRACES, "param")
 
 
 def _of_other_kinds(judge: str | None) -> Sequence[str]:
     """Return the options that are of language models, as far as they are not for this judge."""
     if judge == _LLM:
         return ()
-    return _OF_MODELS if judge == _PANEL else (*_OF_MODELS, *_OF_ASKING)
+    return _OF_MODELS if judge in {_PANEL, "cascade"} else (*_OF_MODELS, *_OF_ASKING)

@@ -28,6 +28,7 @@ _NEEDED = ("judged_server", "numpy", "pydantic_settings", "uvloop")
 """The server, which every wheel has, and what tells that its extra is installed too."""
 _LONGEST_SOCKET_PATH = 100
 """The kernel takes about this many bytes; with a deep temporary folder a port is used instead."""
+_SHARED = {"JUDGED_TENANTS", "JUDGED_CERTIFICATE", "JUDGED_PRIVATE_KEY", "JUDGED_CLIENT_CA"}
 _FLAG = re.compile(r"start (?:the server|it) with --([a-z-]+) ")
 _ANEW = ", and start the server again"
 _ITS_FLAG = re.compile(r"the server's --([a-z-]+)")
@@ -92,9 +93,16 @@ def _start(folder: Path, log: int) -> subprocess.Popen[bytes]:
         *("--log-level", "warning"),
         *("--grace-s", "1"),
     ]
+    # What is set for servers that others call: this one has a socket that is nobody else's.
+    environment = {name: value for name, value in os.environ.items() if name not in _SHARED}
     # A session of its own, so that Ctrl-C reaches the command alone, which then stops the server.
     return subprocess.Popen(  # noqa: S603 - our own module, no shell
-        command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=log,
+        stderr=log,
+        start_new_session=True,
+        env=environment,
     )
 
 

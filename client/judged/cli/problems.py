@@ -3,26 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from judged import errors
+from judged.cli.field_path import Key, Place, Steps, read_path, replace_paths, write_path
 
-Place = Callable[[str], str | None]
-"""Returns what the user knows a field path as; None when it knows no better."""
-
-_FLAGS = (
-    (re.compile(r"judge\.kind"), "--judge"),
-    (re.compile(r"judge\.profile"), "--profile"),
-    (re.compile(r"judge\.min_score"), "--min-score"),
-    (re.compile(r"judge\.parameters\[\"(.*)\"\]"), r"--param \1"),
-    (re.compile(r"asking\.max_cost"), "--max-cost"),
-    (re.compile(r"judge\.members(\[\d+\].*)?"), r"--member\1"),
-    (re.compile(r"options\.matching"), "--matching"),
-)
-_METRIC = re.compile(r"metrics\[(\d+)\]")
-_ELEMENT = re.compile(r"\b\w+\[\d+\]")
-"""A place in a request that a rule speaks of beside the one that breaks it."""
 _SEVERAL = re.compile(r"@\d+[ ,;]")
 _CHOICE = re.compile(r"\b(?:IntervalMethod|Matching|NoGold|RatingLevel|Unjudged)\.([A-Z_]+)")
 """A choice as Python calls it. Options take the last part, in small letters."""
@@ -50,13 +36,13 @@ def explain(
     message = error.message
     if isinstance(error, errors.InvalidArgument) and error.field:
 
-        def known_as(field: str) -> str | None:
-            return _flag(field, metrics) or (place(field) if place is not None else None)
+        def known_as(path: Steps) -> str | None:
+            return _flag(path, metrics) or (place(path) if place is not None else None)
 
-        known = known_as(error.field.removeprefix("start."))
+        known = known_as(read_path(error.field))
         if known is not None:
             rule = message.removeprefix(f"{error.field}: ")
-            rule = _ELEMENT.sub(lambda found: known_as(found[0]) or found[0], rule)
+            rule = replace_paths(rule, known_as)
             rule = _CHOICE.sub(lambda found: found[1].lower(), rule)
             for call, command in _COMMANDS:
                 rule = rule.replace(call, command)
@@ -71,11 +57,25 @@ def explain(
     return message
 
 
-def _flag(field: str, metrics: Sequence[str]) -> str | None:
-    metric = _METRIC.fullmatch(field)
-    if metric and int(metric[1]) < len(metrics):
-        return f"--metric {metrics[int(metric[1])]}"
-    for pattern, flag in _FLAGS:
-        if match := pattern.fullmatch(field):
-            return match.expand(flag)
+def _flag(path: Steps, metrics: Sequence[str]) -> str | None:
+    """Return the flag that sets a field; None for one that no flag sets."""
+    match path:
+        case ("metrics", int(place)) if place < len(metrics):
+            return f"--metric {metrics[place]}"
+        case ("judge", "kind"):
+            return "--judge"
+        case ("judge", "profile"):
+            return "--profile"
+        case ("judge", "min_score"):
+            return "--min-score"
+        case ("judge", "parameters", Key(name)):
+            return f"--param {name}"
+        case ("judge", "guarantee", *_):
+            return "--cascade"
+        case ("judge", "members", *rest):
+            return f"--member{write_path(tuple(rest))}"
+        case ("asking", "max_cost"):
+            return "--max-cost"
+        case ("options", "matching") | ("options", "verdicts", "matching"):
+            return "--matching"
     return None

@@ -1,42 +1,66 @@
 """Evaluation of retrievers: datasets and results from files, metrics over any number of queries.
 
     from judged import Client
-    from judged.evaluation import Dataset, Evaluator, Results
+    from judged.evaluation import Dataset, Evaluator
 
-    dataset, results = Dataset.from_json("dataset.json"), Results.from_jsonl("results.jsonl")
     with Client() as client:
-        found = Evaluator(client).evaluate(dataset.to_groups(results), ["ndcg@10"], "token_overlap")
+        found = Evaluator(client).evaluate(my_retriever, Dataset.from_json("data.json"), ["mrr@10"])
+    print(found.summary())
 
 Needs no more than the base install.
 """
 
-from judged.evaluation import systems
 from judged.evaluation.answers import AnsweredQuestion, AnswerEvaluation, evaluate_answers
-from judged.evaluation.datasets.dataset import Dataset, Document, MissingText, Query
+from judged.evaluation.datasets.dataset import Dataset, MissingText
 from judged.evaluation.datasets.files import FileError
+from judged.evaluation.datasets.query import Document, Query
 from judged.evaluation.datasets.results import Results, Retrieved
 from judged.evaluation.datasets.trec import TrecQrels, TrecRun
-from judged.evaluation.evaluator import Evaluator
-from judged.evaluation.retriever import Retriever
-from judged.evaluation.systems.system import Answer, Question, System
+from judged.evaluation.evaluator import AsyncEvaluator, Evaluator
+from judged.evaluation.local_judge import LocalJudge
+from judged.evaluation.progress import Progress
+from judged.evaluation.query_result import QueryResult, RetrievedResult
+from judged.evaluation.ranking import CandidateAnswer, ComparedAnswers, compare_answers
+from judged.evaluation.recorded import RecordedJudge
+from judged.evaluation.result import EvaluationResult
+from judged.evaluation.retriever import BatchRetriever, Retriever
+from judged.evaluation.score_panel import Combine, PanelScores, score_by_panel
+from judged.evaluation.similarity import AnswerSimilarity, NearNegative, answer_similarity
+from judged.evaluation.system import Answer, Question, System
 
 __all__ = [
     "Answer",
     "AnswerEvaluation",
+    "AnswerSimilarity",
     "AnsweredQuestion",
+    "AsyncEvaluator",
+    "BatchRetriever",
+    "CandidateAnswer",
+    "Combine",
+    "ComparedAnswers",
     "Dataset",
     "Document",
+    "EvaluationResult",
     "Evaluator",
     "FileError",
+    "LocalJudge",
     "MissingText",
+    "NearNegative",
+    "PanelScores",
+    "Progress",
     "Query",
+    "QueryResult",
     "Question",
+    "RecordedJudge",
     "Results",
     "Retrieved",
+    "RetrievedResult",
     "Retriever",
     "System",
     "TrecQrels",
     "TrecRun",
+    "answer_similarity",
+    "compare_answers",
     "evaluate_answers",
-    "systems",
+    "score_by_panel",
 ]

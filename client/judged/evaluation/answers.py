@@ -1,11 +1,11 @@
 """Evaluation of systems that answer questions: ask, then score what was said.
 
     from judged import Client
-    from judged.evaluation import Question, evaluate_answers, systems
+    from judged.evaluation import Question, evaluate_answers
 
     questions = [Question("q1", "what is RAG", references=["retrieval augmented generation"])]
     with Client() as client:
-        found = evaluate_answers(questions, systems.ollama(), ["answer_match"], client=client)
+        found = evaluate_answers(questions, my_system, ["answer_match"], client=client)
 
 What is refused at once, the asking and the file to go on from are in `_steps`; the scores are those
 of `Client.score_answers`.
@@ -26,7 +26,7 @@ from judged.client import Client
 from judged.evaluation._steps.answer_log import AnswerLog
 from judged.evaluation._steps.answering import Answering, Outcome
 from judged.evaluation._steps.first_checks import ask_server, check_questions
-from judged.evaluation.systems.system import Answer, Question, System, signature_of
+from judged.evaluation.system import Answer, Question, System, signature_of
 from judged.types import (
     AnswerItem,
     AnswerScore,

@@ -5,13 +5,14 @@ A flat list of the same, result after result, is read too.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from judged._batching.distinct import distinct_ranks
 from judged.client import Client
-from judged.evaluation._steps.distinct import distinct_ranks
-from judged.evaluation._steps.families import split_metrics
+from judged.errors import InvalidArgument
 from judged.evaluation.datasets.files import FileError, Record, parse_json, read_lines
 from judged.types import (
     CorrectedEstimate,
@@ -23,14 +24,23 @@ from judged.types import (
     QueryGroup,
 )
 
+_FAMILY = re.compile(r"(precision|recall|f1|hybrid_log_rank)_(exact|similarity)(?![a-z])")
+"""The names of metrics that bring a judge of their own."""
+INCLUSION = "inclusion_probability"
+
 
 @dataclass(frozen=True, slots=True)
 class Labels:
-    """The human decisions of some queries by query id, each result after result."""
+    """The human decisions of some queries by query id, each result after result.
+
+    `inclusion` has the probabilities with which queries were drawn to be labelled: for all of them,
+    or for none.
+    """
 
     name: str
     by_query: Mapping[str, Sequence[bool]]
     line_of: Mapping[str, int]
+    inclusion: Mapping[str, float]
 
     @classmethod
     def from_jsonl(cls, path: Path | str) -> Labels:
@@ -38,6 +48,7 @@ class Labels:
         name = str(path)
         by_query: dict[str, Sequence[bool]] = {}
         line_of: dict[str, int] = {}
+        inclusion: dict[str, float] = {}
         for number, raw in read_lines(path):
             line = Record(parse_json(raw, name, number), name, number, "")
             query_id = line.identifier("query_id", "id")
@@ -47,9 +58,16 @@ class Labels:
                 raise line.error("has no 'relevant'; write a list of true and false")
             line_of[query_id] = number
             by_query[query_id] = _read(line)
+            if (probability := read_inclusion(line)) is not None:
+                inclusion[query_id] = probability
+            if len(inclusion) not in {0, len(by_query)}:
+                raise line.error(
+                    f"has {'no' if probability is None else 'an'} {INCLUSION!r}, other than the "
+                    "lines before; give it on every line, or on none"
+                )
         if not by_query:
             raise FileError(name, None, "holds no labels; write a line for each labelled query")
-        return cls(name, by_query, line_of)
+        return cls(name, by_query, line_of, inclusion)
 
     def rankings(self, groups: Sequence[QueryGroup]) -> JudgedRankings:
         """Return what people made of the labelled groups, without their repeated results.
@@ -79,36 +97,61 @@ class Labels:
         return FileError(self.name, self.line_of[query_id], f"query {query_id!r} {problem}")
 
 
+def read_inclusion(record: Record) -> float | None:
+    """Return with which probability a line was drawn to be labelled; None where it is not said."""
+    probability = record.optional_number(INCLUSION)
+    if probability is not None and not 0 < probability <= 1:
+        raise record.error(f"has {INCLUSION!r} that is not above 0 and at most 1")
+    return probability
+
+
+def own_metrics(metrics: Sequence[str]) -> list[str]:
+    """Return the metrics that the judge of an evaluation decides: those of no family."""
+    return [name for name in metrics if not _FAMILY.match(name)]
+
+
+def refuse_families(metrics: Sequence[str]) -> None:
+    """Raise InvalidArgument for a metric that brings a judge of its own."""
+    for place, name in enumerate(metrics):
+        if (member := _FAMILY.match(name)) is not None:
+            rule = f"metrics of the family {member[2]} ask a judge of their own, and none is to"
+            raise InvalidArgument.of_field(
+                f"metrics[{place}]", f"{rule} run; leave them out, or name a judge"
+            )
+
+
 def corrected_means(
     client: Client,
     found: Evaluation,
     human: JudgedRankings,
     options: MetricOptions,
+    inclusion: Mapping[str, float] | None = None,
     *,
     timeout: float = 120.0,
 ) -> dict[str, CorrectedEstimate]:
     """Return the corrected mean of every metric that the labels are about.
 
-    `found` must have per-query values, made under the same options. Metrics of families have a
-    judge of their own, which the labels do not speak of; they are left out.
+    `found` must have per-query values, made under the same options. `inclusion` says by query with
+    which probability it was drawn to be labelled; without it all had the same. Metrics of families
+    have a judge of their own, which the labels do not speak of; they are left out.
     """
-    names = [metric.name for metric in found.table.metrics]
-    part = split_metrics(names)[0]
-    if part.family or not names:
+    table = found.table
+    own = [metric for metric in table.metrics if not _FAMILY.match(metric.name)]
+    names = [metric.name for metric in own]
+    if not own:
         return {}
     asked = replace(options, per_query=True, interval=None, slice_by=())
-    ours = client.compute_metrics(part.names, human, asked, timeout=timeout)
-    known = set(found.table.query_ids)
+    ours = client.compute_metrics(names, human, asked, timeout=timeout)
+    known = set(table.query_ids)
     rows = [row for row, query_id in enumerate(ours.query_ids) if query_id in known]
     values = PerQueryValues(
         [ours.query_ids[row] for row in rows],
         [[metric.per_query[row] for row in rows] for metric in ours.metrics],
+        [inclusion[ours.query_ids[row]] for row in rows] if inclusion else (),
     )
-    machine = PerQueryValues(
-        found.table.query_ids, [found.table.metrics[place].per_query for place in part.places]
-    )
-    table = client.compute_metrics(
-        part.names,
+    machine = PerQueryValues(table.query_ids, [metric.per_query for metric in own])
+    corrected = client.compute_metrics(
+        names,
         machine,
         MetricOptions(interval=options.interval),
         human_values=values,
@@ -116,7 +159,7 @@ def corrected_means(
     )
     return {
         name: metric.corrected
-        for name, metric in zip(part.names, table.metrics, strict=True)
+        for name, metric in zip(names, corrected.metrics, strict=True)
         if metric.corrected is not None
     }
 

@@ -5,7 +5,8 @@
     trace = Trace()
     record_verdicts(trace, groups, client.judge(groups, "llm", include_details=True))
     trace.write("trace.jsonl")
-    found = Evaluator(client).evaluate(groups, ["ndcg@10"], Replay(Trace.read("trace.jsonl")))
+    replay = Replay(Trace.read("trace.jsonl"))
+    found = Evaluator(client).evaluate_groups(groups, ["ndcg@10"], replay)
 
 Needs no more than the base install.
 """

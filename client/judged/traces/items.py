@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from judged.evaluation.datasets.files import Record
@@ -71,25 +72,36 @@ class TracedAnswer:
     answer: Text
     references: Sequence[Text] = ()
     contexts: Sequence[Text] = ()
+    other_answers: Sequence[Text] = ()
+    sources_used: Sequence[Text] = ()
+    confidence: float | None = None
 
     @property
     def key(self) -> Key:
         """The answer's key: its id, and all its texts."""
-        texts = (self.query, self.answer, *self.references, *self.contexts)
         shape = f"{len(self.references)}+{len(self.contexts)}"
-        return ("answer", self.item_id, shape, *(text.sha256 for text in texts))
+        if self.other_answers or self.sources_used or self.confidence is not None:
+            shape += f"+{len(self.other_answers)}+{len(self.sources_used)}+{self.confidence}"
+        return ("answer", self.item_id, shape, *(text.sha256 for text in self._texts))
 
     @property
     def whole(self) -> bool:
         """Whether all texts are there."""
-        texts = (self.query, self.answer, *self.references, *self.contexts)
-        return all(text.value is not None for text in texts)
+        return all(text.value is not None for text in self._texts)
+
+    @property
+    def _texts(self) -> Sequence[Text]:
+        known = (self.references, self.contexts, self.other_answers, self.sources_used)
+        return [self.query, self.answer, *chain.from_iterable(known)]
 
 
 Item = TracedContext | TracedAnswer
 _CONTEXT = ("query", "expected_text", "retrieved_text")
 _ANSWER = ("query", "answer")
 _LISTS = ("references", "contexts")
+_RARE_LISTS = ("other_answers", "sources_used")
+"""Written only where there are some, as most answers have none."""
+_CONFIDENCE = "confidence"
 
 
 def write_item(item: Item, *, hashed: bool) -> dict[str, Any]:
@@ -104,8 +116,12 @@ def write_item(item: Item, *, hashed: bool) -> dict[str, Any]:
     fields["item_id"] = item.item_id
     for name in _ANSWER:
         fields |= _write_text(name, getattr(item, name), hashed)
-    for name in _LISTS:
+    if item.confidence is not None:
+        fields[_CONFIDENCE] = item.confidence
+    for name in _LISTS + _RARE_LISTS:
         texts: Sequence[Text] = getattr(item, name)
+        if not texts and name in _RARE_LISTS:
+            continue
         values = [text.value for text in texts]
         if hashed or None in values:
             fields[name + _SUFFIX] = [text.sha256 for text in texts]
@@ -118,8 +134,10 @@ def read_item(record: Record, hashes: Hashes) -> Item:
     """Return the item of a line. Raises FileError."""
     is_answer = record.get("item_id") is not None
     names = _ANSWER if is_answer else _CONTEXT
-    lists = _LISTS if is_answer else ()
+    lists = _LISTS + _RARE_LISTS if is_answer else ()
     known = {JUDGEMENTS, "item_id" if is_answer else "query_id"}
+    if is_answer:
+        known.add(_CONFIDENCE)
     known |= {name + suffix for name in (*names, *lists) for suffix in ("", _SUFFIX)}
     refuse_unknown(record, known)
     texts = [_read_text(record, name, hashes) for name in names]
@@ -127,7 +145,12 @@ def read_item(record: Record, hashes: Hashes) -> Item:
         item_id = record.identifier("item_id")
         query, answer = texts
         return TracedAnswer(
-            item_id, query, answer, *(_read_texts(record, n, hashes) for n in lists)
+            item_id,
+            query,
+            answer,
+            **{name: _read_texts(record, name, hashes) for name in _LISTS},
+            **{name: _read_texts(record, name, hashes) or () for name in _RARE_LISTS},
+            confidence=record.optional_number(_CONFIDENCE),
         )
     query, expected, retrieved = texts
     return TracedContext(query, expected, retrieved, record.optional_identifier("query_id") or "")

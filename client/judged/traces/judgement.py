@@ -25,7 +25,8 @@ class Judgement:
     """What a judge said of an item. `passed` and `score` are None unless the status is OK.
 
     `samples` is the number of votes that were asked for, 0 for judges that don't vote; these have
-    no `agreement` either. `majority` says whether most votes were a yes, None where that is not
+    no `agreement` either, judges that are not calibrated no `probability`, and others than
+    cascades no `stage`. `majority` says whether most votes were a yes, None where that is not
     known, or where it depends on the threshold: then a vote is a score that meets it.
     """
 
@@ -42,6 +43,8 @@ class Judgement:
     model: str = ""
     error: VerdictError | None = None
     breakdown: Breakdown | None = None
+    probability: float | None = None
+    stage: int | None = None
 
     @property
     def name(self) -> str:

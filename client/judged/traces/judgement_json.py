@@ -18,6 +18,7 @@ _KEYS = frozenset(
         *("judge", "profile", "rubric", "rubric_version", "signature", "scoring_key"),
         *("fingerprint", "min_score", "status", "passed", "score", "source", "flags", "samples"),
         *("majority", "agreement", "rationale", "model", "error", "breakdown"),
+        *("probability", "stage", "max_grade"),
     }
 )
 _FLAGS = [flag.name for flag in Flag if flag.name is not None]
@@ -54,6 +55,12 @@ def write_judgement(judgement: Judgement) -> dict[str, Any]:
             "retryable": error.retryable,
         },
     }
+    if judgement.probability is not None:
+        fields["probability"] = judgement.probability
+    if judgement.stage is not None:
+        fields["stage"] = judgement.stage
+    if judgement.judge.max_grade:
+        fields["max_grade"] = judgement.judge.max_grade
     if judgement.breakdown is not None:
         fields["breakdown"] = write_breakdown(judgement.breakdown)
     return fields
@@ -69,6 +76,7 @@ def read_judgement(record: Record, name: str) -> Judgement:
         record.text("signature"),
         sha256(record, "scoring_key"),
         sha256(record, "fingerprint"),
+        0 if record.get("max_grade") is None else record.position("max_grade"),
     )
     status = named(record, "status", Status)
     ok = status is Status.OK
@@ -87,6 +95,8 @@ def read_judgement(record: Record, name: str) -> Judgement:
         model=record.optional_text("model") or "",
         error=_error(record),
         breakdown=None if breakdown is None else read_breakdown(breakdown),
+        probability=share(record, "probability"),
+        stage=None if record.get("stage") is None else record.position("stage"),
     )
     _check_verdict(record, judgement)
     _check_judge(record, judgement, name)
@@ -95,7 +105,7 @@ def read_judgement(record: Record, name: str) -> Judgement:
 
 def _check_verdict(record: Record, judgement: Judgement) -> None:
     if judgement.status is not Status.OK:
-        for key in ("passed", "score", "majority", "agreement"):
+        for key in ("passed", "score", "majority", "agreement", "probability", "stage"):
             if getattr(judgement, key) is not None:
                 raise record.error(f"has {key!r}, but its status is {judgement.status.name}")
         return

@@ -60,6 +60,9 @@ def answer_of(item: AnswerItem, hashes: Hashes) -> TracedAnswer:
         Text.of(item.answer, hashes),
         [Text.of(text, hashes) for text in item.references],
         [Text.of(text, hashes) for text in item.contexts],
+        (Text.of(item.other_answer, hashes),) if item.other_answer else (),
+        [Text.of(text, hashes) for text in item.sources_used] or (),
+        item.confidence,
     )
 
 
@@ -123,6 +126,8 @@ def _of_verdict(verdict: Verdict, verdicts: Verdicts) -> Judgement:
         "" if detail is None else detail.rationale,
         "" if detail is None else detail.model,
         verdict.error,
+        probability=verdict.probability,
+        stage=verdict.stage,
     )
 
 

@@ -317,6 +317,8 @@ def _of_trace(judgement: Judgement, *, with_details: bool) -> Verdict:
         judgement.error,
         judgement.agreement,
         detail,
+        judgement.probability,
+        judgement.stage,
     )
 
 
@@ -349,7 +351,17 @@ def _columns(
         agreement=[verdict.agreement or 0.0 for verdict in verdicts] if voted else (),
         details=details if with_details else {},
         groups=groups,
+        probability=_probabilities(verdicts),
+        stage=[v.stage or 0 for v in verdicts] if any(v.stage for v in verdicts) else (),
     )
+
+
+def _probabilities(verdicts: Sequence[Verdict]) -> list[float]:
+    """Return the column, empty unless every verdict that exists has one: traces can be mixed."""
+    ok = [verdict for verdict in verdicts if verdict.status is Status.OK]
+    if not ok or any(verdict.probability is None for verdict in ok):
+        return []
+    return [verdict.probability or 0.0 for verdict in verdicts]
 
 
 def _offsets(groups: Sequence[QueryGroup]) -> Iterator[int]:

@@ -8,17 +8,30 @@ from judged.types.agreement import (
     CalibrateOptions,
     Calibration,
     CascadeBounds,
+    CascadeGuarantee,
     JudgeQuality,
     LabelledScores,
     MeasuredAgreement,
     RankAgreement,
     RatingLevel,
     RatingTable,
+    Reliability,
+    ReliabilityBin,
     SystemScores,
     Threshold,
     ThresholdCriterion,
 )
-from judged.types.asking import Asking, CacheMode, CostEstimate, Usage
+from judged.types.calibrators import Calibrator, ErrorGuarantee
+from judged.types.cascades import (
+    CascadeFrontier,
+    CascadeOptions,
+    FrontierPoint,
+    FrontierStage,
+    ScoredStage,
+    StagedLabels,
+    load_cascade,
+    save_cascade,
+)
 from judged.types.choices import Flag, Matching, NoGold, Source, Status, Unjudged
 from judged.types.comparison import (
     ComparedRuns,
@@ -34,8 +47,34 @@ from judged.types.comparison import (
 from judged.types.embeddings import EmbeddedRanking, EmbeddedRankings, Embeddings
 from judged.types.evaluation import Evaluation, NegativeMatch, NegativeReport
 from judged.types.groups import Context, QueryGroup, Span, Spans
-from judged.types.judges import Judge, JudgeIdentity, PanelMember, Scalar
-from judged.types.metrics import MetricCounts, MetricOptions, MetricResult, MetricSlice, MetricTable
+from judged.types.judges import (
+    Asking,
+    CacheMode,
+    CascadeUsage,
+    CostEstimate,
+    Judge,
+    JudgeIdentity,
+    PanelMember,
+    Scalar,
+    StageUsage,
+    Usage,
+)
+from judged.types.metrics import (
+    MetricCounts,
+    MetricOptions,
+    MetricResult,
+    MetricSlice,
+    MetricTable,
+    TextItem,
+    TextMetricResult,
+    TextMetricTable,
+)
+from judged.types.preferences import (
+    PairedComparison,
+    PositionBias,
+    RankedSystem,
+    SystemRanking,
+)
 from judged.types.rankings import (
     GainRanking,
     GainRankings,
@@ -54,6 +93,7 @@ from judged.types.scores import (
     DimensionScore,
     Rubric,
     RubricSummary,
+    ScoreCounts,
     ScoredAnswers,
     VerifiedClaim,
 )
@@ -75,7 +115,7 @@ from judged.types.statistics import (
     IntervalMethod,
     IntervalOptions,
 )
-from judged.types.text_metrics import TextItem, TextMetricResult, TextMetricTable
+from judged.types.tenant_usage import BudgetLeft, TenantUsage, UsageRow
 from judged.types.verdicts import (
     JudgedChunk,
     Verdict,
@@ -91,10 +131,16 @@ __all__ = [
     "AnswerItem",
     "AnswerScore",
     "Asking",
+    "BudgetLeft",
     "CacheMode",
     "CalibrateOptions",
     "Calibration",
+    "Calibrator",
     "CascadeBounds",
+    "CascadeFrontier",
+    "CascadeGuarantee",
+    "CascadeOptions",
+    "CascadeUsage",
     "ChatModelInfo",
     "ClaimVerdict",
     "CompareOptions",
@@ -108,9 +154,12 @@ __all__ = [
     "EmbeddedRanking",
     "EmbeddedRankings",
     "Embeddings",
+    "ErrorGuarantee",
     "Estimate",
     "Evaluation",
     "Flag",
+    "FrontierPoint",
+    "FrontierStage",
     "GainRanking",
     "GainRankings",
     "HumanLabels",
@@ -139,14 +188,19 @@ __all__ = [
     "NegativeMatch",
     "NegativeReport",
     "NoGold",
+    "PairedComparison",
     "PanelMember",
     "ParameterInfo",
     "PerQueryValues",
+    "PositionBias",
     "QueryGroup",
     "RankAgreement",
+    "RankedSystem",
     "RatingLevel",
     "RatingTable",
     "Relevance",
+    "Reliability",
+    "ReliabilityBin",
     "RetrievedDocuments",
     "Rubric",
     "RubricInfo",
@@ -154,14 +208,20 @@ __all__ = [
     "RunComparison",
     "RunRelevance",
     "Scalar",
+    "ScoreCounts",
     "ScoredAnswers",
     "ScoredDocuments",
+    "ScoredStage",
     "ServerInfo",
     "Source",
     "Span",
     "Spans",
+    "StageUsage",
+    "StagedLabels",
     "Status",
+    "SystemRanking",
     "SystemScores",
+    "TenantUsage",
     "TestResult",
     "TextItem",
     "TextMetricResult",
@@ -172,6 +232,7 @@ __all__ = [
     "TukeyComparison",
     "Unjudged",
     "Usage",
+    "UsageRow",
     "Verdict",
     "VerdictCounts",
     "VerdictDetail",
@@ -179,4 +240,6 @@ __all__ = [
     "VerdictSample",
     "Verdicts",
     "VerifiedClaim",
+    "load_cascade",
+    "save_cascade",
 ]

@@ -12,6 +12,8 @@ from typing import Any
 
 from judged._inputs import as_list, need_column, need_ids, need_kind, set_fields
 from judged._views import View
+from judged.types.calibrators import Calibrator
+from judged.types.judges import JudgeIdentity
 from judged.types.statistics import CorrectedEstimate, Estimate
 
 
@@ -29,6 +31,14 @@ class ThresholdCriterion(IntEnum):
     BALANCED_ACCURACY = 1
     KAPPA = 2
     PRECISION_FLOOR = 3
+
+
+class CascadeGuarantee(IntEnum):
+    """As how many independent labels those of clusters count in the bounds of a cascade."""
+
+    DESIGN_EFFECT = 1
+    KISH = 2
+    ITEMS = 3
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -122,26 +132,46 @@ class LabelledScores(View):
 
     `labels` has an entry a score: True, False, or None without a label. `clusters` names what each
     belongs to (a query, say), so that items of one cluster are not taken as independent; empty when
-    every item stands alone.
+    every item stands alone. `inclusion_probabilities` has an entry a score too: with which one it
+    was drawn to be labelled, of which those of items with a label are read; empty when all are
+    equal.
     """
 
     scores: Sequence[float]
     labels: Sequence[bool | None]
     clusters: Sequence[str] = ()
+    inclusion_probabilities: Sequence[float] = ()
 
     def __post_init__(self) -> None:
         scores, labels = need_column(self.scores, "scores"), need_column(self.labels, "labels")
-        set_fields(self, scores=scores, labels=labels, clusters=need_ids(self.clusters, "clusters"))
+        set_fields(
+            self,
+            scores=scores,
+            labels=labels,
+            clusters=need_ids(self.clusters, "clusters"),
+            inclusion_probabilities=need_column(
+                self.inclusion_probabilities, "inclusion_probabilities"
+            ),
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class CalibrateOptions:
-    """How a judge is held against labels. None means the server's default."""
+    """How a judge is held against labels. None means the server's default.
+
+    With `judge`, the one that gave the scores, the reply's calibrator is for that judge;
+    `criterion` is what its threshold is the best at. With `max_share` the calibrator hands on that
+    share of the items as a stage of a cascade; otherwise its bounds are those of `max_error`.
+    """
 
     min_score: float | None = None
     precision_floor: float | None = None
     folds: int | None = None
     max_error: float | None = None
+    judge: JudgeIdentity | None = None
+    criterion: ThresholdCriterion | None = None
+    max_share: float | None = None
+    guarantee: CascadeGuarantee | None = None
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -188,23 +218,83 @@ class CascadeBounds:
     """Scores from `accept` are safely relevant, those up to `reject` safely not.
 
     Safely: wrong in at most `max_error` of cases. `escalated` is the share of all scores between.
+    `labels_counted` is how many independent labels the labels are taken for, `design_effect` how
+    many count as one. The uncertified bounds hold on the labels alone and promise nothing.
     """
 
     accept: float | None
     reject: float | None
     escalated: float
     max_error: float
+    labels_counted: float = 0.0
+    design_effect: float = 1.0
+    uncertified_accept: float | None = None
+    uncertified_reject: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ReliabilityBin:
+    """The items whose probability lies in one bin; `n` 0 leaves the rest 0.
+
+    `relevant` is the share that labels call relevant, with a Wilson interval.
+    """
+
+    n: int
+    probability: float
+    relevant: float
+    lower: float
+    upper: float
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Reliability(View):
+    """A calibrator, and how far its probabilities can be believed.
+
+    The numbers of one that is `fitted` are cross-validated over clusters. Otherwise it is the one
+    shipped with the judge, or the score itself; `warnings` say why.
+    """
+
+    calibrator: Calibrator
+    fitted: bool
+    n_labels: int
+    n_clusters: int
+    brier: Estimate | None
+    calibration_error: Estimate | None
+    cohen_kappa: Estimate | None
+    bins: Sequence[ReliabilityBin]
+    warnings: Sequence[str] = ()
+
+    def to_rows(self) -> list[dict[str, Any]]:
+        """Return a row a bin, from probability 0 to 1."""
+        width = 1 / len(self.bins)
+        return [
+            {
+                "from": round(place * width, 10),
+                "n": each.n,
+                "probability": each.probability if each.n else None,
+                "relevant": each.relevant if each.n else None,
+                "lower": each.lower if each.n else None,
+                "upper": each.upper if each.n else None,
+            }
+            for place, each in enumerate(self.bins)
+        ]
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Calibration(View):
-    """What a judge is worth. `prevalence` is the share of relevant items, corrected by labels."""
+    """What a judge is worth. `prevalence` is the share of relevant items, corrected by labels.
+
+    `agreement` is the share of items on which the judge says what people say, corrected too; None
+    of a server that is too old to tell.
+    """
 
     quality: JudgeQuality
     prevalence: CorrectedEstimate
     cascade: CascadeBounds
     signature: str
     thresholds: Sequence[Threshold] = field(default_factory=tuple)
+    reliability: Reliability | None = None
+    agreement: CorrectedEstimate | None = None
 
     def to_rows(self) -> list[dict[str, Any]]:
         """Return a row a measure of the judge, then the prevalence, each with its interval."""

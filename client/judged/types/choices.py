@@ -35,6 +35,7 @@ class Flag(IntFlag):
     WINDOWED = 4
     RESERVED_TOKENS = 8
     FALLBACK = 16
+    UNSETTLED = 32
 
 
 class Matching(IntEnum):

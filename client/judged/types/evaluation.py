@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from judged._views import View, plain
-from judged.types.asking import Usage
-from judged.types.judges import JudgeIdentity
+from judged.types.judges import JudgeIdentity, Usage
 from judged.types.metrics import MetricTable
 from judged.types.verdicts import VerdictCounts, Verdicts
 

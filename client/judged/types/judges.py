@@ -1,11 +1,15 @@
-"""Which judge is asked, and which one answered."""
+"""Which judge is asked and how, which one answered, and what asking took."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any
 
 from judged._inputs import as_list, set_fields
+from judged._views import View
+from judged.types.calibrators import Calibrator, ErrorGuarantee
 
 Scalar = bool | int | float | str
 
@@ -14,7 +18,9 @@ Scalar = bool | int | float | str
 class Judge:
     """A judge and what you override of it. The empty one is the server's default.
 
-    `members` are the judges of a `panel`; a string is a kind.
+    `members` are the judges of a `panel`; a string is a kind. A `calibration` adds a probability to
+    each verdict; a string is the name of one that the server has. `guarantee` is that of a cascade
+    as `calibrate_cascade` made it; replies repeat it.
     """
 
     kind: str = ""
@@ -22,6 +28,8 @@ class Judge:
     min_score: float | None = None
     parameters: Mapping[str, Scalar] = field(default_factory=dict)
     members: Sequence[PanelMember | Judge | str] = ()
+    calibration: Calibrator | str | None = None
+    guarantee: ErrorGuarantee | None = None
 
     def __post_init__(self) -> None:
         set_fields(self, members=as_list(self.members))
@@ -37,7 +45,10 @@ class PanelMember:
 
 @dataclass(frozen=True, slots=True)
 class JudgeIdentity:
-    """Which judge ran, precisely enough to repeat it."""
+    """Which judge ran, precisely enough to repeat it.
+
+    `max_grade` is the highest grade of a judge that gives grades: a score times it is the grade.
+    """
 
     kind: str
     profile: str
@@ -45,3 +56,166 @@ class JudgeIdentity:
     signature: str
     scoring_key: str
     fingerprint: str
+    max_grade: int = 0
+
+
+class CacheMode(IntEnum):
+    """What the server's verdict cache is for; the numbers are those of the contract."""
+
+    USE = 1
+    """Read what is there, and keep what is new."""
+    REFRESH = 2
+    """Read nothing, and keep what is new."""
+    ONLY = 3
+    """Ask no model: a verdict that is not cached is an error with the reason NOT_CACHED."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """How language models are asked; judges that ask none ignore it.
+
+    `max_cost` is the most that the models may cost, above 0, in the currency of the server's
+    prices; None leaves it to the server's own limits. What could exceed it is not asked. It holds
+    for the call as a whole: of several messages each gets the share that its contexts are of all.
+    """
+
+    cache: CacheMode = CacheMode.USE
+    max_cost: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StageUsage:
+    """What one stage of a cascade did: the items it was asked about and settled, what it cost.
+
+    An item is one retrieved text with all expected ones. `cost` is None without a price.
+    """
+
+    judge: str
+    asked: int = 0
+    settled: int = 0
+    cost: float | None = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class CascadeUsage:
+    """What a cascade did as a whole, or would do.
+
+    `avoided_cost` is what the calls that it did not make would have cost at most, None where a
+    price is not configured. `guarantee` is the one that it was asked with.
+    """
+
+    stages: Sequence[StageUsage]
+    avoided_cost: float | None = None
+    guarantee: ErrorGuarantee | None = None
+
+    def __add__(self, other: CascadeUsage) -> CascadeUsage:
+        """Return both together, which are of the same cascade."""
+        pairs = zip(self.stages, other.stages, strict=True)
+        stages = [
+            StageUsage(a.judge, a.asked + b.asked, a.settled + b.settled, _added(a.cost, b.cost))
+            for a, b in pairs
+        ]
+        return CascadeUsage(stages, _added(self.avoided_cost, other.avoided_cost), self.guarantee)
+
+    @property
+    def unsettled(self) -> int:
+        """How many items no stage settled."""
+        asked = self.stages[0].asked if self.stages else 0
+        return asked - sum(stage.settled for stage in self.stages)
+
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, Any]) -> CascadeUsage:
+        """Return what a document of results holds."""
+        promised = fields.get("guarantee")
+        return cls(
+            [StageUsage(**stage) for stage in fields["stages"]],
+            fields.get("avoided_cost"),
+            None if promised is None else ErrorGuarantee(**promised),
+        )
+
+
+def _added(one: float | None, other: float | None) -> float | None:
+    return None if one is None or other is None else one + other
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What calls to language models took: `calls` were answered, `attempts` were made.
+
+    `cost` is in the currency of the server's prices, None where a price is not configured.
+    `latency_s` is summed over the calls. `cached` samples came from the verdict cache, `shared`
+    ones from the call of another caller who asked the same at that moment. `avoided_calls` were not
+    made, since an earlier stage of a cascade settled the item; `cascade` is what its stages did,
+    None for other judges.
+    """
+
+    calls: int = 0
+    attempts: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost: float | None = 0.0
+    latency_s: float = 0.0
+    cached: int = 0
+    shared: int = 0
+    avoided_calls: int = 0
+    cascade: CascadeUsage | None = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.cascade, Mapping):  # as documents of results have it
+            set_fields(self, cascade=CascadeUsage.from_dict(self.cascade))
+
+    def __add__(self, other: Usage) -> Usage:
+        """Return both together."""
+        cascade = self.cascade or other.cascade
+        if self.cascade is not None and other.cascade is not None:
+            cascade = self.cascade + other.cascade
+        return Usage(
+            self.calls + other.calls,
+            self.attempts + other.attempts,
+            self.input_tokens + other.input_tokens,
+            self.output_tokens + other.output_tokens,
+            _added(self.cost, other.cost),
+            self.latency_s + other.latency_s,
+            self.cached + other.cached,
+            self.shared + other.shared,
+            self.avoided_calls + other.avoided_calls,
+            cascade,
+        )
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class CostEstimate(View):
+    """What judging or scoring would take at most, without retries; nothing was asked.
+
+    `contexts` counts pairs of an item and a rubric where answers are to be scored. `cache_hits` is
+    how many samples the server's cache would answer. `cost` is in `currency`: 0 without calls, None
+    where a price is not configured. Of work that travels in several messages it is the sum, so that
+    a text in two of them counts twice among `distinct_texts`.
+    """
+
+    contexts: int = 0
+    distinct_texts: int = 0
+    cache_hits: int = 0
+    calls: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost: float | None = 0.0
+    currency: str = ""
+    cascade: CascadeUsage | None = None
+
+    def __add__(self, other: CostEstimate) -> CostEstimate:
+        """Return both together."""
+        known = self.cost is not None and other.cost is not None
+        return CostEstimate(
+            self.contexts + other.contexts,
+            self.distinct_texts + other.distinct_texts,
+            self.cache_hits + other.cache_hits,
+            self.calls + other.calls,
+            self.input_tokens + other.input_tokens,
+            self.output_tokens + other.output_tokens,
+            (self.cost or 0.0) + (other.cost or 0.0) if known else None,
+            self.currency or other.currency,
+            self.cascade + other.cascade
+            if self.cascade is not None and other.cascade is not None
+            else self.cascade or other.cascade,
+        )

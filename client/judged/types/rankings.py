@@ -101,6 +101,8 @@ class JudgedRankings(View):
 
     Columns may be left empty where every verdict is OK, COMPUTED, or without a flag.
     With `human_labels` every mean also comes corrected; `score` makes bounds of queries narrower.
+    With `max_grade`, that of a judge that gives grades, metrics that weigh gains take score times
+    max_grade.
     """
 
     rankings: Sequence[JudgedRanking]
@@ -110,6 +112,7 @@ class JudgedRankings(View):
     score: Sequence[float] = ()
     human_labels: HumanLabels | None = None
     source: Sequence[int] = ()
+    max_grade: int = 0
 
     def __post_init__(self) -> None:
         rankings = need_each(self.rankings, "rankings", (JudgedRanking,), "JudgedRanking")
@@ -148,15 +151,21 @@ class GainRankings(View):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class PerQueryValues(View):
-    """Per-query values of earlier calls, one column a metric, to be merged into means."""
+    """Per-query values of earlier calls, one column a metric, to be merged into means.
+
+    As human values they may have `inclusion_probabilities`: with which one each query was drawn.
+    """
 
     query_ids: Sequence[str]
     columns: Sequence[Sequence[float]]
+    inclusion_probabilities: Sequence[float] = ()
 
     def __post_init__(self) -> None:
         columns = need_list(self.columns, "columns", "columns")
         columns = [need_column(column, f"columns[{i}]") for i, column in enumerate(columns)]
-        set_fields(self, query_ids=need_ids(self.query_ids, "query_ids"), columns=columns)
+        inclusion = need_column(self.inclusion_probabilities, "inclusion_probabilities")
+        query_ids = need_ids(self.query_ids, "query_ids")
+        set_fields(self, query_ids=query_ids, columns=columns, inclusion_probabilities=inclusion)
 
 
 Relevance = JudgedRankings | TrecRankings | GainRankings | PerQueryValues | EmbeddedRankings

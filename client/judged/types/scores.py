@@ -12,10 +12,10 @@ from typing import Any
 
 from judged._inputs import as_id, as_list, set_fields
 from judged._views import Listed, View, named_mean
-from judged.types.asking import Usage
+from judged.types.calibrators import Calibrator
 from judged.types.choices import Source, Status
-from judged.types.judges import JudgeIdentity, Scalar
-from judged.types.verdicts import VerdictCounts, VerdictError
+from judged.types.judges import JudgeIdentity, Scalar, Usage
+from judged.types.verdicts import VerdictError
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +25,9 @@ class AnswerItem:
     `item_id` comes back with every score and must be unique; a whole number stands for its text.
     `references` are answers known to be
     right; `contexts` are the texts that the system was given, best rank first.
+
+    For rubrics that show them: `other_answer`, another answer to the same query; `sources_used`,
+    what the system says it used; `confidence`, the system's own, in [0, 1].
     """
 
     item_id: str
@@ -32,6 +35,9 @@ class AnswerItem:
     answer: str = ""
     references: Sequence[str] = ()
     contexts: Sequence[str] = ()
+    other_answer: str = ""
+    sources_used: Sequence[str] = ()
+    confidence: float | None = None
 
     def __post_init__(self) -> None:
         set_fields(
@@ -39,6 +45,7 @@ class AnswerItem:
             item_id=as_id(self.item_id),
             references=as_list(self.references),
             contexts=as_list(self.contexts),
+            sources_used=as_list(self.sources_used),
         )
 
 
@@ -49,13 +56,15 @@ class Rubric:
     `min_score` is the threshold, None the rubric's own. `parameters` are those of the judge
     "answers": model, samples, temperature, max_tokens, max_context_tokens; each may be given by its
     name as well. `weights` of dimensions by name take the place of the rubric's own; a dimension
-    left out then counts for nothing.
+    left out then counts for nothing. A `calibration` adds a probability to each score; a string is
+    the name of one that the server has.
     """
 
     rubric: str
     min_score: float | None = None
     parameters: Mapping[str, Scalar] = field(default_factory=dict)
     weights: Mapping[str, float] = field(default_factory=dict)
+    calibration: Calibrator | str | None = None
 
     def __init__(
         self,
@@ -64,6 +73,7 @@ class Rubric:
         parameters: Mapping[str, Scalar] | None = None,
         weights: Mapping[str, float] | None = None,
         *,
+        calibration: Calibrator | str | None = None,
         model: str | None = None,
         samples: int | None = None,
         temperature: float | None = None,
@@ -89,6 +99,7 @@ class Rubric:
         object.__setattr__(self, "min_score", min_score)
         object.__setattr__(self, "parameters", given)
         object.__setattr__(self, "weights", {} if weights is None else weights)
+        object.__setattr__(self, "calibration", calibration)
 
     @property
     def id(self) -> str:
@@ -130,6 +141,7 @@ class AnswerScore(View):
     it is not. `min_score` is the threshold that was applied, and `judge` the one that gave the
     score; both are None when the server never answered. `samples` is the number of votes asked for.
     `reported_overall` is the model's own number for the whole, which the score does not use.
+    `probability` is that people call the answer good, by the rubric's calibration if it has one.
     """
 
     item_id: str
@@ -152,6 +164,7 @@ class AnswerScore(View):
     judge: JudgeIdentity | None = None
     model: str = ""
     system_fingerprint: str = ""
+    probability: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the score as JSON has it; a single sample has no agreement."""
@@ -166,6 +179,7 @@ class AnswerScore(View):
                 "rubric": self.rubric,
                 "status": self.status.name,
                 "score": self.score,
+                "probability": self.probability,
                 "passed": self.passed,
                 "min_score": self.min_score,
                 "agreement": self.agreement if self.samples > 1 else None,
@@ -180,18 +194,38 @@ class AnswerScore(View):
 
 
 @dataclass(frozen=True, slots=True)
+class ScoreCounts:
+    """How many scores have which status, and how many of those that are OK passed."""
+
+    ok: int = 0
+    error: int = 0
+    abstained: int = 0
+    not_assessable: int = 0
+    passed: int = 0
+
+    @property
+    def total(self) -> int:
+        """The number of scores."""
+        return self.ok + self.error + self.abstained + self.not_assessable
+
+
+@dataclass(frozen=True, slots=True)
 class RubricSummary:
     """The scores of one rubric summed up.
 
     `mean` is that of the scores that are OK, None when there are none: what failed counts neither
-    as 0 nor at all. `counts` are by status; its `relevant` are those that passed, as `passed`.
+    as 0 nor at all.
     """
 
     rubric: str
     mean: float | None
-    passed: int
-    counts: VerdictCounts
+    counts: ScoreCounts
     judge: JudgeIdentity | None = None
+
+    @property
+    def passed(self) -> int:
+        """How many items passed."""
+        return self.counts.passed
 
 
 @dataclass(frozen=True, slots=True, repr=False)

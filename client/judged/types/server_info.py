@@ -21,6 +21,7 @@ class Limits:
     default_deadline_s: float
     max_unary_deadline_s: float
     max_stream_deadline_s: float
+    max_evaluated_contexts: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,3 +113,4 @@ class ServerInfo:
     text_metrics: Sequence[MetricInfo] = ()
     rubrics: Sequence[RubricInfo] = ()
     chat_models: Sequence[ChatModelInfo] = ()
+    calibrations: Sequence[str] = ()

@@ -53,15 +53,24 @@ class HumanLabels(View):
     """What people decided on every context of some rankings.
 
     `relevant` holds ranking after ranking in the order of `query_ids`, each retrieved-major. Draw
-    the rankings to label at random, 200 or more: the correction is for such labels only.
+    the rankings to label at random, 200 or more: the correction is for such labels only. Where they
+    were drawn with unequal probabilities, `inclusion_probabilities` has that of each.
     """
 
     query_ids: Sequence[str]
     relevant: Sequence[bool]
+    inclusion_probabilities: Sequence[float] = ()
 
     def __post_init__(self) -> None:
         query_ids = need_ids(self.query_ids, "query_ids")
-        set_fields(self, query_ids=query_ids, relevant=need_column(self.relevant, "relevant"))
+        set_fields(
+            self,
+            query_ids=query_ids,
+            relevant=need_column(self.relevant, "relevant"),
+            inclusion_probabilities=need_column(
+                self.inclusion_probabilities, "inclusion_probabilities"
+            ),
+        )
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -70,7 +79,8 @@ class CorrectedEstimate(View):
 
     `corrected` is None with fewer than two labelled queries. `naive` is the mean of the machine's
     values, `labels_only` that of the human ones. `power` says how much the machine's values were
-    trusted, from 0 to 1.
+    trusted, from 0 to 1. `half_width_with_more` is half the width to expect of the corrected
+    interval with 50 labels more; None where that can't be told.
     """
 
     corrected: Estimate | None
@@ -80,3 +90,4 @@ class CorrectedEstimate(View):
     n: int
     power: float
     warnings: Sequence[str] = ()
+    half_width_with_more: float | None = None

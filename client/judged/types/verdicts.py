@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from itertools import pairwise
-from typing import Any
+from itertools import chain, pairwise
+from typing import Any, TypeVar
 
 from judged._views import Listed, View, plain
-from judged.types.asking import Usage
 from judged.types.choices import Flag, Source, Status
 from judged.types.groups import QueryGroup
-from judged.types.judges import JudgeIdentity
+from judged.types.judges import JudgeIdentity, Usage
 
+_Value = TypeVar("_Value")
 _RARE = {"flagged_reserved_tokens", "flagged_fallback"}
 
 
@@ -33,7 +33,10 @@ class VerdictError:
 class Verdict:
     """The answer for one context. `relevant` and `score` are None unless the status is OK.
 
-    So is `agreement`, the share of votes on the larger side, and always for judges without votes.
+    So is `agreement`, the share of votes on the larger side, and always for judges without votes;
+    and `probability`, that it is relevant, and always for judges that are not calibrated. `stage`
+    is that of a cascade which settled it, from 1; None where none did, and for other judges.
+    `grade` is that of a judge that gives grades, None for others.
     """
 
     status: Status
@@ -44,6 +47,9 @@ class Verdict:
     error: VerdictError | None
     agreement: float | None = None
     detail: VerdictDetail | None = None
+    probability: float | None = None
+    stage: int | None = None
+    grade: float | None = None
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -52,8 +58,9 @@ class Verdicts(View, Listed[Verdict]):
 
     `relevant` and `score` are False and 0.0 where the status is not OK. `offsets[g]:offsets[g+1]`
     are the verdicts of group g. `errors` holds the missing ones by index. Judges that vote fill
-    `agreement`; those that ask a language model tell their `usage`, and `details` when asked to.
-    `groups` are those that were judged, where they are known, for `to_rows`. A slice is a list.
+    `agreement`, calibrated ones `probability`; those that ask a language model tell their `usage`,
+    and `details` when asked to. `groups` are those that were judged, where they are known, for
+    `to_rows`. A slice is a list.
     """
 
     relevant: Sequence[bool]
@@ -68,6 +75,8 @@ class Verdicts(View, Listed[Verdict]):
     details: Mapping[int, VerdictDetail] = field(default_factory=dict)
     usage: Usage | None = None
     groups: Sequence[QueryGroup] = field(default=(), compare=False, repr=False)
+    probability: Sequence[float] = ()
+    stage: Sequence[int] = ()
 
     def __len__(self) -> int:
         return len(self.relevant)
@@ -109,6 +118,8 @@ class Verdicts(View, Listed[Verdict]):
             "status": verdict.status.name,
             "relevant": verdict.relevant,
             "score": verdict.score,
+            "probability": verdict.probability,
+            "stage": verdict.stage,
             "agreement": vote_agreement(verdict, self.judge),
             "source": verdict.source.name,
             "flags": ", ".join(str(flag.name) for flag in Flag if flag & verdict.flags),
@@ -127,7 +138,13 @@ class Verdicts(View, Listed[Verdict]):
             self.errors.get(index),
             self.agreement[index] if ok and self.agreement else None,
             self.details.get(index),
+            self.probability[index] if ok and self.probability else None,
+            (self.stage[index] or None) if self.stage else None,
+            self._grade(index) if ok and self.judge.max_grade else None,
         )
+
+    def _grade(self, index: int) -> float:
+        return round(self.score[index] * self.judge.max_grade, 9)
 
     @property
     def n_ok(self) -> int:
@@ -142,6 +159,47 @@ class Verdicts(View, Listed[Verdict]):
     def count(self, flag: Flag) -> int:
         """Return the number of verdicts that carry a flag."""
         return sum(1 for flags in self.flags if flags & flag)
+
+
+def join_verdicts(
+    parts: Sequence[Verdicts], continued: Sequence[bool], groups: Sequence[QueryGroup] = ()
+) -> Verdicts:
+    """Return the verdicts of parts, one after the other, under the judge of the first.
+
+    The first group of a part that is `continued` is more of the last one before.
+    """
+    offsets, total = [0], 0
+    errors: dict[int, VerdictError] = {}
+    details: dict[int, VerdictDetail] = {}
+    for part, more in zip(parts, continued, strict=True):
+        if more:
+            offsets.pop()
+        offsets += [total + offset for offset in part.offsets[1:]]
+        errors |= {total + index: error for index, error in part.errors.items()}
+        details |= {total + index: detail for index, detail in part.details.items()}
+        total += len(part)
+    return Verdicts(
+        list(chain.from_iterable(part.relevant for part in parts)),
+        list(chain.from_iterable(part.score for part in parts)),
+        list(chain.from_iterable(part.status for part in parts)),
+        list(chain.from_iterable(part.source for part in parts)),
+        list(chain.from_iterable(part.flags for part in parts)),
+        offsets,
+        errors,
+        parts[0].judge,
+        _joined([(part.agreement, len(part)) for part in parts], 0.0),
+        details,
+        groups=groups,
+        probability=_joined([(part.probability, len(part)) for part in parts], 0.0),
+        stage=_joined([(part.stage, len(part)) for part in parts], 0),
+    )
+
+
+def _joined(columns: Sequence[tuple[Sequence[_Value], int]], none: _Value) -> list[_Value]:
+    """Return columns that may be left out as one; empty where all of them are."""
+    if not any(values for values, _ in columns):
+        return []
+    return [value for values, n in columns for value in values or [none] * n]
 
 
 def vote_agreement(verdict: Verdict, judge: JudgeIdentity) -> float | None:
@@ -205,6 +263,25 @@ class VerdictCounts(View):
     flagged_truncated: int = 0
     flagged_reserved_tokens: int = 0
     flagged_fallback: int = 0
+
+    @classmethod
+    def of(cls, verdicts: Verdicts | None) -> VerdictCounts:
+        """Return the counts of some verdicts, or of none."""
+        if verdicts is None:
+            return cls()
+        # A list counts an integer a thousand times faster than it counts members of an IntEnum.
+        statuses = list(verdicts.status)
+        return cls(
+            ok=statuses.count(int(Status.OK)),
+            error=statuses.count(int(Status.ERROR)),
+            abstained=statuses.count(int(Status.ABSTAINED)),
+            not_assessable=statuses.count(int(Status.NOT_ASSESSABLE)),
+            relevant=list(verdicts.relevant).count(True),
+            flagged_no_tokens=verdicts.count(Flag.NO_TOKENS),
+            flagged_truncated=verdicts.count(Flag.TRUNCATED),
+            flagged_reserved_tokens=verdicts.count(Flag.RESERVED_TOKENS),
+            flagged_fallback=verdicts.count(Flag.FALLBACK),
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return the counts by name; those that few verdicts have only where there are any."""

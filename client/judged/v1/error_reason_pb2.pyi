@@ -160,9 +160,11 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     ERROR_REASON_NO_CLAIMS: _ErrorReason.ValueType  # 31
     """ERROR_REASON_NO_CLAIMS (not assessable): the text makes no claim."""
     ERROR_REASON_BUDGET_EXHAUSTED: _ErrorReason.ValueType  # 32
-    """ERROR_REASON_BUDGET_EXHAUSTED (RESOURCE_EXHAUSTED, with QuotaFailure): the
-    server's budget of the day is used up, so that no question of the call
-    could be asked. A retry does not help before the next day, in UTC.
+    """ERROR_REASON_BUDGET_EXHAUSTED (RESOURCE_EXHAUSTED, with QuotaFailure): a
+    budget of the day or the month is used up, the server's or the tenant's, so
+    that no question of the call could be asked. A retry does not help before
+    the next day or month, in UTC. "budget" is one of "per_day",
+    "tenant_per_day", "tenant_per_month".
         {"reason": "BUDGET_EXHAUSTED", "domain": "judged",
          "metadata": {"budget": "per_day"}}
     """
@@ -171,10 +173,41 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     the secret marker of the prompt's data blocks, which no reply needs: the
     model copied its prompt, or was made to.
     """
+    ERROR_REASON_UNSUPPORTED_TEXT: _ErrorReason.ValueType  # 34
+    """ERROR_REASON_UNSUPPORTED_TEXT (an abstention's UNKNOWN): the judge was not
+    made for texts like this one, by their length or script; the message says
+    which would do.
+    """
+    ERROR_REASON_UNSETTLED: _ErrorReason.ValueType  # 38
+    """ERROR_REASON_UNSETTLED (an abstention's UNKNOWN): no stage of the cascade
+    was sure of this item.
+    """
+    ERROR_REASON_DEADLINE_TOO_SHORT: _ErrorReason.ValueType  # 35
+    """ERROR_REASON_DEADLINE_TOO_SHORT (DEADLINE_EXCEEDED): the call was refused at
+    once, since its work takes longer than its deadline allows even if the
+    server had nothing else to do. "estimate_ms" is how long it would take.
+        {"reason": "DEADLINE_TOO_SHORT", "domain": "judged",
+         "metadata": {"estimate_ms": "5300"}}
+    """
+    ERROR_REASON_UNAUTHENTICATED: _ErrorReason.ValueType  # 37
+    """ERROR_REASON_UNAUTHENTICATED (UNAUTHENTICATED): the call shows no
+    credential, or one that is not valid, or not any more. Its message does not
+    tell which of the last two.
+        {"reason": "UNAUTHENTICATED", "domain": "judged", "metadata": {}}
+    """
+    ERROR_REASON_TENANT_LIMIT: _ErrorReason.ValueType  # 39
+    """ERROR_REASON_TENANT_LIMIT (RESOURCE_EXHAUSTED, with RetryInfo and
+    QuotaFailure): the tenant has sent more than it may in a second; retry after
+    the delay. "limit" is the operator's name of what it may:
+    "tokens_per_second".
+        {"reason": "TENANT_LIMIT", "domain": "judged",
+         "metadata": {"limit": "tokens_per_second"}}
+    """
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
-    """ErrorReason lists every google.rpc.ErrorInfo.reason in the domain "judged".
-    On the wire a reason is its name without the prefix ERROR_REASON_.
+    """ErrorReason lists every google.rpc.ErrorInfo.reason in the domain "judged":
+    there a reason is its name without the prefix ERROR_REASON_. Verdicts and
+    scores that are missing have it as it is.
     """
 
 ERROR_REASON_UNSPECIFIED: ErrorReason.ValueType  # 0
@@ -315,9 +348,11 @@ that the rubric compares with.
 ERROR_REASON_NO_CLAIMS: ErrorReason.ValueType  # 31
 """ERROR_REASON_NO_CLAIMS (not assessable): the text makes no claim."""
 ERROR_REASON_BUDGET_EXHAUSTED: ErrorReason.ValueType  # 32
-"""ERROR_REASON_BUDGET_EXHAUSTED (RESOURCE_EXHAUSTED, with QuotaFailure): the
-server's budget of the day is used up, so that no question of the call
-could be asked. A retry does not help before the next day, in UTC.
+"""ERROR_REASON_BUDGET_EXHAUSTED (RESOURCE_EXHAUSTED, with QuotaFailure): a
+budget of the day or the month is used up, the server's or the tenant's, so
+that no question of the call could be asked. A retry does not help before
+the next day or month, in UTC. "budget" is one of "per_day",
+"tenant_per_day", "tenant_per_month".
     {"reason": "BUDGET_EXHAUSTED", "domain": "judged",
      "metadata": {"budget": "per_day"}}
 """
@@ -325,5 +360,35 @@ ERROR_REASON_MARKER_REPEATED: ErrorReason.ValueType  # 33
 """ERROR_REASON_MARKER_REPEATED (an abstention's UNKNOWN): the reply repeats
 the secret marker of the prompt's data blocks, which no reply needs: the
 model copied its prompt, or was made to.
+"""
+ERROR_REASON_UNSUPPORTED_TEXT: ErrorReason.ValueType  # 34
+"""ERROR_REASON_UNSUPPORTED_TEXT (an abstention's UNKNOWN): the judge was not
+made for texts like this one, by their length or script; the message says
+which would do.
+"""
+ERROR_REASON_UNSETTLED: ErrorReason.ValueType  # 38
+"""ERROR_REASON_UNSETTLED (an abstention's UNKNOWN): no stage of the cascade
+was sure of this item.
+"""
+ERROR_REASON_DEADLINE_TOO_SHORT: ErrorReason.ValueType  # 35
+"""ERROR_REASON_DEADLINE_TOO_SHORT (DEADLINE_EXCEEDED): the call was refused at
+once, since its work takes longer than its deadline allows even if the
+server had nothing else to do. "estimate_ms" is how long it would take.
+    {"reason": "DEADLINE_TOO_SHORT", "domain": "judged",
+     "metadata": {"estimate_ms": "5300"}}
+"""
+ERROR_REASON_UNAUTHENTICATED: ErrorReason.ValueType  # 37
+"""ERROR_REASON_UNAUTHENTICATED (UNAUTHENTICATED): the call shows no
+credential, or one that is not valid, or not any more. Its message does not
+tell which of the last two.
+    {"reason": "UNAUTHENTICATED", "domain": "judged", "metadata": {}}
+"""
+ERROR_REASON_TENANT_LIMIT: ErrorReason.ValueType  # 39
+"""ERROR_REASON_TENANT_LIMIT (RESOURCE_EXHAUSTED, with RetryInfo and
+QuotaFailure): the tenant has sent more than it may in a second; retry after
+the delay. "limit" is the operator's name of what it may:
+"tokens_per_second".
+    {"reason": "TENANT_LIMIT", "domain": "judged",
+     "metadata": {"limit": "tokens_per_second"}}
 """
 Global___ErrorReason: _TypeAlias = ErrorReason  # noqa: Y015

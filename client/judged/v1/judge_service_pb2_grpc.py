@@ -56,30 +56,15 @@ class JudgeServiceStub(object):
                 request_serializer=judged_dot_v1_dot_judge__service__pb2.EvaluateRequest.SerializeToString,
                 response_deserializer=judged_dot_v1_dot_judge__service__pb2.EvaluateResponse.FromString,
                 _registered_method=True)
+        self.StreamEvaluate = channel.stream_stream(
+                '/judged.v1.JudgeService/StreamEvaluate',
+                request_serializer=judged_dot_v1_dot_judge__service__pb2.StreamEvaluateRequest.SerializeToString,
+                response_deserializer=judged_dot_v1_dot_judge__service__pb2.StreamEvaluateResponse.FromString,
+                _registered_method=True)
         self.ComputeMetrics = channel.unary_unary(
                 '/judged.v1.JudgeService/ComputeMetrics',
                 request_serializer=judged_dot_v1_dot_judge__service__pb2.ComputeMetricsRequest.SerializeToString,
                 response_deserializer=judged_dot_v1_dot_judge__service__pb2.ComputeMetricsResponse.FromString,
-                _registered_method=True)
-        self.CompareRuns = channel.unary_unary(
-                '/judged.v1.JudgeService/CompareRuns',
-                request_serializer=judged_dot_v1_dot_judge__service__pb2.CompareRunsRequest.SerializeToString,
-                response_deserializer=judged_dot_v1_dot_judge__service__pb2.CompareRunsResponse.FromString,
-                _registered_method=True)
-        self.ComputeTextMetrics = channel.unary_unary(
-                '/judged.v1.JudgeService/ComputeTextMetrics',
-                request_serializer=judged_dot_v1_dot_judge__service__pb2.ComputeTextMetricsRequest.SerializeToString,
-                response_deserializer=judged_dot_v1_dot_judge__service__pb2.ComputeTextMetricsResponse.FromString,
-                _registered_method=True)
-        self.MeasureAgreement = channel.unary_unary(
-                '/judged.v1.JudgeService/MeasureAgreement',
-                request_serializer=judged_dot_v1_dot_judge__service__pb2.MeasureAgreementRequest.SerializeToString,
-                response_deserializer=judged_dot_v1_dot_judge__service__pb2.MeasureAgreementResponse.FromString,
-                _registered_method=True)
-        self.Calibrate = channel.unary_unary(
-                '/judged.v1.JudgeService/Calibrate',
-                request_serializer=judged_dot_v1_dot_judge__service__pb2.CalibrateRequest.SerializeToString,
-                response_deserializer=judged_dot_v1_dot_judge__service__pb2.CalibrateResponse.FromString,
                 _registered_method=True)
         self.ScoreAnswers = channel.unary_stream(
                 '/judged.v1.JudgeService/ScoreAnswers',
@@ -95,6 +80,11 @@ class JudgeServiceStub(object):
                 '/judged.v1.JudgeService/GetServerInfo',
                 request_serializer=judged_dot_v1_dot_judge__service__pb2.GetServerInfoRequest.SerializeToString,
                 response_deserializer=judged_dot_v1_dot_judge__service__pb2.GetServerInfoResponse.FromString,
+                _registered_method=True)
+        self.GetUsage = channel.unary_unary(
+                '/judged.v1.JudgeService/GetUsage',
+                request_serializer=judged_dot_v1_dot_judge__service__pb2.GetUsageRequest.SerializeToString,
+                response_deserializer=judged_dot_v1_dot_judge__service__pb2.GetUsageResponse.FromString,
                 _registered_method=True)
 
 
@@ -134,41 +124,23 @@ class JudgeServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def StreamEvaluate(self, request_iterator, context):
+        """StreamEvaluate is Evaluate for any number of groups, with progress. The
+        first message must be a start, every other one a chunk. Chunks are answered
+        as they are judged, in any order, and the result comes last, once the caller
+        has ended his side. The server works on a bounded number of chunks at once;
+        it stops reading until one is answered. It keeps no result between streams:
+        a stream that broke is sent again from its start, under the same request_id,
+        and what was judged comes from the caches. Errors name fields as Evaluate's
+        do; groups count from the first one of the stream.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ComputeMetrics(self, request, context):
         """ComputeMetrics turns rankings whose relevance is known into metrics. It
         never calls a judge.
-        """
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
-    def CompareRuns(self, request, context):
-        """CompareRuns tests whether runs on the same queries differ.
-        """
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
-    def ComputeTextMetrics(self, request, context):
-        """ComputeTextMetrics compares texts with references: BLEU, ROUGE, token F1,
-        exact match.
-        """
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
-    def MeasureAgreement(self, request, context):
-        """MeasureAgreement measures how far raters agree on items, or two judges on
-        the order of systems.
-        """
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
-    def Calibrate(self, request, context):
-        """Calibrate compares a judge's scores with human labels: how good the judge
-        is, its best thresholds, and the share of relevant items corrected for its
-        error.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -198,6 +170,14 @@ class JudgeServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GetUsage(self, request, context):
+        """GetUsage returns what the caller's tenant has asked language models for, by
+        day, and what is left of its budgets. Nobody is told of another tenant's.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_JudgeServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -216,30 +196,15 @@ def add_JudgeServiceServicer_to_server(servicer, server):
                     request_deserializer=judged_dot_v1_dot_judge__service__pb2.EvaluateRequest.FromString,
                     response_serializer=judged_dot_v1_dot_judge__service__pb2.EvaluateResponse.SerializeToString,
             ),
+            'StreamEvaluate': grpc.stream_stream_rpc_method_handler(
+                    servicer.StreamEvaluate,
+                    request_deserializer=judged_dot_v1_dot_judge__service__pb2.StreamEvaluateRequest.FromString,
+                    response_serializer=judged_dot_v1_dot_judge__service__pb2.StreamEvaluateResponse.SerializeToString,
+            ),
             'ComputeMetrics': grpc.unary_unary_rpc_method_handler(
                     servicer.ComputeMetrics,
                     request_deserializer=judged_dot_v1_dot_judge__service__pb2.ComputeMetricsRequest.FromString,
                     response_serializer=judged_dot_v1_dot_judge__service__pb2.ComputeMetricsResponse.SerializeToString,
-            ),
-            'CompareRuns': grpc.unary_unary_rpc_method_handler(
-                    servicer.CompareRuns,
-                    request_deserializer=judged_dot_v1_dot_judge__service__pb2.CompareRunsRequest.FromString,
-                    response_serializer=judged_dot_v1_dot_judge__service__pb2.CompareRunsResponse.SerializeToString,
-            ),
-            'ComputeTextMetrics': grpc.unary_unary_rpc_method_handler(
-                    servicer.ComputeTextMetrics,
-                    request_deserializer=judged_dot_v1_dot_judge__service__pb2.ComputeTextMetricsRequest.FromString,
-                    response_serializer=judged_dot_v1_dot_judge__service__pb2.ComputeTextMetricsResponse.SerializeToString,
-            ),
-            'MeasureAgreement': grpc.unary_unary_rpc_method_handler(
-                    servicer.MeasureAgreement,
-                    request_deserializer=judged_dot_v1_dot_judge__service__pb2.MeasureAgreementRequest.FromString,
-                    response_serializer=judged_dot_v1_dot_judge__service__pb2.MeasureAgreementResponse.SerializeToString,
-            ),
-            'Calibrate': grpc.unary_unary_rpc_method_handler(
-                    servicer.Calibrate,
-                    request_deserializer=judged_dot_v1_dot_judge__service__pb2.CalibrateRequest.FromString,
-                    response_serializer=judged_dot_v1_dot_judge__service__pb2.CalibrateResponse.SerializeToString,
             ),
             'ScoreAnswers': grpc.unary_stream_rpc_method_handler(
                     servicer.ScoreAnswers,
@@ -255,6 +220,11 @@ def add_JudgeServiceServicer_to_server(servicer, server):
                     servicer.GetServerInfo,
                     request_deserializer=judged_dot_v1_dot_judge__service__pb2.GetServerInfoRequest.FromString,
                     response_serializer=judged_dot_v1_dot_judge__service__pb2.GetServerInfoResponse.SerializeToString,
+            ),
+            'GetUsage': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetUsage,
+                    request_deserializer=judged_dot_v1_dot_judge__service__pb2.GetUsageRequest.FromString,
+                    response_serializer=judged_dot_v1_dot_judge__service__pb2.GetUsageResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -356,6 +326,33 @@ class JudgeService(object):
             _registered_method=True)
 
     @staticmethod
+    def StreamEvaluate(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_stream(
+            request_iterator,
+            target,
+            '/judged.v1.JudgeService/StreamEvaluate',
+            judged_dot_v1_dot_judge__service__pb2.StreamEvaluateRequest.SerializeToString,
+            judged_dot_v1_dot_judge__service__pb2.StreamEvaluateResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
     def ComputeMetrics(request,
             target,
             options=(),
@@ -372,114 +369,6 @@ class JudgeService(object):
             '/judged.v1.JudgeService/ComputeMetrics',
             judged_dot_v1_dot_judge__service__pb2.ComputeMetricsRequest.SerializeToString,
             judged_dot_v1_dot_judge__service__pb2.ComputeMetricsResponse.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
-    def CompareRuns(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
-            target,
-            '/judged.v1.JudgeService/CompareRuns',
-            judged_dot_v1_dot_judge__service__pb2.CompareRunsRequest.SerializeToString,
-            judged_dot_v1_dot_judge__service__pb2.CompareRunsResponse.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
-    def ComputeTextMetrics(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
-            target,
-            '/judged.v1.JudgeService/ComputeTextMetrics',
-            judged_dot_v1_dot_judge__service__pb2.ComputeTextMetricsRequest.SerializeToString,
-            judged_dot_v1_dot_judge__service__pb2.ComputeTextMetricsResponse.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
-    def MeasureAgreement(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
-            target,
-            '/judged.v1.JudgeService/MeasureAgreement',
-            judged_dot_v1_dot_judge__service__pb2.MeasureAgreementRequest.SerializeToString,
-            judged_dot_v1_dot_judge__service__pb2.MeasureAgreementResponse.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
-    def Calibrate(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
-            target,
-            '/judged.v1.JudgeService/Calibrate',
-            judged_dot_v1_dot_judge__service__pb2.CalibrateRequest.SerializeToString,
-            judged_dot_v1_dot_judge__service__pb2.CalibrateResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -561,6 +450,33 @@ class JudgeService(object):
             '/judged.v1.JudgeService/GetServerInfo',
             judged_dot_v1_dot_judge__service__pb2.GetServerInfoRequest.SerializeToString,
             judged_dot_v1_dot_judge__service__pb2.GetServerInfoResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetUsage(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/judged.v1.JudgeService/GetUsage',
+            judged_dot_v1_dot_judge__service__pb2.GetUsageRequest.SerializeToString,
+            judged_dot_v1_dot_judge__service__pb2.GetUsageResponse.FromString,
             options,
             channel_credentials,
             insecure,

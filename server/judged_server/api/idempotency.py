@@ -11,22 +11,26 @@ import hashlib
 import re
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from typing import Any, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 from google.protobuf.message import Message
 from judged.v1 import judge_service_pb2 as pb
 
 from judged_server import errors
-from judged_server.answers import AnswerScore
 from judged_server.api.convert.scoring import write_score
+from judged_server.api.convert.verdict_encoder import write_verdicts
+from judged_server.domain import Verdicts
+from judged_server.domain.answers import AnswerScore
 from judged_server.judges.base import Caller
+from judged_server.scheduling.single_flight import SingleFlight
+from judged_server.scheduling.threads import run_in_thread_if
 from judged_server.telemetry import access
-from judged_server.threads import run_in_thread_if
+from judged_server.tenant import current_tenant
 
 Reply = TypeVar("Reply", bound=Message | bytes)
 """A reply as a message, or written already."""
 
-_Answer = Message | bytes | AnswerScore
+_Answer = Message | bytes | AnswerScore | Verdicts
 """What callers share."""
 
 FIELD = "request_id"
@@ -50,27 +54,23 @@ def check_request_id(request_id: str, field: str = FIELD) -> None:
         )
 
 
-@dataclass(slots=True, eq=False)
-class _Call:
-    """A call in work. `caller` began it, `waiting` is the number of all who wait for it."""
+class _Call(NamedTuple):
+    """A call in work: the digest of its request, and the caller who began it."""
 
     digest: bytes
     caller: Caller
-    task: asyncio.Task[_Answer]
-    waiting: int = 0
-    ending: asyncio.TimerHandle | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
     """A reply as it was sent, and until when it counts, on the event loop's clock.
 
-    `kind` is that of its message; None when it was bytes before, or a score. `size` is in bytes.
+    `kind` is that of its message; None when it was bytes, or a value. `size` is in bytes.
     """
 
     digest: bytes
     kind: type[Message] | None
-    reply: bytes | AnswerScore
+    reply: bytes | AnswerScore | Verdicts
     size: int
     until: float
 
@@ -86,7 +86,7 @@ class IdempotentCalls:
         self._most_bytes = most_bytes
         self._grace_s = grace_s
         self._bytes = 0
-        self._calls: dict[str, _Call] = {}
+        self._calls: SingleFlight[_Call, _Answer] = SingleFlight(self._grace)
         self._kept: dict[str, _Kept] = {}
 
     async def reply(
@@ -123,6 +123,22 @@ class IdempotentCalls:
         found = await self._shared(key, digest, None, caller, lambda _: work())
         return cast("AnswerScore", found)
 
+    async def verdicts(
+        self,
+        start: pb.StreamEvaluateStart,
+        chunk: pb.EvaluateChunk,
+        caller: Caller,
+        work: Callable[[Caller], Coroutine[Any, Any, Verdicts]],
+    ) -> Verdicts:
+        """Return the verdicts of a chunk of an identified stream: kept ones, or those of `work`.
+
+        Verdicts are not kept where one has a fault. Raises as `work` does.
+        """
+        large = chunk.ByteSize() > LARGE_BYTES
+        digest = await run_in_thread_if(large, _chunk_digest, start, chunk)
+        key = f"{start.request_id.lower()}/{digest.hex()}"
+        return cast("Verdicts", await self._shared(key, digest, None, caller, work))
+
     async def _shared(
         self,
         request_id: str,
@@ -131,79 +147,38 @@ class IdempotentCalls:
         caller: Caller,
         work: Callable[[Caller], Coroutine[Any, Any, _Answer]],
     ) -> _Answer:
+        # An id is its tenant's own: the same one of another is another.
+        request_id = f"{current_tenant().name}/{request_id}"
         kept = self._find(request_id)
         if kept is not None:
             _refuse_other(kept.digest, digest)
-            if kept.kind is None or isinstance(kept.reply, AnswerScore):
+            if kept.kind is None or not isinstance(kept.reply, bytes):
                 return kept.reply
             return kept.kind.FromString(kept.reply)
-        call = self._calls.get(request_id)
+        call = self._calls.find(request_id)
         if call is None:
-            call = self._begin(request_id, digest, caller, work)
+
+            async def kept_work() -> _Answer:
+                reply = await work(caller)
+                self._keep(request_id, digest, reply)
+                return reply
+
+            call = self._calls.begin(request_id, _Call(digest, caller), kept_work)
         else:
-            _refuse_other(call.digest, digest)
+            _refuse_other(call.about.digest, digest)
         if context is not None:
-            access.spends(context, call.caller.cost_tracker)
-        return await self._wait(request_id, call)
+            access.spends(context, call.about.caller.cost_tracker)
+        return cast("_Answer", await self._calls.wait(request_id, call))
 
     async def close(self) -> None:
         """End all calls that are in work."""
-        tasks = [call.task for call in self._calls.values()]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._calls.close()
 
-    def _begin(
-        self,
-        request_id: str,
-        digest: bytes,
-        caller: Caller,
-        work: Callable[[Caller], Coroutine[Any, Any, _Answer]],
-    ) -> _Call:
-        # A task of its own, which outlives the caller who began it.
-        call = _Call(digest, caller, asyncio.create_task(work(caller)))
-        self._calls[request_id] = call
-        call.task.add_done_callback(lambda _: self._ended(request_id, call))
-        return call
-
-    async def _wait(self, request_id: str, call: _Call) -> _Answer:
-        call.waiting += 1
-        if call.ending is not None:
-            call.ending.cancel()
-            call.ending = None
-        try:
-            return await asyncio.shield(call.task)
-        finally:
-            call.waiting -= 1
-            if not call.waiting and not call.task.done():
-                self._left(request_id, call)
-
-    def _left(self, request_id: str, call: _Call) -> None:
-        """End a call that nobody waits for: after the grace, or with the time that it has."""
-        loop = asyncio.get_running_loop()
+    def _grace(self, call: _Call) -> float:
+        """Return how long a call goes on alone: for the grace, or with the time that it has."""
         deadline = call.caller.deadline
-        left = self._grace_s if deadline is None else deadline - loop.time()
-        grace = min(self._grace_s, left)
-        if grace <= 0:
-            self._end(request_id, call)
-        else:
-            call.ending = loop.call_later(grace, self._end, request_id, call)
-
-    def _end(self, request_id: str, call: _Call) -> None:
-        self._forget(request_id, call)
-        call.task.cancel()
-
-    def _ended(self, request_id: str, call: _Call) -> None:
-        self._forget(request_id, call)
-        if call.ending is not None:
-            call.ending.cancel()
-        if call.task.cancelled() or call.task.exception() is not None:
-            return  # the next try begins anew
-        self._keep(request_id, call.digest, call.task.result())
-
-    def _forget(self, request_id: str, call: _Call) -> None:
-        if self._calls.get(request_id) is call:
-            del self._calls[request_id]
+        left = self._grace_s if deadline is None else deadline - asyncio.get_running_loop().time()
+        return min(self._grace_s, left)
 
     def _find(self, request_id: str) -> _Kept | None:
         kept = self._kept.get(request_id)
@@ -219,6 +194,10 @@ class IdempotentCalls:
             if reply.fault is not None:
                 return  # the next try may fare better
             kept = _Kept(digest, None, reply, write_score(reply).ByteSize(), until)
+        elif isinstance(reply, Verdicts):
+            if reply.columns.faults:
+                return
+            kept = _Kept(digest, None, reply, write_verdicts(reply).ByteSize(), until)
         elif isinstance(reply, bytes):
             kept = _Kept(digest, None, reply, len(reply), until)
         else:
@@ -247,6 +226,19 @@ def chunk_request(start: pb.StreamJudgeStart, chunk: pb.JudgeChunk) -> pb.BatchJ
     request.asking.cache = start.asking.cache
     request.request_id = f"{start.request_id.lower()}/{_digest(request).hex()}"
     return request
+
+
+def _chunk_digest(start: pb.StreamEvaluateStart, chunk: pb.EvaluateChunk) -> bytes:
+    """Return what the verdicts of a chunk depend on, in 32 bytes."""
+    request = pb.EvaluateRequest(
+        groups=chunk.groups,
+        judge=start.judge,
+        metrics=start.metrics,
+        include_verdicts=start.include_verdicts,
+        include_details=start.include_details,
+    )
+    request.asking.cache = start.asking.cache
+    return _digest(request)
 
 
 def _digest(request: Message) -> bytes:

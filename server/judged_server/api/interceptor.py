@@ -1,4 +1,4 @@
-"""What surrounds every call: request id, deadline, access log line, and one guard.
+"""What surrounds every call: who calls, request id, deadline, access log line, and one guard.
 
 Wraps the handlers once, at registration, rather than standing in a chain of interceptors that is
 walked anew for every call. `status` says what a domain error means.
@@ -20,6 +20,7 @@ from collections.abc import (
     AsyncIterator,
     Awaitable,
     Callable,
+    Iterable,
     Mapping,
     Sequence,
 )
@@ -27,34 +28,41 @@ from contextlib import aclosing
 from contextvars import ContextVar
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any
+from typing import Any, Protocol
 
 import grpc
-from google.protobuf.message import DecodeError
 
-from judged_server import errors
+from judged_server import errors, recorder, tracing
+from judged_server.api.authentication import Authenticator, LiveCalls, revoked
+from judged_server.api.calls_in_work import CallsInWork, draining
+from judged_server.api.listening.receiving import Receiver, lenient
 from judged_server.api.status import WireError, internal_fault, to_wire
+from judged_server.audit import AuditLog, begin_notes
 from judged_server.telemetry import access
+from judged_server.tenant import Sender, current_tenant, send_as, serve
+from judged_server.tenants.directory import Identity
 
 REQUEST_ID = "x-request-id"
+WORK_CLASS = "x-judged-class"
+"""Metadata of a call that may wait behind interactive ones: the value is "batch"."""
 _PROCESS, _NUMBERS = secrets.token_hex(12), itertools.count(1)
 _PLAIN_ID = re.compile(r"[\x21-\x7e]{1,128}")
 
 Context = grpc.aio.ServicerContext[Any, Any]
+Shown = Identity | errors.Unauthenticated | None
+"""Whom the metadata of a call shows."""
 UnaryHandler = Callable[[Any, Context], Awaitable[Any]]
 StreamHandler = Callable[[Any, Context], AsyncGenerator[Any, None] | Awaitable[None]]
-
-_DRAINING = "the server is shutting down; another replica may answer"
-_DRAINED_AFTER_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Deadlines:
-    """Seconds a call may take: when it sets no deadline, and at most."""
+    """Seconds a call may take: when it sets no deadline, at most, and while nobody reads."""
 
     default_s: float
     max_unary_s: float
     max_stream_s: float
+    unread_s: float = 30.0
 
     def allowed(self, context: Context, maximum: float) -> float:
         """Return the seconds a call still has, whoever enforces them."""
@@ -73,36 +81,6 @@ _STATUS_S = 1.0
 """How long a call waits for its status to be taken."""
 
 
-class _Unparsable:
-    """Stands for a request whose bytes did not parse."""
-
-
-_UNPARSABLE = _Unparsable()
-
-
-# By default 0: were gRPC to parse messages in another context some day, calls would still work.
-_received: ContextVar[int] = ContextVar("received", default=0)
-
-
-def received_bytes() -> int:
-    """Return the size of the message that the call in work received (last).
-
-    A message does not know its size: it would be written anew to tell it.
-    """
-    return _received.get()
-
-
-def _lenient(deserialize: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
-    def parse(raw: bytes) -> Any:  # noqa: ANN401 - any request message
-        _received.set(len(raw))
-        try:
-            return deserialize(raw)
-        except (DecodeError, UnicodeDecodeError, ValueError):
-            return _UNPARSABLE
-
-    return parse
-
-
 def _or_bytes(serialize: Callable[[Any], bytes]) -> Callable[[Any], bytes]:
     """Let handlers return a reply's bytes too."""
 
@@ -112,20 +90,10 @@ def _or_bytes(serialize: Callable[[Any], bytes]) -> Callable[[Any], bytes]:
     return write
 
 
-def _parsed(request: Any) -> Any:  # noqa: ANN401 - any request message
-    if request is _UNPARSABLE:
-        raise errors.MalformedMessage(
-            "the bytes are not this call's request message, or a string in it is not UTF-8"
-        )
-    return request
-
-
-async def _each_parsed(requests: AsyncIterator[Any]) -> AsyncIterator[Any]:
-    async for request in requests:
-        yield _parsed(request)
-
-
 _metadata: ContextVar[Sequence[tuple[str, str | bytes]]] = ContextVar("metadata", default=())
+
+
+_shown: ContextVar[Shown] = ContextVar("shown", default=None)
 
 
 def _callers_id() -> str | None:
@@ -133,6 +101,21 @@ def _callers_id() -> str | None:
         if key == REQUEST_ID and isinstance(value, str) and _PLAIN_ID.fullmatch(value):
             return value
     return None
+
+
+def _begin_span(method: str) -> tracing.CallSpan | None:
+    return None if tracing.active is None else tracing.active.call(method, _metadata.get())
+
+
+def _end_span(
+    span: tracing.CallSpan | None, code: str, reason: str, request_id: str, tenant: str
+) -> None:
+    if span is not None:
+        span.end(code, reason, request_id, tenant)
+
+
+def _wants_batch() -> bool:
+    return any(key == WORK_CLASS and value == "batch" for key, value in _metadata.get())
 
 
 def _failure(error: BaseException) -> WireError:
@@ -153,70 +136,129 @@ def _failure(error: BaseException) -> WireError:
 class CallInterceptor:
     """Wraps method handlers. One instance serves a whole server."""
 
-    def __init__(self, deadlines: Deadlines) -> None:
+    def __init__(
+        self, deadlines: Deadlines, receiver: Receiver, audit_log: AuditLog | None = None
+    ) -> None:
         self._deadlines = deadlines
-        self._in_work = 0
-        self._idle: asyncio.Event | None = None  # only while somebody waits for it
+        self._receiver = receiver
+        self._audit_log = audit_log
         self._draining = False
+        self.calls = CallsInWork()
+        self.live_calls = LiveCalls()
+
+    @property
+    def in_work(self) -> int:
+        """The calls with a limit that are in work."""
+        return len(self.calls)
 
     def drain(self) -> None:
         """Turn away every call with a limit from now on; those in work go on."""
         self._draining = True
 
-    async def wait_idle(self) -> None:
-        """Return when no call with a limit is in work; watchers of health do not count."""
-        if self._in_work:
-            self._idle = self._idle or asyncio.Event()
-            await self._idle.wait()
+    def unary(
+        self,
+        method: str,
+        inner: UnaryHandler,
+        *,
+        limited: bool = True,
+        authenticator: Authenticator | None = None,
+    ) -> UnaryHandler:
+        """Return a handler that keeps the promises of this module around `inner`.
 
-    def unary(self, method: str, inner: UnaryHandler, *, limited: bool = True) -> UnaryHandler:
-        """Return a handler that keeps the promises of this module around `inner`."""
+        Without an authenticator it serves everybody. The handler is one of a stream of requests,
+        since only such a one decides when gRPC receives the message: after it knows who calls.
+        """
         maximum = self._deadlines.max_unary_s
+        receive = self._receiver.first if limited else self._receiver.unbounded
 
-        def body(request: Any, context: Context) -> Awaitable[Any]:  # noqa: ANN401 - any message
+        async def body(_: object, context: Context) -> Any:  # noqa: ANN401 - any message
             if self._draining and limited:
-                raise errors.Draining(_DRAINING, _DRAINED_AFTER_S)
-            work = inner(_parsed(request), context)
+                raise draining()
             limit = self._deadlines.imposed(context, maximum) if limited else None
-            return work if limit is None else _within(limit, work)
+            if limit is None:
+                return await inner(await receive(context.read), context)
+            async with _Expiring(limit):
+                return await inner(await receive(context.read), context)
 
-        return self._around(method, body, counted=limited)
+        return self._around(method, body, authenticator, counted=limited, is_batch=False)
 
-    def stream(self, method: str, inner: StreamHandler, *, limited: bool = True) -> UnaryHandler:
-        """Return the same for a handler that yields replies, or writes them by itself."""
+    def stream(
+        self,
+        method: str,
+        inner: StreamHandler,
+        *,
+        many: bool,
+        limited: bool = True,
+        authenticator: Authenticator | None = None,
+    ) -> UnaryHandler:
+        """Return the same for a handler that yields replies, or writes them by itself.
 
-        async def body(request: Any, context: Context) -> None:  # noqa: ANN401 - any message
+        `many` says that it takes a stream of requests.
+        """
+        receive = self._receiver.first if limited else self._receiver.unbounded
+
+        async def body(requests: AsyncIterator[Any], context: Context) -> None:
             limit = self._deadlines.imposed(context, self._deadlines.max_stream_s)
             if self._draining and limited:
-                raise errors.Draining(_DRAINING, _DRAINED_AFTER_S)
-            checked = _each_parsed(request) if hasattr(request, "__aiter__") else _parsed(request)
+                raise draining()
             async with _Expiring(limit if limited else None):
-                replies = inner(checked, context)
+                if many:
+                    replies = inner(self._receiver.each(requests), context)
+                else:
+                    replies = inner(await receive(context.read), context)
                 if isinstance(replies, Awaitable):  # a handler that writes by itself
                     await replies
                     return
                 # Closed here and now, so that what it started never outlives the call.
                 async with aclosing(replies):
                     async for reply in replies:
-                        await context.write(reply)
+                        await self._written(context, reply)
 
-        return self._around(method, body, counted=limited)
+        return self._around(method, body, authenticator, counted=limited, is_batch=many)
 
-    def _around(self, method: str, body: UnaryHandler, *, counted: bool) -> UnaryHandler:
+    async def _written(self, context: Context, reply: object) -> None:
+        """Write a reply of a stream; raises DeadlineExceeded where nobody reads them any more."""
+        try:
+            async with asyncio.timeout(self._deadlines.unread_s):
+                await context.write(reply)
+        except TimeoutError:
+            raise errors.DeadlineExceeded(
+                f"no reply was read for {self._deadlines.unread_s:g} s; read them as they come"
+            ) from None
+
+    def _around(
+        self,
+        method: str,
+        body: UnaryHandler,
+        authenticator: Authenticator | None,
+        *,
+        counted: bool,
+        is_batch: bool,
+    ) -> UnaryHandler:
         async def call(request: Any, context: Context) -> Any:  # noqa: ANN401 - any message
             started = time.perf_counter()
             request_id = _callers_id()
-            code = "CANCELLED"
-            if counted:
-                self._in_work += 1
+            code, reason = "CANCELLED", ""
+            identity: Identity | None = None
+            span = _begin_span(method) if counted else None
+            task = self.calls.begin() if counted else None
+            notes = None if self._audit_log is None else begin_notes()
             if request_id is None:
                 request_id = f"{_PROCESS}-{next(_NUMBERS):x}"
                 # Not to a caller who knows it: a trailer takes a fiftieth of a small call.
                 context.set_trailing_metadata(((REQUEST_ID, request_id),))
             try:
+                if authenticator is not None:
+                    identity = self._identified(authenticator, context)
+                if counted:
+                    send_as(_sender(context, is_batch=is_batch))
                 reply = await body(request, context)
             except BaseException as error:  # noqa: BLE001 - nothing may get past this
-                wire = _failure(error)
+                wire = _failure(self._ended_here(task) or error)
+                recorder.active.refusal(wire.reason)
+                reason = wire.reason
+                # Frames hold the request, and a cycle of them would be found by a rare collection.
+                error.__traceback__ = error.__context__ = None
                 code = wire.code.name
                 trailers = (*wire.trailers, (REQUEST_ID, request_id))
                 try:
@@ -231,18 +273,42 @@ class CallInterceptor:
                 return reply
             finally:
                 if counted:
-                    self._in_work -= 1
-                    if self._idle is not None and not self._in_work:
-                        self._idle.set()
-                        self._idle = None
-                access.call(method, code, time.perf_counter() - started, request_id, context)
+                    self.calls.end(task)
+                took, tenant = time.perf_counter() - started, self._ended(identity)
+                recorder.active.call(method, code, tenant, took)
+                spent = access.call(method, code, took, request_id, tenant, context)
+                _end_span(span, code, reason, request_id, tenant)
+                if self._audit_log is not None and notes is not None:
+                    shown = "" if identity is None else identity.credential
+                    self._audit_log.call(method, code, request_id, tenant, shown, notes, spent)
 
         return call
 
+    def _identified(self, authenticator: Authenticator, context: Context) -> Identity:
+        """Return who calls, for whom the rest of the call then is. Raises Unauthenticated."""
+        identity = authenticator.identify(_shown.get(), context)
+        serve(identity.tenant)
+        self.live_calls.begin(identity)
+        return identity
 
-async def _within(limit: float, work: Awaitable[Any]) -> Any:  # noqa: ANN401 - any message
-    async with _Expiring(limit):
-        return await work
+    def _ended_here(self, task: asyncio.Task[Any] | None) -> errors.JudgedError | None:
+        """Return why the server itself has ended a call; None where it has not."""
+        if self.live_calls.take_back():
+            return revoked()
+        return draining() if self.calls.take_back(task) else None
+
+    def _ended(self, identity: Identity | None) -> str:
+        """Return the tenant of a call that ends, "" for none."""
+        if identity is None:
+            return ""
+        self.live_calls.end(identity)
+        return identity.tenant.name
+
+
+def _sender(context: Context, *, is_batch: bool) -> Sender:
+    """Return who has sent a call: its tenant, or its connection where there are no tenants."""
+    tenant = current_tenant()
+    return Sender(tenant.name or context.peer(), tenant.weight, is_batch or _wants_batch())
 
 
 class _Expiring:
@@ -277,26 +343,46 @@ class _Handlers(grpc.GenericRpcHandler):
     handler in the task that then runs it.
     """
 
-    def __init__(self, service: str, handlers: Mapping[str, Any]) -> None:
+    def __init__(
+        self, service: str, handlers: Mapping[str, Any], authenticator: Authenticator | None
+    ) -> None:
+        self._authenticator = authenticator
         self._handlers = {f"/{service}/{name}": handler for name, handler in handlers.items()}
 
     def service(self, handler_call_details: grpc.HandlerCallDetails) -> Any:  # noqa: ANN401
         """Return the handler of a method; None for those of other services."""
         handler = self._handlers.get(handler_call_details.method)
         if handler is not None:
-            _metadata.set(handler_call_details.invocation_metadata or ())
+            metadata = handler_call_details.invocation_metadata or ()
+            _metadata.set(metadata)
+            if self._authenticator is not None:
+                _shown.set(self._authenticator.by_metadata(metadata))
         return handler
+
+
+class Registry(Protocol):
+    """Takes what finds handlers, as a server of gRPC does."""
+
+    def add_generic_rpc_handlers(self, finders: Iterable[grpc.GenericRpcHandler], /) -> None:
+        """Look for handlers with these too."""
+        ...
 
 
 class InterceptingRegistrar:
     """Stands in for a server where generated code registers handlers, and wraps each of them."""
 
     def __init__(
-        self, server: grpc.aio.Server, interceptor: CallInterceptor, *, limited: bool = True
+        self,
+        server: Registry,
+        interceptor: CallInterceptor,
+        *,
+        limited: bool = True,
+        authenticator: Authenticator | None = None,
     ) -> None:
         self._server = server
         self._interceptor = interceptor
         self._limited = limited
+        self._authenticator = authenticator
 
     def add_generic_rpc_handlers(self, handlers: object) -> None:
         """Ignore the unwrapped handlers; the next call brings the same ones by name."""
@@ -306,19 +392,19 @@ class InterceptingRegistrar:
         wrapped = {
             name: self._wrap(f"/{service}/{name}", handler) for name, handler in handlers.items()
         }
-        self._server.add_generic_rpc_handlers((_Handlers(service, wrapped),))
+        self._server.add_generic_rpc_handlers((_Handlers(service, wrapped, self._authenticator),))
 
     def _wrap(self, method: str, handler: Any) -> Any:  # noqa: ANN401 - grpc's named tuple
         make: Callable[..., Any]
+        how: dict[str, Any] = {"limited": self._limited, "authenticator": self._authenticator}
         if handler.unary_unary is not None:
-            make = grpc.unary_unary_rpc_method_handler
-            call = self._interceptor.unary(method, handler.unary_unary, limited=self._limited)
-        elif handler.unary_stream is not None:
-            make = grpc.unary_stream_rpc_method_handler
-            call = self._interceptor.stream(method, handler.unary_stream, limited=self._limited)
+            make = grpc.stream_unary_rpc_method_handler
+            call = self._interceptor.unary(method, handler.unary_unary, **how)
         else:
             make = grpc.stream_stream_rpc_method_handler
-            call = self._interceptor.stream(method, handler.stream_stream, limited=self._limited)
+            many = handler.unary_stream is None
+            inner = handler.stream_stream if many else handler.unary_stream
+            call = self._interceptor.stream(method, inner, many=many, **how)
         return make(
-            call, _lenient(handler.request_deserializer), _or_bytes(handler.response_serializer)
+            call, lenient(handler.request_deserializer), _or_bytes(handler.response_serializer)
         )

@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import aclosing
 from functools import partial
 from typing import Any, TypeVar
 
 import grpc
+from judged.v1 import groups_pb2
 from judged.v1 import judge_service_pb2 as pb
-from judged.v1 import statistics_pb2 as st
-from judged.v1 import types_pb2
 from judged.v1.judge_service_pb2_grpc import JudgeServiceServicer
 
-from judged_server.answers import ScoreSummary
-from judged_server.api.convert.agreement import agreement
-from judged_server.api.convert.asking import read_asking, write_usage
-from judged_server.api.convert.calibration import calibration
-from judged_server.api.convert.comparison import compare_runs
-from judged_server.api.convert.estimate import estimate
-from judged_server.api.convert.golden import write_negatives
+from judged_server.api.convert.asking import read_asking
 from judged_server.api.convert.info import ServerFacts, write_info
 from judged_server.api.convert.judging import (
     LARGE_BYTES,
@@ -28,34 +21,44 @@ from judged_server.api.convert.judging import (
     read_spec,
     refuse_evaluation,
     take_groups,
-    write_counts,
-    write_identity,
 )
-from judged_server.api.convert.metrics import compute, read_options, refuse_unused, write_table
-from judged_server.api.convert.scoring import read_answers, read_rubrics, write_score, write_summary
-from judged_server.api.convert.text_metrics import (
-    read_items,
-    read_measurement,
-    read_values,
-    write_text_metrics,
+from judged_server.api.convert.metrics import (
+    compute,
+    read_options,
+    refuse_unused,
+    write_evaluation,
+    write_match,
 )
+from judged_server.api.convert.scoring import (
+    estimate,
+    read_answers,
+    read_rubrics,
+    write_score,
+    write_started,
+    write_summary,
+)
+from judged_server.api.convert.statistics.intervals import is_long
+from judged_server.api.convert.tenant_usage import read_days, write_usage
 from judged_server.api.convert.verdict_encoder import reply_bytes, write_verdicts
+from judged_server.api.evaluate_stream import evaluate_stream
 from judged_server.api.idempotency import IdempotentCalls, check_request_id
-from judged_server.api.interceptor import received_bytes
 from judged_server.api.judge_stream import judge_stream
-from judged_server.domain import QueryGroup
-from judged_server.embedding.base import Embedders
-from judged_server.judges.base import ANONYMOUS, Caller
+from judged_server.api.listening.receiving import received_bytes
+from judged_server.domain.answers import ScoreSummary
+from judged_server.judges.base import Caller
 from judged_server.judges.catalog import JudgeCatalog
+from judged_server.llm.budget import Budgets
 from judged_server.metrics import parse_metrics
-from judged_server.metrics.text import finish, measure_texts
+from judged_server.scheduling.threads import run_computation, run_in_thread_if
 from judged_server.telemetry import access
-from judged_server.threads import run_computation, run_in_thread_if, run_steps
+from judged_server.tenant import current_tenant
 from judged_server.usecases.admission import Admission
 from judged_server.usecases.estimate_batch import Estimator
-from judged_server.usecases.evaluate import Evaluation, evaluate
+from judged_server.usecases.evaluate import Evaluation, JudgedPart, evaluate
 from judged_server.usecases.judge_batch import judge_batch
+from judged_server.usecases.offering import Offering, Offerings
 from judged_server.usecases.score_answers import Scoring
+from judged_server.usecases.tenant_usage import tenant_usage
 
 Context = grpc.aio.ServicerContext[Any, Any]
 Identified = pb.BatchJudgeRequest | pb.EvaluateRequest
@@ -65,37 +68,43 @@ LARGE_METRICS_BYTES = 1 << 16
 """A ComputeMetrics request above this is worked off the event loop,"""
 LARGE_EMBEDDED_BYTES = 1 << 11
 """and so is one above this with vectors: 2 kB may hold 65,000 pairs of them."""
-LARGE_TEXT_METRICS_BYTES = 1 << 14
-"""A ComputeTextMetrics request above this takes turns with others, off the event loop."""
-LONG_STATISTICS_BYTES, LONG_RESAMPLES = 1 << 14, 100_000
-"""Statistics of a message above this, or of more resamples, are worked where computations are that
-take seconds; below they take some tenths of one."""
 LARGE_VERDICTS = 50_000
 """Verdicts above this number are written off the event loop."""
 
 
 class JudgeService(JudgeServiceServicer):
-    """The calls of the contract over one engine."""
+    """The calls that judge, score and measure."""
 
     def __init__(
         self,
-        catalog: JudgeCatalog,
-        scoring: Scoring,
+        offerings: Offerings,
         estimator: Estimator,
-        embedders: Embedders,
+        budgets: Budgets,
         admission: Admission,
         facts: ServerFacts,
         max_chunks_in_flight: int,
         idempotent_calls: IdempotentCalls,
     ) -> None:
-        self._catalog = catalog
-        self._scoring = scoring
+        self._offerings = offerings
         self._estimator = estimator
-        self._embedders = embedders
+        self._budgets = budgets
         self._admission = admission
         self._facts = facts
         self._max_chunks = max_chunks_in_flight
         self._idempotent_calls = idempotent_calls
+
+    @property
+    def _offering(self) -> Offering:
+        """What the tenant of the call in work may ask for."""
+        return self._offerings.of(current_tenant().allowed)
+
+    @property
+    def _catalog(self) -> JudgeCatalog:
+        return self._offering.catalog
+
+    @property
+    def _scoring(self) -> Scoring:
+        return self._offering.scoring
 
     def BatchJudge(  # type: ignore[override]  # the interceptor takes a reply's bytes as well
         self, request: pb.BatchJudgeRequest, context: Context
@@ -106,11 +115,12 @@ class JudgeService(JudgeServiceServicer):
             return self._ask(request, context, caller, partial(self._judge_to_bytes, request))
         if request.HasField("asking"):
             read_asking(request.asking)  # nobody is asked, and what is wrong is wrong
-        return self._judge_to_bytes(request)
+        deadlines = self._facts.deadlines
+        seconds = deadlines.allowed(context, deadlines.max_unary_s)
+        caller = Caller(_now() + seconds)
+        return self._judge_to_bytes(request, caller)
 
-    async def _judge_to_bytes(
-        self, request: pb.BatchJudgeRequest, caller: Caller = ANONYMOUS
-    ) -> bytes:
+    async def _judge_to_bytes(self, request: pb.BatchJudgeRequest, caller: Caller) -> bytes:
         size = received_bytes()
         with self._admission.admit(size):
             groups = await take_groups(request.groups, size, self._facts.limits, "groups")
@@ -172,7 +182,7 @@ class JudgeService(JudgeServiceServicer):
             refuse_unused(request.options, "groups")
             spec = read_spec(request.judge)
             groups = await take_groups(request.groups, size, self._facts.limits, "groups")
-            done = await evaluate(
+            done, judged = await evaluate(
                 self._catalog,
                 spec,
                 groups,
@@ -181,13 +191,31 @@ class JudgeService(JudgeServiceServicer):
                 keep_verdicts=request.include_verdicts,
                 caller=caller,
             )
-            large = done.n_verdicts > LARGE_VERDICTS
-            return await run_in_thread_if(large, _write_evaluation, request, groups, done)
+            large = done.counts.total > LARGE_VERDICTS
+            return await run_in_thread_if(large, _write_evaluation, request, done, judged)
+
+    def StreamEvaluate(
+        self,
+        request_iterator: AsyncIterator[pb.StreamEvaluateRequest],
+        context: Context,
+    ) -> AsyncIterator[pb.StreamEvaluateResponse]:
+        """Judge chunks as they come, and measure all of them at the end."""
+        deadlines = self._facts.deadlines
+        return evaluate_stream(
+            self._catalog,
+            self._admission,
+            self._facts.limits,
+            self._max_chunks,
+            request_iterator,
+            _now() + deadlines.allowed(context, deadlines.max_stream_s),
+            partial(access.spends, context),
+            self._idempotent_calls,
+        )
 
     def _caller(
         self,
         context: Context,
-        message: types_pb2.AskingOptions,
+        message: groups_pb2.AskingOptions,
         *,
         wants_details: bool,
         maximum_s: float | None = None,
@@ -195,7 +223,12 @@ class JudgeService(JudgeServiceServicer):
         deadlines = self._facts.deadlines
         seconds = deadlines.allowed(context, maximum_s or deadlines.max_unary_s)
         asking = read_asking(message)
-        return Caller(_now() + seconds, wants_details, asking.cache, asking.max_cost)
+        return Caller(
+            _now() + seconds,
+            wants_details,
+            asking.cache,
+            asking.max_cost,
+        )
 
     async def ComputeMetrics(
         self,
@@ -205,7 +238,8 @@ class JudgeService(JudgeServiceServicer):
         """Measure rankings whose relevance is known."""
         size = received_bytes()
         with self._admission.admit(size):
-            measures = parse_metrics(request.metrics)
+            brings_values = request.WhichOneof("relevance") == "values"
+            measures = parse_metrics(request.metrics, of_values=brings_values)
             options = read_options(request.options)
             # An interval or a correction takes 5 ms and more, and seconds at worst.
             corrected = request.HasField("human_values") or request.judged.HasField("human_labels")
@@ -214,62 +248,9 @@ class JudgeService(JudgeServiceServicer):
             work = partial(compute, request, measures, options, self._facts.limits)
             if not heavy:
                 return pb.ComputeMetricsResponse(table=work())
-            long = corrected or _is_long(size, request.options.interval)
+            long = corrected or is_long(size, request.options.interval)
             table = await run_computation(long, work)
             return pb.ComputeMetricsResponse(table=table)
-
-    async def CompareRuns(
-        self,
-        request: pb.CompareRunsRequest,
-        context: Context,
-    ) -> pb.CompareRunsResponse:
-        """Test whether runs differ."""
-        size = received_bytes()
-        with self._admission.admit(size):
-            measures = parse_metrics(request.metrics)
-            long = _is_long(size, request.options.interval, request.comparison.permutations)
-            return await run_computation(long, compare_runs, request, measures)
-
-    async def ComputeTextMetrics(
-        self,
-        request: pb.ComputeTextMetricsRequest,
-        context: Context,
-    ) -> pb.ComputeTextMetricsResponse:
-        """Compare texts with references."""
-        size = received_bytes()
-        with self._admission.admit(size):
-            asked = read_measurement(request)
-            large = size > LARGE_TEXT_METRICS_BYTES
-            if request.values:
-                columns = await run_in_thread_if(large, read_values, request, asked.metrics)
-            else:
-                items = await run_in_thread_if(large, read_items, request.items, self._facts.limits)
-                steps = measure_texts(items, asked.metrics)
-                columns = await run_steps(steps) if large else finish(steps)
-            if not large and asked.interval is None:
-                return write_text_metrics(columns, asked)
-            long = _is_long(size, request.interval)
-            return await run_computation(long, write_text_metrics, columns, asked)
-
-    async def MeasureAgreement(
-        self,
-        request: pb.MeasureAgreementRequest,
-        context: Context,
-    ) -> pb.MeasureAgreementResponse:
-        """Tell how far raters, or two judges, agree."""
-        size = received_bytes()
-        with self._admission.admit(size):
-            return await run_computation(_is_long(size, request.interval), agreement, request)
-
-    async def Calibrate(
-        self,
-        request: pb.CalibrateRequest,
-        context: Context,
-    ) -> pb.CalibrateResponse:
-        """Hold a judge's scores against human labels."""
-        size = received_bytes()
-        with self._admission.admit(size):
-            return await run_computation(_is_long(size, request.interval), calibration, request)
 
     async def ScoreAnswers(
         self,
@@ -294,6 +275,8 @@ class JudgeService(JudgeServiceServicer):
             large = size > LARGE_BYTES or len(request.items) > LARGE_GROUPS
             items = await run_in_thread_if(large, read_answers, request.items, len(specs), limits)
             scorers = self._scoring.choose(specs)
+            started = write_started(scorer.identity for scorer in scorers)
+            yield pb.ScoreAnswersResponse(started=started)
             # Closed here and now, so that what it started never outlives the call.
             async with aclosing(self._scoring.score(items, scorers, caller, once)) as scores:
                 async for score in scores:
@@ -318,16 +301,17 @@ class JudgeService(JudgeServiceServicer):
         context: Context,
     ) -> pb.GetServerInfoResponse:
         """Tell what the server is and offers."""
-        catalog = self._catalog
-        cards = await asyncio.to_thread(self._embedders.cards)
-        offers = [*catalog.offers(), self._scoring.offer()]
-        return write_info(self._facts, catalog.default, offers, cards)
+        offering = self._offering
+        cards = await asyncio.to_thread(offering.embedders.cards)
+        return write_info(self._facts, offering, cards)
 
-
-def _is_long(size: int, interval: st.IntervalOptions, permutations: int = 0) -> bool:
-    """Say whether a computation of a message of `size` bytes may take more than a moment."""
-    drawn = max(interval.resamples, permutations)
-    return size > LONG_STATISTICS_BYTES or drawn > LONG_RESAMPLES
+    async def GetUsage(
+        self,
+        request: pb.GetUsageRequest,
+        context: Context,
+    ) -> pb.GetUsageResponse:
+        """Tell what the tenant has used."""
+        return write_usage(await tenant_usage(self._budgets, read_days(request)))
 
 
 def _now() -> float:
@@ -335,24 +319,12 @@ def _now() -> float:
 
 
 def _write_evaluation(
-    request: pb.EvaluateRequest, groups: Sequence[QueryGroup], done: Evaluation
+    request: pb.EvaluateRequest, done: Evaluation, judged: JudgedPart
 ) -> pb.EvaluateResponse:
-    reply = pb.EvaluateResponse(
-        table=write_table(
-            done.table,
-            [group.query_id for group in groups],
-            per_query=request.options.per_query,
-            verdicts=None,
-        )
-    )
-    reply.table.counts.verdicts.CopyFrom(write_counts(*done.judged))
-    if done.negatives is not None:
-        counts = write_counts(done.negatives.verdicts)
-        reply.negatives.CopyFrom(write_negatives(done.negatives, counts))
-    if done.identity is not None:
-        reply.judge.CopyFrom(write_identity(done.identity))
-    if request.include_verdicts and done.verdicts is not None:
-        reply.verdicts.CopyFrom(write_verdicts(done.verdicts))
-    if done.usage is not None:
-        reply.usage.CopyFrom(write_usage(done.usage))
+    reply = write_evaluation(done, per_query=request.options.per_query)
+    reply.negatives.matches.extend(map(write_match, judged.matches))
+    if done.negatives is None:
+        reply.ClearField("negatives")
+    if request.include_verdicts and done.identity is not None and judged.verdicts is not None:
+        reply.verdicts.CopyFrom(write_verdicts(judged.verdicts))
     return reply

@@ -5,17 +5,20 @@ A chunk that can't be judged gets its own error; only a fault of the stream itse
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import aclosing
 from functools import partial
+from typing import Any
 
 from judged.v1 import judge_service_pb2 as pb
-from judged.v1 import types_pb2
+from judged.v1 import verdicts_pb2
 
 from judged_server import errors
+from judged_server.api.chunk_window import ChunkIds, work_in_window
 from judged_server.api.convert.asking import read_asking, write_usage
 from judged_server.api.convert.judging import (
     read_spec,
+    reason_number,
     refuse_evaluation,
     take_groups,
     write_identity,
@@ -30,11 +33,11 @@ from judged_server.api.idempotency import (
 from judged_server.api.limits import RequestLimits
 from judged_server.api.status import code_of, internal_fault
 from judged_server.domain import QueryGroup
+from judged_server.domain.usage import CostTracker
 from judged_server.judges.base import Caller, Judge
 from judged_server.judges.catalog import JudgeCatalog
 from judged_server.llm.budget import unpriced
-from judged_server.spending import CostTracker
-from judged_server.threads import run_in_thread_if
+from judged_server.scheduling.threads import run_in_thread_if
 from judged_server.usecases.admission import Admission
 from judged_server.usecases.judge_batch import judge_batch
 
@@ -51,11 +54,11 @@ async def judge_stream(
 ) -> AsyncIterator[pb.StreamJudgeResponse]:
     """Yield the answer to the start, then to each chunk when it is done.
 
-    The caller waits until `deadline`, on the event loop's clock. `spends` gets the cost tracker
-    of the stream. `idempotent_calls` knows the chunks of streams that have a request_id.
+    The caller waits until `deadline`, on the event loop's clock; its work is batch work.
+    `spends` gets the cost tracker of the stream. `idempotent_calls` knows the chunks of streams
+    that have a request_id.
 
-    At most `window` chunks are read and not yet answered: reading stops until one answer has been
-    taken, so neither a fast sender nor a slow reader makes the server hold more than that.
+    At most `window` chunks are read and not yet answered.
     """
     first = await anext(requests, None)
     if first is None or first.WhichOneof("message") != "start":
@@ -73,24 +76,16 @@ async def judge_stream(
         judge=write_identity(judge.identity), max_chunks_in_flight=window
     )
     yield pb.StreamJudgeResponse(started=started)
-    slots = asyncio.Semaphore(window)
-    answers: asyncio.Queue[pb.JudgedChunk | None] = asyncio.Queue(window + 1)
     caller = Caller(deadline, first.start.include_details, asking.cache, asking.max_cost)
     spends(caller.cost_tracker)
-    stream = _Stream(admission, limits, judge, caller, slots, answers, first.start, identified)
-    reader = asyncio.create_task(stream.read(requests))
-    try:
-        while (answer := await answers.get()) is not None:
+    stream = _Stream(admission, limits, judge, caller, first.start, identified)
+    async with aclosing(work_in_window(requests, window, stream.begin)) as answers:
+        async for answer in answers:
             yield pb.StreamJudgeResponse(chunk=answer)
-            slots.release()
-        await reader
-    finally:
-        reader.cancel()
-        await asyncio.gather(reader, return_exceptions=True)
 
 
 class _Stream:
-    """The reading side of one stream."""
+    """The chunks of one stream."""
 
     def __init__(
         self,
@@ -98,8 +93,6 @@ class _Stream:
         limits: RequestLimits,
         judge: Judge,
         caller: Caller,
-        slots: asyncio.Semaphore,
-        answers: asyncio.Queue[pb.JudgedChunk | None],
         start: pb.StreamJudgeStart,
         idempotent_calls: IdempotentCalls | None,
     ) -> None:
@@ -109,44 +102,18 @@ class _Stream:
         self._limits = limits
         self._judge = judge
         self._caller = caller
-        self._slots = slots
-        self._answers = answers
         self._received = 0
         self._done = 0
-        self._seen: set[int] = set()
+        self._ids = ChunkIds(limits)
 
-    async def read(self, requests: AsyncIterator[pb.StreamJudgeRequest]) -> None:
-        """Start a task for every chunk until the caller has sent the last; then say so.
+    async def begin(self, request: pb.StreamJudgeRequest) -> Coroutine[Any, Any, pb.JudgedChunk]:
+        """Return the work on the next message. Raises InvalidField for what is no new chunk."""
+        if request.WhichOneof("message") != "chunk":
+            raise errors.InvalidField("message", "every message after the start must be a chunk")
+        self._ids.add(request.chunk.chunk_id)
+        return self._answer(request.chunk)
 
-        A failure ends the tasks, tells the answering side that nothing more comes, and is raised.
-        """
-        try:
-            async with asyncio.TaskGroup() as tasks:
-                while True:
-                    await self._slots.acquire()
-                    request = await anext(requests, None)
-                    if request is None:
-                        break
-                    if request.WhichOneof("message") != "chunk":
-                        raise errors.InvalidField(
-                            "message", "every message after the start must be a chunk"
-                        )
-                    chunk_id = request.chunk.chunk_id
-                    if chunk_id in self._seen:
-                        raise errors.InvalidField(
-                            "chunk.chunk_id", f"{chunk_id} was sent before on this stream"
-                        )
-                    self._seen.add(chunk_id)
-                    # Chunks without a context are legal, so chunks have a bound of their own.
-                    self._limits.check_contexts(len(self._seen), "chunk")
-                    tasks.create_task(self._answer(request.chunk))
-        except BaseExceptionGroup as group:
-            raise group.exceptions[0] from None
-        finally:
-            # The queue has a place for this beside one for each slot, so it never blocks.
-            self._answers.put_nowait(None)
-
-    async def _answer(self, chunk: pb.JudgeChunk) -> None:
+    async def _answer(self, chunk: pb.JudgeChunk) -> pb.JudgedChunk:
         answer = pb.JudgedChunk(chunk_id=chunk.chunk_id)
         try:
             size = chunk.ByteSize()
@@ -173,7 +140,7 @@ class _Stream:
             answer.error.CopyFrom(_chunk_error(internal_fault(error)))
         answer.progress.contexts_received = self._received
         answer.progress.contexts_done = self._done
-        self._answers.put_nowait(answer)
+        return answer
 
     async def _judged(self, groups: Sequence[QueryGroup], caller: Caller) -> pb.JudgedChunk:
         verdicts = await judge_batch(self._judge, groups, "chunk.groups", caller)
@@ -183,10 +150,10 @@ class _Stream:
         return answer
 
 
-def _chunk_error(error: errors.JudgedError) -> types_pb2.VerdictError:
-    return types_pb2.VerdictError(
+def _chunk_error(error: errors.JudgedError) -> verdicts_pb2.VerdictError:
+    return verdicts_pb2.VerdictError(
         code=code_of(error).value[0],
-        reason=error.reason,
+        reason=reason_number(error.reason),
         message=error.message,
         retryable=isinstance(error, errors.Retryable),
     )

@@ -20,15 +20,19 @@ class RequestLimits:
     max_groups: int
     max_embedding_dimensions: int
     max_message_bytes: int
+    max_evaluated_contexts: int
 
     @property
     def surely_fits(self) -> int:
         """The characters a text may have to be within max_text_bytes without being encoded."""
         return self.max_text_bytes // 4  # a character takes at most four bytes
 
-    def check_texts(self, texts: Sequence[str], field: str) -> None:
-        """Refuse a text above max_text_bytes of UTF-8; `field` is the path of the list."""
-        for index, text in enumerate(texts):
+    def check_texts(self, texts: Sequence[str], field: str, first: int = 0) -> None:
+        """Refuse a text above max_text_bytes of UTF-8.
+
+        `field` is the path of the list, `first` the place of the first text in it.
+        """
+        for index, text in enumerate(texts, first):
             self.check_text(text, f"{field}[{index}]")
 
     def check_text(self, text: str, field: str) -> None:
@@ -56,3 +60,9 @@ class RequestLimits:
         """Refuse more contexts than one request may ask for."""
         if count > self.max_contexts:
             raise errors.LimitExceeded(field, "contexts", self.max_contexts, count)
+
+    def check_evaluated(self, count: int, field: str) -> None:
+        """Refuse more groups and contexts than one StreamEvaluate may have."""
+        if count > self.max_evaluated_contexts:
+            what = "groups and contexts"
+            raise errors.LimitExceeded(field, what, self.max_evaluated_contexts, count)

@@ -25,6 +25,7 @@ TABLE: dict[type[errors.JudgedError], grpc.StatusCode] = {
     errors.InvalidField: grpc.StatusCode.INVALID_ARGUMENT,
     errors.LimitExceeded: grpc.StatusCode.INVALID_ARGUMENT,
     errors.MalformedMessage: grpc.StatusCode.INVALID_ARGUMENT,
+    errors.Unauthenticated: grpc.StatusCode.UNAUTHENTICATED,
     errors.UnknownJudge: grpc.StatusCode.NOT_FOUND,
     errors.UnknownRubric: grpc.StatusCode.NOT_FOUND,
     errors.ModelNotInstalled: grpc.StatusCode.FAILED_PRECONDITION,
@@ -32,7 +33,9 @@ TABLE: dict[type[errors.JudgedError], grpc.StatusCode] = {
     errors.BudgetExhausted: grpc.StatusCode.RESOURCE_EXHAUSTED,
     errors.ModelDamaged: grpc.StatusCode.FAILED_PRECONDITION,
     errors.DeadlineExceeded: grpc.StatusCode.DEADLINE_EXCEEDED,
+    errors.DeadlineTooShort: grpc.StatusCode.DEADLINE_EXCEEDED,
     errors.Overloaded: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    errors.TenantLimit: grpc.StatusCode.RESOURCE_EXHAUSTED,
     errors.Draining: grpc.StatusCode.UNAVAILABLE,
     errors.InternalFault: grpc.StatusCode.INTERNAL,
 }
@@ -49,6 +52,7 @@ class WireError:
     code: grpc.StatusCode
     message: str
     trailers: tuple[tuple[str, str | bytes], ...]
+    reason: str
 
 
 def code_of(error: errors.JudgedError) -> grpc.StatusCode:
@@ -95,11 +99,10 @@ def to_wire(error: errors.JudgedError) -> WireError:
             )
         )
     elif isinstance(error, errors.BudgetExhausted):
-        quota = status_pb2.QuotaFailure.Violation(
-            subject=f"budget:{error.budget}", description=error.message
-        )
-        details.append(status_pb2.QuotaFailure(violations=[quota]))
-    elif isinstance(error, errors.Retryable):
+        details.append(_quota(f"budget:{error.budget}", error))
+    elif isinstance(error, errors.TenantLimit):
+        details.append(_quota(f"tenant:{error.limit}", error))
+    if isinstance(error, errors.Retryable):
         retry = status_pb2.RetryInfo()
         retry.retry_delay.FromNanoseconds(int(error.retry_after_s * 1e9))
         details.append(retry)
@@ -111,4 +114,9 @@ def to_wire(error: errors.JudgedError) -> WireError:
             Any(type_url=f"type.googleapis.com/google.rpc.{name}", value=detail.SerializeToString())
         )
     trailers.append((STATUS_TRAILER, status.SerializeToString()))
-    return WireError(code, error.message, tuple(trailers))
+    return WireError(code, error.message, tuple(trailers), error.reason)
+
+
+def _quota(subject: str, error: errors.JudgedError) -> status_pb2.QuotaFailure:
+    violation = status_pb2.QuotaFailure.Violation(subject=subject, description=error.message)
+    return status_pb2.QuotaFailure(violations=[violation])

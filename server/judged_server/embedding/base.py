@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from judged_server.domain import ByteArray, Float32Array
+from judged_server.errors import ModelNotInstalled
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,17 +52,29 @@ class Embedder(Protocol):
         """Which model this is."""
         ...
 
-    async def embed(self, texts: Sequence[str], long_text: str) -> Embedded:
+    async def embed(
+        self, texts: Sequence[str], long_text: str, deadline: float | None = None
+    ) -> Embedded:
         """Return the vectors of distinct texts; `long_text` is truncate, reject or window_max.
 
         A text's vectors are those of any other call, whatever runs beside it. Cancelling drops what
-        has not begun and nobody else waits for. Raises `errors.Overloaded`.
+        has not begun and nobody else waits for. Raises `errors.Overloaded` and
+        `errors.DeadlineTooShort`.
         """
         ...
 
 
 class Embedders(Protocol):
     """The embedding models of this server."""
+
+    @property
+    def default(self) -> str:
+        """The name of the default model, which need not be there."""
+        ...
+
+    def unknown(self, name: str) -> ModelNotInstalled:
+        """Return the error of a model that is not there."""
+        ...
 
     def get(self, name: str) -> Embedder:
         """Return a model by name, "" for the default. Raises `errors.ModelNotInstalled`."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from judged_server.domain import Float32Array, FloatArray, IntArray
-from judged_server.embedding.runtime.pooling import unit_rows
+from judged_server.embedding.runtime.backend import unit_rows
 
 BLOCK_CELLS = 1 << 20
 """Cosines of one matrix product: 8 MB, however large the sides."""

@@ -8,23 +8,28 @@ from dataclasses import replace
 
 import numpy as np
 
+from judged_server import recorder, tracing
 from judged_server.embedding.base import Embedded, ModelCard
 from judged_server.embedding.batching.inflight import Call, InflightText
-from judged_server.embedding.batching.queue import INTERACTIVE_TOKENS, Backlog, WorkQueue
+from judged_server.embedding.batching.queue import WorkQueue
 from judged_server.embedding.batching.workers import ReportUnhealthy, Workers
 from judged_server.embedding.cache.vector_cache import VectorCache
 from judged_server.embedding.cache.vector_rows import VectorKeys, VectorRows, join
 from judged_server.embedding.policy import LONG_TEXT_POLICIES, WINDOW_MAX
 from judged_server.embedding.runtime.backend import Session
 from judged_server.embedding.tokenizer import WindowTokenizer
-from judged_server.threads import run_in_thread_if
-
-MAX_QUEUED_TOKENS = 1_000_000
-"""About 100 seconds of work for two cores; more is refused with a delay."""
+from judged_server.scheduling.admission import MAX_DELAY_S, Admission, Resource
+from judged_server.scheduling.threads import run_in_thread_if
+from judged_server.tenant import current_sender, current_tenant
 
 INLINE_TEXTS = 1_000
 INLINE_CHARS = 1 << 20
 """Calls with more do their bookkeeping off the event loop: about 3 ms of it."""
+
+MAX_QUEUED_TOKENS = 1_000_000
+"""About 100 seconds of work for two cores; more is refused with a delay."""
+MODEL = Resource("the embedding model", "tokens", 5_000.0, MAX_QUEUED_TOKENS, 4_096)
+"""5,000 tokens a second are half of what two cores reach."""
 
 _CHARS_A_TOKEN = 3.5
 
@@ -41,6 +46,7 @@ class ModelEmbedder:
         max_queued_tokens: int = MAX_QUEUED_TOKENS,
         report_unhealthy: ReportUnhealthy = lambda _: None,
         batch_tokens: int = 0,
+        max_delay_s: float = MAX_DELAY_S,
     ) -> None:
         """Take over a session and a cache of the card's dimensions; what runs is as it says."""
         facts = session.facts
@@ -49,8 +55,9 @@ class ModelEmbedder:
         )
         self._keys = VectorKeys(self._card, facts.runtime)
         self._cache = cache
-        self._backlog = Backlog(max_queued_tokens)
-        self._queue = WorkQueue(card.dimensions, self._backlog, batch_tokens)
+        resource = replace(MODEL, most=max_queued_tokens)
+        self._admission: Admission[Call] = Admission(resource, max_delay_s)
+        self._queue = WorkQueue(card.dimensions, self._admission, batch_tokens)
         self._workers = Workers(
             card.name, self._queue, tokenizer, session, self._keep, report_unhealthy
         )
@@ -64,26 +71,31 @@ class ModelEmbedder:
     @property
     def queued_tokens(self) -> int:
         """Tokens, by estimate, of the texts that are not done."""
-        return self._backlog.tokens
+        return self._admission.cost
 
-    async def embed(self, texts: Sequence[str], long_text: str) -> Embedded:
+    async def embed(
+        self, texts: Sequence[str], long_text: str, deadline: float | None = None
+    ) -> Embedded:
         """Return the vectors of distinct texts; `long_text` is truncate, reject or window_max.
 
-        Raises Overloaded when too much work waits. Cancelling drops what has not begun, unless
-        other calls wait for the same texts.
+        Raises Overloaded when too much work waits, and DeadlineTooShort. Cancelling drops what has
+        not begun, unless other calls wait for the same texts.
         """
         if long_text not in LONG_TEXT_POLICIES:
             raise ValueError(f"long_text is one of {', '.join(LONG_TEXT_POLICIES)}")
         heavy = len(texts) > INLINE_TEXTS or sum(map(len, texts)) > INLINE_CHARS
         dimensions = self._card.dimensions
         keys = await run_in_thread_if(heavy, self._keys.of, texts, long_text)
+        # Vectors that are kept or under way are found by those of the same domain alone.
+        keys = current_tenant().own_keys(keys)
         parts = await self._cache.get(keys)
         faults: dict[int, tuple[str, str]] = {}
         missing = await run_in_thread_if(heavy, _without, len(texts), parts)
+        recorder.active.lookups("vectors", len(texts) - len(missing), len(missing))
         if len(missing):
             waiter = asyncio.get_running_loop().create_future()
             call = await run_in_thread_if(
-                heavy, self._call, missing, keys, texts, long_text, waiter
+                heavy, self._call, missing, keys, texts, long_text, waiter, deadline
             )
             try:
                 await run_in_thread_if(heavy, self._queue.submit, call)
@@ -93,6 +105,8 @@ class ModelEmbedder:
                 raise
             rows, faults = await run_in_thread_if(heavy, call.rows, dimensions)
             parts = [*parts, rows]
+            if tracing.active is not None and call.runs:
+                tracing.active.stages(call.runs)
         return await run_in_thread_if(heavy, join, len(texts), dimensions, parts, faults)
 
     def close(self) -> None:
@@ -107,13 +121,23 @@ class ModelEmbedder:
         texts: Sequence[str],
         long_text: str,
         waiter: asyncio.Future[None],
+        deadline: float | None,
     ) -> Call:
+        sender = current_sender()
         most = None if long_text == WINDOW_MAX else self._card.max_tokens
         entries = [
             InflightText(keys[i], texts[i], long_text, _estimate(texts[i], most)) for i in missing
         ]
-        interactive = sum(entry.tokens for entry in entries) <= INTERACTIVE_TOKENS
-        return Call(missing, entries, interactive, waiter)
+        interactive = (
+            not sender.is_batch
+            and sum(entry.tokens for entry in entries) <= self._admission.interactive_cost
+        )
+        call = Call(
+            missing, entries, interactive, waiter, sender.name, deadline, weight=sender.weight
+        )
+        if tracing.active is not None:
+            call.runs = []
+        return call
 
     def _keep(self, entries: Sequence[InflightText]) -> None:
         """Take what a worker has just finished into the cache."""

@@ -11,10 +11,10 @@ from judged_server.embedding.batching.workers import ReportUnhealthy
 from judged_server.embedding.cache.vector_cache import VectorCache, VectorCaches
 from judged_server.embedding.embedder import ModelEmbedder
 from judged_server.embedding.models.loading import load_embedder
-from judged_server.embedding.models.manifest import DEFAULT_MODEL, ModelFiles
+from judged_server.embedding.models.manifest import DEFAULT_MODEL, ModelFiles, not_installed
 from judged_server.embedding.models.store import ModelStore
 from judged_server.embedding.runtime.backend_selection import RuntimeConfig
-from judged_server.errors import ModelDamaged
+from judged_server.errors import ModelDamaged, ModelNotInstalled
 
 Load = Callable[[ModelFiles, RuntimeConfig, VectorCache, ReportUnhealthy], ModelEmbedder]
 Health = Callable[[bool], None]
@@ -47,6 +47,15 @@ class StoredEmbedders:
         self._lock = threading.Lock()
         self._models: dict[str, LazyEmbedder] = {}
 
+    @property
+    def default(self) -> str:
+        """The name of the default model."""
+        return self._default
+
+    def unknown(self, name: str) -> ModelNotInstalled:
+        """Return the error of a model that is not there."""
+        return not_installed(name)
+
     def load_default(self) -> None:
         """Check and load the default model; blocks. Raises ModelNotInstalled or ModelDamaged."""
         self.get("").load()
@@ -75,6 +84,10 @@ class StoredEmbedders:
         loaded = {name: model.card for name, model in self._models.items() if model.loaded}
         card = self._running.backend.card
         return tuple(loaded.get(manifest.name) or card(manifest) for manifest in stored)
+
+    def queued_tokens(self) -> dict[str, float]:
+        """Return the tokens that wait for each loaded model, by estimate."""
+        return {name: model.queued_tokens for name, model in self._models.items()}
 
     def close(self) -> None:
         """Close every model. Later work on them raises RuntimeError."""
@@ -117,6 +130,11 @@ class LazyEmbedder:
         """Whether the model is in memory."""
         return self._embedder is not None
 
+    @property
+    def queued_tokens(self) -> int:
+        """Tokens, by estimate, of the texts that are not done."""
+        return 0 if self._embedder is None else self._embedder.queued_tokens
+
     def load(self) -> ModelEmbedder:
         """Return the model, loaded once; blocks. After a failure the next use tries again."""
         with self._lock:
@@ -136,12 +154,14 @@ class LazyEmbedder:
                 self._embedder = loaded
             return self._embedder
 
-    async def embed(self, texts: Sequence[str], long_text: str) -> Embedded:
+    async def embed(
+        self, texts: Sequence[str], long_text: str, deadline: float | None = None
+    ) -> Embedded:
         """Return the vectors of distinct texts; the first caller waits for the model to load."""
         embedder = self._embedder
         if embedder is None:
             embedder = await asyncio.to_thread(self.load)
-        return await embedder.embed(texts, long_text)
+        return await embedder.embed(texts, long_text, deadline)
 
     def close(self) -> None:
         """Close the model, once it has been loaded if that is going on."""

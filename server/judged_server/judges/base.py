@@ -2,22 +2,159 @@
 
 from __future__ import annotations
 
+import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Protocol
 
+import numpy as np
+
 from judged_server.domain import (
+    ByteArray,
     CacheMode,
+    Flag,
     JudgeIdentity,
     JudgeSpec,
     ParameterScalar,
     QueryGroup,
     ScoreColumns,
+    Status,
+    VerdictFault,
 )
-from judged_server.judges.slices import score_in_slices
+from judged_server.domain.usage import CostTracker
 from judged_server.llm.question import PlannedCall
-from judged_server.spending import CostTracker
+from judged_server.scheduling.checkpoint import checkpoint
+from judged_server.scheduling.threads import IN_PYTHON
+
+CONTEXT_COST = 40
+"""What one context costs beside its texts, in characters of text."""
+SLICE_COST = 400_000
+"""Characters of text (plus contexts) in a slice: 5 to 9 ms of a lexical judge, by measurement;
+larger ones fall out of a core's cache."""
+MANY_GROUPS = 1_000
+"""More of them are not weighed on the event loop."""
+SMALL_COST = SLICE_COST // 8
+"""Work that is done in place whatever else there is: about a millisecond."""
+
+
+def group_cost(group: QueryGroup) -> int:
+    """Return the work of judging a group, in characters of text."""
+    texts = sum(map(len, group.expected)) + sum(map(len, group.retrieved)) + len(group.query)
+    return texts + CONTEXT_COST * (1 + group.n_contexts)
+
+
+def cut_slices(groups: Sequence[QueryGroup], limit: int = SLICE_COST) -> Iterator[list[QueryGroup]]:
+    """Yield the groups in order, in lists of at most `limit` cost.
+
+    A group above the limit is cut along `retrieved`; a single retrieved text is never cut.
+    """
+    pending: list[QueryGroup] = []
+    pending_cost = 0
+    for group in groups:
+        for part in _cut_group(group, limit):
+            cost = group_cost(part)
+            if pending and pending_cost + cost > limit:
+                yield pending
+                pending, pending_cost = [], 0
+            pending.append(part)
+            pending_cost += cost
+    if pending:
+        yield pending
+
+
+def _cut_group(group: QueryGroup, limit: int) -> Iterator[QueryGroup]:
+    n_retrieved = group.n_retrieved
+    if n_retrieved <= 1 or group_cost(group) <= limit:
+        yield group
+        return
+    fixed = sum(map(len, group.expected)) + len(group.query) + CONTEXT_COST
+    per_result = CONTEXT_COST * group.n_expected
+    start, cost = 0, fixed
+    # Where spans stand for the texts, there are none.
+    for rank, text in enumerate(group.retrieved or [""] * n_retrieved):
+        more = len(text) + per_result
+        if rank > start and cost + more > limit:
+            yield group.at_ranks(range(start, rank))
+            start, cost = rank, fixed
+        cost += more
+    yield group.at_ranks(range(start, n_retrieved))
+
+
+def join_columns(parts: Sequence[ScoreColumns]) -> ScoreColumns:
+    """Return the columns of consecutive slices as one."""
+    if len(parts) == 1:
+        return parts[0]
+    if not parts:
+        return ScoreColumns(np.empty(0))
+    statuses: ByteArray | None = None
+    flags: ByteArray | None = None
+    faults: list[VerdictFault] = []
+    if any(part.statuses is not None for part in parts):
+        statuses = np.concatenate(
+            [
+                np.full(len(part.scores), Status.OK, np.uint8)
+                if part.statuses is None
+                else part.statuses
+                for part in parts
+            ]
+        )
+    if any(part.flags is not None for part in parts):
+        flags = np.concatenate(
+            [
+                np.full(len(part.scores), Flag.NONE, np.uint8) if part.flags is None else part.flags
+                for part in parts
+            ]
+        )
+    start = 0
+    for part in parts:
+        faults += [replace(fault, index=fault.index + start) for fault in part.faults]
+        start += len(part.scores)
+    probabilities = [part.probabilities for part in parts if part.probabilities is not None]
+    return ScoreColumns(
+        np.concatenate([part.scores for part in parts]),
+        statuses,
+        flags,
+        tuple(faults),
+        probabilities=np.concatenate(probabilities) if len(probabilities) == len(parts) else None,
+    )
+
+
+async def score_in_slices(
+    score: Callable[[Sequence[QueryGroup]], ScoreColumns],
+    groups: Sequence[QueryGroup],
+    limit: int = SLICE_COST,
+    deadline: float | None = None,
+) -> ScoreColumns:
+    """Return the scores of all groups: one slice in place, more of them on a thread, in turns.
+
+    A slice has at most `limit` cost, as `group_cost` counts it. In place where nothing else is in
+    work, because a hand-over to a thread costs 15 % of a slice. A cancel takes effect after the
+    slice in work. Raises Overloaded, and DeadlineTooShort where it could not be done by `deadline`.
+    """
+    cost = _cost_of(groups[:MANY_GROUPS])
+    if len(groups) > MANY_GROUPS:
+        cost += await asyncio.to_thread(_cost_of, groups[MANY_GROUPS:])
+    scale = SLICE_COST / limit
+    if cost * scale <= SMALL_COST or (cost <= limit and IN_PYTHON.may_run_in_place()):
+        return score(groups)
+    work = partial(_score_slices, score, groups, limit)
+    return await IN_PYTHON.run(work, int(cost * scale), deadline)
+
+
+def _cost_of(groups: Sequence[QueryGroup]) -> int:
+    return sum(map(group_cost, groups))
+
+
+def _score_slices(
+    score: Callable[[Sequence[QueryGroup]], ScoreColumns], groups: Sequence[QueryGroup], limit: int
+) -> ScoreColumns:
+    parts = []
+    for part in cut_slices(groups, limit):
+        checkpoint()
+        parts.append(score(part))
+    return join_columns(parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,10 +291,10 @@ class PureJudge(LocalJudge, ABC):
     async def judge(
         self,
         groups: Sequence[QueryGroup],
-        caller: Caller = ANONYMOUS,  # noqa: ARG002
+        caller: Caller = ANONYMOUS,
     ) -> ScoreColumns:
         """Return the scores, computed in slices off the event loop where there are many."""
-        return await score_in_slices(self.score, groups)
+        return await score_in_slices(self.score, groups, deadline=caller.deadline)
 
 
 class JudgeKind(Protocol):

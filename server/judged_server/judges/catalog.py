@@ -8,13 +8,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from judged_server import errors
-from judged_server.domain import JudgeSpec, ParameterScalar, QueryGroup
+from judged_server.domain import (
+    Calibrator,
+    JudgeSpec,
+    ParameterScalar,
+    QueryGroup,
+)
 from judged_server.judges.base import Judge, JudgeKind, Parameter, Profile
+from judged_server.judges.calibrated import CalibratedJudge, find_calibrator
+from judged_server.judges.cascade import CascadeKind, check_stages
 from judged_server.judges.llm.answers import KIND as ANSWERS
 from judged_server.judges.panel import Member, PanelKind, check_members
 from judged_server.settings import SettingsError
 
 _MAX_BUILT = 256
+COMPOSED = frozenset((PanelKind.kind, CascadeKind.kind))
+"""Kinds whose judges are made of other judges, which requests name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +42,21 @@ class Offer:
 class JudgeCatalog:
     """The kinds of judges by name. Raises errors for specs that ask for what is not there."""
 
-    def __init__(self, kinds: Sequence[JudgeKind], default: str) -> None:
-        """Raise UnknownJudge, and SettingsError, for a default that can't be one."""
+    def __init__(
+        self,
+        kinds: Sequence[JudgeKind],
+        default: str,
+        calibrations: Mapping[str, Calibrator] | None = None,
+    ) -> None:
+        """Raise UnknownJudge, and SettingsError, for a default that can't be one.
+
+        `calibrations` are those that requests may name.
+        """
+        self.calibrations = calibrations or {}
         self._kinds = {kind.kind: kind for kind in kinds}
         if default not in self._kinds:
             raise errors.UnknownJudge(default, tuple(self._kinds))
-        if default == PanelKind.kind:
+        if default in COMPOSED:
             raise SettingsError(
                 f"default_judge: a {default} has no members before a request names them; name "
                 f"another judge: {', '.join(name for name in self._kinds if name != default)}"
@@ -89,7 +107,7 @@ class JudgeCatalog:
         return replace(spec, kind=kind.kind, parameters={**kind.for_embeddings, **spec.parameters})
 
     def _offer(self, kind: JudgeKind, profile: Profile) -> Offer:
-        if isinstance(kind, PanelKind):  # it has no signature before it has members
+        if isinstance(kind, PanelKind | CascadeKind):  # no signature before there are members
             return Offer(kind.kind, profile, "", "")
         try:
             judge = self.choose(JudgeSpec(kind.kind, profile.name))
@@ -100,6 +118,8 @@ class JudgeCatalog:
         return Offer(kind.kind, profile, judge.identity.signature, "")
 
     def _build(self, spec: JudgeSpec, field: str) -> Judge:
+        if spec.calibration is not None:
+            return self._calibrated(spec, field)
         if not spec.kind and (spec.profile or spec.parameters or spec.members):
             what = "members"
             if not spec.members:
@@ -124,27 +144,58 @@ class JudgeCatalog:
             min_score=None if spec.min_score is None else float(spec.min_score),
             parameters=settle(profile, spec.parameters, f"{field}.parameters"),
             members=spec.members,
+            guarantee=spec.guarantee,
         )
-        if isinstance(kind, PanelKind):
-            return kind.seat(settled, self._members(settled, field), field)
-        if spec.members:
-            rule = f"{kind.kind} has none; ask for the judge {PanelKind.kind}, or leave them out"
-            raise errors.InvalidField(f"{field}.members", rule)
+        _refuse_misplaced(kind, spec, field)
+        if isinstance(kind, PanelKind | CascadeKind):
+            return self._composed(kind, settled, field)
         try:
             return kind.build(settled)
         except errors.InvalidField as error:  # it names a place in the spec
             raise errors.InvalidField(f"{field}.{error.field}", error.rule) from None
 
+    def _calibrated(self, spec: JudgeSpec, field: str) -> Judge:
+        calibrator, path = spec.calibration, f"{field}.calibration"
+        if calibrator is None:
+            raise errors.InvalidField(path, "must bring a calibrator or name one")
+        calibrator = find_calibrator(calibrator, self.calibrations, path)
+        threshold = calibrator.min_score if spec.min_score is None else spec.min_score
+        bare = replace(spec, calibration=None, min_score=threshold)
+        return CalibratedJudge.of(self.choose(bare, field), calibrator, path)
+
+    def _composed(self, kind: PanelKind | CascadeKind, spec: JudgeSpec, field: str) -> Judge:
+        if isinstance(kind, CascadeKind):
+            check_stages(spec, field)
+            return kind.line_up(spec, self._judges(spec, field), field)
+        return kind.seat(spec, self._members(spec, field), field)
+
     def _members(self, spec: JudgeSpec, field: str) -> list[Member]:
         check_members(spec, field)
-        members = []
+        judges = self._judges(spec, field)
+        weights = [1.0 if m.weight is None else m.weight for m in spec.members]
+        return [Member(judge, weight) for judge, weight in zip(judges, weights, strict=True)]
+
+    def _judges(self, spec: JudgeSpec, field: str) -> list[Judge]:
+        """Return the judges of a panel's members, or of a cascade's stages."""
+        judges = []
         for place, member in enumerate(spec.members):
             path = f"{field}.members[{place}].judge"
-            if (member.judge.kind or self.default) == PanelKind.kind:
-                raise errors.InvalidField(f"{path}.kind", "a panel can't be a member of a panel")
-            weight = 1.0 if member.weight is None else member.weight
-            members.append(Member(self.choose(member.judge, path), weight))
-        return members
+            kind = member.judge.kind or self.default
+            if kind in {CascadeKind.kind, spec.kind}:
+                what = f"can't be a member of a {spec.kind}"
+                raise errors.InvalidField(f"{path}.kind", f"a {kind} {what}")
+            judges.append(self.choose(member.judge, path))
+        return judges
+
+
+def _refuse_misplaced(kind: JudgeKind, spec: JudgeSpec, field: str) -> None:
+    """Raise InvalidField for what only judges that are made of others have."""
+    if spec.members and kind.kind not in COMPOSED:
+        rule = f"{kind.kind} has none; ask for {' or '.join(sorted(COMPOSED))}, or leave them out"
+        raise errors.InvalidField(f"{field}.members", rule)
+    if spec.guarantee is not None and kind.kind != CascadeKind.kind:
+        rule = f"is of a cascade; {kind.kind} has none, leave it out"
+        raise errors.InvalidField(f"{field}.guarantee", rule)
 
 
 def _key(spec: JudgeSpec) -> object:
@@ -153,6 +204,8 @@ def _key(spec: JudgeSpec) -> object:
         spec.kind,
         spec.profile,
         spec.min_score,
+        spec.calibration,
+        spec.guarantee,
         tuple(sorted((name, type(v), v) for name, v in spec.parameters.items()))
         if spec.parameters
         else (),

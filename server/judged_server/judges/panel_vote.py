@@ -210,7 +210,6 @@ class _Faults:
         self._by_index = [
             {fault.index: fault for fault in one.columns.faults} for one in all_votes.verdicts
         ]
-        self._ballots = all_votes
         self._statuses = all_votes.statuses
         self._outcome = outcome
         self._any_vote = any_vote

@@ -30,7 +30,7 @@ from judged_server.embedding.policy import (
     TRUNCATE,
 )
 from judged_server.judges.base import ANONYMOUS, Caller, LocalJudge, Parameter, Profile
-from judged_server.threads import run_in_thread_if
+from judged_server.scheduling.threads import run_in_thread_if
 
 VERSION = 1
 MIN_SCORE = 0.75
@@ -105,11 +105,7 @@ class SemanticJudge(LocalJudge):
         self.identity = identity
         self.wants_embeddings = embedder is None
 
-    async def judge(
-        self,
-        groups: Sequence[QueryGroup],
-        caller: Caller = ANONYMOUS,  # noqa: ARG002
-    ) -> ScoreColumns:
+    async def judge(self, groups: Sequence[QueryGroup], caller: Caller = ANONYMOUS) -> ScoreColumns:
         """Return one score for each context; each distinct text is embedded once.
 
         Cancelling it drops what has not begun: batches of texts, slices of groups.
@@ -121,7 +117,9 @@ class SemanticJudge(LocalJudge):
         if self._embedder is not None:
             dimensions = max(self._embedder.card.dimensions, 1)
             if numbers:
-                embedded = await self._embedder.embed(list(numbers), self._long_text)
+                embedded = await self._embedder.embed(
+                    list(numbers), self._long_text, caller.deadline
+                )
         texts = _Texts(numbers, embedded)
         parts: list[_GroupScores] = []
         for part, cost in _slices(groups, dimensions):

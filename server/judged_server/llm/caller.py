@@ -1,15 +1,28 @@
-"""Asks language models: a question in; from the cache, another caller or a provider, an answer."""
+"""Asks language models: a question in; from the cache, another caller or a provider, an answer.
+
+The way of a question goes down this file, and on from there:
+
+    ask                  what the cache has (`cache.reply_cache`) is the answer
+    _ask_or_join         somebody may be asking the same already (`single_flight`)
+    _ask_and_keep        what comes is kept
+    _ask_model           asks, within the budgets (`budget.budgets`), until a reply is in form
+    models               writes the request and reads the reply in the provider's dialect
+    transport.endpoint   waits for a turn (`request_queue`), sends it (`http`), tries again
+"""
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
+from judged_server import recorder, tracing
 from judged_server.domain import CacheMode, Source, Status, Usage
-from judged_server.errors import ModelNotConfigured, full_name
-from judged_server.llm.budget import Budgets, most_of, prices_of, request_tokens
+from judged_server.domain.usage import CostTracker
+from judged_server.errors import full_name
+from judged_server.llm.budget import Budgets
 from judged_server.llm.cache.reply_cache import ReplyCache
 from judged_server.llm.chat import (
     ChatModel,
@@ -18,15 +31,16 @@ from judged_server.llm.chat import (
     ChatRequest,
     Completed,
     Prices,
+    missing_key_fault,
 )
 from judged_server.llm.faults import ModelFault, ProviderFault, Reason
-from judged_server.llm.inflight import SingleFlight, StartLimiter
 from judged_server.llm.parsing import read
 from judged_server.llm.parsing.parsed_reply import ParsedReply
 from judged_server.llm.parsing.probabilities import weighed
-from judged_server.llm.question import MAX_SAMPLES, PlannedCall, Question, question_key
-from judged_server.llm.rubrics import new_nonce, write
-from judged_server.spending import CostTracker
+from judged_server.llm.question import PlannedCall, Question, question_key, request_for
+from judged_server.llm.rubrics import new_nonce
+from judged_server.scheduling.single_flight import SingleFlight
+from judged_server.tenant import current_tenant
 
 _TRIES = 3
 """Requests for one reply in the right form: one that says what was wrong, and where most replies of
@@ -43,20 +57,19 @@ _LEAVE_SHARE, _LEAVE_LEAST_S, _LEAVE_MOST_S = 0.1, 0.05, 1.0
 _LONGEST_S = 3600.0
 """The time of a caller who waits for ever."""
 _PER_MILLION = 1e-6
-_BEGUN_A_TURN = 32
-"""Questions that begin in one turn of the event loop: a few milliseconds of work."""
 
 
 @dataclass(frozen=True, slots=True)
 class CallOptions:
     """What holds for every question of a call: when its last one must have ended, who pays.
 
-    `cache` is what the verdict cache is for.
+    `cache` is what the verdict cache is for, `judge` the kind of the judge that asks.
     """
 
     ends_at: float
     cost_tracker: CostTracker = field(default_factory=CostTracker)
     cache: CacheMode = CacheMode.USE
+    judge: str = ""
 
     @classmethod
     def of(
@@ -64,6 +77,7 @@ class CallOptions:
         deadline: float | None,
         cost_tracker: CostTracker | None = None,
         cache: CacheMode = CacheMode.USE,
+        judge: str = "",
     ) -> CallOptions:
         """Return the terms of a caller who leaves at this time of the loop's clock, None: never.
 
@@ -72,10 +86,10 @@ class CallOptions:
         now = asyncio.get_running_loop().time()
         cost_tracker = cost_tracker or CostTracker()
         if deadline is None:
-            return cls(now + _LONGEST_S, cost_tracker, cache)
+            return cls(now + _LONGEST_S, cost_tracker, cache, judge)
         left_s = deadline - now
         leave_s = min(max(_LEAVE_SHARE * left_s, _LEAVE_LEAST_S), _LEAVE_MOST_S)
-        return cls(deadline - leave_s, cost_tracker, cache)
+        return cls(deadline - leave_s, cost_tracker, cache, judge)
 
 
 class Answer(NamedTuple):
@@ -89,15 +103,6 @@ class Answer(NamedTuple):
     usage: Usage
     source: Source = Source.COMPUTED
     fallback: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class CallEstimate:
-    """What one call takes at most: tokens, and nano-units of money; None without a price."""
-
-    input_tokens: int
-    output_tokens: int
-    cost: int | None
 
 
 @dataclass(slots=True)
@@ -114,9 +119,7 @@ class ModelCaller:
     def __init__(self, budgets: Budgets | None = None, cache: ReplyCache | None = None) -> None:
         self._budgets = budgets or Budgets()
         self._cache = cache
-        self._inflight: SingleFlight[Answer] = SingleFlight()
-        # Those that the cache answers wait for nothing else, and there may be thousands.
-        self._turns = StartLimiter(_BEGUN_A_TURN)
+        self._inflight: SingleFlight[float, Answer] = SingleFlight()  # until when its leader waits
         self._forms: defaultdict[str, _Forms] = defaultdict(_Forms)
 
     async def ask(self, model: ChatModel, question: Question, call_options: CallOptions) -> Answer:
@@ -124,8 +127,7 @@ class ModelCaller:
 
         Cancelling it closes the connection of the call under way.
         """
-        await self._turns.begin()
-        key = question_key(model.card, question)
+        key = _own_key(model.card, question)
         if call_options.cache is not CacheMode.REFRESH:
             only = call_options.cache is CacheMode.ONLY
             kept = await self._kept(key, model.card, question, sure=only)
@@ -136,14 +138,14 @@ class ModelCaller:
             if (keyless := missing_key_fault(model)) is not None:
                 missing = missing._replace(message=f"{missing.message}; {keyless.message}")
             return Answer(missing, None, Usage())
-        return await self._ask_once(key, model, question, call_options)
+        return await self._ask_or_join(key, model, question, call_options)
 
     async def knows(self, planned: PlannedCall) -> bool:
         """Return whether the cache would answer a question."""
         card, question = planned.model.card, planned.question
         if self._cache is None or not planned.settled:
             return False
-        key = question_key(card, question)
+        key = _own_key(card, question)
         return await self._kept(key, card, question, sure=True) is not None
 
     async def _kept(
@@ -154,7 +156,13 @@ class ModelCaller:
             return None
         reply = self._cache.held(key)
         if reply is None:
+            began = asyncio.get_running_loop().time()
             reply = await self._cache.stored(key, sure=sure)
+            took = asyncio.get_running_loop().time() - began
+            recorder.active.stage("store", took)
+            if tracing.active is not None:
+                tracing.active.stages([tracing.StageRun("store", time.time_ns(), took)])
+        recorder.active.lookups("replies", int(reply is not None), int(reply is None))
         if reply is None:
             return None
         parsed = _parsed_reply(reply, question, card)
@@ -162,7 +170,7 @@ class ModelCaller:
             return None
         return Answer(parsed, reply, Usage(cached=1), Source.CACHE)
 
-    async def _ask_once(
+    async def _ask_or_join(
         self, key: bytes, model: ChatModel, question: Question, call_options: CallOptions
     ) -> Answer:
         """Ask, or take part in the same question of another caller."""
@@ -171,23 +179,23 @@ class ModelCaller:
             answer = await self._inflight.wait(key, entry, max(0.0, call_options.ends_at - now()))
             if answer is None:
                 return Answer(_NO_TIME, None, Usage())
-            if not _is_of_leader(answer.parsed, entry.ends_at, call_options):
+            if not _is_of_leader(answer.parsed, entry.about, call_options):
                 return _shared(answer, model.card, question)
         entry = self._inflight.begin(
             key,
             call_options.ends_at,
-            lambda: self._put_and_keep(key, model, question, call_options),
+            lambda: self._ask_and_keep(key, model, question, call_options),
         )
         own = await self._inflight.wait(key, entry)
         if own is None:
             raise RuntimeError("a question without a time limit ended without an answer")
         return own
 
-    async def _put_and_keep(
+    async def _ask_and_keep(
         self, key: bytes, model: ChatModel, question: Question, call_options: CallOptions
     ) -> Answer:
         """Ask the provider, and keep the reply if it is a verdict of the model that was asked."""
-        answer = await self._put(model, question, call_options)
+        answer = await self._ask_model(model, question, call_options)
         ours = answer.parsed.status is Status.OK and not answer.fallback
         if self._cache is not None and answer.reply is not None and ours:
             if model.card.prices is None:
@@ -197,7 +205,9 @@ class ModelCaller:
                 await self._cache.keep_paid(key, question.rubric, model.card, answer.reply, left_s)
         return answer
 
-    async def _put(self, model: ChatModel, question: Question, call_options: CallOptions) -> Answer:
+    async def _ask_model(
+        self, model: ChatModel, question: Question, call_options: CallOptions
+    ) -> Answer:
         """Ask the provider; again when its reply is not in the form that it was asked for."""
         card = model.card
         forms = self._forms[card.name]
@@ -211,18 +221,27 @@ class ModelCaller:
             if left_s <= 0:
                 break
             nonce = new_nonce()
-            request = _request(card, question, nonce, attempt, _repair(parsed) if attempt else "")
+            repair = _repair(parsed) if attempt else ""
+            request = request_for(card, question, nonce, attempt, repair)
             began = now()
             try:
                 done = await self._budgets.complete(
-                    model, request, left_s, call_options.cost_tracker
+                    model,
+                    request,
+                    left_s,
+                    call_options.cost_tracker,
+                    question.rubric.id,
+                    call_options.judge,
                 )
             except ModelFault as fault:
+                _trace(card, question, request, now() - began, fault)
                 if reply is None:  # else what is wrong with the reply says more
                     parsed = _failed(fault)
                 if isinstance(fault, ProviderFault) and fault.attempts:
                     usage += Usage(attempts=fault.attempts, latency_s=now() - began)
                 break
+            recorder.active.stage("provider", done.latency_s)
+            _trace(card, question, request, done.latency_s, done)
             reply = done.reply
             fallback = "" if done.answered_by is None else done.answered_by.name
             parsed = _parsed_reply(reply, question, card)
@@ -237,6 +256,13 @@ class ModelCaller:
             if attempt > 0 and forms.right <= forms.wrong:
                 break
         if usage.calls:
+            recorder.active.question(
+                card.name,
+                current_tenant().name,
+                usage.input_tokens,
+                usage.output_tokens,
+                usage.cost,
+            )
             call_options.cost_tracker.note(
                 usage.calls,
                 usage.input_tokens,
@@ -247,46 +273,51 @@ class ModelCaller:
         return Answer(parsed, reply, usage, fallback=fallback)
 
 
-def estimate_call(model: ChatModel, question: Question) -> CallEstimate:
-    """Return what it takes at most to put a question once."""
-    request = _request(model.card, question, new_nonce())
-    prices = prices_of(model)
-    cost = most_of(prices, request) if prices else None
-    return CallEstimate(request_tokens(request), request.max_tokens, cost)
+def _trace(
+    card: ChatModelCard,
+    question: Question,
+    request: ChatRequest,
+    seconds: float,
+    came: Completed | ModelFault,
+) -> None:
+    """Tell of a question, where somebody collects that: its names and numbers, never its texts."""
+    if tracing.active is None:
+        return
+    call = tracing.ModelCall(
+        card.name,
+        card.provider,
+        card.dialect,
+        card.model,
+        question.rubric.id,
+        request.max_tokens,
+        request.temperature if card.takes_temperature else None,
+        seconds,
+        attempts=1,
+    )
+    if isinstance(came, ModelFault):
+        sent = came.attempts if isinstance(came, ProviderFault) else 0
+        call = replace(call, attempts=sent, error=str(came.reason))
+    else:
+        reply = came.reply
+        call = replace(
+            call,
+            attempts=came.attempts,
+            answered=reply.model,
+            input_tokens=reply.usage.input_tokens,
+            output_tokens=reply.usage.output_tokens,
+        )
+    tracing.active.question(call)
 
 
-def missing_key_fault(model: ChatModel) -> ModelNotConfigured | None:
-    """Return why a model whose key is missing can't be asked; None for all others."""
-    return ModelNotConfigured(model.card.name, model.problem) if model.problem else None
-
-
-def check_api_keys(model: ChatModel, cache: CacheMode) -> None:
-    """Raise ModelNotConfigured when a model may have to be asked and its key is missing."""
-    if cache is not CacheMode.ONLY and (fault := missing_key_fault(model)) is not None:
-        raise fault
+def _own_key(card: ChatModelCard, question: Question) -> bytes:
+    """Return the key by which those of the caller's domain alone find an answer."""
+    return current_tenant().own_key(question_key(card, question))
 
 
 def _repair(parsed: ParsedReply) -> str:
     """Return what was wrong with a reply, in words for the model that gave it."""
     words = parsed.message if parsed.reason is None else _REPAIRS.get(parsed.reason, "")
     return words or parsed.message
-
-
-def _request(
-    card: ChatModelCard, question: Question, nonce: str, attempt: int = 0, repair: str = ""
-) -> ChatRequest:
-    request = write(
-        question.rubric,
-        question.fields,
-        nonce,
-        structured=card.structured,
-        max_tokens=question.max_tokens,
-        temperature=question.temperature,
-        # Numbers that no other sample of the context has, so that none repeats another.
-        seed=question.number + attempt * MAX_SAMPLES,
-        repair=repair,
-    )
-    return request._replace(logprobs=True) if question.logprobs else request
 
 
 _NOTHING, _NOTHING_UNPRICED = Usage(), Usage(cost=None)

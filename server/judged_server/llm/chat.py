@@ -11,6 +11,9 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import NamedTuple, Protocol
 
+from judged_server.domain import CacheMode
+from judged_server.errors import ModelNotConfigured
+
 
 class FinishReason(Enum):
     """Why a model stopped."""
@@ -161,3 +164,14 @@ class ChatModel(Protocol):
         the connection within 100 ms.
         """
         ...
+
+
+def missing_key_fault(model: ChatModel) -> ModelNotConfigured | None:
+    """Return why a model whose key is missing can't be asked; None for all others."""
+    return ModelNotConfigured(model.card.name, model.problem) if model.problem else None
+
+
+def check_api_keys(model: ChatModel, cache: CacheMode) -> None:
+    """Raise ModelNotConfigured when a model may have to be asked and its key is missing."""
+    if cache is not CacheMode.ONLY and (fault := missing_key_fault(model)) is not None:
+        raise fault

@@ -14,7 +14,7 @@ import orjson
 from judged_server.errors import did_you_mean
 from judged_server.llm.chat import ChatModel, ChatModelCard, ChatRequest, Completed
 from judged_server.llm.config.configured import ModelConfiguration, Structured
-from judged_server.llm.config.toml_table import TomlTable
+from judged_server.llm.config.file_tables import Place
 from judged_server.llm.faults import ProviderFault, Reason
 from judged_server.llm.transport.clock import Clock
 from judged_server.telemetry import logger
@@ -119,24 +119,23 @@ def chain_of(name: str, models: Mapping[str, ModelConfiguration]) -> tuple[str, 
     return tuple(chain)
 
 
-def refuse_bad_fallbacks(models: Sequence[ModelConfiguration], tables: Sequence[TomlTable]) -> None:
+def refuse_bad_fallbacks(known: Mapping[str, ModelConfiguration], places: Sequence[Place]) -> None:
     """Refuse models that are not there, circles, and mixed forms. Raises SettingsError."""
-    known = {model.name: model for model in models}
-    for model, table in zip(models, tables, strict=True):
+    for model, place in zip(known.values(), places, strict=True):
         for name in model.fallback:
             if name not in known:
                 hint = did_you_mean(name, known, "add its [[models]] table")
-                raise table.fault("fallback", f"names no model of this file; {hint}")
+                raise place.fault("fallback", f"names no model of this file; {hint}")
             plain = Structured.NONE
             if (known[name].structured is plain) != (model.structured is plain):
-                raise table.fault(
+                raise place.fault(
                     "fallback",
                     f"names {name}; both must take a schema, or neither (structured), since one "
                     "question is written for both",
                 )
-    for model, table in zip(models, tables, strict=True):
+    for model, place in zip(known.values(), places, strict=True):
         if model.name in chain_of(model.name, known):
-            raise table.fault(
+            raise place.fault(
                 "fallback",
                 "leads back to this model; name a second [[models]] table of the same provider "
                 "and model, without a fallback of its own",

@@ -2,7 +2,6 @@
 
     ModelFault               reason, message, whether asking again may help
       ProviderFault          ... the provider failed, or could not be reached
-      ReplyFault             ... it answered, but not with a verdict
 
 A fault becomes the status of one verdict, never a failed call. Messages never quote a prompt, a
 reply or a key.
@@ -77,10 +76,3 @@ class ProviderFault(ModelFault):
     def turned_down(self) -> bool:
         """Whether the last request was not accepted: no connection, or an HTTP error."""
         return self.unsent or (self.status is not None and self.status >= 400)
-
-
-class ReplyFault(ModelFault):
-    """The provider answered, but not with a verdict: prose, a refusal, a broken schema."""
-
-    def __init__(self, reason: Reason, message: str) -> None:
-        super().__init__(reason, message, retryable=False)

@@ -12,6 +12,7 @@ from pathlib import Path
 from random import Random
 
 import orjson
+from pydantic import SecretStr
 
 from judged_server.errors import ModelNotConfigured
 from judged_server.llm.chat import ChatModel, ChatModelCard, ChatRequest, Completed, TokenUsage
@@ -22,7 +23,7 @@ from judged_server.llm.config.configured import (
     ProviderConfiguration,
     Structured,
 )
-from judged_server.llm.config.secrets import KeyMissing, Secret, key_from_environment, key_from_file
+from judged_server.llm.config.secrets import KeyMissing, key_from_environment, key_from_file
 from judged_server.llm.fallback import FallbackModel, chain_of, with_chain
 from judged_server.llm.providers import DIALECTS, Dialect
 from judged_server.llm.providers.fake import FakeModel, Script, read_script
@@ -206,6 +207,10 @@ class ChatModels:
             for listed in self._listed.values()
         )
 
+    def open_breakers(self) -> dict[str, float]:
+        """Return 1 for each provider that is not asked until it answers again, 0 for the others."""
+        return {name: float(each.is_unhealthy) for name, each in self._endpoints.items()}
+
     def _refused_key(self, card: ChatModelCard) -> str:
         """Return what to do about a model's key, "" while a fallback may answer."""
         endpoint = self._endpoints.get(card.provider)
@@ -247,8 +252,8 @@ def _headers(
     return headers, problems
 
 
-def _key(provider: ProviderConfiguration, environ: Mapping[str, str]) -> Secret | None:
-    if provider.key_env is not None:
+def _key(provider: ProviderConfiguration, environ: Mapping[str, str]) -> SecretStr | None:
+    if provider.key_env:
         return key_from_environment(provider.key_env, environ)
     if provider.key_file is not None:
         return key_from_file(provider.key_file)

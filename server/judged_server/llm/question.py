@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from judged_server.llm.chat import ChatModel, ChatModelCard
+from judged_server.llm.chat import ChatModel, ChatModelCard, ChatRequest
 from judged_server.llm.parsing import PARSER_VERSION
-from judged_server.llm.rubrics import PROMPT_VERSION, FieldValue, Rubric
+from judged_server.llm.rubrics import PROMPT_VERSION, FieldValue, Rubric, write
 
 if TYPE_CHECKING:
     from hashlib import _Hash
@@ -53,6 +53,27 @@ class PlannedCall:
     question: Question
     times: int = 1
     settled: bool = True
+
+
+def request_for(
+    card: ChatModelCard, question: Question, nonce: str, attempt: int = 0, repair: str = ""
+) -> ChatRequest:
+    """Return a question as it is put to a model, the texts behind a marker, the nonce.
+
+    `attempt` counts from 0; `repair` says what was wrong with the reply before.
+    """
+    request = write(
+        question.rubric,
+        question.fields,
+        nonce,
+        structured=card.structured,
+        max_tokens=question.max_tokens,
+        temperature=question.temperature,
+        # Numbers that no other sample of the context has, so that none repeats another.
+        seed=question.number + attempt * MAX_SAMPLES,
+        repair=repair,
+    )
+    return request._replace(logprobs=True) if question.logprobs else request
 
 
 def question_key(card: ChatModelCard, question: Question, namespace: str = NAMESPACE) -> bytes:

@@ -14,14 +14,13 @@ from judged_server.metrics.compute import (
     merge_values,
 )
 from judged_server.metrics.families import FAMILIES
+from judged_server.metrics.grades import grades_of
 from judged_server.metrics.input.columnar_topics import query_ids
-from judged_server.metrics.input.duplicates import distinct_results
+from judged_server.metrics.input.rankings import distinct_results
 from judged_server.metrics.input.trec import Qrels, Topic
-from judged_server.metrics.intervals_and_slices import check_keys, with_intervals_and_slices
 from judged_server.metrics.matching import JudgedResults, match_ids
 from judged_server.metrics.measures.declaration import Metric
-from judged_server.metrics.measures.names import Measure, parse_metrics
-from judged_server.metrics.measures.registry import METRICS
+from judged_server.metrics.measures.names import METRICS, Measure, parse_metrics
 from judged_server.metrics.merge import Judging, compute_merged
 from judged_server.metrics.options import (
     MatchingMode,
@@ -29,7 +28,13 @@ from judged_server.metrics.options import (
     NoGoldPolicy,
     UnjudgedPolicy,
 )
-from judged_server.metrics.table import MetricColumn, MetricCounts, MetricTable
+from judged_server.metrics.table import (
+    MetricColumn,
+    MetricCounts,
+    MetricTable,
+    check_keys,
+    with_intervals_and_slices,
+)
 
 __all__ = [
     "FAMILIES",
@@ -55,6 +60,7 @@ __all__ = [
     "compute_merged",
     "compute_trec",
     "distinct_results",
+    "grades_of",
     "match_ids",
     "merge_values",
     "parse_metrics",

@@ -14,13 +14,14 @@ import numpy as np
 from judged_server.domain import BoolArray, FloatArray, IntArray
 from judged_server.errors import InvalidField, full_name, full_names
 from judged_server.metrics.families import refuse_families
+from judged_server.metrics.grades import graded
 from judged_server.metrics.input.gains import rank_gains
+from judged_server.metrics.input.qrels import condensed, extremes, unjudged_mask
 from judged_server.metrics.input.rankings import Rankings
 from judged_server.metrics.input.trec import AnyTopic, Qrels, rank_run
-from judged_server.metrics.input.unjudged import condensed, extremes, unjudged_mask
 from judged_server.metrics.matching import JudgedResults, match
 from judged_server.metrics.measures.names import Measure
-from judged_server.metrics.missing import unsettled
+from judged_server.metrics.missing import Unsettled, unsettled
 from judged_server.metrics.options import (
     MatchingMode,
     MetricOptions,
@@ -68,7 +69,7 @@ def compute_judged(
     *,
     field: str = "groups[{}].expected",
 ) -> MetricTable:
-    """Return the metrics of judged results.
+    """Return the metrics of judged results; with grades, those that weigh them take these as gains.
 
     A failure is never a "not relevant": a query whose hits could change with its missing verdicts
     is *unsettled*. It has no value and no part in the mean, and is counted. The bounds take it in,
@@ -84,14 +85,25 @@ def compute_judged(
     settled = np.ones(len(has_gold), np.bool_)
     settled[gaps.groups] = False  # these expect something, or they would have no verdicts
     rows = np.flatnonzero(has_gold & settled)
-    rankings = match(results, options.matching).take(rows)
+    matched = match(results, options.matching)
+    rankings = matched.take(rows)
     some_missing = results.missing is not None and bool(results.missing.any())
     settings = [("matching", options.matching.name.lower()), _no_gold_setting(options)]
-    columns = _columns(measures, rankings, settings)
+    if results.gains is None:
+        columns = _columns(measures, rankings, settings)
+    else:
+        by_grade = graded(results, matched).take(rows)
+        scale = [*settings, ("grades", f"0-{results.max_grade}")]
+        columns = tuple(
+            _column(measure, measure.values(by_grade), scale)
+            if measure.metric.graded
+            else _column(measure, measure.values(rankings), settings)
+            for measure in measures
+        )
     if some_missing:
         open_rows = np.concatenate([rows, gaps.groups])
         columns = tuple(
-            _bounded(column, _open_bounds(measure, column, open_rows, gaps.extremes))
+            _bounded(column, _open_bounds(measure, column, open_rows, gaps))
             for measure, column in zip(measures, columns, strict=True)
         )
     return MetricTable(
@@ -261,13 +273,14 @@ def _column(measure: Measure, values: FloatArray, settings: Settings) -> MetricC
     return MetricColumn(str(measure), values, mean(values), measure.signature(settings))
 
 
-def _open_bounds(
-    measure: Measure, column: MetricColumn, rows: IntArray, open_to: tuple[Rankings, ...]
-) -> Bounds:
+def _open_bounds(measure: Measure, column: MetricColumn, rows: IntArray, gaps: Unsettled) -> Bounds:
     """Return settled queries at their value and the unsettled ones, behind, at each extreme."""
     lows = highs = column.values
+    open_to = gaps.graded if gaps.graded and measure.metric.graded else gaps.extremes
     if open_to:
         open_values = np.stack([measure.values(extreme) for extreme in open_to])
+        if gaps.graded:
+            open_values = np.clip(open_values, 0.0, 1.0)
         lows = np.concatenate([lows, open_values.min(axis=0)])
         highs = np.concatenate([highs, open_values.max(axis=0)])
     return Bounds(rows, lows, highs)

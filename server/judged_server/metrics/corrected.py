@@ -12,13 +12,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from judged_server.checkpoint import checkpoint
 from judged_server.domain import BoolArray, FloatArray, IntArray
 from judged_server.metrics.input.rankings import take_groups
 from judged_server.metrics.matching import JudgedResults, match
 from judged_server.metrics.measures.names import Measure
 from judged_server.metrics.options import MatchingMode
 from judged_server.metrics.table import MetricTable
+from judged_server.scheduling.checkpoint import checkpoint
 from judged_server.statistics.prediction_powered import CorrectedMean, correct_mean
 from judged_server.statistics.risk_control import QueryBounds, chosen_bounds, shifted_bounds
 
@@ -36,10 +36,12 @@ class HumanLabels:
 
     queries   int64[n]: which of the queries given, each once.
     relevant  bool: the contexts of those queries in that order, each query's retrieved-major.
+    inclusion float64[n]: with which probability each was drawn; None: all with the same.
     """
 
     queries: IntArray
     relevant: BoolArray
+    inclusion: FloatArray | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +50,17 @@ class HumanValues:
 
     queries  int64[n]: which of the queries given, each once.
     values   float64[m, n], finite: a row a metric.
+    inclusion float64[n]: with which probability each was drawn; None: all with the same.
     """
 
     queries: IntArray
     values: FloatArray
+    inclusion: FloatArray | None = None
+
+    def take(self, chosen: BoolArray) -> HumanValues:
+        """Return the values of some of the queries."""
+        inclusion = None if self.inclusion is None else self.inclusion[chosen]
+        return HumanValues(self.queries[chosen], self.values[:, chosen], inclusion)
 
 
 def correct_judged(
@@ -79,6 +88,7 @@ def correct_judged(
     human = HumanValues(
         labels.queries[in_table],
         np.array([measure.values(rankings) for measure in measures]),
+        None if labels.inclusion is None else labels.inclusion[in_table],
     )
     left_out = int(np.count_nonzero(~in_table))
     thresholds = (
@@ -100,8 +110,7 @@ def correct_values(
     """
     in_table = np.isin(human.queries, table.rows)
     left_out = int(np.count_nonzero(~in_table))
-    human = HumanValues(human.queries[in_table], human.values[:, in_table])
-    return _corrected(table, human, left_out, None, confidence, per_query=per_query)
+    return _corrected(table, human.take(in_table), left_out, None, confidence, per_query=per_query)
 
 
 def _corrected(
@@ -116,10 +125,11 @@ def _corrected(
     order = np.argsort(human.queries)
     places = np.searchsorted(table.rows, human.queries[order])
     values = human.values[:, order]
+    inclusion = None if human.inclusion is None else human.inclusion[order]
     means = []
     for column, own in zip(table.columns, values, strict=True):
         checkpoint()
-        mean = correct_mean(column.values, own, places, confidence=confidence)
+        mean = correct_mean(column.values, own, places, inclusion=inclusion, confidence=confidence)
         means.append(_noting(mean, left_out))
     columns = [replace(c, corrected=m) for c, m in zip(table.columns, means, strict=True)]
     if per_query:

@@ -21,7 +21,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from judged_server.domain import BoolArray, IntArray
+from judged_server.domain import BoolArray, FloatArray, IntArray
 from judged_server.metrics.input.rankings import Rankings, offsets_of, rankings_of_hits, take_groups
 from judged_server.metrics.options import MatchingMode
 
@@ -35,6 +35,9 @@ class JudgedResults:
     missing     bool, shaped as `relevant`: verdicts that do not exist; `relevant` means nothing
                 there. None when there are none.
     duplicates  how many repeated results were dropped before judging.
+    gains       float64, shaped as `relevant`: the judge's grades, in [0, max_grade]; they mean
+                nothing where a verdict is missing. None for a judge that gives no grades.
+    max_grade   the highest of its grades, 0 for a judge that gives none.
 
     Raises ValueError when the lengths do not fit.
     """
@@ -44,10 +47,14 @@ class JudgedResults:
     n_expected: IntArray
     missing: BoolArray | None = None
     duplicates: int = 0
+    gains: FloatArray | None = None
+    max_grade: int = 0
 
     def __post_init__(self) -> None:
         contexts = int(self.offsets[-1])
         sizes = {self.relevant.size, contexts if self.missing is None else self.missing.size}
+        if self.gains is not None:
+            sizes.add(self.gains.size)
         if sizes != {contexts}:
             raise ValueError(f"the groups have {contexts} verdicts, but {sorted(sizes)} are given")
 
@@ -59,17 +66,26 @@ class JudgedResults:
     def take(self, groups: IntArray) -> JudgedResults:
         """Return the results of these groups (int64), in that order."""
         _, kept = take_groups(self.offsets, groups)
-        missing = None if self.missing is None else self.missing[kept]
         return JudgedResults(
-            self.relevant[kept], self.n_retrieved[groups], self.n_expected[groups], missing
+            self.relevant[kept],
+            self.n_retrieved[groups],
+            self.n_expected[groups],
+            None if self.missing is None else self.missing[kept],
+            gains=None if self.gains is None else self.gains[kept],
+            max_grade=self.max_grade,
         )
 
     def filled(self, relevant: bool) -> JudgedResults:
-        """Return the same with every missing verdict set to `relevant`."""
+        """Return the same with every missing verdict set to `relevant`, and its grade likewise."""
         if self.missing is None:
             return self
         verdicts = self.relevant | self.missing if relevant else self.relevant & ~self.missing
-        return JudgedResults(verdicts, self.n_retrieved, self.n_expected)
+        gains = self.gains
+        if gains is not None:
+            gains = np.where(self.missing, float(self.max_grade if relevant else 0), gains)
+        return JudgedResults(
+            verdicts, self.n_retrieved, self.n_expected, gains=gains, max_grade=self.max_grade
+        )
 
 
 @dataclass(frozen=True, slots=True)

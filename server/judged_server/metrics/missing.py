@@ -17,6 +17,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from judged_server.domain import BoolArray, IntArray
+from judged_server.metrics.grades import extremes as grade_extremes
+from judged_server.metrics.grades import open_groups
 from judged_server.metrics.input.rankings import Rankings
 from judged_server.metrics.matching import JudgedResults, greedy_choice, match, pairs_where
 from judged_server.metrics.options import MatchingMode
@@ -29,21 +31,26 @@ class Unsettled:
     """The groups whose hits depend on missing verdicts.
 
     `groups` is int64, ascending. `extremes` are rankings of these groups alone, in that order; a
-    metric's bounds are its smallest and its largest value over them.
+    metric's bounds are its smallest and its largest value over them. Those of a metric that weighs
+    the judge's grades are over `graded`.
     """
 
     groups: IntArray
     extremes: tuple[Rankings, ...]
+    graded: tuple[Rankings, ...] = ()
 
 
 def unsettled(results: JudgedResults, mode: MatchingMode) -> Unsettled:
-    """Return the groups in which filling in the missing verdicts could change a hit.
+    """Return the groups in which filling in the missing verdicts could change a hit, or a grade.
 
-    Exact for MAXIMUM and ANY, and for GREEDY_FIRST where a group misses one verdict. Where it
-    misses more, a group in which only the pairing could change counts as unsettled too.
+    With grades that is every group that misses a verdict. Without, it is exact for MAXIMUM and ANY,
+    and for GREEDY_FIRST where a group misses one verdict. Where it misses more, a group in which
+    only the pairing could change counts as unsettled too.
     """
     if results.missing is None:
         return Unsettled(np.empty(0, np.int64), ())
+    if results.gains is not None:
+        return _ungraded(results, mode)
     gaps = pairs_where(results, results.missing).group
     if mode is MatchingMode.GREEDY_FIRST:
         groups = _open_to_change(results, results.missing)
@@ -60,6 +67,16 @@ def unsettled(results: JudgedResults, mode: MatchingMode) -> Unsettled:
         extremes.append(match(best, MatchingMode.MAXIMUM))
     rows = np.flatnonzero(changes)
     return Unsettled(groups[rows], tuple(extreme.take(rows) for extreme in extremes))
+
+
+def _ungraded(results: JudgedResults, mode: MatchingMode) -> Unsettled:
+    groups = open_groups(results)
+    worst, best = (results.take(groups).filled(relevant=yes) for yes in (False, True))
+    low, high = match(worst, mode), match(best, mode)
+    extremes = [low, high]
+    if mode is MatchingMode.GREEDY_FIRST:
+        extremes.append(match(best, MatchingMode.MAXIMUM))
+    return Unsettled(groups, tuple(extremes), grade_extremes(worst, best, low, extremes[-1]))
 
 
 def _open_to_change(results: JudgedResults, missing: BoolArray) -> IntArray:

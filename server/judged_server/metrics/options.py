@@ -1,6 +1,6 @@
 """The choices a caller has when rankings become numbers.
 
-What each choice does is in `matching`, `compute`, `trec`, `unjudged` and `intervals_and_slices`.
+What each choice does is in `matching`, `compute`, `trec`, `qrels` and `table`.
 """
 
 from __future__ import annotations

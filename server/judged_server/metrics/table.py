@@ -5,10 +5,22 @@ Which queries count and how they are averaged is up to `compute`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
 
 from judged_server.domain import FloatArray, IntArray
-from judged_server.statistics.intervals import Interval
+from judged_server.errors import InvalidField
+from judged_server.metrics.options import MetricOptions
+from judged_server.scheduling.checkpoint import checkpoint
+from judged_server.statistics.intervals import (
+    Interval,
+    IntervalOptions,
+    check_work,
+    mean,
+    mean_intervals,
+)
 from judged_server.statistics.prediction_powered import CorrectedMean
 
 
@@ -99,3 +111,105 @@ class MetricTable:
     rows: IntArray
     counts: MetricCounts
     slices: tuple[MetricSlice, ...] = ()
+
+
+MAX_KEYS = 16
+"""The most keys that a request may slice by,"""
+MAX_SLICES = 1000
+"""and the most slices they may make."""
+
+
+def check_keys(keys: Sequence[str], field: str = "options.slice_by") -> None:
+    """Raise InvalidField at `field[i]` for a key that is empty, repeats, or is one too many."""
+    for i, key in enumerate(keys):
+        if i >= MAX_KEYS:
+            raise InvalidField(f"{field}[{i}]", f"is one key above {MAX_KEYS}; use several calls")
+        if not key:
+            raise InvalidField(f"{field}[{i}]", "must name a key of the metadata")
+        if key in keys[:i]:
+            raise InvalidField(f"{field}[{i}]", f"is {field}[{keys.index(key)}] again")
+
+
+def with_intervals_and_slices(
+    table: MetricTable,
+    options: MetricOptions,
+    metadata: Sequence[Mapping[str, str]] = (),
+    field: str = "options",
+) -> MetricTable:
+    """Return the table with the intervals and the slices that the options ask for.
+
+    `metadata` has an entry for each query that was given, in the order that `table.rows` speaks
+    of; none at all if nothing is known of any. Raises InvalidField at `field.slice_by[i]` when the
+    keys up to that one make more than MAX_SLICES slices, and at `field.interval.resamples` when
+    the intervals are too much work.
+    """
+    keys = options.slice_by
+    if options.interval is not None:
+        n_queries = len(table.rows) * (1 + len(keys))
+        check_work(n_queries, len(table.columns), options.interval, f"{field}.interval")
+    slices: list[MetricSlice] = []
+    for i, key in enumerate(keys):
+        groups = _groups(table, key, metadata)
+        if len(slices) + len(groups) > MAX_SLICES:
+            rule = f"makes more than {MAX_SLICES} slices; slice by keys with fewer values"
+            raise InvalidField(f"{field}.slice_by[{i}]", rule)
+        for value, rows in groups:
+            checkpoint()
+            slices.append(_slice(table, key, value, rows, options))
+    columns = _with_intervals(table.columns, options.interval)
+    return replace(table, columns=columns, slices=tuple(slices))
+
+
+def _groups(
+    table: MetricTable, key: str, metadata: Sequence[Mapping[str, str]]
+) -> list[tuple[str, IntArray]]:
+    """Return each value of a key, ascending, and the queries that have it, ascending.
+
+    Only queries that have a value or bounds in the table count, so that no slice is empty.
+    """
+    with_bounds = [column.bounds.rows for column in table.columns if column.bounds is not None]
+    known = np.unique(np.concatenate([table.rows, *with_bounds])).tolist()
+    rows_of: dict[str, list[int]] = {}
+    for row in known:
+        rows_of.setdefault(metadata[row].get(key, "") if metadata else "", []).append(row)
+    return [(value, np.array(rows_of[value], np.int64)) for value in sorted(rows_of)]
+
+
+def _slice(
+    table: MetricTable, key: str, value: str, rows: IntArray, options: MetricOptions
+) -> MetricSlice:
+    places = np.flatnonzero(np.isin(table.rows, rows, assume_unique=True))
+    columns = tuple(_part(column, places, rows) for column in table.columns)
+    return MetricSlice(key, value, _with_intervals(columns, options.interval))
+
+
+def _part(column: MetricColumn, places: IntArray, rows: IntArray) -> MetricColumn:
+    """Return a column over some of its rows: `places` among its values, `rows` by number."""
+    values = column.values[places]
+    bounds: Bounds | None = None
+    if column.bounds is not None:
+        inside = np.isin(column.bounds.rows, rows, assume_unique=True)
+        bounds = column.bounds.take(np.flatnonzero(inside))
+    return replace(
+        column,
+        values=values,
+        mean=mean(values),
+        lower=None if bounds is None else mean(bounds.lowest),
+        upper=None if bounds is None else mean(bounds.highest),
+        bounds=bounds,
+        corrected=None,
+        query_lower=None,
+        query_upper=None,
+    )
+
+
+def _with_intervals(
+    columns: tuple[MetricColumn, ...], options: IntervalOptions | None
+) -> tuple[MetricColumn, ...]:
+    if options is None or not columns:
+        return columns
+    intervals = mean_intervals(np.stack([column.values for column in columns]), options)
+    return tuple(
+        replace(column, interval=interval)
+        for column, interval in zip(columns, intervals, strict=True)
+    )

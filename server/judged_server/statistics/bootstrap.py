@@ -24,8 +24,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from judged_server.checkpoint import checkpoint
 from judged_server.domain import FloatArray
+from judged_server.scheduling.checkpoint import checkpoint
 
 BLOCK_DRAWS = 1 << 16
 """Draws worked on at once: about 2 MiB, which stay in the cache of a core."""

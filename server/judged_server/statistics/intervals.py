@@ -13,9 +13,9 @@ from enum import IntEnum
 
 import numpy as np
 
-from judged_server.checkpoint import checkpoint
 from judged_server.domain import FloatArray
 from judged_server.errors import InvalidField
+from judged_server.scheduling.checkpoint import checkpoint
 from judged_server.statistics.bootstrap import resample_means
 from judged_server.statistics.distributions import normal_cdf, normal_quantile, t_quantile
 

@@ -21,8 +21,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from judged_server.checkpoint import checkpoint
 from judged_server.domain import BoolArray, FloatArray, IntArray
+from judged_server.scheduling.checkpoint import checkpoint
 
 _SLACK = 1e-12
 """What sums of floats may differ by; a human value this far beyond its bound is not missed."""

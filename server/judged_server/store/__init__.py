@@ -2,10 +2,8 @@
 
 sqlite_file    one SQLite file that survives what a disk does, shared by the processes of a machine
 write_queue    a thread that writes what waits, so that nobody else does
-replies        the file of language models' replies
-kept_replies   the same off the event loop
-stored_ids     which of them are certainly not there, known without a read; by the bits of id_filter
-cache_invalidation   a purge, told to the servers that run
+replies        the file of language models' replies; a purge of it, told to the servers that run
+kept_replies   the same off the event loop, and which replies are certainly not there
 
 What is kept, under which key, is up to `llm` and `embedding`.
 """

@@ -6,6 +6,7 @@ What a payload means is up to `llm`; what disks can do, to `sqlite_file`.
 
 from __future__ import annotations
 
+import secrets
 import sqlite3
 import zlib
 from collections.abc import Mapping, Sequence
@@ -267,3 +268,32 @@ class IdFilter:
         """Hold no id again."""
         self._bits[:] = 0
         self.added = 0
+
+
+PURGE_FILE = "purged"
+
+
+class CacheInvalidation:
+    """The file in a folder of stored replies, and what it was when this process looked last."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / PURGE_FILE
+        self._seen = self._content()
+
+    def publish(self) -> None:
+        """Tell everybody. Raises OSError when the folder can't be written."""
+        self._path.write_text(f"{secrets.token_hex(16)}\n", "ascii")
+
+    def changed(self) -> bool:
+        """Return whether there was a purge since this was made, or since it last said so."""
+        content = self._content()
+        if content in {self._seen, b""}:  # empty while it is written
+            return False
+        self._seen = content
+        return True
+
+    def _content(self) -> bytes:
+        try:
+            return self._path.read_bytes()
+        except OSError:
+            return b""

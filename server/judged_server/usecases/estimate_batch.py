@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Generator, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
-from judged_server.answers import AnswerItem
-from judged_server.domain import CacheMode, QueryGroup
+from judged_server.domain import CacheMode, CascadeUsage, QueryGroup
+from judged_server.domain.answers import AnswerItem
+from judged_server.domain.usage import to_amount
 from judged_server.judges.base import Judge
+from judged_server.judges.cascade import Cascade
 from judged_server.judges.llm.answers import AnswerScorer
-from judged_server.llm.caller import CallEstimate, ModelCaller, estimate_call
+from judged_server.llm.budget import CallEstimate, estimate_call
+from judged_server.llm.caller import ModelCaller
 from judged_server.llm.question import PlannedCall
-from judged_server.spending import to_amount
-from judged_server.threads import run_in_thread_if, run_steps
+from judged_server.scheduling.checkpoint import checkpoint
+from judged_server.scheduling.threads import IN_PYTHON, run_in_thread_if
 
 LARGE_TEXTS = 2000
 """More texts than this are told apart off the event loop."""
+
+LARGE_FORETOLD = 20
+"""More contexts than this go through a cascade's stages off the event loop."""
 
 _AT_ONCE = 32
 """Look-ups in the cache between two breaths of the event loop."""
@@ -36,6 +43,7 @@ class Estimate:
     input_tokens: int = 0
     output_tokens: int = 0
     cost: float | None = 0.0
+    cascade: CascadeUsage | None = None
 
 
 class Estimator:
@@ -46,13 +54,26 @@ class Estimator:
         self.currency = currency
 
     async def judging(
-        self, judge: Judge, groups: Sequence[QueryGroup], mode: CacheMode
+        self,
+        judge: Judge,
+        groups: Sequence[QueryGroup],
+        mode: CacheMode,
+        max_cost: float | None = None,
     ) -> Estimate:
-        """Return what judging the groups would take; no calls for judges that ask no model."""
+        """Return what judging the groups would take; no calls for judges that ask no model.
+
+        What `max_cost` leaves unasked is counted too, but not among what the stages of a cascade
+        would do.
+        """
         contexts = sum(group.n_contexts for group in groups)
         of_each = ((group.query, *group.expected, *group.retrieved) for group in groups)
         texts = await run_in_thread_if(contexts > LARGE_TEXTS, _distinct, of_each)
-        begun = Estimate(contexts, texts)
+        told = None
+        if isinstance(judge, Cascade):
+            told = await run_in_thread_if(
+                contexts > LARGE_FORETOLD, judge.foretell, groups, max_cost
+            )
+        begun = Estimate(contexts, texts, cascade=told)
         return await self._estimate(begun, lambda: judge.planned_calls(groups), mode)
 
     async def scoring(
@@ -79,7 +100,7 @@ class Estimator:
             hits = await self._hits(planned_calls())
         if mode is CacheMode.ONLY:
             return replace(begun, cache_hits=len(hits))
-        return await run_steps(_sum(begun, planned_calls(), hits))
+        return await IN_PYTHON.run(partial(_sum, begun, planned_calls(), hits))
 
     async def _hits(self, planned_calls: Iterable[PlannedCall]) -> set[int]:
         """Return the places of those that the cache would answer."""
@@ -96,16 +117,14 @@ def _distinct(texts: Iterable[Sequence[str]]) -> int:
     return len({text for some in texts for text in some})
 
 
-def _sum(
-    begun: Estimate, planned_calls: Iterable[PlannedCall], hits: Collection[int]
-) -> Generator[None, None, Estimate]:
-    """Return the sum of all that the cache would not answer, in short steps."""
+def _sum(begun: Estimate, planned_calls: Iterable[PlannedCall], hits: Collection[int]) -> Estimate:
+    """Return the sum of all that the cache would not answer, looking for a caller between them."""
     calls = input_tokens = output_tokens = 0
     cost: int | None = 0
     last: tuple[object, object] | None = None
     weight = CallEstimate(0, 0, 0)
     for place, planned in enumerate(planned_calls):
-        yield
+        checkpoint()
         if place in hits:
             continue
         question, times = planned.question, planned.times

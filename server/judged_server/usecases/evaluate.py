@@ -1,26 +1,38 @@
-"""The whole pipeline over groups: drop duplicates, judge, match, measure."""
+"""The whole pipeline over groups: drop duplicates, judge, match, measure.
+
+Groups may come in parts. Once a part is judged, what stays of it are a few bytes a verdict, the
+ids of its queries, and the metadata that slices are made by.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
+from typing import Any
 
 import numpy as np
 
 from judged_server import errors
 from judged_server.domain import (
     BoolArray,
+    FloatArray,
     IntArray,
     JudgeIdentity,
     JudgeSpec,
     QueryGroup,
+    ScoreColumns,
     Status,
     Usage,
+    VerdictCounts,
+    VerdictFault,
     Verdicts,
 )
-from judged_server.judges.base import Caller
+from judged_server.judges.base import Caller, Judge
 from judged_server.judges.catalog import JudgeCatalog
+from judged_server.llm.budget import unpriced
 from judged_server.metrics import (
+    FAMILIES,
     JudgedResults,
     Judging,
     MatchingMode,
@@ -28,43 +40,304 @@ from judged_server.metrics import (
     MetricOptions,
     MetricTable,
     check_modes,
-    check_unique,
     compute_merged,
-    distinct_results,
+    grades_of,
     match_ids,
     with_intervals_and_slices,
 )
-from judged_server.threads import run_computation, run_in_thread_if
-from judged_server.usecases.judge_batch import judge_batch
-from judged_server.usecases.metric_judges import family_judgings, judge_family, own_measures
-from judged_server.usecases.negatives import NegativeReport, negative_groups, report_negatives
+from judged_server.scheduling.threads import run_computation, run_in_thread_if
+from judged_server.usecases.distinct_groups import DistinctGroups, Part
+from judged_server.usecases.judge_batch import check_groups_fit, judge_batch
+from judged_server.usecases.metric_judges import FamilyJudge, family_judges, own_measures
+from judged_server.usecases.negatives import (
+    NegativeMatch,
+    NegativeReport,
+    matches_of,
+    negative_groups,
+)
 
 LARGE_GROUPS = 200
 """More groups than this are prepared and measured off the event loop,"""
 LARGE_VERDICTS = 20_000
 """and so are more verdicts than this: about 2 ms."""
 
+Once = Callable[[Callable[[Caller], Coroutine[Any, Any, Verdicts]]], Awaitable[Verdicts]]
+"""Gives the verdicts that a piece of work returns, or those that it returned before."""
+FaultOf = Callable[[Exception], tuple[errors.JudgedError, VerdictFault]]
+"""Says what a failure is for the whole call, and for one context."""
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedPart:
+    """The verdicts of a part by the request's judge, None where it had nothing to do.
+
+    `on_negatives` are the verdicts of its results against the negatives of their groups, None where
+    there are none; `matches` those that match.
+    """
+
+    verdicts: Verdicts | None
+    on_negatives: Verdicts | None
+    matches: Sequence[NegativeMatch]
+    usage: Usage | None
+
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
     """Metrics over groups, and what they rest on.
 
-    `verdicts` and `identity` are those of the request's judge: None where it had nothing to do.
-    `judged` holds the verdicts of every judge that ran for the metrics, that one's among them.
+    `identity` is that of the request's judge, None where it had nothing to do. `counts` are those
+    of the verdicts of every judge that ran for the metrics.
     """
 
     table: MetricTable
-    verdicts: Verdicts | None
+    query_ids: Sequence[str]
     identity: JudgeIdentity | None
-    judged: Sequence[Verdicts]
+    counts: VerdictCounts
     negatives: NegativeReport | None = None
     usage: Usage | None = None
 
+
+class PartedEvaluation:
+    """One evaluation: parts are received in order, judged in any order, and measured together."""
+
+    def __init__(
+        self,
+        catalog: JudgeCatalog,
+        spec: JudgeSpec,
+        measures: Sequence[Measure],
+        options: MetricOptions,
+        caller: Caller,
+        *,
+        keep_verdicts: bool = True,
+    ) -> None:
+        """Raise InvalidField for metrics that the matching leaves undefined.
+
+        The judge of `spec` runs if a metric needs it, if there are negatives, and where its
+        verdicts are to be kept.
+        """
+        check_modes(measures, options.matching, families=True)
+        self._catalog = catalog
+        self._spec = spec
+        self._measures = measures
+        self._options = options
+        self._caller = caller
+        self._own = own_measures(measures)
+        self._asks_own = bool(self._own) or keep_verdicts
+        family_names = {measure.metric.family for measure in measures}
+        self._n_columns = bool(self._own) + len(family_names.intersection(FAMILIES))
+        self._judge: Judge | None = None
+        self._families: Sequence[FamilyJudge] = ()
+        self._groups = DistinctGroups(strict=options.strict_duplicates)
+        self._continued: list[bool] = []
+        self._judged: list[Sequence[JudgedResults]] = []
+        self._metadata: list[Mapping[str, str]] = []
+        self._needed = False
+        self._counts = VerdictCounts()
+        self._usage: Usage | None = None
+        self._with_negatives: set[int] = set()
+        self._hit: set[int] = set()
+        self._negative_counts = VerdictCounts()
+        self._answered = False
+        self._failure: errors.JudgedError | None = None
+
     @property
-    def n_verdicts(self) -> int:
-        """The number of verdicts in all."""
-        parts = [*self.judged, *([self.negatives.verdicts] if self.negatives is not None else [])]
-        return sum(len(part.relevant) for part in parts)
+    def identity(self) -> JudgeIdentity | None:
+        """The request's judge; None as long as nothing was received that it could judge."""
+        return None if self._judge is None else self._judge.identity
+
+    async def receive(self, groups: Sequence[QueryGroup], *, continues: bool = False) -> Part:
+        """Return the next part, its results without duplicates, ready to be judged.
+
+        With `continues` its first group goes on where the last one ended. Raises InvalidField and
+        what the catalog raises; paths count groups over all parts.
+        """
+        large = len(groups) > LARGE_GROUPS
+        part = await run_in_thread_if(large, self._groups.add, groups, continues=continues)
+        if self._judge is None and any(map(_can_be_judged, groups)):
+            self._settle(groups)
+        if self._judge is not None:
+            if self._asks_own:
+                check_groups_fit(self._judge, part.groups, first=part.first)
+            part.negatives = negative_groups(self._judge, part.groups, part.first)
+        part.of_families = [family.read(part.groups, part.first) for family in self._families]
+        self._needed |= bool(part.negatives) or (self._asks_own and not all(part.by_id))
+        if self._options.slice_by:
+            self._metadata += [
+                {key: group.metadata.get(key, "") for key in self._options.slice_by}
+                for group in groups[continues:]
+            ]
+        self._with_negatives.update(
+            part.first + i for i, group in enumerate(part.groups) if group.negatives
+        )
+        self._continued += [continues, *(False for _ in groups[1:])]
+        self._judged.append(())
+        return part
+
+    async def judge(
+        self, part: Part, once: Once | None = None, fault_of: FaultOf | None = None
+    ) -> JudgedPart:
+        """Return the verdicts of a part.
+
+        A failure is raised, but with `fault_of` it is the fault of each context: `measure` then
+        raises only if nothing at all was judged. InvalidField is raised either way.
+        """
+        asked = part.groups if self._asks_own else []
+        n = len(asked)
+        both = await self._verdicts(self._judge, [*asked, *part.negatives], once, fault_of)
+        verdicts = both.of_groups(0, n) if part.negatives else both
+        columns = [verdicts] if self._own else []
+        if part.of_families:
+            for family, groups in zip(self._families, part.of_families, strict=True):
+                columns.append(await self._of_family(family, groups, verdicts, fault_of))
+        else:  # there are none, or nothing in this part or before it could be judged
+            columns += [verdicts] * (self._n_columns - len(columns))
+        max_grade = 0 if self.identity is None else self.identity.max_grade
+        self._judged[part.number] = [
+            # The families, behind the request's own judge, give no grades.
+            _results(part, column, max_grade if self._own and place == 0 else 0)
+            for place, column in enumerate(columns)
+        ]
+        for column in columns:
+            self._counts += VerdictCounts.of(column)
+        usage = both.columns.usage
+        if usage is not None:
+            self._usage = usage if self._usage is None else self._usage + usage
+        if not part.negatives:
+            return JudgedPart(verdicts if self._asks_own else None, None, (), usage)
+        on_negatives = both.of_groups(n, n + len(part.negatives))
+        self._negative_counts += VerdictCounts.of(on_negatives)
+        matches = matches_of(part, on_negatives)
+        self._hit.update(part.first + place for place, _ in matches)
+        told = [match for _, match in matches]
+        return JudgedPart(verdicts if self._asks_own else None, on_negatives, told, usage)
+
+    async def measure(self) -> Evaluation:
+        """Return the metrics of all parts, which are all judged.
+
+        Raises InvalidField when there is none, the first failure when nothing at all could be
+        judged, and as the metrics do.
+        """
+        if not self._judged:
+            raise errors.InvalidField("groups", "must hold at least one group")
+        if self._failure is not None and not self._answered:
+            raise self._failure
+        if self._judge is None:
+            self._settle(())
+        n_verdicts = self._counts.total
+        large = len(self._groups.query_ids) > LARGE_GROUPS or n_verdicts > LARGE_VERDICTS
+        if large or self._options.interval is not None:  # an interval takes 5 ms and more
+            long = large and self._options.interval is not None
+            table = await run_computation(long, self._table)
+        else:
+            table = self._table()
+        report = None
+        if self._with_negatives:
+            report = NegativeReport(
+                len(self._with_negatives), len(self._hit), self._negative_counts
+            )
+        identity = self.identity if self._needed else None
+        query_ids = list(self._groups.query_ids)
+        return Evaluation(table, query_ids, identity, self._counts, report, self._usage)
+
+    def _settle(self, groups: Sequence[QueryGroup]) -> None:
+        """Choose the judges; `groups` show whether they are to compare the caller's vectors."""
+        judge = self._catalog.choose(self._spec, groups=groups)
+        if groups:
+            if self._caller.max_cost is not None and not judge.priced:
+                raise unpriced()
+            judge.check_api_keys(self._caller.cache)
+        self._families = family_judges(self._catalog, self._measures, groups)
+        self._judge = judge
+
+    async def _verdicts(
+        self,
+        judge: Judge | None,
+        groups: Sequence[QueryGroup],
+        once: Once | None,
+        fault_of: FaultOf | None,
+    ) -> Verdicts:
+        offsets = list(accumulate([group.n_contexts for group in groups], initial=0))
+        if judge is None:  # and so nothing to judge
+            return Verdicts(np.zeros(0, np.bool_), ScoreColumns(np.zeros(0)), offsets)
+
+        async def work(caller: Caller) -> Verdicts:
+            return await judge_batch(judge, groups, caller=caller)
+
+        try:
+            found = await (work(self._caller) if once is None else once(work))
+        except errors.InvalidField:
+            raise
+        except Exception as error:
+            if fault_of is None:
+                raise
+            failure, fault = fault_of(error)
+            self._failure = self._failure or failure
+            return _failed(offsets, fault)
+        self._answered |= bool(offsets[-1])
+        return found
+
+    async def _of_family(
+        self,
+        family: FamilyJudge,
+        groups: Sequence[QueryGroup],
+        known: Verdicts,
+        fault_of: FaultOf | None,
+    ) -> Verdicts:
+        """Return the verdicts of a family: those that are known, if their judge scores as its own.
+
+        The others ask no language model.
+        """
+        own, identity = self.identity, family.judge.identity
+        if self._asks_own and own is not None and own.scoring_key == identity.scoring_key:
+            return Verdicts.decide(known.columns, known.offsets, identity.min_score)
+        return await self._verdicts(family.judge, groups, None, fault_of)
+
+    def _table(self) -> MetricTable:
+        in_mode_any = replace(self._options, matching=MatchingMode.ANY)
+        asked = [(self._own, self._options)] if self._own else []
+        asked += [(family.bound, in_mode_any) for family in self._families]
+        begins = np.flatnonzero(~np.array(self._continued, np.bool_))
+        judgings = [
+            Judging(some, self._joined(column, begins), how)
+            for column, (some, how) in enumerate(asked)
+        ]
+        table = compute_merged(judgings, self._measures)
+        return with_intervals_and_slices(table, self._options, self._metadata)
+
+    def _joined(self, column: int, begins: IntArray) -> JudgedResults:
+        """Return the results of all parts; `begins` are the entries that continue no other."""
+        parts = [columns[column] for columns in self._judged]
+        missing: BoolArray | None = None
+        if any(part.missing is not None for part in parts):
+            none = (np.zeros(len(part.relevant), np.bool_) for part in parts)
+            missing = np.concatenate(
+                [
+                    known if part.missing is None else part.missing
+                    for part, known in zip(parts, none, strict=True)
+                ]
+            )
+        gains: FloatArray | None = None
+        max_grade = max(part.max_grade for part in parts)
+        if max_grade:
+            # A part that has none was matched by id before there was anything to judge.
+            gains = np.concatenate(
+                [
+                    part.relevant.astype(np.float64) * max_grade
+                    if part.gains is None
+                    else part.gains
+                    for part in parts
+                ]
+            )
+        n_retrieved = np.concatenate([part.n_retrieved for part in parts])
+        return JudgedResults(
+            np.concatenate([part.relevant for part in parts]),
+            np.add.reduceat(n_retrieved, begins),
+            np.concatenate([part.n_expected for part in parts])[begins],
+            missing,
+            self._groups.n_dropped,
+            gains,
+            max_grade,
+        )
 
 
 async def evaluate(
@@ -76,117 +349,66 @@ async def evaluate(
     *,
     keep_verdicts: bool = True,
     caller: Caller = Caller(),  # noqa: B008 - frozen
-) -> Evaluation:
-    """Return the metrics of the groups. Raises as judging and the metrics do, with paths.
+) -> tuple[Evaluation, JudgedPart]:
+    """Return the metrics of groups that come all at once, and their verdicts.
 
-    The judge of `spec` runs if a metric needs it, if there are negatives, and to keep its verdicts.
+    Raises as judging and the metrics do, with paths.
     """
-    own = own_measures(measures)
-    check_modes(measures, options.matching, families=True)
-    for index, group in enumerate(groups):
-        if not group.query_id:
-            raise errors.InvalidField(f"groups[{index}].query_id", "must be set")
-    check_unique([group.query_id for group in groups], "groups[{}].query_id")
-    judge = catalog.choose(spec, groups=groups)
-    distinct, ranks = await run_in_thread_if(
-        len(groups) > LARGE_GROUPS, _distinct, groups, strict=options.strict_duplicates
-    )
-    by_id = [bool(group.relevant_document_ids) for group in distinct]
-    families = family_judgings(catalog, measures, distinct)
-    negatives = negative_groups(judge, distinct)
-    # A group matched by id has no expected texts, so it takes its place without any verdict and
-    # the offsets stay those of the request. Negatives go along, so that no text is read twice.
-    asked = distinct if own or keep_verdicts else []
-    n, n_all = len(asked), len(asked) + len(negatives)
-    both = await judge_batch(judge, [*asked, *negatives], caller=caller)
-    verdicts = both if n == n_all else both.of_groups(0, n)
-    columns = [(own, options, verdicts)] if own else []
-    in_mode_any = replace(options, matching=MatchingMode.ANY)
-    for family in families:
-        known = (judge, verdicts) if asked else None
-        columns.append((family.bound, in_mode_any, await judge_family(family, known)))
-    dropped = sum(a.n_retrieved - b.n_retrieved for a, b in zip(groups, distinct, strict=True))
-
-    def measure() -> tuple[MetricTable, NegativeReport | None]:
-        judgings = [
-            Judging(some, replace(_results(distinct, by_id, found), duplicates=dropped), how)
-            for some, how, found in columns
-        ]
-        table = compute_merged(judgings, measures)
-        table = with_intervals_and_slices(table, options, [group.metadata for group in groups])
-        if not negatives:
-            return table, None
-        return table, report_negatives(distinct, ranks, both.of_groups(n, n_all))
-
-    n_verdicts = sum(len(found.relevant) for found in (both, *(found for _, _, found in columns)))
-    large = len(groups) > LARGE_GROUPS or n_verdicts > LARGE_VERDICTS
-    if large or options.interval is not None:  # an interval takes 5 ms and more
-        table, report = await run_computation(large and options.interval is not None, measure)
-    else:
-        table, report = measure()
-    needed = (asked and not all(by_id)) or negatives
-    return Evaluation(
-        table,
-        verdicts if asked else None,
-        judge.identity if needed else None,
-        [found for _, _, found in columns],
-        report,
-        both.columns.usage,
-    )
+    run = PartedEvaluation(catalog, spec, measures, options, caller, keep_verdicts=keep_verdicts)
+    judged = await run.judge(await run.receive(groups))
+    return await run.measure(), judged
 
 
-def _distinct(
-    groups: Sequence[QueryGroup], *, strict: bool
-) -> tuple[list[QueryGroup], list[Sequence[int] | None]]:
-    """Return the groups without repeats, and the ranks that are left of those that had any."""
-    ranks = [_kept(group, i, strict=strict) for i, group in enumerate(groups)]
-    kept = zip(groups, ranks, strict=True)
-    return [group if some is None else group.at_ranks(some) for group, some in kept], ranks
+def _can_be_judged(group: QueryGroup) -> bool:
+    brought = group.embeddings is not None or group.spans is not None
+    return brought or bool(group.n_contexts or group.negatives)
 
 
-def _kept(group: QueryGroup, index: int, *, strict: bool) -> Sequence[int] | None:
-    if not group.document_ids:
-        return None
-    texts: Sequence[object] | None = group.retrieved or None
-    if group.spans is not None:
-        spans = group.spans.retrieved
-        texts = list(
-            zip(spans.files.tolist(), spans.starts.tolist(), spans.ends.tolist(), strict=True)
-        )
-    return distinct_results(
-        group.document_ids, texts, field=f"groups[{index}].document_ids", strict=strict
-    )
+def _failed(offsets: Sequence[int], fault: VerdictFault) -> Verdicts:
+    """Return verdicts that are missing, all for the same reason."""
+    n = offsets[-1]
+    statuses = np.full(n, int(Status.ERROR), np.uint8)
+    faults = tuple(replace(fault, index=index) for index in range(n))
+    columns = ScoreColumns(np.zeros(n), statuses, faults=faults)
+    return Verdicts(np.zeros(n, np.bool_), columns, offsets)
 
 
-def _results(
-    groups: Sequence[QueryGroup], by_id: Sequence[bool], verdicts: Verdicts
-) -> JudgedResults:
+def _results(part: Part, verdicts: Verdicts, max_grade: int) -> JudgedResults:
+    """Return the results of a part, with grades where the judge gives some.
+
+    A group that is matched by id has the highest grade for its relevant documents.
+    """
+    gains = grades_of(verdicts.columns.scores, max_grade) if max_grade else None
     statuses = verdicts.columns.statuses
     missing: BoolArray | None = None if statuses is None else statuses != Status.OK
-    n_retrieved: IntArray = np.array([group.n_retrieved for group in groups], np.int64)
-    n_expected: IntArray = np.array([group.n_expected for group in groups], np.int64)
-    if not any(by_id):
-        return JudgedResults(verdicts.relevant, n_retrieved, n_expected, missing)
+    n_retrieved: IntArray = np.array([group.n_retrieved for group in part.groups], np.int64)
+    n_expected: IntArray = np.array([group.n_expected for group in part.groups], np.int64)
+    if not any(part.by_id):
+        return JudgedResults(
+            verdicts.relevant, n_retrieved, n_expected, missing, gains=gains, max_grade=max_grade
+        )
     relevant_parts: list[BoolArray] = []
     missing_parts: list[BoolArray] = []
-    for index, group in enumerate(groups):
-        part = slice(verdicts.offsets[index], verdicts.offsets[index + 1])
-        if by_id[index]:
-            ids = _ids(group)
+    gains_parts: list[FloatArray] = []
+    for index, group in enumerate(part.groups):
+        verdicts_of = slice(verdicts.offsets[index], verdicts.offsets[index + 1])
+        if part.by_id[index]:
             targets = list(dict.fromkeys(group.relevant_document_ids))
             n_expected[index] = len(targets)
-            relevant_parts.append(match_ids(ids, targets))
-            missing_parts.append(np.zeros(len(ids) * len(targets), np.bool_))
+            relevant_parts.append(match_ids(part.document_ids(index), targets))
+            missing_parts.append(np.zeros(len(relevant_parts[-1]), np.bool_))
+            gains_parts.append(relevant_parts[-1].astype(np.float64) * max_grade)
         else:
-            relevant_parts.append(verdicts.relevant[part])
-            missing_parts.append(np.zeros(0, np.bool_) if missing is None else missing[part])
+            relevant_parts.append(verdicts.relevant[verdicts_of])
+            n = len(relevant_parts[-1])
+            missing_parts.append(np.zeros(n, np.bool_) if missing is None else missing[verdicts_of])
+            if gains is not None:
+                gains_parts.append(gains[verdicts_of])
     return JudgedResults(
         np.concatenate(relevant_parts),
         n_retrieved,
         n_expected,
         None if missing is None else np.concatenate(missing_parts),
+        gains=None if gains is None else np.concatenate(gains_parts),
+        max_grade=max_grade,
     )
-
-
-def _ids(group: QueryGroup) -> Sequence[str]:
-    return group.document_ids or [f"retrieved_{rank}" for rank in range(group.n_retrieved)]

@@ -5,9 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import accumulate
 
-from judged_server import errors
+from judged_server import errors, tracing
+from judged_server.audit import note_judged
 from judged_server.domain import QueryGroup, Verdicts
 from judged_server.judges.base import ANONYMOUS, Caller, Judge
+from judged_server.scheduling.threads import run_in_thread_if
+
+TOLD_INLINE = 256
+"""Verdicts up to this number are told to a tracer on the event loop."""
 
 
 async def judge_batch(
@@ -23,18 +28,29 @@ async def judge_batch(
     """
     check_groups_fit(judge, groups, field)
     offsets = list(accumulate([group.n_contexts for group in groups], initial=0))
+    note_judged(judge.identity.signature, offsets[-1])
     columns = await judge.judge(groups, caller)
     if len(columns.scores) != offsets[-1]:
         raise RuntimeError(
             f"{judge.identity.kind} returned {len(columns.scores)} scores for {offsets[-1]}"
         )
-    return Verdicts.decide(columns, offsets, judge.identity.min_score)
+    verdicts = Verdicts.decide(columns, offsets, judge.identity.min_score)
+    tracer = tracing.active
+    if tracer is not None and tracer.wants_results:
+        large = offsets[-1] > TOLD_INLINE
+        await run_in_thread_if(large, tracer.verdicts, judge.identity, groups, verdicts)
+    return verdicts
 
 
-def check_groups_fit(judge: Judge, groups: Sequence[QueryGroup], field: str) -> None:
-    """Raise InvalidField when a group brings what the judge does not take."""
+def check_groups_fit(
+    judge: Judge, groups: Sequence[QueryGroup], field: str = "groups", first: int = 0
+) -> None:
+    """Raise InvalidField when a group brings what the judge does not take.
+
+    `first` is the place of the first group in `field`.
+    """
     vectors, spans = judge.wants_embeddings, judge.wants_spans
-    for index, group in enumerate(groups):
+    for index, group in enumerate(groups, first):
         fits = (group.embeddings is not None) == vectors and (group.spans is not None) == spans
         if not fits and group.n_contexts:
             raise _unfit_field(judge, group, f"{field}[{index}]")

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from judged_server import errors
-from judged_server.domain import QueryGroup, Verdicts
+from judged_server.domain import QueryGroup, VerdictCounts, Verdicts
 from judged_server.judges.base import Judge
+from judged_server.usecases.distinct_groups import Part
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,24 +32,24 @@ class NegativeMatch:
 
 @dataclass(frozen=True, slots=True)
 class NegativeReport:
-    """How many groups have negatives and how many of those a match, and every match in order.
+    """How many groups have negatives, and how many of those a match.
 
-    `verdicts` are those of all results against all negatives of their groups.
+    `counts` are those of the verdicts of all results against all negatives of their groups.
     """
 
     queries: int
     queries_hit: int
-    matches: Sequence[NegativeMatch]
-    verdicts: Verdicts
+    counts: VerdictCounts
 
 
-def negative_groups(judge: Judge, groups: Sequence[QueryGroup]) -> list[QueryGroup]:
+def negative_groups(judge: Judge, groups: Sequence[QueryGroup], first: int = 0) -> list[QueryGroup]:
     """Return a group for each that has negatives, in order, which expects those.
 
-    Raises InvalidField for a judge that does not read texts.
+    `first` is the place of the first one among all groups. Raises InvalidField for a judge that
+    reads no texts.
     """
     found = []
-    for index, group in enumerate(groups):
+    for index, group in enumerate(groups, first):
         if group.negatives:
             if judge.wants_embeddings or judge.wants_spans:
                 rule = f"are texts, which {judge.identity.signature} does not take; leave them out"
@@ -57,26 +58,26 @@ def negative_groups(judge: Judge, groups: Sequence[QueryGroup]) -> list[QueryGro
     return found
 
 
-def report_negatives(
-    groups: Sequence[QueryGroup], ranks: Sequence[Sequence[int] | None], verdicts: Verdicts
-) -> NegativeReport:
-    """Return the report on groups without repeats; `verdicts` are those of their negatives.
+def matches_of(part: Part, verdicts: Verdicts) -> list[tuple[int, NegativeMatch]]:
+    """Return each result of a part that matches a negative, with the place of its group there.
 
-    `ranks` says for each group where the caller's request had its results; None: where they are.
+    `verdicts` are those of the groups that `negative_groups` made of the part's.
     """
-    matches: list[NegativeMatch] = []
-    queries = hit = 0
-    for group, kept in zip(groups, ranks, strict=True):
+    matches: list[tuple[int, NegativeMatch]] = []
+    queries = 0
+    for place, group in enumerate(part.groups):
         if not group.negatives:
             continue
         start, end = verdicts.offsets[queries : queries + 2]
         queries += 1
-        places = np.flatnonzero(verdicts.relevant[start:end])
-        hit += bool(len(places))
-        scores = verdicts.columns.scores[start:end][places].tolist()
-        for place, score in zip(places.tolist(), scores, strict=True):
-            rank, negative = divmod(place, len(group.negatives))
-            name = group.document_ids[rank] if group.document_ids else f"retrieved_{rank}"
-            sent = rank if kept is None else kept[rank]
-            matches.append(NegativeMatch(group.query_id, sent, negative, name, score))
-    return NegativeReport(queries, hit, matches, verdicts)
+        found = np.flatnonzero(verdicts.relevant[start:end])
+        if not len(found):
+            continue
+        scores = verdicts.columns.scores[start:end][found].tolist()
+        names = part.document_ids(place)
+        for pair, score in zip(found.tolist(), scores, strict=True):
+            row, negative = divmod(pair, len(group.negatives))
+            rank = part.ranks[place][row]
+            match = NegativeMatch(group.query_id, rank, negative, names[row], score)
+            matches.append((place, match))
+    return matches

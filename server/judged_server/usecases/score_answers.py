@@ -10,20 +10,30 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapp
 from dataclasses import dataclass, replace
 from typing import Any
 
-from judged_server import errors
-from judged_server.answers import AnswerItem, AnswerScore, RubricSpec, RubricSummary, ScoreSummary
-from judged_server.domain import Status, Usage, VerdictFault
+from judged_server import errors, tracing
+from judged_server.audit import note_judged
+from judged_server.domain import Calibrator, Status, Usage, VerdictFault
+from judged_server.domain.answers import (
+    AnswerItem,
+    AnswerScore,
+    RubricSpec,
+    RubricSummary,
+    ScoreSummary,
+)
 from judged_server.judges.base import Caller
+from judged_server.judges.calibrated import check_fits, find_calibrator
 from judged_server.judges.catalog import Offer, settle
+from judged_server.judges.llm.answers import KIND as ANSWERS
 from judged_server.judges.llm.answers import AnswerScorer, AnswersKind, SettledRubric
 from judged_server.judges.llm.concurrency import fan_out
 from judged_server.judges.llm.scoring_session import Asking, fault, no_usage
 from judged_server.llm.budget import refuse_if_nothing_asked, unpriced
-from judged_server.llm.caller import CallOptions, check_api_keys, missing_key_fault
+from judged_server.llm.caller import CallOptions
+from judged_server.llm.chat import check_api_keys, missing_key_fault
 from judged_server.llm.faults import Reason
 from judged_server.llm.rubrics import Rubric
+from judged_server.scheduling.threads import run_in_thread_if
 from judged_server.telemetry import logger
-from judged_server.threads import run_in_thread_if
 
 MAX_IN_WORK = 256
 """Pairs of one call that are in work at once, and questions of it that wait for a model."""
@@ -52,13 +62,22 @@ _log = logger("scoring")
 class Scoring:
     """Scores answers. One instance serves all calls of a process."""
 
-    def __init__(self, kind: AnswersKind) -> None:
+    def __init__(
+        self, kind: AnswersKind, calibrations: Mapping[str, Calibrator] | None = None
+    ) -> None:
+        """Take the kind; requests may name the `calibrations`."""
         self._kind = kind
+        self._calibrations = calibrations or {}
 
-    def offer(self) -> Offer:
-        """Return the judge `answers` as GetServerInfo lists it, with the first rubric it takes."""
+    def offer(self) -> Offer | None:
+        """Return the judge `answers` as GetServerInfo lists it, with the first rubric it takes.
+
+        None where there is no such rubric.
+        """
         profile = self._kind.profile
-        rubric = next(rubric for rubric in self._kind.rubrics.values() if rubric.scores_answers)
+        rubric = next((each for each in self._kind.rubrics.values() if each.scores_answers), None)
+        if rubric is None:
+            return None
         try:
             (scorer,) = self.choose([RubricSpec(rubric.id)])
         except errors.JudgedError as error:
@@ -80,7 +99,12 @@ class Scoring:
                 rule = f"is that of {field}[{first}] again; ask for each rubric once"
                 raise errors.InvalidField(f"{field}[{index}].rubric", rule)
             settled.append(self._settle(spec, f"{field}[{index}]"))
-        return [self._kind.build(each) for each in settled]
+        scorers = [self._kind.build(each) for each in settled]
+        for index, (scorer, each) in enumerate(zip(scorers, settled, strict=True)):
+            if each.calibrator is not None:
+                path = f"{field}[{index}].calibration"
+                check_fits(each.calibrator, scorer.bare_identity, path)
+        return scorers
 
     def _settle(self, spec: RubricSpec, field: str) -> SettledRubric:
         rubrics = self._kind.rubrics
@@ -102,7 +126,14 @@ class Scoring:
                 f"{rubric.id} compares texts and reads no answer; give it to the judge llm of "
                 f"BatchJudge, or score by {', '.join(scoring)}",
             )
+        calibrator = None
+        if spec.calibration is not None:
+            calibrator = find_calibrator(
+                spec.calibration, self._calibrations, f"{field}.calibration"
+            )
         min_score = rubric.min_score if spec.min_score is None else spec.min_score
+        if spec.min_score is None and calibrator is not None and calibrator.min_score is not None:
+            min_score = calibrator.min_score
         if not 0 <= min_score <= 1:
             raise errors.InvalidField(f"{field}.min_score", "must be a number from 0 to 1")
         return SettledRubric(
@@ -110,6 +141,7 @@ class Scoring:
             float(min_score),
             settle(self._kind.profile, spec.parameters, f"{field}.parameters"),
             _weights(rubric, spec.weights, f"{field}.weights"),
+            calibrator,
         )
 
     async def score(
@@ -132,6 +164,8 @@ class Scoring:
             check_api_keys(scorer.model, caller.cache)
         if caller.max_cost is not None and not all(scorer.priced for scorer in scorers):
             raise unpriced()
+        for scorer in scorers:
+            note_judged(scorer.identity.signature, len(items))
         large = len(items) * len(scorers) > LARGE_PAIRS
         pairs = await run_in_thread_if(large, distinct_pairs, items, scorers)
         summing = [_Sum(scorer) for scorer in scorers]
@@ -141,6 +175,8 @@ class Scoring:
             while (done := await run.scores.get()) is not None:
                 number, score = done
                 summing[number].add(score)
+                if tracing.active is not None and tracing.active.wants_results:
+                    tracing.active.score(score)
                 yield score
                 run.places.release()
             await producer
@@ -156,7 +192,7 @@ class Scoring:
         )
 
     def _asking(self, caller: Caller, scores: int) -> Asking:
-        call_options = CallOptions.of(caller.deadline, caller.cost_tracker, caller.cache)
+        call_options = CallOptions.of(caller.deadline, caller.cost_tracker, caller.cache, ANSWERS)
         if caller.deadline is not None:
             # What is left of the time must do for the scores that were not begun, too.
             left_s = caller.deadline - asyncio.get_running_loop().time()

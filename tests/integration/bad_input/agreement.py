@@ -2,44 +2,47 @@
 
 from __future__ import annotations
 
-from judged.v1 import judge_service_pb2 as pb
-from judged.v1 import statistics_pb2 as s
+from judged.v1 import metrics_pb2, statistics_service_pb2
 
 from tests.integration.bad_input.case import NAN, case
 
 
 def ratings(
     raters: object = None, categories: object = ("yes", "no"), **more: object
-) -> pb.MeasureAgreementRequest:
-    table = pb.RatingTable(categories=categories, raters=raters or [rater("a"), rater("b")], **more)
-    return pb.MeasureAgreementRequest(ratings=table)
+) -> statistics_service_pb2.MeasureAgreementRequest:
+    table = statistics_service_pb2.RatingTable(
+        categories=categories, raters=raters or [rater("a"), rater("b")], **more
+    )
+    return statistics_service_pb2.MeasureAgreementRequest(ratings=table)
 
 
-def rater(name: str, ratings: object = (0, 1)) -> pb.Rater:
-    return pb.Rater(name=name, ratings=ratings)
+def rater(name: str, ratings: object = (0, 1)) -> statistics_service_pb2.Rater:
+    return statistics_service_pb2.Rater(name=name, ratings=ratings)
 
 
 def systems(
     names: object = ("a", "b"), first: object = (1, 2), second: object = (1, 2)
-) -> pb.MeasureAgreementRequest:
-    return pb.MeasureAgreementRequest(
-        systems=pb.SystemScores(systems=names, first=first, second=second)
+) -> statistics_service_pb2.MeasureAgreementRequest:
+    return statistics_service_pb2.MeasureAgreementRequest(
+        systems=statistics_service_pb2.SystemScores(systems=names, first=first, second=second)
     )
 
 
-def calibrate(**fields: object) -> pb.CalibrateRequest:
+def calibrate(**fields: object) -> statistics_service_pb2.CalibrateRequest:
     good = {"scores": [0.2, 0.8, 0.9], "labelled": [0, 1], "labels": [False, True]}
-    return pb.CalibrateRequest(**{**good, **fields})
+    return statistics_service_pb2.CalibrateRequest(**{**good, **fields})
 
 
 CASES = [
-    case("MeasureAgreementRequest.ratings", "ratings", pb.MeasureAgreementRequest),
+    case(
+        "MeasureAgreementRequest.ratings", "ratings", statistics_service_pb2.MeasureAgreementRequest
+    ),
     case("MeasureAgreementRequest.systems", "systems.systems", lambda: systems(names=[])),
     case(
         "MeasureAgreementRequest.interval",
         "interval.confidence",
-        lambda: pb.MeasureAgreementRequest(
-            ratings=ratings().ratings, interval=s.IntervalOptions(confidence=2)
+        lambda: statistics_service_pb2.MeasureAgreementRequest(
+            ratings=ratings().ratings, interval=metrics_pb2.IntervalOptions(confidence=2)
         ),
     ),
     case("RatingTable.categories", "ratings.categories", lambda: ratings(categories=["yes"])),
@@ -99,16 +102,26 @@ CASES = [
     case("CalibrateRequest.labelled", "labelled[1]", lambda: calibrate(labelled=[1, 0])),
     case("CalibrateRequest.labels", "labels", lambda: calibrate(labels=[True])),
     case("CalibrateRequest.clusters", "clusters", lambda: calibrate(clusters=[1])),
+    case(
+        "CalibrateRequest.inclusion_probabilities",
+        "inclusion_probabilities",
+        lambda: calibrate(inclusion_probabilities=[0.5]),
+    ),
+    case(
+        "CalibrateRequest.inclusion_probabilities",
+        "inclusion_probabilities[1]",
+        lambda: calibrate(inclusion_probabilities=[1.0, 1.5]),
+    ),
     case("CalibrateRequest.min_score", "min_score", lambda: calibrate(min_score=NAN)),
     case(
         "CalibrateRequest.interval",
         "interval.resamples",
-        lambda: calibrate(interval=s.IntervalOptions(resamples=99)),
+        lambda: calibrate(interval=metrics_pb2.IntervalOptions(resamples=99)),
     ),
     case(
         "CalibrateRequest.interval",
         "interval.method",
-        lambda: calibrate(interval=s.IntervalOptions(method=0)),
+        lambda: calibrate(interval=metrics_pb2.IntervalOptions(method=0)),
     ),
     case(
         "CalibrateRequest.precision_floor", "precision_floor", lambda: calibrate(precision_floor=0)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from judged.v1 import groups_pb2
 from judged.v1 import judge_service_pb2 as pb
-from judged.v1 import types_pb2 as t
 
 from tests.integration.bad_input.case import case
 from tests.integration.bad_input.judging import batch, evaluate
@@ -11,7 +11,7 @@ from tests.integration.bad_input.judging import batch, evaluate
 
 def asking(**fields: object) -> pb.BatchJudgeRequest:
     request = batch()
-    request.asking.CopyFrom(t.AskingOptions(**fields))
+    request.asking.CopyFrom(groups_pb2.AskingOptions(**fields))
     return request
 
 
@@ -23,7 +23,7 @@ CASES = [
     case(
         "EvaluateRequest.asking",
         "asking.cache",
-        lambda: evaluate(asking=t.AskingOptions(cache=4)),
+        lambda: evaluate(asking=groups_pb2.AskingOptions(cache=4)),
     ),
 ]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from judged.v1 import groups_pb2
 from judged.v1 import judge_service_pb2 as pb
-from judged.v1 import types_pb2 as t
 
 from tests.integration.bad_input.case import NAN, case
 from tests.integration.bad_input.judging import batch, evaluate, group
@@ -42,7 +42,7 @@ CASES = [
     case(
         "EvaluateRequest.asking",
         "asking.max_cost",
-        lambda: evaluate(asking=t.AskingOptions(max_cost=NAN)),
+        lambda: evaluate(asking=groups_pb2.AskingOptions(max_cost=NAN)),
     ),
     case(JUDGE, "work", pb.EstimateBatchRequest),
     case(JUDGE, "judge.groups", lambda: of_judge(pb.BatchJudgeRequest())),
@@ -62,7 +62,7 @@ CASES = [
     case(
         JUDGE,
         "judge.groups[1].spans.expected",
-        lambda: of_judge(batch(group(), group(spans=t.GroupSpans()), kind="exact")),
+        lambda: of_judge(batch(group(), group(spans=groups_pb2.GroupSpans()), kind="exact")),
     ),
     *(case(JUDGE, "judge.asking.max_cost", estimated_limit(wrong)) for wrong in WRONG),
     case(SCORE, "score.items", lambda: of_score(pb.ScoreAnswersRequest(rubrics=[rubric()]))),
@@ -73,14 +73,16 @@ CASES = [
         SCORE,
         'score.rubrics[0].parameters["samples"]',
         lambda: of_score(
-            score(rubrics=[rubric(parameters={"samples": t.ParameterValue(int_value=33)})])
+            score(rubrics=[rubric(parameters={"samples": groups_pb2.ParameterValue(int_value=33)})])
         ),
     ),
     case(
         SCORE,
         "score.asking.max_cost",
-        lambda: of_score(score(asking=t.AskingOptions(max_cost=-1))),
+        lambda: of_score(score(asking=groups_pb2.AskingOptions(max_cost=-1))),
     ),
 ]
+
+CASES.append(case("GetUsageRequest.days", "days", lambda: pb.GetUsageRequest(days=367)))
 
 HARMLESS: dict[str, str] = {}

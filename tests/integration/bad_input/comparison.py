@@ -2,65 +2,79 @@
 
 from __future__ import annotations
 
-from judged.v1 import judge_service_pb2 as pb
-from judged.v1 import statistics_pb2 as s
-from judged.v1 import types_pb2 as t
+from judged.v1 import metrics_pb2, statistics_service_pb2
 
 from tests.integration.bad_input.case import NAN, case
 
-ONE_TOPIC = pb.JoinedTopics(query_ids=["1"], n_documents=[1], document_ids="a", values=bytes(8))
-QRELS = [pb.TopicQrels(query_id=q, document_ids=["a"], grades=[1]) for q in "12"]
+ONE_TOPIC = metrics_pb2.TopicColumns(
+    query_ids=["1"], n_documents=[1], document_ids="a", values=bytes(8)
+)
+QRELS = [metrics_pb2.TopicQrels(query_id=q, document_ids=["a"], grades=[1]) for q in "12"]
 
 
-def values(*column: float, ids: str = "123") -> pb.PerQueryValues:
-    return pb.PerQueryValues(query_ids=list(ids), columns=[pb.ValueColumn(values=column)])
+def values(*column: float, ids: str = "123") -> metrics_pb2.PerQueryValues:
+    return metrics_pb2.PerQueryValues(
+        query_ids=list(ids), columns=[metrics_pb2.ValueColumn(values=column)]
+    )
 
 
-def run(name: str = "b", **relevance: object) -> pb.ComparedRun:
-    return pb.ComparedRun(name=name, **(relevance or {"values": values(0.1, 0.9, 0.5)}))
+def run(name: str = "b", **relevance: object) -> statistics_service_pb2.ComparedRun:
+    return statistics_service_pb2.ComparedRun(
+        name=name, **(relevance or {"values": values(0.1, 0.9, 0.5)})
+    )
 
 
-def documents(name: str, *topics: pb.TopicRun) -> pb.ComparedRun:
-    topics = topics or tuple(pb.TopicRun(query_id=q, document_ids=["a"]) for q in "12")
-    return run(name, documents=pb.DocumentRankings(topics=topics))
+def documents(name: str, *topics: metrics_pb2.TopicRun) -> statistics_service_pb2.ComparedRun:
+    topics = topics or tuple(metrics_pb2.TopicRun(query_id=q, document_ids=["a"]) for q in "12")
+    return run(name, documents=statistics_service_pb2.DocumentRankings(topics=topics))
 
 
-def compare(*later: pb.ComparedRun, metrics: object = ("ap",), **more: object):
-    return pb.CompareRunsRequest(metrics=metrics, runs=[run("a"), *(later or [run()])], **more)
+def compare(*later: statistics_service_pb2.ComparedRun, metrics: object = ("ap",), **more: object):
+    return statistics_service_pb2.CompareRunsRequest(
+        metrics=metrics, runs=[run("a"), *(later or [run()])], **more
+    )
 
 
-def compare_documents(*later: pb.ComparedRun, qrels: object = QRELS, **more: object):
+def compare_documents(
+    *later: statistics_service_pb2.ComparedRun, qrels: object = QRELS, **more: object
+):
     runs = [documents("a"), *(later or [documents("b")])]
-    return pb.CompareRunsRequest(metrics=["ap"], qrels=qrels, runs=runs, **more)
+    return statistics_service_pb2.CompareRunsRequest(metrics=["ap"], qrels=qrels, runs=runs, **more)
 
 
-def shaped(**options: object) -> pb.CompareRunsRequest:
-    return compare(comparison=pb.CompareOptions(**options))
+def shaped(**options: object) -> statistics_service_pb2.CompareRunsRequest:
+    return compare(comparison=statistics_service_pb2.CompareOptions(**options))
 
 
 CASES = [
     case("CompareRunsRequest.metrics", "metrics", lambda: compare(metrics=[])),
-    case("CompareRunsRequest.metrics", "metrics[0]", lambda: compare(metrics=["nope"])),
+    case("CompareRunsRequest.metrics", "metrics[0]", lambda: compare(metrics=["nope@5"])),
     case(
         "CompareRunsRequest.options",
         "options.per_query",
-        lambda: compare(options=t.MetricOptions(per_query=True)),
+        lambda: compare(options=metrics_pb2.MetricOptions(per_query=True)),
     ),
     case(
         "CompareRunsRequest.options",
         "options.slice_by",
-        lambda: compare(options=t.MetricOptions(slice_by=["kind"])),
+        lambda: compare(options=metrics_pb2.MetricOptions(slice_by=["kind"])),
     ),
     case(
         "CompareRunsRequest.options",
         "options.interval.confidence",
-        lambda: compare(options=t.MetricOptions(interval=s.IntervalOptions(confidence=2.0))),
+        lambda: compare(
+            options=metrics_pb2.MetricOptions(interval=metrics_pb2.IntervalOptions(confidence=2.0))
+        ),
     ),
-    case("CompareRunsRequest.runs", "runs", lambda: pb.CompareRunsRequest(metrics=["ap"])),
     case(
         "CompareRunsRequest.runs",
         "runs",
-        lambda: pb.CompareRunsRequest(metrics=["ap"], runs=[run("a")]),
+        lambda: statistics_service_pb2.CompareRunsRequest(metrics=["ap"]),
+    ),
+    case(
+        "CompareRunsRequest.runs",
+        "runs",
+        lambda: statistics_service_pb2.CompareRunsRequest(metrics=["ap"], runs=[run("a")]),
     ),
     case("CompareRunsRequest.runs", "runs", lambda: compare(*(run(f"r{i}") for i in range(100)))),
     case(
@@ -78,21 +92,21 @@ CASES = [
         lambda: compare_documents(qrels=[*QRELS, QRELS[0]]),
     ),
     case(
-        "CompareRunsRequest.joined_qrels",
-        "joined_qrels",
-        lambda: compare_documents(joined_qrels=ONE_TOPIC),
+        "CompareRunsRequest.qrels_columns",
+        "qrels_columns",
+        lambda: compare_documents(qrels_columns=ONE_TOPIC),
     ),
     case(
-        "CompareRunsRequest.joined_qrels",
+        "CompareRunsRequest.qrels_columns",
         "qrels[0].grades[0]",
         lambda: compare_documents(
             qrels=[],
-            joined_qrels=pb.JoinedTopics(
+            qrels_columns=metrics_pb2.TopicColumns(
                 query_ids=["1"], n_documents=[1], document_ids="a", values=bytes(7) + b"\x7f"
             ),
         ),
     ),
-    case("CompareRunsRequest.joined_qrels", "qrels", lambda: compare(joined_qrels=ONE_TOPIC)),
+    case("CompareRunsRequest.qrels_columns", "qrels", lambda: compare(qrels_columns=ONE_TOPIC)),
     case(
         "CompareRunsRequest.comparison",
         "comparison.permutations",
@@ -101,23 +115,25 @@ CASES = [
     case("ComparedRun.name", "runs[1].name", lambda: compare(run(""))),
     case("ComparedRun.name", "runs[1].name", lambda: compare(run("a"))),
     case(
-        "ComparedRun.judged", "runs[1].relevance", lambda: compare(run(judged=pb.JudgedRankings()))
+        "ComparedRun.judged",
+        "runs[1].relevance",
+        lambda: compare(run(judged=metrics_pb2.JudgedRankings())),
     ),
     case(
         "ComparedRun.judged",
         "runs[0].judged.rankings",
-        lambda: pb.CompareRunsRequest(
-            metrics=["ap"], runs=[run(name, judged=pb.JudgedRankings()) for name in "ab"]
+        lambda: statistics_service_pb2.CompareRunsRequest(
+            metrics=["ap"], runs=[run(name, judged=metrics_pb2.JudgedRankings()) for name in "ab"]
         ),
     ),
     case(
         "ComparedRun.judged",
         "runs[1].judged.human_labels",
-        lambda: pb.CompareRunsRequest(
+        lambda: statistics_service_pb2.CompareRunsRequest(
             metrics=["ap"],
             runs=[
-                run("a", judged=pb.JudgedRankings()),
-                run("b", judged=pb.JudgedRankings(human_labels=pb.HumanLabels())),
+                run("a", judged=metrics_pb2.JudgedRankings()),
+                run("b", judged=metrics_pb2.JudgedRankings(human_labels=metrics_pb2.HumanLabels())),
             ],
         ),
     ),
@@ -125,16 +141,20 @@ CASES = [
     case(
         "ComparedRun.gains",
         "runs[0].gains.rankings",
-        lambda: pb.CompareRunsRequest(
-            metrics=["ap"], runs=[run(name, gains=pb.GainRankings()) for name in "ab"]
+        lambda: statistics_service_pb2.CompareRunsRequest(
+            metrics=["ap"], runs=[run(name, gains=metrics_pb2.GainRankings()) for name in "ab"]
         ),
     ),
-    case("ComparedRun.values", "runs[1].relevance", lambda: compare(pb.ComparedRun(name="b"))),
+    case(
+        "ComparedRun.values",
+        "runs[1].relevance",
+        lambda: compare(statistics_service_pb2.ComparedRun(name="b")),
+    ),
     case("ComparedRun.values", "runs[1]", lambda: compare(run(values=values(0.1, 0.2, ids="38")))),
     case(
         "ComparedRun.values",
         "runs[1].values.columns",
-        lambda: compare(run(values=pb.PerQueryValues(query_ids=["1"]))),
+        lambda: compare(run(values=metrics_pb2.PerQueryValues(query_ids=["1"]))),
     ),
     case(
         "ComparedRun.values",
@@ -149,23 +169,23 @@ CASES = [
     case(
         "DocumentRankings.topics",
         "runs[1].documents.topics[1].query_id",
-        lambda: compare_documents(documents("b", *[pb.TopicRun(query_id="1")] * 2)),
+        lambda: compare_documents(documents("b", *[metrics_pb2.TopicRun(query_id="1")] * 2)),
     ),
     case(
         "DocumentRankings.topics",
         "runs[1].documents.topics[0].scores[0]",
         lambda: compare_documents(
-            documents("b", pb.TopicRun(query_id="1", document_ids=["a"], scores=[NAN]))
+            documents("b", metrics_pb2.TopicRun(query_id="1", document_ids=["a"], scores=[NAN]))
         ),
     ),
     case(
-        "DocumentRankings.joined_topics",
-        "runs[1].documents.joined_topics.values",
+        "DocumentRankings.topic_columns",
+        "runs[1].documents.topic_columns.values",
         lambda: compare_documents(
             run(
                 "b",
-                documents=pb.DocumentRankings(
-                    joined_topics=pb.JoinedTopics(
+                documents=statistics_service_pb2.DocumentRankings(
+                    topic_columns=metrics_pb2.TopicColumns(
                         query_ids=["1"], n_documents=[1], document_ids="a", values=bytes(16)
                     )
                 ),
@@ -173,12 +193,14 @@ CASES = [
         ),
     ),
     case(
-        "DocumentRankings.joined_topics",
-        "runs[1].documents.joined_topics",
+        "DocumentRankings.topic_columns",
+        "runs[1].documents.topic_columns",
         lambda: compare_documents(
             run(
                 "b",
-                documents=pb.DocumentRankings(topics=[pb.TopicRun()], joined_topics=ONE_TOPIC),
+                documents=statistics_service_pb2.DocumentRankings(
+                    topics=[metrics_pb2.TopicRun()], topic_columns=ONE_TOPIC
+                ),
             )
         ),
     ),

@@ -3,33 +3,43 @@
 from __future__ import annotations
 
 from judged.v1 import judge_service_pb2 as pb
-from judged.v1 import types_pb2 as t
+from judged.v1 import metrics_pb2, verdicts_pb2
 
 from tests.integration.bad_input.case import NAN, case
 
 
 def judged(
-    labelled: object = ("a",), relevant: object = (True, False), **more: object
+    labelled: object = ("a",),
+    relevant: object = (True, False),
+    inclusion: object = (),
+    **more: object,
 ) -> pb.ComputeMetricsRequest:
-    rankings = [pb.JudgedRanking(query_id=i, expected=1, retrieved=2) for i in "ab"]
+    rankings = [metrics_pb2.JudgedRanking(query_id=i, expected=1, retrieved=2) for i in "ab"]
     return pb.ComputeMetricsRequest(
         metrics=["ap", "recall"],
-        judged=pb.JudgedRankings(
+        judged=metrics_pb2.JudgedRankings(
             rankings=rankings,
-            verdicts=t.VerdictColumns(relevant=[True, False, False, True]),
-            human_labels=pb.HumanLabels(query_ids=labelled, relevant=relevant),
+            verdicts=verdicts_pb2.VerdictColumns(relevant=[True, False, False, True]),
+            human_labels=metrics_pb2.HumanLabels(
+                query_ids=labelled, relevant=relevant, inclusion_probabilities=inclusion
+            ),
         ),
         **more,
     )
 
 
-def human(ids: object, *columns: list[float]) -> pb.PerQueryValues:
-    return pb.PerQueryValues(query_ids=ids, columns=[pb.ValueColumn(values=c) for c in columns])
+def human(ids: object, *columns: list[float]) -> metrics_pb2.PerQueryValues:
+    return metrics_pb2.PerQueryValues(
+        query_ids=ids, columns=[metrics_pb2.ValueColumn(values=c) for c in columns]
+    )
 
 
-def with_values(ids: object, *columns: list[float]) -> pb.ComputeMetricsRequest:
+def with_values(
+    ids: object, *columns: list[float], inclusion: object = ()
+) -> pb.ComputeMetricsRequest:
     machine = human(["a", "b"], [0.5, 1.0], [1.0, 1.0])
     values = human(ids, *columns)
+    values.inclusion_probabilities.extend(inclusion)
     return pb.ComputeMetricsRequest(metrics=["ap", "recall"], values=machine, human_values=values)
 
 
@@ -44,6 +54,26 @@ CASES = [
     ),
     case("HumanLabels.relevant", f"{LABELS}.relevant", lambda: judged(relevant=[True])),
     case("HumanLabels.relevant", f"{LABELS}.relevant", lambda: judged(labelled=["a", "b"])),
+    case(
+        "HumanLabels.inclusion_probabilities",
+        f"{LABELS}.inclusion_probabilities[0]",
+        lambda: judged(inclusion=[0.0]),
+    ),
+    case(
+        "HumanLabels.inclusion_probabilities",
+        f"{LABELS}.inclusion_probabilities",
+        lambda: judged(inclusion=[0.5], options=metrics_pb2.MetricOptions(per_query=True)),
+    ),
+    case(
+        "PerQueryValues.inclusion_probabilities",
+        "human_values.inclusion_probabilities",
+        lambda: with_values(["a"], [1.0], [1.0], inclusion=[0.5, 0.5]),
+    ),
+    case(
+        "PerQueryValues.inclusion_probabilities",
+        "human_values.inclusion_probabilities[0]",
+        lambda: with_values(["a"], [1.0], [1.0], inclusion=[NAN]),
+    ),
     case("JudgedRankings.human_labels", f"{LABELS}.relevant", lambda: judged(labelled=[])),
     case(
         "ComputeMetricsRequest.human_values",

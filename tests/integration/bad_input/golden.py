@@ -4,22 +4,24 @@ from __future__ import annotations
 
 from typing import Any
 
+from judged.v1 import groups_pb2, metrics_pb2, verdicts_pb2
 from judged.v1 import judge_service_pb2 as pb
-from judged.v1 import types_pb2 as t
 
 from tests.integration.bad_input.case import LONG, NAN, NAN_FLOATS, TWO_FLOATS, case
 from tests.integration.bad_input.judging import batch, evaluate, group
 
 
-def spans(*expected: t.Span, kind: str = "span", **changes: object) -> pb.BatchJudgeRequest:
-    of = t.GroupSpans(expected=expected, retrieved=[t.Span(file="f", end=4)])
+def spans(
+    *expected: groups_pb2.Span, kind: str = "span", **changes: object
+) -> pb.BatchJudgeRequest:
+    of = groups_pb2.GroupSpans(expected=expected, retrieved=[groups_pb2.Span(file="f", end=4)])
     return batch(
-        t.QueryGroup(**{"spans": of, **changes}),
+        groups_pb2.QueryGroup(**{"spans": of, **changes}),
         kind=kind,
     )
 
 
-GOOD = t.Span(file="f", start=1, end=3)
+GOOD = groups_pb2.Span(file="f", start=1, end=3)
 
 
 def embedded(ids: str = "ab", **changes: Any) -> pb.ComputeMetricsRequest:
@@ -27,7 +29,8 @@ def embedded(ids: str = "ab", **changes: Any) -> pb.ComputeMetricsRequest:
     vectors: dict[str, Any] = {"dimensions": 2, "expected": TWO_FLOATS, "retrieved": TWO_FLOATS}
     vectors |= changes.pop("vectors", {})
     rankings = [
-        pb.EmbeddedRanking(query_id=i, embeddings=t.GroupEmbeddings(**vectors)) for i in ids
+        pb.EmbeddedRanking(query_id=i, embeddings=groups_pb2.GroupEmbeddings(**vectors))
+        for i in ids
     ]
     return pb.ComputeMetricsRequest(
         metrics=metrics, embedded=pb.EmbeddedRankings(rankings=rankings, **changes)
@@ -46,7 +49,7 @@ CASES = [
     case(
         "QueryGroup.spans",
         "groups[0].spans",
-        lambda: spans(GOOD, embeddings=t.GroupEmbeddings(dimensions=1)),
+        lambda: spans(GOOD, embeddings=groups_pb2.GroupEmbeddings(dimensions=1)),
     ),
     case("QueryGroup.spans", "groups[0].spans", lambda: spans(GOOD, kind="semantic")),
     case(
@@ -62,14 +65,18 @@ CASES = [
     case(
         "Span.file",
         "groups[0].spans.expected[1].file",
-        lambda: spans(GOOD, t.Span(file=LONG, end=1)),
+        lambda: spans(GOOD, groups_pb2.Span(file=LONG, end=1)),
     ),
     case(
         "Span.start",
         "groups[0].spans.expected[0].end",
-        lambda: spans(t.Span(file="f", start=3, end=2)),
+        lambda: spans(groups_pb2.Span(file="f", start=3, end=2)),
     ),
-    case("Span.end", "groups[0].spans.expected[1].end", lambda: spans(GOOD, t.Span(file="f"))),
+    case(
+        "Span.end",
+        "groups[0].spans.expected[1].end",
+        lambda: spans(GOOD, groups_pb2.Span(file="f")),
+    ),
     case("QueryGroup.negatives", "groups[0].negatives", lambda: batch(group(negatives=["n"]))),
     case(
         "QueryGroup.negatives",
@@ -80,10 +87,12 @@ CASES = [
         "QueryGroup.negatives",
         "groups[0].negatives",
         lambda: evaluate(
-            t.QueryGroup(
-                query_id="1", negatives=["n"], spans=t.GroupSpans(expected=[GOOD], retrieved=[GOOD])
+            groups_pb2.QueryGroup(
+                query_id="1",
+                negatives=["n"],
+                spans=groups_pb2.GroupSpans(expected=[GOOD], retrieved=[GOOD]),
             ),
-            judge=t.JudgeSpec(kind="span"),
+            judge=groups_pb2.JudgeSpec(kind="span"),
         ),
     ),
     case(
@@ -91,7 +100,7 @@ CASES = [
         "groups[0].negatives",
         lambda: evaluate(
             group(expected=[], negatives=["n"]),
-            judge=t.JudgeSpec(kind="span"),
+            judge=groups_pb2.JudgeSpec(kind="span"),
         ),
     ),
     case(
@@ -113,8 +122,10 @@ CASES = [
         "EvaluateRequest.metrics",
         "metrics[1]",
         lambda: evaluate(
-            t.QueryGroup(query_id="1", spans=t.GroupSpans(expected=[GOOD], retrieved=[GOOD])),
-            judge=t.JudgeSpec(kind="span"),
+            groups_pb2.QueryGroup(
+                query_id="1", spans=groups_pb2.GroupSpans(expected=[GOOD], retrieved=[GOOD])
+            ),
+            judge=groups_pb2.JudgeSpec(kind="span"),
             metrics=["ap", "f1_exact"],
         ),
     ),
@@ -123,9 +134,9 @@ CASES = [
         "metrics[0]",
         lambda: pb.ComputeMetricsRequest(
             metrics=["recall_similarity"],
-            judged=pb.JudgedRankings(
-                rankings=[pb.JudgedRanking(query_id="1", expected=1, retrieved=1)],
-                verdicts=t.VerdictColumns(relevant=[True]),
+            judged=metrics_pb2.JudgedRankings(
+                rankings=[metrics_pb2.JudgedRanking(query_id="1", expected=1, retrieved=1)],
+                verdicts=verdicts_pb2.VerdictColumns(relevant=[True]),
             ),
         ),
     ),

@@ -2,36 +2,36 @@
 
 from __future__ import annotations
 
+from judged.v1 import groups_pb2, metrics_pb2
 from judged.v1 import judge_service_pb2 as pb
-from judged.v1 import types_pb2 as t
 
 from tests.integration.bad_input.case import LONG, NAN, NAN_FLOATS, TWO_FLOATS, case
 
 
-def group(**changes: object) -> t.QueryGroup:
-    return t.QueryGroup(
+def group(**changes: object) -> groups_pb2.QueryGroup:
+    return groups_pb2.QueryGroup(
         **{"query_id": "1", "query": "q", "expected": ["a"], "retrieved": ["a", "b"], **changes}
     )
 
 
-def batch(*groups: t.QueryGroup, **judge: object) -> pb.BatchJudgeRequest:
-    return pb.BatchJudgeRequest(groups=groups or [group()], judge=t.JudgeSpec(**judge))
+def batch(*groups: groups_pb2.QueryGroup, **judge: object) -> pb.BatchJudgeRequest:
+    return pb.BatchJudgeRequest(groups=groups or [group()], judge=groups_pb2.JudgeSpec(**judge))
 
 
 def parameter(name: str, kind: str = "token_overlap", **value: object) -> pb.BatchJudgeRequest:
-    return batch(kind=kind, parameters={name: t.ParameterValue(**value)})
+    return batch(kind=kind, parameters={name: groups_pb2.ParameterValue(**value)})
 
 
 def vectors(**changes: object) -> pb.BatchJudgeRequest:
     given = {"dimensions": 2, "expected": TWO_FLOATS, "retrieved": TWO_FLOATS, **changes}
     return batch(
-        group(expected=["a"], retrieved=["a"], embeddings=t.GroupEmbeddings(**given)),
+        group(expected=["a"], retrieved=["a"], embeddings=groups_pb2.GroupEmbeddings(**given)),
         kind="semantic",
     )
 
 
 def evaluate(
-    *groups: t.QueryGroup, options: object = None, **changes: object
+    *groups: groups_pb2.QueryGroup, options: object = None, **changes: object
 ) -> pb.EvaluateRequest:
     return pb.EvaluateRequest(
         **{"groups": groups or [group()], "metrics": ["ndcg@10"], "options": options, **changes}
@@ -40,7 +40,7 @@ def evaluate(
 
 CASES = [
     case("BatchJudgeRequest.groups", "groups", pb.BatchJudgeRequest),
-    case("BatchJudgeRequest.groups", "groups", lambda: batch(*[t.QueryGroup()] * 10_001)),
+    case("BatchJudgeRequest.groups", "groups", lambda: batch(*[groups_pb2.QueryGroup()] * 10_001)),
     case(
         "BatchJudgeRequest.groups",
         "groups",
@@ -77,8 +77,8 @@ CASES = [
         "QueryGroup.embeddings",
         "groups[0].embeddings",
         lambda: batch(
-            t.QueryGroup(
-                embeddings=t.GroupEmbeddings(
+            groups_pb2.QueryGroup(
+                embeddings=groups_pb2.GroupEmbeddings(
                     dimensions=2, expected=TWO_FLOATS, retrieved=TWO_FLOATS
                 )
             ),
@@ -140,7 +140,9 @@ CASES = [
     ),
     case("EvaluateRequest.groups", "groups", lambda: evaluate(groups=[])),
     case(
-        "EvaluateRequest.judge", "judge.min_score", lambda: evaluate(judge=t.JudgeSpec(min_score=2))
+        "EvaluateRequest.judge",
+        "judge.min_score",
+        lambda: evaluate(judge=groups_pb2.JudgeSpec(min_score=2)),
     ),
     case("EvaluateRequest.metrics", "metrics", lambda: evaluate(metrics=[])),
     case("EvaluateRequest.metrics", "metrics[1]", lambda: evaluate(metrics=["ap", "ndgc@10"])),
@@ -148,51 +150,89 @@ CASES = [
     case("EvaluateRequest.metrics", "metrics[1]", lambda: evaluate(metrics=["ap", "ap"])),
     case(
         "EvaluateRequest.options",
-        "options.matching",
-        lambda: evaluate(options=t.MetricOptions(matching=9)),
+        "options.verdicts.matching",
+        lambda: evaluate(
+            options=metrics_pb2.MetricOptions(verdicts=metrics_pb2.VerdictOptions(matching=9))
+        ),
     ),
     case(
-        "MetricOptions.matching",
-        "options.matching",
-        lambda: evaluate(options=t.MetricOptions(matching=0)),
+        "VerdictOptions.matching",
+        "options.verdicts.matching",
+        lambda: evaluate(
+            options=metrics_pb2.MetricOptions(verdicts=metrics_pb2.VerdictOptions(matching=0))
+        ),
     ),
     case(
-        "MetricOptions.matching",
+        "VerdictOptions.matching",
         "metrics[0]",
-        lambda: evaluate(options=t.MetricOptions(matching=t.MATCHING_MODE_ANY), metrics=["ap"]),
+        lambda: evaluate(
+            options=metrics_pb2.MetricOptions(
+                verdicts=metrics_pb2.VerdictOptions(matching=metrics_pb2.MATCHING_MODE_ANY)
+            ),
+            metrics=["ap"],
+        ),
     ),
     case(
-        "MetricOptions.no_gold",
-        "options.no_gold",
-        lambda: evaluate(options=t.MetricOptions(no_gold=0)),
+        "VerdictOptions.no_gold",
+        "options.verdicts.no_gold",
+        lambda: evaluate(
+            options=metrics_pb2.MetricOptions(verdicts=metrics_pb2.VerdictOptions(no_gold=0))
+        ),
     ),
     case(
-        "MetricOptions.no_gold",
+        "VerdictOptions.no_gold",
         "groups[1].expected",
         lambda: evaluate(
             group(),
             group(query_id="2", expected=[]),
-            options=t.MetricOptions(no_gold=t.NO_GOLD_POLICY_ERROR),
+            options=metrics_pb2.MetricOptions(
+                verdicts=metrics_pb2.VerdictOptions(no_gold=metrics_pb2.NO_GOLD_POLICY_ERROR)
+            ),
         ),
     ),
     case(
-        "MetricOptions.strict_duplicates",
+        "VerdictOptions.strict_duplicates",
         "groups[0].document_ids[1]",
         lambda: evaluate(
             group(document_ids=["x", "x"], retrieved=["r", "r"]),
-            options=t.MetricOptions(strict_duplicates=True),
+            options=metrics_pb2.MetricOptions(
+                verdicts=metrics_pb2.VerdictOptions(strict_duplicates=True)
+            ),
         ),
     ),
 ]
 
 HARMLESS = {
     "EvaluateRequest.include_verdicts": "a switch",
-    "MetricOptions.complete": "a switch",
+    "QrelsOptions.complete": "a switch",
+    "QrelsOptions.strict_duplicates": "a switch",
     "MetricOptions.per_query": "a switch",
     "StreamJudgeRequest.start": "see test_stream.py",
     "StreamJudgeRequest.chunk": "see test_stream.py",
     "StreamJudgeStart.judge": "see test_stream.py",
+    **dict.fromkeys(
+        (
+            *("StreamEvaluateRequest.start", "StreamEvaluateRequest.chunk"),
+            *(f"StreamEvaluateStart.{name}" for name in ("judge", "metrics", "options", "asking")),
+            *(f"StreamEvaluateStart.include_{name}" for name in ("verdicts", "details")),
+            *(f"EvaluateChunk.{name}" for name in ("chunk_id", "groups", "continues")),
+            "StreamEvaluateStart.request_id",
+        ),
+        "see test_evaluate_stream.py",
+    ),
     "JudgeChunk.chunk_id": "see test_stream.py",
+    "StreamEvaluateRequest.start": "see test_evaluate_stream.py",
+    "StreamEvaluateRequest.chunk": "see test_evaluate_stream.py",
+    "StreamEvaluateStart.judge": "see test_evaluate_stream.py",
+    "StreamEvaluateStart.metrics": "see test_evaluate_stream.py",
+    "StreamEvaluateStart.options": "see test_evaluate_stream.py",
+    "StreamEvaluateStart.include_verdicts": "see test_evaluate_stream.py",
+    "StreamEvaluateStart.include_details": "see test_evaluate_stream.py",
+    "StreamEvaluateStart.asking": "see test_evaluate_stream.py",
+    "StreamEvaluateStart.request_id": "see test_evaluate_stream.py",
+    "EvaluateChunk.chunk_id": "see test_evaluate_stream.py",
+    "EvaluateChunk.groups": "see test_evaluate_stream.py",
+    "EvaluateChunk.continues": "see test_evaluate_stream.py",
     "JudgeChunk.groups": "see test_stream.py",
     "JudgeSpec.ParametersEntry.key": "see JudgeSpec.parameters",
     "JudgeSpec.ParametersEntry.value": "see JudgeSpec.parameters",

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from judged.v1 import judge_service_pb2 as pb
-from judged.v1 import types_pb2 as t
+from judged.v1 import metrics_pb2, verdicts_pb2
 
 from tests.integration.bad_input.case import NAN, case
 from tests.integration.bad_input.judging import batch, evaluate, parameter
@@ -14,9 +14,9 @@ from tests.integration.bad_input.judging import batch, evaluate, parameter
 
 def agreement(*values: float) -> pb.ComputeMetricsRequest:
     """Verdicts on one ranking of two results, with these agreements."""
-    columns = t.VerdictColumns(relevant=[True, False], agreement=values)
-    ranking = pb.JudgedRanking(query_id="1", expected=1, retrieved=2)
-    judged = pb.JudgedRankings(rankings=[ranking], verdicts=columns)
+    columns = verdicts_pb2.VerdictColumns(relevant=[True, False], agreement=values)
+    ranking = metrics_pb2.JudgedRanking(query_id="1", expected=1, retrieved=2)
+    judged = metrics_pb2.JudgedRankings(rankings=[ranking], verdicts=columns)
     return pb.ComputeMetricsRequest(metrics=["mrr"], judged=judged)
 
 
@@ -65,4 +65,5 @@ HARMLESS = {
     "StreamJudgeStart.request_id": "see test_repeats.py",
     "EvaluateRequest.include_details": "a switch",
     "VerdictColumns.details": "callers may send back what they got; it is not read",
+    "VerdictColumns.probability": "callers may send back what they got; it is not read",
 }

@@ -5,10 +5,10 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 from judged.v1 import judge_service_pb2 as pb
-from judged.v1 import statistics_pb2 as st
-from judged.v1 import types_pb2 as t
+from judged.v1 import metrics_pb2, verdicts_pb2
 
 from tests.integration.bad_input.case import NAN, case
 
@@ -18,58 +18,83 @@ def compute(options: object = None, metrics: object = ("ap",), **relevance: obje
 
 
 def judged(options: object = None, ids: str = "ab", **columns: object) -> pb.ComputeMetricsRequest:
-    rankings = [pb.JudgedRanking(query_id=i, expected=1, retrieved=1) for i in ids]
-    verdicts = t.VerdictColumns(**{"relevant": [True, False], **columns})
-    return compute(options, judged=pb.JudgedRankings(rankings=rankings, verdicts=verdicts))
+    rankings = [metrics_pb2.JudgedRanking(query_id=i, expected=1, retrieved=1) for i in ids]
+    verdicts = verdicts_pb2.VerdictColumns(**{"relevant": [True, False], **columns})
+    return compute(options, judged=metrics_pb2.JudgedRankings(rankings=rankings, verdicts=verdicts))
+
+
+def graded(max_grade: int, labelled: bool = False, **columns: object) -> pb.ComputeMetricsRequest:
+    request = judged(**columns)
+    request.judged.max_grade = max_grade
+    if labelled:
+        request.judged.human_labels.SetInParent()
+    return request
+
+
+def _options(**options: Any) -> metrics_pb2.MetricOptions:
+    """Options of which some may be for qrels."""
+    qrels = {
+        k: v for k, v in options.items() if k in metrics_pb2.QrelsOptions.DESCRIPTOR.fields_by_name
+    }
+    others = {k: v for k, v in options.items() if k not in qrels}
+    return metrics_pb2.MetricOptions(
+        qrels=metrics_pb2.QrelsOptions(**qrels) if qrels else None, **others
+    )
 
 
 def trec(
     qrels: object = None,
     run: object = None,
-    joined_qrels: pb.JoinedTopics | None = None,
-    joined_run: pb.JoinedTopics | None = None,
+    qrels_columns: metrics_pb2.TopicColumns | None = None,
+    run_columns: metrics_pb2.TopicColumns | None = None,
     **options: object,
 ) -> pb.ComputeMetricsRequest:
     return compute(
-        t.MetricOptions(**options),
-        trec=pb.TrecRankings(
-            qrels=qrels or [pb.TopicQrels(query_id="1", document_ids=["a"], grades=[1])],
-            run=run or [pb.TopicRun(query_id="1", document_ids=["a"], scores=[1.0])],
-            joined_qrels=joined_qrels,
-            joined_run=joined_run,
+        _options(**options),
+        trec=metrics_pb2.TrecRankings(
+            qrels=qrels or [metrics_pb2.TopicQrels(query_id="1", document_ids=["a"], grades=[1])],
+            run=run or [metrics_pb2.TopicRun(query_id="1", document_ids=["a"], scores=[1.0])],
+            qrels_columns=qrels_columns,
+            run_columns=run_columns,
         ),
     )
 
 
-def columns(ids: str, n: object, document_ids: str, *values: float) -> pb.JoinedTopics:
+def columns(ids: str, n: object, document_ids: str, *values: float) -> metrics_pb2.TopicColumns:
     packed = struct.pack(f"<{len(values)}d", *values)
-    return pb.JoinedTopics(
+    return metrics_pb2.TopicColumns(
         query_ids=list(ids), n_documents=n, document_ids=document_ids, values=packed
     )
 
 
 def joined(
-    qrels: pb.JoinedTopics | None = None, run: pb.JoinedTopics | None = None, **options: object
+    qrels: metrics_pb2.TopicColumns | None = None,
+    run: metrics_pb2.TopicColumns | None = None,
+    **options: object,
 ) -> pb.ComputeMetricsRequest:
     one = columns("q", [1], "a", 1.0)
-    rankings = pb.TrecRankings(joined_qrels=qrels or one, joined_run=run or one)
-    return compute(t.MetricOptions(**options), trec=rankings)
+    rankings = metrics_pb2.TrecRankings(qrels_columns=qrels or one, run_columns=run or one)
+    return compute(_options(**options), trec=rankings)
 
 
-def gains(*rankings: pb.GainRanking) -> pb.ComputeMetricsRequest:
-    return compute(gains=pb.GainRankings(rankings=rankings))
+def gains(*rankings: metrics_pb2.GainRanking) -> pb.ComputeMetricsRequest:
+    return compute(gains=metrics_pb2.GainRankings(rankings=rankings))
 
 
-def gain(query_id: str = "1", gains: object = (1.0,), relevant: object = (1.0,)) -> pb.GainRanking:
-    return pb.GainRanking(query_id=query_id, gains=gains, relevant_gains=relevant)
+def gain(
+    query_id: str = "1", gains: object = (1.0,), relevant: object = (1.0,)
+) -> metrics_pb2.GainRanking:
+    return metrics_pb2.GainRanking(query_id=query_id, gains=gains, relevant_gains=relevant)
 
 
 def values(ids: object = ("1",), *columns: object) -> pb.ComputeMetricsRequest:
-    return compute(values=pb.PerQueryValues(query_ids=ids, columns=[t_values(c) for c in columns]))
+    return compute(
+        values=metrics_pb2.PerQueryValues(query_ids=ids, columns=[t_values(c) for c in columns])
+    )
 
 
 def interval(**options: object) -> pb.ComputeMetricsRequest:
-    return trec(interval=st.IntervalOptions(**options))
+    return trec(interval=metrics_pb2.IntervalOptions(**options))
 
 
 def known(*query_ids: str, **metadata: str) -> pb.ComputeMetricsRequest:
@@ -82,43 +107,49 @@ def known(*query_ids: str, **metadata: str) -> pb.ComputeMetricsRequest:
 def many_values(n: int, **options: object) -> pb.ComputeMetricsRequest:
     ids = [str(i) for i in range(n)]
     request = values(ids, [0.5] * n)
-    request.options.CopyFrom(t.MetricOptions(**options))
+    request.options.CopyFrom(metrics_pb2.MetricOptions(**options))
     for i in ids:
         request.metadata.add(query_id=i, metadata={"id": i})
     return request
 
 
-def t_values(column: object) -> pb.ValueColumn:
-    return pb.ValueColumn(values=column)
+def t_values(column: object) -> metrics_pb2.ValueColumn:
+    return metrics_pb2.ValueColumn(values=column)
 
 
-def gains_with(options: t.MetricOptions) -> pb.ComputeMetricsRequest:
-    return compute(options, gains=pb.GainRankings(rankings=[gain()]))
+def gains_with(options: metrics_pb2.MetricOptions) -> pb.ComputeMetricsRequest:
+    return compute(options, gains=metrics_pb2.GainRankings(rankings=[gain()]))
 
 
-def values_with(options: t.MetricOptions) -> pb.ComputeMetricsRequest:
+def values_with(options: metrics_pb2.MetricOptions) -> pb.ComputeMetricsRequest:
     request = values(("1",), [0.5])
     request.options.CopyFrom(options)
     return request
 
 
-def trec_with(options: t.MetricOptions) -> pb.ComputeMetricsRequest:
+def trec_with(options: metrics_pb2.MetricOptions) -> pb.ComputeMetricsRequest:
     request = trec()
     request.options.CopyFrom(options)
     return request
 
 
-_TREC_ONLY = {"complete": True, "unjudged": 1, "relevance_level": 1, "max_documents": 5}
-_USELESS: list[tuple[Callable[[t.MetricOptions], pb.ComputeMetricsRequest], str, object]] = [
-    *[(judged, name, value) for name, value in _TREC_ONLY.items()],
-    *[(gains_with, name, value) for name, value in _TREC_ONLY.items()],
-    *[(values_with, name, value) for name, value in _TREC_ONLY.items()],
-    (values_with, "matching", 1),
-    (values_with, "no_gold", 1),
-    (gains_with, "matching", 2),
-    (gains_with, "strict_duplicates", True),
-    (trec_with, "matching", 2),
-    (trec_with, "no_gold", 2),
+QRELS = {"qrels": metrics_pb2.QrelsOptions(complete=True)}
+VERDICTS = {"verdicts": metrics_pb2.VerdictOptions(matching=1)}
+GAINS = {"gains": metrics_pb2.GainOptions(no_gold=1)}
+STRICT = {"verdicts": metrics_pb2.VerdictOptions(strict_duplicates=True)}
+_USELESS: list[
+    tuple[Callable[[metrics_pb2.MetricOptions], pb.ComputeMetricsRequest], str, dict[str, Any]]
+] = [
+    (judged, "qrels", QRELS),
+    (judged, "gains", GAINS),
+    (judged, "verdicts.strict_duplicates", STRICT),
+    (gains_with, "qrels", QRELS),
+    (gains_with, "verdicts", VERDICTS),
+    (values_with, "verdicts", VERDICTS),
+    (values_with, "qrels", QRELS),
+    (values_with, "gains", GAINS),
+    (trec_with, "verdicts", VERDICTS),
+    (trec_with, "gains", GAINS),
 ]
 """Options that would change nothing, with what they are given for."""
 
@@ -127,35 +158,62 @@ CASES = [
         case(
             "ComputeMetricsRequest.options",
             f"options.{name}",
-            partial(ask, t.MetricOptions(**{name: value})),
+            partial(ask, metrics_pb2.MetricOptions(**options)),
         )
-        for ask, name, value in _USELESS
+        for ask, name, options in _USELESS
     ],
     case("ComputeMetricsRequest.metrics", "metrics[0]", lambda: compute(metrics=[""])),
-    case("ComputeMetricsRequest.options", "options.no_gold", lambda: trec(no_gold=7)),
+    case(
+        "GainOptions.no_gold",
+        "options.gains.no_gold",
+        lambda: gains_with(metrics_pb2.MetricOptions(gains=metrics_pb2.GainOptions(no_gold=7))),
+    ),
+    *[
+        case(
+            f"MetricOptions.{name}",
+            f"options.{name}",
+            partial(ask, metrics_pb2.MetricOptions(**options)),
+        )
+        for ask, name, options in (
+            (trec_with, "verdicts", VERDICTS),
+            (judged, "qrels", QRELS),
+            (judged, "gains", GAINS),
+        )
+    ],
     case("ComputeMetricsRequest.relevance", "relevance", compute),
     case(
         "ComputeMetricsRequest.judged",
         "judged.rankings",
-        lambda: compute(judged=pb.JudgedRankings()),
+        lambda: compute(judged=metrics_pb2.JudgedRankings()),
     ),
-    case("ComputeMetricsRequest.trec", "trec.qrels", lambda: compute(trec=pb.TrecRankings())),
-    case("ComputeMetricsRequest.gains", "gains.rankings", lambda: compute(gains=pb.GainRankings())),
+    case(
+        "ComputeMetricsRequest.trec", "trec.qrels", lambda: compute(trec=metrics_pb2.TrecRankings())
+    ),
+    case(
+        "ComputeMetricsRequest.gains",
+        "gains.rankings",
+        lambda: compute(gains=metrics_pb2.GainRankings()),
+    ),
     case(
         "ComputeMetricsRequest.values",
         "values.columns",
-        lambda: compute(values=pb.PerQueryValues()),
+        lambda: compute(values=metrics_pb2.PerQueryValues()),
     ),
     case("JudgedRankings.rankings", "judged.rankings", lambda: judged(ids="", relevant=[])),
     case("JudgedRankings.verdicts", "judged.verdicts.relevant", lambda: judged(relevant=[True])),
+    case("JudgedRankings.max_grade", "judged.max_grade", lambda: graded(1001, score=[1, 0])),
+    case("JudgedRankings.max_grade", "judged.verdicts.score", lambda: graded(3)),
+    case("JudgedRankings.max_grade", "judged.human_labels", lambda: graded(3, True, score=[1, 0])),
     case("JudgedRanking.query_id", "judged.rankings[1].query_id", lambda: judged(ids="aa")),
     case(
         "JudgedRanking.expected",
         "judged.verdicts.relevant",
         lambda: compute(
-            judged=pb.JudgedRankings(
-                rankings=[pb.JudgedRanking(query_id="1", expected=2**32 - 1, retrieved=2**32 - 1)],
-                verdicts=t.VerdictColumns(relevant=[True]),
+            judged=metrics_pb2.JudgedRankings(
+                rankings=[
+                    metrics_pb2.JudgedRanking(query_id="1", expected=2**32 - 1, retrieved=2**32 - 1)
+                ],
+                verdicts=verdicts_pb2.VerdictColumns(relevant=[True]),
             )
         ),
     ),
@@ -163,9 +221,9 @@ CASES = [
         "JudgedRanking.retrieved",
         "judged.verdicts.relevant",
         lambda: compute(
-            judged=pb.JudgedRankings(
-                rankings=[pb.JudgedRanking(query_id="1", expected=1, retrieved=3)],
-                verdicts=t.VerdictColumns(relevant=[True]),
+            judged=metrics_pb2.JudgedRankings(
+                rankings=[metrics_pb2.JudgedRanking(query_id="1", expected=1, retrieved=3)],
+                verdicts=verdicts_pb2.VerdictColumns(relevant=[True]),
             )
         ),
     ),
@@ -188,127 +246,142 @@ CASES = [
     case(
         "TrecRankings.qrels",
         "trec.qrels",
-        lambda: compute(trec=pb.TrecRankings(run=[pb.TopicRun(query_id="1")])),
+        lambda: compute(trec=metrics_pb2.TrecRankings(run=[metrics_pb2.TopicRun(query_id="1")])),
     ),
     case(
         "TrecRankings.run",
         "trec.run[1].query_id",
-        lambda: trec(run=[pb.TopicRun(query_id="1")] * 2),
+        lambda: trec(run=[metrics_pb2.TopicRun(query_id="1")] * 2),
     ),
     case(
         "TopicQrels.query_id",
         "trec.qrels[1].query_id",
-        lambda: trec(qrels=[pb.TopicQrels(query_id="1")] * 2),
+        lambda: trec(qrels=[metrics_pb2.TopicQrels(query_id="1")] * 2),
     ),
     case(
         "TopicQrels.document_ids",
         "trec.qrels[0].document_ids[1]",
-        lambda: trec(qrels=[pb.TopicQrels(query_id="1", document_ids=["a", "a"], grades=[1, 0])]),
+        lambda: trec(
+            qrels=[metrics_pb2.TopicQrels(query_id="1", document_ids=["a", "a"], grades=[1, 0])]
+        ),
     ),
     case(
         "TopicQrels.grades",
         "trec.qrels[0].grades",
-        lambda: trec(qrels=[pb.TopicQrels(query_id="1", document_ids=["a", "b"], grades=[1])]),
+        lambda: trec(
+            qrels=[metrics_pb2.TopicQrels(query_id="1", document_ids=["a", "b"], grades=[1])]
+        ),
     ),
     case(
         "TopicRun.query_id",
         "trec.run[1].query_id",
-        lambda: trec(run=[pb.TopicRun(query_id="1")] * 2),
+        lambda: trec(run=[metrics_pb2.TopicRun(query_id="1")] * 2),
     ),
     case(
         "TopicRun.document_ids",
         "trec.run[0].document_ids[1]",
         lambda: trec(
-            run=[pb.TopicRun(query_id="1", document_ids=["a", "a"])], strict_duplicates=True
+            run=[metrics_pb2.TopicRun(query_id="1", document_ids=["a", "a"])],
+            strict_duplicates=True,
         ),
     ),
     case(
         "TopicRun.scores",
         "trec.run[0].scores",
-        lambda: trec(run=[pb.TopicRun(query_id="1", document_ids=["a", "b"], scores=[1.0])]),
+        lambda: trec(
+            run=[metrics_pb2.TopicRun(query_id="1", document_ids=["a", "b"], scores=[1.0])]
+        ),
     ),
     case(
         "TopicRun.scores",
         "trec.run[0].scores[1]",
-        lambda: trec(run=[pb.TopicRun(query_id="1", document_ids=["a", "b"], scores=[1.0, NAN])]),
+        lambda: trec(
+            run=[metrics_pb2.TopicRun(query_id="1", document_ids=["a", "b"], scores=[1.0, NAN])]
+        ),
     ),
     case(
         "TopicRun.scores",
         "trec.run[0].scores[0]",
-        lambda: trec(run=[pb.TopicRun(query_id="1", document_ids=["a"], scores=[1e39])]),
+        lambda: trec(run=[metrics_pb2.TopicRun(query_id="1", document_ids=["a"], scores=[1e39])]),
     ),
     case(
-        "TrecRankings.joined_qrels",
-        "trec.joined_qrels",
-        lambda: trec(qrels=[pb.TopicQrels()], joined_qrels=columns("q", [1], "a", 1.0)),
+        "TrecRankings.qrels_columns",
+        "trec.qrels_columns",
+        lambda: trec(qrels=[metrics_pb2.TopicQrels()], qrels_columns=columns("q", [1], "a", 1.0)),
     ),
     case(
-        "TrecRankings.joined_run",
-        "trec.joined_run",
-        lambda: trec(run=[pb.TopicRun()], joined_run=columns("q", [1], "a", 1.0)),
+        "TrecRankings.run_columns",
+        "trec.run_columns",
+        lambda: trec(run=[metrics_pb2.TopicRun()], run_columns=columns("q", [1], "a", 1.0)),
     ),
     case(
-        "JoinedTopics.query_ids",
+        "TopicColumns.query_ids",
         "trec.run[1].query_id",
         lambda: joined(run=columns("qq", [1, 1], "a\nb", 1.0, 2.0)),
     ),
     case(
-        "JoinedTopics.n_documents",
-        "trec.joined_qrels.n_documents",
+        "TopicColumns.n_documents",
+        "trec.qrels_columns.n_documents",
         lambda: joined(qrels=columns("q", [], "a", 1.0)),
     ),
     case(
-        "JoinedTopics.n_documents",
-        "trec.joined_run.document_ids",
+        "TopicColumns.n_documents",
+        "trec.run_columns.document_ids",
         lambda: joined(run=columns("q", [2**32 - 1], "a", 1.0)),
     ),
     case(
-        "JoinedTopics.document_ids",
-        "trec.joined_run.document_ids",
+        "TopicColumns.document_ids",
+        "trec.run_columns.document_ids",
         lambda: joined(run=columns("q", [1], "a\nb", 1.0)),
     ),
     case(
-        "JoinedTopics.document_ids",
+        "TopicColumns.document_ids",
         "trec.qrels[0].document_ids[1]",
         lambda: joined(qrels=columns("q", [2], "a\na", 1.0, 0.0)),
     ),
     case(
-        "JoinedTopics.document_ids",
+        "TopicColumns.document_ids",
         "trec.run[0].document_ids[1]",
         lambda: joined(run=columns("q", [2], "a\na"), strict_duplicates=True),
     ),
     case(
-        "JoinedTopics.values",
-        "trec.joined_run.values",
+        "TopicColumns.values",
+        "trec.run_columns.values",
         lambda: joined(run=columns("q", [1], "a", 1.0, 2.0)),
     ),
     case(
-        "JoinedTopics.values",
-        "trec.joined_qrels.values",
+        "TopicColumns.values",
+        "trec.qrels_columns.values",
         lambda: joined(qrels=columns("q", [1], "a")),
     ),
     case(
-        "JoinedTopics.values",
+        "TopicColumns.values",
         "trec.qrels[0].grades[0]",
         lambda: joined(qrels=columns("q", [1], "a", 0.5)),
     ),
     case(
-        "JoinedTopics.values",
+        "TopicColumns.values",
         "trec.run[0].scores[0]",
         lambda: joined(run=columns("q", [1], "a", NAN)),
     ),
     case(
-        "MetricOptions.relevance_level",
-        "options.relevance_level",
+        "QrelsOptions.relevance_level",
+        "options.qrels.relevance_level",
         lambda: trec(relevance_level=0),
     ),
     case(
-        "MetricOptions.relevance_level",
-        "options.relevance_level",
+        "QrelsOptions.relevance_level",
+        "options.qrels.relevance_level",
         lambda: trec(relevance_level=2**31),
     ),
-    case("MetricOptions.max_documents", "options.max_documents", lambda: trec(max_documents=0)),
-    case("MetricOptions.max_documents", "options.max_documents", lambda: trec(max_documents=2**31)),
+    case(
+        "QrelsOptions.max_documents", "options.qrels.max_documents", lambda: trec(max_documents=0)
+    ),
+    case(
+        "QrelsOptions.max_documents",
+        "options.qrels.max_documents",
+        lambda: trec(max_documents=2**31),
+    ),
     case("GainRankings.rankings", "gains.rankings", gains),
     case("GainRanking.query_id", "gains.rankings[1].query_id", lambda: gains(gain(), gain())),
     case("GainRanking.gains", "gains.rankings[0].gains[1]", lambda: gains(gain(gains=[1.0, NAN]))),
@@ -341,7 +414,7 @@ CASES = [
     case(
         "IntervalOptions.resamples",
         "options.interval.resamples",
-        lambda: many_values(20_001, interval=st.IntervalOptions(resamples=100_000)),
+        lambda: many_values(20_001, interval=metrics_pb2.IntervalOptions(resamples=100_000)),
     ),
     case("MetricOptions.slice_by", "options.slice_by[1]", lambda: trec(slice_by=["a", "a"])),
     case("MetricOptions.slice_by", "options.slice_by[0]", lambda: trec(slice_by=[""])),
@@ -355,8 +428,8 @@ CASES = [
         "options.slice_by[1]",
         lambda: many_values(1_000, slice_by=["none", "id"]),
     ),
-    case("MetricOptions.unjudged", "options.unjudged", lambda: trec(unjudged=0)),
-    case("MetricOptions.unjudged", "options.unjudged", lambda: trec(unjudged=4)),
+    case("QrelsOptions.unjudged", "options.qrels.unjudged", lambda: trec(unjudged=0)),
+    case("QrelsOptions.unjudged", "options.qrels.unjudged", lambda: trec(unjudged=4)),
     case("ComputeMetricsRequest.metadata", "metadata[0].query_id", lambda: known("2")),
     case("QueryMetadata.query_id", "metadata[1].query_id", lambda: known("1", "1")),
     case(

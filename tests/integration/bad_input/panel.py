@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from functools import partial
 
+from judged.v1 import groups_pb2
 from judged.v1 import judge_service_pb2 as pb
-from judged.v1 import types_pb2 as t
 
 from tests.integration.bad_input.case import NAN, case
 from tests.integration.bad_input.judging import batch
 
-LEXICAL, EXACT = t.JudgeSpec(kind="token_overlap"), t.JudgeSpec(kind="exact")
+LEXICAL, EXACT = groups_pb2.JudgeSpec(kind="token_overlap"), groups_pb2.JudgeSpec(kind="exact")
 
 
-def member(judge: t.JudgeSpec = EXACT, **changes: object) -> t.PanelMember:
-    return t.PanelMember(judge=judge, **changes)
+def member(judge: groups_pb2.JudgeSpec = EXACT, **changes: object) -> groups_pb2.PanelMember:
+    return groups_pb2.PanelMember(judge=judge, **changes)
 
 
-def panel(*members: t.PanelMember, profile: str = "") -> pb.BatchJudgeRequest:
+def panel(*members: groups_pb2.PanelMember, profile: str = "") -> pb.BatchJudgeRequest:
     return batch(kind="panel", profile=profile, members=members)
 
 
@@ -36,30 +36,33 @@ CASES = [
     case(
         "PanelMember.judge",
         "judge.members[1].judge.kind",
-        lambda: panel(member(), member(t.JudgeSpec(kind="panel"))),
+        lambda: panel(member(), member(groups_pb2.JudgeSpec(kind="panel"))),
     ),
     case(
         "PanelMember.judge",
         "judge.members[0].judge.members",
-        lambda: panel(member(t.JudgeSpec(kind="panel", members=[member(LEXICAL), member()]))),
+        lambda: panel(
+            member(groups_pb2.JudgeSpec(kind="panel", members=[member(LEXICAL), member()]))
+        ),
     ),
     case(
         "PanelMember.judge",
         "judge.members[1].judge",
-        lambda: panel(member(), member(t.JudgeSpec(kind="span"))),
+        lambda: panel(member(), member(groups_pb2.JudgeSpec(kind="span"))),
     ),
     case(
         "PanelMember.judge",
         "judge.members[1].judge.min_score",
-        lambda: panel(member(), member(t.JudgeSpec(kind="token_overlap", min_score=NAN))),
+        lambda: panel(member(), member(groups_pb2.JudgeSpec(kind="token_overlap", min_score=NAN))),
     ),
     case(
         "PanelMember.judge",
         'judge.members[0].judge.parameters["min_tokens"]',
         lambda: panel(
             member(
-                t.JudgeSpec(
-                    kind="token_overlap", parameters={"min_tokens": t.ParameterValue(int_value=0)}
+                groups_pb2.JudgeSpec(
+                    kind="token_overlap",
+                    parameters={"min_tokens": groups_pb2.ParameterValue(int_value=0)},
                 )
             ),
             member(),
@@ -68,13 +71,13 @@ CASES = [
     case(
         "PanelMember.judge",
         "",
-        lambda: panel(member(), member(t.JudgeSpec(kind="oracle"))),
+        lambda: panel(member(), member(groups_pb2.JudgeSpec(kind="oracle"))),
         "NOT_FOUND",
     ),
     case(
         "PanelMember.judge",
         "",
-        lambda: panel(member(), member(t.JudgeSpec(kind="llm"))),
+        lambda: panel(member(), member(groups_pb2.JudgeSpec(kind="llm"))),
         "FAILED_PRECONDITION",
     ),
     case(

@@ -4,27 +4,28 @@ from __future__ import annotations
 
 from functools import partial
 
+from judged.v1 import groups_pb2, scores_pb2
 from judged.v1 import judge_service_pb2 as pb
-from judged.v1 import scoring_pb2 as s
-from judged.v1 import types_pb2 as t
 
 from tests.integration.bad_input.case import LONG, NAN, case
 from tests.integration.bad_input.judging import batch
 
 
-def item(**changes: object) -> s.AnswerItem:
-    return s.AnswerItem(**{"item_id": "1", "query": "q", "answer": "a", **changes})
+def item(**changes: object) -> scores_pb2.AnswerItem:
+    return scores_pb2.AnswerItem(**{"item_id": "1", "query": "q", "answer": "a", **changes})
 
 
 def score(
-    *items: s.AnswerItem, rubrics: list[s.RubricSpec] | None = None, **changes: object
+    *items: scores_pb2.AnswerItem,
+    rubrics: list[scores_pb2.RubricSpec] | None = None,
+    **changes: object,
 ) -> pb.ScoreAnswersRequest:
     given = {"items": items or [item()], "rubrics": [rubric()] if rubrics is None else rubrics}
     return pb.ScoreAnswersRequest(**{**given, **changes})
 
 
-def rubric(rubric: str = "helpfulness", **changes: object) -> s.RubricSpec:
-    return s.RubricSpec(rubric=rubric, **changes)
+def rubric(rubric: str = "helpfulness", **changes: object) -> scores_pb2.RubricSpec:
+    return scores_pb2.RubricSpec(rubric=rubric, **changes)
 
 
 def second(**changes: object) -> pb.ScoreAnswersRequest:
@@ -33,7 +34,7 @@ def second(**changes: object) -> pb.ScoreAnswersRequest:
 
 
 def parameter(name: str, **value: object) -> pb.ScoreAnswersRequest:
-    return second(parameters={name: t.ParameterValue(**value)})
+    return second(parameters={name: groups_pb2.ParameterValue(**value)})
 
 
 CASES = [
@@ -49,7 +50,7 @@ CASES = [
     case(
         "ScoreAnswersRequest.asking",
         "asking.max_cost",
-        lambda: score(asking=t.AskingOptions(max_cost=0)),
+        lambda: score(asking=groups_pb2.AskingOptions(max_cost=0)),
     ),
     *(
         case(
@@ -70,11 +71,28 @@ CASES = [
         lambda: score(item(references=["", LONG])),
     ),
     case("AnswerItem.contexts", "items[0].contexts[0]", lambda: score(item(contexts=[LONG]))),
+    case(
+        "AnswerItem.other_answer", "items[0].other_answer", lambda: score(item(other_answer=LONG))
+    ),
+    case(
+        "AnswerItem.sources_used",
+        "items[0].sources_used[0]",
+        lambda: score(item(sources_used=[LONG])),
+    ),
+    *(
+        case("AnswerItem.confidence", "items[0].confidence", partial(score, item(confidence=wrong)))
+        for wrong in (NAN, -0.1, 1.1)
+    ),
     case("RubricSpec.rubric", "rubrics[1].rubric", lambda: second(rubric="")),
     case("RubricSpec.rubric", "rubrics[1].rubric", lambda: second(rubric="helpfulness")),
     case("RubricSpec.rubric", "rubrics[1].rubric", lambda: second(rubric="retrieval_match")),
     case("RubricSpec.rubric", "", lambda: second(rubric="taste"), "NOT_FOUND"),
     case("RubricSpec.rubric", "", score, "FAILED_PRECONDITION"),
+    case(
+        "RubricSpec.calibration",
+        "rubrics[1].calibration.name",
+        lambda: second(calibration=groups_pb2.JudgeCalibration(name="unknown")),
+    ),
     case("RubricSpec.min_score", "rubrics[1].min_score", lambda: second(min_score=NAN)),
     case("RubricSpec.min_score", "rubrics[1].min_score", lambda: second(min_score=1.1)),
     case("RubricSpec.min_score", "rubrics[1].min_score", lambda: second(min_score=-1)),

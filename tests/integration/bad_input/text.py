@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from judged.v1 import judge_service_pb2 as pb
-from judged.v1 import statistics_pb2 as s
+from judged.v1 import metrics_pb2, statistics_service_pb2
 
 from tests.integration.bad_input.case import LONG, NAN, case
 
@@ -12,14 +11,17 @@ LETTERS = "a " * (1 << 19)
 
 
 def text(hypothesis: str = "a", references: object = ("a",), **changes: object):
-    item = pb.TextItem(hypothesis=hypothesis, references=references)
+    item = statistics_service_pb2.TextItem(hypothesis=hypothesis, references=references)
     given = {"metrics": ["bleu"], "items": [item], **changes}
-    return pb.ComputeTextMetricsRequest(**given)
+    return statistics_service_pb2.ComputeTextMetricsRequest(**given)
 
 
 def values(*columns: object, metrics: object = ("bleu", "rougeL"), **changes: object):
     return text(
-        metrics=metrics, items=(), values=[pb.ValueColumn(values=c) for c in columns], **changes
+        metrics=metrics,
+        items=(),
+        values=[metrics_pb2.ValueColumn(values=c) for c in columns],
+        **changes,
     )
 
 
@@ -41,19 +43,21 @@ CASES = [
     case(
         "ComputeTextMetricsRequest.interval",
         "interval.confidence",
-        lambda: text(interval=s.IntervalOptions(confidence=NAN)),
+        lambda: text(interval=metrics_pb2.IntervalOptions(confidence=NAN)),
     ),
     case(
         "ComputeTextMetricsRequest.interval",
         "interval.resamples",
         lambda: values(
-            [0.0] * 500_000, metrics=["bleu"], interval=s.IntervalOptions(resamples=100_000)
+            [0.0] * 500_000,
+            metrics=["bleu"],
+            interval=metrics_pb2.IntervalOptions(resamples=100_000),
         ),
     ),
     case(
         "ComputeTextMetricsRequest.values",
         "values",
-        lambda: text(values=[pb.ValueColumn(values=[1.0])]),
+        lambda: text(values=[metrics_pb2.ValueColumn(values=[1.0])]),
     ),
     case("ComputeTextMetricsRequest.values", "values", lambda: values([1.0])),
     case("ComputeTextMetricsRequest.values", "values[0].values", lambda: values([], [])),

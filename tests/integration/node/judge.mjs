@@ -21,15 +21,20 @@ if (protoFolder === undefined) {
 const READING = { keepCase: true, longs: Number, enums: String, defaults: true };
 
 const definition = protoLoader.loadSync(
-  ["judged/v1/judge_service.proto", "judged/internal/v1/status.proto"],
+  [
+    "judged/v1/judge_service.proto",
+    "judged/v1/statistics_service.proto",
+    "judged/internal/v1/status.proto",
+  ],
   { ...READING, includeDirs: [protoFolder] },
 );
 const healthDefinition = protoLoader.loadSync(health.protoPath, READING);
-const { JudgeService } = grpc.loadPackageDefinition(definition).judged.v1;
+const { JudgeService, StatisticsService } = grpc.loadPackageDefinition(definition).judged.v1;
 const { Health } = grpc.loadPackageDefinition(healthDefinition).grpc.health.v1;
 
 const credentials = grpc.credentials.createInsecure();
 const judged = new JudgeService(address, credentials);
+const statistics = new StatisticsService(address, credentials);
 const healthClient = new Health(address, credentials);
 
 const EXPECTED = [
@@ -128,6 +133,20 @@ async function computeMetrics() {
   return Object.fromEntries(table.metrics.map(({ name, mean }) => [name, mean]));
 }
 
+/** Compares two runs by their values: the other service, on the same server. */
+async function compareRuns() {
+  const run = (name, values) => ({
+    name,
+    values: { query_ids: ["q1", "q2", "q3"], columns: [{ values }] },
+  });
+  const { comparisons } = await call(statistics, "CompareRuns", {
+    metrics: ["ndcg@10"],
+    runs: [run("old", [0.1, 0.5, 0.3]), run("new", [0.2, 0.7, 0.6])],
+  });
+  const [{ baseline, run: compared, difference, wins, losses }] = comparisons;
+  return { baseline, run: compared, difference: difference.value, wins, losses };
+}
+
 /** Two chunks down one stream; answers come as chunks finish, in any order. */
 function streamJudge() {
   return new Promise((resolve, reject) => {
@@ -157,10 +176,12 @@ try {
     batch: await batchJudge(),
     bad_request: await badRequest(),
     metrics: await computeMetrics(),
+    compared: await compareRuns(),
     stream: await streamJudge(),
   };
   console.log(JSON.stringify(report, null, 2));
 } finally {
   judged.close();
+  statistics.close();
   healthClient.close();
 }

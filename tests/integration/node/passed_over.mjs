@@ -58,7 +58,11 @@ function codeOfLargeReply(options) {
 }
 
 const { BatchJudge, Evaluate } = JudgeService.service;
-const mode = (matching) => ({ groups: [group], metrics: ["recall"], options: { matching } });
+const mode = (matching) => ({
+  groups: [group],
+  metrics: ["recall"],
+  options: { verdicts: { matching } },
+});
 const checks = { good: thrown(() => check(BatchJudge, good)) };
 for (const [name, request] of Object.entries(LOST)) {
   checks[name] = thrown(() => check(BatchJudge, request));

@@ -6,8 +6,8 @@ import statistics
 
 import grpc
 import pytest
+from judged.v1 import groups_pb2, verdicts_pb2
 from judged.v1 import judge_service_pb2 as pb
-from judged.v1 import types_pb2
 from judged.v1.judge_service_pb2_grpc import (
     JudgeServiceServicer,
     add_JudgeServiceServicer_to_server,
@@ -43,7 +43,7 @@ class OneAtATime(JudgeServiceServicer):
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "groups: is empty")
         async with self.lock:
             await asyncio.sleep(self.hold_s)
-        return pb.BatchJudgeResponse(counts=types_pb2.VerdictCounts(ok=1))
+        return pb.BatchJudgeResponse(counts=verdicts_pb2.VerdictCounts(ok=1))
 
 
 async def _drive(hold_s: float, due: list[float], make, **more):
@@ -59,7 +59,7 @@ async def _drive(hold_s: float, due: list[float], make, **more):
         await server.stop(None)
 
 
-GOOD = pb.BatchJudgeRequest(groups=[types_pb2.QueryGroup(expected=["a"], retrieved=["b"])])
+GOOD = pb.BatchJudgeRequest(groups=[groups_pb2.QueryGroup(expected=["a"], retrieved=["b"])])
 
 
 def _good() -> Request:

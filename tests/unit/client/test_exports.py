@@ -6,14 +6,15 @@ import judged
 from judged import AsyncClient, Client
 
 PUBLIC = """
-AnswerItem Asking AsyncClient BudgetExhausted CacheMode CalibrateOptions Client ClientUnusable
-CompareOptions Context DeadlineExceeded DocumentRankings EmbeddedRanking EmbeddedRankings Embeddings
-Evaluation FailedPrecondition Flag GainRanking GainRankings HumanLabels InternalError IntervalMethod
-IntervalOptions InvalidArgument Judge JudgedError JudgedRanking JudgedRankings LabelledScores
-Matching MetricOptions MetricTable NoGold NotFound Overloaded PanelMember PermissionDenied
-PerQueryValues QueryGroup RatingLevel RatingTable RetrievedDocuments Retryable Rubric ScoredAnswers
-ScoredDocuments Source Span Spans Status SystemScores TextItem TextMetricTable ThresholdCriterion
-TrecRankings Unavailable Unjudged Verdict Verdicts
+AnswerItem Asking AsyncClient BudgetExhausted CacheMode CalibrateOptions Calibrator Client
+ClientUnusable CompareOptions Context DeadlineExceeded DocumentRankings EmbeddedRanking
+EmbeddedRankings Embeddings Evaluation FailedPrecondition Flag GainRanking GainRankings
+HumanLabels InternalError IntervalMethod IntervalOptions InvalidArgument Judge JudgedError
+JudgedRanking JudgedRankings LabelledScores Matching MetricOptions MetricTable NoGold NotFound
+Overloaded PairedComparison PanelMember PerQueryValues PermissionDenied QueryGroup RatingLevel
+RatingTable RetrievedDocuments Retryable Rubric ScoredAnswers ScoredDocuments Source Span Spans
+Status SystemRanking SystemScores TextItem TextMetricTable ThresholdCriterion TrecRankings
+Unavailable Unjudged Verdict Verdicts
 """
 
 
@@ -38,21 +39,30 @@ def test_both_clients_have_the_same_methods_in_the_same_order():
 
 
 def test_every_call_of_the_service_has_a_method():
-    from judged.v1 import judge_service_pb2
+    from judged.v1 import judge_service_pb2, statistics_service_pb2
 
-    calls = {m.name for m in judge_service_pb2.DESCRIPTOR.services_by_name["JudgeService"].methods}
+    calls = {
+        method.name
+        for file in (judge_service_pb2.DESCRIPTOR, statistics_service_pb2.DESCRIPTOR)
+        for service in file.services_by_name.values()
+        for method in service.methods
+    }
     names = {
         "BatchJudge": "judge",
         "StreamJudge": "judge_stream",
         "Evaluate": "evaluate",
+        "StreamEvaluate": "evaluate",
         "ComputeMetrics": "compute_metrics",
         "CompareRuns": "compare_runs",
         "ComputeTextMetrics": "compute_text_metrics",
         "MeasureAgreement": "measure_agreement",
         "Calibrate": "calibrate",
+        "CalibrateCascade": "calibrate_cascade",
+        "RankSystems": "rank_systems",
         "ScoreAnswers": "score_answers",
         "EstimateBatch": "estimate",
         "GetServerInfo": "server_info",
+        "GetUsage": "usage",
     }
     assert calls == names.keys()
     assert set(names.values()) <= set(methods(Client))

@@ -33,10 +33,9 @@ from judged import (
 )
 from judged._batching.chunks import fold
 from judged._batching.metric_parts import Given
-from judged._convert.evaluation import write_evaluate
 from judged._convert.groups import as_groups, write_group
 from judged._convert.metrics import write_metrics
-from judged._inputs import WrongType, by_ids
+from judged._inputs import WrongType, as_metrics, by_ids
 from judged.evaluation import (
     Answer,
     Dataset,
@@ -168,7 +167,7 @@ class TestOnce:
         rankings = TrecRankings({}, run)
         first, second = (write_metrics([], rankings, MetricOptions()) for _ in range(2))
         assert first == second
-        assert list(first.trec.joined_run.n_documents) == [2, 1]
+        assert list(first.trec.run_columns.n_documents) == [2, 1]
 
     def test_data_sets_and_results_are_read_once(self):
         query = Query("q", "x", once("e"), (), (), once("n"))
@@ -185,15 +184,8 @@ class TestOnce:
     def test_groups_contexts_and_metrics_are_read_once(self):
         assert len(fold(once(QueryGroup("q", ["e"], ["x"])))) == 1
         assert len(fold(once(Context("q", "e", "x"), Context("q", "e", "y")))) == 1
-        request = write_evaluate(
-            as_groups(once(QueryGroup("q"))),
-            once("ap"),
-            None,
-            MetricOptions(),
-            include_verdicts=False,
-            include_details=False,
-        )
-        assert (len(request.groups), list(request.metrics)) == (1, ["ap"])
+        assert [group.query for group in as_groups(once(QueryGroup("q")))] == ["q"]
+        assert as_metrics(once("ap")) == ["ap"]
 
 
 class TestWrongTypes:
@@ -293,7 +285,7 @@ class TestMisuse:
             ("expected[0]", lambda c, g: Embeddings.from_rows([1.0], [])),
             ("expected[0]", lambda c, g: Spans([("f", 0, 1)])),
             ("client", lambda c, g: Evaluator("127.0.0.1:1")),
-            ("groups[0]", lambda c, g: Evaluator(c).evaluate([{}], ["mrr"])),
+            ("groups[0]", lambda c, g: Evaluator(c).evaluate_groups([{}], ["mrr"])),
             ("items", lambda c, g: evaluate_answers(Question("i", "q"), len, ["r"], client=c)),
             ("system", lambda c, g: evaluate_answers([Question("i", "q")], "s", ["r"], client=c)),
         ],

@@ -57,6 +57,7 @@ from judged.types import (
     RankAgreement,
     RubricSummary,
     RunComparison,
+    ScoreCounts,
     TestResult,
     TextMetricResult,
     TukeyComparison,
@@ -97,7 +98,7 @@ def score(item_id="i"):
 
 
 def scored(n=2):
-    summary = RubricSummary("r", 0.75, n, VerdictCounts(ok=n), JUDGE)
+    summary = RubricSummary("r", 0.75, ScoreCounts(ok=n, passed=n), JUDGE)
     return ScoredAnswers([score(f"i{i}") for i in range(n)], [summary], Usage())
 
 

@@ -69,7 +69,7 @@ def test_without_a_loop_a_line_is_written_at_once(capfdbinary: pytest.CaptureFix
 def test_an_access_line_tells_when_the_call_ended_to_the_microsecond(
     capfdbinary: pytest.CaptureFixture[bytes], ended: float, written: str
 ):
-    Lines().now(("/judged.v1.JudgeService/Evaluate", "OK", 0.0123456, "an-id", ended, None))
+    Lines().now(("/judged.v1.JudgeService/Evaluate", "OK", 0.0123456, "an-id", "", ended, None))
     assert orjson.loads(capfdbinary.readouterr().err) == {
         "part": "call",
         "method": "/judged.v1.JudgeService/Evaluate",

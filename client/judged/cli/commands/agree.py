@@ -15,7 +15,7 @@ import typer
 from rich.table import Table
 
 from judged import RatingLevel, RatingTable
-from judged.cli.connection import connect
+from judged.cli.connection import Access, connect
 from judged.cli.options import common, intervals
 from judged.cli.output.estimates import estimate_warnings, estimates_document, estimates_table
 from judged.cli.output.tables import of_all, word
@@ -70,6 +70,10 @@ def command(
     resamples: intervals.Resamples = None,
     seed: intervals.Seed = None,
     target: common.Target = None,
+    token_file: common.TokenFile = None,
+    tls_ca: common.TlsCa = None,
+    tls_cert: common.TlsCert = None,
+    tls_key: common.TlsKey = None,
     json_to: common.Json = None,
     strict: common.Strict = False,
 ) -> None:
@@ -85,7 +89,7 @@ def command(
         {rater: [item.get(rater) for item in rated.items] for rater in rated.raters},
         RatingLevel[level.name],
     )
-    with connect(target) as server, explained():
+    with connect(target, Access(token_file, tls_ca, tls_cert, tls_key)) as server, explained():
         made = intervals.interval_options(interval, confidence, resamples, seed)
         found = server.client.measure_agreement(table, interval=made).ratings
     if found is None:  # pragma: no cover - the server answers what it is asked

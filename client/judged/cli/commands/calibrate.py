@@ -6,18 +6,22 @@ The numbers are the server's.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import islice
 from typing import Annotated
 
 import typer
-from rich.table import Table
 
-from judged import CalibrateOptions, Judge, LabelledScores, Status, Verdicts
+from judged import Asking, CalibrateOptions, Judge, LabelledScores, Rubric, Status, Verdicts
 from judged.cli.commands.judge import refuse_other
-from judged.cli.connection import connect
-from judged.cli.inputs.contexts import Line, contexts_of, fold_lines, of_lines, places, records
+from judged.cli.commands.score import flagged
+from judged.cli.connection import Access, Connection, connect
+from judged.cli.field_path import Steps, write_path
+from judged.cli.inputs.answers import AnswerFile, read_answers
+from judged.cli.inputs.contexts import Line, fold_lines, of_lines, places
+from judged.cli.inputs.labels import LABEL, LabelledLine, cluster_of, read_labels
 from judged.cli.options import common, intervals
+from judged.cli.options.asking import KIND as LLM
 from judged.cli.options.asking import (
     CacheOnly,
     EstimateOnly,
@@ -32,39 +36,39 @@ from judged.cli.options.asking import (
     named_as_typed,
     read_asking,
     refuse_missing,
+    refuse_uncached,
     with_parameters,
 )
+from judged.cli.options.calibrations import CriterionName, GuaranteeName
 from judged.cli.options.judges import Members, read_judge, with_members
+from judged.cli.options.rubrics import read_rubrics
 from judged.cli.options.traces import TraceTexts, kept_trace, read_tracing
-from judged.cli.output.estimates import (
-    cells,
-    estimate_warnings,
-    estimates_document,
-    estimates_table,
-    number,
+from judged.cli.output.calibration import reliability_estimates, report_calibration
+from judged.cli.output.estimates import estimates_document
+from judged.cli.output.reliability_diagram import reliability_diagram
+from judged.cli.output.scores import score_warnings
+from judged.cli.output.tables import reason_warnings, verdict_warnings
+from judged.cli.output.usage import describe_usage, report_estimate, vote_warnings
+from judged.cli.output.writer import (
+    Output,
+    check_apart,
+    check_writable,
+    open_output,
+    progress_bar,
 )
-from judged.cli.output.tables import plural, reason_warnings, verdict_warnings
-from judged.cli.output.usage import describe_usage, report_estimate, usage_document, vote_warnings
-from judged.cli.output.writer import STDOUT, Output, check_apart, new_table, progress_bar
 from judged.cli.problems import Problem, explained
-from judged.evaluation._steps.measuring import count_verdicts
-from judged.evaluation.datasets.files import FileError
-from judged.types import Calibration, Context, CorrectedEstimate, Estimate, JudgeQuality, Usage
+from judged.evaluation.labels import INCLUSION
+from judged.types import (
+    Calibration,
+    CascadeGuarantee,
+    Context,
+    JudgeIdentity,
+    Usage,
+    VerdictCounts,
+)
 
-LABEL = "relevant"
 NO_JUDGE = "none"
 """What `--judge` is given when the lines hold their scores."""
-
-
-@dataclass(frozen=True, slots=True)
-class LabelledLine:
-    """One line: its contexts or its score, its label and what it belongs to, if any."""
-
-    number: int
-    contexts: Sequence[Context]
-    score: float | None
-    label: bool | None
-    query_id: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +80,7 @@ class _Scored:
     signature: str | None
     min_score: float | None
     usage: Usage | None = None
+    judge: JudgeIdentity | None = None
 
 
 def command(
@@ -87,6 +92,14 @@ def command(
             "query_id and expected_alternatives if there are any; - reads standard input.",
         ),
     ],
+    rubric: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ID",
+            help="Calibrate the scores of this rubric instead of a judge: lines are answers, as "
+            "`judged score` reads them, with `relevant` for those that people labelled.",
+        ),
+    ] = None,
     judge: Annotated[
         str | None,
         typer.Option(
@@ -127,36 +140,82 @@ def command(
         float | None,
         typer.Option(metavar="X", help="Error that the cascade's bounds allow; 0.05."),
     ] = None,
+    max_share: Annotated[
+        float | None,
+        typer.Option(
+            metavar="X",
+            help="Share of the items that the judge hands on as a stage of a cascade, in place of "
+            "bounds by --max-error.",
+        ),
+    ] = None,
+    guarantee: Annotated[
+        GuaranteeName | None,
+        typer.Option(
+            help="As how many independent labels those of a query count in the bounds; "
+            "design_effect."
+        ),
+    ] = None,
+    criterion: Annotated[
+        CriterionName | None,
+        typer.Option(help="What the threshold of the calibration is best at; kappa."),
+    ] = None,
+    output: Annotated[
+        str | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="Keep the calibration in this file, for --calibration; "
+            "my.calibration.json for instance.",
+        ),
+    ] = None,
+    diagram: Annotated[
+        str | None,
+        typer.Option(metavar="FILE.svg", help="Draw the reliability diagram into this file."),
+    ] = None,
     interval: intervals.Method = None,
     confidence: intervals.Confidence = None,
     resamples: intervals.Resamples = None,
     seed: intervals.Seed = None,
     target: common.Target = None,
+    token_file: common.TokenFile = None,
+    tls_ca: common.TlsCa = None,
+    tls_cert: common.TlsCert = None,
+    tls_key: common.TlsKey = None,
     json_to: common.Json = None,
     timeout: common.Timeout = 3600.0,
     strict: common.Strict = False,
 ) -> None:
     """Hold a judge against human labels: its quality, its thresholds, its error carried along."""
     out = Output(json_to, strict=strict)
-    check_apart({"LABELS.jsonl": labels}, json=json_to, trace=trace)
-    refuse_other(judge)
-    if (no_judge or judge == NO_JUDGE) and (profile or param or member or trace):
-        raise Problem(
-            "--profile, --param, --member and --trace are of a judge; --judge none asks none"
-        )
+    check_apart({"LABELS.jsonl": labels}, json=json_to, trace=trace, output=output, diagram=diagram)
+    _check_files(output, diagram)
+    none = no_judge or judge == NO_JUDGE
+    others = bool(profile or param or member or trace)
+    _check_judge(judge, rubric, none=none, others=others, output=output)
     tracing = read_tracing(judge, trace, trace_texts, None, no_judge=no_judge)
-    flags = llm_parameters(judge, judge_model, judge_samples, judge_temperature, judge_max_tokens)
+    kind = LLM if rubric is not None else judge
+    flags = llm_parameters(kind, judge_model, judge_samples, judge_temperature, judge_max_tokens)
     given = with_parameters(flags, param)
     check_costs(max_cost, estimate=estimate, replays=tracing.replays)
-    asking = read_asking(judge, refresh=judge_refresh, cache_only=cache_only, max_cost=max_cost)
+    asking = read_asking(kind, refresh=judge_refresh, cache_only=cache_only, max_cost=max_cost)
     with out.told_misspellings():
-        lines = read_labels(labels, scored=tracing.replays, label_field=label_field)
+        answers = None if rubric is None else read_answers(labels, label_field=label_field)
+        scored_lines = tracing.replays
+        lines = [] if answers else read_labels(labels, scored=scored_lines, label_field=label_field)
     contexts = [Line(line.number, {}, line.contexts) for line in lines if line.contexts]
     groups = fold_lines(contexts)
     made = intervals.interval_options(interval, confidence, resamples, seed)
     kept = kept_trace(tracing, out)
-    with connect(target) as server:
-        if tracing.replays:
+    with connect(target, Access(token_file, tls_ca, tls_cert, tls_key)) as server:
+        if answers is not None and rubric is not None:
+            with named_as_typed(flags), flagged([rubric], answers.place()):
+                (by,) = read_rubrics([rubric], server.info, min_score, given, None)
+                if estimate:
+                    report_estimate(out, server.client.estimate_scores(answers.items, [by]))
+                    return
+                scored = _scored_answers(out, server, answers, by, asking, timeout)
+        elif tracing.replays:
             scores = [line.score for line in lines if line.score is not None]
             scored = _Scored(lines, scores, None, min_score)
         else:
@@ -182,11 +241,36 @@ def command(
                 if kept is not None:
                     kept.record(groups, verdicts)
             scored = _scored(out, lines, of_lines(contexts, verdicts))
-        asked = CalibrateOptions(scored.min_score, precision_floor, folds, max_error)
+        asked = CalibrateOptions(
+            *(scored.min_score, precision_floor, folds, max_error, scored.judge),
+            None if criterion is None else criterion.criterion,
+            max_share,
+            None if guarantee is None else CascadeGuarantee[guarantee.name],
+        )
         with explained(place=_place):
             found = server.client.calibrate(_items(scored), asked, made)
-    _report(out, found, scored)
+    report_calibration(out, found, len(scored.lines), scored.signature, scored.usage)
+    _keep(found, scored, output, diagram)
     out.finish()
+
+
+def _keep(found: Calibration, scored: _Scored, output: str | None, diagram: str | None) -> None:
+    """Write the calibration and its diagram, where those are wanted."""
+    believed = found.reliability
+    if believed is None:
+        return
+    if output is not None:
+        believed.calibrator.save(
+            output,
+            judge=scored.signature,
+            fitted=believed.fitted,
+            n_labels=believed.n_labels,
+            n_queries=believed.n_clusters,
+            **estimates_document(reliability_estimates(believed)),
+        )
+    if diagram is not None:
+        with open_output(diagram, "--diagram") as file:
+            file.write(reliability_diagram(believed, scored.signature or "scores of the lines"))
 
 
 def _refuse_majority(spec: Judge) -> None:
@@ -198,48 +282,12 @@ def _refuse_majority(spec: Judge) -> None:
         )
 
 
-def read_labels(path: str, *, scored: bool, label_field: str = LABEL) -> list[LabelledLine]:
-    """Return the lines of a file, or of standard input for "-". Raises FileError.
-
-    Lines must hold a score when `scored`, and the texts of a context otherwise.
-    """
-    name = "standard input" if path == STDOUT else path
-    lines = []
-    for at, record in records(path, label_field, "query_id", "score"):
-        label = record.get(label_field)
-        if label is not None and not isinstance(label, bool):
-            raise record.error(f"has {label_field!r} that is neither true, false nor null")
-        contexts: Sequence[Context] = ()
-        score = None
-        if scored:
-            score = record.optional_number("score")
-            if score is None:
-                raise record.error("has no 'score', which --judge none reads")
-            if not 0 <= score <= 1:
-                raise record.error("has 'score' that is not in 0 to 1")
-        else:
-            contexts = contexts_of(record)
-        lines.append(
-            LabelledLine(at, contexts, score, label, record.optional_identifier("query_id"))
-        )
-    if not lines:
-        raise FileError(name, None, f"holds nothing; write lines with {label_field!r}")
-    if all(line.label is None for line in lines):
-        raise FileError(
-            name,
-            None,
-            f"has no line with {label_field!r} true or false; label some lines, or name the field "
-            "that holds the labels with --label-field",
-        )
-    return lines
-
-
 def _scored(out: Output, lines: Sequence[LabelledLine], verdicts: Verdicts) -> _Scored:
     """Return the lines that the judge could score, labelled or not. Raises Problem."""
     refuse_missing(verdicts)
     if verdicts.usage is not None:
         out.note(describe_usage(verdicts.usage))
-    told = [*verdict_warnings(count_verdicts(verdicts)), *reason_warnings(verdicts)]
+    told = [*verdict_warnings(VerdictCounts.of(verdicts)), *reason_warnings(verdicts)]
     for warning in [*told, *vote_warnings(verdicts)]:
         out.warn(warning)
     kept = [i for i, status in enumerate(verdicts.status) if status == Status.OK]
@@ -249,130 +297,90 @@ def _scored(out: Output, lines: Sequence[LabelledLine], verdicts: Verdicts) -> _
         raise Problem(": ".join(["no line with a label could be judged", *islice(errors, 1)]))
     scores = [verdicts.score[i] for i in kept]
     judge = verdicts.judge
-    return _Scored(scored, scores, judge.signature, judge.min_score, verdicts.usage)
+    return _Scored(scored, scores, judge.signature, judge.min_score, verdicts.usage, judge)
+
+
+def _check_files(output: str | None, diagram: str | None) -> None:
+    for path, flag in ((output, "--output"), (diagram, "--diagram")):
+        if path is not None:
+            check_writable(path, flag)
+
+
+def _check_judge(
+    judge: str | None, rubric: str | None, *, none: bool, others: bool, output: str | None
+) -> None:
+    """Raise Problem for flags of a judge where there is none, or where a rubric is asked for."""
+    if output is not None and none:
+        raise Problem(
+            "--output: a calibration is of one judge, and --judge none does not say which; name "
+            "the judge"
+        )
+    refuse_other(judge)
+    if rubric is not None and (none or judge or others):
+        raise Problem(
+            "--rubric: takes the place of a judge; leave out --judge, --profile, --member, "
+            "--param and --trace"
+        )
+    if none and others:
+        raise Problem(
+            "--profile, --param, --member and --trace are of a judge; --judge none asks none"
+        )
+
+
+def _scored_answers(
+    out: Output,
+    server: Connection,
+    answers: AnswerFile,
+    rubric: Rubric,
+    asking: Asking | None,
+    timeout: float,
+) -> _Scored:
+    """Return the answers that have a score, labelled or not, as lines. Raises Problem."""
+    with progress_bar("scoring", len(answers.items)) as progress:
+        found = server.client.score_answers(
+            answers.items, [rubric], asking=asking, timeout=timeout, progress=progress
+        )
+    refuse_uncached(found.errors.values(), len(found))
+    out.note(describe_usage(found.usage))
+    for warning in score_warnings(found):
+        out.warn(warning)
+    lines, scores = [], []
+    columns = zip(answers.items, answers.line_numbers, answers.labels, found, strict=True)
+    for item, number, label, score in columns:
+        if score.score is not None:
+            lines.append(LabelledLine(number, [Context(item.query, "", "")], None, label, None))
+            scores.append(score.score)
+    judge = found.rubrics[0].judge
+    if judge is None or all(line.label is None for line in lines):
+        said = (error.message for error in found.errors.values())
+        raise Problem(": ".join(["no line with a label could be scored", *islice(said, 1)]))
+    return _Scored(lines, scores, judge.signature, judge.min_score, found.usage, judge)
 
 
 def _items(scored: _Scored) -> LabelledScores:
-    """Return what the server is asked about; a line without query_id is a cluster of its own."""
-    clusters: list[str] = []
-    if any(line.query_id is not None for line in scored.lines):
-        clusters = [
-            f"line {line.number}" if line.query_id is None else f"query {line.query_id}"
-            for line in scored.lines
-        ]
-    return LabelledScores(scored.scores, [line.label for line in scored.lines], clusters)
+    """Return what the server is asked about: lines of one query are a cluster.
+
+    Those are lines with the same query_id, or without one with the same query.
+    """
+    clusters = [cluster_of(line) or f"line {line.number}" for line in scored.lines]
+    if len(set(clusters)) == len(clusters):
+        clusters = []
+    inclusion = [line.inclusion for line in scored.lines if line.inclusion is not None]
+    if len(inclusion) not in {0, len(scored.lines)}:
+        raise Problem(
+            f"{INCLUSION!r} is on {len(inclusion)} of {len(scored.lines)} lines; give it on all, "
+            "or on none"
+        )
+    labels = [line.label for line in scored.lines]
+    return LabelledScores(scored.scores, labels, clusters, inclusion)
 
 
-def _place(field: str) -> str | None:
+def _place(path: Steps) -> str | None:
     """Return the flag that a field of the request was set by."""
     flags = {
         "min_score": "--min-score",
         "precision_floor": "--precision-floor",
         "max_error": "--max-error",
+        "max_share": "--max-share",
     }
-    return flags.get(field)
-
-
-def _report(out: Output, found: Calibration, scored: _Scored) -> None:
-    quality, prevalence = _quality(found.quality), _prevalence(found.prevalence)
-    crossed = {
-        f"cross-validated {threshold.criterion.name.lower()}": threshold.cross_validated
-        for threshold in found.thresholds
-    }
-    everything = {
-        **quality,
-        **crossed,
-        **{f"prevalence {name}": one for name, one in prevalence.items()},
-    }
-    for warning in [
-        *found.quality.warnings,
-        *(f"prevalence: {warning}" for warning in found.prevalence.warnings),
-        *estimate_warnings(everything),
-    ]:
-        out.warn(warning)
-    out.show(estimates_table("quality", quality), "", _describe(found, scored), "")
-    out.show(thresholds_table(found), "", _cascade(found), "")
-    out.show(estimates_table("share of relevant items", prevalence))
-    out.write_json(
-        {
-            "quality": {
-                "n": found.quality.n,
-                "true_positives": found.quality.true_positives,
-                "false_positives": found.quality.false_positives,
-                "true_negatives": found.quality.true_negatives,
-                "false_negatives": found.quality.false_negatives,
-                **estimates_document(quality),
-            },
-            "thresholds": [
-                {
-                    **asdict(threshold),
-                    "criterion": threshold.criterion.name.lower(),
-                }
-                for threshold in found.thresholds
-            ],
-            "cascade": asdict(found.cascade),
-            "prevalence": {
-                **estimates_document(prevalence),
-                "n": found.prevalence.n,
-                "n_labelled": found.prevalence.n_labelled,
-                "power": found.prevalence.power,
-            },
-            "judge": scored.signature,
-            "signature": found.signature,
-            **usage_document(scored.usage),
-            "warnings": out.warnings,
-        }
-    )
-
-
-def thresholds_table(found: Calibration) -> Table:
-    """Return the thresholds: what each is best at, where it is, and what it is worth."""
-    view = new_table("best threshold for", "min_score", "fitted", "held out", "lower", "upper")
-    for threshold in found.thresholds:
-        view.add_row(
-            threshold.criterion.name.lower(),
-            number(threshold.min_score),
-            number(threshold.fitted),
-            *cells(threshold.cross_validated),
-        )
-    return view
-
-
-def _quality(quality: JudgeQuality) -> dict[str, Estimate | None]:
-    return {
-        "accuracy": quality.accuracy,
-        "balanced_accuracy": quality.balanced_accuracy,
-        "cohen_kappa": quality.cohen_kappa,
-        "precision": quality.precision,
-        "recall": quality.recall,
-        "auc": quality.auc,
-        "expected_calibration_error": quality.expected_calibration_error,
-    }
-
-
-def _prevalence(prevalence: CorrectedEstimate) -> dict[str, Estimate | None]:
-    return {
-        "naive": prevalence.naive,
-        "corrected": prevalence.corrected,
-        "labels_only": prevalence.labels_only,
-    }
-
-
-def _describe(found: Calibration, scored: _Scored) -> str:
-    quality = found.quality
-    judge = f"; {scored.signature}" if scored.signature else ""
-    return (
-        f"{plural(quality.n, 'label', 'labels')} of {plural(len(scored.lines), 'line', 'lines')}: "
-        f"{quality.true_positives} true and {quality.false_positives} false positives, "
-        f"{quality.true_negatives} true and {quality.false_negatives} false negatives{judge}"
-    )
-
-
-def _cascade(found: Calibration) -> str:
-    cascade = found.cascade
-    accept = "no score" if cascade.accept is None else f"from {cascade.accept:.4f}"
-    reject = "no score" if cascade.reject is None else f"up to {cascade.reject:.4f}"
-    return (
-        f"cascade at an error of {cascade.max_error:g}: accept {accept}, reject {reject}, "
-        f"{cascade.escalated:.1%} go on to a better judge"
-    )
+    return flags.get(write_path(path))

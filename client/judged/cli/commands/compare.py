@@ -1,13 +1,14 @@
 """`judged compare`: do runs differ, and by how much.
 
-Runs are measured one by one, or come measured, as documents of `judged evaluate --json` and `judged
-metrics --json`; only values of queries are compared, so that no run is too large.
+Runs are measured one by one, or come measured, as documents of `judged evaluate --json`, `metrics
+--json`, `texts --json` and `score --json`; only values of queries, or items, are compared, so that
+no run is too large.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -23,27 +24,28 @@ from judged import (
     TrecRankings,
 )
 from judged.cli.commands.metrics import check_join, topic_warnings
-from judged.cli.connection import connect
+from judged.cli.connection import Access, connect
+from judged.cli.field_path import Steps, write_path
+from judged.cli.inputs.documents import MeasuredRun, common_metrics, measured_runs, run_names
 from judged.cli.options import common, intervals
 from judged.cli.options.gates import AllowOtherSignature
 from judged.cli.output.comparison import comparison_table, moved_table, power_table, tukey_table
+from judged.cli.output.gates import (
+    Gate,
+    Outcome,
+    finish,
+    gates_document,
+    hold_drop,
+    read_gate,
+)
 from judged.cli.output.reports import Report, read_report
 from judged.cli.output.tables import count_warnings, plural
 from judged.cli.output.writer import Output, check_apart
 from judged.cli.problems import Problem, explained
 from judged.evaluation import FileError, TrecQrels, TrecRun
-from judged.types import ComparedRuns
+from judged.types import ComparedRuns, RunComparison
 
 _DEFAULT_MOVED = 10
-
-
-@dataclass(frozen=True, slots=True)
-class _Run:
-    """One run as the command compares it."""
-
-    name: str
-    file: str
-    values: PerQueryValues
 
 
 def command(
@@ -51,8 +53,8 @@ def command(
         list[Path],
         typer.Argument(
             metavar="RUN...",
-            help="TREC runs (with --qrels) or JSON documents of evaluate or metrics; the first "
-            "is the baseline of the others.",
+            help="TREC runs (with --qrels) or JSON documents of evaluate, metrics, texts or score; "
+            "the first is the baseline of the others, unless --baseline names one.",
             show_default=False,
         ),
     ],
@@ -71,6 +73,19 @@ def command(
         bool,
         typer.Option("--complete", help="Topics that a run lacks count as 0 (trec_eval -c)."),
     ] = False,
+    baseline: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="The run that the others are held against."),
+    ] = None,
+    max_drop: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--max-drop",
+            metavar="METRIC=X",
+            help="Gate: exit with 1 when a run is more than X below the baseline on the queries "
+            "that they share; may be repeated.",
+        ),
+    ] = None,
     moved: Annotated[
         int,
         typer.Option(metavar="N", min=0, max=1000, help="Show the N queries that moved most."),
@@ -96,26 +111,34 @@ def command(
     ] = None,
     allow_other_signature: AllowOtherSignature = False,
     target: common.Target = None,
+    token_file: common.TokenFile = None,
+    tls_ca: common.TlsCa = None,
+    tls_cert: common.TlsCert = None,
+    tls_key: common.TlsKey = None,
     json_to: common.Json = None,
     strict: common.Strict = False,
 ) -> None:
     """Test whether runs on the same queries differ."""
     out = Output(json_to, strict=strict)
     numbered = {f"RUN {number}": run for number, run in enumerate(runs, 1)}
-    check_apart({**numbered, "--qrels": qrels}, json=json_to)
+    check_apart({**numbered, "--qrels": qrels, "--baseline": baseline}, json=json_to)
+    if baseline is not None:
+        runs = [baseline, *(run for run in runs if run != baseline)]
     if len(runs) < 2:
-        raise Problem("a comparison needs at least two runs; name the baseline first")
+        raise Problem(
+            "a comparison needs at least two runs; name the baseline first, or as --baseline FILE"
+        )
     names = run_names(runs)
     asked = CompareOptions(permutations, seed, max(moved, _DEFAULT_MOVED), difference)
     interval = None  # the server's default
     if confidence is not None or seed is not None:
         interval = IntervalOptions(confidence=confidence, seed=seed)
-    with connect(target) as server:
+    with connect(target, Access(token_file, tls_ca, tls_cert, tls_key)) as server:
         metrics = list(metric or ())
         if qrels is None:
             reports = [_read(path) for path in runs]
-            metrics = metrics or _common_metrics(reports)
-            measured = _from_reports(out, names, reports, metrics, allow=allow_other_signature)
+            metrics = metrics or common_metrics(reports)
+            measured = measured_runs(out, names, reports, metrics, allow=allow_other_signature)
         elif not metrics:
             raise Problem("name at least one --metric, as in ndcg@10")
         else:
@@ -123,27 +146,33 @@ def command(
             measured = _from_trec(
                 out, server.client, metrics, judged, list(zip(names, runs, strict=True)), complete
             )
-        with explained(metrics, lambda field: _place(field, measured)):
+        gates = [read_gate(text, "--max-drop", metrics) for text in max_drop or ()]
+        with explained(metrics, lambda path: _place(path, measured)):
             found = server.client.compare_runs(
                 metrics,
                 {run.name: run.values for run in measured},
                 MetricOptions(interval=interval),
                 asked,
             )
-    _report(out, found, measured, moved=moved, difference=difference)
+    drops = [
+        _drop(gate, found.between(gate.metric, run.name), measured[0], run)
+        for gate in gates
+        for run in measured[1:]
+    ]
+    _report(out, found, measured, drops, moved=moved, difference=difference)
 
 
-def run_names(paths: Sequence[Path]) -> list[str]:
-    """Return a name for each file: its stem, or the path where stems repeat, each once."""
-    stems = [Path(path.name.removesuffix(".gz")).stem for path in paths]
-    names: list[str] = []
-    for path, stem in zip(paths, stems, strict=True):
-        wanted = stem if stems.count(stem) == 1 else str(path)
-        name, again = wanted, 2
-        while name in names:
-            name, again = f"{wanted}#{again}", again + 1
-        names.append(name)
-    return names
+def _drop(gate: Gate, made: RunComparison, baseline: MeasuredRun, run: MeasuredRun) -> Outcome:
+    """Hold a run's fall on the shared queries against its gate, at worst where some are missing."""
+    before, now = baseline.means.get(gate.metric), run.means.get(gate.metric)
+    highest = None if before is None else before.upper_bound
+    lowest = None if now is None else now.lower_bound
+    worst = None
+    if before is not None and now is not None and (highest is not None or lowest is not None):
+        top = before.mean if highest is None else highest
+        bottom = now.mean if lowest is None else lowest
+        worst = None if top is None or bottom is None else top - bottom
+    return hold_drop(gate, made.run, made.baseline_mean, made.run_mean, worst)
 
 
 def _read(path: Path) -> Report:
@@ -160,7 +189,7 @@ def _from_trec(
     judged: TrecQrels,
     files: Sequence[tuple[str, Path]],
     complete: bool,
-) -> list[_Run]:
+) -> list[MeasuredRun]:
     measured = []
     for name, path in files:
         retrieved = TrecRun.from_file(path)
@@ -177,7 +206,7 @@ def _from_trec(
         counts = replace(table.counts, duplicates=table.counts.duplicates + retrieved.duplicates)
         for warning in [*topic_warnings(counts), *count_warnings(counts)]:
             out.warn(f"{name}: {warning}")
-        measured.append(_Run(name, str(path), _values_of(table)))
+        measured.append(MeasuredRun(name, str(path), _values_of(table)))
     return measured
 
 
@@ -185,58 +214,7 @@ def _values_of(table: MetricTable) -> PerQueryValues:
     return PerQueryValues(table.query_ids, [metric.per_query for metric in table.metrics])
 
 
-def _common_metrics(reports: Sequence[Report]) -> list[str]:
-    """Return the metrics that all documents have, in the order of the first."""
-    common = [
-        name for name in reports[0].metrics if all(name in other.metrics for other in reports[1:])
-    ]
-    if not common:
-        raise Problem(
-            "the documents have no metric in common: "
-            + "; ".join(f"{report.name} has {', '.join(report.metrics)}" for report in reports)
-        )
-    return common
-
-
-def _from_reports(
-    out: Output,
-    names: Sequence[str],
-    reports: Sequence[Report],
-    metrics: Sequence[str],
-    *,
-    allow: bool,
-) -> list[_Run]:
-    measured = []
-    for name, report in zip(names, reports, strict=True):
-        if not report.per_query:
-            raise Problem(
-                f"{report.name}: has no values of queries to compare; measure with "
-                "MetricOptions(per_query=True), as judged evaluate --json does"
-            )
-        columns = [report.column(metric) for metric in metrics]
-        for metric in metrics:
-            first, own = reports[0].metric(metric).signature, report.metric(metric).signature
-            _check_signature(out, report, metric, first, own, allow=allow)
-        first_judge = reports[0].signature or "none"
-        _check_signature(
-            out, report, "the judge", first_judge, report.signature or "none", allow=allow
-        )
-        measured.append(_Run(name, report.name, PerQueryValues(list(report.per_query), columns)))
-    return measured
-
-
-def _check_signature(
-    out: Output, report: Report, what: str, first: str, own: str, *, allow: bool
-) -> None:
-    if first == own:
-        return
-    difference = f"{report.name}: {what} is {own} there, but {first} in the baseline"
-    if not allow:
-        raise Problem(f"{difference}; measure both in one way, or pass --allow-other-signature")
-    out.warn(difference)
-
-
-def _place(field: str, measured: Sequence[_Run]) -> str | None:
+def _place(path: Steps, measured: Sequence[MeasuredRun]) -> str | None:
     """Return what the user knows a field of CompareRuns as."""
     flags = {
         "comparison.permutations": "--permutations",
@@ -246,18 +224,17 @@ def _place(field: str, measured: Sequence[_Run]) -> str | None:
         "options.interval.confidence": "--confidence",
         "options.interval.seed": "--seed",
     }
-    if field in flags:
-        return flags[field]
-    for i, run in enumerate(measured):
-        if field.startswith(f"runs[{i}]"):
-            return run.file
-    return None
+    match path:
+        case ("runs", int(place), *_) if place < len(measured):
+            return measured[place].file
+    return flags.get(write_path(path))
 
 
 def _report(
     out: Output,
     found: ComparedRuns,
-    measured: Sequence[_Run],
+    measured: Sequence[MeasuredRun],
+    drops: Sequence[Outcome],
     *,
     moved: int,
     difference: float | None,
@@ -280,8 +257,8 @@ def _report(
     for made in found.comparisons if moved else ():
         if made.moved:
             out.show("", f"moved most by {made.metric}:", moved_table(made, moved))
-    out.write_json(_document(found, measured, out.warnings))
-    out.finish()
+    out.write_json({**_document(found, measured, out.warnings), **gates_document(drops)})
+    finish(out, drops)
 
 
 def _warnings(found: ComparedRuns) -> list[str]:
@@ -299,7 +276,7 @@ def _warnings(found: ComparedRuns) -> list[str]:
 
 
 def _document(
-    found: ComparedRuns, measured: Sequence[_Run], warnings: Sequence[str]
+    found: ComparedRuns, measured: Sequence[MeasuredRun], warnings: Sequence[str]
 ) -> dict[str, Any]:
     return {
         "baseline": measured[0].name,

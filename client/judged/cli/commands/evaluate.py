@@ -6,16 +6,17 @@ Formats are in `judged.evaluation`.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Annotated
 
 import typer
+from rich.table import Table
 
-from judged import Evaluation, JudgedError, MetricOptions, QueryGroup, Verdicts
-from judged.cli.connection import connect
+from judged import Evaluation, JudgedError, MetricOptions, Verdicts
+from judged.cli.connection import Access, connect
+from judged.cli.inputs.queries import check_join, missing_context, places
 from judged.cli.options import common, intervals
 from judged.cli.options.asking import (
     CacheOnly,
@@ -33,6 +34,10 @@ from judged.cli.options.asking import (
     refuse_missing,
     with_parameters,
 )
+from judged.cli.options.calibrations import (
+    CalibrationFlag,
+    with_calibration,
+)
 from judged.cli.options.common import LabelsFile
 from judged.cli.options.gates import (
     AllowOtherSignature,
@@ -42,7 +47,18 @@ from judged.cli.options.gates import (
     MinCoverage,
     MinScoresOrThreshold,
 )
-from judged.cli.options.judges import Members, read_judge, with_members
+from judged.cli.options.judges import (
+    CascadeFile,
+    Members,
+    Stages,
+    cascade_kind,
+    read_judge,
+    stages_as_typed,
+    with_cascade,
+    with_members,
+    with_stages,
+)
+from judged.cli.options.system_models import judging_models, tell_circular
 from judged.cli.options.traces import (
     NoJudge,
     TraceFile,
@@ -56,6 +72,7 @@ from judged.cli.output.estimates import (
     corrected_table,
     corrected_warnings,
     interval_warnings,
+    more_labels,
     slice_warnings,
     slices_table,
 )
@@ -64,26 +81,30 @@ from judged.cli.output.tables import (
     count_warnings,
     describe_counts,
     describe_verdicts,
-    document,
     means_table,
     negative_warnings,
     negatives_document,
-    of_all,
     per_query_table,
     reason_warnings,
     verdict_warnings,
-    word,
 )
-from judged.cli.output.usage import describe_usage, report_estimate, usage_document, vote_warnings
+from judged.cli.output.usage import (
+    asked_models,
+    cascade_table,
+    describe_cascade,
+    describe_usage,
+    report_estimate,
+    usage_document,
+    vote_warnings,
+)
 from judged.cli.output.writer import Output, check_apart, progress_bar
-from judged.cli.problems import Place, Problem, explained
-from judged.cli.replay import Name, open_replay, replay_warnings, replayed
-from judged.evaluation import Dataset, Evaluator, Results
+from judged.cli.problems import explained
+from judged.cli.replay import open_replay, replay_warnings, replayed
+from judged.evaluation import Dataset, Evaluator, QueryResult, Results
 from judged.evaluation.labels import Labels, corrected_means
-from judged.traces import MissingJudgements
-from judged.types import CorrectedEstimate, MetricCounts, VerdictCounts
-
-_GROUP_PATH = re.compile(r"groups\[(\d+)\]\.(expected|retrieved)\[(\d+)\]")
+from judged.evaluation.query_results import query_results
+from judged.evaluation.result_document import write_head, write_query
+from judged.types import CorrectedEstimate, MetricCounts, Usage, VerdictCounts
 
 
 def command(
@@ -104,6 +125,9 @@ def command(
     min_score: MinScoresOrThreshold = None,
     param: common.Parameters = None,
     member: Members = None,
+    stage: Stages = None,
+    cascade: CascadeFile = None,
+    calibration: CalibrationFlag = None,
     judge_model: JudgeModel = None,
     judge_samples: JudgeSamples = None,
     judge_temperature: JudgeTemperature = None,
@@ -133,6 +157,10 @@ def command(
     baseline: Baseline = None,
     allow_other_signature: AllowOtherSignature = False,
     target: common.Target = None,
+    token_file: common.TokenFile = None,
+    tls_ca: common.TlsCa = None,
+    tls_cert: common.TlsCert = None,
+    tls_key: common.TlsKey = None,
     json_to: common.Json = None,
     timeout: common.Timeout = 3600.0,
     strict: common.Strict = False,
@@ -151,6 +179,7 @@ def command(
         min_coverage=min_coverage,
         allow_other_signature=allow_other_signature,
     )
+    judge = cascade_kind(judge, cascade, stage)
     tracing = read_tracing(judge, trace, trace_texts, trace_judge, no_judge=no_judge)
     kind = tracing.llm_kind(judge)
     flags = llm_parameters(kind, judge_model, judge_samples, judge_temperature, judge_max_tokens)
@@ -162,7 +191,8 @@ def command(
         retrieved = Results.from_jsonl(results)
     groups = queries.to_groups(retrieved, by_spans=True if judge == "span" else None)
     check_join(out, queries, retrieved)
-    human = None if labels is None else Labels.from_jsonl(labels).rankings(groups)
+    labelled = None if labels is None else Labels.from_jsonl(labels)
+    human = None if labelled is None else labelled.rankings(groups)
     asked = MetricOptions(
         matching.mode,
         per_query=True,
@@ -172,12 +202,13 @@ def command(
     contexts = sum(group.n_expected * group.n_retrieved for group in groups)
     kept = kept_trace(tracing, out)
     with (
-        connect(target) as server,
+        connect(target, Access(token_file, tls_ca, tls_cert, tls_key)) as server,
         named_as_typed(flags),
+        stages_as_typed(judge, stage),
         explained(metric, places(groups)),
         progress_bar("judging", contexts) as progress,
     ):
-        evaluate = Evaluator(server.client).evaluate
+        evaluate = Evaluator(server.client).evaluate_groups
         if tracing.replays:
             replay = open_replay(
                 *(tracing, out, server, given, threshold),
@@ -191,7 +222,11 @@ def command(
                 out.warn(warning)
         else:
             spec = read_judge(server.info, judge, profile, threshold, given)
+            spec = with_cascade(spec, cascade)
             spec = with_members(spec, server.info, member)
+            spec = with_stages(spec, server.info, stage)
+            spec = with_calibration(spec, server.info, calibration)
+            tell_circular(out, retrieved.system_models, judging_models(server.info, spec))
             if estimate:
                 would = Evaluator(server.client).estimate(groups, metric, spec, asked, asking)
                 report_estimate(out, would)
@@ -208,8 +243,11 @@ def command(
                     progress=progress,
                 )
         refuse_missing(found.verdicts)
-        means = None if human is None else corrected_means(server.client, found, human, asked)
-    report(out, found, asked, per_query=per_query, gates=gates, means=means)
+        means = None
+        if human is not None and labelled is not None:
+            means = corrected_means(server.client, found, human, asked, labelled.inclusion)
+    details = query_results(queries.queries, groups, retrieved, found.verdicts, {}, {})
+    report(out, found, asked, per_query=per_query, gates=gates, means=means, queries=details)
 
 
 @contextmanager
@@ -229,68 +267,19 @@ def unmeasured_written(out: Output) -> Iterator[None]:
         raise
 
 
-def check_join(out: Output, queries: Dataset, retrieved: Results) -> None:
-    """Warn where dataset and results do not fit each other. Raises Problem when nothing does."""
-    known = {query.query_id for query in queries.queries}
-    missing = [query.query_id for query in queries.queries if query.query_id not in retrieved]
-    unknown = [query_id for query_id in retrieved if query_id not in known]
-    if not retrieved:
-        raise Problem("the results hold no query; write a line for each query of the dataset")
-    if len(missing) == len(known):
-        raise Problem(
-            f"no query of the results is in the dataset: {unknown[0]!r} is one of the results, "
-            f"{missing[0]!r} one of the dataset; check that they belong together"
-        )
-    if missing:
-        out.warn(
-            f"{of_all(len(missing), len(known), 'query', 'queries')} "
-            f"{word(len(missing), 'has', 'have')} no line in the results and "
-            f"{word(len(missing), 'counts', 'count')} as having found nothing, for example "
-            f"{missing[0]!r}"
-        )
-    if unknown:
-        out.warn(
-            f"{of_all(len(unknown), len(retrieved), 'line', 'lines')} of the results "
-            f"{word(len(unknown), 'is', 'are')} for queries that the dataset lacks and left out, "
-            f"for example {unknown[0]!r}"
-        )
-    if rising := retrieved.out_of_order:
-        out.warn(
-            f"{of_all(len(rising), len(retrieved), 'line', 'lines')} of the results "
-            f"{word(len(rising), 'has', 'have')} scores that rise with rank, for example that of "
-            f"{rising[0]!r}; the given order is the ranking"
-        )
+def _taken(usage: Usage | None) -> list[str]:
+    """Return what judging took and saved, a line each."""
+    if usage is None:
+        return []
+    return [*([describe_usage(usage)] if asked_models(usage) else []), *describe_cascade(usage)]
 
 
-def places(groups: list[QueryGroup]) -> Place:
-    """Return what turns the path of a field into the query that it came from."""
-
-    def place(field: str) -> str | None:
-        match = _GROUP_PATH.match(field)
-        if match is None:
-            return None
-        side = "result" if match[2] == "retrieved" else "expected answer"
-        return f"query {groups[int(match[1])].query_id!r}, {side} {int(match[3]) + 1}"
-
-    return place
-
-
-def missing_context(groups: Sequence[QueryGroup]) -> Name:
-    """Return what turns a context without a judgement into what the user knows it as."""
-
-    def name(missing: MissingJudgements) -> str:
-        first, group, side = missing.first, missing.group, "expected answer"
-        if first.group >= len(groups):  # the groups of negatives come behind the others
-            group = [g for g in groups if g.negatives][first.group - len(groups)]
-            side = "negative answer"
-        result = (
-            repr(group.document_ids[first.retrieved])
-            if group.document_ids
-            else f"{first.retrieved + 1}"
-        )
-        return f"query {group.query_id!r}, result {result}, {side} {first.expected + 1}"
-
-    return name
+def _parts(found: Evaluation) -> Iterator[Table]:
+    """Yield what is shown beneath the means."""
+    if found.usage is not None and found.usage.cascade is not None:
+        yield cascade_table(found.usage.cascade)
+    if found.table.slices:
+        yield slices_table(found.table)
 
 
 def report(
@@ -301,6 +290,7 @@ def report(
     per_query: bool,
     gates: Gates,
     means: Mapping[str, CorrectedEstimate] | None = None,
+    queries: Sequence[QueryResult] = (),
 ) -> None:
     """Print the table with what it was made from, and write the JSON document."""
     table = found.table
@@ -324,8 +314,7 @@ def report(
         made_from = "matched by document id; no judge was asked"
     else:
         made_from = f"{describe_verdicts(verdicts)}\njudge {found.judge.signature}"
-    if found.usage is not None:
-        made_from += f"\n{describe_usage(found.usage)}"
+    made_from = "\n".join([made_from, *_taken(found.usage)])
     signature = found.judge.signature if found.judge is not None else None
     outcomes = gates.check(table, signature, out, found.negatives)
     if per_query:
@@ -335,17 +324,20 @@ def report(
         "",
         f"{describe_counts(table.counts)}\n{made_from}",
     )
-    if table.slices:
-        out.show("", slices_table(table))
+    for part in _parts(found):
+        out.show("", part)
     if means is not None:
         out.show("", corrected_table(means))
+        if told := more_labels(means):
+            out.show("", told)
     out.write_json(
         {
-            **document(table, signature, out.warnings),
+            **write_head("", None, table, found.judge, out.warnings),
             **usage_document(found.usage),
             **negatives_document(found.negatives),
             **corrected_document(means),
             **gates_document(outcomes),
+            "queries": [write_query(query) for query in queries],
         }
     )
     finish(out, outcomes)

@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
-from typing import Annotated, Any
+from functools import partial
+from typing import Annotated, Any, TextIO
 
 import typer
 
-from judged import Flag, Source, Status, Verdict, Verdicts
-from judged.cli.connection import connect
+from judged import Asking, Flag, Judge, Source, Status, Verdict
+from judged._batching.batch import OF_THE_CHUNK as PASSING
+from judged._batching.chunks import failed_verdicts
+from judged.cli.connection import Access, connect
 from judged.cli.inputs.contexts import (
     Line,
+    blocks_of_contexts,
+    count_contexts,
     fold_lines,
     missing_line,
     of_lines,
     places,
     read_contexts,
+    system_models,
 )
 from judged.cli.options import common
 from judged.cli.options.asking import (
@@ -37,7 +45,23 @@ from judged.cli.options.asking import (
     refuse_missing,
     with_parameters,
 )
-from judged.cli.options.judges import Members, read_judge, with_members
+from judged.cli.options.calibrations import (
+    CalibrationFlag,
+    refuse_calibration,
+    with_calibration,
+)
+from judged.cli.options.judges import (
+    CascadeFile,
+    Members,
+    Stages,
+    cascade_kind,
+    read_judge,
+    stages_as_typed,
+    with_cascade,
+    with_members,
+    with_stages,
+)
+from judged.cli.options.system_models import judging_models, tell_circular
 from judged.cli.options.traces import (
     NoJudge,
     TraceFile,
@@ -47,21 +71,18 @@ from judged.cli.options.traces import (
     read_tracing,
 )
 from judged.cli.output.tables import (
-    describe_verdicts,
-    reason_warnings,
-    verdict_warnings,
     verdicts_document,
 )
+from judged.cli.output.tally import Tally
 from judged.cli.output.usage import (
-    describe_usage,
     detail_document,
     report_estimate,
     usage_document,
-    vote_warnings,
 )
 from judged.cli.output.writer import (
     STDOUT,
     Output,
+    Report,
     check_apart,
     check_writable,
     open_output,
@@ -69,11 +90,15 @@ from judged.cli.output.writer import (
 )
 from judged.cli.problems import Problem, explained
 from judged.cli.replay import open_replay, replay_warnings, replayed
-from judged.evaluation._steps.measuring import count_verdicts
-from judged.types import JudgeIdentity
+from judged.types import JudgeIdentity, ServerInfo
 from judged.types.verdicts import vote_agreement
 
-_ANSWERS = ("status", "relevant", "score", "agreement", "source", "flags", "error", "detail")
+_LEAST_S = 0.001
+_ANSWERS = (
+    *("status", "relevant", "score", "probability", "stage", "agreement", "source", "flags"),
+    "error",
+    "detail",
+)
 
 
 def command(
@@ -90,6 +115,9 @@ def command(
     min_score: common.MinScore = None,
     param: common.Parameters = None,
     member: Members = None,
+    stage: Stages = None,
+    cascade: CascadeFile = None,
+    calibration: CalibrationFlag = None,
     judge_model: JudgeModel = None,
     judge_samples: JudgeSamples = None,
     judge_temperature: JudgeTemperature = None,
@@ -107,6 +135,10 @@ def command(
         str, typer.Option(metavar="FILE|-", help="Where the judged lines go.")
     ] = STDOUT,
     target: common.Target = None,
+    token_file: common.TokenFile = None,
+    tls_ca: common.TlsCa = None,
+    tls_cert: common.TlsCert = None,
+    tls_key: common.TlsKey = None,
     json_to: common.Json = None,
     timeout: common.Timeout = 3600.0,
     strict: common.Strict = False,
@@ -115,6 +147,7 @@ def command(
     out = Output(json_to, strict=strict)
     check_writable(output, "--output")
     check_apart({"CONTEXTS.jsonl": contexts}, output=output, json=json_to, trace=trace)
+    judge = cascade_kind(judge, cascade, stage)
     refuse_other(judge)
     tracing = read_tracing(judge, trace, trace_texts, trace_judge, no_judge=no_judge)
     kind = tracing.llm_kind(judge)
@@ -122,17 +155,39 @@ def command(
     given = with_parameters(flags, param)
     check_costs(max_cost, estimate=estimate, replays=tracing.replays)
     asking = read_asking(judge, refresh=judge_refresh, cache_only=cache_only, max_cost=max_cost)
+    access = Access(token_file, tls_ca, tls_cert, tls_key)
+
+    def spec_of(info: ServerInfo) -> Judge:
+        spec = read_judge(info, judge, profile, min_score, given)
+        spec = with_cascade(spec, cascade)
+        spec = with_stages(with_members(spec, info, member), info, stage)
+        return with_calibration(spec, info, calibration)
+
+    whole = json_to is not None or trace is not None or tracing.replays or estimate
+    if not (whole or cache_only or max_cost is not None or STDOUT in (contexts, output)):
+        _judge_to_file(
+            *(out, contexts, output, target, access),
+            spec_of,
+            as_typed=partial(stages_as_typed, judge, stage),
+            flags=flags,
+            details=details,
+            asking=asking,
+            timeout=timeout,
+        )
+        return
     with out.told_misspellings():
         lines = read_contexts(contexts)
     groups = fold_lines(lines)
     kept = kept_trace(tracing, out)
     with (
-        connect(target) as server,
+        connect(target, access) as server,
         named_as_typed(flags),
+        stages_as_typed(judge, stage),
         explained(place=places(contexts, lines, groups)),
         progress_bar("judging", len(lines)) as progress,
     ):
         if tracing.replays:
+            refuse_calibration(calibration, "a trace has the probabilities that it was made with")
             replay = open_replay(
                 *(tracing, out, server, given, min_score),
                 profile=profile,
@@ -147,8 +202,8 @@ def command(
             for warning in replay_warnings(replay, trace):
                 out.warn(warning)
         else:
-            spec = read_judge(server.info, judge, profile, min_score, given)
-            spec = with_members(spec, server.info, member)
+            spec = spec_of(server.info)
+            tell_circular(out, system_models(lines), judging_models(server.info, spec))
             if estimate:
                 report_estimate(out, server.client.estimate(groups, spec, asking=asking))
                 return
@@ -174,11 +229,14 @@ def command(
         with open_output(output, "--output") as file:
             for fields in judged:
                 file.write(json.dumps(fields, ensure_ascii=False) + "\n")
-    _remark(out, lines, verdicts)
+    tally, replaced = Tally(), set[str]()
+    tally.add(verdicts)
+    replaced.update(_replaced(lines))
+    _tell(out, tally, replaced)
     out.write_json(
         {
             "verdicts": judged,
-            "counts": verdicts_document(count_verdicts(verdicts)),
+            "counts": verdicts_document(tally.counts),
             "signature": verdicts.judge.signature,
             **usage_document(verdicts.usage),
             "warnings": out.warnings,
@@ -204,6 +262,10 @@ def judged_line(line: Line, verdict: Verdict, judge: JudgeIdentity) -> dict[str,
     fields["status"] = Status(verdict.status).name
     fields["relevant"] = verdict.relevant
     fields["score"] = verdict.score
+    if verdict.probability is not None:
+        fields["probability"] = verdict.probability
+    if verdict.stage is not None:
+        fields["stage"] = verdict.stage
     if (agreement := vote_agreement(verdict, judge)) is not None:
         fields["agreement"] = agreement
     fields["source"] = Source(verdict.source).name
@@ -216,19 +278,84 @@ def judged_line(line: Line, verdict: Verdict, judge: JudgeIdentity) -> dict[str,
     return fields
 
 
-def _remark(out: Output, lines: Sequence[Line], verdicts: Verdicts) -> None:
-    """Say how it went: one line, and a warning for everything that needs one."""
-    counts = count_verdicts(verdicts)
-    out.note(f"{describe_verdicts(counts)}; {verdicts.judge.signature}")
-    if verdicts.usage is not None:
-        out.note(describe_usage(verdicts.usage))
-    told = [*verdict_warnings(counts), *reason_warnings(verdicts), *vote_warnings(verdicts)]
-    for warning in told:
-        out.warn(warning)
-    out.count(failed=counts.error, total=counts.total, errors=verdicts.errors.values())
-    replaced = list(_replaced(lines))
+def _judge_to_file(
+    out: Output,
+    contexts: str,
+    output: str,
+    target: str | None,
+    access: Access,
+    spec_of: Callable[[ServerInfo], Judge],
+    *,
+    as_typed: Callable[[], AbstractContextManager[None]],
+    flags: Sequence[str],
+    details: bool,
+    asking: Asking | None,
+    timeout: float,
+) -> None:
+    """Judge a file block by block, so that memory does not grow with it.
+
+    Its lines are all checked before the first one is judged. Where the server leaves for good, the
+    lines from there on have its error.
+    """
+    with out.told_misspellings():
+        total = count_contexts(contexts)
+    ends = time.monotonic() + timeout
+    tally, replaced, done = Tally(), set[str](), 0
+    with (
+        connect(target, access) as server,
+        named_as_typed(flags),
+        as_typed(),
+        progress_bar("judging", total) as progress,
+    ):
+        spec = spec_of(server.info)
+        models, systems = judging_models(server.info, spec), set[str]()
+        blocks = blocks_of_contexts(contexts)
+        lines: list[Line] = next(blocks)
+        with ExitStack() as opened:
+            file: TextIO | None = None
+            while lines:
+                new = [name for name in system_models(lines) if name not in systems]
+                systems.update(new)
+                tell_circular(out, new, models)
+                groups = fold_lines(lines)
+                with explained(place=places(contexts, lines, groups)):
+                    try:
+                        verdicts = server.client.judge(
+                            groups,
+                            spec,
+                            include_details=details,
+                            asking=asking,
+                            timeout=max(ends - time.monotonic(), _LEAST_S),
+                            progress=_from(done, total, progress),
+                        )
+                    except PASSING as error:
+                        if tally.judge is None:
+                            raise
+                        verdicts = failed_verdicts(groups, error, tally.judge)
+                if file is None:
+                    file = opened.enter_context(open_output(output, "--output"))
+                done += len(verdicts)
+                verdicts = of_lines(lines, verdicts)
+                tally.add(verdicts)
+                replaced.update(_replaced(lines))
+                for line, verdict in zip(lines, verdicts, strict=True):
+                    fields = judged_line(line, verdict, verdicts.judge)
+                    file.write(json.dumps(fields, ensure_ascii=False) + "\n")
+                lines = next(blocks, [])
+    _tell(out, tally, replaced)
+    out.finish()
+
+
+def _from(done: int, total: int, progress: Report | None) -> Report | None:
+    """Return what to tell of the next block when `done` contexts of `total` are judged."""
+    return None if progress is None else lambda more, _: progress(done + more, total)
+
+
+def _tell(out: Output, tally: Tally, replaced: Collection[str]) -> None:
+    tally.tell(out)
     if replaced:
-        out.warn(f"the input has fields that the verdict replaced: {', '.join(replaced)}")
+        names = ", ".join(name for name in _ANSWERS if name in replaced)
+        out.warn(f"the input has fields that the verdict replaced: {names}")
 
 
 def _replaced(lines: Sequence[Line]) -> Iterator[str]:

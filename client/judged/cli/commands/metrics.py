@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from judged import MetricOptions, TrecRankings
-from judged.cli.connection import connect
+from judged.cli.connection import Access, connect
 from judged.cli.options import common, intervals
 from judged.cli.options.gates import AllowOtherSignature, Baseline, MaxDrops, MinCoverage, MinScores
 from judged.cli.output.estimates import interval_warnings
@@ -68,6 +68,10 @@ def command(
     baseline: Baseline = None,
     allow_other_signature: AllowOtherSignature = False,
     target: common.Target = None,
+    token_file: common.TokenFile = None,
+    tls_ca: common.TlsCa = None,
+    tls_cert: common.TlsCert = None,
+    tls_key: common.TlsKey = None,
     json_to: common.Json = None,
     strict: common.Strict = False,
 ) -> None:
@@ -85,7 +89,10 @@ def command(
     judged, retrieved = TrecQrels.from_file(qrels), TrecRun.from_file(run)
     check_join(judged, retrieved, complete=complete)
     made = intervals.interval_options(interval, confidence, resamples, seed)
-    with connect(target) as server, explained(metric):
+    with (
+        connect(target, Access(token_file, tls_ca, tls_cert, tls_key)) as server,
+        explained(metric),
+    ):
         table = server.client.compute_metrics(
             metric,
             TrecRankings(judged.grades, retrieved.scores),

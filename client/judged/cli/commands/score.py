@@ -14,7 +14,8 @@ from typing import Annotated
 import typer
 
 from judged import ScoredAnswers, Source, Status
-from judged.cli.connection import connect
+from judged.cli.connection import Access, connect
+from judged.cli.field_path import Place
 from judged.cli.inputs.answers import read_answers
 from judged.cli.options import common
 from judged.cli.options.asking import (
@@ -32,6 +33,7 @@ from judged.cli.options.asking import (
     refuse_uncached,
     with_parameters,
 )
+from judged.cli.options.calibrations import RubricCalibrations, with_calibrations
 from judged.cli.options.gates import MinCoverage
 from judged.cli.options.rubrics import (
     Details,
@@ -46,6 +48,7 @@ from judged.cli.options.rubrics import (
     read_rubrics,
     read_thresholds,
 )
+from judged.cli.options.system_models import scoring_models, tell_circular
 from judged.cli.options.traces import (
     FLAG,
     NONE,
@@ -73,7 +76,7 @@ from judged.cli.output.writer import (
     open_output,
     progress_bar,
 )
-from judged.cli.problems import Place, Problem, explained
+from judged.cli.problems import Problem, explained
 from judged.cli.replay import open_score_replay, replay_warnings, replayed
 from judged.errors import JudgedError
 
@@ -90,6 +93,7 @@ def command(
     min_score: MinScores = None,
     min_coverage: MinCoverage = None,
     weights: Weights = None,
+    calibration: RubricCalibrations = None,
     judge_model: JudgeModel = None,
     judge_samples: JudgeSamples = None,
     judge_temperature: JudgeTemperature = None,
@@ -113,6 +117,10 @@ def command(
         typer.Option(metavar="FILE|-", help="Write every score as a JSON line; - prints them."),
     ] = None,
     target: common.Target = None,
+    token_file: common.TokenFile = None,
+    tls_ca: common.TlsCa = None,
+    tls_cert: common.TlsCert = None,
+    tls_key: common.TlsKey = None,
     json_to: common.Json = None,
     timeout: common.Timeout = 3600.0,
     strict: common.Strict = False,
@@ -129,6 +137,8 @@ def command(
             "--judge none is there"
         )
     tracing = read_tracing(judge, trace, trace_texts, None, no_judge=no_judge)
+    if tracing.replays and calibration:
+        raise Problem(f"--calibration and {FLAG} exclude each other: a trace has bare scores")
     if tracing.replays and judge_refresh:
         raise Problem(f"--judge-refresh and {FLAG} exclude each other; say one of them")
     check_costs(max_cost, estimate=estimate, replays=tracing.replays)
@@ -139,12 +149,15 @@ def command(
     given = with_parameters(flags, param)
     kept = kept_trace(tracing, out)
     with (
-        connect(target) as server,
+        connect(target, Access(token_file, tls_ca, tls_cert, tls_key)) as server,
         named_as_typed(flags),
         flagged(rubric, file.place()),
         progress_bar("scoring", len(file.items) * len(rubric)) as progress,
     ):
         rubrics = read_rubrics(rubric, server.info, thresholds.threshold, given, weights)
+        if not tracing.replays:
+            tell_circular(out, file.system_models, scoring_models(server.info, rubrics))
+        rubrics = with_calibrations(rubrics, server.info, calibration)
         if tracing.replays:
             told = given or weights
             replay = open_score_replay(

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from judged import AnswerItem
+from judged.cli.field_path import Place, Steps, write_path
 from judged.cli.output.writer import STDOUT
-from judged.cli.problems import Place
 from judged.evaluation.datasets.files import (
+    SYSTEM_MODEL,
     FileError,
     KnownFields,
     Record,
@@ -19,40 +19,54 @@ from judged.evaluation.datasets.files import (
     read_lines,
 )
 
-_FIELDS = ("item_id", "id", "query", "answer", "references", "contexts", "negative_references")
-_ITEM_PATH = re.compile(r"items\[(\d+)\]\.(.+)")
+_FIELDS = (
+    *("item_id", "id", "query", "answer", "other_answer", "references", "negative_references"),
+    *("contexts", "sources_used", "confidence", SYSTEM_MODEL),
+)
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerFile:
-    """The answers of a file, and the number of the line of each."""
+    """The answers of a file, the number of the line of each, and what no request holds.
+
+    That is the models that lines name, the negative references of each answer, and the labels of
+    people, None without one; these are empty where they were not asked for.
+    """
 
     name: str
     items: Sequence[AnswerItem]
     line_numbers: Sequence[int]
+    system_models: Sequence[str] = ()
+    negatives: Sequence[Sequence[str]] = ()
+    labels: Sequence[bool | None] = ()
 
     def place(self) -> Place:
         """Return what turns the path of a field into the line of the file that it came from."""
 
-        def place(field: str) -> str | None:
-            match = _ITEM_PATH.match(field)
-            if match is None:
-                return None
-            return f"{self.name}:{self.line_numbers[int(match[1])]}: {match[2]!r}"
+        def place(path: Steps) -> str | None:
+            match path:
+                case ("items", int(item), _, *_):
+                    return f"{self.name}:{self.line_numbers[item]}: {write_path(path[2:])!r}"
+            return None
 
         return place
 
 
-def read_answers(path: str) -> AnswerFile:
+def read_answers(
+    path: str, *, with_negatives: bool = False, label_field: str | None = None
+) -> AnswerFile:
     """Return the answers of a file, or of standard input for "-". Raises FileError.
 
-    An answer without an id goes by the number of its line.
+    An answer without an id goes by the number of its line. With `label_field` lines have labels.
     """
     name = "standard input" if path == STDOUT else path
     raw_lines = number_lines(sys.stdin.buffer) if path == STDOUT else read_lines(path)
     items: list[AnswerItem] = []
+    negatives: list[Sequence[str]] = []
     line_of: dict[str, int] = {}
-    known = KnownFields(*_FIELDS)
+    models: dict[str, None] = {}
+    labels: list[bool | None] = []
+    known = KnownFields(*_FIELDS, *([label_field] if label_field else []))
     for number, raw in raw_lines:
         line = Record(parse_json(raw, name, number), name, number, "")
         known.check(line)
@@ -62,12 +76,18 @@ def read_answers(path: str) -> AnswerFile:
                 f"item {item_id!r} was on line {line_of[item_id]} already; a line without "
                 "'item_id' goes by its number, so give every line an id of its own"
             )
-        if line.get("negative_references") is not None:
+        against = line.texts("negative_references")
+        if against and not with_negatives:
             raise line.error(
-                "has 'negative_references', which no metric of answers reads; "
-                "leave it out, or check answers against them with judged judge"
+                "has 'negative_references', which no rubric reads; leave it out, or measure with "
+                "judged texts -m semantic_similarity"
             )
+        negatives.append(against)
         line_of[item_id] = number
+        if model := line.optional_text(SYSTEM_MODEL):
+            models[model] = None
+        if label_field is not None:
+            labels.append(line.optional_bool(label_field))
         items.append(
             AnswerItem(
                 item_id,
@@ -75,8 +95,18 @@ def read_answers(path: str) -> AnswerFile:
                 line.text("answer"),
                 line.texts("references"),
                 line.texts("contexts"),
+                line.optional_text("other_answer") or "",
+                line.texts("sources_used") or (),
+                line.optional_number("confidence"),
             )
         )
     if not items:
         raise FileError(name, None, "holds nothing to score; write lines of {query, answer}")
-    return AnswerFile(name, items, list(line_of.values()))
+    if label_field is not None and all(label is None for label in labels):
+        raise FileError(
+            name,
+            None,
+            f"has no line with {label_field!r} true or false; label some lines, or name the field "
+            "that holds the labels with --label-field",
+        )
+    return AnswerFile(name, items, list(line_of.values()), list(models), negatives, labels)

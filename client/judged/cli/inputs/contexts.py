@@ -6,30 +6,33 @@ alternatives. Each alternative is a context of its own; the item's verdict is th
 
 from __future__ import annotations
 
-import re
 import sys
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby, islice
 from typing import Any
 
 from judged import Context, QueryGroup, Status, Verdicts
-from judged._batching.chunks import fold
+from judged.cli.field_path import Place, Steps
 from judged.cli.output.writer import STDOUT
-from judged.cli.problems import Place
 from judged.cli.replay import Name
 from judged.evaluation.datasets.files import (
+    SYSTEM_MODEL,
     FileError,
     KnownFields,
     Record,
+    UnknownField,
     number_lines,
     parse_json,
     read_lines,
 )
 from judged.traces import MissingJudgements
 
+BLOCK_LINES = 1 << 13
+"""Lines that are held at once where verdicts go to a file."""
 FIELDS = "{query, expected_text, retrieved_text}"
-_FIELDS = ("id", "query", "expected_text", "expected_alternatives", "retrieved_text")
-_GROUP_PATH = re.compile(r"groups\[(\d+)\]\.(query|expected|retrieved)(?:\[(\d+)\])?")
+_FIELDS = ("id", "query", "expected_text", "expected_alternatives", "retrieved_text", SYSTEM_MODEL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,19 +60,70 @@ def records(path: str, *more: str) -> Iterator[tuple[int, Record]]:
 
 def read_contexts(path: str) -> list[Line]:
     """Return the lines of a file, or of standard input for "-". Raises FileError."""
-    lines: list[Line] = []
+    lines = []
     line_of: dict[str, int] = {}
+    for line, item_id, record in _each(path):
+        if (
+            item_id is not None
+            and (first := line_of.setdefault(item_id, line.number)) != line.number
+        ):
+            raise _repeated(record, item_id, first)
+        lines.append(line)
+    if not lines:
+        raise _nothing(path)
+    return lines
+
+
+def count_contexts(path: str) -> int:
+    """Return how many contexts a file holds, once all its lines are checked. Raises FileError.
+
+    No line is kept: of ids their hashes are, and a file with a hash twice is read once more.
+    """
+    total = 0
+    hashes: set[int] = set()
+    for line, item_id, record in _each(path):
+        total += len(line.contexts)
+        if item_id is None:
+            continue
+        if (known := hash(item_id)) in hashes:
+            first = next(other.number for other, other_id, _ in _each(path) if other_id == item_id)
+            if first != line.number:
+                raise _repeated(record, item_id, first)
+        hashes.add(known)
+    if not total:
+        raise _nothing(path)
+    return total
+
+
+def blocks_of_contexts(path: str) -> Iterator[list[Line]]:
+    """Yield the lines of a file that was checked, BLOCK_LINES at a time."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UnknownField)  # told when the file was checked
+        lines = (line for line, _, _ in _each(path))
+        while block := list(islice(lines, BLOCK_LINES)):
+            yield block
+
+
+def _each(path: str) -> Iterator[tuple[Line, str | None, Record]]:
     for number, record in records(path):
         item_id = record.optional_identifier("id")
-        if item_id is not None and line_of.setdefault(item_id, number) != number:
-            raise record.error(
-                f"has the id {item_id!r} of line {line_of[item_id]}; give each line its own"
-            )
-        lines.append(Line(number, dict(record.fields), contexts_of(record)))
-    if not lines:
-        name = "standard input" if path == STDOUT else path
-        raise FileError(name, None, f"holds nothing to judge; write lines of {FIELDS}")
-    return lines
+        record.optional_text(SYSTEM_MODEL)
+        yield Line(number, dict(record.fields), contexts_of(record)), item_id, record
+
+
+def system_models(lines: Iterable[Line]) -> list[str]:
+    """Return the models that lines say made their texts."""
+    named = (line.fields.get(SYSTEM_MODEL) for line in lines)
+    return list(dict.fromkeys(str(name) for name in named if name))
+
+
+def _repeated(record: Record, item_id: str, first: int) -> FileError:
+    return record.error(f"has the id {item_id!r} of line {first}; give each line its own")
+
+
+def _nothing(path: str) -> FileError:
+    name = "standard input" if path == STDOUT else path
+    return FileError(name, None, f"holds nothing to judge; write lines of {FIELDS}")
 
 
 def contexts_of(record: Record) -> list[Context]:
@@ -87,8 +141,20 @@ def contexts_of(record: Record) -> list[Context]:
 
 
 def fold_lines(lines: Iterable[Line]) -> list[QueryGroup]:
-    """Return the groups that hold the contexts of all lines, in their order."""
-    return fold(context for line in lines for context in line.contexts)
+    """Return the groups that hold the contexts of all lines, in their order.
+
+    Consecutive lines of one query and the same expected texts share a group. A line is never cut,
+    nor are its expected texts joined with those of another, for judges that see all of them.
+    """
+    groups: list[QueryGroup] = []
+    for (query, expected), run in groupby(lines, key=_expectation):
+        retrieved = [line.contexts[0].retrieved_text for line in run]
+        groups.append(QueryGroup(query, list(expected), retrieved))
+    return groups
+
+
+def _expectation(line: Line) -> tuple[str, tuple[str, ...]]:
+    return line.contexts[0].query, tuple(context.expected_text for context in line.contexts)
 
 
 def of_lines(lines: Sequence[Line], verdicts: Verdicts) -> Verdicts:
@@ -115,6 +181,8 @@ def of_lines(lines: Sequence[Line], verdicts: Verdicts) -> Verdicts:
         errors={n: verdicts.errors[p] for n, p in enumerate(picks) if p in verdicts.errors},
         details={n: verdicts.details[p] for n, p in enumerate(picks) if p in verdicts.details},
         agreement=[verdicts.agreement[pick] for pick in picks] if verdicts.agreement else (),
+        stage=[verdicts.stage[pick] for pick in picks] if verdicts.stage else (),
+        probability=[verdicts.probability[pick] for pick in picks] if verdicts.probability else (),
     )
 
 
@@ -134,7 +202,7 @@ def missing_line(name: str, lines: Sequence[Line], groups: Sequence[QueryGroup])
         first = missing.first
         # From its group's first expected text on, contexts are counted as lines are.
         offset = first.retrieved * groups[first.group].n_expected + first.expected
-        place = known_as(f"groups[{first.group}].expected[{offset}]")
+        place = known_as(("groups", first.group, "expected", offset))
         return (place or "").rpartition(":")[0]
 
     return line_of
@@ -147,13 +215,18 @@ def places(name: str, lines: Sequence[Line], groups: Sequence[QueryGroup]) -> Pl
         starts.append(starts[-1] + group.n_expected * group.n_retrieved)
     line_of = [line for line in lines for _ in line.contexts]
 
-    def place(field: str) -> str | None:
-        match = _GROUP_PATH.match(field)
-        if match is None:
-            return None
-        group, side, index = int(match[1]), match[2], int(match[3] or 0)
-        offset = index * groups[group].n_expected if side == "retrieved" else index
-        text = side if side == "query" else f"{side}_text"
+    def place(path: Steps) -> str | None:
+        match path:
+            case ("groups", int(group), "query"):
+                offset, text = 0, "query"
+            case ("groups", int(group), "expected", int(offset)):
+                text = "expected_text"
+            case ("groups", int(group), "retrieved", int(retrieved)):
+                offset, text = retrieved * groups[group].n_expected, "retrieved_text"
+            case ("groups", int(group), ("expected" | "retrieved") as side):
+                offset, text = 0, f"{side}_text"
+            case _:
+                return None
         return f"{name}:{line_of[starts[group] + offset].number}: {text!r}"
 
     return place

@@ -14,6 +14,7 @@ from typing import Annotated
 import typer
 
 from judged import Asking, CacheMode, Verdicts
+from judged.cli.options.judges import CASCADE
 from judged.cli.options.judges import KIND as PANEL
 from judged.cli.output.tables import of_all
 from judged.cli.problems import Problem
@@ -131,11 +132,11 @@ def read_asking(
         raise Problem("--judge-refresh and --cache-only exclude each other; say one of them")
     if not (refresh or cache_only):
         return None if max_cost is None else Asking(max_cost=max_cost)
-    if kind not in {KIND, PANEL}:
+    if kind not in {KIND, PANEL, CASCADE}:
         flag = "--judge-refresh" if refresh else "--cache-only"
         raise Problem(
-            f"{flag}: is for --judge {KIND} and --judge {PANEL}; say one of them too, or leave it "
-            "out"
+            f"{flag}: is for --judge {KIND}, --judge {PANEL} and --judge {CASCADE}; say one of "
+            "them too, or leave it out"
         )
     return Asking(CacheMode.REFRESH if refresh else CacheMode.ONLY, max_cost)
 

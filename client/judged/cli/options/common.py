@@ -31,6 +31,31 @@ Target = Annotated[
         "server is started for this call.",
     ),
 ]
+TokenFile = Annotated[
+    str | None,
+    typer.Option(
+        "--token-file",
+        metavar="FILE",
+        help="File with the token that the server asks for. Without it the token in JUDGED_TOKEN.",
+    ),
+]
+TlsCa = Annotated[
+    str | None,
+    typer.Option(
+        "--tls-ca",
+        metavar="FILE|default",
+        help="Speak TLS, and trust the authorities in this PEM file; default: well-known ones.",
+    ),
+]
+TlsCert = Annotated[
+    str | None,
+    typer.Option(
+        "--tls-cert", metavar="FILE", help="PEM file with your own certificate, for mTLS."
+    ),
+]
+TlsKey = Annotated[
+    str | None, typer.Option("--tls-key", metavar="FILE", help="PEM file with its private key.")
+]
 Json = Annotated[
     str | None,
     typer.Option(

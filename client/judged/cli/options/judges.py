@@ -7,20 +7,43 @@ its own; every other is a parameter of its judge.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from difflib import get_close_matches
 from typing import Annotated
 
 import typer
 
-from judged import Judge, PanelMember
+from judged import InvalidArgument, Judge, PanelMember
 from judged._batching.chunks import ASKING_KINDS
+from judged.cli.options.calibrations import with_calibration
 from judged.cli.problems import Problem
-from judged.types import JudgeInfo, ParameterInfo, Scalar, ServerInfo
+from judged.types import JudgeInfo, ParameterInfo, Scalar, ServerInfo, load_cascade
 
 KIND = "panel"
-_NO_MEMBERS = {KIND, "answers"}
+CASCADE = "cascade"
+_NO_MEMBERS = {KIND, CASCADE, "answers"}
+_PLACE = re.compile(r"--member(?:\[(\d+)\](?:\.judge)?(?:\.([^:]+))?)?: ")
+"""How a problem with a member begins: its place, and the field that is wrong, if any."""
+Stages = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--stage",
+        metavar="KIND[/PROFILE][:K=V,...]",
+        help="Judge of --judge cascade, in order, as in "
+        "answer_equivalence:calibration=my.calibration.json; repeat it for each.",
+    ),
+]
+CascadeFile = Annotated[
+    str | None,
+    typer.Option(
+        "--cascade",
+        metavar="FILE",
+        help="Judge by the cascade of this file, which `judged frontier -o` wrote.",
+    ),
+]
 Members = Annotated[
     list[str] | None,
     typer.Option(
@@ -112,28 +135,101 @@ def with_members(judge: Judge, info: ServerInfo, members: Sequence[str] | None) 
     return replace(judge, members=[_member(info, text) for text in members])
 
 
-def _member(info: ServerInfo, text: str) -> PanelMember:
+def with_stages(judge: Judge, info: ServerInfo, stages: Sequence[str] | None) -> Judge:
+    """Return the judge with the stages that the flags name. Raises Problem."""
+    if not stages:
+        return judge
+    if judge.kind != CASCADE:
+        raise Problem(f"--stage: is for --judge {CASCADE}; say that too, or leave it out")
+    members = []
+    for text in stages:
+        plain, files = without_key(text, "calibration")
+        member = _member(info, plain, "--stage")
+        for file in files:
+            read = with_calibration(_judge_of(member), info, file, f"--stage {text}: calibration")
+            member = replace(member, judge=read)
+        members.append(member)
+    return replace(judge, members=members)
+
+
+def without_key(text: str, key: str) -> tuple[str, list[str]]:
+    """Return a stage without one of its keys, and the values that it had."""
+    name, _, given = text.partition(":")
+    parts = given.split(",")
+    values = [part.partition("=")[2] for part in parts if part.startswith(f"{key}=")]
+    return f"{name}:{','.join(part for part in parts if not part.startswith(f'{key}='))}", values
+
+
+def read_stage(info: ServerInfo, text: str) -> Judge:
+    """Return the judge of a stage, as it is typed. Raises Problem."""
+    return _judge_of(_member(info, text, "--stage"))
+
+
+def with_cascade(judge: Judge, path: str | None) -> Judge:
+    """Return the cascade of a file in place of a judge; its parameters hold beside the file's."""
+    if path is None:
+        return judge
+    try:
+        kept = load_cascade(path)
+    except OSError as error:
+        raise Problem(f"--cascade {path}: {error.strerror}") from None
+    except InvalidArgument as error:
+        raise Problem(f"--cascade: {error.message}") from None
+    return replace(kept, parameters={**kept.parameters, **judge.parameters})
+
+
+def cascade_kind(kind: str | None, path: str | None, stages: Sequence[str] | None) -> str | None:
+    """Return the kind of judge that flags ask for. Raises Problem where --cascade is not alone."""
+    if path is None:
+        return kind
+    if kind not in {None, CASCADE} or stages:
+        what = "--stage" if stages else f"--judge {kind}"
+        raise Problem(f"--cascade and {what} exclude each other: the file names the judges")
+    return CASCADE
+
+
+@contextmanager
+def stages_as_typed(kind: str | None, stages: Sequence[str] | None) -> Iterator[None]:
+    """Let problems with the stages of a cascade name the `--stage` that was typed."""
+    try:
+        yield
+    except Problem as problem:
+        found = _PLACE.match(str(problem))
+        if kind != CASCADE or found is None:
+            raise
+        place, field = found.groups()
+        typed = f" {list(stages or [])[int(place)]}" if place else ""
+        what = f"{field}: " if field else ""
+        rule = str(problem)[found.end() :]
+        raise Problem(f"--stage{typed}: {what}{rule}") from problem
+
+
+def _judge_of(member: PanelMember) -> Judge:
+    return Judge(member.judge) if isinstance(member.judge, str) else member.judge
+
+
+def _member(info: ServerInfo, text: str, flag: str = "--member") -> PanelMember:
     name, _, given = text.partition(":")
     kind, _, profile = name.partition("/")
     if not kind:
-        raise Problem(f"--member {text}: begin with the kind of a judge, as in semantic:weight=2")
+        raise Problem(f"{flag} {text}: begin with the kind of a judge, as in semantic:weight=2")
     known = {judge.kind: None for judge in info.judges if judge.kind not in _NO_MEMBERS}
     if kind not in known:
         raise Problem(
-            f"--member {text}: no judge is called {kind!r}; this server has {', '.join(known)}"
+            f"{flag} {text}: no judge is called {kind!r}; this server has {', '.join(known)}"
         )
     own: dict[str, float] = {}
     parameters = []
     for part in filter(None, given.split(",")):
         key, _, value = part.partition("=")
         if key in {"weight", "min_score"}:
-            own[key] = _number(text, key, value)
+            own[key] = _number(f"{flag} {text}", key, value)
         else:
             parameters.append(part)
     try:
         judge = read_judge(info, kind, profile or None, own.get("min_score"), parameters)
     except Problem as problem:
-        raise Problem(f"--member {text}: {str(problem).removeprefix('--param ')}") from None
+        raise Problem(f"{flag} {text}: {str(problem).removeprefix('--param ')}") from None
     return PanelMember(judge, own.get("weight"))
 
 
@@ -143,5 +239,5 @@ def _number(text: str, key: str, value: str) -> float:
     except ValueError:
         number = math.nan
     if not math.isfinite(number):
-        raise Problem(f"--member {text}: {key} must be a number")
+        raise Problem(f"{text}: {key} must be a number")
     return number

@@ -6,7 +6,6 @@ flag here.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -15,6 +14,7 @@ from typing import Annotated
 import typer
 
 from judged import InvalidArgument, JudgedError, NotFound, Rubric
+from judged.cli.field_path import Key, read_path
 from judged.cli.options.judges import read_judge
 from judged.cli.output.gates import (
     Gate,
@@ -29,9 +29,19 @@ from judged.types import RubricSummary, ServerInfo
 
 ANSWERS = "answers"
 """The judge whose parameters are those of every rubric."""
-ANSWER_FIELDS = frozenset({"query", "answer", "reference", "references", "contexts"})
+ANSWER_FIELDS = frozenset(
+    {
+        "query",
+        "answer",
+        "other_answer",
+        "reference",
+        "references",
+        "contexts",
+        "sources_used",
+        "confidence",
+    }
+)
 """What a rubric that scores answers may read; one that reads more is for contexts."""
-_RUBRIC_PATH = re.compile(r'rubrics\[(\d+)\](?:\.(\w+)(?:\["(.*)"\])?)?')
 
 Rubrics = Annotated[
     list[str],
@@ -223,11 +233,17 @@ def as_flag(error: JudgedError, names: Sequence[str]) -> Problem | None:
         return Problem(f"--rubric: {error.message}")
     if not isinstance(error, InvalidArgument):
         return None
-    match = _RUBRIC_PATH.fullmatch(error.field)
-    if match is None or int(match[1]) >= len(names):
-        return None
-    flags = {"min_score": "--min-score", "weights": "--weights"}
-    flag = flags.get(match[2], f"--rubric {names[int(match[1])]}")
-    if match[2] == "parameters":
-        flag = f"--param {match[3] or ''}"
+    match read_path(error.field):
+        case ("rubrics", int(place), *_) if place >= len(names):
+            return None
+        case ("rubrics", int(), "parameters", Key(name)):
+            flag = f"--param {name}"
+        case ("rubrics", int(), ("min_score" | "weights") as field, *_):
+            flag = "--min-score" if field == "min_score" else "--weights"
+        case ("rubrics", int(place), "calibration", *_):
+            flag = f"--rubric {names[place]}: --calibration"
+        case ("rubrics", int(place), *_):
+            flag = f"--rubric {names[place]}"
+        case _:
+            return None
     return Problem(f"{flag}: {error.message.removeprefix(f'{error.field}: ')}")

@@ -18,6 +18,7 @@ def comparison_table(comparisons: Sequence[RunComparison]) -> Table:
     view = new_table(
         *("metric", "run", "n", "baseline", "mean", "difference", "interval", "p"),
         *("won/lost/tied", "detectable", "the run is"),
+        names=2,
     )
     for made in comparisons:
         view.add_row(
@@ -47,7 +48,7 @@ def _finding(made: RunComparison) -> str:
 
 def power_table(comparisons: Sequence[RunComparison], difference: float) -> Table:
     """Return what the queries can show of a true difference, and how many would be enough."""
-    view = new_table("metric", "run", f"power to see {difference:g}", "queries needed")
+    view = new_table("metric", "run", f"power to see {difference:g}", "queries needed", names=2)
     for made in comparisons:
         needed = made.power.queries_needed
         view.add_row(
@@ -61,7 +62,7 @@ def power_table(comparisons: Sequence[RunComparison], difference: float) -> Tabl
 
 def tukey_table(found: ComparedRuns) -> Table:
     """Return a row for each metric of each pair of runs."""
-    view = new_table("metric", "first", "second", "second - first", "interval", "p")
+    view = new_table("metric", "first", "second", "second - first", "interval", "p", names=3)
     for pair in found.tukey:
         view.add_row(
             pair.metric,

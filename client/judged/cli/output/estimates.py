@@ -95,6 +95,17 @@ def corrected_table(means: Mapping[str, CorrectedEstimate]) -> Table:
     return view
 
 
+def more_labels(means: Mapping[str, CorrectedEstimate]) -> str:
+    """Return what 50 labels more would make of the corrected intervals; "" where none can tell."""
+    told = []
+    for name, mean in means.items():
+        interval = None if mean.corrected is None else mean.corrected.interval
+        if interval is not None and mean.half_width_with_more is not None:
+            half = (interval.upper - interval.lower) / 2
+            told.append(f"{name} from +-{half:.4f} to +-{mean.half_width_with_more:.4f}")
+    return f"50 labels more would narrow {', '.join(told)}" if told else ""
+
+
 def corrected_warnings(means: Mapping[str, CorrectedEstimate] | None) -> Iterator[str]:
     """Yield what the reader should know, once for all metrics that share it."""
     metrics_of: dict[str, list[str]] = {}

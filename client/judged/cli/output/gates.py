@@ -68,8 +68,8 @@ class Gates:
     ) -> None:
         """Read the gates and the baseline. Raises Problem and FileError."""
         self._metrics = list(metrics)
-        self._gates = [_read(text, "--min-score", self._metrics) for text in min_scores]
-        drops = [_read(text, "--max-drop", self._metrics) for text in max_drops]
+        self._gates = [read_gate(text, "--min-score", self._metrics) for text in min_scores]
+        drops = [read_gate(text, "--max-drop", self._metrics) for text in max_drops]
         self._gates += drops
         self._max_negatives = max_negatives
         self._min_coverage = min_coverage
@@ -196,7 +196,8 @@ def split_min_scores(texts: Sequence[str]) -> tuple[float | None, list[str]]:
     return threshold, gates
 
 
-def _read(text: str, flag: str, metrics: Sequence[str]) -> Gate:
+def read_gate(text: str, flag: str, metrics: Sequence[str]) -> Gate:
+    """Return the gate that METRIC=X is. Raises Problem."""
     metric, equals, number = text.rpartition("=")
     threshold = read_number(number)
     if not equals or not metric or threshold is None:
@@ -298,6 +299,19 @@ def _drop(gate: Gate, metric: MetricResult, lower: float | None, before: float) 
         return Outcome(gate, value, True, f"held: {found}; {gate}", worst_drop)
     message = f"fell short: {found}, by {_size(drop - gate.threshold)} more than {gate} allows"
     return Outcome(gate, value, False, message, worst_drop)
+
+
+def hold_drop(gate: Gate, run: str, before: float, now: float, worst: float | None) -> Outcome:
+    """Hold the fall of a run, or the `worst` that it may be where some is missing, to a gate."""
+    drop = before - now
+    held = drop if worst is None else max(drop, worst)
+    found = f"{gate.metric} of {run} is {now:.4f}, {before:.4f} in the baseline"
+    if worst is not None:
+        found += f", {held:.4f} lower in the worst case of what is missing"
+    if held <= gate.threshold + _ROUNDING:
+        return Outcome(gate, drop, True, f"held: {found}; {gate}", worst)
+    over = _size(held - gate.threshold)
+    return Outcome(gate, drop, False, f"fell short: {found}: {over} more than {gate} allows", worst)
 
 
 def _negatives(most: int, report: NegativeReport | None) -> Outcome:

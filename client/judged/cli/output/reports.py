@@ -1,12 +1,12 @@
-"""The JSON documents that `judged evaluate` and `judged metrics` wrote, read again.
+"""The JSON documents that `judged evaluate`, `metrics`, `texts` and `score` wrote, read again.
 
 What they are held against is up to `gates` and `commands.compare`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from judged.evaluation.datasets.files import FileError, Record, parse_json, read_bytes
@@ -16,23 +16,40 @@ from judged.evaluation.datasets.files import FileError, Record, parse_json, read
 class ReportedMetric:
     """One metric of a document. `mean` is None when no query was evaluated.
 
-    `upper_bound` is there where verdicts were missing.
+    `lower_bound` and `upper_bound` are there where verdicts or scores were missing.
     """
 
     mean: float | None
     n: int
     signature: str
     upper_bound: float | None = None
+    lower_bound: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a document holds. `signature` names the judge; None when nobody judged."""
+    """What a document holds. `signature` names the judge; None when nobody judged.
+
+    Of answers the metrics are rubrics, and the queries items; one without a score by a rubric has
+    no value of it.
+    """
 
     name: str
     metrics: Mapping[str, ReportedMetric]
     per_query: Mapping[str, Mapping[str, float]]
     signature: str | None
+    of_answers: bool = False
+
+    def having(self, metrics: Sequence[str]) -> Report:
+        """Return the document of the items that have all these scores; of queries all of it."""
+        if not self.of_answers:
+            return self
+        kept = {
+            item_id: values
+            for item_id, values in self.per_query.items()
+            if all(metric in values for metric in metrics)
+        }
+        return replace(self, per_query=kept)
 
     def metric(self, name: str) -> ReportedMetric:
         """Return a metric by its name. Raises FileError."""
@@ -56,13 +73,19 @@ class Report:
 
 def read_report(path: Path | str) -> Report:
     """Return the document of a file. Raises FileError."""
-    name = str(path)
-    root = Record(parse_json(read_bytes(path), name, None), name, None, "")
+    return parse_report(read_bytes(path), str(path))
+
+
+def parse_report(content: bytes, name: str) -> Report:
+    """Return the document in some bytes; `name` is what messages call it. Raises FileError."""
+    root = Record(parse_json(content, name, None), name, None, "")
+    if root.get("scores") is not None and root.get("rubrics") is not None:
+        return _of_scores(root, name)
     metrics, per_query = root.record("metrics"), root.record("per_query")
     if metrics is None or per_query is None:
         raise root.error(
-            'has no "metrics" and "per_query": it is not a document of judged evaluate --json or '
-            "judged metrics --json"
+            'has no "metrics" and "per_query", nor "rubrics" and "scores": it is not a document of '
+            "judged evaluate --json, metrics --json, texts --json or score --json"
         )
     return Report(
         name,
@@ -78,12 +101,40 @@ def read_report(path: Path | str) -> Report:
     )
 
 
+def _of_scores(root: Record, name: str) -> Report:
+    """Return a document of `judged score`."""
+    rubrics = root.record("rubrics")
+    per_item: dict[str, dict[str, float]] = {}
+    for place, content in enumerate(root.items("scores")):
+        record = Record(content, name, None, f"scores[{place}]")
+        of_item = per_item.setdefault(record.identifier("item_id"), {})
+        score = record.optional_number("score")
+        if score is not None:
+            of_item[record.text("rubric")] = score
+    metrics = {}
+    for rubric, content in ({} if rubrics is None else rubrics.fields).items():
+        record = Record(content, name, None, f"rubrics[{rubric!r}]")
+        counts = record.record("counts")
+        if counts is None:
+            raise record.error("has no 'counts'")
+        mean, n = record.optional_number("mean"), counts.position("ok")
+        missing = counts.position("error") + counts.position("abstained")
+        lower = upper = None
+        if missing:  # at the bottom of the scale, or at its top
+            total = (mean or 0.0) * n
+            lower, upper = total / (n + missing), (total + missing) / (n + missing)
+        signature = record.optional_text("signature") or ""
+        metrics[rubric] = ReportedMetric(mean, n, signature, upper, lower)
+    return Report(name, metrics, per_item, None, of_answers=True)
+
+
 def _read_metric(record: Record) -> ReportedMetric:
     return ReportedMetric(
         record.optional_number("mean"),
         record.position("n"),
         record.text("signature"),
         record.optional_number("upper_bound"),
+        record.optional_number("lower_bound"),
     )
 
 

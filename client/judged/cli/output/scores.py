@@ -119,6 +119,8 @@ def score_line(score: AnswerScore, *, details: bool) -> dict[str, Any]:
         "samples": score.samples,
         "source": None if score.source is None else score.source.name,
     }
+    if score.probability is not None:
+        fields["probability"] = score.probability
     if score.dimensions:
         fields["dimensions"] = {d.name: d.score for d in score.dimensions}
     if score.claims:

@@ -112,7 +112,16 @@ def verdict_warnings(counts: VerdictCounts) -> Iterator[str]:
 
 def reason_warnings(verdicts: Verdicts) -> Iterator[str]:
     """Yield the commonest reasons why verdicts are missing."""
-    said = Counter(f"{error.reason}: {error.message}" for error in verdicts.errors.values())
+    return reason_lines(said_reasons(verdicts))
+
+
+def said_reasons(verdicts: Verdicts) -> Counter[str]:
+    """Return the reasons why verdicts are missing, with how often each was given."""
+    return Counter(f"{error.reason}: {error.message}" for error in verdicts.errors.values())
+
+
+def reason_lines(said: Counter[str]) -> Iterator[str]:
+    """Yield the commonest of some reasons as warnings."""
     for reason, n in said.most_common(_SHOWN_REASONS):
         yield f"{plural(n, 'verdict', 'verdicts')} missing: {reason}"
 

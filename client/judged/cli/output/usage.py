@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from judged import Verdicts
+from rich.table import Table
+
+from judged import Flag, Verdicts
 from judged.cli.output.tables import of_all, plural, word
 from judged.cli.output.writer import Output, new_table
-from judged.types import CostEstimate, Usage, VerdictDetail
+from judged.types import CascadeUsage, CostEstimate, ErrorGuarantee, Usage, VerdictDetail
 
 
 def describe_usage(usage: Usage) -> str:
@@ -23,11 +26,85 @@ def describe_usage(usage: Usage) -> str:
     return f"{calls} answered in {tries}, {tokens}{cost}{kept}{shared}"
 
 
+def asked_models(usage: Usage) -> bool:
+    """Say whether language models were asked: those of a cascade may not have been."""
+    return usage.cascade is None or bool(usage.attempts or usage.cached or usage.shared)
+
+
+def count_stages(verdicts: Verdicts) -> Counter[int]:
+    """Return how many verdicts each stage of a cascade settled; 0 stands for none."""
+    return Counter(
+        0 if flags & Flag.UNSETTLED else stage
+        for stage, flags in zip(verdicts.stage, verdicts.flags, strict=False)
+    )
+
+
+def describe_stages(counts: Counter[int]) -> str:
+    """Return which share of the verdicts each stage of a cascade settled, as a line."""
+    total = counts.total()
+    shares = [
+        f"stage {stage} settled {of_all(n, total, 'verdict', 'verdicts')}"
+        for stage, n in sorted(counts.items())
+        if stage
+    ]
+    if counts[0]:
+        shares.append(f"no stage settled {of_all(counts[0], total, 'verdict', 'verdicts')}")
+    return "; ".join(shares)
+
+
+def cascade_table(cascade: CascadeUsage) -> Table:
+    """Return a row a stage: the items that it was asked about and settled, and what it cost."""
+    view = new_table("stage", "items", "settled", "share of all", "cost", "judge")
+    total = cascade.stages[0].asked if cascade.stages else 0
+    for number, stage in enumerate(cascade.stages, start=1):
+        share = f"{stage.settled / total:.1%}" if total else "-"
+        cost = "-" if stage.cost is None else f"{stage.cost:.6g}"
+        kind = stage.judge.partition("|")[0]
+        view.add_row(str(number), f"{stage.asked:,}", f"{stage.settled:,}", share, cost, kind)
+    return view
+
+
+def describe_cascade(usage: Usage) -> list[str]:
+    """Return what a cascade saved and what is promised of it, a line each."""
+    cascade = usage.cascade
+    if cascade is None:
+        return []
+    lines = []
+    if usage.avoided_calls:
+        saved = f"{plural(usage.avoided_calls, 'call', 'calls')} avoided"
+        if cascade.avoided_cost is not None:
+            saved += f", which would have cost {cascade.avoided_cost:.6g} at most"
+        if usage.cost is not None:
+            saved += f"; {usage.cost:.6g} spent"
+        lines.append(saved)
+    if cascade.unsettled:
+        lines.append(f"{plural(cascade.unsettled, 'item', 'items')} settled by no stage")
+    if cascade.guarantee is not None:
+        lines.append(f"guarantee: {describe_guarantee(cascade.guarantee)}")
+    return lines
+
+
+def describe_guarantee(guarantee: ErrorGuarantee) -> str:
+    """Return what is promised of a cascade, with the numbers behind it, as a line."""
+    return (
+        f"at most {guarantee.max_error:.4g} of what it settles contradicts people, with a "
+        f"confidence of {guarantee.confidence:g}: {guarantee.n_wrong} of "
+        f"{plural(guarantee.n_labels, 'label', 'labels')} of "
+        f"{plural(guarantee.n_clusters, 'query', 'queries')} that made nothing, which count as "
+        f"{guarantee.labels_counted:.1f} ({guarantee.method})"
+    )
+
+
 def vote_warnings(verdicts: Verdicts) -> Iterator[str]:
     """Yield what the reader should know about the votes."""
     split = sum(0 < agreement < 1 for agreement in verdicts.agreement)
+    return split_warnings(split, len(verdicts))
+
+
+def split_warnings(split: int, total: int) -> Iterator[str]:
+    """Yield what to know where `split` of `total` verdicts had votes on both sides."""
     if split:
-        some = of_all(split, len(verdicts), "verdict", "verdicts")
+        some = of_all(split, total, "verdict", "verdicts")
         yield f"{some} {word(split, 'has', 'have')} votes on both sides; see their agreement"
 
 
@@ -63,5 +140,7 @@ def report_estimate(out: Output, found: CostEstimate) -> None:
         cost = f"{found.cost:.6g} {found.currency}".rstrip()
     view.add_row("cost", cost)
     out.show(view)
+    if found.cascade is not None:
+        out.show("", cascade_table(found.cascade))
     out.write_json({"estimate": asdict(found), "warnings": out.warnings})
     out.finish()

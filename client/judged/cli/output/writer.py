@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -15,11 +16,11 @@ from pathlib import Path
 from typing import TextIO
 
 import typer
-from rich import box
 from rich.console import Console, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from judged.cli.output.table_width import fitting, result_table
 from judged.cli.problems import Problem
 from judged.evaluation.datasets.files import UnknownField
 from judged.types import VerdictError
@@ -30,6 +31,7 @@ Report = Callable[[int, int], object]
 STDOUT = "-"
 UNANSWERED = 0
 """The code of an error that no server gave."""
+_QUICK_S = 1.0
 _WIDE = 1000
 """Characters a line may have where there is no terminal."""
 
@@ -45,6 +47,11 @@ class Output:
         self.warnings: list[str] = []
         if json_to is not None:
             check_writable(json_to, "--json")
+
+    @property
+    def strict(self) -> bool:
+        """Whether a warning counts as falling short."""
+        return self._strict
 
     @property
     def takes_stdout(self) -> bool:
@@ -87,7 +94,8 @@ class Output:
             # Ids and texts of the user are printed as they are: no markup, emoji, colouring.
             console = Console(file=stream, markup=False, emoji=False, highlight=False)
             if console.is_terminal:
-                console.print(*parts, sep="\n", soft_wrap=True)
+                for part in parts:
+                    _show_on_terminal(console, part)
                 return
             # A file or a pipe has no width to keep to, and no use for blanks at ends of lines.
             console.width = _WIDE
@@ -122,18 +130,35 @@ class Output:
             raise typer.Exit(1)
 
 
-def new_table(first: str, *others: str) -> Table:
-    """Return an empty table: its first column holds names, the others numbers or short words."""
-    view = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+def _show_on_terminal(console: Console, part: RenderableType) -> None:
+    """Print a table as wide as the terminal at most, and anything else in lines as they are."""
+    if not isinstance(part, Table):
+        console.print(part, soft_wrap=True)
+        return
+    for i, view in enumerate(fitting(part, console.width)):
+        if i:
+            console.print()
+        console.print(view)
+
+
+def new_table(first: str, *others: str, names: int = 1) -> Table:
+    """Return an empty table: the first `names` columns name a row, the rest are numbers or words.
+
+    Names fold on a narrow terminal, numbers and words only where they alone are wider than it.
+    """
+    view = result_table()
     view.add_column(first, overflow="fold")
-    for name in others:
-        view.add_column(name, justify="right", no_wrap=True)
+    for i, name in enumerate(others, start=1):
+        view.add_column(name, justify="right", no_wrap=i >= names, overflow="fold")
     return view
 
 
 @contextmanager
 def progress_bar(title: str, total: int) -> Iterator[Report | None]:
-    """Yield what to call with (done, total); None when nobody watches standard error."""
+    """Yield what to call with (done, total); None when nobody watches standard error.
+
+    The bar, with the time that is left, appears once the work has taken a second.
+    """
     if not sys.stderr.isatty():
         yield None
         return
@@ -143,9 +168,20 @@ def progress_bar(title: str, total: int) -> Iterator[Report | None]:
         MofNCompleteColumn(),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task(title, total=total)
-        yield lambda done, in_all: progress.update(task, completed=done, total=in_all)
+    progress = Progress(*columns, console=Console(stderr=True), transient=True)
+    task = progress.add_task(title, total=total)
+    begun = time.monotonic()
+
+    def report(done: int, in_all: int) -> None:
+        progress.update(task, completed=done, total=in_all)
+        if not progress.live.is_started and time.monotonic() - begun >= _QUICK_S:
+            progress.start()
+
+    try:
+        yield report
+    finally:
+        if progress.live.is_started:
+            progress.stop()
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from typing import BinaryIO
 
 from judged.evaluation._steps.answering import Outcome
 from judged.evaluation.datasets.files import FileError, Record, parse_json
-from judged.evaluation.systems.system import Answer, Question
+from judged.evaluation.system import Answer, Question
 
 
 class AnswerLog:

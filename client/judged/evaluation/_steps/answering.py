@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from judged.evaluation.systems.system import (
+from judged.evaluation.system import (
     Answer,
     Question,
     System,

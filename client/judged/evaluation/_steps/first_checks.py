@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from judged._convert.scores import check_item
 from judged.client import Client
 from judged.errors import FailedPrecondition, InvalidArgument
-from judged.evaluation.systems.system import Question
+from judged.evaluation.system import Question
 from judged.types import AnswerItem, Asking, CacheMode, ChatModelInfo, Rubric, RubricInfo
 
 _PLACEHOLDER = "an answer that is not there yet"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+import time
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import islice
@@ -13,15 +14,17 @@ from typing import Any, TypeVar
 
 from judged._inputs import WrongType, need_list
 from judged.errors import InvalidArgument
-from judged.evaluation.datasets.dataset import Query
-from judged.evaluation.datasets.results import Retrieved, need_results
-from judged.evaluation.retriever import Retriever, RetrieverFunction, function_of, takes_all
-from judged.evaluation.systems.system import is_async
+from judged.evaluation.datasets.query import Query
+from judged.evaluation.datasets.results import Retrieved
+from judged.evaluation.retriever import as_retrieved, function_of, takes_all
+from judged.evaluation.system import is_async
 
 CONCURRENCY = 4
 """Queries that a coroutine function is asked at once, as systems are."""
 
 Result = TypeVar("Result")
+Kept = Callable[[Query, Sequence[Retrieved], float], object]
+"""Is told what was found for a query, and the seconds it took."""
 _CUTOFF = re.compile(r"@(\d+)$")
 
 
@@ -31,19 +34,29 @@ class Retrieval:
 
     k: int
     results: dict[str, Sequence[Retrieved]] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)
     failures: dict[str, str] = field(default_factory=dict)
     first_failure: Exception | None = None
     cut: int = 0
+    kept: Kept | None = None
 
-    def take(self, query: Query, ranked: object) -> None:
+    def take(self, query: Query, ranked: object, seconds: float) -> None:
         """Keep the first k documents of a query; what can't be read is a failure."""
         try:
             found = self._read(ranked)
         except Exception as error:  # noqa: BLE001 - an iterator runs the retriever's own code
             self.fail(query, error)
             return
+        if self.kept is not None:
+            self.kept(query, found, seconds)
+        self.have(query, found, seconds)
+
+    def have(self, query: Query, found: Sequence[Retrieved], seconds: float | None) -> None:
+        """Keep what was found for a query, now or by an earlier run."""
         self.cut += len(found) > self.k
         self.results[query.query_id] = found[: self.k]
+        if seconds is not None:
+            self.seconds[query.query_id] = seconds
 
     def _read(self, ranked: object) -> Sequence[Retrieved]:
         """Return the first documents, one more than k at most of those that are drawn."""
@@ -52,7 +65,8 @@ class Retrieval:
             raise TypeError("the retriever returned a coroutine; make it an `async def`")
         if isinstance(ranked, Iterator):
             ranked = list(islice(ranked, self.k + 1))
-        return need_results(ranked, "results")
+        listed = need_list(ranked, "results", "texts or Retrieved(doc_id, score, text)")
+        return [as_retrieved(value, f"results[{rank}]") for rank, value in enumerate(listed)]
 
     def fail(self, query: Query, error: Exception) -> None:
         """Note the failure of a query."""
@@ -84,59 +98,130 @@ class Retrieval:
         return told
 
 
-def retrieve_all(
-    retriever: Retriever | RetrieverFunction, queries: Sequence[Query], k: int
-) -> Retrieval:
-    """Return what a retriever finds for queries. Raises its first failure if it never succeeds."""
+def deepest_cutoff(metrics: Sequence[str]) -> int | None:
+    """Return the largest cutoff of metrics, as in ndcg@10; None where one has no cutoff."""
+    cutoffs = [_CUTOFF.search(name) for name in metrics]
+    found = [int(cutoff[1]) for cutoff in cutoffs if cutoff is not None]
+    return max(found) if found and len(found) == len(cutoffs) else None
+
+
+def checked_k(k: object) -> int:
+    """Return how many documents to ask for. Raises WrongType and InvalidArgument."""
     if isinstance(k, bool) or not isinstance(k, Integral):
         raise WrongType.of_field("k", f"must be a whole number, not {type(k).__name__}")
     if k < 1:
         raise InvalidArgument.of_field("k", "must be 1 or more")
-    function, found = function_of(retriever), Retrieval(int(k))
-    if takes_all(function):
-        _ask_for_all(function, queries, found)
+    return int(k)
+
+
+def retrieve_all(
+    retriever: object,
+    queries: Sequence[Query],
+    k: int,
+    *,
+    concurrency: int | None = None,
+    known: Mapping[str, tuple[Sequence[Retrieved], float | None]] | None = None,
+    kept: Kept | None = None,
+    progress: Callable[[int, int], object] | None = None,
+) -> Retrieval:
+    """Return what a retriever finds for queries. Raises its first failure if it never succeeds.
+
+    What is `known` by query id is not asked again. `concurrency` is how many queries are asked at
+    once, by default one on this thread, of a coroutine function four.
+    """
+    function, found = function_of(retriever), Retrieval(checked_k(k), kept=kept)
+    known = known or {}
+    for query in queries:
+        if query.query_id in known:
+            found.have(query, *known[query.query_id])
+    left = [query for query in queries if query.query_id not in known]
+    asked = _Asked(function, found, len(queries), progress)
+    if not left:
+        pass
+    elif takes_all(function):
+        asked.all_at_once(left)
     elif is_async(function):
-        _run(_ask_each(function, queries, found))
+        _run(asked.each_awaited(left, concurrency or CONCURRENCY))
+    elif concurrency is None or concurrency == 1:
+        for query in left:
+            asked.one(query)
     else:
-        for query in queries:
-            try:
-                ranked = function(query.text, found.k)
-            except Exception as error:  # noqa: BLE001 - it is that query's failure
-                found.fail(query, error)
-            else:
-                found.take(query, ranked)
+        asked.on_threads(left, concurrency)
     if found.first_failure is not None and not found.results:
         raise found.first_failure
+    # Answers come in any order; what is made of them should not depend on it.
+    places = {query.query_id: place for place, query in enumerate(queries)}
+    found.failures = dict(sorted(found.failures.items(), key=lambda item: places[item[0]]))
     return found
 
 
-def _ask_for_all(function: Callable[..., Any], queries: Sequence[Query], found: Retrieval) -> None:
-    said = function([query.text for query in queries], found.k)
-    if is_async(function):
-        said = _run(said)
-    rankings = need_list(said, "results", "lists of results, one a query")
-    if len(rankings) != len(queries):
-        rule = f"holds {len(rankings)} lists for {len(queries)} queries; return one a query"
-        raise InvalidArgument.of_field("results", rule)
-    for query, ranked in zip(queries, rankings, strict=True):
-        found.take(query, ranked)
+@dataclass(slots=True)
+class _Asked:
+    """The asking of one retriever; outcomes are taken on one thread."""
 
+    function: Callable[..., Any]
+    found: Retrieval
+    total: int
+    progress: Callable[[int, int], object] | None
 
-async def _ask_each(
-    function: Callable[..., Any], queries: Sequence[Query], found: Retrieval
-) -> None:
-    waiting = iter(queries)
+    def one(self, query: Query) -> None:
+        self._take(query, *self._call(query))
 
-    async def work() -> None:
-        for query in waiting:
-            try:
-                ranked = await function(query.text, found.k)
-            except Exception as error:  # noqa: BLE001 - it is that query's failure
-                found.fail(query, error)
-            else:
-                found.take(query, ranked)
+    def _call(self, query: Query) -> tuple[object, Exception | None, float]:
+        started = time.monotonic()
+        try:
+            ranked = self.function(query.text, self.found.k)
+            if isinstance(ranked, Iterator):  # what it draws is the retriever's work
+                ranked = list(islice(ranked, self.found.k + 1))
+        except Exception as error:  # noqa: BLE001 - it is that query's failure
+            return None, error, 0.0
+        return ranked, None, time.monotonic() - started
 
-    await asyncio.gather(*(work() for _ in range(CONCURRENCY)))
+    def _take(self, query: Query, ranked: object, error: Exception | None, seconds: float) -> None:
+        if error is not None:
+            self.found.fail(query, error)
+        else:
+            self.found.take(query, ranked, seconds)
+        if self.progress is not None:
+            self.progress(len(self.found.results) + len(self.found.failures), self.total)
+
+    def on_threads(self, queries: Sequence[Query], concurrency: int) -> None:
+        with ThreadPoolExecutor(concurrency, "judged-retrieving") as threads:
+            waiting = iter(queries)
+            in_flight = [(q, threads.submit(self._call, q)) for q in islice(waiting, concurrency)]
+            while in_flight:
+                query, future = in_flight.pop(0)
+                outcome = future.result()
+                in_flight.extend((q, threads.submit(self._call, q)) for q in islice(waiting, 1))
+                self._take(query, *outcome)
+
+    async def each_awaited(self, queries: Sequence[Query], concurrency: int) -> None:
+        waiting = iter(queries)
+
+        async def work() -> None:
+            for query in waiting:
+                started = time.monotonic()
+                try:
+                    ranked = await self.function(query.text, self.found.k)
+                except Exception as error:  # noqa: BLE001 - it is that query's failure
+                    self._take(query, None, error, 0.0)
+                else:
+                    self._take(query, ranked, None, time.monotonic() - started)
+
+        await asyncio.gather(*(work() for _ in range(concurrency)))
+
+    def all_at_once(self, queries: Sequence[Query]) -> None:
+        started = time.monotonic()
+        said = self.function([query.text for query in queries], self.found.k)
+        if is_async(self.function):
+            said = _run(said)
+        rankings = need_list(said, "results", "lists of results, one a query")
+        if len(rankings) != len(queries):
+            rule = f"holds {len(rankings)} lists for {len(queries)} queries; return one a query"
+            raise InvalidArgument.of_field("results", rule)
+        seconds = (time.monotonic() - started) / len(queries)
+        for query, ranked in zip(queries, rankings, strict=True):
+            self._take(query, ranked, None, seconds)
 
 
 def _run(work: Coroutine[Any, Any, Result]) -> Result:

@@ -5,87 +5,24 @@ What is done with the groups is up to `evaluator`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from judged._inputs import (
-    need_by_ids,
-    need_each,
-    need_id,
-    need_ids,
-    need_text,
-    need_texts,
-    set_fields,
-)
+from judged._inputs import need_by_ids, need_each, set_fields
 from judged._views import View
-from judged.evaluation.datasets.files import FileError, KnownFields, Record, parse_json, read_bytes
-from judged.evaluation.datasets.results import Results, Retrieved, read_span
-from judged.types import QueryGroup, Span, Spans
-
-_SHAPE = 'a data set is {"queries": [{"query_id", "query_text", "expected_answers"}, ...]}'
-
-
-_QUERY_FIELDS = (
-    "query_id",
-    "id",
-    "query_text",
-    "query",
-    "expected_answers",
-    "expected_text",
-    "expected_alternatives",
-    "expected_doc_ids",
-    "relevant_doc_ids",
-    "relevant_docs",
-    "expected_spans",
-    "negative_answers",
-    "metadata",
-)
+from judged.evaluation.datasets.files import FileError
+from judged.evaluation.datasets.formats.beir import read_beir
+from judged.evaluation.datasets.formats.catalog import read_content, write_content
+from judged.evaluation.datasets.formats.content import Content
+from judged.evaluation.datasets.formats.tables import read_rows
+from judged.evaluation.datasets.query import Document, Query
+from judged.evaluation.datasets.results import Results, Retrieved
+from judged.types import QueryGroup, Spans
 
 
 class MissingText(ValueError):
     """A result has no text or span to judge, or no id to match; the message names its place."""
-
-
-@dataclass(frozen=True, slots=True)
-class Query:
-    """One query and what should be found for it: answers, spans of files, or document ids.
-
-    With ids, results are matched by id and never judged; answers and spans are then left aside.
-    Ids are text or whole numbers, compared as text.
-    Negative answers are those that should not be found.
-    """
-
-    query_id: str
-    text: str
-    expected_answers: Sequence[str] = ()
-    relevant_document_ids: Sequence[str] = ()
-    expected_spans: Sequence[Span] = ()
-    negative_answers: Sequence[str] = ()
-    metadata: Mapping[str, str] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        set_fields(
-            self,
-            query_id=need_id(self.query_id, "query_id"),
-            text=need_text(self.text, "text"),
-            expected_answers=need_texts(self.expected_answers, "expected_answers"),
-            relevant_document_ids=need_ids(self.relevant_document_ids, "relevant_document_ids"),
-            expected_spans=need_each(self.expected_spans, "expected_spans", (Span,), "Span"),
-            negative_answers=need_texts(self.negative_answers, "negative_answers"),
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Document:
-    """One document that may be retrieved."""
-
-    doc_id: str
-    text: str
-    metadata: Mapping[str, object] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        set_fields(self, doc_id=need_id(self.doc_id, "doc_id"), text=need_text(self.text, "text"))
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -99,9 +36,23 @@ class Dataset(View):
         queries = need_each(self.queries, "queries", (Query,), "Query")
         set_fields(self, queries=queries, documents=need_by_ids(self.documents, "documents"))
 
+    @property
+    def all_documents(self) -> Sequence[Document]:
+        """The documents, in order."""
+        return list(self.documents.values())
+
+    @classmethod
+    def load(cls, path: Path | str, format_name: str | None = None) -> Dataset:
+        """Return the data set of a file or a folder; see docs/datasets.md for the formats.
+
+        Without a name, the format is known by the end of the path: .json, .jsonl, .csv, .tsv,
+        .parquet; a folder is BEIR's. Raises FileError.
+        """
+        return dataset_of(read_content(path, format_name), str(path))
+
     @classmethod
     def from_json(cls, path: Path | str) -> Dataset:
-        """Return the dataset of a file in Evret's layout. Raises FileError.
+        """Return the data set of a file in Evret's layout. Raises FileError.
 
             {"queries": [{"query_id", "query_text", "expected_answers", "expected_doc_ids",
                           "expected_spans": [{"file", "start", "end"}], "negative_answers",
@@ -113,32 +64,45 @@ class Dataset(View):
         passed over, and so are lists and objects in a query's metadata. Of answers, ids and spans
         that repeat the first counts, blank ones do not.
         """
-        name = str(path)
-        content = read_bytes(path)
-        if not content.strip():
-            raise FileError(name, None, f"is empty; {_SHAPE}")
-        root = Record(parse_json(content, name, None), name, None, "")
-        if root.get("queries") is None:
-            raise root.error(f'has no "queries"; {_SHAPE}')
-        queries: dict[str, Query] = {}
-        KnownFields("queries", "documents").check(root)
-        known, inner = KnownFields(*_QUERY_FIELDS), KnownFields("doc_id", "id", "text", "metadata")
-        for index, value in enumerate(root.items("queries")):
-            query = _read_query(record := Record(value, name, None, f"queries[{index}]"))
-            known.check(record)
-            if query.query_id in queries:
-                raise record.error(f"has the query_id {query.query_id!r} of an earlier query")
-            queries[query.query_id] = query
-        documents: dict[str, Document] = {}
-        for index, value in enumerate(root.items("documents")):
-            document = _read_document(record := Record(value, name, None, f"documents[{index}]"))
-            inner.check(record)
-            if document.doc_id in documents:
-                raise record.error(f"has the doc_id {document.doc_id!r} of an earlier document")
-            documents[document.doc_id] = document
-        if not queries:
-            raise root.error(f"has no query; {_SHAPE}")
-        return cls(list(queries.values()), documents)
+        return cls.load(path, "json")
+
+    @classmethod
+    def from_jsonl(cls, path: Path | str) -> Dataset:
+        """Return the data set of a file of a query, or a document, a line. Raises FileError."""
+        return cls.load(path, "jsonl")
+
+    @classmethod
+    def from_csv(cls, path: Path | str) -> Dataset:
+        """Return the data set of a table of a query a row. Raises FileError.
+
+        The columns are the fields of `from_json`, with lists as JSON. A cell of answers that is no
+        JSON list is one answer, whatever commas it has. Other columns are metadata.
+        """
+        return cls.load(path, "csv")
+
+    @classmethod
+    def from_beir(cls, path: Path | str, split: str = "test") -> Dataset:
+        """Return the data set of a folder of BEIR's, with its corpus. Raises FileError."""
+        content = Content()
+        read_beir(path, content, split=split)
+        return dataset_of(content, str(path))
+
+    @classmethod
+    def from_rows(cls, rows: Iterable[Mapping[str, object]]) -> Dataset:
+        """Return the data set of rows: of Hugging Face `datasets`, of a DataFrame's records, ...
+
+        Columns are those of `from_csv`; lists may be lists. Raises FileError with the row.
+        """
+        content = Content()
+        read_rows(rows, content)
+        return dataset_of(content, "rows")
+
+    def save(self, path: Path | str, format_name: str | None = None) -> list[str]:
+        """Write the data set; return what the format can't hold, as texts for people.
+
+        The format is known as in `load`. Raises FileError when it can't be written.
+        """
+        return write_content(path, self, format_name)
 
     def to_groups(
         self, results: Mapping[str, Sequence[Retrieved]], *, by_spans: bool | None = None
@@ -191,6 +155,13 @@ class Dataset(View):
         return document.text if document is not None else ""
 
 
+def dataset_of(content: Content, name: str) -> Dataset:
+    """Return the data set of what was read from `name`. Raises FileError where it has no query."""
+    if not content.queries:
+        raise FileError(name, None, "has no query")
+    return Dataset(list(content.queries.values()), content.documents)
+
+
 def _identify(query: Query, rank: int, result: Retrieved, *, needed: bool) -> str:
     if result.doc_id is not None:
         return result.doc_id
@@ -212,28 +183,3 @@ def _spans(query: Query, ranked: Sequence[Retrieved]) -> Spans:
             )
         retrieved.append(result.span)
     return Spans(query.expected_spans, retrieved)
-
-
-def _read_query(record: Record) -> Query:
-    answers = record.texts("expected_answers")
-    if not answers:
-        first = record.optional_text("expected_text")
-        answers = [*([] if first is None else [first]), *record.texts("expected_alternatives")]
-    negatives = record.texts("negative_answers")
-    ids = record.identifiers("expected_doc_ids", "relevant_doc_ids", "relevant_docs")
-    return Query(
-        query_id=record.identifier("query_id", "id"),
-        text=record.text("query_text", "query"),
-        expected_answers=[text for text in dict.fromkeys(answers) if text.strip()],
-        relevant_document_ids=[text for text in dict.fromkeys(ids) if text.strip()],
-        expected_spans=tuple(dict.fromkeys(map(read_span, record.records("expected_spans")))),
-        negative_answers=tuple(text for text in dict.fromkeys(negatives) if text.strip()),
-        metadata=record.labels("metadata"),
-    )
-
-
-def _read_document(record: Record) -> Document:
-    metadata = record.get("metadata")
-    if metadata is not None and not isinstance(metadata, Mapping):
-        raise record.error("has 'metadata' that is not an object")
-    return Document(record.identifier("doc_id", "id"), record.text("text"), metadata or {})

@@ -21,6 +21,8 @@ _NEARLY = 0.8
 """How alike two names are, by difflib, when one may be meant by the other."""
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 # Fields with a meaning of their own, which are no misspelling of another one.
+SYSTEM_MODEL = "system_model"
+"""The field of a line that names the language model which made its texts."""
 _KNOWN = frozenset({"query", "query_id", "query_text", "expected_text", "expected_alternatives"})
 _KNOWN |= {"retrieved_text", "relevant", "score", "status", "item_id", "response", "reference"}
 
@@ -200,6 +202,12 @@ class Record:
             raise self.error("must be an object, with braces")
         self.fields: Mapping[str, object] = value
 
+    @property
+    def place(self) -> str:
+        """Where the object stands, for people: its file and line, or its path."""
+        line = "" if self._line is None else f":{self._line}"
+        return f"{self._name}{line}" if not self._what else f"{self._name}{line}: {self._what}"
+
     def error(self, problem: str) -> FileError:
         """Return the error that says what is wrong with this object."""
         return FileError(self._name, self._line, f"{self._what} {problem}".lstrip())
@@ -226,6 +234,13 @@ class Record:
             raise self._missing(names)
         if not isinstance(value, str):
             raise self.error(f"has {names[0]!r} that is not text but {_kind(value)}")
+        return value
+
+    def optional_bool(self, name: str) -> bool | None:
+        """Return true or false, None where the field is absent or null. Raises FileError."""
+        value = self.get(name)
+        if value is not None and not isinstance(value, bool):
+            raise self.error(f"has {name!r} that is neither true, false nor null")
         return value
 
     def optional_text(self, name: str) -> str | None:
@@ -279,19 +294,33 @@ class Record:
     def _inner(self, value: object, name: str) -> Record:
         return Record(value, self._name, self._line, f"{self._what}.{name}".lstrip("."))
 
-    def position(self, name: str) -> int:
+    def position(self, *names: str) -> int:
         """Return a whole number from 0 to 2^64 - 1, which must be there."""
-        value = self.get(name)
+        value = self.get(*names)
         if value is None:
-            raise self.error(f"has no {name!r}")
+            raise self.error(f"has no {names[0]!r}")
         if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**64:
-            raise self.error(f"has {name!r} that is not a whole number from 0 to 2^64 - 1")
+            raise self.error(f"has {names[0]!r} that is not a whole number from 0 to 2^64 - 1")
         return value
 
     def labels(self, name: str) -> dict[str, str]:
         """Return an object of single values as texts; lists, objects and null are passed over."""
         inner = self.record(name)
         return {} if inner is None else {k: _label(v) for k, v in inner.fields.items() if _flat(v)}
+
+    def unlabelled(self, name: str) -> dict[str, str]:
+        """Return by key what of an object `labels` passes over, null aside, as texts for people."""
+        inner = self.record(name)
+        return {
+            key: str(
+                self.error(
+                    f"has {_kind(value)} under {key!r} in its {name}, which is left out, as are "
+                    f"others of that name: {name} hold single values; write it as one text"
+                )
+            )
+            for key, value in ({} if inner is None else inner.fields).items()
+            if value is not None and not _flat(value)
+        }
 
     def optional_number(self, name: str) -> float | None:
         """Return a number; None without one."""
@@ -324,7 +353,7 @@ def _label(value: object) -> str:
 
 
 def _kind(value: object) -> str:
-    """Return what JSON calls a value."""
+    """Return what JSON calls a value, or the type that a row of a library has."""
     names: dict[type, str] = {bool: "true or false", int: "a number", float: "a number"}
     names |= {str: "text", list: "a list", dict: "an object", type(None): "null"}
-    return names[type(value)]
+    return names.get(type(value), f"a {type(value).__name__}")

@@ -5,14 +5,23 @@ Joining them with what was expected is up to `dataset`.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 
 from judged._inputs import as_id, need_by_ids, need_each, need_id, need_text, set_fields
 from judged._views import short_repr
-from judged.evaluation.datasets.files import KnownFields, Record, parse_json, read_lines
+from judged.evaluation.datasets.files import (
+    SYSTEM_MODEL,
+    FileError,
+    KnownFields,
+    Record,
+    parse_json,
+    read_lines,
+)
+from judged.evaluation.datasets.trec import TrecRun
 from judged.types import Span
 
 
@@ -40,11 +49,13 @@ class Results(Mapping[str, Sequence[Retrieved]]):
     """The results of queries by query id, best rank first.
 
     `out_of_order` are the queries whose scores do not fall with rank. The given order is the
-    ranking all the same; scores are only looked at to find such queries.
+    ranking all the same; scores are only looked at to find such queries. `system_models` are the
+    language models that lines name as those which made the texts.
     """
 
     by_query: Mapping[str, Sequence[Retrieved]]
     out_of_order: Sequence[str] = ()
+    system_models: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         by_query = {
@@ -79,8 +90,9 @@ class Results(Mapping[str, Sequence[Retrieved]]):
         name = str(path)
         by_query: dict[str, Sequence[Retrieved]] = {}
         line_of: dict[str, int] = {}
-        known = KnownFields("query_id", "id", "results")
-        inner = KnownFields("doc_id", "id", "score", "text", "span")
+        models: dict[str, None] = {}
+        known = KnownFields("query_id", "id", "results", SYSTEM_MODEL)
+        inner = KnownFields("doc_id", "id", "score", "text", "span", "metadata")
         for number, raw in read_lines(path):
             line = Record(parse_json(raw, name, number), name, number, "")
             known.check(line)
@@ -90,11 +102,70 @@ class Results(Mapping[str, Sequence[Retrieved]]):
             if line.get("results") is None:
                 raise line.error('has no "results"; write [] for a query that found nothing')
             line_of[query_id] = number
+            if model := line.optional_text(SYSTEM_MODEL):
+                models[model] = None
             by_query[query_id] = [
                 _read(Record(value, name, number, f"results[{rank}]"), inner)
                 for rank, value in enumerate(line.items("results"))
             ]
-        return cls.of(by_query)
+        return replace(cls.of(by_query), system_models=list(models))
+
+    @classmethod
+    def from_trec_run(cls, path: Path | str) -> Results:
+        """Return the results of a TREC run, ranked as trec_eval does: by score, ties by id.
+
+        They have no texts: match them by id, or give the data set documents. Raises FileError.
+        """
+        by_query = {
+            topic: [
+                Retrieved(document, score)
+                for document, score in sorted(
+                    scores.items(), key=lambda item: (item[1], item[0].encode()), reverse=True
+                )
+            ]
+            for topic, scores in TrecRun.from_file(path).scores.items()
+        }
+        return cls(by_query)
+
+    def save(self, path: Path | str) -> list[str]:
+        """Write the results as JSONL, or as a TREC run where the path ends in .run or .trec.
+
+        Return what the format can't hold, as texts for people. Raises FileError.
+        """
+        try:
+            if Path(path).suffix in (".run", ".trec"):
+                return self._save_run(path)
+            with Path(path).open("w", encoding="utf-8") as file:
+                for query_id, ranked in self.by_query.items():
+                    line = {"query_id": query_id, "results": [_write(r) for r in ranked]}
+                    file.write(json.dumps(line, ensure_ascii=False, allow_nan=False) + "\n")
+        except OSError as error:
+            problem = f"can't be written: {error.strerror or error}"
+            raise FileError(str(path), None, problem) from None
+        return []
+
+    def _save_run(self, path: Path | str) -> list[str]:
+        lines, texts, spans = [], 0, 0
+        for query_id, ranked in self.by_query.items():
+            ids = [f"retrieved_{i}" if r.doc_id is None else r.doc_id for i, r in enumerate(ranked)]
+            for name in (query_id, *ids):
+                if not name or name.split() != [name]:
+                    problem = f"can't hold the id {name!r}: TREC's columns end at white space"
+                    raise FileError(str(path), None, problem)
+            # Only scores rank in TREC: those given may rise or tie, so ranks are written as scores.
+            for rank, name in enumerate(ids):
+                lines.append(f"{query_id} Q0 {name} {rank + 1} {len(ids) - rank} judged\n")
+            texts += any(result.text is not None for result in ranked)
+            spans += any(result.span is not None for result in ranked)
+        Path(path).write_text("".join(lines), encoding="utf-8")
+        told = ["a TREC run has ranks as its scores: the scores of the results are left out"]
+        told += [f"a TREC run can't hold texts: those of {texts} queries are left out"] * bool(
+            texts
+        )
+        told += [f"a TREC run can't hold spans: those of {spans} queries are left out"] * bool(
+            spans
+        )
+        return told
 
 
 def need_results(ranked: object, field: str) -> Sequence[Retrieved]:
@@ -103,22 +174,33 @@ def need_results(ranked: object, field: str) -> Sequence[Retrieved]:
 
 
 def read_span(record: Record) -> Span:
-    """Return a span of a file: characters from `start` up to, not including, `end`."""
-    start, end = record.position("start"), record.position("end")
+    """Return a span of a file: characters from `start` up to, not including, `end`.
+
+    The names `filename`, `start_char_offset` and `end_char_offset` are read too.
+    """
+    start = record.position("start", "start_char_offset")
+    end = record.position("end", "end_char_offset")
     if end <= start:
         raise record.error(f"has 'end' {end}, which is not above 'start' {start}")
-    return Span(record.text("file"), start, end)
+    return Span(record.text("file", "filename"), start, end)
 
 
 def _read(record: Record, known: KnownFields) -> Retrieved:
     known.check(record)
-    span = record.record("span")
+    span, metadata = record.record("span"), record.record("metadata")
+    text = record.optional_text("text")
+    if text is None and metadata is not None:
+        text = metadata.optional_text("text")
     return Retrieved(
         record.optional_identifier("doc_id", "id"),
         record.optional_number("score"),
-        record.optional_text("text"),
+        text,
         None if span is None else read_span(span),
     )
+
+
+def _write(result: Retrieved) -> dict[str, object]:
+    return {name: value for name, value in asdict(result).items() if value is not None}
 
 
 def _falls(ranked: Sequence[Retrieved]) -> bool:

@@ -9,10 +9,12 @@ import math
 from dataclasses import dataclass
 
 from google.protobuf.duration_pb2 import Duration
-from judged.v1 import types_pb2
+from judged.v1 import groups_pb2, verdicts_pb2
 
 from judged_server import errors
-from judged_server.domain import CacheMode, Usage, VerdictDetail, VerdictSample
+from judged_server.api.convert.judging import reason_number
+from judged_server.api.convert.statistics.guarantee import write_error_guarantee
+from judged_server.domain import CacheMode, CascadeUsage, Usage, VerdictDetail, VerdictSample
 
 _MODES = {int(mode) for mode in CacheMode}
 
@@ -25,7 +27,7 @@ class Asking:
     max_cost: float | None = None
 
 
-def read_asking(message: types_pb2.AskingOptions, field: str = "asking") -> Asking:
+def read_asking(message: groups_pb2.AskingOptions, field: str = "asking") -> Asking:
     """Return what the message says, or the defaults. Raises InvalidField under `field`."""
     mode = CacheMode.USE
     if message.HasField("cache"):
@@ -44,11 +46,11 @@ def read_asking(message: types_pb2.AskingOptions, field: str = "asking") -> Aski
     return Asking(mode, cost)
 
 
-def write_usage(usage: Usage) -> types_pb2.Usage:
+def write_usage(usage: Usage) -> verdicts_pb2.Usage:
     """Return the message of what calls took; without a price it has no cost."""
     latency = Duration()
     latency.FromNanoseconds(round(usage.latency_s * 1e9))
-    return types_pb2.Usage(
+    return verdicts_pb2.Usage(
         calls=usage.calls,
         attempts=usage.attempts,
         input_tokens=usage.input_tokens,
@@ -57,12 +59,29 @@ def write_usage(usage: Usage) -> types_pb2.Usage:
         latency=latency,
         cached=usage.cached,
         shared=usage.shared,
+        avoided_calls=usage.avoided_calls,
+        cascade=None if usage.cascade is None else write_cascade(usage.cascade),
     )
 
 
-def write_detail(detail: VerdictDetail) -> types_pb2.VerdictDetail:
+def write_cascade(cascade: CascadeUsage) -> verdicts_pb2.CascadeUsage:
+    """Return the message of what the stages of a cascade did."""
+    guarantee = cascade.guarantee
+    return verdicts_pb2.CascadeUsage(
+        stages=[
+            verdicts_pb2.StageUsage(
+                judge=stage.judge, asked=stage.asked, settled=stage.settled, cost=stage.cost
+            )
+            for stage in cascade.stages
+        ],
+        avoided_cost=cascade.avoided_cost,
+        guarantee=None if guarantee is None else write_error_guarantee(guarantee),
+    )
+
+
+def write_detail(detail: VerdictDetail) -> verdicts_pb2.VerdictDetail:
     """Return the message of how one verdict came about."""
-    return types_pb2.VerdictDetail(
+    return verdicts_pb2.VerdictDetail(
         index=detail.index,
         rationale=detail.rationale,
         samples=map(_sample, detail.samples),
@@ -72,12 +91,12 @@ def write_detail(detail: VerdictDetail) -> types_pb2.VerdictDetail:
     )
 
 
-def _sample(sample: VerdictSample) -> types_pb2.VerdictSample:
-    return types_pb2.VerdictSample(
+def _sample(sample: VerdictSample) -> verdicts_pb2.VerdictSample:
+    return verdicts_pb2.VerdictSample(
         status=int(sample.status),  # type: ignore[arg-type]  # ours has the same numbers
         relevant=sample.relevant,
         score=sample.score,
-        reason=sample.reason,
+        reason=reason_number(sample.reason),
         reasoning=sample.reasoning,
         raw_reply=sample.raw_reply,
         judge=sample.judge,

@@ -1,17 +1,16 @@
-"""Between golden-set messages and the domain: spans, negatives and metadata in, the report out."""
+"""Between golden-set messages and the domain: spans, negatives and metadata."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from judged.v1 import judge_service_pb2, types_pb2
+from judged.v1 import groups_pb2, judge_service_pb2
 
 from judged_server import errors
 from judged_server.api.limits import RequestLimits
 from judged_server.domain import GroupSpans, QueryGroup, Spans
 from judged_server.errors import InvalidField
-from judged_server.usecases.negatives import NegativeReport
 
 MAX_METADATA_KEYS = 64
 """The most keys that one query's metadata may have,"""
@@ -20,7 +19,7 @@ MAX_METADATA_BYTES = 1024
 
 
 def read_spans(
-    message: types_pb2.GroupSpans, limits: RequestLimits, path: str, texts: tuple[int, int]
+    message: groups_pb2.GroupSpans, limits: RequestLimits, path: str, texts: tuple[int, int]
 ) -> GroupSpans:
     """Return the spans of a group with as many texts, or none. Raises InvalidField with paths."""
     files: dict[str, int] = {}
@@ -31,7 +30,7 @@ def read_spans(
 
 
 def _read_side(
-    messages: Sequence[types_pb2.Span],
+    messages: Sequence[groups_pb2.Span],
     files: dict[str, int],
     limits: RequestLimits,
     path: str,
@@ -80,27 +79,6 @@ def read_metadata(entries: Mapping[str, str], path: str) -> dict[str, str]:
                     entry = f'{path}["{key[:80]}"]'
                     raise errors.LimitExceeded(entry, "bytes of UTF-8", MAX_METADATA_BYTES, size)
     return metadata
-
-
-def write_negatives(
-    report: NegativeReport, counts: types_pb2.VerdictCounts
-) -> judge_service_pb2.NegativeReport:
-    """Return the message of a report on negatives."""
-    return judge_service_pb2.NegativeReport(
-        queries=report.queries,
-        queries_hit=report.queries_hit,
-        matches=[
-            judge_service_pb2.NegativeMatch(
-                query_id=match.query_id,
-                retrieved=match.retrieved,
-                negative=match.negative,
-                document_id=match.document_id,
-                score=match.score,
-            )
-            for match in report.matches
-        ],
-        counts=counts,
-    )
 
 
 def read_query_metadata(

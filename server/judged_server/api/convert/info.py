@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from google.protobuf.duration_pb2 import Duration
-from judged.v1 import judge_service_pb2, types_pb2
+from judged.v1 import groups_pb2, judge_service_pb2
 
 from judged_server.api.interceptor import Deadlines
 from judged_server.api.limits import RequestLimits
@@ -17,6 +17,7 @@ from judged_server.judges.catalog import Offer
 from judged_server.llm.rubrics import Rubric
 from judged_server.metrics import METRICS
 from judged_server.metrics.text import TEXT_METRICS
+from judged_server.usecases.offering import Offering
 
 if TYPE_CHECKING:  # its import brings aiohttp, which most servers never need
     from judged_server.llm.models import ListedModel
@@ -24,19 +25,17 @@ if TYPE_CHECKING:  # its import brings aiohttp, which most servers never need
 
 @dataclass(frozen=True, slots=True)
 class ServerFacts:
-    """What never changes while a server runs, and how to know what does."""
+    """What never changes while a server runs."""
 
     version: str
     limits: RequestLimits
     deadlines: Deadlines
-    rubrics: Sequence[Rubric] = ()
-    chat_models: Callable[[], Sequence[ListedModel]] = tuple
 
 
 def write_info(
-    facts: ServerFacts, default_judge: str, offers: Sequence[Offer], cards: Sequence[ModelCard]
+    facts: ServerFacts, offering: Offering, cards: Sequence[ModelCard]
 ) -> judge_service_pb2.GetServerInfoResponse:
-    """Return what the server is and offers."""
+    """Return what the server is and offers to a caller."""
     limits, deadlines = facts.limits, facts.deadlines
     return judge_service_pb2.GetServerInfoResponse(
         version=facts.version,
@@ -44,14 +43,15 @@ def write_info(
             max_contexts=limits.max_contexts,
             max_text_bytes=limits.max_text_bytes,
             max_groups=limits.max_groups,
+            max_evaluated_contexts=limits.max_evaluated_contexts,
             max_embedding_dimensions=limits.max_embedding_dimensions,
             max_message_bytes=limits.max_message_bytes,
             default_deadline=_duration(deadlines.default_s),
             max_unary_deadline=_duration(deadlines.max_unary_s),
             max_stream_deadline=_duration(deadlines.max_stream_s),
         ),
-        default_judge=default_judge,
-        judges=[_judge(offer) for offer in offers],
+        default_judge=offering.catalog.default,
+        judges=[_judge(offer) for offer in offering.offers()],
         models=[_model(card, is_default=index == 0) for index, card in enumerate(cards)],
         metrics=[
             judge_service_pb2.MetricInfo(
@@ -68,11 +68,12 @@ def write_info(
             )
             for metric in TEXT_METRICS.values()
         ],
-        rubrics=map(_rubric, facts.rubrics),
+        rubrics=map(_rubric, offering.rubrics),
         chat_models=[
             _chat_model(model, is_default=index == 0)
-            for index, model in enumerate(facts.chat_models())
+            for index, model in enumerate(offering.chat_models())
         ],
+        calibrations=sorted(offering.catalog.calibrations),
     )
 
 
@@ -119,14 +120,14 @@ def _judge(offer: Offer) -> judge_service_pb2.JudgeInfo:
     )
 
 
-def _value(value: ParameterScalar) -> types_pb2.ParameterValue:
+def _value(value: ParameterScalar) -> groups_pb2.ParameterValue:
     if isinstance(value, bool):
-        return types_pb2.ParameterValue(bool_value=value)
+        return groups_pb2.ParameterValue(bool_value=value)
     if isinstance(value, int):
-        return types_pb2.ParameterValue(int_value=value)
+        return groups_pb2.ParameterValue(int_value=value)
     if isinstance(value, float):
-        return types_pb2.ParameterValue(double_value=value)
-    return types_pb2.ParameterValue(string_value=value)
+        return groups_pb2.ParameterValue(double_value=value)
+    return groups_pb2.ParameterValue(string_value=value)
 
 
 def _model(card: ModelCard, *, is_default: bool) -> judge_service_pb2.ModelInfo:

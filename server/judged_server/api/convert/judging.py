@@ -5,17 +5,21 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from functools import lru_cache
 from itertools import accumulate
 
 import numpy as np
-from judged.v1 import types_pb2
+from judged.v1 import groups_pb2, verdicts_pb2
+from judged.v1.error_reason_pb2 import ErrorReason
 
 from judged_server import errors
 from judged_server.api.convert.golden import check_golden, read_metadata, read_spans
+from judged_server.api.convert.statistics.guarantee import read_error_guarantee
 from judged_server.api.limits import RequestLimits
 from judged_server.domain import (
     BoolArray,
+    Calibrator,
     CallerEmbeddings,
     Flag,
     Float32Array,
@@ -27,26 +31,32 @@ from judged_server.domain import (
     ScoreColumns,
     Source,
     Status,
+    VerdictCounts,
     VerdictFault,
     Verdicts,
 )
 
 
 def read_groups(
-    messages: Sequence[types_pb2.QueryGroup],
+    messages: Sequence[groups_pb2.QueryGroup],
     limits: RequestLimits,
     field: str = "groups",
     size: float = math.inf,
+    first: int = 0,
+    first_result: int = 0,
 ) -> list[QueryGroup]:
     """Return the groups of a request. Raises InvalidField and LimitExceeded with paths.
 
-    `size` is that of the whole message in bytes: no text in it is longer.
+    `size` is that of the whole message in bytes: no text in it is longer. `first` is the place of
+    the first group in `field`, `first_result` that of its first result: more than 0 where earlier
+    messages had the results before.
     """
     limits.check_groups(len(messages), field)
     fit = size <= limits.surely_fits
     groups, contexts = [], 0
-    for i, message in enumerate(messages):
-        group = _read_group(message, limits, f"{field}[{i}]", fit)
+    for i, message in enumerate(messages, first):
+        group = _read_group(message, limits, f"{field}[{i}]", fit, first_result)
+        first_result = 0
         groups.append(group)
         contexts += group.n_contexts
         if group.negatives:  # what is judged against them is work as well
@@ -70,7 +80,11 @@ def refuse_evaluation(groups: Sequence[QueryGroup], field: str = "groups") -> No
 
 
 def _read_group(
-    message: types_pb2.QueryGroup, limits: RequestLimits, path: str, texts_fit: bool
+    message: groups_pb2.QueryGroup,
+    limits: RequestLimits,
+    path: str,
+    texts_fit: bool,
+    first_result: int,
 ) -> QueryGroup:
     query_id, query = message.query_id, message.query
     # Here and below: a slice takes two thirds of the time of list().
@@ -90,8 +104,8 @@ def _read_group(
         limits.check_text(query, f"{path}.query")
         limits.check_text(query_id, f"{path}.query_id")
         limits.check_texts(expected, f"{path}.expected")
-        limits.check_texts(retrieved, f"{path}.retrieved")
-        limits.check_texts(document_ids, f"{path}.document_ids")
+        limits.check_texts(retrieved, f"{path}.retrieved", first_result)
+        limits.check_texts(document_ids, f"{path}.document_ids", first_result)
         limits.check_texts(relevant, f"{path}.relevant_document_ids")
         limits.check_texts(negatives, f"{path}.negatives")
     embeddings = None
@@ -129,7 +143,7 @@ def _read_group(
 
 
 def read_embeddings(
-    message: types_pb2.GroupEmbeddings,
+    message: groups_pb2.GroupEmbeddings,
     limits: RequestLimits,
     path: str,
     texts: tuple[int, int] = (0, 0),
@@ -161,20 +175,51 @@ def _read_matrix(raw: bytes, dimensions: int, field: str, texts: int) -> Float32
     return matrix
 
 
-def read_spec(message: types_pb2.JudgeSpec, field: str = "judge") -> JudgeSpec:
+def read_spec(message: groups_pb2.JudgeSpec, field: str = "judge") -> JudgeSpec:
     """Return the judge a request asks for. Raises InvalidField for values without a kind."""
     parameters = read_parameters(message.parameters, f"{field}.parameters")
     min_score = message.min_score if message.HasField("min_score") else None
     members = _read_members(message, field) if message.members else ()
-    return JudgeSpec(message.kind, message.profile, min_score, parameters, members)
+    calibration = None
+    if message.HasField("calibration"):
+        calibration = read_calibration(message.calibration, f"{field}.calibration")
+    guarantee = None
+    if message.HasField("guarantee"):
+        guarantee = read_error_guarantee(message.guarantee, f"{field}.guarantee")
+    return JudgeSpec(
+        *(message.kind, message.profile, min_score, parameters, members, calibration), guarantee
+    )
 
 
-def _read_members(message: types_pb2.JudgeSpec, field: str) -> tuple[PanelMember, ...]:
+def read_calibration(message: groups_pb2.JudgeCalibration, field: str) -> Calibrator | str:
+    """Return the calibration that a request brings, or its name. Raises InvalidField."""
+    if message.WhichOneof("source") == "name":
+        return message.name
+    if message.WhichOneof("source") is None:
+        raise errors.InvalidField(field, "must bring a calibrator or name one")
+    sent, path = message.calibrator, f"{field}.calibrator"
+    if not (math.isfinite(sent.slope) and sent.slope > 0):
+        raise errors.InvalidField(f"{path}.slope", "must be a number above 0")
+    if not math.isfinite(sent.intercept):
+        raise errors.InvalidField(f"{path}.intercept", "must be a number")
+    min_score = sent.min_score if sent.HasField("min_score") else None
+    if min_score is not None and not 0 <= min_score <= 1:
+        raise errors.InvalidField(f"{path}.min_score", "must be a number from 0 to 1")
+    bounds = []
+    for name in ("accept", "reject"):
+        bound = getattr(sent, name) if sent.HasField(name) else None
+        if bound is not None and not 0 <= bound <= 1:
+            raise errors.InvalidField(f"{path}.{name}", "must be a number from 0 to 1")
+        bounds.append(bound)
+    return Calibrator(sent.scoring_key, sent.slope, sent.intercept, min_score, *bounds)
+
+
+def _read_members(message: groups_pb2.JudgeSpec, field: str) -> tuple[PanelMember, ...]:
     """Return the members of a panel. A panel among them is refused here, so this can't go deep."""
     members = []
     for place, member in enumerate(message.members):
         path = f"{field}.members[{place}].judge"
-        if member.judge.members:
+        if member.judge.members and message.kind != "cascade":
             raise errors.InvalidField(f"{path}.members", "must be empty: no member is a panel")
         weight = member.weight if member.HasField("weight") else None
         members.append(PanelMember(read_spec(member.judge, path), weight))
@@ -182,7 +227,7 @@ def _read_members(message: types_pb2.JudgeSpec, field: str) -> tuple[PanelMember
 
 
 def read_parameters(
-    messages: Mapping[str, types_pb2.ParameterValue], field: str
+    messages: Mapping[str, groups_pb2.ParameterValue], field: str
 ) -> dict[str, ParameterScalar]:
     """Return parameters by name. Raises InvalidField for values without a kind."""
     parameters: dict[str, ParameterScalar] = {}
@@ -197,53 +242,43 @@ def read_parameters(
 
 
 @lru_cache(maxsize=256)
-def write_identity(identity: JudgeIdentity) -> types_pb2.JudgeIdentity:
+def write_identity(identity: JudgeIdentity) -> verdicts_pb2.JudgeIdentity:
     """Return the message of a judge's identity; it is shared, so it must not be changed."""
-    return types_pb2.JudgeIdentity(
+    return verdicts_pb2.JudgeIdentity(
         kind=identity.kind,
         profile=identity.profile,
         min_score=identity.min_score,
         signature=identity.signature,
         scoring_key=identity.scoring_key,
         fingerprint=identity.fingerprint,
+        max_grade=identity.max_grade,
     )
 
 
-def write_fault(fault: VerdictFault) -> types_pb2.VerdictError:
+def reason_number(name: str) -> ErrorReason.ValueType:
+    """Return the value of the contract's enum that a reason of ours stands for."""
+    return ErrorReason.Value(f"ERROR_REASON_{name or 'UNSPECIFIED'}")
+
+
+def write_fault(fault: VerdictFault) -> verdicts_pb2.VerdictError:
     """Return the message of one missing verdict's reason."""
-    return types_pb2.VerdictError(
+    return verdicts_pb2.VerdictError(
         index=fault.index,
         code=fault.code,
-        reason=fault.reason,
+        reason=reason_number(fault.reason),
         message=fault.message,
         retryable=fault.retryable,
     )
 
 
-def write_counts(*judged: Verdicts) -> types_pb2.VerdictCounts:
-    """Return how many verdicts have each status, over all that are given."""
-    message = types_pb2.VerdictCounts()
-    for verdicts in judged:
-        columns = verdicts.columns
-        message.relevant += int(np.count_nonzero(verdicts.relevant))
-        if columns.statuses is None:
-            message.ok += len(columns.scores)
-        else:
-            tally = np.bincount(columns.statuses, minlength=len(Status) + 1)
-            message.ok += int(tally[Status.OK])
-            message.error += int(tally[Status.ERROR])
-            message.abstained += int(tally[Status.ABSTAINED])
-            message.not_assessable += int(tally[Status.NOT_ASSESSABLE])
-        if columns.flags is not None:
-            message.flagged_no_tokens += int(np.count_nonzero(columns.flags & Flag.NO_TOKENS))
-            message.flagged_truncated += int(np.count_nonzero(columns.flags & Flag.TRUNCATED))
-            reserved = np.count_nonzero(columns.flags & Flag.RESERVED_TOKENS)
-            message.flagged_reserved_tokens += int(reserved)
-            message.flagged_fallback += int(np.count_nonzero(columns.flags & Flag.FALLBACK))
-    return message
+def write_counts(counts: VerdictCounts) -> verdicts_pb2.VerdictCounts:
+    """Return the message of counts."""
+    return verdicts_pb2.VerdictCounts(**asdict(counts))
 
 
-def read_verdicts(message: types_pb2.VerdictColumns, sizes: Sequence[int], field: str) -> Verdicts:
+def read_verdicts(
+    message: verdicts_pb2.VerdictColumns, sizes: Sequence[int], field: str
+) -> Verdicts:
     """Return verdicts that a caller sends back, for groups of `sizes` contexts.
 
     Decisions are taken as they are: the threshold was applied when they were made. Raises
@@ -312,12 +347,17 @@ a text."""
 
 
 async def take_groups(
-    messages: Sequence[types_pb2.QueryGroup], size: int, limits: RequestLimits, field: str
+    messages: Sequence[groups_pb2.QueryGroup],
+    size: int,
+    limits: RequestLimits,
+    field: str,
+    first: int = 0,
+    first_result: int = 0,
 ) -> list[QueryGroup]:
     """Return the groups of a message of `size` bytes. Raises as `read_groups` does."""
     large = size > LARGE_BYTES or len(messages) > LARGE_GROUPS
     if not large and size > LARGE_GOLDEN_BYTES:
         large = any(message.HasField("spans") or message.metadata for message in messages)
     if not large:
-        return read_groups(messages, limits, field, size)
-    return await asyncio.to_thread(read_groups, messages, limits, field, size)
+        return read_groups(messages, limits, field, size, first, first_result)
+    return await asyncio.to_thread(read_groups, messages, limits, field, size, first, first_result)

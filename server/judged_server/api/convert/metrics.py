@@ -5,20 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
-from judged.v1 import judge_service_pb2, types_pb2
+from judged.v1 import judge_service_pb2, metrics_pb2
+from judged.v1 import judge_service_pb2 as pb
 
 from judged_server import errors
-from judged_server.api.convert.correction import with_correction, write_corrected
+from judged_server.api.convert.asking import write_usage
 from judged_server.api.convert.embedded import measure_embedded
 from judged_server.api.convert.golden import read_query_metadata
-from judged_server.api.convert.judging import read_verdicts, write_counts
-from judged_server.api.convert.statistics import read_interval_options, write_interval
+from judged_server.api.convert.judging import read_verdicts, write_counts, write_identity
+from judged_server.api.convert.statistics.correction import with_correction, write_corrected
+from judged_server.api.convert.statistics.intervals import read_interval_options, write_interval
 from judged_server.api.convert.topics import read_qrels, read_run
 from judged_server.api.limits import RequestLimits
-from judged_server.domain import FloatArray, IntArray, Status, Verdicts
+from judged_server.domain import FloatArray, IntArray, Status, VerdictCounts, Verdicts
 from judged_server.metrics import (
     JudgedResults,
     MatchingMode,
@@ -33,78 +35,82 @@ from judged_server.metrics import (
     compute_gains,
     compute_judged,
     compute_trec,
+    grades_of,
     merge_values,
     query_ids,
     with_intervals_and_slices,
 )
 from judged_server.metrics.table import MetricColumn
+from judged_server.usecases.evaluate import Evaluation
+from judged_server.usecases.negatives import NegativeMatch
 
+MAX_GRADE = 1000
 MAX_INT32 = 2**31 - 1
 """The largest grade of the contract, and more documents than a message holds."""
 
 _Choice = TypeVar("_Choice", bound=IntEnum)
 
 
-def read_options(message: types_pb2.MetricOptions, field: str = "options") -> MetricOptions:
+def read_options(message: metrics_pb2.MetricOptions, field: str = "options") -> MetricOptions:
     """Return the options of a request. Raises InvalidField for what no option can be."""
-    matching, no_gold = MatchingMode.GREEDY_FIRST, NoGoldPolicy.SKIP
+    verdicts, qrels = message.verdicts, message.qrels  # what is unset has the defaults
+    judged = f"{field}.{message.WhichOneof('input')}"
+    no_gold = message.gains if message.HasField("gains") else verdicts
+    matching, empty = MatchingMode.GREEDY_FIRST, NoGoldPolicy.SKIP
     unjudged, interval = UnjudgedPolicy.NON_RELEVANT, None
-    if message.HasField("matching"):
-        matching = _choice(MatchingMode, message.matching, f"{field}.matching")
-    if message.HasField("no_gold"):
-        no_gold = _choice(NoGoldPolicy, message.no_gold, f"{field}.no_gold")
-    if message.HasField("unjudged"):
-        unjudged = _choice(UnjudgedPolicy, message.unjudged, f"{field}.unjudged")
+    if verdicts.HasField("matching"):
+        matching = _choice(MatchingMode, verdicts.matching, f"{judged}.matching")
+    if no_gold.HasField("no_gold"):
+        empty = _choice(NoGoldPolicy, no_gold.no_gold, f"{judged}.no_gold")
+    if qrels.HasField("unjudged"):
+        unjudged = _choice(UnjudgedPolicy, qrels.unjudged, f"{judged}.unjudged")
     if message.HasField("interval"):
         interval = read_interval_options(message.interval, f"{field}.interval")
     slice_by = tuple(message.slice_by)
     check_keys(slice_by, f"{field}.slice_by")
     return MetricOptions(
         matching,
-        no_gold,
-        message.strict_duplicates,
-        message.complete,
+        empty,
+        verdicts.strict_duplicates or qrels.strict_duplicates,
+        qrels.complete,
         unjudged,
         interval,
         slice_by,
-        _positive(message, "relevance_level", field) or 1,
-        _positive(message, "max_documents", field),
+        _positive(qrels, "relevance_level", judged) or 1,
+        _positive(qrels, "max_documents", judged),
     )
 
 
-_QRELS_ONLY = ("complete", "unjudged", "relevance_level", "max_documents")
-_USED_BY = {
-    "groups": {"matching", "no_gold", "strict_duplicates"},
-    "judged": {"matching", "no_gold"},
-    "embedded": {"matching", "no_gold"},
-    "gains": {"no_gold"},
-    "trec": {"strict_duplicates", *_QRELS_ONLY},
-    "values": set[str](),
+_INPUTS = {
+    "groups": "verdicts",
+    "judged": "verdicts",
+    "embedded": "verdicts",
+    "gains": "gains",
+    "trec": "qrels",
+    "values": None,
 }
-"""The options that something is made of, by what the rankings are given as."""
+"""Which options something has, by what the rankings are given as."""
 
 
 def refuse_unused(
-    message: types_pb2.MetricOptions, given_as: str | None, field: str = "options"
+    message: metrics_pb2.MetricOptions, given_as: str | None, field: str = "options"
 ) -> None:
-    """Raise InvalidField for an option that is set and would change nothing.
+    """Raise InvalidField for options that are set and would change nothing.
 
     `given_as` is how the rankings are given: a name of the oneof `relevance`, or "groups".
     """
-    used = _USED_BY.get(given_as or "")
-    if used is None:
+    if given_as not in _INPUTS:
         return
-    for descriptor, _ in message.ListFields():
-        name = descriptor.name
-        users = [which for which, names in _USED_BY.items() if name in names]
-        if users and name not in used:
-            raise errors.InvalidField(
-                f"{field}.{name}",
-                f"does nothing for {given_as}; leave it out, or give {' or '.join(users)}",
-            )
+    given, used = message.WhichOneof("input"), _INPUTS[given_as]
+    if given is not None and given != used:
+        instead = "leave it out" if used is None else f"leave it out, or set {used}"
+        raise errors.InvalidField(f"{field}.{given}", f"does nothing for {given_as}; {instead}")
+    if message.verdicts.strict_duplicates and given_as != "groups":
+        rule = f"does nothing for {given_as}; leave it out"
+        raise errors.InvalidField(f"{field}.verdicts.strict_duplicates", rule)
 
 
-def _positive(message: types_pb2.MetricOptions, name: str, field: str) -> int | None:
+def _positive(message: metrics_pb2.QrelsOptions, name: str, field: str) -> int | None:
     """Return a whole number of the options from 1 to MAX_INT32, None where it is unset."""
     if not message.HasField(name):  # type: ignore[arg-type]  # a name that the caller spells out
         return None
@@ -137,14 +143,16 @@ def compute(
     options: MetricOptions,
     limits: RequestLimits | None = None,
     qrels: Qrels | None = None,
-) -> types_pb2.MetricTable:
+    prefix: str = "",
+) -> metrics_pb2.MetricTable:
     """Return the table of a ComputeMetrics request, whichever relevance it brings.
 
     Vectors, whose cosines are work that a small message can ask much of, need `limits`. `qrels`
-    that were read before take the place of those of the request.
+    that were read before take the place of those of the request, which is then one run of a
+    comparison: errors name its fields as they are there, behind `prefix`.
     """
     refuse_unused(request.options, request.WhichOneof("relevance"))
-    done = _measure(request, measures, options, limits, qrels)
+    done = _measure(request, measures, options, limits, qrels, prefix)
     metadata = read_query_metadata(request.metadata, done.query_ids, done.not_measured)
     table = with_intervals_and_slices(done.table, options, metadata)
     table = with_correction(table, request, measures, options, done.query_ids, done.judged)
@@ -159,16 +167,17 @@ def _measure(
     options: MetricOptions,
     limits: RequestLimits | None,
     qrels: Qrels | None,
+    prefix: str,
 ) -> _Measured:
     which = request.WhichOneof("relevance")
     if which == "judged":
-        return _judged(request.judged, measures, options)
+        return _judged(request.judged, measures, options, prefix)
     if which == "trec":
-        return _trec(request.trec, measures, options, qrels)
+        return _trec(request.trec, measures, options, qrels, prefix)
     if which == "gains":
-        return _gains(request.gains, measures, options)
+        return _gains(request.gains, measures, options, prefix)
     if which == "values":
-        return _values(request.values, measures)
+        return _values(request.values, measures, prefix)
     if which == "embedded" and limits is not None:
         return _Measured(*measure_embedded(request.embedded, measures, options, limits))
     raise errors.InvalidField("relevance", "set one of judged, trec, gains, values or embedded")
@@ -176,11 +185,11 @@ def _measure(
 
 def write_table(
     table: MetricTable, query_ids: Sequence[str], *, per_query: bool, verdicts: Verdicts | None
-) -> types_pb2.MetricTable:
+) -> metrics_pb2.MetricTable:
     """Return the message of a table; `query_ids` names the queries that were given."""
-    message = types_pb2.MetricTable(
+    message = metrics_pb2.MetricTable(
         metrics=[_write_column(column, per_query=per_query) for column in table.columns],
-        counts=types_pb2.MetricCounts(
+        counts=metrics_pb2.MetricCounts(
             queries=table.counts.queries,
             evaluated=table.counts.evaluated,
             skipped_no_gold=table.counts.skipped_no_gold,
@@ -192,7 +201,7 @@ def write_table(
             unjudged=table.counts.unjudged,
         ),
         slices=[
-            types_pb2.MetricSlice(
+            metrics_pb2.MetricSlice(
                 key=part.key,
                 value=part.value,
                 metrics=[_write_column(column, per_query=False) for column in part.columns],
@@ -201,14 +210,14 @@ def write_table(
         ],
     )
     if verdicts is not None:
-        message.counts.verdicts.CopyFrom(write_counts(verdicts))
+        message.counts.verdicts.CopyFrom(write_counts(VerdictCounts.of(verdicts)))
     if per_query:
         message.query_ids.extend([query_ids[row] for row in table.rows.tolist()])
     return message
 
 
-def _write_column(column: MetricColumn, *, per_query: bool) -> types_pb2.MetricResult:
-    return types_pb2.MetricResult(
+def _write_column(column: MetricColumn, *, per_query: bool) -> metrics_pb2.MetricResult:
+    return metrics_pb2.MetricResult(
         name=column.name,
         mean=column.mean,
         n=column.n,
@@ -224,60 +233,93 @@ def _write_column(column: MetricColumn, *, per_query: bool) -> types_pb2.MetricR
 
 
 def _judged(
-    message: judge_service_pb2.JudgedRankings,
+    message: metrics_pb2.JudgedRankings,
     measures: Sequence[Measure],
     options: MetricOptions,
+    prefix: str,
 ) -> _Measured:
-    rankings = message.rankings
-    query_ids = _query_ids(rankings, "judged.rankings")
+    rankings, field = message.rankings, f"{prefix}judged.rankings"
+    query_ids = _query_ids(rankings, field)
     sizes = [ranking.retrieved * ranking.expected for ranking in rankings]
-    verdicts = read_verdicts(message.verdicts, sizes, "judged.verdicts")
+    verdicts = read_verdicts(message.verdicts, sizes, f"{prefix}judged.verdicts")
     n_retrieved: IntArray = np.array([ranking.retrieved for ranking in rankings], np.int64)
     n_expected: IntArray = np.array([ranking.expected for ranking in rankings], np.int64)
     statuses = verdicts.columns.statuses
     missing = None if statuses is None else statuses != Status.OK
-    results = JudgedResults(verdicts.relevant, n_retrieved, n_expected, missing)
-    table = compute_judged(measures, results, options, field="judged.rankings[{}].expected")
+    results = JudgedResults(
+        verdicts.relevant,
+        n_retrieved,
+        n_expected,
+        missing,
+        **_grades(message, verdicts, f"{prefix}judged"),
+    )
+    table = compute_judged(measures, results, options, field=field + "[{}].expected")
     return _Measured(table, query_ids, verdicts, judged=(results, verdicts.columns.scores))
 
 
+def _grades(message: metrics_pb2.JudgedRankings, verdicts: Verdicts, field: str) -> dict[str, Any]:
+    """Return what judged results have of the judge's grades, by name; nothing where it has none."""
+    if not message.max_grade:
+        return {}
+    if message.max_grade > MAX_GRADE:
+        raise errors.InvalidField(f"{field}.max_grade", f"must be at most {MAX_GRADE}")
+    if len(message.verdicts.score) != len(verdicts.relevant):
+        raise errors.InvalidField(
+            f"{field}.verdicts.score", "must have an entry for each verdict where max_grade is set"
+        )
+    if message.HasField("human_labels"):
+        rule = "decide yes or no, and can't correct grades; leave them or max_grade out"
+        raise errors.InvalidField(f"{field}.human_labels", rule)
+    gains = grades_of(verdicts.columns.scores, message.max_grade)
+    return {"gains": gains, "max_grade": message.max_grade}
+
+
 def _trec(
-    message: judge_service_pb2.TrecRankings,
+    message: metrics_pb2.TrecRankings,
     measures: Sequence[Measure],
     options: MetricOptions,
     known: Qrels | None,
+    prefix: str,
 ) -> _Measured:
     qrels = read_qrels(message) if known is None else known
-    run = read_run(message)
-    table = compute_trec(measures, qrels, run, options)
+    field, columns = "trec.run", "trec.run_columns"
+    if known is not None:
+        field, columns = f"{prefix}documents.topics", f"{prefix}documents.topic_columns"
+    run = read_run(message, field, columns)
+    table = compute_trec(measures, qrels, run, options, field=field)
     return _Measured(table, list(qrels.row_of), not_measured=query_ids(run))
 
 
 def _gains(
-    message: judge_service_pb2.GainRankings,
+    message: metrics_pb2.GainRankings,
     measures: Sequence[Measure],
     options: MetricOptions,
+    prefix: str,
 ) -> _Measured:
-    rankings = message.rankings
-    query_ids = _query_ids(rankings, "gains.rankings")
+    rankings, field = message.rankings, f"{prefix}gains.rankings"
+    query_ids = _query_ids(rankings, field)
     table = compute_gains(
         measures,
         [ranking.gains for ranking in rankings],
         [ranking.relevant_gains for ranking in rankings],
         options,
+        field=field,
     )
     return _Measured(table, query_ids)
 
 
-def _values(message: judge_service_pb2.PerQueryValues, measures: Sequence[Measure]) -> _Measured:
-    query_ids = list(message.query_ids)
-    check_unique(query_ids, "values.query_ids[{}]")
-    table = merge_values(measures, [column.values for column in message.columns], len(query_ids))
+def _values(
+    message: metrics_pb2.PerQueryValues, measures: Sequence[Measure], prefix: str
+) -> _Measured:
+    query_ids, field = list(message.query_ids), f"{prefix}values"
+    check_unique(query_ids, field + ".query_ids[{}]")
+    values = [column.values for column in message.columns]
+    table = merge_values(measures, values, len(query_ids), field=field)
     return _Measured(table, query_ids)
 
 
 def _query_ids(
-    rankings: Sequence[judge_service_pb2.JudgedRanking] | Sequence[judge_service_pb2.GainRanking],
+    rankings: Sequence[metrics_pb2.JudgedRanking] | Sequence[metrics_pb2.GainRanking],
     field: str,
 ) -> list[str]:
     if not rankings:
@@ -285,3 +327,31 @@ def _query_ids(
     query_ids = [ranking.query_id for ranking in rankings]
     check_unique(query_ids, f"{field}[{{}}].query_id")
     return query_ids
+
+
+def write_evaluation(done: Evaluation, *, per_query: bool) -> pb.EvaluateResponse:
+    """Return the reply to an evaluation, without its verdicts and the matches of negatives."""
+    reply = pb.EvaluateResponse(
+        table=write_table(done.table, done.query_ids, per_query=per_query, verdicts=None)
+    )
+    reply.table.counts.verdicts.CopyFrom(write_counts(done.counts))
+    if done.negatives is not None:
+        reply.negatives.queries = done.negatives.queries
+        reply.negatives.queries_hit = done.negatives.queries_hit
+        reply.negatives.counts.CopyFrom(write_counts(done.negatives.counts))
+    if done.identity is not None:
+        reply.judge.CopyFrom(write_identity(done.identity))
+    if done.usage is not None:
+        reply.usage.CopyFrom(write_usage(done.usage))
+    return reply
+
+
+def write_match(match: NegativeMatch) -> pb.NegativeMatch:
+    """Return the message of a result that matches a negative reference."""
+    return pb.NegativeMatch(
+        query_id=match.query_id,
+        retrieved=match.retrieved,
+        negative=match.negative,
+        document_id=match.document_id,
+        score=match.score,
+    )

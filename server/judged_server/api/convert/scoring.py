@@ -2,19 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from judged.v1 import scoring_pb2, types_pb2
+from judged.v1 import judge_service_pb2 as pb
+from judged.v1 import scores_pb2
 
 from judged_server import errors
-from judged_server.answers import AnswerItem, AnswerScore, RubricSpec, RubricSummary, ScoreSummary
-from judged_server.api.convert.asking import write_usage
-from judged_server.api.convert.judging import read_parameters, write_fault, write_identity
+from judged_server.api.convert.asking import read_asking, write_cascade, write_usage
+from judged_server.api.convert.judging import (
+    LARGE_BYTES,
+    LARGE_GROUPS,
+    read_calibration,
+    read_parameters,
+    read_spec,
+    refuse_evaluation,
+    take_groups,
+    write_fault,
+    write_identity,
+)
 from judged_server.api.limits import RequestLimits
+from judged_server.domain import JudgeIdentity
+from judged_server.domain.answers import (
+    AnswerItem,
+    AnswerScore,
+    RubricSpec,
+    RubricSummary,
+    ScoreSummary,
+)
+from judged_server.judges.catalog import JudgeCatalog
+from judged_server.llm.budget import unpriced
+from judged_server.scheduling.threads import run_in_thread_if
+from judged_server.usecases.estimate_batch import Estimate, Estimator
+from judged_server.usecases.judge_batch import check_groups_fit
+from judged_server.usecases.score_answers import Scoring
 
 
 def read_answers(
-    messages: Sequence[scoring_pb2.AnswerItem],
+    messages: Sequence[scores_pb2.AnswerItem],
     rubrics: int,
     limits: RequestLimits,
     field: str = "items",
@@ -37,24 +61,31 @@ def read_answers(
     return items
 
 
-def _read_item(message: scoring_pb2.AnswerItem, limits: RequestLimits, path: str) -> AnswerItem:
+def _read_item(message: scores_pb2.AnswerItem, limits: RequestLimits, path: str) -> AnswerItem:
     item = AnswerItem(
         message.item_id,
         message.query,
         message.answer,
         tuple(message.references),
         tuple(message.contexts),
+        message.other_answer,
+        tuple(message.sources_used),
+        message.confidence if message.HasField("confidence") else None,
     )
     limits.check_text(item.item_id, f"{path}.item_id")
     limits.check_text(item.query, f"{path}.query")
     limits.check_text(item.answer, f"{path}.answer")
     limits.check_texts(item.references, f"{path}.references")
     limits.check_texts(item.contexts, f"{path}.contexts")
+    limits.check_text(item.other_answer, f"{path}.other_answer")
+    limits.check_texts(item.sources_used, f"{path}.sources_used")
+    if item.confidence is not None and not 0 <= item.confidence <= 1:  # NaN too
+        raise errors.InvalidField(f"{path}.confidence", "must be from 0 to 1")
     return item
 
 
 def read_rubrics(
-    messages: Sequence[scoring_pb2.RubricSpec], field: str = "rubrics"
+    messages: Sequence[scores_pb2.RubricSpec], field: str = "rubrics"
 ) -> list[RubricSpec]:
     """Return the rubrics of a request. Raises InvalidField for none, and for values of no kind."""
     if not messages:
@@ -65,14 +96,22 @@ def read_rubrics(
             message.min_score if message.HasField("min_score") else None,
             read_parameters(message.parameters, f"{field}[{index}].parameters"),
             dict(message.weights),
+            read_calibration(message.calibration, f"{field}[{index}].calibration")
+            if message.HasField("calibration")
+            else None,
         )
         for index, message in enumerate(messages)
     ]
 
 
-def write_score(score: AnswerScore) -> scoring_pb2.AnswerScore:
+def write_started(identities: Iterable[JudgeIdentity]) -> pb.ScoringStarted:
+    """Return the message that says which judges score by the rubrics."""
+    return pb.ScoringStarted(judges=map(write_identity, identities))
+
+
+def write_score(score: AnswerScore) -> scores_pb2.AnswerScore:
     """Return the message of one score; what is not known stays unset."""
-    return scoring_pb2.AnswerScore(
+    return scores_pb2.AnswerScore(
         item_id=score.item_id,
         rubric=score.rubric,
         status=int(score.status),  # type: ignore[arg-type]  # ours has the same numbers
@@ -86,12 +125,12 @@ def write_score(score: AnswerScore) -> scoring_pb2.AnswerScore:
         agreement=score.agreement,
         source=int(score.source),  # type: ignore[arg-type]
         dimensions=[
-            scoring_pb2.DimensionScore(name=each.name, score=each.score, weight=each.weight)
+            scores_pb2.DimensionScore(name=each.name, score=each.score, weight=each.weight)
             for each in score.dimensions
         ],
         reported_overall=score.reported_overall,
         claims=[
-            scoring_pb2.VerifiedClaim(
+            scores_pb2.VerifiedClaim(
                 claim=each.claim,
                 verdict=int(each.verdict),  # type: ignore[arg-type]
                 evidence=each.evidence,
@@ -100,30 +139,93 @@ def write_score(score: AnswerScore) -> scoring_pb2.AnswerScore:
         ],
         error=None if score.fault is None else write_fault(score.fault),
         warnings=score.warnings,
-        judge=write_identity(score.identity),
         model=score.model,
         system_fingerprint=score.system_fingerprint,
+        probability=score.probability,
     )
 
 
-def write_summary(summary: ScoreSummary) -> scoring_pb2.ScoreSummary:
+def write_summary(summary: ScoreSummary) -> scores_pb2.ScoreSummary:
     """Return the message that ends a stream of scores."""
-    return scoring_pb2.ScoreSummary(
+    return scores_pb2.ScoreSummary(
         rubrics=map(_rubric_summary, summary.rubrics), usage=write_usage(summary.usage)
     )
 
 
-def _rubric_summary(summary: RubricSummary) -> scoring_pb2.RubricSummary:
-    return scoring_pb2.RubricSummary(
+def _rubric_summary(summary: RubricSummary) -> scores_pb2.RubricSummary:
+    return scores_pb2.RubricSummary(
         rubric=summary.rubric,
         mean=summary.mean,
-        passed=summary.passed,
-        counts=types_pb2.VerdictCounts(
+        counts=scores_pb2.ScoreCounts(
             ok=summary.ok,
             error=summary.error,
             abstained=summary.abstained,
             not_assessable=summary.not_assessable,
-            relevant=summary.passed,
+            passed=summary.passed,
         ),
-        judge=write_identity(summary.identity),
+    )
+
+
+async def estimate(
+    request: pb.EstimateBatchRequest,
+    catalog: JudgeCatalog,
+    scoring: Scoring,
+    estimator: Estimator,
+    limits: RequestLimits,
+) -> pb.EstimateBatchResponse:
+    """Return what the work of a request would take. Raises as the work itself does."""
+    which = request.WhichOneof("work")
+    if which is None:
+        raise errors.InvalidField("work", "must be set: judge for groups, score for answers")
+    if which == "judge":
+        found = await _judging(request.judge, catalog, estimator, limits)
+    else:
+        found = await _scoring(request.score, scoring, estimator, limits)
+    return write_estimate(found, estimator.currency)
+
+
+async def _judging(
+    request: pb.BatchJudgeRequest,
+    catalog: JudgeCatalog,
+    estimator: Estimator,
+    limits: RequestLimits,
+) -> Estimate:
+    spec = read_spec(request.judge, "judge.judge")
+    groups = await take_groups(request.groups, request.ByteSize(), limits, "judge.groups")
+    refuse_evaluation(groups, "judge.groups")
+    judge = catalog.choose(spec, "judge.judge", groups)
+    check_groups_fit(judge, groups, "judge.groups")
+    asking = read_asking(request.asking, "judge.asking")
+    if asking.max_cost is not None and not judge.priced:
+        raise unpriced("judge.asking.max_cost")
+    return await estimator.judging(judge, groups, asking.cache, asking.max_cost)
+
+
+async def _scoring(
+    request: pb.ScoreAnswersRequest, scoring: Scoring, estimator: Estimator, limits: RequestLimits
+) -> Estimate:
+    asking = read_asking(request.asking, "score.asking")
+    specs = read_rubrics(request.rubrics, "score.rubrics")
+    large = request.ByteSize() > LARGE_BYTES or len(request.items) > LARGE_GROUPS
+    items = await run_in_thread_if(
+        large, read_answers, request.items, len(specs), limits, "score.items"
+    )
+    scorers = scoring.choose(specs, "score.rubrics")
+    if asking.max_cost is not None and not all(scorer.priced for scorer in scorers):
+        raise unpriced("score.asking.max_cost")
+    return await estimator.scoring(items, scorers, asking.cache)
+
+
+def write_estimate(found: Estimate, currency: str) -> pb.EstimateBatchResponse:
+    """Return the message of an estimate."""
+    return pb.EstimateBatchResponse(
+        contexts=found.contexts,
+        distinct_texts=found.distinct_texts,
+        cache_hits=found.cache_hits,
+        calls=found.calls,
+        input_tokens=found.input_tokens,
+        output_tokens=found.output_tokens,
+        cost=found.cost,
+        currency=currency,
+        cascade=None if found.cascade is None else write_cascade(found.cascade),
     )

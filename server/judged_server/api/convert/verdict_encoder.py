@@ -11,11 +11,19 @@ from typing import Final
 
 import numpy as np
 from judged.v1.judge_service_pb2 import BatchJudgeResponse
-from judged.v1.types_pb2 import VerdictColumns, VerdictCounts
+from judged.v1.verdicts_pb2 import VerdictColumns
 
 from judged_server.api.convert.asking import write_detail, write_usage
 from judged_server.api.convert.judging import write_counts, write_fault, write_identity
-from judged_server.domain import ByteArray, FloatArray, JudgeIdentity, Source, Status, Verdicts
+from judged_server.domain import (
+    ByteArray,
+    FloatArray,
+    JudgeIdentity,
+    Source,
+    Status,
+    VerdictCounts,
+    Verdicts,
+)
 
 _LENGTH_DELIMITED: Final = 2
 _ONE_BYTE: Final = 127
@@ -32,6 +40,8 @@ _SOURCE: Final = VerdictColumns.SOURCE_FIELD_NUMBER
 _FLAGS: Final = VerdictColumns.FLAGS_FIELD_NUMBER
 _OFFSETS: Final = VerdictColumns.GROUP_OFFSETS_FIELD_NUMBER
 _AGREEMENT: Final = VerdictColumns.AGREEMENT_FIELD_NUMBER
+_STAGE: Final = VerdictColumns.STAGE_FIELD_NUMBER
+_PROBABILITY: Final = VerdictColumns.PROBABILITY_FIELD_NUMBER
 
 
 def reply_bytes(verdicts: Verdicts, identity: JudgeIdentity) -> bytes:
@@ -42,7 +52,9 @@ def reply_bytes(verdicts: Verdicts, identity: JudgeIdentity) -> bytes:
     if columns.statuses is None and columns.flags is None:
         parts.append(_counts_field(len(relevant), relevant.count(1)))
     else:
-        parts.append(BatchJudgeResponse(counts=write_counts(verdicts)).SerializeToString())
+        parts.append(
+            BatchJudgeResponse(counts=write_counts(VerdictCounts.of(verdicts))).SerializeToString()
+        )
     if usage is not None:
         parts.append(BatchJudgeResponse(usage=write_usage(usage)).SerializeToString())
     return b"".join(parts)
@@ -69,6 +81,10 @@ def _column_parts(verdicts: Verdicts, relevant: bytes) -> list[bytes]:
         parts.append(VerdictColumns(group_offsets=offsets).SerializeToString())
     if columns.agreements is not None:
         parts += _head(_AGREEMENT, 8 * n), _doubles(columns.agreements)
+    if columns.probabilities is not None:
+        parts += _head(_PROBABILITY, 8 * n), _doubles(columns.probabilities)
+    if columns.stages is not None:
+        parts += _head(_STAGE, n), _bytes(columns.stages)
     if columns.faults or columns.details:
         rest = VerdictColumns(
             errors=map(write_fault, columns.faults), details=map(write_detail, columns.details)
@@ -108,5 +124,5 @@ def _judge_field(identity: JudgeIdentity) -> bytes:
 
 @lru_cache(maxsize=4096)
 def _counts_field(ok: int, relevant: int) -> bytes:
-    counts = VerdictCounts(ok=ok, relevant=relevant)
+    counts = write_counts(VerdictCounts(ok=ok, relevant=relevant))
     return BatchJudgeResponse(counts=counts).SerializeToString()

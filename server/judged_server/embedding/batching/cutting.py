@@ -1,9 +1,13 @@
 """Windows that wait, and which of them run together.
 
-The call whose turn it is gives its longest window; the batch is filled with windows of about that
-length, of whichever call. So padding stays small whatever the calls bring, and nobody starves:
-among C calls, a call with n windows is done after at most n * C batches, however many longer texts
-come after it.
+Senders take turns of QUANTUM tokens (`scheduling.round_robin`), and what others' batches took of a
+sender's windows counts. Interactive calls of a sender go one after the other: where they share, all
+are late. Its batch calls take turns. The call whose turn it is gives its longest window; the batch
+is filled with windows of about that length, of whichever call, and of the senders that have had
+least of their turns. So padding stays small whatever the calls bring, nobody gets more than its
+share by filling others' batches, and nobody starves: where C calls of one sender take turns, a call
+with n windows is done after at most n * C batches of that sender, however many longer texts come
+after it.
 """
 
 from __future__ import annotations
@@ -12,7 +16,7 @@ import heapq
 import itertools
 from bisect import bisect_right, insort
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -20,10 +24,13 @@ from numpy.typing import NDArray
 
 from judged_server.domain import IntArray
 from judged_server.embedding.tokenizer import TokenIds
+from judged_server.scheduling.round_robin import RoundRobin
 
 PADDING_TOKENS = 16
 """How much shorter than the longest a window of the same batch may be. A batch of its own costs
 about as much as running these tokens, by measurement."""
+QUANTUM = 512
+"""Tokens of a sender's turn: a small call whole."""
 LEAST_BUDGET = 32
 """Tokens below which sharing work among idle workers costs more than it wins."""
 
@@ -38,6 +45,7 @@ class Waiting:
     length: int
     taken: bool = field(default=False, init=False)
     pools: list[WindowPool] = field(default_factory=list, init=False)
+    sender: str = field(default="", init=False)
 
     def take(self) -> None:
         """Leave every pool."""
@@ -52,6 +60,8 @@ class Waiting:
 class WindowHeap:
     """The windows of one call, the longest first; those taken by others are passed over."""
 
+    sender: str = ""
+    weight: float = 1.0
     heap: list[tuple[int, int, Waiting]] = field(default_factory=list)
     has_turn: bool = False
 
@@ -68,12 +78,19 @@ class WindowHeap:
         return None
 
 
+def _nothing(_: WindowHeap) -> bool:
+    return False
+
+
 class WindowPool:
     """Windows of calls of one class. Not safe for threads."""
 
-    def __init__(self) -> None:
-        self._turns: deque[WindowHeap] = deque()
-        self._by_length: dict[int, deque[Waiting]] = {}
+    def __init__(self, *, in_turns: bool = True) -> None:
+        """Let the calls of a sender take turns, or go one after the other."""
+        self._in_turns = in_turns
+        self._senders: RoundRobin[deque[WindowHeap]] = RoundRobin(QUANTUM, deque)
+        self._by_length: dict[int, dict[str, deque[Waiting]]] = {}
+        """And by sender: one that several calls want is that of the first one's."""
         self._lengths: list[int] = []
         self.tokens = 0
         """Tokens of all windows that wait; 0 when none does."""
@@ -89,69 +106,134 @@ class WindowPool:
             heap.push(window)
             if self in window.pools:
                 continue
+            if not window.pools:
+                window.sender = heap.sender
             window.pools.append(self)
             self.tokens += window.length
             if window.length not in self._by_length:
-                self._by_length[window.length] = deque()
+                self._by_length[window.length] = {}
                 insort(self._lengths, window.length)
-            self._by_length[window.length].append(window)
+            of_length = self._by_length[window.length]
+            if window.sender not in of_length:
+                of_length[window.sender] = deque()
+            of_length[window.sender].append(window)
         if heap.heap and not heap.has_turn:
             heap.has_turn = True
-            self._turns.append(heap)
+            self._senders.line(heap.sender, heap.weight).append(heap)
 
-    def cut(self, budget: int, sharers: int = 1) -> list[Waiting]:
+    def cut(
+        self, budget: int, sharers: int = 1, refuse: Callable[[WindowHeap], bool] = _nothing
+    ) -> list[Waiting]:
         """Take the next batch: longest * count <= budget, or one window that is longer.
 
-        What little there is goes round: each of `sharers` idle workers gets about the same. Empty
-        when nothing waits.
+        What little there is goes round: each of `sharers` idle workers gets about the same. A call
+        whose turn it is and that `refuse` has dropped is passed over. Empty when nothing waits.
         """
         if sharers > 1:
             budget = min(budget, max(LEAST_BUDGET, -(-self.tokens // sharers)))
-        seed = self._next_seed()
+        seed = self._next_seed(refuse)
         if seed is None:
             return []
-        batch = [seed]
-        seed.take()
-        at = bisect_right(self._lengths, seed.length + PADDING_TOKENS) - 1
-        longest = seed.length
-        while at >= 0 and longest - self._lengths[at] <= PADDING_TOKENS:
-            longest = self._fill(batch, budget, longest, self._lengths[at])
-            at -= 1
+        batch: list[Waiting] = []
+        self._take(seed, batch)
+        longest, turns = seed.length, 0
+        while True:
+            at = bisect_right(self._lengths, seed.length + PADDING_TOKENS) - 1
+            owed: list[int] = []
+            while at >= 0 and longest - self._lengths[at] <= PADDING_TOKENS:
+                longest = self._fill(batch, budget, longest, self._lengths[at], turns, owed)
+                at -= 1
+            if not owed:
+                break
+            turns = min(owed)
         if not self.tokens:
             self._clear()
         return batch
 
-    def _next_seed(self) -> Waiting | None:
-        while self._turns:
-            heap = self._turns.popleft()
+    def cut_of(self, sender: str, budget: int) -> list[Waiting]:
+        """Take windows of one sender alone, of whatever lengths: longest * count <= budget."""
+        calls = self._senders.known(sender)
+        batch: list[Waiting] = []
+        while calls is not None and (window := self._pop(calls, _nothing)):
+            longest = max(window.length, batch[0].length if batch else 0)
+            if batch and longest * (len(batch) + 1) > budget:
+                calls[0 if not self._in_turns else -1].push(window)
+                break
+            batch.append(window)
+            window.take()
+        if batch and not self.tokens:
+            self._clear()
+        return batch
+
+    def _next_seed(self, refuse: Callable[[WindowHeap], bool]) -> Waiting | None:
+        while (turn := self._senders.next()) is not None:
+            sender, calls = turn
+            if window := self._pop(calls, refuse):
+                return window
+            self._senders.leave(sender)
+        return None
+
+    def _pop(
+        self, calls: deque[WindowHeap], refuse: Callable[[WindowHeap], bool]
+    ) -> Waiting | None:
+        """Return the longest window of the call whose turn it is; None when none waits any more."""
+        while calls:
+            heap = calls.popleft()
             window = heap.pop()
-            if window is not None:
-                self._turns.append(heap)
+            if window is not None and not refuse(heap):
+                (calls.append if self._in_turns else calls.appendleft)(heap)
                 return window
             heap.has_turn = False
         return None
 
-    def _fill(self, batch: list[Waiting], budget: int, longest: int, length: int) -> int:
-        """Add windows of a length while they fit; return the length of the longest in the batch."""
-        bucket = self._by_length[length]
+    def _fill(
+        self,
+        batch: list[Waiting],
+        budget: int,
+        longest: int,
+        length: int,
+        turns: int,
+        owed: list[int],
+    ) -> int:
+        """Add windows of a length while they fit; return the length of the longest in the batch.
+
+        Senders may run ahead by as many `turns`. To `owed` is added how many it would take, for
+        each of those who have used them up and have more that would fit.
+        """
+        of_length = self._by_length[length]
         padded = max(longest, length)
-        while bucket and padded * (len(batch) + 1) <= budget:
-            window = bucket.popleft()
-            if not window.taken:
-                window.take()
-                batch.append(window)
+        for sender in list(of_length):
+            windows = of_length[sender]
+            while windows and padded * (len(batch) + 1) <= budget:
+                if windows[0].taken:
+                    windows.popleft()
+                    continue
+                needed = self._senders.turns_owed(sender)
+                if needed > turns:
+                    owed.append(needed)
+                    break
+                self._take(windows.popleft(), batch)
                 longest = padded
-        if not bucket:
+            if not windows:
+                del of_length[sender]
+        if not of_length:
             del self._by_length[length]
             self._lengths.remove(length)
         return longest
 
+    def _take(self, window: Waiting, batch: list[Waiting]) -> None:
+        """Take a window into a batch; its sender is charged for it."""
+        window.take()
+        batch.append(window)
+        self._senders.charge(window.sender, window.length)
+
     def _clear(self) -> None:
         """Let go of what was dropped or taken on another call's behalf."""
-        for heap in self._turns:
-            heap.heap.clear()
-            heap.has_turn = False
-        self._turns.clear()
+        for calls in self._senders:
+            for heap in calls:
+                heap.heap.clear()
+                heap.has_turn = False
+        self._senders.clear()
         self._by_length.clear()
         self._lengths.clear()
 

@@ -7,6 +7,7 @@ it can leave without harm to the others.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
@@ -19,6 +20,7 @@ from judged_server.embedding.batching.cutting import Waiting, WindowHeap
 from judged_server.embedding.cache.vector_rows import VectorRows
 from judged_server.embedding.policy import TRUNCATE
 from judged_server.embedding.tokenizer import TokenizedText
+from judged_server.tracing import StageRun
 
 Fault = tuple[str, str]
 """Reason and message."""
@@ -28,7 +30,10 @@ _NO_VECTORS: Float32Array = np.zeros((0, 0), np.float32)
 
 @dataclass(slots=True, eq=False)
 class InflightText:
-    """One distinct text under one policy; `tokens` is what it was estimated to cost."""
+    """One distinct text under one policy; `tokens` is what it was estimated to cost.
+
+    It waits `since` a time of the clock time.monotonic.
+    """
 
     key: bytes
     text: str
@@ -42,6 +47,7 @@ class InflightText:
     fault: Fault | None = None
     being_read: bool = False
     dropped: bool = False
+    since: float = field(default_factory=time.monotonic)
 
     @property
     def can_be_dropped(self) -> bool:
@@ -56,6 +62,8 @@ class InflightText:
             Window(token_ids, max(1, len(token_ids)), self, number)
             for number, token_ids in enumerate(text.windows)
         )
+        for window in self.windows:
+            window.estimate = self.tokens / len(self.windows)
         self.vectors = np.zeros((len(self.windows), dimensions), np.float32)
         self.missing = len(self.windows)
         self.flag, self.fault = text.flag, text.fault
@@ -71,24 +79,43 @@ class InflightText:
 
 @dataclass(slots=True, eq=False)
 class Window(Waiting):
-    """One window of an entry's text."""
+    """One window of an entry's text; `estimate` is its part of the entry's tokens."""
 
     entry: InflightText
     number: int
+    estimate: float = 0.0
 
 
 @dataclass(slots=True, eq=False)
 class Call:
-    """One call of `embed`: the entries it waits for, in the order of `wanted` texts."""
+    """One call of `embed`: the entries it waits for, in the order of `wanted` texts.
+
+    `cost` is what it added to the work, in tokens; `deadline` is when its sender stops waiting, on
+    the clock of `time.monotonic`. `runs` is what was done for it, None where nobody
+    collects that.
+    """
 
     wanted: Sequence[int]
     entries: list[InflightText]
     interactive: bool
     waiter: asyncio.Future[None]
+    sender: str = ""
+    deadline: float | None = None
+    cost: int = 0
+    weight: float = 1.0
     left: int = 0
     gone: bool = False
+    runs: list[StageRun] | None = None
     unread: deque[InflightText] = field(default_factory=deque)
-    windows: WindowHeap = field(default_factory=WindowHeap)
+    windows: CallWindows = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.windows = CallWindows(self.sender, self.weight, call=self)
+
+    @property
+    def begun(self) -> bool:
+        """Whether any of its windows runs, or has run."""
+        return any(window.taken for entry in self.entries for window in entry.windows or ())
 
     def one_done(self) -> None:
         """Count an entry that has ended; the last one wakes the caller."""
@@ -127,3 +154,10 @@ class Call:
             np.array([entry.flag for _, entry in good], np.uint8),
         )
         return rows, faults
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class CallWindows(WindowHeap):
+    """The windows of a call, and whose they are: None once it has ended, as for `release`."""
+
+    call: Call | None

@@ -1,12 +1,14 @@
 """One queue of one model, for all calls in flight: texts to read, then windows to run.
 
-* A call of at most INTERACTIVE_TOKENS is interactive, a larger one is batch work. Workers take
-  interactive work first, yet after INTERACTIVE_IN_A_ROW turns the batch work that waits has one.
-* While all workers are busy and one of them with batch work, one more worker, the express one,
-  takes interactive work at once. It shares the cores with them, at a better priority, for a small
-  batch's length: a request then waits for no batch of others to end.
-* Within a class calls take turns, batch by batch, see `cutting`. No linger: a batch
-  is what has come while the last one ran.
+* What is let in, and who gives way, is up to `scheduling.admission`, which also says how large an
+  interactive call may be; a larger one is batch work. Workers take interactive work first, yet
+  after INTERACTIVE_IN_A_ROW turns the batch work that waits has one.
+* While all workers are busy, one of them with batch work or all with that of a busy sender, one
+  more worker, the express one, takes interactive work, that of senders who have little, at once. It
+  shares the cores with them, at a better priority, for a small batch's length: a request then waits
+  for no batch of others to end.
+* Within a class senders take turns, and the calls of each, batch by batch, see `cutting`. No
+  linger: a batch is what has come while the last one ran.
 * A text that several calls want is read and run once, in the first turn that any of them has. It is
   dropped when the last of them has gone before it runs.
 
@@ -16,68 +18,63 @@ Safe for threads, by one lock that is never held while a model or a tokenizer ru
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import cast
 
 from judged_server.domain import Float32Array
-from judged_server.embedding.batching.cutting import WindowPool
-from judged_server.embedding.batching.inflight import Call, Fault, InflightText, Window
+from judged_server.embedding.batching.cutting import Waiting, WindowHeap, WindowPool
+from judged_server.embedding.batching.inflight import (
+    Call,
+    CallWindows,
+    Fault,
+    InflightText,
+    Window,
+)
 from judged_server.embedding.policy import EMBEDDING_FAILED
 from judged_server.embedding.tokenizer import TokenizedText
-from judged_server.errors import Overloaded
+from judged_server.scheduling.admission import Admission
+from judged_server.scheduling.round_robin import BATCH, BATCH_TURNS, INTERACTIVE, ClassOrder
 
 BATCH_TOKENS = 256
 """Tokens of one batch, padding included: more win no throughput and hold up the next one."""
-INTERACTIVE_TOKENS = 4_096
-"""About .4 s of work for two cores."""
-INTERACTIVE_IN_A_ROW = 7
+INTERACTIVE_IN_A_ROW = BATCH_TURNS - 1
 SLICE_CHARS = 16_384
 """Characters read in one go: about 5 ms."""
 SLICE_TEXTS = 256
 
-INTERACTIVE, BATCH = 0, 1
-
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Windows that run together, and the class of work they were taken as."""
+    """Windows that run together, and the class of work they were taken as.
+
+    `is_full` says that more was there than the batch could take.
+    """
 
     windows: Sequence[Window]
     turn: int
-
-
-class _TurnOrder:
-    """Whose turn it is: interactive work, with a turn for batch work now and then."""
-
-    def __init__(self) -> None:
-        self._in_a_row = 0
-
-    def next(self, interactive: bool, batch: bool) -> int | None:
-        if interactive and not (batch and self._in_a_row >= INTERACTIVE_IN_A_ROW):
-            self._in_a_row += batch
-            return INTERACTIVE
-        self._in_a_row = 0
-        return BATCH if batch else None
+    is_full: bool = False
 
 
 class WorkQueue:
     """The work of one model between the calls that want it and the threads that do it."""
 
-    def __init__(self, dimensions: int, backlog: Backlog, batch_tokens: int = 0) -> None:
+    def __init__(self, dimensions: int, admission: Admission[Call], batch_tokens: int = 0) -> None:
         """Cut batches of at most `batch_tokens`, or BATCH_TOKENS when it is 0."""
         self._batch_tokens = batch_tokens
         self._dimensions = dimensions
-        self._backlog = backlog
+        self._admission = admission
         self._lock = threading.Lock()
         self._texts_come = threading.Condition(self._lock)
         self._windows_come = threading.Condition(self._lock)
         self._entries: dict[bytes, InflightText] = {}
         self._calls: set[Call] = set()
         self._unread: tuple[deque[Call], deque[Call]] = (deque(), deque())
-        self._pools = (WindowPool(), WindowPool())
-        self._reading, self._running = _TurnOrder(), _TurnOrder()
+        self._pools = (WindowPool(in_turns=False), WindowPool())
+        self._reading = ClassOrder(INTERACTIVE_IN_A_ROW)
+        self._running = ClassOrder(INTERACTIVE_IN_A_ROW)
         self._idle = 0
         self._busy_with = [0, 0]
         self._closed = False
@@ -85,8 +82,9 @@ class WorkQueue:
     def submit(self, call: Call) -> None:
         """Take a call in; its waiter is woken when all its entries have ended.
 
-        A text that is in flight already is replaced by that one. Raises Overloaded, or
-        RuntimeError when the queue is closed.
+        A text that is in flight already is replaced by that one. Calls that must give way to it
+        are woken with Overloaded. Raises Overloaded or DeadlineTooShort, or RuntimeError when the
+        queue is closed.
         """
         with self._lock:
             if self._closed:
@@ -94,7 +92,9 @@ class WorkQueue:
             if call.gone:
                 return
             known = self._entries.get
-            self._backlog.admit(sum(f.tokens for f in call.entries if known(f.key) is None))
+            call.cost = sum(f.tokens for f in call.entries if known(f.key) is None)
+            for victim in self._admission.admit(call, time.monotonic()):
+                self._refuse(victim, self._admission.gave_way(victim))
             call.entries = [self._entries.setdefault(f.key, f) for f in call.entries]
             call.left = len(call.entries)
             self._calls.add(call)
@@ -114,14 +114,7 @@ class WorkQueue:
         """Take a call out: what only it waited for is dropped, unless it is running already."""
         with self._lock:
             call.gone = True
-            if call not in self._calls:
-                return
-            self._calls.discard(call)
-            for entry in call.entries:
-                if call in entry.calls:
-                    entry.calls.remove(call)
-                if not entry.calls and not entry.dropped and entry.can_be_dropped:
-                    self._drop(entry)
+            self._leave(call)
 
     def take_texts(self) -> list[InflightText] | None:
         """Return the next texts to read, of one call and policy; None when the queue is closed."""
@@ -194,10 +187,11 @@ class WorkQueue:
             with self._lock:
                 self._end(ended)
 
-    def measured(self, tokens: int, seconds: float, workers: int) -> None:
+    def measured(self, batch: Batch, seconds: float, workers: int) -> None:
         """Learn how fast one of the workers is."""
         with self._lock:
-            self._backlog.measured(tokens, seconds, workers)
+            tokens = sum(window.estimate for window in batch.windows)
+            self._admission.measured(tokens, seconds, workers, full=batch.is_full)
 
     def fail_texts(self, entries: Sequence[InflightText], message: str) -> None:
         """End entries whose texts could not be read."""
@@ -213,6 +207,34 @@ class WorkQueue:
                     call.wake(RuntimeError("the embedder was closed"))
             self._texts_come.notify_all()
             self._windows_come.notify_all()
+
+    def _leave(self, call: Call) -> None:
+        if call not in self._calls:
+            return
+        self._forget_call(call)
+        for entry in call.entries:
+            if call in entry.calls:
+                entry.calls.remove(call)
+            if not entry.calls and not entry.dropped and entry.can_be_dropped:
+                self._drop(entry)
+
+    def _refuse(self, call: Call, error: Exception) -> None:
+        """Take a call out that has not begun, and tell its sender."""
+        self._leave(call)
+        call.wake(error)
+
+    def _drop_late(self, windows: WindowHeap) -> bool:
+        """Drop a call whose turn has come too late; say whether it was."""
+        call = cast("CallWindows", windows).call
+        if call is None or not self._admission.is_late(call, time.monotonic()):
+            return False
+        self._refuse(call, self._admission.refused_late(call))
+        return True
+
+    def _forget_call(self, call: Call) -> None:
+        self._calls.discard(call)
+        self._admission.left(call)
+        call.windows.call = None
 
     def _next_slice(self, calls: deque[Call]) -> list[InflightText]:
         """Take a slice of the first call's texts; the call goes to the end of the line."""
@@ -237,20 +259,31 @@ class WorkQueue:
     def _cut(self, express: bool) -> Batch | None:
         """Take a batch, if there is one for this worker."""
         interactive, batch = (pool.tokens > 0 for pool in self._pools)
-        if express:
-            useful = interactive and not self._idle and self._busy_with[BATCH]
-            turn = INTERACTIVE if useful else None
-        else:
+        budget = self._batch_tokens or BATCH_TOKENS
+        waiting: list[Waiting] = []
+        turn: int | None = INTERACTIVE
+        if not express:
             turn = self._running.next(interactive, batch)
-        if turn is None:
+            if turn is not None:
+                waiting = self._pools[turn].cut(budget, self._idle + 1, self._drop_late)
+        elif interactive and not self._idle:
+            if self._busy_with[BATCH]:
+                waiting = self._pools[INTERACTIVE].cut(budget, 1, self._drop_late)
+            else:
+                waiting = self._cut_light(budget)
+        if turn is None or not waiting:
             return None
-        waiting = self._pools[turn].cut(
-            self._batch_tokens or BATCH_TOKENS, 1 if express else self._idle + 1
-        )
         self._busy_with[turn] += 1
         if self._pools[INTERACTIVE].tokens:
             self._windows_come.notify_all()  # with this worker busy, the express one may be useful
-        return Batch(cast("list[Window]", waiting), turn)
+        return Batch(cast("list[Window]", waiting), turn, self._pools[turn].tokens > 0)
+
+    def _cut_light(self, budget: int) -> list[Waiting]:
+        """Take a batch of a sender who has little in work while another one keeps all busy."""
+        for sender in self._admission.light_senders():
+            if waiting := self._pools[INTERACTIVE].cut_of(sender, budget):
+                return waiting
+        return []
 
     def _end(self, entries: Sequence[InflightText]) -> None:
         for entry in entries:
@@ -258,9 +291,9 @@ class WorkQueue:
                 continue
             self._forget(entry)
             for call in entry.calls:
+                if call.left == 1:
+                    self._forget_call(call)
                 call.one_done()
-                if not call.left:
-                    self._calls.discard(call)
             entry.release()
 
     def _drop(self, entry: InflightText) -> None:
@@ -273,39 +306,3 @@ class WorkQueue:
     def _forget(self, entry: InflightText) -> None:
         if self._entries.get(entry.key) is entry:
             del self._entries[entry.key]
-            self._backlog.release(entry.tokens)
-
-
-DEFAULT_RATE = 5_000.0
-"""Tokens a second until a batch has been measured: half of what two cores reach."""
-
-_NEWEST_SHARE = 0.2
-_SHORTEST_DELAY_S, _LONGEST_DELAY_S = 0.1, 30.0
-
-
-class Backlog:
-    """Counts tokens in flight."""
-
-    def __init__(self, max_tokens: int) -> None:
-        self._max_tokens = max_tokens
-        self._rate = DEFAULT_RATE
-        self.tokens = 0
-        """Tokens, by estimate, of all texts that have been let in and are not done."""
-
-    def admit(self, tokens: int) -> None:
-        """Let work in, or raise Overloaded. An idle engine takes a call of any size."""
-        if tokens and self.tokens and self.tokens + tokens > self._max_tokens:
-            raise Overloaded(
-                f"{self.tokens} tokens wait to be embedded, the limit is {self._max_tokens}",
-                min(max(self.tokens / self._rate, _SHORTEST_DELAY_S), _LONGEST_DELAY_S),
-            )
-        self.tokens += tokens
-
-    def release(self, tokens: int) -> None:
-        """Count work that is done, or that nobody waits for any more."""
-        self.tokens -= tokens
-
-    def measured(self, tokens: int, seconds: float, workers: int) -> None:
-        """Learn the rate from one worker's batch."""
-        if tokens and seconds > 0:
-            self._rate += _NEWEST_SHARE * (workers * tokens / seconds - self._rate)

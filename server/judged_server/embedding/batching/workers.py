@@ -13,19 +13,20 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 
 import numpy as np
 
+from judged_server import recorder, tracing
 from judged_server.domain import Float32Array
 from judged_server.embedding.batching.cutting import pad
 from judged_server.embedding.batching.inflight import Fault, InflightText, Window
 from judged_server.embedding.batching.queue import Batch, WorkQueue
 from judged_server.embedding.policy import EMBEDDING_FAILED, OVERLOADED, TRUNCATE
-from judged_server.embedding.runtime.backend import Session
-from judged_server.embedding.runtime.pooling import finite_rows
+from judged_server.embedding.runtime.backend import Session, finite_rows
 from judged_server.embedding.tokenizer import WindowTokenizer
+from judged_server.recorder import Stage
 
 FAILURES_IN_A_ROW = 3
 PROBE_S = 5.0
@@ -84,9 +85,16 @@ class Workers:
 
     def _read(self) -> None:
         while (entries := self._queue.take_texts()) is not None:
+            begun = time.monotonic()
+            waited = begun - entries[0].since
+            recorder.active.stage("queue", waited)
+            _trace("queue", waited, entries)
             try:
                 texts = [entry.text for entry in entries]
                 windows = self._tokenizer.encode(texts, entries[0].long_text)
+                took = time.monotonic() - begun
+                recorder.active.stage("tokenize", took)
+                _trace("tokenize", took, entries)
                 self._queue.put_windows(entries, windows)
             except BaseException:  # a panic in Rust is no Exception, and the thread must live
                 logger.exception("%d texts could not be tokenised", len(entries))
@@ -109,7 +117,13 @@ class Workers:
         windows = batch.windows
         results: list[Float32Array | Fault] = []
         try:
+            begun = time.monotonic()
             results = self._run(windows)
+            took = time.monotonic() - begun
+            recorder.active.stage("infer", took)
+            _trace("infer", took, (window.entry for window in windows))
+            if all(_fault(result) is None for result in results):
+                self._queue.measured(batch, took, self._count)
             if any(result in {_RUN_FAILED, _NO_MEMORY} for result in map(_fault, results)):
                 # One text may be to blame, or memory may be short: two halves, then give up.
                 middle = -(-len(windows) // 2)
@@ -125,13 +139,11 @@ class Workers:
     def _run(self, windows: Sequence[Window]) -> list[Float32Array | Fault]:
         """Return a vector or a fault for each window; all have the same fault if none could run."""
         token_ids, mask = pad([window.token_ids for window in windows], self._tokenizer.pad_id)
-        begun = time.monotonic()
         try:
             vectors = self._session.run(token_ids, mask)
         except BaseException as error:  # whatever a runtime throws, the thread must live
             logger.exception("a batch of shape %s failed", token_ids.shape)
             return [_NO_MEMORY if _is_memory(error) else _RUN_FAILED] * len(windows)
-        self._queue.measured(token_ids.size, time.monotonic() - begun, self._count)
         finite = finite_rows(vectors).tolist()
         return [vectors[i] if good else _NOT_FINITE for i, good in enumerate(finite)]
 
@@ -180,3 +192,13 @@ def _fault(result: Float32Array | Fault) -> Fault | None:
 def _is_memory(error: BaseException) -> bool:
     text = str(error).lower()
     return isinstance(error, MemoryError) or any(word in text for word in _MEMORY_WORDS)
+
+
+def _trace(stage: Stage, seconds: float, entries: Iterable[InflightText]) -> None:
+    """Note what was just done for the calls that wait for some texts, where that is collected."""
+    if tracing.active is None:
+        return
+    run = tracing.StageRun(stage, time.time_ns(), seconds)
+    for call in {call for entry in entries for call in tuple(entry.calls)}:
+        if call.runs is not None:
+            call.runs.append(run)

@@ -11,10 +11,9 @@ from pathlib import Path
 
 import numpy as np
 
-from judged_server.embedding.cache.vector_arena import VectorArena
-from judged_server.embedding.cache.vector_rows import VectorRows
+from judged_server.embedding.cache.vector_rows import VectorArena, VectorRows
 from judged_server.embedding.cache.vector_store import VectorStore, WriteBehind
-from judged_server.threads import run_in_thread_if
+from judged_server.scheduling.threads import run_in_thread_if
 
 INLINE_KEYS = 1_000
 

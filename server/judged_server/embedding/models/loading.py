@@ -10,7 +10,7 @@ from judged_server.embedding.cache.vector_cache import VectorCache
 from judged_server.embedding.embedder import ModelEmbedder
 from judged_server.embedding.models.manifest import ModelFiles, reinstall
 from judged_server.embedding.policy import TRUNCATE
-from judged_server.embedding.runtime.backend import Session
+from judged_server.embedding.runtime.backend import Session, finite_rows
 from judged_server.embedding.runtime.backend_selection import (
     FP16,
     FP32,
@@ -25,7 +25,6 @@ from judged_server.embedding.runtime.onnx_session import (
     UnusableDeviceError,
     UnusableGraphError,
 )
-from judged_server.embedding.runtime.pooling import finite_rows
 from judged_server.embedding.tokenizer import WindowTokenizer
 from judged_server.errors import ModelDamaged
 from judged_server.settings import SettingsError
@@ -78,6 +77,7 @@ def load_embedder(
         cache or VectorCache(dimensions),
         report_unhealthy=report_unhealthy,
         batch_tokens=running.batch_tokens or session.facts.batch_tokens,
+        max_delay_s=running.max_delay_s,
     )
 
 

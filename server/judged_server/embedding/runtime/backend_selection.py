@@ -16,6 +16,8 @@ from judged_server.settings import SettingsError
 
 ONNXRUNTIME, OPENVINO, CUDA, TENSORRT = "onnxruntime", "openvino", "cuda", "tensorrt"
 AUTO, FP32, BF16, FP16 = "auto", "fp32", "bf16", "fp16"
+INT8_BY_GROUP = "int8_by_group"
+"""int8 weights, activations quantised in groups, the rest in bf16: by name only."""
 
 PROVIDERS = {
     ONNXRUNTIME: "CPUExecutionProvider",
@@ -26,6 +28,9 @@ PROVIDERS = {
 """What GetServerInfo calls each backend."""
 
 ON_GPU = frozenset({CUDA, TENSORRT})
+
+_IN_BF16 = frozenset({BF16, INT8_BY_GROUP})
+"""What OpenVINO alone computes, on CPUs with bf16; all of those multiply int8 too (VNNI, AMX)."""
 
 _CPU_FACTS = Path("/proc/cpuinfo")
 _BF16_FLAGS = frozenset({"amx_bf16", "avx512_bf16"})
@@ -63,7 +68,8 @@ class RuntimeConfig:
 
     `threads` compute at a time, 0: one a core; `batch_threads` of them share a batch;
     `batch_tokens`, padding included, are at most in one, 0: what suits the backend. TensorRT keeps
-    what it builds under `engines`, if that is a folder.
+    what it builds under `engines`, if that is a folder. Interactive calls wait `max_delay_s` at
+    most.
     """
 
     backend: Backend = Backend()
@@ -71,6 +77,7 @@ class RuntimeConfig:
     batch_threads: int = 1
     batch_tokens: int = 0
     engines: Path | None = None
+    max_delay_s: float = 0.4
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,14 +114,14 @@ def choose(name: str, precision: str, machine: Machine) -> Backend:
         )
     if name == AUTO:
         fast = machine.has_openvino() and machine.has_bf16()
-        wants_openvino = precision == BF16 or (precision == AUTO and fast)
+        wants_openvino = precision in _IN_BF16 or (precision == AUTO and fast)
         name = OPENVINO if wants_openvino else ONNXRUNTIME
     if name == OPENVINO:
         return _openvino(precision, machine)
-    if precision == BF16:
+    if precision in _IN_BF16:
         raise SettingsError(
-            f"embedding_precision bf16: {name} does not compute in bf16; set embedding_backend to "
-            "openvino, or embedding_precision to fp32"
+            f"embedding_precision {precision}: {name} does not compute in it; set "
+            "embedding_backend to openvino, or embedding_precision to fp32"
         )
     if name in ON_GPU:
         return _on_gpu(name, precision, machine)
@@ -140,17 +147,20 @@ def _on_gpu(name: str, precision: str, machine: Machine) -> Backend:
 
 def _openvino(precision: str, machine: Machine) -> Backend:
     if not machine.has_openvino():
-        setting = f"embedding_precision {BF16}" if precision == BF16 else "embedding_backend"
+        named = precision in _IN_BF16
+        setting = f"embedding_precision {precision}" if named else "embedding_backend"
         raise SettingsError(
             f"{setting} needs OpenVINO, which is not installed; run `pip install "
             "'judged[openvino]'`, or set embedding_backend and embedding_precision to auto"
         )
     bf16 = machine.has_bf16()
-    if precision == BF16 and not bf16:
+    if precision in _IN_BF16 and not bf16:
         raise SettingsError(
-            "embedding_precision bf16: this CPU has neither amx_bf16 nor avx512_bf16 (flags in "
-            "/proc/cpuinfo); set embedding_precision to fp32 or auto"
+            f"embedding_precision {precision}: this CPU has neither amx_bf16 nor avx512_bf16 "
+            "(flags in /proc/cpuinfo); set embedding_precision to fp32 or auto"
         )
+    if precision == INT8_BY_GROUP:
+        return Backend(OPENVINO, precision)
     return Backend(OPENVINO, BF16 if bf16 and precision != FP32 else FP32)
 
 

@@ -10,8 +10,7 @@ import onnxruntime as ort
 from numpy.typing import NDArray
 
 from judged_server.domain import Float32Array, IntArray
-from judged_server.embedding.runtime.backend import SessionFacts
-from judged_server.embedding.runtime.pooling import pool, unit_rows
+from judged_server.embedding.runtime.backend import SessionFacts, pool, unit_rows
 
 PROVIDER = "CPUExecutionProvider"
 OUTPUTS = ("last_hidden_state", "token_embeddings")

@@ -13,7 +13,13 @@ import openvino
 
 from judged_server.domain import Float32Array, IntArray
 from judged_server.embedding.runtime.backend import SessionFacts
-from judged_server.embedding.runtime.backend_selection import BF16, OPENVINO, PROVIDERS
+from judged_server.embedding.runtime.backend_selection import (
+    BF16,
+    INT8_BY_GROUP,
+    OPENVINO,
+    PROVIDERS,
+)
+from judged_server.embedding.runtime.int8_weights import GROUP_SIZE, compress_weights
 from judged_server.embedding.runtime.onnx_session import (
     UnusableGraphError,
     check_inputs,
@@ -30,7 +36,8 @@ BATCH_TOKENS = 512
 _SHAPES = 1_024
 """Kernels kept, each for a shape; there are about 400 shapes of a batch of 512 tokens."""
 
-_HINTS = {BF16: openvino.Type.bf16}
+_HINTS = {BF16: openvino.Type.bf16, INT8_BY_GROUP: openvino.Type.bf16}
+"""What is computed in; with int8_by_group, all but the products of linear layers."""
 
 
 class OpenVinoSession:
@@ -41,6 +48,7 @@ class OpenVinoSession:
     ) -> None:
         """Load a graph and compute it at this precision. Raises UnusableGraphError, saying why."""
         hint = _HINTS.get(precision, openvino.Type.f32)
+        by_group = precision == INT8_BY_GROUP
         # OpenVINO computes on threads of its own, one stream a worker. It may start fewer than it
         # is asked for: never more than there are cores.
         options: dict[str, Any] = {
@@ -50,12 +58,15 @@ class OpenVinoSession:
             # Other processes, and other threads of this one, use the same cores.
             "ENABLE_CPU_PINNING": False,
             "CPU_RUNTIME_CACHE_CAPACITY": _SHAPES,
+            "DYNAMIC_QUANTIZATION_GROUP_SIZE": GROUP_SIZE if by_group else 0,
         }
         try:
             graph = openvino.Core().read_model(path)
             names, types = _inputs(graph)
             check_inputs(names, all_int64=types == {openvino.Type.i64})
             output = choose_output(_ranks(graph))
+            if by_group:
+                compress_weights(graph)
             self._model = openvino.Core().compile_model(graph, "CPU", options)
         except UnusableGraphError:
             raise

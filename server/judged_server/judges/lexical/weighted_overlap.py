@@ -10,9 +10,14 @@ import numpy as np
 from judged_server.domain import BoolArray, FloatArray, JudgeIdentity, QueryGroup, ScoreColumns
 from judged_server.judges.base import PureJudge
 from judged_server.judges.lexical.phrases import longest_phrases
-from judged_server.judges.lexical.stopwords import NEGATIONS, STOPWORDS
 from judged_server.judges.lexical.texts import Batch, Texts
-from judged_server.judges.lexical.tokens import PUBLISHED, HashIndex, TokenTable
+from judged_server.judges.lexical.tokens import (
+    NEGATIONS,
+    PUBLISHED,
+    STOPWORDS,
+    HashIndex,
+    TokenTable,
+)
 
 # Weights in twentieths (1.5, .75, 1.35 and 1), so that their sums are exact in any order.
 NUMBER_WEIGHT = 30

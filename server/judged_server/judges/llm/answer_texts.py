@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from judged_server.answers import AnswerItem
+from judged_server.domain.answers import AnswerItem
 from judged_server.llm.faults import Reason
 from judged_server.llm.rubrics import FieldValue, Rubric, holds_reserved
 
@@ -58,7 +58,7 @@ def show(rubric: Rubric, item: AnswerItem, max_context_tokens: int) -> RenderedT
     for name, value in fields.items():
         texts = (value,) if isinstance(value, str) else value
         if name not in optional and not any(text.strip() for text in texts):
-            what = _PLURAL.get(name, name)
+            what = _CALLED.get(name, name)
             return MissingInput(
                 Reason.NO_CONTEXT, f"the item brings no {what}, which {rubric.id} reads"
             )
@@ -114,23 +114,27 @@ def within(texts: Sequence[str], max_bytes: int) -> Sequence[str]:
     return texts
 
 
-_PLURAL = {"reference": "references"}
+_CALLED = {
+    "reference": "references",
+    "other_answer": "other answer to compare with",
+    "confidence": "confidence of the system",
+}
+
+
+_VALUES: Mapping[str, Callable[[AnswerItem], FieldValue]] = {
+    "query": lambda item: item.query,
+    "answer": lambda item: item.answer,
+    "other_answer": lambda item: item.other_answer,
+    "reference": lambda item: item.references[0] if item.references else "",
+    "references": lambda item: tuple(item.references),
+    "contexts": lambda item: tuple(item.contexts),
+    "sources_used": lambda item: tuple(item.sources_used),
+    "confidence": lambda item: "" if item.confidence is None else f"{item.confidence:g}",
+}
 
 
 def _value(name: str, item: AnswerItem) -> FieldValue:
-    match name:
-        case "query":
-            return item.query
-        case "answer":
-            return item.answer
-        case "reference":
-            return item.references[0] if item.references else ""
-        case "references":
-            return tuple(item.references)
-        case "contexts":
-            return tuple(item.contexts)
-        case _:
-            raise KeyError(name)
+    return _VALUES[name](item)
 
 
 def _cut_warning(texts: Sequence[str], kept: Sequence[str], budget: int) -> str:

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from judged_server.answers import AnswerItem, AnswerScore
+import numpy as np
+
 from judged_server.domain import (
     TIE_TOLERANCE,
+    Calibrator,
     JudgeIdentity,
     ParameterScalar,
     Status,
 )
+from judged_server.domain.answers import AnswerItem, AnswerScore
 from judged_server.errors import ModelNotConfigured
 from judged_server.judges.base import Parameter, Profile
 from judged_server.judges.llm.answer_texts import MissingInput, RenderedText, show, texts_of
@@ -23,9 +26,9 @@ from judged_server.judges.llm.scoring_session import (
     SampleResult,
     ScoringSession,
     fault,
+    find_by_vote,
     no_usage,
 )
-from judged_server.judges.llm.votes import find_by_vote
 from judged_server.llm.budget import prices_of
 from judged_server.llm.caller import ModelCaller
 from judged_server.llm.chat import ChatModel
@@ -34,6 +37,7 @@ from judged_server.llm.parsing import PARSER_VERSION
 from judged_server.llm.question import MAX_SAMPLES, PlannedCall, Question
 from judged_server.llm.rubrics import PROMPT_VERSION, FieldValue, Rubric
 from judged_server.llm.rubrics.rubric import MAX_CLAIMS
+from judged_server.statistics.calibration import Platt
 
 KIND = "answers"
 VERSION = 1
@@ -41,12 +45,16 @@ VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class SettledRubric:
-    """A rubric of a request with every parameter settled; `weights` by dimension, if it has any."""
+    """A rubric of a request with every parameter settled; `weights` by dimension, if it has any.
+
+    `calibrator` makes probabilities of its scores, None for none.
+    """
 
     rubric: Rubric
     min_score: float
     parameters: Mapping[str, ParameterScalar]
     weights: Mapping[str, float]
+    calibrator: Calibrator | None = None
 
 
 class AnswersKind:
@@ -110,7 +118,10 @@ class AnswerScorer:
         self._samples = int(given["samples"]) or (VOTES_ABOVE_ZERO if self._temperature else 1)
         self._max_tokens = int(given["max_tokens"])
         self._max_context_tokens = int(given["max_context_tokens"])
-        self.identity = self._identity()
+        self.bare_identity = self._identity()
+        self.identity = self.bare_identity
+        if settled.calibrator is not None:
+            self.identity = self.identity.calibrated(settled.calibrator)
 
     @property
     def rubric(self) -> Rubric:
@@ -186,6 +197,7 @@ class AnswerScorer:
             finding.status,
             self.identity,
             score=finding.score if ok else None,
+            probability=self._probability(finding.score) if ok else None,
             passed=finding.yes and finding.score + TIE_TOLERANCE >= threshold if ok else None,
             reasoning=finding.reasoning,
             raw_replies=session.raw_replies(),
@@ -201,6 +213,13 @@ class AnswerScorer:
             model=session.model,
             system_fingerprint=session.system_fingerprint,
         )
+
+    def _probability(self, score: float) -> float | None:
+        calibrator = self._settled.calibrator
+        if calibrator is None:
+            return None
+        platt = Platt(calibrator.slope, calibrator.intercept)
+        return float(platt.probabilities(np.array([score]))[0])
 
     def _rendered(self, item: AnswerItem) -> RenderedText | MissingInput:
         rendered = show(self.rubric, item, self._max_context_tokens)

@@ -10,11 +10,16 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from judged_server.answers import VerifiedClaim
 from judged_server.domain import ClaimVerdict, Status, VerdictFault
+from judged_server.domain.answers import VerifiedClaim
 from judged_server.judges.llm.concurrency import fan_out
-from judged_server.judges.llm.scoring_session import SampleResult, ScoringSession, fault, fault_of
-from judged_server.judges.llm.votes import NO_QUORUM
+from judged_server.judges.llm.scoring_session import (
+    NO_QUORUM,
+    SampleResult,
+    ScoringSession,
+    fault,
+    fault_of,
+)
 from judged_server.llm.faults import Reason
 from judged_server.llm.parsing.json_reply import MAX_CLAIM_CHARACTERS
 from judged_server.llm.parsing.parsed_reply import ClaimCheck, Claims, ParsedReply

@@ -28,6 +28,8 @@ async def fan_out(
     async def worker() -> bool:
         for job in queue:
             await work(job)
+            # One that the cache answers waits for nothing, and there may be thousands of them.
+            await asyncio.sleep(0)
         return True
 
     try:
@@ -48,7 +50,9 @@ async def _one_by_one(work: Callable[[Job], Awaitable[None]], jobs: Iterable[Job
     caller = asyncio.current_task()
     cancels = caller.cancelling() if caller is not None else 0
     try:
-        for job in jobs:
+        for number, job in enumerate(jobs):
+            if number:
+                await asyncio.sleep(0)
             await work(job)
     except asyncio.CancelledError:
         if caller is None or caller.cancelling() > cancels:

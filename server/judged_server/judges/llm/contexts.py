@@ -134,11 +134,19 @@ class ContextVotes:
         )
 
 
-def number_contexts(groups: Sequence[QueryGroup]) -> tuple[list[TextContext], IntArray]:
-    """Return the distinct contexts as they come, and for each context of the groups its number."""
+def number_contexts(
+    groups: Sequence[QueryGroup], *, with_expected: bool = True
+) -> tuple[list[TextContext], IntArray]:
+    """Return the distinct contexts as they come, and for each context of the groups its number.
+
+    Without `with_expected`, for rubrics that don't show it, the expected text tells none apart, and
+    is empty.
+    """
     numbers: dict[TextContext, int] = {}
     places = [
-        numbers.setdefault(TextContext(group.query, expected, retrieved), len(numbers))
+        numbers.setdefault(
+            TextContext(group.query, expected if with_expected else "", retrieved), len(numbers)
+        )
         for group in groups
         for retrieved in group.retrieved
         for expected in group.expected

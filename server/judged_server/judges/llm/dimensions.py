@@ -9,10 +9,15 @@ from collections.abc import Mapping
 from dataclasses import replace
 from math import fsum
 
-from judged_server.answers import DimensionScore
 from judged_server.domain import Status
-from judged_server.judges.llm.scoring_session import SampleResult, ScoringSession
-from judged_server.judges.llm.votes import ask_samples, by_threshold, voted
+from judged_server.domain.answers import DimensionScore
+from judged_server.judges.llm.scoring_session import (
+    SampleResult,
+    ScoringSession,
+    ask_samples,
+    by_threshold,
+    voted,
+)
 from judged_server.llm.parsing.parsed_reply import Dimensions, ParsedReply
 from judged_server.llm.rubrics import FieldValue, Rubric
 

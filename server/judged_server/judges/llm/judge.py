@@ -26,18 +26,13 @@ from judged_server.judges.llm.contexts import (
     to_columns,
 )
 from judged_server.llm.budget import prices_of, refuse_if_nothing_asked, unpriced
-from judged_server.llm.caller import (
-    CallOptions,
-    ModelCaller,
-    check_api_keys,
-    missing_key_fault,
-    nothing,
-)
-from judged_server.llm.chat import ChatModel
+from judged_server.llm.caller import CallOptions, ModelCaller, nothing
+from judged_server.llm.chat import ChatModel, check_api_keys, missing_key_fault
 from judged_server.llm.parsing import PARSER_VERSION
 from judged_server.llm.question import MAX_SAMPLES, PlannedCall, Question
 from judged_server.llm.rubrics import PROMPT_VERSION, Rubric
-from judged_server.threads import run_in_thread_if
+from judged_server.llm.rubrics.rubric import EXPECTED_TEXT
+from judged_server.scheduling.threads import run_in_thread_if
 
 VERSION = 1
 RUBRIC = "retrieval_match"
@@ -78,6 +73,7 @@ class LlmKind:
     ) -> None:
         self._models = models
         self._rubrics = {name: rubric for name, rubric in rubrics.items() if rubric.judges_contexts}
+        self._rubric = RUBRIC if RUBRIC in self._rubrics else next(iter(self._rubrics))
         self._model_caller = model_caller
 
     @property
@@ -87,7 +83,7 @@ class LlmKind:
             Parameter("model", "", "The language model; empty for the server's default."),
             Parameter(
                 "rubric",
-                RUBRIC,
+                self._rubric,
                 "What the model is asked, by id, or by id@version.",
                 choices=(
                     *self._rubrics,
@@ -111,7 +107,7 @@ class LlmKind:
             ),
         )
         description = "A language model says whether the texts match, by a rubric."
-        return (Profile("", description, self._rubrics[RUBRIC].min_score, parameters),)
+        return (Profile("", description, self._rubrics[self._rubric].min_score, parameters),)
 
     def build(self, spec: JudgeSpec) -> LlmJudge:
         """Return the judge.
@@ -128,7 +124,7 @@ class LlmKind:
         logprobs = given.get("scoring", VOTE) == LOGPROBS
         votes = VOTES_ABOVE_ZERO if temperature and not logprobs else 1
         samples = int(given.get("samples", 0)) or votes
-        rubric = self._rubrics[str(given.get("rubric", RUBRIC)).partition("@")[0]]
+        rubric = self._rubrics[str(given.get("rubric", self._rubric)).partition("@")[0]]
         min_score = rubric.min_score if spec.min_score is None else spec.min_score
         model = self._models.get(name)
         if logprobs:
@@ -185,12 +181,13 @@ class LlmJudge:
         self._model_caller = model_caller
         self._model = model
         self._rubric = rubric
+        self._shows_expected = EXPECTED_TEXT in rubric.fields
         self._samples = samples
         self._temperature = temperature
         self._max_tokens = max_tokens
         self._logprobs = logprobs
         card = model.card
-        self.identity = JudgeIdentity.build(
+        identity = JudgeIdentity.build(
             LlmKind.kind,
             "",
             min_score,
@@ -215,6 +212,7 @@ class LlmJudge:
                 ("parser_version", str(PARSER_VERSION)),
             ],
         )
+        self.identity = replace(identity, max_grade=rubric.max_grade)
 
     @property
     def priced(self) -> bool:
@@ -233,7 +231,7 @@ class LlmJudge:
 
     def planned_calls(self, groups: Sequence[QueryGroup]) -> Iterator[PlannedCall]:
         """Yield all that `judge` would ask of the groups."""
-        contexts, _ = number_contexts(groups)
+        contexts, _ = number_contexts(groups, with_expected=self._shows_expected)
         for context in contexts:
             fields = context.fields
             for number in range(self._samples):
@@ -255,11 +253,13 @@ class LlmJudge:
         large = large or sum(group.n_contexts for group in groups) > LARGE_CONTEXTS
         if caller.max_cost is not None and not self.priced:
             raise unpriced()
-        call_options = CallOptions.of(caller.deadline, caller.cost_tracker, caller.cache)
+        call_options = CallOptions.of(
+            caller.deadline, caller.cost_tracker, caller.cache, LlmKind.kind
+        )
         none = nothing(self._model.card.prices)
 
         def prepare() -> tuple[list[TextContext], list[ContextVotes], IntArray]:
-            contexts, places = number_contexts(groups)
+            contexts, places = number_contexts(groups, with_expected=self._shows_expected)
             all_votes = [ContextVotes(self._samples, none, caller.wants_details) for _ in contexts]
             return contexts, all_votes, places
 

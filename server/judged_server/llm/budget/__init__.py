@@ -4,25 +4,40 @@ tokens_at_most, request_tokens   text, ChatRequest -> tokens, from above
 cost_of                          Prices and tokens -> nano-units
 prices_of, most_of               model, ChatRequest -> the most it can cost, in nano-units
 Budgets                          reserves before a call to a model, settles after it
-DayLedger                        what a machine has spent today, kept in a file
+TenantBudgets                    those of the tenant of the call in work
+BudgetLeft                       a budget, and what is left of it
+BudgetAccount                    a budget of a day or a month, kept in a ledger
 """
 
+from judged_server.llm.budget.account import BudgetAccount, Period, Spending, default_ledger
 from judged_server.llm.budget.budgets import (
+    BudgetLeft,
     Budgets,
-    most_of,
-    prices_of,
     refuse_if_nothing_asked,
     unpriced,
 )
-from judged_server.llm.budget.day import DayLedger, LedgerFault, default_ledger
-from judged_server.llm.budget.pricing import cost_of, request_tokens, tokens_at_most
+from judged_server.llm.budget.pricing import (
+    CallEstimate,
+    cost_of,
+    estimate_call,
+    most_of,
+    prices_of,
+    request_tokens,
+    tokens_at_most,
+)
+from judged_server.llm.budget.tenants import TenantBudgets
 
 __all__ = [
+    "BudgetAccount",
+    "BudgetLeft",
     "Budgets",
-    "DayLedger",
-    "LedgerFault",
+    "CallEstimate",
+    "Period",
+    "Spending",
+    "TenantBudgets",
     "cost_of",
     "default_ledger",
+    "estimate_call",
     "most_of",
     "prices_of",
     "refuse_if_nothing_asked",

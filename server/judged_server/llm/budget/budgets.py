@@ -7,73 +7,147 @@ hold what they may not need, it waits for them.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
+from judged_server.domain.usage import CostTracker, nano_within, to_amount
 from judged_server.errors import BudgetExhausted, InvalidField
-from judged_server.llm.budget.day import DayLedger, LedgerFault
-from judged_server.llm.budget.pricing import cost_of, request_tokens
-from judged_server.llm.chat import ChatModel, ChatRequest, Completed, Prices
+from judged_server.llm.budget.account import BudgetAccount, Period, Spending
+from judged_server.llm.budget.pricing import cost_of, most_of, prices_of
+from judged_server.llm.chat import ChatModel, ChatRequest, Completed, Prices, TokenUsage
 from judged_server.llm.faults import ModelFault, Reason
-from judged_server.spending import CostTracker, nano_within, to_amount
+from judged_server.llm.transport.clock import Clock
+from judged_server.store.ledger import Account, LedgerFault, Used
+from judged_server.tenant import current_tenant
+
+WRITTEN_WITHIN_S = 0.25
+"""How long an answer waits for what it cost to be written down."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """Money put aside for one call, and on which day; all in nano-units."""
+    """Money put aside for one call, in nano-units, and of which budgets in which periods."""
 
     amount: int
-    day: str | None
+    taken: tuple[tuple[BudgetAccount, Account], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetLeft:
+    """A budget by its name in errors, for how long it is; limit and what is left in nano-units."""
+
+    name: str
+    period: Period
+    limit: int
+    left: int
+
+
+Accounts = Sequence[BudgetAccount]
 
 
 class Budgets:
     """The budgets of a server. Used on one event loop.
 
     `per_request` is for all that one request asks, in the server's currency, None for no limit;
-    `day` keeps the budget of the day, if there is one.
+    `day` is the server's budget of the day, if there is one, and `own` returns those of the tenant
+    of the call in work. `ledger` is told who asked for what.
     """
 
     def __init__(
-        self, currency: str = "", per_request: float | None = None, day: DayLedger | None = None
+        self,
+        currency: str = "",
+        per_request: float | None = None,
+        day: BudgetAccount | None = None,
+        own: Callable[[], Accounts] = tuple,
+        ledger: Spending | None = None,
+        clock: Clock | None = None,
     ) -> None:
         self.currency = currency
         self._per_request = None if per_request is None else nano_within(per_request)
         self._day = day
+        self._own = own
+        self._ledger = ledger
+        self._clock = clock or Clock()
         self._waiting: list[asyncio.Future[None]] = []
 
     async def complete(
-        self, model: ChatModel, request: ChatRequest, timeout_s: float, cost_tracker: CostTracker
+        self,
+        model: ChatModel,
+        request: ChatRequest,
+        timeout_s: float,
+        cost_tracker: CostTracker,
+        rubric: str = "",
+        judge: str = "",
     ) -> Completed:
-        """Return the model's reply, paid by the cost tracker and from the server's budgets.
+        """Return the model's reply, paid by the cost tracker and from the budgets that hold.
+
+        It is written down as what `judge`, a kind, has asked by `rubric`.
 
         Raises ModelFault with the reason BUDGET when the call could overrun one, TIMEOUT when there
         was no time to wait, and as the model does. A call that was sent and then cut off may be
         charged, so it counts with all that it may cost.
         """
         prices = prices_of(model)
+        own = self._own()
         if not prices:
-            return await model.complete(request, timeout_s)
+            if own:
+                raise _unpriced_fault(model)
+            done = await model.complete(request, timeout_s)
+            self._note(model, judge, rubric, done, 0)
+            return done
+        accounts = (*own, *(() if self._day is None else (self._day,)))
         now = asyncio.get_running_loop().time
         ends = now() + timeout_s
         most = most_of(prices, request)
-        receipt = _Receipt(
-            self, cost_tracker, most, [await self.reserve(cost_tracker, most, timeout_s)]
-        )
+        held = await self.reserve(cost_tracker, most, timeout_s, accounts)
+        receipt = _Receipt(self, cost_tracker, most, accounts, [held])
         answered: int | None = None
+        replied: Completed | None = None
         try:
-            done = await model.complete(request._replace(receipt=receipt), ends - now())
+            done = replied = await model.complete(request._replace(receipt=receipt), ends - now())
             paid = (done.answered_by or model.card).prices
             answered = 0 if paid is None else _charged(done, paid, most)
         finally:
-            receipt.settle(answered)
+            self._note(model, judge, rubric, replied, receipt.settle(answered))
+        if accounts and self._ledger is not None:
+            # What was paid for is not answered before it is written down, or that took too long.
+            with suppress(TimeoutError):
+                async with asyncio.timeout(min(WRITTEN_WITHIN_S, max(0.0, ends - now()))):
+                    await self._ledger.written()
         return done
 
+    def _note(
+        self, model: ChatModel, judge: str, rubric: str, done: Completed | None, spent: int
+    ) -> None:
+        """Write down who asked for what; what may have been charged without a reply counts too."""
+        if self._ledger is None or (done is None and not spent):
+            return
+        usage = TokenUsage() if done is None else done.reply.usage
+        used = Used(
+            self._clock.date().strftime(Period.DAY.value),
+            current_tenant().name,
+            judge,
+            (model.card if done is None else done.answered_by or model.card).name,
+            rubric,
+            self.currency,
+            int(done is not None),
+            usage.input_tokens,
+            usage.output_tokens,
+            spent,
+        )
+        self._ledger.note(used)
+
     async def reserve(
-        self, cost_tracker: CostTracker, amount: int, timeout_s: float
+        self,
+        cost_tracker: CostTracker,
+        amount: int,
+        timeout_s: float,
+        accounts: Accounts = (),
     ) -> Reservation:
         """Return an amount put aside in every budget. Raises ModelFault."""
         limit = None
-        while (held := await self._try(cost_tracker, amount)) is None:
+        while (held := await self._try(cost_tracker, amount, accounts)) is None:
             limit = limit or asyncio.get_running_loop().time() + timeout_s
             wake: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiting.append(wake)
@@ -92,12 +166,14 @@ class Budgets:
                     self._waiting.remove(wake)
         return held
 
-    async def reserve_now(self, cost_tracker: CostTracker, amount: int) -> Reservation:
+    async def reserve_now(
+        self, cost_tracker: CostTracker, amount: int, accounts: Accounts = ()
+    ) -> Reservation:
         """Return an amount put aside in every budget, without waiting for other questions.
 
         Raises ModelFault.
         """
-        held = await self._try(cost_tracker, amount)
+        held = await self._try(cost_tracker, amount, accounts)
         if held is None:
             raise ModelFault(
                 Reason.BUDGET,
@@ -111,33 +187,66 @@ class Budgets:
         """Put what a call has cost, in nano-units, in the place of what was put aside for it."""
         cost_tracker.held -= held.amount
         cost_tracker.spent += spent
-        if self._day is not None and held.day is not None:
-            self._day.settle(held.day, held.amount, spent)
+        for account, taken in held.taken:
+            account.settle(taken, held.amount, spent)
+        self._wake()
+
+    def _wake(self) -> None:
+        """Let those who wait look again."""
         waiting, self._waiting = self._waiting, []
         for wake in waiting:
             if not wake.done():
                 wake.set_result(None)
 
-    def close(self) -> None:
-        """Give back what this process has drawn from the budget of the day."""
-        if self._day is not None:
-            self._day.close()
+    async def left_of_tenant(self) -> list[BudgetLeft]:
+        """Return the budgets of the tenant of the call in work, that of the day first.
 
-    async def _try(self, cost_tracker: CostTracker, amount: int) -> Reservation | None:
+        Raises LedgerFault.
+        """
+        found = [
+            BudgetLeft(_name(account), account.period, account.limit, await account.look())
+            for account in self._own()
+        ]
+        return sorted(found, key=lambda each: each.period is not Period.DAY)
+
+    async def used_by_tenant(self, since: str) -> list[Used] | None:
+        """Return what the tenant of the call in work used from a day on; None: nobody knows.
+
+        Raises LedgerFault.
+        """
+        if self._ledger is None:
+            return None
+        return await self._ledger.used(since, current_tenant().name)
+
+    def day_left(self) -> int | None:
+        """Return what is left of the day's budget as last seen, in nano-units; None without one."""
+        return None if self._day is None else self._day.left()
+
+    async def _try(
+        self, cost_tracker: CostTracker, amount: int, accounts: Accounts
+    ) -> Reservation | None:
         """Return an amount put aside; None when it may fit once others have settled."""
         while self._fits(cost_tracker, amount):
-            day = None
-            if self._day is not None and (day := self._day.take(amount)) is None:
-                # Others take their share while the file is read, so all is looked at once more.
-                if await self._draw(self._day, amount):
-                    continue
-                if self._day.held:
-                    return None
-                cost_tracker.refused_by_day += 1
-                raise self._refusal("per_day", amount, self._day.limit, self._day.left())
-            cost_tracker.held += amount
-            cost_tracker.granted += 1
-            return Reservation(amount, day)
+            taken: list[tuple[BudgetAccount, Account]] = []
+            for account in accounts:
+                if (period := account.take(amount)) is None:
+                    break
+                taken.append((account, period))
+            else:
+                cost_tracker.held += amount
+                cost_tracker.granted += 1
+                return Reservation(amount, tuple(taken))
+            for each, period in taken:
+                each.settle(period, amount, 0)
+            # Others take their share while the file is read, so all is looked at once more.
+            if await self._draw(account, amount):
+                continue
+            if account.held:
+                return None
+            name = _name(account)
+            cost_tracker.refused_by_day += 1
+            cost_tracker.refusing_budget = name
+            raise self._refusal(name, amount, account.limit, account.left())
         return None
 
     def _fits(self, cost_tracker: CostTracker, amount: int) -> bool:
@@ -151,13 +260,13 @@ class Budgets:
                 return False
         return True
 
-    async def _draw(self, day: DayLedger, amount: int) -> bool:
+    async def _draw(self, account: BudgetAccount, amount: int) -> bool:
         try:
-            return await day.draw(amount)
+            return await account.draw(amount)
         except LedgerFault:
             raise ModelFault(
                 Reason.BUDGET,
-                "what was spent today can't be written down, so nothing more is asked; the "
+                "what was spent can't be written down, so nothing more is asked; the "
                 "operator finds the file under [budget] and the cause in the log",
                 retryable=True,
             ) from None
@@ -186,54 +295,68 @@ class _Receipt:
     budgets: Budgets
     cost_tracker: CostTracker
     most: int
+    accounts: Accounts
     held: list[Reservation]
     in_doubt: int = 0
 
     async def sent(self) -> None:
         if self.in_doubt == len(self.held):
-            self.held.append(await self.budgets.reserve_now(self.cost_tracker, self.most))
+            more = await self.budgets.reserve_now(self.cost_tracker, self.most, self.accounts)
+            self.held.append(more)
         self.in_doubt += 1
 
     def turned_down(self) -> None:
         self.in_doubt -= 1
 
-    def settle(self, answered: int | None) -> None:
-        """Settle all; `answered` is what the reply cost, None when there was none."""
+    def settle(self, answered: int | None) -> int:
+        """Settle all, and return it; `answered` is what the reply cost, None for no reply."""
         first, *others = self.held
         doubts = self.in_doubt
         if answered is not None:
             doubts = max(0, doubts - 1)
+        total = 0
         for held in others:
-            self.budgets.settle(self.cost_tracker, held, self.most if doubts else 0)
+            spent = self.most if doubts else 0
+            self.budgets.settle(self.cost_tracker, held, spent)
+            total += spent
             doubts = max(0, doubts - 1)
-        rest = self.most if doubts else 0
-        self.budgets.settle(self.cost_tracker, first, rest if answered is None else answered + rest)
+        spent = (self.most if doubts else 0) + (answered or 0)
+        self.budgets.settle(self.cost_tracker, first, spent)
+        return total + spent
 
 
 _WHOSE = {
     "max_cost": "the call's max_cost of",
     "per_request": "what one request may cost on this server,",
     "per_day": "what this server may spend a day,",
+    "tenant_per_day": "what you may spend a day,",
+    "tenant_per_month": "what you may spend a month,",
 }
 _NEXT = {
     "max_cost": "raise max_cost, or send less",
     "per_request": "send less at once, or ask the operator to raise per_request",
     "per_day": "wait for the next day (UTC), or ask the operator to raise per_day",
+    "tenant_per_day": "wait for the next day (UTC), or ask the operator to raise your per_day",
+    "tenant_per_month": "wait for the next month (UTC), or ask the operator to raise "
+    "your per_month",
 }
 
 
-def prices_of(model: ChatModel) -> tuple[Prices, ...]:
-    """Return the prices of all models that may answer in a model's name; () when one has none."""
-    if model.card.prices is None:
-        return ()
-    prices = [card.prices for card in model.cards if card.prices is not None]
-    return tuple(prices) if len(prices) == len(model.cards) else ()
+def _name(account: BudgetAccount) -> str:
+    """Return what a budget is called in errors."""
+    name = "per_month" if account.period is Period.MONTH else "per_day"
+    return f"tenant_{name}" if account.owner else name
 
 
-def most_of(prices: Sequence[Prices], request: ChatRequest) -> int:
-    """Return the most that a request can cost, in nano-units, whichever of the prices holds."""
-    tokens = request_tokens(request)
-    return max(cost_of(each, tokens, request.max_tokens) for each in prices)
+def _unpriced_fault(model: ChatModel) -> ModelFault:
+    return ModelFault(
+        Reason.BUDGET,
+        f"the model {model.card.name} has no prices on this server, and what you may spend has a "
+        "limit (per_day or per_month); ask for another model, or ask the operator to set "
+        "input_per_million and output_per_million of it, or unpriced_input_per_million and "
+        "unpriced_output_per_million under [budget]",
+        retryable=False,
+    )
 
 
 def unpriced(field: str = "asking.max_cost") -> InvalidField:
@@ -251,10 +374,12 @@ def refuse_if_nothing_asked(cost_tracker: CostTracker, reasons: Iterable[str | N
     `reasons` are those of what came of them, None where there is none.
     """
     if cost_tracker.refused_by_day and not cost_tracker.granted and set(reasons) == {Reason.BUDGET}:
+        name = cost_tracker.refusing_budget
+        whose = _WHOSE[name].rstrip(",")
         raise BudgetExhausted(
-            "per_day",
-            "what this server may spend a day is used up, and nothing of the call could be asked; "
-            + _NEXT["per_day"],
+            name,
+            f"{whose} is used up, or what is left of it covers none of the call's questions at the "
+            f"most that they can cost, so nothing was asked; {_NEXT[name]}",
         )
 
 

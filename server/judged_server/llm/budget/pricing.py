@@ -1,21 +1,19 @@
-"""What a request may cost before it is sent, and what a reply has cost after.
-
-No tokenizer is asked: a server knows no provider's, and one for each would cost more than the
-estimate. Byte-level tokenizers never make more tokens than bytes. ASCII letters merge to two a
-token at least, but for texts that no language has; everything else (digits, spaces, signs, bytes of
-other scripts) is counted one by one, as some tokenizers do.
-"""
+"""What questions to language models cost, known from above before they are asked."""
 
 from __future__ import annotations
 
 import string
+from collections.abc import Sequence
+from dataclasses import dataclass
 from decimal import Decimal
 from functools import lru_cache
 
 import orjson
 
-from judged_server.llm.chat import ChatRequest, Prices
-from judged_server.spending import nano_covering
+from judged_server.domain.usage import nano_covering
+from judged_server.llm.chat import ChatModel, ChatRequest, Prices
+from judged_server.llm.question import Question, request_for
+from judged_server.llm.rubrics import new_nonce
 
 MESSAGE_TOKENS = 16
 """What a chat template sets around each of the two messages, and before the reply."""
@@ -60,3 +58,34 @@ def _exact(prices: Prices) -> tuple[Decimal, Decimal]:
         Decimal(repr(prices.input_per_million)) * _PER_MILLION,
         Decimal(repr(prices.output_per_million)) * _PER_MILLION,
     )
+
+
+def prices_of(model: ChatModel) -> tuple[Prices, ...]:
+    """Return the prices of all models that may answer in a model's name; () when one has none."""
+    if model.card.prices is None:
+        return ()
+    prices = [card.prices for card in model.cards if card.prices is not None]
+    return tuple(prices) if len(prices) == len(model.cards) else ()
+
+
+def most_of(prices: Sequence[Prices], request: ChatRequest) -> int:
+    """Return the most that a request can cost, in nano-units, whichever of the prices holds."""
+    tokens = request_tokens(request)
+    return max(cost_of(each, tokens, request.max_tokens) for each in prices)
+
+
+@dataclass(frozen=True, slots=True)
+class CallEstimate:
+    """What one call takes at most: tokens, and nano-units of money; None without a price."""
+
+    input_tokens: int
+    output_tokens: int
+    cost: int | None
+
+
+def estimate_call(model: ChatModel, question: Question) -> CallEstimate:
+    """Return what it takes at most to put a question once."""
+    request = request_for(model.card, question, new_nonce())
+    prices = prices_of(model)
+    cost = most_of(prices, request) if prices else None
+    return CallEstimate(request_tokens(request), request.max_tokens, cost)

@@ -7,35 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NoReturn
+
+from pydantic import SecretStr
 
 _MAX_BYTES = 16 << 10
-
-
-class Secret:
-    """A value that no print, log line or pickle shows."""
-
-    __slots__ = ("_value",)
-
-    def __init__(self, value: str) -> None:
-        self._value = value
-
-    def reveal(self) -> str:
-        """Return the value; to be sent and to nothing else."""
-        return self._value
-
-    def __repr__(self) -> str:
-        return "Secret(hidden)"
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError("a secret is not pickled")
 
 
 class KeyMissing(Exception):
     """There is no usable key. The message says where it was looked for and what to do."""
 
 
-def key_from_environment(variable: str, environ: Mapping[str, str]) -> Secret:
+def key_from_environment(variable: str, environ: Mapping[str, str]) -> SecretStr:
     """Return the key that a variable holds. Raises KeyMissing."""
     value = environ.get(variable, "").strip()
     if not value:
@@ -43,7 +25,7 @@ def key_from_environment(variable: str, environ: Mapping[str, str]) -> Secret:
     return _checked(value, f"the environment variable {variable}")
 
 
-def key_from_file(path: Path) -> Secret:
+def key_from_file(path: Path) -> SecretStr:
     """Return the key that is the whole of a file, but for white space around it.
 
     Raises KeyMissing.
@@ -63,8 +45,8 @@ def key_from_file(path: Path) -> Secret:
     return _checked(value, f"the key file {path}")
 
 
-def _checked(value: str, where: str) -> Secret:
+def _checked(value: str, where: str) -> SecretStr:
     # Anything else could end the header it travels in and begin another.
     if not all("!" <= character <= "~" for character in value):
         raise KeyMissing(f"{where} holds characters that no key has; write the key alone")
-    return Secret(value)
+    return SecretStr(value)

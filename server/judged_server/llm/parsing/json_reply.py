@@ -25,6 +25,9 @@ from judged_server.llm.rubrics.rubric import MAX_CLAIMS, Form, Rubric
 MAX_CLAIM_CHARACTERS = 2000
 """A longer claim is no single statement."""
 
+MAX_WHOLE_GRADE = 10**6
+"""Whole numbers beyond this are no word of any scale: one of thousands of digits is not written."""
+
 _VERDICTS = {"yes": True, "no": False}
 _TRIMMED = re.compile(r"\A\s{1,8}|[.!]?\s{0,8}\Z")
 
@@ -84,6 +87,20 @@ def _score(reply: Mapping[str, Any], rubric: Rubric) -> ParsedReply:
     )
 
 
+def _grade(reply: Mapping[str, Any], rubric: Rubric) -> ParsedReply:
+    grade, reasoning = reply["grade"], _text(reply, "reasoning")
+    if isinstance(grade, int) and not isinstance(grade, bool):  # without a schema: 2, not "2"
+        grade = str(grade) if abs(grade) <= MAX_WHOLE_GRADE else ""
+    word = _TRIMMED.sub("", grade).lower() if isinstance(grade, str) else ""
+    words = [word.lower() for word in rubric.grades]
+    if word not in words:
+        raise _BreaksRule("grade is none of " + ", ".join(rubric.grades))
+    score = words.index(word) / rubric.max_grade
+    return ParsedReply(
+        Status.OK, yes=rubric.passes(score), score=score, reasoning=shortened(reasoning)
+    )
+
+
 def _dimensions(reply: Mapping[str, Any], rubric: Rubric) -> ParsedReply:
     reasoning = _text(reply, "reasoning")
     scores = tuple((name, _share(reply, name)) for name, _ in rubric.dimensions)
@@ -120,6 +137,7 @@ def _check(reply: Mapping[str, Any], _: Rubric) -> ParsedReply:
 _READERS: dict[Form, Callable[[dict[str, Any], Rubric], ParsedReply]] = {
     "verdict": _verdict,
     "score": _score,
+    "grade": _grade,
     "dimensions": _dimensions,
     "extraction": _claims,
     "verification": _check,

@@ -12,13 +12,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from pydantic import SecretStr
+
 from judged_server.llm.chat import ChatReply, ChatRequest, FinishReason, ReplySchema, TokenUsage
 from judged_server.llm.config.configured import (
     ModelConfiguration,
     ProviderConfiguration,
     Structured,
 )
-from judged_server.llm.config.secrets import Secret
 from judged_server.llm.faults import ProviderFault, Reason
 from judged_server.llm.providers.dialect import Capabilities, Dialect
 from judged_server.llm.providers.reading import (
@@ -57,7 +58,7 @@ _LARGEST_MIN_ITEMS = 1
 """The largest minItems that is taken."""
 
 
-def headers(provider: ProviderConfiguration, key: Secret | None) -> dict[str, str]:
+def headers(provider: ProviderConfiguration, key: SecretStr | None) -> dict[str, str]:
     """Return the headers of every request to a provider, the key among them."""
     fields = {
         "Content-Type": "application/json",
@@ -65,9 +66,9 @@ def headers(provider: ProviderConfiguration, key: Secret | None) -> dict[str, st
         "anthropic-version": VERSION,
     }
     if key is not None and provider.auth == "bearer":
-        fields["Authorization"] = f"Bearer {key.reveal()}"
+        fields["Authorization"] = f"Bearer {key.get_secret_value()}"
     elif key is not None:
-        fields["x-api-key"] = key.reveal()
+        fields["x-api-key"] = key.get_secret_value()
     return fields
 
 

@@ -9,13 +9,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from pydantic import SecretStr
+
 from judged_server.llm.chat import ChatReply, ChatRequest
 from judged_server.llm.config.configured import (
     ModelConfiguration,
     ProviderConfiguration,
     Structured,
 )
-from judged_server.llm.config.secrets import Secret
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,7 @@ class Dialect:
     """
 
     path: Callable[[ModelConfiguration], str]
-    headers: Callable[[ProviderConfiguration, Secret | None], dict[str, str]]
+    headers: Callable[[ProviderConfiguration, SecretStr | None], dict[str, str]]
     write_request: Callable[[ModelConfiguration, ChatRequest], dict[str, Any]]
     read_reply: Callable[[int, bytes], ChatReply]
     capabilities: Capabilities

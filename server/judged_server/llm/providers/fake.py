@@ -13,12 +13,13 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import orjson
+from pydantic import Field
+from pydantic.dataclasses import dataclass as table
 
 from judged_server.llm.chat import (
     ChatModelCard,
@@ -29,6 +30,7 @@ from judged_server.llm.chat import (
     TokenUsage,
 )
 from judged_server.llm.config.configured import Structured
+from judged_server.llm.config.file_tables import STRICT, Place, number, one_of, text
 from judged_server.llm.faults import ProviderFault, Reason
 from judged_server.llm.providers.dialect import Capabilities
 from judged_server.llm.transport.clock import Clock
@@ -42,32 +44,27 @@ _BLOCK = re.compile(r'<data-(\w+) name="(\w+)">\n(.*)\n</data-\1>')
 
 _CHARACTERS_A_TOKEN = 4
 
-_KEYS = ("contains", "rubric", "reply", "finish_reason", "delay_ms", "error")
-_FINISH = {
-    "stop": FinishReason.STOP,
-    "length": FinishReason.LENGTH,
-    "refusal": FinishReason.REFUSAL,
-    "safety": FinishReason.SAFETY,
-}
-_ERRORS = {
-    reason.value: reason
-    for reason in (
-        Reason.TIMEOUT,
-        Reason.RATE_LIMITED,
-        Reason.PROVIDER_UNREACHABLE,
-        Reason.PROVIDER_ERROR,
-        Reason.PROVIDER_REFUSED_KEY,
-        Reason.BREAKER_OPEN,
-    )
-}
+_ERRORS = (
+    Reason.TIMEOUT,
+    Reason.RATE_LIMITED,
+    Reason.PROVIDER_UNREACHABLE,
+    Reason.PROVIDER_ERROR,
+    Reason.PROVIDER_REFUSED_KEY,
+    Reason.BREAKER_OPEN,
+)
+_FINISH = ("stop", "length", "refusal", "safety")
+
+_OF_A_NETWORK = (
+    "allow_http", "allow_private", "auth", "base_url", "ca_file", "key_env", "key_file",
+    "logprobs", "max_concurrency", "max_tokens_parameter", "min_bytes_per_s", "organization",
+    "project", "requests_per_minute", "schema_bounds", "send_seed", "send_temperature", "timeout_s",
+    "tokens_per_minute",
+)  # fmt: skip
 
 CAPABILITIES = Capabilities(
     structured=(Structured.JSON_SCHEMA, Structured.NONE),
-    auth=(),
-    refused=dict.fromkeys(
-        ("logprobs", "max_tokens_parameter", "send_temperature", "send_seed", "schema_bounds"),
-        "nothing is sent; leave it out",
-    ),
+    auth=("",),
+    refused=dict.fromkeys(_OF_A_NETWORK, "nothing is sent; leave it out"),
 )
 
 
@@ -156,8 +153,8 @@ def read_script(path: Path) -> Script:
     if len(content) > MAX_FILE_BYTES:
         raise SettingsError(f"replies {path} is larger than {MAX_FILE_BYTES >> 20} MiB")
     lines = tuple(
-        _line(raw, f"{path}: line {number}")
-        for number, raw in enumerate(content.splitlines(), 1)
+        _line(raw, Place(f"{path}: line {at}"))
+        for at, raw in enumerate(content.splitlines(), 1)
         if raw.strip()
     )
     if not lines:
@@ -165,61 +162,48 @@ def read_script(path: Path) -> Script:
     return Script(path.name, lines, hashlib.sha256(content).hexdigest())
 
 
-def _line(raw: bytes, where: str) -> Line:
-    try:
-        said: Any = orjson.loads(raw)
-    except orjson.JSONDecodeError:
-        said = None
-    if not isinstance(said, dict):
-        raise SettingsError(f"{where} is not a JSON object")
-    for key in said:
-        if key not in _KEYS:
-            raise SettingsError(f"{where}: a key is not known; known: {', '.join(_KEYS)}")
-    if ("reply" in said) == ("error" in said):
-        raise SettingsError(f"{where}: needs either reply or error")
-    reply, rubric = said.get("reply", ""), said.get("rubric", "")
-    if not isinstance(reply, str | dict):
-        raise SettingsError(f"{where}: reply must be a text or an object")
-    if not isinstance(rubric, str):
-        raise SettingsError(f"{where}: rubric must be the id of a rubric")
-    return Line(
-        _needles(said.get("contains", []), where),
-        rubric,
-        reply if isinstance(reply, str) else orjson.dumps(reply).decode(),
-        _FINISH[_word(said, "finish_reason", _FINISH, where)],
-        _delay_s(said.get("delay_ms", 0), where),
-        _ERRORS[_word(said, "error", _ERRORS, where)] if "error" in said else None,
+_Texts = str | list[str]
+
+
+@table(frozen=True, config=STRICT)
+class _LineTable:
+    contains: _Texts | dict[str, _Texts] = Field(
+        default_factory=list[str],
+        description="a text, an array of texts, or an object of either by the names of fields",
     )
+    rubric: str = text("the id of a rubric", "(?s).*", "")
+    reply: str | dict[str, Any] = Field(default="", description="a text or an object")
+    finish_reason: Literal["stop", "length", "refusal", "safety"] = one_of(_FINISH, "stop")
+    delay_ms: float = number(0, 1000 * LONGEST_DELAY_S, 0)
+    error: Reason = one_of(_ERRORS, Reason.PROVIDER_ERROR)
 
 
-def _word(said: dict[str, Any], key: str, known: Mapping[str, object], where: str) -> str:
-    """Return one of the words that a key may have; the first without the key."""
-    word = said.get(key, next(iter(known)))
-    if not isinstance(word, str) or word not in known:
-        raise SettingsError(f"{where}: {key} must be one of {', '.join(known)}")
-    return word
-
-
-def _delay_s(delay: object, where: str) -> float:
-    if isinstance(delay, int | float) and not isinstance(delay, bool):
-        seconds = delay / 1000
-        if 0 <= seconds <= LONGEST_DELAY_S:
-            return seconds
-    raise SettingsError(f"{where}: delay_ms must be a number from 0 to {1000 * LONGEST_DELAY_S}")
-
-
-def _needles(contains: object, where: str) -> tuple[tuple[str, str], ...]:
-    table = contains if isinstance(contains, dict) else {"": contains}
-    needles: list[tuple[str, str]] = []
-    for name, value in table.items():
-        for needle in value if isinstance(value, list) else [value]:
-            if not isinstance(needle, str):
-                raise SettingsError(
-                    f"{where}: contains must be a text, an array of texts, or an object of either "
-                    "by the names of fields"
-                )
-            needles.append((name, needle))
-    return tuple(needles)
+def _line(raw: bytes, place: Place) -> Line:
+    try:
+        content: Any = orjson.loads(raw)
+    except orjson.JSONDecodeError:
+        content = None
+    if not isinstance(content, dict):
+        raise SettingsError(f"{place.where} is not a JSON object")
+    said = place.read(_LineTable, content)
+    if ("reply" in content) == ("error" in content):
+        raise SettingsError(f"{place.where}: needs either reply or error")
+    if said.error not in _ERRORS:
+        raise place.fault("error", "must be one of " + ", ".join(_ERRORS))
+    by_field = said.contains if isinstance(said.contains, dict) else {"": said.contains}
+    needles = [
+        (name, needle)
+        for name, texts in by_field.items()
+        for needle in ([texts] if isinstance(texts, str) else texts)
+    ]
+    return Line(
+        tuple(needles),
+        said.rubric,
+        said.reply if isinstance(said.reply, str) else orjson.dumps(said.reply).decode(),
+        FinishReason[said.finish_reason.upper()],
+        said.delay_ms / 1000,
+        said.error if "error" in content else None,
+    )
 
 
 def _tokens(text: str) -> int:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from pydantic import SecretStr
+
 from judged_server.llm.chat import (
     ChatReply,
     ChatRequest,
@@ -22,7 +24,6 @@ from judged_server.llm.config.configured import (
     ProviderConfiguration,
     Structured,
 )
-from judged_server.llm.config.secrets import Secret
 from judged_server.llm.faults import ProviderFault, Reason
 from judged_server.llm.providers.dialect import Capabilities, Dialect
 from judged_server.llm.providers.reading import (
@@ -62,13 +63,13 @@ def path(model: ModelConfiguration) -> str:
     return f"/{name}:generateContent"
 
 
-def headers(provider: ProviderConfiguration, key: Secret | None) -> dict[str, str]:
+def headers(provider: ProviderConfiguration, key: SecretStr | None) -> dict[str, str]:
     """Return the headers of every request to a provider, the key among them."""
     fields = {"Content-Type": "application/json", "Accept": "application/json"}
     if key is not None and provider.auth == "bearer":
-        fields["Authorization"] = f"Bearer {key.reveal()}"
+        fields["Authorization"] = f"Bearer {key.get_secret_value()}"
     elif key is not None:
-        fields["x-goog-api-key"] = key.reveal()
+        fields["x-goog-api-key"] = key.get_secret_value()
     return fields
 
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from pydantic import SecretStr
+
 from judged_server.llm.chat import (
     ChatReply,
     ChatRequest,
@@ -23,7 +25,6 @@ from judged_server.llm.config.configured import (
     ProviderConfiguration,
     Structured,
 )
-from judged_server.llm.config.secrets import Secret
 from judged_server.llm.faults import ProviderFault
 from judged_server.llm.providers.dialect import Capabilities, Dialect
 from judged_server.llm.providers.reading import (
@@ -66,13 +67,13 @@ _FLAGGED = frozenset({"flagged_input", "reasons"})
 """See https://openrouter.ai/docs/api/reference/errors-and-debugging."""
 
 
-def headers(provider: ProviderConfiguration, key: Secret | None) -> dict[str, str]:
+def headers(provider: ProviderConfiguration, key: SecretStr | None) -> dict[str, str]:
     """Return the headers of every request to a provider, the key among them."""
     fields = {"Content-Type": "application/json", "Accept": "application/json"}
     if key is not None and provider.auth == "api-key":
-        fields["api-key"] = key.reveal()
+        fields["api-key"] = key.get_secret_value()
     elif key is not None:
-        fields["Authorization"] = f"Bearer {key.reveal()}"
+        fields["Authorization"] = f"Bearer {key.get_secret_value()}"
     if provider.organization:
         fields["OpenAI-Organization"] = provider.organization
     if provider.project:

@@ -5,20 +5,34 @@ Whether templates and words fit the form is up to `checking`. docs/rubrics.md sa
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import cache, partial
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any, ClassVar, Literal
 
-from judged_server.llm.config.toml_table import TomlTable, read_toml
+from pydantic import Field
+from pydantic.dataclasses import dataclass as table
+
+from judged_server.llm.config.file_tables import (
+    STRICT,
+    Place,
+    flag,
+    number,
+    read_toml,
+    text,
+    whole_number,
+)
 from judged_server.llm.rubrics.checking import check
-from judged_server.llm.rubrics.rubric import JSON_FORMS, Form, Rubric
+from judged_server.llm.rubrics.rubric import Rubric
 from judged_server.settings import SettingsError
 
 MAX_FILE_BYTES = 1 << 18
 MAX_DIMENSIONS = 16
+MAX_GRADES = 11
 
 _YAML = (".yaml", ".yml")
 _SUFFIXES = (".toml", *_YAML)
@@ -29,30 +43,25 @@ _LONGEST_ID = 64
 _LONGEST_ID_OF_CLAIMS = 48
 """Shorter, as each step has its own name behind it."""
 _LONGEST_NAME = 32
+_GRADE = re.compile("[A-Za-z0-9]{1,32}")
 _LONGEST_DESCRIPTION = 1000
 _LONGEST_PROSE = 1 << 16
-_FORMS: dict[str, Form] = {
-    "verdict": "verdict",
-    "score": "score",
-    "dimensions": "dimensions",
-    "claims": "claims",
-}
 _MIN_SCORE, _MIN_SCORE_OF_VERDICT = 0.7, 0.5
 _TAKEN = {"reasoning", "overall"}
 """Keys of a reply that no dimension can have."""
 
-_JSON_ANYWAY = "is not for this form, whose replies are JSON from every model; leave it out"
-_IN_STEPS = "belongs into [extraction] and [verification], each with its own"
 _HINTS = {
     "scored": 'is for form = "verdict" only',
+    "grades": 'is for form = "grade" only',
     "dimensions": 'is for form = "dimensions" only',
     "extraction": 'is for form = "claims" only',
     "verification": 'is for form = "claims" only',
-    "plain_answer": _JSON_ANYWAY,
+    "plain_answer": "is not for this form, whose replies are JSON from every model; leave it out",
 }
-_HINTS_OF_CLAIMS = _HINTS | dict.fromkeys(
-    ("system", "user", "structured_answer", "plain_answer"), _IN_STEPS
-)
+
+
+def _prose() -> Any:  # noqa: ANN401 - it stands where a default does
+    return text("a text that is not empty", r"(?s).*\S.*", longest=_LONGEST_PROSE)
 
 
 @cache
@@ -90,19 +99,114 @@ def parse(raw: bytes, source: str, *, yaml: bool = False) -> Rubric:
 
     Raises SettingsError.
     """
-    table = TomlTable(_read_yaml(raw, source) if yaml else read_toml(raw, source), source)
-    head = _head(table)
-    if head.form == "claims":
-        rubric = replace(
+    place = Place(source)
+    content = place.table(_read_yaml(raw, source) if yaml else read_toml(raw, source))
+    form = content.get("form", "verdict")
+    if not isinstance(form, str) or form not in _TABLES:
+        raise place.fault("form", "must be one of " + ", ".join(_TABLES))
+    chosen = _TABLES[form]
+    said = place.read(chosen, content, _HINTS | chosen.hints)
+    threshold = _MIN_SCORE_OF_VERDICT if form == "verdict" else _MIN_SCORE
+    head = Rubric(
+        id=said.id,
+        version=said.version,
+        description=said.description,
+        min_score=threshold if said.min_score is None else said.min_score,
+        fails_closed=said.fails_closed,
+        scored=isinstance(said, _Verdict) and said.scored,
+        system="",
+        user="",
+        structured_answer="",
+        plain_answer="",
+        form=said.form,
+    )
+    if isinstance(said, _Claims):
+        return replace(
             head,
-            extraction=_asked(head, _step(table, "extraction"), "extraction"),
-            verification=_asked(head, _step(table, "verification"), "verification"),
+            extraction=_step(head, said.extraction, place, "extraction"),
+            verification=_step(head, said.verification, place, "verification"),
         )
-        table.end(_HINTS_OF_CLAIMS)
-        return rubric
-    if head.form == "dimensions":
-        head = _with_dimensions(head, table)
-    return _asked(head, table, head.form)
+    if isinstance(said, _Grade):
+        head = replace(head, grades=_grades(said.grades, place))
+    if isinstance(said, _Dimensions):
+        head = _with_dimensions(head, content, place)
+    if isinstance(said, _Templates):
+        head = _with_templates(head, said, place)
+    return head
+
+
+@table(frozen=True, kw_only=True, config=STRICT)
+class _Head:
+    """What rubrics of all forms have."""
+
+    hints: ClassVar[dict[str, str]] = {}
+
+    id: str = text(_ID_RULE, _ID, longest=_LONGEST_ID)
+    version: int = whole_number(1, 1_000_000)
+    description: str = text("one line of text, no more", r".*\S.*", longest=_LONGEST_DESCRIPTION)
+    form: Literal["verdict", "score", "grade", "dimensions", "claims"] = "verdict"
+    min_score: float | None = number(0, 1, None)
+    fails_closed: Literal["yes", "no"] = Field(description="yes or no")
+
+
+@table(frozen=True, kw_only=True, config=STRICT)
+class _Templates:
+    system: str = _prose()
+    user: str = _prose()
+    structured_answer: str = _prose()
+
+
+@table(frozen=True, kw_only=True, config=STRICT)
+class _PlainTemplates(_Templates):
+    plain_answer: str = _prose()
+
+
+@table(frozen=True, kw_only=True, config=STRICT)
+class _Verdict(_PlainTemplates, _Head):
+    scored: bool = flag(default=False)
+
+
+@table(frozen=True, kw_only=True, config=STRICT)
+class _Score(_PlainTemplates, _Head):
+    pass
+
+
+@table(frozen=True, kw_only=True, config=STRICT)
+class _Grade(_PlainTemplates, _Head):
+    grades: Any = ()
+
+
+@table(frozen=True, kw_only=True, config=STRICT)
+class _Dimensions(_Templates, _Head):
+    dimensions: Any = ()
+
+
+@table(frozen=True, config=STRICT)
+class _Dimension:
+    name: str = text(_ID_RULE, _ID, longest=_LONGEST_NAME)
+    weight: float = number(0, 1000, 1.0)
+    needs_contexts: bool = flag(default=False)
+
+
+@table(frozen=True, kw_only=True, config=STRICT)
+class _Claims(_Head):
+    hints: ClassVar[dict[str, str]] = dict.fromkeys(
+        ("system", "user", "structured_answer", "plain_answer"),
+        "belongs into [extraction] and [verification], each with its own",
+    )
+
+    id: str = text(_ID_RULE, _ID, longest=_LONGEST_ID_OF_CLAIMS)
+    extraction: Any = None
+    verification: Any = None
+
+
+_TABLES: dict[str, type[_Head]] = {
+    "verdict": _Verdict,
+    "score": _Score,
+    "grade": _Grade,
+    "dimensions": _Dimensions,
+    "claims": _Claims,
+}
 
 
 def _files(folder: Path) -> list[Path]:
@@ -156,72 +260,60 @@ def _content(path: Path) -> bytes:
     return raw
 
 
-def _head(table: TomlTable) -> Rubric:
-    """Return what rubrics of all forms have, still without templates."""
-    form = _FORMS[table.choice("form", tuple(_FORMS), "verdict")]
-    threshold = _MIN_SCORE_OF_VERDICT if form == "verdict" else _MIN_SCORE
-    longest_id = _LONGEST_ID_OF_CLAIMS if form == "claims" else _LONGEST_ID
-    return Rubric(
-        id=table.text("id", _ID, _ID_RULE, longest=longest_id),
-        version=table.integer("version", 1, 1_000_000),
-        description=table.text(
-            "description", r".*\S.*", "one line of text, no more", longest=_LONGEST_DESCRIPTION
-        ),
-        min_score=table.number("min_score", 0, 1, threshold) or 0.0,
-        fails_closed="yes" if table.text("fails_closed", "yes|no", "yes or no") == "yes" else "no",
-        scored=form == "verdict" and table.flag("scored", default=False),
-        system="",
-        user="",
-        structured_answer="",
-        plain_answer="",
-        form=form,
-    )
+def _step(
+    head: Rubric, content: object, place: Place, form: Literal["extraction", "verification"]
+) -> Rubric:
+    """Return one step of a rubric of claims, which is a table of its own."""
+    if content is None:
+        raise place.fault(form, f"must be a table; begin it with [{form}], in YAML with {form}:")
+    inner = place.inner(form)
+    said = inner.read(_Templates, content, _HINTS)
+    return _with_templates(replace(head, id=f"{head.id}_{form}", form=form), said, inner)
 
 
-def _step(table: TomlTable, key: str) -> TomlTable:
-    step = table.table(key)
-    if step is None:
-        raise table.fault(key, f"must be a table; begin it with [{key}], in YAML with {key}:")
-    return step
-
-
-def _asked(head: Rubric, table: TomlTable, form: Form) -> Rubric:
-    """Return the rubric, or one step of a rubric of claims, with the templates of `table`."""
-    prose = partial(
-        table.text, pattern=r"(?s).*\S.*", rule="a text that is not empty", longest=_LONGEST_PROSE
-    )
-    answer = prose("structured_answer")
+def _with_templates(head: Rubric, said: _Templates, place: Place) -> Rubric:
+    # JSON is asked for in the same words, whether or not the model is held to it.
+    plain = said.plain_answer if isinstance(said, _PlainTemplates) else said.structured_answer
     rubric = replace(
         head,
-        id=head.id if form == head.form else f"{head.id}_{form}",
-        form=form,
-        system=prose("system"),
-        user=prose("user"),
-        structured_answer=answer,
-        # JSON is asked for in the same words, whether or not the model is held to it.
-        plain_answer=answer if form in JSON_FORMS else prose("plain_answer"),
+        system=said.system,
+        user=said.user,
+        structured_answer=said.structured_answer,
+        plain_answer=plain,
     )
-    table.end(_HINTS)
-    check(rubric, table)
+    check(rubric, place)
     return rubric
 
 
-def _with_dimensions(head: Rubric, table: TomlTable) -> Rubric:
+def _grades(content: object, place: Place) -> tuple[str, ...]:
+    """Return the words of a scale. Raises SettingsError."""
+    rule = (
+        f"must be 2 to {MAX_GRADES} different words of letters and digits, the lowest grade first, "
+        'as in grades = ["0", "1", "2", "3"]'
+    )
+    if not isinstance(content, list) or not 2 <= len(content) <= MAX_GRADES:
+        raise place.fault("grades", rule)
+    words = [word for word in content if isinstance(word, str) and _GRADE.fullmatch(word)]
+    if len({word.lower() for word in words}) < len(content):
+        raise place.fault("grades", rule)
+    return tuple(words)
+
+
+def _with_dimensions(head: Rubric, content: object, place: Place) -> Rubric:
     dimensions: dict[str, float] = {}
     need_contexts: list[str] = []
-    entries = table.tables("dimensions", "name")
+    entries = place.tables(content, "dimensions")
     if not 1 <= len(entries) <= MAX_DIMENSIONS:
-        raise table.fault(
+        raise place.fault(
             "dimensions", f"must be 1 to {MAX_DIMENSIONS} tables [[dimensions]], in YAML a list"
         )
-    for entry in entries:
-        name = entry.text("name", _ID, _ID_RULE, longest=_LONGEST_NAME)
-        if name in dimensions or name in _TAKEN:
-            raise entry.fault("name", "is taken; choose another")
-        dimensions[name] = entry.number("weight", 0, 1000, 1.0) or 0.0
-        if entry.flag("needs_contexts", default=False):
-            need_contexts.append(name)
-        entry.end()
+    for inner, inner_content in entries:
+        entry = inner.read(_Dimension, inner_content)
+        if entry.name in dimensions or entry.name in _TAKEN:
+            raise inner.fault("name", "is taken; choose another")
+        dimensions[entry.name] = entry.weight
+        if entry.needs_contexts:
+            need_contexts.append(entry.name)
     if not any(dimensions.values()):
-        raise table.fault("dimensions", "must have a weight above 0 somewhere")
+        raise place.fault("dimensions", "must have a weight above 0 somewhere")
     return replace(head, dimensions=tuple(dimensions.items()), need_contexts=tuple(need_contexts))

@@ -7,7 +7,7 @@ import re
 import yaml
 from yaml.error import Mark
 
-from judged_server.llm.config.toml_table import text_of
+from judged_server.llm.config.file_tables import text_of
 from judged_server.settings import SettingsError
 
 _TEXT = "tag:yaml.org,2002:str"

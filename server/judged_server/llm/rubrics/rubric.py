@@ -17,9 +17,10 @@ from typing import Literal
 from judged_server.domain import TIE_TOLERANCE, ClaimVerdict
 from judged_server.llm.chat import ReplySchema
 
-Form = Literal["verdict", "score", "dimensions", "claims", "extraction", "verification"]
-"""What a reply says: yes or no; a score; one score a dimension. A rubric of claims is not asked
-itself; its two steps are, the one for a list of claims, the other for the check of one claim."""
+Form = Literal["verdict", "score", "grade", "dimensions", "claims", "extraction", "verification"]
+"""What a reply says: yes or no; a score; one word of a scale; one score a dimension. A rubric of
+claims is not asked itself; its two steps are, the one for a list of claims, the other for the check
+of one claim."""
 
 JSON_FORMS = frozenset({"dimensions", "claims", "extraction", "verification"})
 """Forms whose replies are JSON from every model, also from one that takes no schema."""
@@ -27,11 +28,22 @@ JSON_FORMS = frozenset({"dimensions", "claims", "extraction", "verification"})
 FieldValue = str | Sequence[str]
 """What a prompt shows in one place: a text, or a list of texts."""
 
+EXPECTED_TEXT = "expected_text"
 RETRIEVED_TEXT = "retrieved_text"
-CONTEXT_FIELDS = ("query", "expected_text", RETRIEVED_TEXT)
+CONTEXT_FIELDS = ("query", EXPECTED_TEXT, RETRIEVED_TEXT)
 """The texts of a context, which the judge `llm` shows."""
-ANSWER_FIELDS = ("query", "answer", "reference", "references", "contexts")
-"""The texts of an answer and of what it is measured by; `references` and `contexts` are lists."""
+ANSWER_FIELDS = (
+    "query",
+    "answer",
+    "other_answer",
+    "reference",
+    "references",
+    "contexts",
+    "sources_used",
+    "confidence",
+)
+"""The texts of an answer and of what it is measured by; `references`, `contexts` and `sources_used`
+are lists."""
 CLAIM = "claim"
 """One claim, which only the second step of a rubric of claims shows."""
 
@@ -59,6 +71,8 @@ class Rubric:
     "is it relevant?" that is no, for "is it harmful?" it is yes. With `scored` a structured reply
     carries a score in [0, 1] beside its verdict; without, a yes scores 1 and a no scores 0.
 
+    `grades` are the words of a scale, the lowest first: grade i of n scores i / (n - 1).
+
     `dimensions` are names and default weights, a weight of 0 for what is only reported;
     `need_contexts` names those that can't be assessed without contexts. A rubric of claims has no
     templates of its own but an `extraction` and a `verification`.
@@ -75,6 +89,7 @@ class Rubric:
     structured_answer: str
     plain_answer: str
     form: Form = "verdict"
+    grades: tuple[str, ...] = ()
     dimensions: tuple[tuple[str, float], ...] = ()
     need_contexts: tuple[str, ...] = ()
     extraction: Rubric | None = None
@@ -82,8 +97,9 @@ class Rubric:
 
     @property
     def judges_contexts(self) -> bool:
-        """Whether the judge `llm` can ask it: a verdict or a score on the texts of a context."""
-        return self.form in {"verdict", "score"} and set(self.fields) <= set(CONTEXT_FIELDS)
+        """Whether the judge `llm` can ask it: a verdict, a score or a grade on a context."""
+        asks_of_one = self.form in {"verdict", "score", "grade"}
+        return asks_of_one and set(self.fields) <= set(CONTEXT_FIELDS)
 
     @property
     def scores_answers(self) -> bool:
@@ -94,6 +110,11 @@ class Rubric:
     def takes_json(self) -> bool:
         """Whether its replies are JSON from every model, also from one that takes no schema."""
         return self.form in JSON_FORMS
+
+    @property
+    def max_grade(self) -> int:
+        """The highest grade of its scale, whose lowest is 0; 0 where it has no scale."""
+        return max(len(self.grades) - 1, 0)
 
     def passes(self, score: float) -> bool:
         """Say whether a score reaches the rubric's threshold."""
@@ -149,6 +170,8 @@ class Rubric:
             return found | dict.fromkeys([*names, "overall"], _SHARE)
         if self.form == "verdict":
             found["verdict"] = {"type": "string", "enum": ["yes", "no"]}
+        if self.form == "grade":
+            found["grade"] = {"type": "string", "enum": list(self.grades)}
         if self.scored or self.form == "score":
             found["score"] = _SHARE
         return found

@@ -1,22 +1,83 @@
 """One provider as its models share it: a call waits for its turn, is sent, and is tried again.
 
-What is asked, and what a reply means, comes in from `models`.
+A call is tried again as long as its caller has time: a failure of the provider is not the item's.
+Before another try it waits as long as the provider asked, or else a random part of .5 s, then 1 s,
+up to 8 s (full jitter, so that callers turned away together do not come back together). What keeps
+a provider in trouble from being finished off is not a number of tries: the breaker stops all
+requests to it but a probe, see `breaker`. A provider that did not answer in its time is asked once
+more at most, and one that another model stands behind three times.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from random import Random
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from judged_server.llm.chat import ChatReply, Receipt
 from judged_server.llm.config.configuration import ProviderConfiguration
 from judged_server.llm.faults import ProviderFault, Reason
 from judged_server.llm.transport.clock import Clock
 from judged_server.llm.transport.http import HttpReply, HttpTransport
+from judged_server.llm.transport.rates import rate_limits, retry_after_s
 from judged_server.llm.transport.request_queue import RequestQueue
-from judged_server.llm.transport.retrying import Retrier, rate_limits, retry_after_s
+from judged_server.llm.transport.tenant_slots import TenantSlots
 from judged_server.telemetry import logger
+
+MAX_TRIES_BEFORE_FALLBACK = 3
+MAX_TIMEOUTS = 2
+FIRST_BACKOFF_S, LONGEST_BACKOFF_S = 0.5, 8.0
+
+_T = TypeVar("_T")
+
+
+class Retrier:
+    """Tries again for one provider. `is_unhealthy` says whether all requests to it wait already."""
+
+    def __init__(self, clock: Clock, random: Random, is_unhealthy: Callable[[], bool]) -> None:
+        self._clock = clock
+        self._random = random
+        self._is_unwell = is_unhealthy
+
+    async def run(
+        self, attempt: Callable[[], Awaitable[_T]], ends: float, *, waits: bool = True
+    ) -> tuple[_T, int]:
+        """Return what `attempt` gives before `ends` of the clock, and the number of requests.
+
+        Raises the last ProviderFault that came of a request, with the number of requests in it.
+        """
+        sent = timeouts = 0
+        last: ProviderFault | None = None
+        while True:
+            try:
+                return await attempt(), sent + 1
+            except ProviderFault as fault:
+                if fault.attempts == 0 and last is not None:
+                    raise last from None  # it says more than that a call was held back here
+                sent += fault.attempts
+                fault.attempts = sent
+                timeouts += fault.reason is Reason.TIMEOUT
+                wait_s = self._wait_s(fault, sent)
+                if (
+                    sent == 0
+                    or not fault.retryable
+                    or timeouts >= MAX_TIMEOUTS
+                    or (sent >= MAX_TRIES_BEFORE_FALLBACK and not waits)
+                    or self._clock.now() + wait_s >= ends
+                ):
+                    raise
+                last = fault
+            if wait_s > 0:
+                await self._clock.sleep(wait_s)
+
+    def _wait_s(self, fault: ProviderFault, sent: int) -> float:
+        if fault.status == 429 or self._is_unwell():
+            return 0.0  # the queue knows when the next request may go
+        if fault.retry_after_s is not None:
+            return fault.retry_after_s
+        longest_s = min(FIRST_BACKOFF_S * 2.0 ** min(sent - 1, 16), LONGEST_BACKOFF_S)
+        return self._random.uniform(0, longest_s)
+
 
 _FORBIDDEN = 403
 _TELL_EVERY_S = 60.0
@@ -52,6 +113,7 @@ class Endpoint:
         self._clock = clock
         self._transport = transport
         self._queue = RequestQueue(provider, clock)
+        self._slots = TenantSlots(provider.name, clock)
         self._retrier = Retrier(clock, random, lambda: self._queue.is_unhealthy)
         self._key_taken = False
         self._told: dict[object, float] = {}
@@ -60,6 +122,11 @@ class Endpoint:
     def problem(self) -> str:
         """Why no model of it can be asked now, "" when they can: its key was refused."""
         return self._queue.key_problem
+
+    @property
+    def is_unhealthy(self) -> bool:
+        """Whether requests are held until the provider answers again."""
+        return self._queue.is_unhealthy
 
     async def ask(
         self, call: Call, timeout_s: float, *, waits: bool = True
@@ -78,6 +145,10 @@ class Endpoint:
         await self._transport.close()
 
     async def _attempt(self, call: Call, ends: float, *, waits: bool) -> ChatReply:
+        async with self._slots.place(ends):
+            return await self._send(call, ends, waits=waits)
+
+    async def _send(self, call: Call, ends: float, *, waits: bool) -> ChatReply:
         turn = await self._queue.turn(call.tokens, ends, waits=waits)
         if call.receipt is not None:
             try:

@@ -8,6 +8,11 @@ counts by the second takes no more. What a provider takes is learnt from its 429
 from __future__ import annotations
 
 import math
+import re
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import NamedTuple
 
 from judged_server.llm.transport.clock import Clock
 
@@ -201,3 +206,72 @@ class ConcurrencyLimit:
     def ended(self) -> None:
         """End a call that says nothing of the provider's room."""
         self.in_flight -= 1
+
+
+def retry_after_s(value: str | None, now: datetime) -> float | None:
+    """Return the seconds that a Retry-After header asks for; None when it says nothing usable.
+
+    It is a number of seconds or a date (RFC 9110, section 10.2.3); a date in the past is 0.
+    """
+    if value is None:
+        return None
+    value = value.strip()
+    try:
+        seconds = float(value)
+    except ValueError:
+        try:
+            date = parsedate_to_datetime(value)
+        except (ValueError, TypeError, OverflowError, IndexError):
+            return None
+        if date.tzinfo is None:
+            date = date.replace(tzinfo=UTC)
+        seconds = max(0.0, (date - now).total_seconds())
+    return seconds if math.isfinite(seconds) and seconds >= 0 else None
+
+
+class RateLimits(NamedTuple):
+    """How many requests a provider takes, how many of them are left, and when all are again."""
+
+    limit: int
+    remaining: int
+    reset_s: float
+
+
+_DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s)?(?:(\d+)ms)?")
+
+
+def rate_limits(headers: Mapping[str, str], now: Callable[[], datetime]) -> RateLimits | None:
+    """Return what the headers of a reply tell of requests; None when they tell nothing usable.
+
+    They are OpenAI's (x-ratelimit-remaining-requests: 59, reset in "1s" or "6m0s") and Anthropic's
+    (anthropic-ratelimit-requests-remaining, reset as a date of RFC 3339).
+    """
+    if "x-ratelimit-remaining-requests" in headers:
+        names = [f"x-ratelimit-{what}-requests" for what in ("limit", "remaining", "reset")]
+    elif "anthropic-ratelimit-requests-remaining" in headers:
+        names = [f"anthropic-ratelimit-requests-{what}" for what in ("limit", "remaining", "reset")]
+    else:
+        return None
+    limit, remaining, reset = (headers.get(name, "").strip() for name in names)
+    if not (_is_count(limit) and _is_count(remaining)):
+        return None
+    reset_s = _reset_s(reset, now())
+    return None if reset_s is None else RateLimits(int(limit), int(remaining), reset_s)
+
+
+def _is_count(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= 9
+
+
+def _reset_s(text: str, now: datetime) -> float | None:
+    found = _DURATION.fullmatch(text) if len(text) <= 32 else None
+    if found is not None and text:
+        hours, minutes, seconds, thousandths = (float(part or 0) for part in found.groups())
+        return 3600 * hours + 60 * minutes + seconds + thousandths / 1000
+    try:
+        date = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    if date.tzinfo is None:
+        return None
+    return max(0.0, (date - now).total_seconds())

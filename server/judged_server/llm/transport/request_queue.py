@@ -1,4 +1,8 @@
-"""The requests that wait to be sent to one provider, in the order they came.
+"""The requests that wait to be sent to one provider.
+
+Senders take turns by the tokens of their requests, interactive requests before those of batch work
+(`scheduling.round_robin`), so that nobody who has much to ask takes all places from the others.
+Those of one sender go in the order they came.
 
 A request goes when four agree: the breaker, the rates (those of the operator and that which was
 learnt from the provider), the pause that the provider asked for, and the room among the calls under
@@ -10,15 +14,15 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections import deque
 from typing import NamedTuple
 
 from judged_server.llm.config.configured import ProviderConfiguration
 from judged_server.llm.faults import ProviderFault, Reason
 from judged_server.llm.transport.breaker import Breaker, Permit
 from judged_server.llm.transport.clock import Clock
-from judged_server.llm.transport.rates import ConcurrencyLimit, LearntRate, Rates
-from judged_server.llm.transport.retrying import RateLimits
+from judged_server.llm.transport.rates import ConcurrencyLimit, LearntRate, RateLimits, Rates
+from judged_server.scheduling.round_robin import FairQueue
+from judged_server.tenant import current_sender
 
 LONGEST_PAUSE_S = 60.0
 """The longest that a Retry-After is followed; then one more request asks."""
@@ -29,6 +33,12 @@ FIRST_CALL_S, FIRST_CALL_SHARE = 1.0, 0.25
 which share of their time at most: a model on a laptop may take a minute to answer."""
 UNREACHED_S = 30.0
 """How long a provider that nobody has reached yet is tried: its address may be wrong."""
+
+TURN_TOKENS, REQUEST_TOKENS = 4_096, 512
+"""What a sender may use in its turn: a handful of usual questions. A request counts for so many
+tokens more, since it takes a place however short it is."""
+_LEAST_LATENCY_GROWS = 1.05
+"""By how much a reply raises the shortest latency at most, so that it follows a slower provider."""
 
 _JUST_OVER_S = 0.1
 """How long after a pause it is still what a call has waited for."""
@@ -65,7 +75,7 @@ class RequestQueue:
         self._room = ConcurrencyLimit(provider.max_concurrency)
         self._rates = Rates(provider.requests_per_minute, provider.tokens_per_minute, clock)
         self._learnt = LearntRate(clock)
-        self._waiting: deque[_Waiting] = deque()
+        self._waiting: FairQueue[_Waiting] = FairQueue(TURN_TOKENS)
         self._timer: asyncio.Handle | None = None
         self._timer_at = 0.0
         self._first_call_timer: asyncio.TimerHandle | None = None
@@ -73,6 +83,7 @@ class RequestQueue:
         self._reached = False
         self._unreached_since: float | None = None
         self._mean_latency_s = 0.0
+        self._least_latency_s = 0.0
 
     def __len__(self) -> int:
         """Return how many calls wait."""
@@ -108,10 +119,10 @@ class RequestQueue:
         left_s = ends - self._clock.now()
         if (fault := self._permanent(ends, waits)) is not None:
             raise fault
-        if not self._waiting and self._room.has_room and self._wait_s() <= 0:
+        if not len(self._waiting) and self._room.has_room and self._wait_s() <= 0:
             return self._begin(tokens)
         future: asyncio.Future[Turn] = asyncio.get_running_loop().create_future()
-        self._waiting.append(_Waiting(future, tokens, ends, waits))
+        self._waiting.put(_Waiting(future, tokens, ends, waits), current_sender())
         self._wait_for_first(min(FIRST_CALL_S, FIRST_CALL_SHARE * left_s))
         self._wake()
         try:
@@ -129,6 +140,8 @@ class RequestQueue:
         self._reached = True
         latency_s = self._clock.now() - turn.sent_at
         self._mean_latency_s += 0.2 * (latency_s - self._mean_latency_s)
+        least_s = self._least_latency_s * _LEAST_LATENCY_GROWS
+        self._least_latency_s = min(latency_s, least_s) if least_s else latency_s
         self._room.succeeded()
         self._breaker.succeeded(turn.permit)
         if tokens:
@@ -207,16 +220,15 @@ class RequestQueue:
 
     def _wake(self) -> None:
         """Give their turns to those who may go now; come back when the next one may."""
-        while self._waiting:
-            head = self._waiting[0]
+        while (head := self._waiting.first()) is not None:
             if head.turn.done():  # it was cancelled, or turned away
-                self._waiting.popleft()
+                self._waiting.take(0)
                 continue
             fault = self._breaker.refusal()
-            if fault is None and head.ends <= self._clock.now():
+            if fault is None and (head.ends <= self._clock.now() or self._is_late(head)):
                 fault = self._out_of_time()
             if fault is not None:
-                self._waiting.popleft()
+                self._waiting.take(0)
                 head.turn.set_exception(fault)
                 continue
             if not self._room.has_room:
@@ -224,8 +236,18 @@ class RequestQueue:
             if (wait_s := self._wait_s()) > 0:
                 self._wake_in(wait_s)
                 return
-            self._waiting.popleft()
+            self._waiting.take(head.tokens + REQUEST_TOKENS)
             head.turn.set_result(self._begin(head.tokens))
+
+    def _is_late(self, head: _Waiting) -> bool:
+        """Say whether a request has less time than any reply takes, and others can go instead.
+
+        It would be late, and paid for. The last one is sent all the same: the provider may have
+        become faster.
+        """
+        if len(self._waiting) == 1 or not self._room.has_room:
+            return False
+        return head.ends - self._clock.now() < self._least_latency_s
 
     def _wake_in(self, seconds: float) -> None:
         if math.isinf(seconds):

@@ -16,7 +16,7 @@ from judged_server.metrics.input.trec_topics import AnyTopic, Topic
 
 
 @dataclass(frozen=True, slots=True)
-class JoinedTopics(Sequence[Topic]):
+class ColumnarTopics(Sequence[Topic]):
     """The topics of qrels or of a run.
 
     `query_ids` is parallel to the topics of `lines`, `values` to its lines: float64, grades or
@@ -64,19 +64,19 @@ class JoinedTopics(Sequence[Topic]):
     @overload
     def __getitem__(self, at: int) -> Topic: ...
     @overload
-    def __getitem__(self, at: slice) -> JoinedTopics: ...
-    def __getitem__(self, at: int | slice) -> Topic | JoinedTopics:
+    def __getitem__(self, at: slice) -> ColumnarTopics: ...
+    def __getitem__(self, at: int | slice) -> Topic | ColumnarTopics:
         """Return one topic, or those of a slice without steps."""
         offsets = self.lines.offsets
         if isinstance(at, slice):
             begin, end, _ = at.indices(len(self))
             values = self.values[offsets[begin] : offsets[end]]
-            return JoinedTopics(self.query_ids[at], self.lines.topics(begin, end), values)
+            return ColumnarTopics(self.query_ids[at], self.lines.topics(begin, end), values)
         query_id, values = self.query_ids[at], self.values[offsets[at] : offsets[at + 1]].tolist()
         ids = self.lines.text_of(at).decode().split(SEPARATOR) if values else []
         return Topic(query_id, ids, values)
 
-    def chosen(self, places: Sequence[int | None]) -> JoinedTopics:
+    def chosen(self, places: Sequence[int | None]) -> ColumnarTopics:
         """Return the topics at places in their order; None stands for one without documents."""
         if places == list(range(len(self))):
             return self
@@ -87,12 +87,12 @@ class JoinedTopics(Sequence[Topic]):
         _, flat = take_groups(lines.offsets, rows)
         of_these = cast("Lines", Lines.of(text, counts))  # counts are those of the text's pieces
         ids = ["" if at is None else self.query_ids[at] for at in places]
-        return JoinedTopics(ids, of_these, self.values[flat])
+        return ColumnarTopics(ids, of_these, self.values[flat])
 
 
 def query_ids(topics: Sequence[AnyTopic]) -> list[str]:
     """Return the query ids of topics."""
-    if isinstance(topics, JoinedTopics):
+    if isinstance(topics, ColumnarTopics):
         return topics.query_ids
     return list(map(_QUERY_ID, topics))
 

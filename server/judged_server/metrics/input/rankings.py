@@ -16,6 +16,38 @@ from struct import pack
 import numpy as np
 
 from judged_server.domain import BoolArray, FloatArray, IntArray
+from judged_server.errors import InvalidField
+
+
+def distinct_results(
+    document_ids: Sequence[str],
+    texts: Sequence[object] | None,
+    *,
+    field: str,
+    strict: bool,
+    seen: dict[object, int] | None = None,
+    first: int = 0,
+) -> list[int] | None:
+    """Return the places to keep of one query's results, or None when nothing repeats.
+
+    `texts` is parallel to `document_ids`: texts, or what stands for them; None means that the id
+    alone tells documents apart. Results may come in parts: `seen`, which this adds to, has the
+    places of earlier ones, and `first` is the place of this part's first.
+    With `strict` the first duplicate, at place j, raises InvalidField at `field[j]`.
+    """
+    keys: Sequence[object]
+    keys = document_ids if texts is None else list(zip(document_ids, texts, strict=True))
+    places = {} if seen is None else seen
+    kept = []
+    for place, key in enumerate(keys, first):
+        earlier = places.setdefault(key, place)
+        if earlier == place:
+            kept.append(place - first)
+        elif strict:
+            same = "id" if texts is None else "id and text"
+            raise InvalidField(f"{field}[{place}]", f"has the {same} of entry {earlier}")
+    return None if len(kept) == len(document_ids) else kept
+
 
 _SMALL = 1 << 31
 """Whole numbers below this share 64 bits with the number of a group."""
@@ -91,6 +123,7 @@ class Rankings:
                   the matching mode is ANY.
     known_pool    which documents were judged; None when all of those retrieved were, and no others
                   but the relevant ones.
+    top_grade     the top of the scale of the gains, above 0, where that is known.
 
     Where `found_ranks` is None a query's hits, sorted by gain, must nowhere exceed its ideal
     gains, so that recall and ndcg stay in [0, 1]; whoever builds rankings sees to it.
@@ -102,6 +135,7 @@ class Rankings:
     ideal_gains: FloatArray
     found_ranks: IntArray | None = None
     known_pool: Pool | None = None
+    top_grade: float | None = None
 
     @property
     def n_queries(self) -> int:
@@ -169,6 +203,7 @@ class Rankings:
             self.ideal_gains,
             found,
             pool,
+            self.top_grade,
         )
 
     def relevant_from(self, level: float) -> Rankings:
@@ -187,6 +222,7 @@ class Rankings:
             known_pool=replace(
                 pool, n_nonrelevant=pool.n_nonrelevant + np.bincount(query[~kept], minlength=n)
             ),
+            top_grade=self.top_grade,
         )
 
     def take(self, rows: IntArray) -> Rankings:
@@ -198,7 +234,13 @@ class Rankings:
         if pool is not None:
             pool = Pool(pool.judged[kept], pool.unsampled[kept], pool.n_nonrelevant[rows])
         return Rankings(
-            offsets, self.gains[kept], ideal_offsets, self.ideal_gains[ideal_kept], found, pool
+            offsets,
+            self.gains[kept],
+            ideal_offsets,
+            self.ideal_gains[ideal_kept],
+            found,
+            pool,
+            self.top_grade,
         )
 
 

@@ -16,7 +16,7 @@ from typing import TypeVar, cast
 import numpy as np
 
 from judged_server.domain import BoolArray, FloatArray, IntArray
-from judged_server.metrics.input.columnar_topics import JoinedTopics, match, query_ids
+from judged_server.metrics.input.columnar_topics import ColumnarTopics, match, query_ids
 from judged_server.metrics.input.qrels import Qrels
 from judged_server.metrics.input.rankings import Pool, Rankings, flatten, offsets_of
 from judged_server.metrics.input.trec_topics import (
@@ -89,7 +89,7 @@ def rank_run(
         for row, at in enumerate(map(at_of.get, qrels.row_of))
         if complete or at is not None
     ]
-    if len(pairs) < len(qrels) and isinstance(qrels.topics, JoinedTopics):
+    if len(pairs) < len(qrels) and isinstance(qrels.topics, ColumnarTopics):
         for query_id, row in qrels.row_of.items():
             if query_id not in at_of:
                 check_judgements(qrels.topics[row], f"{qrels.field}[{row}]")
@@ -142,8 +142,8 @@ class _Join:
         self._pairs = pairs
         self._field = field
         self._strict = strict
-        self._columns: tuple[JoinedTopics, JoinedTopics] | None = None
-        if isinstance(self._qrels.topics, JoinedTopics) and isinstance(run, JoinedTopics):
+        self._columns: tuple[ColumnarTopics, ColumnarTopics] | None = None
+        if isinstance(self._qrels.topics, ColumnarTopics) and isinstance(run, ColumnarTopics):
             self._columns = self._qrels.topics, run.chosen([at for _, at in pairs])
         self.duplicates = 0
 
@@ -202,7 +202,7 @@ class _Join:
         n_retrieved: list[int] = []
         columns: list[bytes] = []
         found: list[float] = []
-        joined = isinstance(self._qrels.topics, JoinedTopics)
+        joined = isinstance(self._qrels.topics, ColumnarTopics)
         for place, (row, at) in enumerate(self._pairs[begin:end], begin):
             topic = self._qrels.topics[place]
             if joined:

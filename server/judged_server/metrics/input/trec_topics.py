@@ -14,8 +14,7 @@ import numpy as np
 
 from judged_server.domain import BoolArray, Float32Array, FloatArray, IntArray, UnsignedArray
 from judged_server.errors import InvalidField
-from judged_server.metrics.input.duplicates import distinct_results
-from judged_server.metrics.input.rankings import take_groups
+from judged_server.metrics.input.rankings import distinct_results, take_groups
 
 Documents = Mapping[str, float]
 """The documents of one topic: id to grade, or id to score."""

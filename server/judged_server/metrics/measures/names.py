@@ -10,12 +10,25 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from judged_server.domain import FloatArray
 from judged_server.errors import InvalidField, LimitExceeded, did_you_mean
+from judged_server.metrics.families import FAMILY_METRICS
 from judged_server.metrics.input.rankings import Rankings
 from judged_server.metrics.measures.declaration import Metric, Parameters, ParameterValue
-from judged_server.metrics.measures.registry import METRICS
+from judged_server.metrics.measures.pooled import POOLED_METRICS
+from judged_server.metrics.measures.ranking import RANKING_METRICS
+from judged_server.metrics.measures.weighted import WEIGHTED_METRICS
+
+METRICS: Mapping[str, Metric] = MappingProxyType(
+    {
+        metric.name: metric
+        for metric in RANKING_METRICS + WEIGHTED_METRICS + POOLED_METRICS + FAMILY_METRICS
+    }
+)
+"""Every metric by the name requests use."""
+
 
 MAX_METRICS = 100
 """The most metrics one request may ask for."""
@@ -24,6 +37,7 @@ MAX_CUTOFF = 1_000_000_000
 """The largest k; no ranking is that long, and beyond 2^53 a float could not hold it."""
 
 _NAME = re.compile(r"(?P<metric>\w+)(?:\((?P<parameters>[^()]*)\))?(?:@(?P<k>.*))?", re.ASCII)
+_PLAIN_NAME = re.compile(r"[A-Za-z][\w.-]{0,99}", re.ASCII)
 _CUTOFF = re.compile(r"[1-9][0-9]{0,9}")
 _LONGEST_NAME = 200
 
@@ -97,8 +111,13 @@ class Measure:
         return "|".join([head, *parameters, *made_under, version])
 
 
-def parse_metrics(names: Sequence[str], field: str = "metrics") -> tuple[Measure, ...]:
+def parse_metrics(
+    names: Sequence[str], field: str = "metrics", *, of_values: bool = False
+) -> tuple[Measure, ...]:
     """Return the measures that the names of a request stand for, in order.
+
+    With `of_values`, where the request brings all values, a name may also be a plain word that no
+    metric of ours has: a rubric's, or that of a text metric.
 
     Raises InvalidField at `field` when there is none, at `field[i]` when name i breaks a rule or
     names a measure again; LimitExceeded at `field` when there are more than MAX_METRICS.
@@ -111,7 +130,8 @@ def parse_metrics(names: Sequence[str], field: str = "metrics") -> tuple[Measure
     measures = []
     for i, name in enumerate(names):
         try:
-            measure = parse_measure(name)
+            plain = of_values and _PLAIN_NAME.fullmatch(name) and name not in METRICS
+            measure = _brought(name) if plain else parse_measure(name)
         except MetricNameError as error:
             raise InvalidField(f"{field}[{i}]", str(error)) from None
         first = first_seen.setdefault(str(measure), i)
@@ -119,6 +139,15 @@ def parse_metrics(names: Sequence[str], field: str = "metrics") -> tuple[Measure
             raise InvalidField(f"{field}[{i}]", f"is {measure} again, as in {field}[{first}]")
         measures.append(measure)
     return tuple(measures)
+
+
+def _brought(name: str) -> Measure:
+    """Return a measure of which the caller brings the values."""
+
+    def unknown(_rankings: Rankings, _parameters: Parameters, _k: int | None) -> FloatArray:
+        raise ValueError(f"{name} is measured elsewhere; only its values are known here")
+
+    return Measure(Metric(name, "Values that the caller brings.", "", unknown, modes=()), {})
 
 
 def parse_measure(name: str, metrics: Mapping[str, Metric] = METRICS) -> Measure:

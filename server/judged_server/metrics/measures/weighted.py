@@ -95,7 +95,12 @@ def _depth(rankings: Rankings, k: int | None) -> IntArray:
 
 
 def _shares(rankings: Rankings) -> FloatArray:
-    """Return the hits' gains, divided by the largest of their query where that exceeds 1."""
+    """Return the hits' gains, divided by the largest of their query where that exceeds 1.
+
+    On a scale that is known they are divided by its top.
+    """
+    if rankings.top_grade is not None:
+        return rankings.hits.gain / rankings.top_grade
     return rankings.hits.gain / np.maximum(rankings.top_gain, 1.0)[rankings.hits.query]
 
 

@@ -20,30 +20,29 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from judged_server.metrics.text.declaration import Score
 from judged_server.metrics.text.ngrams import clipped_matches
-from judged_server.metrics.text.pace import Pace, Steps
-from judged_server.metrics.text.score import Score
 from judged_server.metrics.text.tokens import Tokens
 
 MAX_ORDER = 4
 _ROUNDING = 1e-9
 
 
-def bleu(hypothesis: Tokens, references: Sequence[Tokens], pace: Pace) -> Steps[Score]:
+def bleu(hypothesis: Tokens, references: Sequence[Tokens]) -> Score:
     """Return the BLEU of 13a tokens against all references together."""
-    matches = yield from clipped_matches(hypothesis, references, MAX_ORDER, pace)
+    matches = clipped_matches(hypothesis, references, MAX_ORDER)
     if not matches[0]:
         return Score(0.0)
     length = len(hypothesis)
     logs: list[float] = []
-    to_fp16 = 1.0
+    smoothing = 1.0
     for order, matched in enumerate(matches[:length], 1):
         ngrams = length - order + 1
         if matched:
             precision = 100.0 * matched / ngrams
         else:
-            to_fp16 *= 2
-            precision = 100.0 / (to_fp16 * ngrams)
+            smoothing *= 2
+            precision = 100.0 / (smoothing * ngrams)
         logs.append(math.log(precision))
     brevity = _brevity_penalty(length, [len(reference) for reference in references])
     percent = brevity * math.exp(sum(logs) / len(logs))

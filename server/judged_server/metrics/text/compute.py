@@ -10,10 +10,9 @@ import numpy as np
 
 from judged_server.domain import FloatArray
 from judged_server.errors import InvalidField, LimitExceeded
-from judged_server.metrics.text.declaration import TextMetric
-from judged_server.metrics.text.pace import Pace, Steps
-from judged_server.metrics.text.score import Score
+from judged_server.metrics.text.declaration import Score, TextMetric
 from judged_server.metrics.text.tokens import Tokens, TokenStore
+from judged_server.scheduling.checkpoint import checkpoint
 
 MAX_TOKEN_PAIRS = 1 << 38
 """Tokens of the hypothesis times tokens of the reference, summed over a request, that rougeL may
@@ -46,23 +45,20 @@ class TextColumn:
 
 def measure_texts(
     items: Sequence[TextItem], metrics: Sequence[TextMetric], field: str = "items"
-) -> Steps[tuple[TextColumn, ...]]:
-    """Return a column a metric. Work, memory and every step are bounded, whatever the texts.
+) -> tuple[TextColumn, ...]:
+    """Return a column a metric. Work and memory are bounded, whatever the texts.
 
     Raises LimitExceeded at `field[i]` when rougeL has more than MAX_TOKEN_PAIRS to compare.
     """
-    pace = Pace()
     repeated = _repeated(items)
-    stores = {metric.form.name: TokenStore(metric.form, repeated, pace) for metric in metrics}
+    stores = {metric.form.name: TokenStore(metric.form, repeated) for metric in metrics}
     scores: list[list[Score]] = [[] for _ in metrics]
     pairs = 0
     for i, item in enumerate(items):
         references = list(dict.fromkeys(item.references))  # saying one twice changes nothing
         tokens: dict[str, tuple[Tokens, list[Tokens]]] = {}
         for name, store in stores.items():
-            hypothesis = yield from store.of(item.hypothesis)
-            found = yield from store.of_all(references)
-            tokens[name] = (hypothesis, found)
+            tokens[name] = (store.of(item.hypothesis), [store.of(text) for text in references])
         for metric, column in zip(metrics, scores, strict=True):
             hypothesis, found = tokens[metric.form.name]
             if metric.compares_all:
@@ -70,9 +66,8 @@ def measure_texts(
                 if pairs > MAX_TOKEN_PAIRS:
                     what = f"pairs of tokens to compare for {metric.name} up to this item"
                     raise LimitExceeded(f"{field}[{i}]", what, MAX_TOKEN_PAIRS, pairs)
-            column.append((yield from metric.function(hypothesis, found, pace)))
-        if pace.due(20 * len(metrics)):
-            yield
+            column.append(metric.function(hypothesis, found))
+            checkpoint()
     counted = {len(item.references) for item in items}
     n_references = str(counted.pop()) if len(counted) == 1 else "var"
     return tuple(

@@ -1,16 +1,35 @@
-"""What a text metric is: a name, a definition, the form of its tokens, and a pure function."""
+"""What a text metric is: a name, a definition, the form of its tokens, a function."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from judged_server.metrics.text.forms import Form
-from judged_server.metrics.text.pace import Pace, Steps
-from judged_server.metrics.text.score import Score
-from judged_server.metrics.text.tokens import Tokens
+from judged_server.metrics.text.tokens import Form, Tokens
 
-TextMetricFunction = Callable[[Tokens, Sequence[Tokens], Pace], Steps[Score]]
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """The value of one item in [0, 1], and the precision and recall behind it where there are."""
+
+    value: float
+    precision: float | None = None
+    recall: float | None = None
+
+
+def best(scores: Iterable[Score]) -> Score:
+    """Return the score with the largest value, the first of them if several have it."""
+    return max(scores, key=lambda score: score.value)
+
+
+def harmonic(precision: float, recall: float) -> Score:
+    """Return the harmonic mean of precision and recall; 0 when both are 0."""
+    total = precision + recall
+    value = 2 * precision * recall / total if total > 0 else 0.0
+    return Score(value, precision, recall)
+
+
+TextMetricFunction = Callable[[Tokens, Sequence[Tokens]], Score]
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from judged_server.metrics.text.pace import Pace, Steps
+from judged_server.scheduling.checkpoint import checkpoint
 
 BLOCK_BITS = 16_384
 _SHORT = 512
 _CHUNK = 512
 
 
-def lcs_length(first: Sequence[str], second: Sequence[str], pace: Pace) -> Steps[int]:
+def lcs_length(first: Sequence[str], second: Sequence[str]) -> int:
     """Return how many tokens the longest common subsequence has."""
     row, column = (first, second) if len(first) >= len(second) else (second, first)
     if len(row) > _SHORT:
@@ -27,11 +27,8 @@ def lcs_length(first: Sequence[str], second: Sequence[str], pace: Pace) -> Steps
         if row == column:
             return len(row)
     if len(row) <= _SHORT:
-        length = _short(row, column)
-        if pace.due(len(row) + 2 * len(column)):
-            yield
-        return length
-    return (yield from _blocks(row, column, pace))
+        return _short(row, column)
+    return _blocks(row, column)
 
 
 def _short(row: Sequence[str], column: Sequence[str]) -> int:
@@ -49,7 +46,7 @@ def _short(row: Sequence[str], column: Sequence[str]) -> int:
     return len(row) - zeros.bit_count()
 
 
-def _blocks(row: Sequence[str], column: Sequence[str], pace: Pace) -> Steps[int]:
+def _blocks(row: Sequence[str], column: Sequence[str]) -> int:
     carries = bytearray(len(column))  # into the block at hand, by token of the column
     length = 0
     for start in range(0, len(row), BLOCK_BITS):
@@ -59,8 +56,7 @@ def _blocks(row: Sequence[str], column: Sequence[str], pace: Pace) -> Steps[int]
             masks[token] = masks.get(token, 0) | (1 << place)
         width = len(block)
         full = zeros = (1 << width) - 1
-        if pace.due(4 * width):
-            yield
+        checkpoint()
         for begin in range(0, len(column), _CHUNK):
             for index in range(begin, min(begin + _CHUNK, len(column))):
                 mask = masks.get(column[index], 0)
@@ -70,7 +66,6 @@ def _blocks(row: Sequence[str], column: Sequence[str], pace: Pace) -> Steps[int]
                     total = zeros + met + carry
                     carries[index] = total >> width
                     zeros = (total & full) | (zeros - met)
-            if pace.due(_CHUNK * (2 + width // 512)):
-                yield
+            checkpoint()
         length += width - zeros.bit_count()
     return length

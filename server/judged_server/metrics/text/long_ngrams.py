@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from judged_server.domain import IntArray
-from judged_server.metrics.text.pace import Pace, Steps
 from judged_server.metrics.text.tokens import Tokens
+from judged_server.scheduling.checkpoint import checkpoint
 
 BATCH_TOKENS = 1 << 16
 _ABSENT = -1
@@ -32,50 +32,48 @@ class _Order:
 class LongHypothesis:
     """The hypothesis of one item, for the orders 1 to `max_order`."""
 
-    def __init__(self, tokens: Tokens, max_order: int, pace: Pace) -> None:
+    def __init__(self, tokens: Tokens, max_order: int) -> None:
         self._tokens = tokens
         self._max_order = max_order
-        self._pace = pace
         self._ids: dict[str, int] = {}
         self._orders: list[_Order] = []
 
-    def overlaps(self, references: Sequence[Tokens]) -> Steps[list[int]]:
+    def overlaps(self, references: Sequence[Tokens]) -> list[int]:
         """Return for each reference what it shares with the hypothesis at the largest order."""
-        yield from self._index()
+        self._index()
         counts = self._orders[-1].counts
         found: list[int] = []
         for batch in _batches(references):
-            ngrams, owners = yield from self._look_up(batch)
+            ngrams, owners = self._look_up(batch)
             owner, ngram, times = _count(ngrams[-1], owners, len(counts))
             shared = np.zeros(len(batch), np.int64)
             np.add.at(shared, owner, np.minimum(times, counts[ngram]))
             found += shared.tolist()
-            yield
+            checkpoint()
         return found
 
-    def clipped_matches(self, references: Sequence[Tokens]) -> Steps[list[int]]:
+    def clipped_matches(self, references: Sequence[Tokens]) -> list[int]:
         """Return for each order the n-grams that are in the references, clipped to the most."""
-        yield from self._index()
+        self._index()
         best = [np.zeros_like(order.counts) for order in self._orders]
         for batch in _batches(references):
-            ngrams, owners = yield from self._look_up(batch)
+            ngrams, owners = self._look_up(batch)
             for found, most in zip(ngrams, best, strict=True):
                 _, ngram, times = _count(found, owners, len(most))
                 np.maximum.at(most, ngram, times)
-                yield
+                checkpoint()
         return [
             int(np.minimum(order.counts, most).sum())
             for order, most in zip(self._orders, best, strict=True)
         ]
 
-    def _index(self) -> Steps[None]:
+    def _index(self) -> None:
         """Give the tokens and n-grams of the hypothesis their numbers."""
         ids, tokens = self._ids, self._tokens
         parts = []
         for start in range(0, len(tokens), _CHUNK):
             parts.append([ids.setdefault(t, len(ids)) for t in tokens[start : start + _CHUNK]])
-            if self._pace.due(2 * _CHUNK):
-                yield
+            checkpoint()
         numbers: IntArray = np.concatenate([np.array(part, np.int64) for part in [[], *parts]])
         counts = np.bincount(numbers, minlength=len(ids))
         self._orders.append(_Order(np.arange(len(ids)), counts.astype(np.int64)))
@@ -87,9 +85,9 @@ class LongHypothesis:
                 return_counts=True,
             )
             self._orders.append(_Order(keys, counts.astype(np.int64)))
-            yield
+            checkpoint()
 
-    def _look_up(self, batch: Sequence[Tokens]) -> Steps[tuple[list[IntArray], IntArray]]:
+    def _look_up(self, batch: Sequence[Tokens]) -> tuple[list[IntArray], IntArray]:
         """Return the n-grams of each order at each place of a batch, and whose place it is.
 
         References lie one behind the other with a token between them that the hypothesis lacks.
@@ -100,13 +98,12 @@ class LongHypothesis:
         for tokens in batch:
             for start in range(0, len(tokens), _CHUNK):
                 flat += [ids.get(t, _ABSENT) for t in tokens[start : start + _CHUNK]]
-                if self._pace.due(2 * _CHUNK):
-                    yield
+                checkpoint()
             flat.append(_ABSENT)
             sizes.append(len(tokens) + 1)
         numbers: IntArray = np.array(flat, np.int64)
         owners: IntArray = np.repeat(np.arange(len(batch)), sizes)
-        yield
+        checkpoint()
         found = [numbers]
         for order in range(2, self._max_order + 1):
             keys = self._orders[order - 1].keys
@@ -116,7 +113,7 @@ class LongHypothesis:
             known = (before != _ABSENT) & (last != _ABSENT) & (place < len(keys))
             known[known] = keys[place[known]] == wanted[known]
             found.append(np.where(known, place, _ABSENT))
-            yield
+            checkpoint()
         return found, owners
 
 

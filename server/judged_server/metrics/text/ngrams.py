@@ -7,43 +7,31 @@ from collections.abc import Hashable, Iterable, Sequence
 from itertools import chain
 
 from judged_server.metrics.text.long_ngrams import LongHypothesis
-from judged_server.metrics.text.pace import Pace, Steps
 from judged_server.metrics.text.tokens import Tokens
 
 LONG_TOKENS = 4096
 """Items with more tokens than this are counted by sorting."""
 
 
-def overlaps(
-    hypothesis: Tokens, references: Sequence[Tokens], order: int, pace: Pace
-) -> Steps[list[int]]:
+def overlaps(hypothesis: Tokens, references: Sequence[Tokens], order: int) -> list[int]:
     """Return for each reference the size of its intersection with the hypothesis, as multisets."""
-    size = _size(hypothesis, references)
-    if size > LONG_TOKENS:
-        return (yield from LongHypothesis(hypothesis, order, pace).overlaps(references))
-    found = [_shared(hypothesis, [reference], order) for reference in references]
-    if pace.due(4 * size + 40 * len(references)):
-        yield
-    return found
+    if _size(hypothesis, references) > LONG_TOKENS:
+        return LongHypothesis(hypothesis, order).overlaps(references)
+    return [_shared(hypothesis, [reference], order) for reference in references]
 
 
-def clipped_matches(
-    hypothesis: Tokens, references: Sequence[Tokens], max_order: int, pace: Pace
-) -> Steps[list[int]]:
+def clipped_matches(hypothesis: Tokens, references: Sequence[Tokens], max_order: int) -> list[int]:
     """Return for each order from 1 the n-grams of the hypothesis that are in the references.
 
     Each counts at most as often as in the reference that has it most often.
     """
-    size = _size(hypothesis, references)
-    if size > LONG_TOKENS:
-        return (yield from LongHypothesis(hypothesis, max_order, pace).clipped_matches(references))
+    if _size(hypothesis, references) > LONG_TOKENS:
+        return LongHypothesis(hypothesis, max_order).clipped_matches(references)
     matches = [0] * max_order
     for order in range(1, max_order + 1):
         matches[order - 1] = _shared(hypothesis, references, order)
         if not matches[order - 1]:
             break  # a longer n-gram has this one in it
-    if pace.due(16 * size + 160 * len(references)):
-        yield
     return matches
 
 

@@ -8,9 +8,9 @@ from types import MappingProxyType
 from judged_server.errors import InvalidField, LimitExceeded, did_you_mean
 from judged_server.metrics.text.bleu import bleu
 from judged_server.metrics.text.declaration import TextMetric
-from judged_server.metrics.text.forms import ANSWER, STEMS, THIRTEEN_A
 from judged_server.metrics.text.rouge import rouge_1, rouge_2, rouge_l
 from judged_server.metrics.text.squad import exact_match, token_f1
+from judged_server.metrics.text.tokens import ANSWER, STEMS, THIRTEEN_A
 
 MAX_TEXT_METRICS = 100
 """The most names one request may hold."""

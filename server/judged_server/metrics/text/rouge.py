@@ -15,39 +15,36 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from judged_server.metrics.text.declaration import Score, best, harmonic
 from judged_server.metrics.text.lcs import lcs_length
 from judged_server.metrics.text.ngrams import overlaps
-from judged_server.metrics.text.pace import Pace, Steps
-from judged_server.metrics.text.score import Score, best, harmonic
 from judged_server.metrics.text.tokens import Tokens
 
 
-def rouge_1(hypothesis: Tokens, references: Sequence[Tokens], pace: Pace) -> Steps[Score]:
+def rouge_1(hypothesis: Tokens, references: Sequence[Tokens]) -> Score:
     """Return ROUGE-1 of stems."""
-    return _rouge_n(hypothesis, references, 1, pace)
+    return _rouge_n(hypothesis, references, 1)
 
 
-def rouge_2(hypothesis: Tokens, references: Sequence[Tokens], pace: Pace) -> Steps[Score]:
+def rouge_2(hypothesis: Tokens, references: Sequence[Tokens]) -> Score:
     """Return ROUGE-2 of stems."""
-    return _rouge_n(hypothesis, references, 2, pace)
+    return _rouge_n(hypothesis, references, 2)
 
 
-def rouge_l(hypothesis: Tokens, references: Sequence[Tokens], pace: Pace) -> Steps[Score]:
+def rouge_l(hypothesis: Tokens, references: Sequence[Tokens]) -> Score:
     """Return ROUGE-L of stems."""
     scores = []
     for reference in references:
         if hypothesis and reference:
-            length = yield from lcs_length(hypothesis, reference, pace)
+            length = lcs_length(hypothesis, reference)
             scores.append(harmonic(length / len(hypothesis), length / len(reference)))
         else:
             scores.append(Score(0.0, 0.0, 0.0))
     return best(scores)
 
 
-def _rouge_n(
-    hypothesis: Tokens, references: Sequence[Tokens], order: int, pace: Pace
-) -> Steps[Score]:
-    shared = yield from overlaps(hypothesis, references, order, pace)
+def _rouge_n(hypothesis: Tokens, references: Sequence[Tokens], order: int) -> Score:
+    shared = overlaps(hypothesis, references, order)
     ours = max(len(hypothesis) - order + 1, 1)
     return best(
         harmonic(both / ours, both / max(len(reference) - order + 1, 1))

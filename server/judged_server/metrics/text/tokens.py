@@ -3,11 +3,42 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+import string
+from collections.abc import Callable, Iterator
 from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
 
-from judged_server.metrics.text.forms import Form
-from judged_server.metrics.text.pace import Pace, Steps
+from judged_server.metrics.text import porter_stemmer, tokenizer_13a
+from judged_server.scheduling.checkpoint import checkpoint
+
+_WORDS = re.compile(r"[a-z0-9]+")
+_ARTICLES = re.compile(r"\b(?:a|an|the)\b")
+_WITHOUT_PUNCTUATION = str.maketrans("", "", string.punctuation)
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """A way from text to tokens: `prepare` the text, split it at white space, `split` each word."""
+
+    name: str
+    prepare: Callable[[str], str]
+    split: Callable[[str], list[str]]
+
+
+def split_stems(word: str) -> list[str]:
+    """Return the stems of a word in lower case, which has no white space."""
+    return [porter_stemmer.stem(part) if len(part) > 3 else part for part in _WORDS.findall(word)]
+
+
+def split_answer(word: str) -> list[str]:
+    """Return what SQuAD keeps of a word in lower case, which has no white space."""
+    return _ARTICLES.sub(" ", word.translate(_WITHOUT_PUNCTUATION)).split()
+
+
+THIRTEEN_A = Form("13a", tokenizer_13a.prepare, tokenizer_13a.split_word)
+STEMS = Form("stems", str.lower, split_stems)
+ANSWER = Form("answer", str.lower, split_answer)
+
 
 Tokens = list[str]
 
@@ -37,15 +68,14 @@ class _Words(dict[str, tuple[str, ...]]):
 class TokenStore:
     """The tokens of a request's texts in one form. Those in `repeated` are kept."""
 
-    def __init__(self, form: Form, repeated: AbstractSet[str], pace: Pace) -> None:
+    def __init__(self, form: Form, repeated: AbstractSet[str]) -> None:
         self._prepare = form.prepare
         self._words = _Words(form)
         self._repeated = repeated
         self._texts: dict[str, Tokens] = {}
         self._kept = 0
-        self._pace = pace
 
-    def of(self, text: str) -> Steps[Tokens]:
+    def of(self, text: str) -> Tokens:
         """Return the tokens of a text, which nobody may change."""
         tokens = self._texts.get(text)
         if tokens is not None:
@@ -54,24 +84,14 @@ class TokenStore:
         prepared = self._prepare(text)
         if len(prepared) <= PIECE_CHARACTERS:
             tokens = [token for word in prepared.split() for token in words[word]]
-            if self._pace.due(1 + len(prepared) // 2):
-                yield
         else:
             tokens = []
             for piece in _pieces(prepared):
                 tokens += [token for word in piece.split() for token in words[word]]
-                if self._pace.due(len(piece) // 2):
-                    yield
+                checkpoint()
         if text in self._repeated:
             self._keep(text, tokens)
         return tokens
-
-    def of_all(self, texts: Sequence[str]) -> Steps[list[Tokens]]:
-        """Return the tokens of several texts."""
-        found: list[Tokens] = [[] for _ in texts]
-        for index, text in enumerate(texts):
-            found[index] = yield from self.of(text)
-        return found
 
     def _keep(self, text: str, tokens: Tokens) -> None:
         if self._kept > MAX_KEPT_TOKENS:

@@ -93,7 +93,7 @@ def judge_quality(
     n_units = len(units.counts)
     verdicts = items.relevant(min_score)
     sums = sum_by_unit(
-        unit_of, n_units, [*confusion_columns(verdicts, items.labels), *_bin_columns(items)]
+        unit_of, n_units, [*confusion_columns(verdicts, items.labels), *bin_columns(items)]
     )
     check_resampling(units, sums.shape[1] + n_units, options)
     wins = _wins(items, unit_of, n_units)
@@ -110,7 +110,7 @@ def judge_quality(
                 precision(counts),
                 recall(counts),
                 ratio(((weights @ wins) * weights).sum(axis=1), positives * negatives),
-                ratio(_bin_gaps(drawn[:, 4:]), positives + negatives),
+                ratio(bin_gaps(drawn[:, 4:]), positives + negatives),
             ],
             axis=1,
         )
@@ -213,7 +213,7 @@ def _wins_within(units: IntArray, won: BoolArray, lost: BoolArray, n_units: int)
     return counts.reshape(n_units, n_units).astype(np.float64)
 
 
-def _bin_columns(items: LabelledScores) -> list[FloatArray]:
+def bin_columns(items: LabelledScores) -> list[FloatArray]:
     """Return BINS columns: in a score's bin, the score less its label; 0 in the others.
 
     Bins are closed below and open above, but for the last; a score that prints as an edge is in
@@ -224,7 +224,7 @@ def _bin_columns(items: LabelledScores) -> list[FloatArray]:
     return [np.where(bins == b, gaps, 0.0) for b in range(BINS)]
 
 
-def _bin_gaps(sums: FloatArray) -> FloatArray:
+def bin_gaps(sums: FloatArray) -> FloatArray:
     """Return n times the expected calibration error (Naeini, Cooper and Hauskrecht 2015).
 
     It weighs each bin's |mean score - share of relevant| by the bin's share of items; the number

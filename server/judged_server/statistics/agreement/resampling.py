@@ -23,9 +23,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from judged_server.checkpoint import checkpoint
 from judged_server.domain import FloatArray, IntArray
 from judged_server.errors import InvalidField
+from judged_server.scheduling.checkpoint import checkpoint
 from judged_server.statistics.bootstrap import resample_counts
 from judged_server.statistics.distributions import t_quantile
 from judged_server.statistics.intervals import (

@@ -13,21 +13,25 @@ label. Walks begin where no error at all would be enough labels, and at two, fou
 as many as far as there are labels; that hangs on the scores and not on the labels. For "not
 relevant" everything is the other way round. Each bound has the confidence for itself.
 
-Items of one cluster are not independent. The bound is that for as many labels as there would be if
-items of a cluster were copies of each other, Kish's (sum m)^2 / sum m^2 over clusters of m items.
+Items of one cluster are not independent. The bound is that for n / (1 + (m - 1) r) labels, where m
+is the mean size of the cluster that an item is in and r the correlation of errors within clusters
+(Kish 1965). It is estimated on the verdicts of that side by analysis of variance, and one standard
+error by the jackknife over clusters is added. From fewer than MIN_ERRORS errors it can't be: then,
+and in the strict method, r is 1, which gives Kish's (sum m)^2 / sum m^2.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from enum import IntEnum
 
 import numpy as np
 
-from judged_server.checkpoint import checkpoint
 from judged_server.domain import TIE_TOLERANCE, BoolArray, FloatArray, IntArray
+from judged_server.scheduling.checkpoint import checkpoint
 from judged_server.statistics.agreement.quality import LabelledScores
-from judged_server.statistics.distributions import beta_cdf
+from judged_server.statistics.distributions import beta_cdf, root_between
 
 MAX_WALKS = 4
 _MOST_LABELS = 2**53  # more than anybody has
@@ -35,24 +39,77 @@ MAX_STEPS = 1_000
 """Scores that a walk tries at most; of more, as many evenly spaced ones are tried."""
 
 
+MIN_ERRORS = 5
+"""Errors from which on it can be told whether they come in clusters."""
+_JACKKNIFE = 20
+
+
+class Guarantee(IntEnum):
+    """As how many independent labels those of clusters count; as on the wire."""
+
+    DESIGN_EFFECT = 1
+    KISH = 2
+    ITEMS = 3
+
+
 @dataclass(frozen=True, slots=True)
 class CascadeBounds:
-    """Scores from `accept` are relevant, those up to `reject` are not, the rest escalates."""
+    """Scores from `accept` are relevant, those up to `reject` are not, the rest escalates.
+
+    `labels_counted` is how many independent labels those of the side that counts for less are taken
+    for, `design_effect` how many count as one. The uncertified bounds hold on the labels alone.
+    """
 
     accept: float | None
     reject: float | None
     escalated: float
     max_error: float
     warnings: tuple[str, ...] = ()
+    labels_counted: float = 0.0
+    design_effect: float = 1.0
+    uncertified_accept: float | None = None
+    uncertified_reject: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """One side of a judge: its scores, so that the surest are highest, and what is wrong there."""
+
+    scores: FloatArray
+    wrong: BoolArray
+    clusters: IntArray | None
+    correlation: float
+
+    @property
+    def counted(self) -> float:
+        """How many independent labels all of them are taken for."""
+        if self.clusters is None:
+            return float(len(self.scores))
+        return float(_effective(_added_squares(self.clusters), self.correlation)[-1])
 
 
 def cascade_bounds(
-    items: LabelledScores, scores: FloatArray, max_error: float, confidence: float
+    items: LabelledScores,
+    scores: FloatArray,
+    max_error: float,
+    confidence: float,
+    guarantee: Guarantee = Guarantee.DESIGN_EFFECT,
+    min_score: float = 0.5,
 ) -> CascadeBounds:
-    """Return the bounds that labels vouch for, and the share of all scores between them."""
+    """Return the bounds that labels vouch for, and the share of all scores between them.
+
+    `min_score` is the threshold of the verdicts whose errors show how clusters go together.
+    """
     risk = 1 - confidence
-    accepting = _walk(items.scores, ~items.labels, items.clusters, max_error, risk)
-    rejecting = -_walk(-items.scores, items.labels, items.clusters, max_error, risk)
+    yes = items.relevant(min_score)
+    sides = [
+        _Side(
+            sign * items.scores, wrong, items.clusters, _correlation(items, wrong, side, guarantee)
+        )
+        for sign, wrong, side in ((1, ~items.labels, yes), (-1, items.labels, ~yes))
+    ]
+    accepting = _walk(sides[0], max_error, risk)
+    rejecting = -_walk(sides[1], max_error, risk)
     accept, reject = _apart(items, accepting, rejecting)
     escalated = np.ones(len(scores), np.bool_)
     if accept is not None:
@@ -61,42 +118,126 @@ def cascade_bounds(
         escalated &= ~(scores - TIE_TOLERANCE <= reject)
     warnings = [
         f"no score is safe to {name} at an error of {max_error:g}: the labels there are too few "
-        f"(at least {_labels_needed(max_error, risk)} without an error) or the judge errs too often"
+        f"(at least {labels_needed(max_error, risk)} without an error) or the judge errs too often"
         for name, safe in (("accept", accepting), ("reject", rejecting))
         if not len(safe)
     ]
+    counted = min(side.counted for side in sides)
     if warnings and items.clusters is not None:
-        warnings.append(_count_as(items.clusters))
-    return CascadeBounds(accept, reject, float(escalated.mean()), max_error, tuple(warnings))
-
-
-def _count_as(clusters: IntArray) -> str:
-    """Return how many independent labels those of clusters are worth (Kish's effective size)."""
-    sizes = np.unique(clusters, return_counts=True)[1].astype(np.float64)
-    worth = float(sizes.sum() ** 2 / np.sum(sizes**2))
-    return (
-        f"{len(clusters)} labels of {len(sizes)} clusters count as {worth:.1f} in these bounds: "
-        "labels of one cluster are not independent; label items of more clusters"
+        warnings.append(_count_as(items.clusters, counted, labels_needed(max_error, risk)))
+    open_accept, open_reject = (_uncertified(side, max_error) for side in sides)
+    return CascadeBounds(
+        accept,
+        reject,
+        float(escalated.mean()),
+        max_error,
+        tuple(warnings),
+        counted,
+        len(items.labels) / counted,
+        open_accept,
+        None if open_reject is None else -open_reject,
     )
 
 
-def _walk(
-    scores: FloatArray,
-    wrong: BoolArray,
-    clusters: IntArray | None,
-    max_error: float,
-    risk: float,
-) -> FloatArray:
-    """Return the scores, falling, at or above which the error is bounded by max_error."""
-    order = np.argsort(-scores, kind="stable")
-    falling = scores[order]
-    ends = np.flatnonzero(np.diff(falling, append=-np.inf) < 0)
+def _count_as(clusters: IntArray, counted: float, needed: int) -> str:
+    """Return how many independent labels those of clusters count as, and what more would do."""
+    n_clusters = len(np.unique(clusters))
+    more = max(0, math.ceil(n_clusters * (needed / counted - 1)))
+    more_would_do = f"; {more} clusters more would do, if none of them had an error" if more else ""
+    return (
+        f"{len(clusters)} labels of {n_clusters} clusters count as {counted:.1f} in these bounds: "
+        f"labels of one cluster are not independent; label items of more clusters{more_would_do}"
+    )
+
+
+def _uncertified(side: _Side, max_error: float) -> float | None:
+    """Return the lowest score at or above which at most max_error of the labels are wrong."""
+    falling, ends, share = _shares(side)
+    fine = np.flatnonzero(share <= max_error)
+    return float(falling[ends[fine[-1]]]) if len(fine) else None
+
+
+def _correlation(
+    items: LabelledScores, wrong: BoolArray, side: BoolArray, guarantee: Guarantee
+) -> float:
+    """Return the correlation of errors within clusters that a guarantee reckons with."""
+    if items.clusters is None or guarantee is Guarantee.ITEMS:
+        return 0.0
+    return _error_correlation(items.clusters[side], wrong[side], guarantee)
+
+
+def _error_correlation(clusters: IntArray, wrong: BoolArray, guarantee: Guarantee) -> float:
+    errors = wrong.astype(np.float64)
+    if guarantee is Guarantee.KISH or errors.sum() < MIN_ERRORS:
+        return 1.0
+    names, cluster = np.unique(clusters, return_inverse=True)
+    groups = min(_JACKKNIFE, len(names))
+    if groups < 2:
+        return 1.0
+    group = (np.arange(len(names)) % groups)[cluster]
+    found = _intraclass(errors, cluster)
+    left_out = np.array(
+        [_intraclass(errors[group != g], cluster[group != g]) for g in range(groups)]
+    )
+    spread = math.sqrt((groups - 1) / groups * float(np.sum((left_out - left_out.mean()) ** 2)))
+    return min(1.0, found + spread)
+
+
+def _intraclass(values: FloatArray, clusters: IntArray) -> float:
+    """Return the intraclass correlation by analysis of variance, in [0, 1] (Donner 1986)."""
+    _, place, sizes = np.unique(clusters, return_inverse=True, return_counts=True)
+    n, k = len(values), len(sizes)
+    if k < 2 or n == k:
+        return 1.0
+    means = np.bincount(place, values) / sizes
+    between = float(np.sum(sizes * (means - values.mean()) ** 2)) / (k - 1)
+    within = float(np.sum((values - means[place]) ** 2)) / (n - k)
+    size = (n - float(np.sum(sizes.astype(np.float64) ** 2)) / n) / (k - 1)
+    whole = between + (size - 1) * within
+    return 0.0 if whole <= 0 else min(1.0, max(0.0, (between - within) / whole))
+
+
+def count_labels(clusters: IntArray, wrong: BoolArray, guarantee: Guarantee) -> float:
+    """Return as how many independent labels those count that say which verdicts are wrong."""
+    if guarantee is Guarantee.ITEMS:
+        return float(len(wrong))
+    correlation = _error_correlation(clusters, wrong, guarantee)
+    return float(_effective(_added_squares(clusters), correlation)[-1])
+
+
+def upper_bound(error: float, counted: float, risk: float) -> float:
+    """Return the upper bound of Clopper and Pearson of an error seen on so many labels."""
+    errors, rest = error * counted, counted * (1 - error)
+    if rest <= 0:
+        return 1.0
+    return root_between(lambda x: beta_cdf(x, errors + 1, rest) - (1 - risk), 0.0, 1.0)
+
+
+def _effective(added_squares: FloatArray, correlation: float) -> FloatArray:
+    """Return, for each number of items from the first, how many independent ones they count as."""
+    n = np.arange(1, len(added_squares) + 1, dtype=np.float64)
+    mean_size = np.cumsum(added_squares) / n
+    effective: FloatArray = n / (1 + (mean_size - 1) * correlation)
+    return effective
+
+
+def _shares(side: _Side) -> tuple[FloatArray, IntArray, FloatArray]:
+    """Return the scores, falling, the last place of each distinct one, the share wrong up to it."""
+    order = np.argsort(-side.scores, kind="stable")
+    falling = side.scores[order]
+    ends: IntArray = np.flatnonzero(np.diff(falling, append=-np.inf) < 0)
     if len(ends) > MAX_STEPS:
         ends = ends[np.linspace(0, len(ends) - 1, MAX_STEPS).astype(np.int64)]
+    return falling, ends, np.cumsum(side.wrong[order])[ends] / (ends + 1)
+
+
+def _walk(side: _Side, max_error: float, risk: float) -> FloatArray:
+    """Return the scores, falling, at or above which the error is bounded by max_error."""
+    falling, ends, share = _shares(side)
     n = (ends + 1).astype(np.float64)
-    if clusters is not None:
-        n = n**2 / np.cumsum(_added_squares(clusters[order]))[ends]
-    share = np.cumsum(wrong[order])[ends] / (ends + 1)
+    if side.clusters is not None:
+        order = np.argsort(-side.scores, kind="stable")
+        n = _effective(_added_squares(side.clusters[order]), side.correlation)[ends]
     passed = np.zeros(len(ends), np.bool_)
     begins, walk_risk = _begins(n, max_error, risk)
     for begin in begins:
@@ -116,14 +257,19 @@ def _begins(n: FloatArray, max_error: float, risk: float) -> tuple[list[int], fl
     """Return the steps at which walks begin, and the risk of each."""
     most = float(n.max())
     for walks in range(MAX_WALKS, 0, -1):
-        needed = _labels_needed(max_error, risk / walks)
+        needed = labels_needed(max_error, risk / walks)
         if needed * 2 ** (walks - 1) <= most:
             sizes = [needed * 2**walk for walk in range(walks)]
             return sorted({int(np.argmax(n >= size)) for size in sizes}), risk / walks
     return [], risk
 
 
-def _labels_needed(max_error: float, risk: float) -> int:
+def walks_begin(n: FloatArray, max_error: float, risk: float) -> list[int]:
+    """Return the steps at which walks begin that share the risk evenly, by the labels of each."""
+    return _begins(n, max_error, risk)[0]
+
+
+def labels_needed(max_error: float, risk: float) -> int:
     """Return the least number of labels that, all right, bound the error by max_error."""
     needed = math.log(risk) / math.log1p(-max_error)
     return math.ceil(needed) if needed < _MOST_LABELS else _MOST_LABELS

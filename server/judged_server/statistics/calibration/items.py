@@ -21,13 +21,15 @@ MAX_ITEMS = 1_000_000
 class ScoredItems:
     """Scores float64[n] in [0, 1]; the places int64[m], ascending, and labels bool[m] of some.
 
-    `clusters` is int64[n] or None when every item stands alone.
+    `clusters` is int64[n] or None when every item stands alone, `inclusion` float64[m] or None when
+    all labels were drawn with the same probability.
     """
 
     scores: FloatArray
     labelled: IntArray
     labels: BoolArray
     clusters: IntArray | None = None
+    inclusion: FloatArray | None = None
 
     @classmethod
     def build(

@@ -54,7 +54,7 @@ def choose_thresholds(
 
     The value of PRECISION_FLOOR is the recall. Raises nothing: what can't be chosen is None.
     """
-    fold_of, n_folds = _folds(items, folds, options.seed)
+    fold_of, n_folds = cluster_folds(items, folds, options.seed)
     warnings = []
     if n_folds < 2:
         warnings.append(
@@ -118,7 +118,7 @@ def _counts(verdicts: BoolArray, labels: BoolArray) -> FloatArray:
     return np.array([[column.sum() for column in confusion_columns(verdicts, labels)]])
 
 
-def _folds(items: LabelledScores, folds: int, seed: int) -> tuple[IntArray, int]:
+def cluster_folds(items: LabelledScores, folds: int, seed: int) -> tuple[IntArray, int]:
     """Return the fold of each item, clusters dealt out whole, and how many folds there are."""
     n = len(items.labels)
     things, place = n, np.arange(n)

@@ -9,9 +9,9 @@ from functools import reduce
 
 import numpy as np
 
-from judged_server.checkpoint import checkpoint
 from judged_server.domain import FloatArray
 from judged_server.errors import InvalidField
+from judged_server.scheduling.checkpoint import checkpoint
 from judged_server.statistics.comparison.corrected_tests import CorrectedTest, corrected_tests
 from judged_server.statistics.comparison.paired_tests import varies
 from judged_server.statistics.comparison.pairing import FEWEST, Pair, RunValues, pair_up

@@ -15,9 +15,9 @@ import math
 
 import numpy as np
 
-from judged_server.checkpoint import checkpoint
 from judged_server.domain import FloatArray
 from judged_server.errors import InvalidField
+from judged_server.scheduling.checkpoint import checkpoint
 
 MAX_FLIPS = 2_000_000_000
 """Signs that a call may draw: some ten seconds of one core."""

@@ -1,14 +1,17 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from judged import Context, Embeddings, InvalidArgument, QueryGroup, Span, Spans, Status
 from judged._batching import chunks as chunking
 from judged._batching.chunks import Assembly, Piece, cut, fold, original_path
-from judged.types.asking import Usage
-from judged.types.judges import JudgeIdentity
-from judged.types.verdicts import VerdictDetail, VerdictError, Verdicts
+from judged._batching.estimates import estimate_judging
+from judged.types.judges import CostEstimate, JudgeIdentity, Usage
+from judged.types.verdicts import VerdictDetail, VerdictError, Verdicts, join_verdicts
+from judged.v1 import judge_service_pb2 as pb
 
 IDENTITY = JudgeIdentity("k", "", 0.5, "s", "k", "f")
 
@@ -175,3 +178,26 @@ def test_votes_details_and_usage_are_put_together(monkeypatch):
     assert whole.details == {2: detail}
     assert whole.usage == Usage(1, cost=None)
     assert (whole[0].agreement, whole[2].agreement, whole[2].detail) == (None, 0.75, detail)
+
+
+def test_parts_keep_what_few_judges_say():
+    bare = Verdicts([True], [1.0], [1], [1], [0], [0, 1], {}, IDENTITY)
+    staged = replace(bare, probability=[0.75], stage=[2])
+    joined = join_verdicts([bare, staged], [False, False])
+    assert joined.probability == [0.0, 0.75]
+    assert joined.stage == [0, 2]
+    assert joined.agreement == []
+
+
+def test_an_estimate_is_cut_as_the_work_is():
+    groups = [QueryGroup("q", ["e"], ["r"] * 100)]
+    calls = estimate_judging(groups, "llm", None)
+    sizes: list[int] = []
+    call = next(calls)
+    with pytest.raises(StopIteration):
+        while True:
+            request = call.request
+            assert isinstance(request, pb.EstimateBatchRequest)
+            sizes.append(sum(len(group.retrieved) for group in request.judge.groups))
+            call = calls.send(CostEstimate())
+    assert sizes == [chunking.ASKED_CONTEXTS, 100 - chunking.ASKED_CONTEXTS]

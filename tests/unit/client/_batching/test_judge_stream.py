@@ -11,7 +11,7 @@ from judged._batching.judge_stream import JudgeStream
 from judged._inputs import WrongType
 from judged._transport.call import Deadline, RetryBudget
 from judged.v1 import judge_service_pb2 as pb
-from judged.v1 import types_pb2
+from judged.v1 import verdicts_pb2
 
 CHUNKS = [[QueryGroup("q", [str(i)], [str(i)])] for i in range(5)]
 
@@ -24,8 +24,8 @@ def stream(chunks: Iterable[Sequence[QueryGroup]] = CHUNKS, asking: Asking | Non
 
 
 def answer(chunk_id: int, cost: float = 0.0) -> pb.StreamJudgeResponse:
-    usage = types_pb2.Usage(cost=cost) if cost else None
-    columns = types_pb2.VerdictColumns(relevant=[True], score=[1.0], group_offsets=[0, 1])
+    usage = verdicts_pb2.Usage(cost=cost) if cost else None
+    columns = verdicts_pb2.VerdictColumns(relevant=[True], score=[1.0], group_offsets=[0, 1])
     return pb.StreamJudgeResponse(
         chunk=pb.JudgedChunk(chunk_id=chunk_id, verdicts=columns, usage=usage)
     )

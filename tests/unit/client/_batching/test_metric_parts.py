@@ -16,7 +16,7 @@ from judged import (
 from judged._batching import rankings
 from judged._batching.metric_parts import Given, Parts
 from judged.v1 import judge_service_pb2 as pb
-from judged.v1 import types_pb2
+from judged.v1 import metrics_pb2
 
 TREC = TrecRankings(
     {f"q{i}": {"a": 1} for i in range(6)}, {f"q{i}": ["a"] for i in (5, 4, 3, 2, 1, 0)}
@@ -63,8 +63,8 @@ def test_only_what_the_parts_do_not_say_is_asked_of_the_whole(options, metadata,
     parts = parts_of(Given(TREC, metadata, human), options)
     for part, _ in parts.requests():
         ids = list(part.relevance.qrels)
-        column = types_pb2.MetricResult(name="ap", per_query=[0.5] * len(ids), signature="s")
-        table = types_pb2.MetricTable(metrics=[column], query_ids=ids)
+        column = metrics_pb2.MetricResult(name="ap", per_query=[0.5] * len(ids), signature="s")
+        table = metrics_pb2.MetricTable(metrics=[column], query_ids=ids)
         parts.answered(pb.ComputeMetricsResponse(table=table))
     assert (parts.whole() is not None) == more
     if not more:

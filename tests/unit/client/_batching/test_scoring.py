@@ -19,7 +19,7 @@ from judged._batching import scoring as scoring_module
 from judged._batching.scoring import Scoring, as_rubrics, summarise
 from judged.types import AnswerScore
 from judged.v1 import judge_service_pb2 as pb
-from judged.v1 import scoring_pb2, types_pb2
+from judged.v1 import scores_pb2, verdicts_pb2
 
 from tests.fakes.score_service import score_of
 
@@ -109,7 +109,7 @@ class TestPart:
         part.request()
         part.take(reply("1", "a"))
         assert part.usage.calls == 3
-        summary = scoring_pb2.ScoreSummary(usage=types_pb2.Usage(calls=9, cost=1.0))
+        summary = scores_pb2.ScoreSummary(usage=verdicts_pb2.Usage(calls=9, cost=1.0))
         part.take(pb.ScoreAnswersResponse(summary=summary))
         assert (part.usage.calls, part.usage.cost) == (11, 2.0)
 
@@ -192,7 +192,7 @@ class TestWhole:
         assert (summary.mean, summary.passed) == (0.75, 1)
         counts = summary.counts
         assert (counts.ok, counts.error, counts.abstained, counts.not_assessable) == (2, 1, 1, 1)
-        assert counts.relevant == 1
+        assert counts.passed == 1
 
 
 class TestMaxCost:

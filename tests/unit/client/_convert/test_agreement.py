@@ -17,8 +17,7 @@ from judged._convert.agreement import (
     write_agreement,
     write_calibrate,
 )
-from judged.v1 import judge_service_pb2 as pb
-from judged.v1 import statistics_pb2
+from judged.v1 import statistics_service_pb2
 
 
 def test_categories_travel_as_their_places_and_none_as_minus_one():
@@ -30,7 +29,7 @@ def test_categories_travel_as_their_places_and_none_as_minus_one():
         ("a", [1, -1]),
         ("b", [0, 1]),
     ]
-    assert message.ratings.level == pb.RATING_LEVEL_ORDINAL
+    assert message.ratings.level == statistics_service_pb2.RATING_LEVEL_ORDINAL
     assert message.interval.seed == 7
     assert not message.HasField("systems")
 
@@ -66,7 +65,7 @@ def test_a_missing_label_entry_is_refused_before_it_is_sent():
 
 
 def test_unset_estimates_are_none_and_the_confusion_has_rows():
-    message = pb.MeasureAgreementResponse()
+    message = statistics_service_pb2.MeasureAgreementResponse()
     message.ratings.categories.extend(["a", "b"])
     message.ratings.confusion.extend([1, 2, 3, 4])
     message.ratings.observed.value = 0.5
@@ -78,10 +77,10 @@ def test_unset_estimates_are_none_and_the_confusion_has_rows():
 
 
 def test_a_calibration_is_read_with_what_it_lacks():
-    message = pb.CalibrateResponse(signature="s")
+    message = statistics_service_pb2.CalibrateResponse(signature="s")
     message.thresholds.append(
-        statistics_pb2.Threshold(
-            criterion=statistics_pb2.THRESHOLD_CRITERION_PRECISION_FLOOR, fitted=0.5
+        statistics_service_pb2.Threshold(
+            criterion=statistics_service_pb2.THRESHOLD_CRITERION_PRECISION_FLOOR, fitted=0.5
         )
     )
     message.cascade.accept = 0.0

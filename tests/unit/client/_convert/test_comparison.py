@@ -16,7 +16,7 @@ from judged import (
     PerQueryValues,
 )
 from judged._convert.comparison import read_compare, write_compare
-from judged.v1 import judge_service_pb2 as pb
+from judged.v1 import statistics_service_pb2
 
 
 def write(runs, qrels=None, **options):
@@ -40,7 +40,7 @@ class TestWrite:
 
     def test_documents_and_judgements(self):
         message = write({"a": DocumentRankings({"1": {"d": 2.5}})}, {"1": {"d": 3}})
-        topics, qrels = message.runs[0].documents.joined_topics, message.joined_qrels
+        topics, qrels = message.runs[0].documents.topic_columns, message.qrels_columns
         assert (topics.document_ids, topics.values) == ("d", struct.pack("<d", 2.5))
         assert (list(qrels.query_ids), qrels.values) == (["1"], struct.pack("<d", 3))
 
@@ -49,7 +49,7 @@ class TestWrite:
         (topic,) = message.runs[0].documents.topics
         assert list(topic.document_ids) == ["d\n"]
         assert (message.qrels[0].query_id, list(message.qrels[0].grades)) == ("1", [3])
-        assert not message.HasField("joined_qrels")
+        assert not message.HasField("qrels_columns")
 
     def test_what_is_not_asked_for_stays_unset(self):
         options = write({}).comparison
@@ -64,7 +64,7 @@ class TestWrite:
 
 class TestRead:
     def test_what_is_unset_is_none(self):
-        reply = pb.CompareRunsResponse()
+        reply = statistics_service_pb2.CompareRunsResponse()
         reply.comparisons.add(metric="ap", run="b", n=3)
         found = read_compare(reply, [])
         made = found.between("ap", "b")
@@ -73,7 +73,7 @@ class TestRead:
         assert (made.power.detectable_difference, made.power.queries_needed) == (None, None)
 
     def test_a_comparison_that_is_not_there_is_named(self):
-        reply = pb.CompareRunsResponse()
+        reply = statistics_service_pb2.CompareRunsResponse()
         reply.comparisons.add(metric="ap", run="b")
         with pytest.raises(KeyError, match="compared were ap of b"):
             read_compare(reply, []).between("ap", "c")

@@ -13,11 +13,13 @@ from judged import (
     Source,
     Status,
 )
+from judged._convert.judges import read_identity
 from judged._convert.scores import read_score, write_item, write_scores
 from judged.types import ClaimVerdict, DimensionScore, Usage, VerifiedClaim
-from judged.v1 import scoring_pb2, types_pb2
+from judged.v1 import scores_pb2, verdicts_pb2
+from judged.v1.error_reason_pb2 import ERROR_REASON_NO_QUORUM
 
-from tests.fakes.score_service import score_of
+from tests.fakes.score_service import IDENTITY, score_of
 
 
 class TestRubric:
@@ -78,7 +80,7 @@ class TestRead:
         message.claims.add(claim="c", verdict=2, evidence="e")
         message.reported_overall = 0.25
         message.warnings.append("cut")
-        score = read_score(message)
+        score = read_score(message, read_identity(IDENTITY))
         assert (score.item_id, score.rubric, score.status) == ("i", "r", Status.OK)
         assert (score.score, score.passed, score.min_score, score.agreement) == (0.75, True, 0.7, 1)
         assert score.dimensions == [
@@ -93,9 +95,11 @@ class TestRead:
         assert score.judge.kind == "answers"
 
     def test_a_missing_score_has_no_value_even_if_one_was_sent(self):
-        message = scoring_pb2.AnswerScore(status=3, score=0.0, passed=False)
-        message.error.CopyFrom(types_pb2.VerdictError(code=2, reason="NO_QUORUM", message="tie"))
-        score = read_score(message)
+        message = scores_pb2.AnswerScore(status=3, score=0.0, passed=False)
+        message.error.CopyFrom(
+            verdicts_pb2.VerdictError(code=2, reason=ERROR_REASON_NO_QUORUM, message="tie")
+        )
+        score = read_score(message, None)
         assert (score.score, score.passed, score.agreement, score.judge) == (None,) * 4
         assert score.error is not None
         assert score.error.reason == "NO_QUORUM"
@@ -104,12 +108,12 @@ class TestRead:
     @pytest.mark.parametrize(
         "message",
         [
-            scoring_pb2.AnswerScore(),
-            scoring_pb2.AnswerScore(status=1),
-            scoring_pb2.AnswerScore(status=1, score=1.0),
-            scoring_pb2.AnswerScore(status=3, claims=[scoring_pb2.VerifiedClaim(claim="c")]),
+            scores_pb2.AnswerScore(),
+            scores_pb2.AnswerScore(status=1),
+            scores_pb2.AnswerScore(status=1, score=1.0),
+            scores_pb2.AnswerScore(status=3, claims=[scores_pb2.VerifiedClaim(claim="c")]),
         ],
     )
     def test_what_makes_no_sense_is_a_fault_of_the_server(self, message):
         with pytest.raises(InternalError):
-            read_score(message)
+            read_score(message, None)

@@ -3,8 +3,7 @@
 from judged import HumanLabels, JudgedRanking, JudgedRankings, MetricOptions, PerQueryValues
 from judged._convert.metrics import read_table, write_metrics
 from judged._convert.statistics import read_corrected
-from judged.v1 import statistics_pb2 as s
-from judged.v1 import types_pb2 as t
+from judged.v1 import metrics_pb2
 
 
 def test_labels_travel_beside_the_verdicts():
@@ -43,10 +42,10 @@ def test_human_values_travel_with_any_relevance():
 
 
 def test_a_corrected_mean_is_read_with_all_that_is_set():
-    interval = s.Interval(lower=0.25, upper=0.75, confidence=0.95, standard_error=0.125)
-    message = s.CorrectedEstimate(
-        naive=s.Estimate(value=0.5, interval=interval),
-        labels_only=s.Estimate(value=0.0),
+    interval = metrics_pb2.Interval(lower=0.25, upper=0.75, confidence=0.95, standard_error=0.125)
+    message = metrics_pb2.CorrectedEstimate(
+        naive=metrics_pb2.Estimate(value=0.5, interval=interval),
+        labels_only=metrics_pb2.Estimate(value=0.0),
         n_labelled=1,
         n=7,
         power=0.5,
@@ -60,14 +59,25 @@ def test_a_corrected_mean_is_read_with_all_that_is_set():
 
 
 def test_a_table_has_corrections_and_bounds_only_when_sent():
-    bare = t.MetricResult(name="ap", mean=0.5, n=2)
-    full = t.MetricResult(
+    bare = metrics_pb2.MetricResult(name="ap", mean=0.5, n=2)
+    full = metrics_pb2.MetricResult(
         name="ap",
-        corrected=s.CorrectedEstimate(n=2),
+        corrected=metrics_pb2.CorrectedEstimate(n=2),
         per_query_lower=[0.0, 0.25],
         per_query_upper=[1.0, 0.75],
     )
-    first, second = read_table(t.MetricTable(metrics=[bare, full])).metrics
+    first, second = read_table(metrics_pb2.MetricTable(metrics=[bare, full])).metrics
     assert (first.corrected, first.per_query_lower, first.per_query_upper) == (None, [], [])
     assert second.corrected.n == 2
     assert (second.per_query_lower, second.per_query_upper) == ([0.0, 0.25], [1.0, 0.75])
+
+
+def test_inclusion_probabilities_travel_with_labels_and_values():
+    labels = HumanLabels(["q1"], [True], [0.25])
+    relevance = JudgedRankings([JudgedRanking("q1", 1, 1)], [True], human_labels=labels)
+    request = write_metrics(["ap"], relevance, MetricOptions())
+    assert list(request.judged.human_labels.inclusion_probabilities) == [0.25]
+    machine, human = PerQueryValues(["q1"], [[0.5]]), PerQueryValues(["q1"], [[1.0]], [0.5])
+    request = write_metrics(["ap"], machine, MetricOptions(), human_values=human)
+    assert list(request.human_values.inclusion_probabilities) == [0.5]
+    assert not request.values.inclusion_probabilities

@@ -20,7 +20,7 @@ def doubles(*numbers):
 
 def test_topics_travel_in_columns():
     trec = write({"q": {"a": 1, "é": -2}}, {"q": {"b": 0.5, "a": 2}, "r": {}, "s": {"x": 7.0}})
-    judged, retrieved = trec.joined_qrels, trec.joined_run
+    judged, retrieved = trec.qrels_columns, trec.run_columns
     assert (list(judged.query_ids), list(judged.n_documents)) == (["q"], [2])
     assert (judged.document_ids, judged.values) == ("a\né", doubles(1, -2))
     assert (list(retrieved.query_ids), list(retrieved.n_documents)) == (["q", "r", "s"], [2, 0, 1])
@@ -30,13 +30,13 @@ def test_topics_travel_in_columns():
 
 
 def test_a_run_without_scores_is_ranked_as_given():
-    run = write({}, {"q": ["x", "", "y"], "r": [""], "s": []}).joined_run
+    run = write({}, {"q": ["x", "", "y"], "r": [""], "s": []}).run_columns
     assert (run.document_ids, run.values) == ("x\n\ny\n", b"")
     assert list(run.n_documents) == [3, 1, 0]
 
 
 def test_places_stand_for_scores_where_only_some_topics_have_them():
-    run = write({}, {"q": ["x", "y", "z"], "r": {"a": 0.5}}).joined_run
+    run = write({}, {"q": ["x", "y", "z"], "r": {"a": 0.5}}).run_columns
     assert run.values == doubles(0, -1, -2, 0.5)
 
 
@@ -61,13 +61,13 @@ def test_ids_that_hold_a_line_feed_travel_one_by_one(ids):
     trec = write({"q": dict.fromkeys(ids, 1)}, {"q": ids, "r": dict.fromkeys(ids, 0.5)})
     for topic in (*trec.qrels, *trec.run):
         assert list(topic.document_ids) == ids
-    assert not trec.HasField("joined_qrels")
-    assert not trec.HasField("joined_run")
+    assert not trec.HasField("qrels_columns")
+    assert not trec.HasField("run_columns")
 
 
 def test_nothing_is_nothing():
     assert write({}, {}).ByteSize() == 0
-    assert write({"q": {}}, {"q": []}).joined_qrels.query_ids == ["q"]
+    assert write({"q": {}}, {"q": []}).qrels_columns.query_ids == ["q"]
 
 
 @pytest.mark.parametrize(
@@ -94,6 +94,6 @@ def test_what_no_message_can_hold_is_named(qrels, run, field, rule):
 @pytest.mark.parametrize("name", ["relevance_level", "max_documents"])
 def test_whole_numbers_of_the_options_stay_in_their_range(name, value):
     with pytest.raises(InvalidArgument) as caught:
-        write_options(MetricOptions(**{name: value}))
+        write_options(MetricOptions(**{name: value}), "trec")
     assert caught.value.field == f"options.{name}"
-    assert getattr(write_options(MetricOptions(**{name: 7})), name) == 7
+    assert getattr(write_options(MetricOptions(**{name: 7}), "trec").qrels, name) == 7

@@ -4,7 +4,7 @@ from google.protobuf.duration_pb2 import Duration
 from judged import Status
 from judged._convert.verdicts import read_detail, read_usage
 from judged.types import Usage
-from judged.v1 import types_pb2
+from judged.v1 import verdicts_pb2
 
 
 class TestUsage:
@@ -17,18 +17,20 @@ class TestUsage:
         assert (Usage(cost=None) + Usage(cost=0.5)).cost is None
 
     def test_is_read_with_its_units(self):
-        message = types_pb2.Usage(calls=1, attempts=2, latency=Duration(seconds=1, nanos=500000000))
+        message = verdicts_pb2.Usage(
+            calls=1, attempts=2, latency=Duration(seconds=1, nanos=500000000)
+        )
         assert read_usage(message) == Usage(1, 2, 0, 0, None, 1.5)
         message.cost = 0.0
         assert read_usage(message).cost == 0.0
 
 
 def test_a_sample_that_is_no_vote_has_neither_decision_nor_score():
-    message = types_pb2.VerdictDetail(
+    message = verdicts_pb2.VerdictDetail(
         rationale="so",
         samples=[
-            types_pb2.VerdictSample(status=1, relevant=False, score=0.0, raw_reply="NO"),
-            types_pb2.VerdictSample(status=3, reason="REFUSED"),
+            verdicts_pb2.VerdictSample(status=1, relevant=False, score=0.0, raw_reply="NO"),
+            verdicts_pb2.VerdictSample(status=3, reason="ERROR_REASON_REFUSED"),
         ],
         model="m",
         system_fingerprint="fp",

@@ -5,14 +5,21 @@ from __future__ import annotations
 import pytest
 import typer
 from judged.cli.app import app
-from judged.cli.defaults import FILE_VARIABLE, config_first, defaults, options_of, variable
+from judged.cli.defaults import (
+    FILE_VARIABLE,
+    commands_of,
+    config_first,
+    defaults,
+    options_of,
+    variable,
+)
 from judged.cli.problems import Problem
 from judged_server.settings import Settings
 from typer.core import TyperGroup
 
 GROUP = typer.main.get_command(app)
 assert isinstance(GROUP, TyperGroup)
-COMMANDS = GROUP.commands
+COMMANDS = commands_of(GROUP)
 
 
 def found(*arguments: str, **environ: str):
@@ -182,6 +189,16 @@ class TestGivingWay:
         assert found("score", "a", JUDGED_JUDGE="none") == {"judge": "none"}
         assert found("score", "a", JUDGED_JUDGE="llm", JUDGED_NO_JUDGE="1") == {"no_judge": True}
 
+    def test_of_a_rubric_to_the_judge_that_is_calibrated_and_the_other_way_round(self):
+        assert found("calibrate", "l", JUDGED_JUDGE="exact", JUDGED_RUBRIC="r") == {
+            "judge": "exact"
+        }
+        assert found("calibrate", "l", JUDGED_RUBRIC="r") == {"rubric": "r"}
+        given = found(
+            "calibrate", "l", "--rubric", "r", **MODEL, JUDGED_TRACE="t", JUDGED_PARAM="a=b"
+        )
+        assert given == {"judge_model": "m", "judge_refresh": True}
+
     def test_of_models_to_a_panel_but_for_how_they_are_asked(self):
         given = found("judge", "c", "--judge", "panel", **MODEL)
         assert given == {"judge": "llm", "judge_refresh": True}
@@ -189,3 +206,16 @@ class TestGivingWay:
     def test_of_the_cache_to_the_other_mode(self):
         given = found("score", "a", "--cache-only", JUDGED_JUDGE_REFRESH="1")
         assert given == {}
+
+
+class TestGroupsOfCommands:
+    def test_an_inner_command_has_variables_and_a_table(self, file):
+        path = file("timeout = 9\n[canary.check]\nrounds = 3\n[canary.record]\nasks = 12\n")
+        given = defaults(COMMANDS, ("--config", path, "canary", "check", "c.json"), {})
+        assert given == {"canary": {"check": {"timeout": "9", "rounds": "3"}}}
+        given = defaults(COMMANDS, ("canary", "record", "c.jsonl"), {"JUDGED_ASKS": "20"})
+        assert given == {"canary": {"record": {"asks": "20"}}}
+
+    def test_a_table_of_an_inner_command_that_is_none_is_refused(self, file):
+        with pytest.raises(Problem, match=r"\[canary chek\] is no command; did you mean canary"):
+            defaults(COMMANDS, ("--config", file("[canary.chek]\nx = 1\n"), "judges"), {})

@@ -28,7 +28,7 @@ class TestExplain:
         assert explain(invalid(field), ["ndcg", "ap@x"]) == f"{flag}: rule"
 
     def test_asks_where_a_field_comes_from(self):
-        where = {"groups[0].query": "f.jsonl:7"}.get
+        where = {("groups", 0, "query"): "f.jsonl:7"}.get
         assert explain(invalid("groups[0].query"), place=where) == "f.jsonl:7: rule"
 
     @pytest.mark.parametrize("field", ["groups[0].query", "metrics[7]", ""])
@@ -63,7 +63,7 @@ class TestRules:
 
     def test_speak_of_files_and_keep_places_that_nobody_knows(self):
         few = invalid("runs[1]", "shares nothing with runs[0], see rows[3]")
-        found = explain(few, place={"runs[0]": "a.run", "runs[1]": "b.run"}.get)
+        found = explain(few, place={("runs", 0): "a.run", ("runs", 1): "b.run"}.get)
         assert found == "b.run: shares nothing with a.run, see rows[3]"
 
     @pytest.mark.parametrize(

@@ -17,8 +17,8 @@ from judged import Client, InternalError, InvalidArgument, Status, Unavailable
 from judged.evaluation import Answer, FileError, Question, evaluate_answers
 from judged.evaluation._steps.answer_log import AnswerLog, digest
 from judged.evaluation._steps.answering import Answering, Outcome
-from judged.evaluation.systems.system import signature_of
-from judged.v1.scoring_pb2 import AnswerItem
+from judged.evaluation.system import signature_of
+from judged.v1.scores_pb2 import AnswerItem
 
 from tests.fakes.score_service import Break, ScoreService, score_service
 

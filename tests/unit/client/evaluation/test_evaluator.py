@@ -1,130 +1,177 @@
-"""The steps of an evaluation, against a client that is scripted."""
-
-from types import SimpleNamespace
+"""What evaluators ask of a client that is scripted."""
 
 import pytest
-from judged import InvalidArgument, JudgedRanking, MetricOptions, MetricTable, QueryGroup, Verdicts
-from judged.evaluation import Dataset, Evaluator, Query, Retrieved
-from judged.types import JudgedChunk, JudgeIdentity, MetricCounts, MetricResult
+from judged import (
+    InvalidArgument,
+    JudgedRanking,
+    MetricOptions,
+    MetricTable,
+    QueryGroup,
+    Verdicts,
+)
+from judged.evaluation import AsyncEvaluator, Dataset, Evaluator, Query, Retrieved
+from judged.types import CostEstimate, Evaluation, JudgeIdentity, MetricCounts, MetricResult
 
 IDENTITY = JudgeIdentity("fake", "", 0.5, "fake|v1", "", "")
 
 
 class FakeClient:
+    """Notes what it is asked."""
+
     def __init__(self):
-        self.calls = []
-        self.sources = []
-        self.details = []
-        self._budget = None
+        self.asked = []
+
+    def judge_stream(self):
+        raise AssertionError
+
+    def evaluate(self, groups, metrics, judge, options, *, include_verdicts, **how):
+        self.asked.append(("evaluate", groups, judge, include_verdicts))
+        return Evaluation(self.table(metrics), None, None)
+
+    def compute_metrics(self, metrics, rankings, options, *, metadata, timeout):
+        self.asked.append(("metrics", rankings, options, metadata))
+        return self.table(metrics)
+
+    def estimate(self, groups, judge, *, asking, timeout):
+        self.asked.append(("estimate", groups))
+        return CostEstimate(contexts=1)
 
     def server_info(self, *, timeout):
-        return SimpleNamespace(limits=SimpleNamespace(max_contexts=1000), rubrics=["a rubric"])
+        return self
 
-    def compute_metrics(self, metrics, rankings, options, *, timeout):
-        self.calls.append(("metrics", list(rankings.rankings), list(rankings.relevant)))
-        self.sources.append(rankings.source)
-        if "nope" in metrics:
-            raise InvalidArgument("metrics[0]: no metric is called 'nope'")
-        counts = MetricCounts(queries=len(rankings.rankings), duplicates=0)
+    rubrics = ("a rubric",)
+
+    def table(self, metrics):
         result = MetricResult(metrics[0], 0.5, 1, None, None, "", [])
-        return MetricTable([result], [], counts)
-
-    def judge_stream(self, chunks, judge, *, include_details, asking, timeout, request_id):
-        self.details.append(include_details)
-        for chunk_id, groups in enumerate(chunks):
-            self.calls.append(("judge", judge, [list(group.retrieved) for group in groups]))
-            n = sum(group.n_expected * group.n_retrieved for group in groups)
-            columns = ([True] * n, [1.0] * n, [1] * n, [1] * n, [0] * n)
-            yield JudgedChunk(chunk_id, Verdicts(*columns, [], {}, IDENTITY), None, n, n)
+        return MetricTable([result], [], MetricCounts())
 
 
-class TestEvaluate:
-    def test_checks_the_metrics_then_judges_then_measures(self):
+class FakeAsyncClient:
+    """The same to be awaited."""
+
+    def __init__(self, client):
+        self._client = client
+
+    async def evaluate(self, *given, **named):
+        return self._client.evaluate(*given, **named)
+
+    async def compute_metrics(self, *given, **named):
+        return self._client.compute_metrics(*given, **named)
+
+    async def estimate(self, *given, **named):
+        return self._client.estimate(*given, **named)
+
+    async def server_info(self, **named):
+        return self._client.server_info(**named)
+
+
+class Recorded:
+    """Has a verdict for every text: whether it is an expected one."""
+
+    def __init__(self):
+        self.asked = []
+
+    def verdicts(self, groups, rubrics):
+        self.asked.append((groups, list(rubrics)))
+        relevant, offsets = [], [0]
+        for group in groups:
+            relevant += [text == wanted for text in group.retrieved for wanted in group.expected]
+            offsets.append(len(relevant))
+        n = len(relevant)
+        scores = [float(yes) for yes in relevant]
+        return Verdicts(relevant, scores, [1] * n, [4] * n, [0] * n, offsets, {}, IDENTITY)
+
+
+class Awaited:
+    """An AsyncEvaluator whose calls are awaited at once."""
+
+    def __init__(self, client):
+        self._evaluator = AsyncEvaluator(FakeAsyncClient(client))
+
+    def __getattr__(self, name):
+        import asyncio
+
+        return lambda *given, **named: asyncio.run(getattr(self._evaluator, name)(*given, **named))
+
+
+both = pytest.mark.parametrize("make", [Evaluator, Awaited])
+GROUP = QueryGroup("q", ["e"], ["x", "e", "x"], "q0", ["a", "b", "a"], negatives=["x"])
+
+
+@both
+class TestEvaluateGroups:
+    def test_verdicts_are_asked_for_where_a_metric_rests_on_them(self, make):
         client = FakeClient()
-        group = QueryGroup("q", ["e"], ["x", "y", "x"], "q0", ["a", "b", "a"])
-        found = Evaluator(client).evaluate([group], ["ap"], "fake")
-        assert client.calls == [
-            ("metrics", [JudgedRanking("", 1, 0)], []),
-            ("judge", "fake", [["x", "y"]]),
-            ("metrics", [JudgedRanking("q0", 1, 2)], [True, True]),
+        make(client).evaluate_groups([GROUP], ["ap", "recall_exact@2"], "fake")
+        make(client).evaluate_groups([GROUP], ["recall_exact@2", "f1_similarity"], "fake")
+        assert client.asked == [
+            ("evaluate", [GROUP], "fake", True),
+            ("evaluate", [GROUP], "fake", False),
         ]
+
+    def test_a_recorded_judge_is_asked_in_place_of_the_server(self, make):
+        client, recorded = FakeClient(), Recorded()
+        by_id = QueryGroup("q", (), ["?"], "q1", ["d"], ["c", "d"], metadata={"k": "v"})
+        options = MetricOptions(slice_by=["k"])
+        found = make(client).evaluate_groups([GROUP, by_id], ["ap"], recorded, options)
+        ((groups, rubrics),) = recorded.asked
+        assert [list(group.retrieved) for group in groups] == [["x", "e"], ["?"], ["x", "e"]]
+        assert rubrics == ["a rubric"]
+        ((_, rankings, _, metadata),) = client.asked
+        assert rankings.rankings == [JudgedRanking("q0", 1, 2), JudgedRanking("q1", 2, 1)]
+        assert list(rankings.relevant) == [False, True, False, True]
+        assert list(rankings.source) == [4, 4, 1, 1]
+        assert metadata == {"q1": {"k": "v"}}
         assert found.judge == IDENTITY
         assert found.table.counts.duplicates == 1
-        assert found.table.counts.verdicts.ok == 2
-        assert len(found.verdicts) == 2
+        assert (found.table.counts.verdicts.ok, len(found.verdicts)) == (2, 2)
+        assert (found.negatives.queries, found.negatives.queries_hit) == (1, 1)
+        assert [(match.retrieved, match.document_id) for match in found.negatives.matches] == [
+            (0, "a")
+        ]
 
-    def test_judges_nothing_for_a_metric_that_is_refused(self):
+    def test_a_record_is_strict_about_repeats_where_asked_to_be(self, make):
+        options = MetricOptions(strict_duplicates=True)
+        with pytest.raises(InvalidArgument, match=r"groups\[0\]\.document_ids\[2\]"):
+            make(FakeClient()).evaluate_groups([GROUP], ["ap"], Recorded(), options)
+
+    def test_what_would_be_judged_is_estimated(self, make):
         client = FakeClient()
-        with pytest.raises(InvalidArgument, match="nope"):
-            Evaluator(client).evaluate([QueryGroup("q", ["e"], ["x"], "q0")], ["nope"])
-        assert len(client.calls) == 1
-
-    def test_refuses_repeats_when_strict(self):
-        group = QueryGroup("q", ["e"], ["x", "x"], "q0", ["a", "a"])
-        with pytest.raises(InvalidArgument, match=r"groups\[0\]\.document_ids\[1\]"):
-            Evaluator(FakeClient()).evaluate(
-                [group], ["ap"], "fake", MetricOptions(strict_duplicates=True)
-            )
-
-    def test_a_recorded_judge_is_asked_in_place_of_the_client(self):
-        client = FakeClient()
-        asked = []
-
-        class Recorded:
-            def verdicts(self, groups, rubrics):
-                asked.append((groups, rubrics))
-                columns = [True, False], [1.0, 0.0], [1, 1], [4, 4], [0, 0]
-                return Verdicts(*columns, [0, 2], {}, IDENTITY)
-
-        group = QueryGroup("q", ["e"], ["x", "y"], "q0", ["a", "b"])
-        found = Evaluator(client).evaluate([group], ["ap"], Recorded())
-        assert asked == [([group], ["a rubric"])]
-        assert [call[0] for call in client.calls] == ["metrics", "metrics"]
-        assert client.sources == [(), [4, 4]]
-        assert found.judge == IDENTITY
-
-    def test_the_families_have_no_recorded_judge(self):
-        class Recorded:
-            def verdicts(self, groups, rubrics):
-                raise AssertionError
-
-        group = QueryGroup("q", ["e"], ["x"], "q0")
-        with pytest.raises(InvalidArgument, match=r"metrics\[1\]: metrics of the family exact ask"):
-            Evaluator(FakeClient()).evaluate([group], ["ap", "recall_exact"], Recorded())
-
-    def test_tells_verdicts_with_details_before_it_measures(self):
-        client = FakeClient()
-        told = []
-
-        def record(groups, verdicts):
-            told.append((groups, len(verdicts), [call[0] for call in client.calls]))
-
-        group = QueryGroup("q", ["e"], ["x"], "q0", negatives=["n"])
-        Evaluator(client).evaluate([group], ["ap"], "fake", record=record)
-        without = QueryGroup("q", ["e"], ["x"], "q0")
-        assert told == [([without, QueryGroup("q", ["n"], ["x"])], 2, ["metrics", "judge"])]
-        assert client.details == [True]
-
-    def test_names_no_judge_when_all_is_matched_by_id(self):
-        found = Evaluator(FakeClient()).evaluate(
-            [QueryGroup("q", (), ["x"], "q0", ["a"], ["a"])], ["ap"], "fake"
-        )
-        assert found.judge is None
-        assert found.verdicts is None
+        assert make(client).estimate([GROUP], ["ap"]).contexts == 1
+        assert make(client).estimate([GROUP], ["recall_exact"]).contexts == 1
+        by_id = QueryGroup("q", (), ["x"], "q0", ["a"], ["a"])
+        assert make(client).estimate([by_id], ["ap"]) == CostEstimate()
+        asked = [[list(group.expected) for group in groups] for _, groups in client.asked]
+        assert asked == [[["e"], ["x"]], [["x"]]]
 
 
-class TestEvaluateRetriever:
-    def test_asks_for_k_documents_of_every_query(self):
+@both
+class TestEvaluate:
+    def test_asks_for_k_documents_of_every_query(self, make):
         class Shelf:
             def retrieve(self, query, k):
                 return [Retrieved(f"{query}{i}", -i, f"text {i}") for i in range(k)]
 
         client = FakeClient()
         dataset = Dataset([Query("q0", "x", ["e"]), Query("q1", "y", (), ["y1"])])
-        Evaluator(client).evaluate_retriever(Shelf(), dataset, ["ap"], 2, "fake")
-        assert client.calls[1] == ("judge", "fake", [["text 0", "text 1"]])
-        assert client.calls[2] == (
-            "metrics",
-            [JudgedRanking("q0", 1, 2), JudgedRanking("q1", 1, 2)],
-            [True, True, False, True],
-        )
+        make(client).evaluate(Shelf(), dataset, ["ap@3"], "fake", 2)
+        ((_, groups, *_),) = client.asked
+        assert [list(group.retrieved) for group in groups] == [["text 0", "text 1"]] * 2
+        assert [list(group.document_ids) for group in groups] == [["x0", "x1"], ["y0", "y1"]]
+
+    def test_a_failure_is_that_of_its_query(self, make):
+        async def retrieve(query, k):
+            if query == "y":
+                raise RuntimeError("no index")
+            return [Retrieved("d", 1.0, "text")]
+
+        client = FakeClient()
+        dataset = Dataset([Query("q0", "x", ["e"]), Query("q1", "y", ["e"])])
+        found = make(client).evaluate(retrieve, dataset, ["ap@1"], "fake")
+        assert found.failures == {"q1": "RuntimeError: no index"}
+        assert [group.query_id for group in client.asked[0][1]] == ["q0"]
+
+
+def test_an_evaluator_says_which_client_it_needs():
+    with pytest.raises(InvalidArgument, match="must be an AsyncClient"):
+        AsyncEvaluator(FakeClient())

@@ -10,8 +10,8 @@ from judged.types import (
     JudgeIdentity,
     RubricInfo,
     RubricSummary,
+    ScoreCounts,
     Usage,
-    VerdictCounts,
     VerdictError,
 )
 
@@ -100,8 +100,7 @@ def cache(*scores, by):
     """A cache that was asked for a judge, and has these scores."""
 
     def cached(items, rubrics):
-        counts = VerdictCounts()
-        return ScoredAnswers(scores, [RubricSummary("r", None, 0, counts, by)], Usage())
+        return ScoredAnswers(scores, [RubricSummary("r", None, ScoreCounts(), by)], Usage())
 
     return cached
 

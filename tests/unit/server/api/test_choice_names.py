@@ -9,16 +9,15 @@ from google.protobuf.internal.enum_type_wrapper import EnumTypeWrapper
 from judged import Matching, NoGold, Unjudged
 from judged._transport.status import in_python
 from judged.types.agreement import RatingLevel as PythonLevel
-from judged.types.asking import CacheMode as PythonCache
 from judged.types.choices import Source as PythonSource
 from judged.types.choices import Status as PythonStatus
+from judged.types.judges import CacheMode as PythonCache
 from judged.types.statistics import IntervalMethod as PythonMethod
-from judged.v1 import judge_service_pb2 as pb
-from judged.v1 import statistics_pb2, types_pb2
-from judged_server.api.convert.agreement import read_ratings
+from judged.v1 import groups_pb2, metrics_pb2, statistics_service_pb2, verdicts_pb2
 from judged_server.api.convert.asking import read_asking
 from judged_server.api.convert.judging import read_verdicts
 from judged_server.api.convert.metrics import read_options
+from judged_server.api.convert.statistics.agreement import read_ratings
 from judged_server.domain import CacheMode, Source, Status
 from judged_server.errors import InvalidField, full_name, full_names
 from judged_server.metrics import MatchingMode, NoGoldPolicy, UnjudgedPolicy
@@ -26,14 +25,14 @@ from judged_server.statistics.agreement import RatingLevel
 from judged_server.statistics.intervals import IntervalMethod
 
 ENUMS: list[tuple[type[IntEnum], EnumTypeWrapper, type[IntEnum]]] = [
-    (CacheMode, types_pb2.CacheMode, PythonCache),
-    (MatchingMode, types_pb2.MatchingMode, Matching),
-    (NoGoldPolicy, types_pb2.NoGoldPolicy, NoGold),
-    (UnjudgedPolicy, types_pb2.UnjudgedPolicy, Unjudged),
-    (IntervalMethod, statistics_pb2.IntervalMethod, PythonMethod),
-    (RatingLevel, pb.RatingLevel, PythonLevel),
-    (Status, types_pb2.VerdictStatus, PythonStatus),
-    (Source, types_pb2.VerdictSource, PythonSource),
+    (CacheMode, groups_pb2.CacheMode, PythonCache),
+    (MatchingMode, metrics_pb2.MatchingMode, Matching),
+    (NoGoldPolicy, metrics_pb2.NoGoldPolicy, NoGold),
+    (UnjudgedPolicy, metrics_pb2.UnjudgedPolicy, Unjudged),
+    (IntervalMethod, metrics_pb2.IntervalMethod, PythonMethod),
+    (RatingLevel, statistics_service_pb2.RatingLevel, PythonLevel),
+    (Status, verdicts_pb2.VerdictStatus, PythonStatus),
+    (Source, verdicts_pb2.VerdictSource, PythonSource),
 ]
 
 
@@ -46,14 +45,20 @@ def test_a_full_name_is_the_contracts(ours, contract, python):
 
 
 REFUSED = {
-    CacheMode: lambda: read_asking(types_pb2.AskingOptions(cache=0)),
-    MatchingMode: lambda: read_options(types_pb2.MetricOptions(matching=0)),
-    NoGoldPolicy: lambda: read_options(types_pb2.MetricOptions(no_gold=0)),
-    UnjudgedPolicy: lambda: read_options(types_pb2.MetricOptions(unjudged=9)),
-    IntervalMethod: lambda: read_options(
-        types_pb2.MetricOptions(interval=statistics_pb2.IntervalOptions(method=0))
+    CacheMode: lambda: read_asking(groups_pb2.AskingOptions(cache=0)),
+    MatchingMode: lambda: read_options(
+        metrics_pb2.MetricOptions(verdicts=metrics_pb2.VerdictOptions(matching=0))
     ),
-    RatingLevel: lambda: read_ratings(pb.RatingTable(level=0)),
+    NoGoldPolicy: lambda: read_options(
+        metrics_pb2.MetricOptions(verdicts=metrics_pb2.VerdictOptions(no_gold=0))
+    ),
+    UnjudgedPolicy: lambda: read_options(
+        metrics_pb2.MetricOptions(qrels=metrics_pb2.QrelsOptions(unjudged=9))
+    ),
+    IntervalMethod: lambda: read_options(
+        metrics_pb2.MetricOptions(interval=metrics_pb2.IntervalOptions(method=0))
+    ),
+    RatingLevel: lambda: read_ratings(statistics_service_pb2.RatingTable(level=0)),
 }
 
 
@@ -66,7 +71,7 @@ def test_a_choice_that_is_none_is_refused_with_the_full_names(kind):
 
 @pytest.mark.parametrize(("kind", "column"), [(Status, "status"), (Source, "source")])
 def test_a_verdict_that_is_none_is_refused_with_the_full_names(kind, column):
-    columns = types_pb2.VerdictColumns(relevant=[True], score=[1.0], **{column: [9]})
+    columns = verdicts_pb2.VerdictColumns(relevant=[True], score=[1.0], **{column: [9]})
     with pytest.raises(InvalidField) as caught:
         read_verdicts(columns, [1], "verdicts")
     assert caught.value.rule == f"must be one of {full_names(kind, f'Verdict{kind.__name__}')}"

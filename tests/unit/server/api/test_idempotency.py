@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from judged.v1 import groups_pb2, verdicts_pb2
 from judged.v1 import judge_service_pb2 as pb
-from judged.v1 import types_pb2
 from judged_server.api import idempotency
 from judged_server.api.idempotency import IdempotentCalls, check_request_id
 from judged_server.errors import Draining, InvalidField
@@ -31,7 +31,7 @@ def _no_cost_tracker_is_left() -> Iterator[None]:
 
 def request(request_id: str = ID, text: str = "r") -> pb.BatchJudgeRequest:
     return pb.BatchJudgeRequest(
-        groups=[types_pb2.QueryGroup(retrieved=[text])], request_id=request_id
+        groups=[groups_pb2.QueryGroup(retrieved=[text])], request_id=request_id
     )
 
 
@@ -56,7 +56,7 @@ class Work:
         self.done += 1
         if self.error is not None:
             raise self.error
-        reply = pb.BatchJudgeResponse(counts=types_pb2.VerdictCounts(ok=self.done))
+        reply = pb.BatchJudgeResponse(counts=verdicts_pb2.VerdictCounts(ok=self.done))
         reply.judge.signature = self.rationale
         return reply
 

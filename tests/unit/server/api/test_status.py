@@ -15,6 +15,7 @@ EXAMPLES: list[errors.JudgedError] = [
     errors.InvalidField("groups[0].query", "too odd"),
     errors.LimitExceeded("groups", "groups", 10, 11),
     errors.MalformedMessage("not a message"),
+    errors.Unauthenticated("who is it?"),
     errors.UnknownJudge("nobody", ("exact",)),
     errors.UnknownRubric("taste", ("helpfulness",)),
     errors.ModelNotInstalled("m", "run this"),
@@ -22,7 +23,9 @@ EXAMPLES: list[errors.JudgedError] = [
     errors.BudgetExhausted("per_day", "nothing is left"),
     errors.ModelDamaged("model.onnx", "truncated", "run that"),
     errors.DeadlineExceeded("late"),
+    errors.DeadlineTooShort(5.3, 1.0),
     errors.Overloaded("busy", 0.25),
+    errors.TenantLimit("tokens_per_second", "too much", 2.5),
     errors.Draining("bye", 1.5),
     errors.InternalFault("abc"),
 ]

@@ -3,14 +3,17 @@
 import asyncio
 import dataclasses
 import gc
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from judged_server.domain import Flag
 from judged_server.embedding import embedder as embedder_module
+from judged_server.embedding import embedder as embedders
 from judged_server.embedding.batching import queue
 from judged_server.embedding.batching.inflight import InflightText
 from judged_server.embedding.policy import TEXT_TOO_LONG
+from judged_server.tenant import EVERYBODY, Tenant, serve
 
 from tests.fakes.session import begun, queued, until
 from tests.fakes.tiny_model import HIDDEN
@@ -109,6 +112,27 @@ class TestCache:
                 again.vectors, np.concatenate([parts[i] for i in (2, 0, 1)])
             )
 
+    async def test_what_a_tenant_had_embedded_is_run_again_for_another(self, make, session):
+        embedder = make(memory_bytes=1 << 16)
+
+        async def embed(tenant: Tenant):
+            serve(tenant)
+            return await embedder.embed(["a b", "c"], "truncate")
+
+        def tenant(name: str, key: bytes) -> Tenant:
+            return Tenant(name, domain_key=key)
+
+        runs = []
+        first = None
+        for each in (
+            tenant("a", b"1"), tenant("a", b"1"), tenant("b", b"2"), tenant("c", b"2"), EVERYBODY
+        ):  # fmt: skip
+            done = await asyncio.create_task(embed(each))
+            first = done if first is None else first
+            np.testing.assert_array_equal(done.vectors, first.vectors)
+            runs.append(sum(map(len, session.batches)))
+        assert runs == [2, 2, 4, 4, 6]
+
     async def test_old_and_new_texts_come_together_in_order(self, make, session):
         embedder = make(memory_bytes=1 << 16)
         await embedder.embed(["b", "d"], "truncate")
@@ -142,7 +166,7 @@ class TestCache:
 class TestStorm:
     async def test_random_calls_and_cancels_leave_nothing_behind(self, make, session, monkeypatch):
         monkeypatch.setattr(queue, "BATCH_TOKENS", 12)
-        monkeypatch.setattr(embedder_module, "INTERACTIVE_TOKENS", 12)
+        monkeypatch.setattr(embedders, "MODEL", replace(embedders.MODEL, interactive=12))
         embedder = make(workers=2, memory_bytes=1 << 12)
         alone = {text: (await make().embed([text], "truncate")).vectors for text in "abcdefghij"}
         rng = np.random.default_rng(20)

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from judged_server.domain import FloatArray, JudgeSpec, QueryGroup
 from judged_server.judges.base import PureJudge
 from judged_server.judges.exact import ExactKind
-from judged_server.judges.lexical.stopwords import STOPWORDS
 from judged_server.judges.lexical.token_overlap import TokenOverlapKind
+from judged_server.judges.lexical.tokens import STOPWORDS
 
 NEGATIONS = {"no", "not", "never", "none", "without", "cannot"}
 

@@ -13,8 +13,8 @@ from judged_server.judges.base import Caller
 from judged_server.judges.llm.concurrency import fan_out
 from judged_server.judges.llm.contexts import ContextVotes, number_contexts, to_columns
 from judged_server.llm.budget import prices_of, refuse_if_nothing_asked, unpriced
-from judged_server.llm.caller import CallOptions, ModelCaller, check_api_keys, nothing
-from judged_server.llm.chat import ChatModel
+from judged_server.llm.caller import CallOptions, ModelCaller, nothing
+from judged_server.llm.chat import ChatModel, check_api_keys
 from judged_server.llm.question import PlannedCall, Question
 from judged_server.llm.rubrics import load_builtin
 from judged_server.usecases.estimate_batch import Estimator

@@ -23,7 +23,7 @@ class FakeEmbedder:
         self.calls = []
         self.cancelled = False
 
-    async def embed(self, texts, long_text):
+    async def embed(self, texts, long_text, deadline=None):
         self.calls.append((list(texts), long_text))
         rows, offsets, flags, faults = [], [0], [], {}
         for number, text in enumerate(texts):

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from judged_server.domain import JudgeIdentity, QueryGroup, ScoreColumns, Status, VerdictFault
-from judged_server.judges.slices import (
+from judged_server.judges.base import (
     SLICE_COST,
     cut_slices,
     group_cost,
@@ -57,7 +57,7 @@ async def test_small_work_is_done_in_place_and_large_work_in_the_thread():
     assert scores.tolist() == [float(len(r)) for r in large.retrieved]
     first, *others = judge.calls
     assert first[0] == threading.current_thread().name
-    assert {name for name, _ in others} == {"slices_0"}
+    assert all(name.startswith("slices_") for name, _ in others)
     assert len(others) > 5
     assert group_cost(large) > SLICE_COST
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from judged_server.domain import GroupSpans, JudgeSpec, QueryGroup, Spans
-from judged_server.judges.slices import cut_slices
+from judged_server.judges.base import cut_slices
 from judged_server.judges.span import SpanKind
 
 TOP = 2**64 - 1

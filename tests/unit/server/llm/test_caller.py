@@ -175,23 +175,6 @@ class TestCache:
             assert (answer.parsed.score, answer.parsed.yes) == (0.6, yes)
         assert len(model.asked) == 1
 
-    async def test_thousands_of_hits_let_others_have_their_turn(self):
-        model_caller, model = keeping(), Model()
-        await model_caller.ask(model, asked(), call_options())
-        until, turns_of_others = call_options(), 0
-
-        async def other() -> None:
-            nonlocal turns_of_others
-            while True:
-                turns_of_others += 1
-                await asyncio.sleep(0)
-
-        task = asyncio.create_task(other())
-        for _ in range(1000):
-            await model_caller.ask(model, asked(), until)
-        task.cancel()
-        assert turns_of_others >= 1000 // 32
-
 
 async def test_a_reply_without_a_count_has_an_unknown_cost():
     uncounted = says(YES)._replace(usage=TokenUsage())

@@ -280,3 +280,65 @@ def test_a_power_is_fitted_from_four_labelled_clusters():
     assert correct_mean(machine, human[:3], places[:3]).power == 0.0
     clusters = np.array([0, 1, 2, 0, 4, 3, 6, 7, 8])  # two labels are of one cluster
     assert correct_mean(machine, human, places, clusters=clusters).power == 0.0
+
+
+def by_uncertainty(rng, n):
+    """A population, the places drawn from it with unequal probabilities, and these."""
+    machine = rng.random(n)
+    human = (rng.random(n) < np.clip(machine * 0.7 + 0.1, 0, 1)).astype(float)
+    chances = np.clip(0.02 + 0.3 * np.abs(machine - 0.2), 0, 1)
+    places = np.flatnonzero(rng.random(n) < chances)
+    return machine, human, places, chances[places]
+
+
+class TestLabelsOfUnequalProbability:
+    def test_the_labels_alone_are_the_weighted_mean(self):
+        machine, human, places, chances = by_uncertainty(np.random.default_rng(2), 2000)
+        found = correct_mean(machine, human[places], places, inclusion=chances)
+        weights = 1 / chances
+        expected = float(human[places] @ weights / weights.sum())
+        assert found.labels_only.value == pytest.approx(expected)
+        r, f = human[places] - found.power * machine[places], machine
+        value = float(r @ weights / weights.sum()) + found.power * f.mean()
+        assert found.corrected.value == pytest.approx(value)
+
+    def test_equal_ones_change_nothing(self):
+        machine, human, places = some()
+        plain = correct_mean(machine, human, places)
+        equal = correct_mean(machine, human, places, inclusion=np.full(len(places), 0.15))
+        assert equal == plain
+
+    def test_intervals_cover_where_unweighted_ones_do_not(self):
+        rng = np.random.default_rng(5)
+        weighted = unweighted = 0
+        draws, truth = 300, 0.45  # 0.7 / 2 + 0.1
+        for _ in range(draws):
+            machine, human, places, chances = by_uncertainty(rng, 1500)
+            ours = correct_mean(machine, human[places], places, inclusion=chances).corrected
+            bare = correct_mean(machine, human[places], places).labels_only
+            weighted += ours.interval.lower <= truth <= ours.interval.upper
+            unweighted += bare.interval.lower <= truth <= bare.interval.upper
+        assert weighted / draws >= 0.91
+        assert unweighted / draws < 0.8
+
+    def test_more_labels_narrow_the_interval_as_foretold(self):
+        machine, human, places = some(n=4000, labelled=150, seed=3)
+        rng = np.random.default_rng(3)
+        more = np.setdiff1d(np.arange(4000), places)[rng.permutation(3850)[:50]]
+        found = correct_mean(machine, human, places)
+        value = np.clip(machine + rng.normal(0, 0.2, 4000), 0, 1)
+        all_places = np.sort(np.concatenate([places, more]))
+        whole = dict(zip(places.tolist(), human.tolist(), strict=True))
+        whole |= {int(i): float(value[i]) for i in more}
+        then = correct_mean(machine, np.array([whole[int(i)] for i in all_places]), all_places)
+        width = (then.corrected.interval.upper - then.corrected.interval.lower) / 2
+        assert found.half_width_with_more == pytest.approx(width, rel=0.1)
+
+    def test_where_every_item_has_a_label_nothing_is_left_to_buy(self):
+        machine, human, places = some(n=60, labelled=60)
+        assert correct_mean(machine, human, places).half_width_with_more is None
+
+    def test_where_labels_hardly_differ_nothing_is_foretold(self):
+        machine = np.tile([0.0, 1.0], 100)
+        found = correct_mean(machine, machine[:50], np.arange(50))
+        assert found.half_width_with_more is None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from judged_server.store.stored_ids import FILE, CacheInvalidation
+from judged_server.store.replies import PURGE_FILE, CacheInvalidation
 
 
 def test_is_heard_once_by_each(tmp_path):
@@ -23,9 +23,9 @@ def test_is_not_heard_by_who_came_later(tmp_path):
 def test_half_of_one_or_none_at_all_says_nothing(tmp_path):
     CacheInvalidation(tmp_path).publish()
     server = CacheInvalidation(tmp_path)
-    (tmp_path / FILE).write_bytes(b"")
+    (tmp_path / PURGE_FILE).write_bytes(b"")
     assert not server.changed()
-    (tmp_path / FILE).unlink()
+    (tmp_path / PURGE_FILE).unlink()
     assert not server.changed()
 
 

@@ -4,9 +4,8 @@ import asyncio
 import threading
 
 import pytest
-from judged_server.store.kept_replies import MAX_PAYLOAD_BYTES, KeptReplies
+from judged_server.store.kept_replies import LOOK_S, MAX_PAYLOAD_BYTES, KeptReplies
 from judged_server.store.replies import ReplyFile
-from judged_server.store.stored_ids import LOOK_S
 
 from tests.unit.server.store.test_replies import CAP, entry
 

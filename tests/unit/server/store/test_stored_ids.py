@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from judged_server.store import stored_ids
+from judged_server.store import kept_replies as stored_ids
+from judged_server.store.kept_replies import LOOK_S, MAX_BYTES, TRUSTED_S, StoredIds
 from judged_server.store.replies import FILE, ReplyFile, Selection
-from judged_server.store.stored_ids import LOOK_S, MAX_BYTES, TRUSTED_S, StoredIds
 
 from tests.unit.server.store.test_replies import CAP, entry, start_writer
 

@@ -30,41 +30,45 @@ async def test_matches_come_by_group_rank_and_reference(catalog):
         group("2", ["e"], ["e"]),
         group("3", ["e"], ["e"], negatives=["bad"]),
     ]
-    report = (await run(catalog, groups)).negatives
-    assert (report.queries, report.queries_hit) == (2, 1)
-    assert [(m.query_id, m.retrieved, m.negative) for m in report.matches] == [
+    done, judged = await run(catalog, groups)
+    assert (done.negatives.queries, done.negatives.queries_hit) == (2, 1)
+    assert [(m.query_id, m.retrieved, m.negative) for m in judged.matches] == [
         ("1", 0, 1),
         ("1", 2, 0),
         ("1", 3, 1),
     ]
-    assert {m.score for m in report.matches} == {1.0}
-    assert [m.document_id for m in report.matches] == ["retrieved_0", "retrieved_2", "retrieved_3"]
-    assert len(report.verdicts.relevant) == 4 * 2 + 1
+    assert {m.score for m in judged.matches} == {1.0}
+    assert [m.document_id for m in judged.matches] == ["retrieved_0", "retrieved_2", "retrieved_3"]
+    assert done.negatives.counts.total == 4 * 2 + 1
 
 
 async def test_metrics_and_verdicts_are_those_without_negatives(catalog):
     plain = [group("1", ["e", "f"], ["n", "e"]), group("2", ["g"], ["g"])]
     with_them = [group("1", ["e", "f"], ["n", "e"], negatives=["n"]), plain[1]]
-    ours, theirs = await run(catalog, with_them), await run(catalog, plain)
+    (ours, our_part), (theirs, their_part) = (
+        await run(catalog, with_them),
+        await run(catalog, plain),
+    )
     assert ours.table.columns[0].values.tolist() == theirs.table.columns[0].values.tolist()
-    assert ours.verdicts.relevant.tolist() == theirs.verdicts.relevant.tolist()
-    assert list(ours.verdicts.offsets) == list(theirs.verdicts.offsets)
+    assert our_part.verdicts.relevant.tolist() == their_part.verdicts.relevant.tolist()
+    assert list(our_part.verdicts.offsets) == list(their_part.verdicts.offsets)
     assert theirs.negatives is None
 
 
 async def test_ranks_are_those_of_the_request_when_repeats_are_dropped(catalog):
     sent = group("1", ["e"], ["e", "e", "n"], document_ids=["a", "a", "b"], negatives=["n"])
-    (match,) = (await run(catalog, [sent])).negatives.matches
+    _, judged = await run(catalog, [sent])
+    (match,) = judged.matches
     assert (match.retrieved, match.document_id) == (2, "b")
 
 
 async def test_a_group_matched_by_id_has_its_texts_judged_for_negatives_only(catalog):
     sent = group("1", [], ["n"], document_ids=["a"], relevant_document_ids=["a"], negatives=["n"])
-    done = await run(catalog, [sent])
+    done, judged = await run(catalog, [sent])
     assert done.table.columns[0].mean == 1.0
-    assert len(done.negatives.matches) == 1
+    assert len(judged.matches) == 1
     assert done.identity is not None
-    assert len(done.verdicts.relevant) == 0
+    assert len(judged.verdicts.relevant) == 0
 
 
 async def test_a_judge_of_spans_refuses_them(catalog):
@@ -78,15 +82,16 @@ GROUPS = [group("1", ["e", "f"], ["e", "e", "x"])]
 
 class TestWhichJudgeRuns:
     async def test_none_of_the_request_when_no_metric_needs_it(self, catalog):
-        done = await run(catalog, GROUPS, ["precision_exact"], judge="span", keep_verdicts=False)
+        asked = ["precision_exact"]
+        done, judged = await run(catalog, GROUPS, asked, judge="span", keep_verdicts=False)
         assert done.table.columns[0].values.tolist() == [2 / 3]
-        assert (done.verdicts, done.identity) == (None, None)
-        assert [len(verdicts.relevant) for verdicts in done.judged] == [6]
+        assert (judged.verdicts, done.identity) == (None, None)
+        assert done.counts.total == 6
 
     async def test_both_side_by_side(self, catalog):
-        done = await run(catalog, GROUPS, ["precision", "precision_exact", "recall_exact"])
+        done, _ = await run(catalog, GROUPS, ["precision", "precision_exact", "recall_exact"])
         assert [column.mean for column in done.table.columns] == [1 / 3, 2 / 3, 0.5]
-        assert len(done.judged) == 2
+        assert done.counts.total == 12
         assert done.identity.signature == "exact|profile:verbatim|min_score:0.5|v1"
         assert done.table.columns[1].signature == (
             "precision_exact|judge:exact profile:verbatim min_score:0.8 v1|matching:any"
@@ -95,5 +100,5 @@ class TestWhichJudgeRuns:
 
     async def test_ids_take_the_place_of_every_judge(self, catalog):
         by_id = group("2", [], ["?"], document_ids=["a"], relevant_document_ids=["a", "b"])
-        done = await run(catalog, [*GROUPS, by_id], ["recall_exact"], keep_verdicts=False)
+        done, _ = await run(catalog, [*GROUPS, by_id], ["recall_exact"], keep_verdicts=False)
         assert done.table.columns[0].values.tolist() == [0.5, 0.5]

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 from judged_server import errors
-from judged_server.answers import AnswerItem, AnswerScore, RubricSpec, ScoreSummary
 from judged_server.domain import Status
+from judged_server.domain.answers import AnswerItem, AnswerScore, RubricSpec, ScoreSummary
 from judged_server.judges.base import Caller
 from judged_server.judges.llm.answers import AnswerScorer, AnswersKind
 from judged_server.llm.caller import ModelCaller

@@ -3,13 +3,12 @@ from __future__ import annotations
 import pytest
 from judged import Status, Verdicts
 from judged.cli.commands.calibrate import (
-    LabelledLine,
     _items,
     _Scored,
     _scored,
     command,
-    read_labels,
 )
+from judged.cli.inputs.labels import LabelledLine, read_labels
 from judged.cli.output.writer import Output
 from judged.cli.problems import Problem
 from judged.evaluation import FileError
@@ -37,8 +36,8 @@ def test_lines_hold_a_context_a_label_or_none_and_a_cluster(tmp_path):
     assert lines[0].contexts[0].retrieved_text == "r"
     assert _items(_Scored(lines, [1.0, 0.5, 0.0], None, None)).clusters == [
         "query 7",
-        "line 2",
-        "line 3",
+        "text q",
+        "text q",
     ]
 
 

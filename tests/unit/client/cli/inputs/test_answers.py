@@ -27,8 +27,8 @@ def test_an_answer_without_an_id_goes_by_its_line(tmp_path: Path):
         AnswerItem("7", "", "a", ["r"], ["c"]),
     ]
     place = file.place()
-    assert place("items[1].contexts[0]") == f"{tmp_path / 'a.jsonl'}:3: 'contexts[0]'"
-    assert place("rubrics[0].rubric") is None
+    assert place(("items", 1, "contexts", 0)) == f"{tmp_path / 'a.jsonl'}:3: 'contexts[0]'"
+    assert place(("rubrics", 0, "rubric")) is None
 
 
 def test_a_line_number_may_be_the_id_of_another(tmp_path: Path):

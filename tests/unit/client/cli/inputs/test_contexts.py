@@ -140,10 +140,10 @@ class TestPlaces:
         assert len(groups) == 2
         lines = [Line(10 + i, {}, [context]) for i, context in enumerate(contexts)]
         place = places("f", lines, groups)
-        assert place("groups[0].query") == "f:10: 'query'"
-        assert place("groups[1].expected[1]") == "f:12: 'expected_text'"
-        assert place("groups[1].retrieved[1]") == "f:13: 'retrieved_text'"
-        assert place("judge.kind") is None
+        assert place(("groups", 0, "query")) == "f:10: 'query'"
+        assert place(("groups", 1, "expected", 1)) == "f:12: 'expected_text'"
+        assert place(("groups", 1, "retrieved", 1)) == "f:13: 'retrieved_text'"
+        assert place(("judge", "kind")) is None
 
     def test_counts_alternatives_with_their_line(self):
         lines = [
@@ -151,5 +151,5 @@ class TestPlaces:
             Line(4, {}, [Context("p", "a", "r")]),
         ]
         place = places("f", lines, fold_lines(lines))
-        assert place("groups[0].expected[1]") == "f:3: 'expected_text'"
-        assert place("groups[1].retrieved[0]") == "f:4: 'retrieved_text'"
+        assert place(("groups", 0, "expected", 1)) == "f:3: 'expected_text'"
+        assert place(("groups", 1, "retrieved", 0)) == "f:4: 'retrieved_text'"

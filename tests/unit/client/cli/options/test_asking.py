@@ -39,7 +39,7 @@ def test_members_of_a_panel_may_be_models():
     ("kind", "refresh", "only", "says"),
     [
         ("llm", True, True, "exclude each other"),
-        ("exact", True, False, "--judge-refresh: is for --judge llm and --judge panel"),
+        ("exact", True, False, "--judge-refresh: is for --judge llm, --judge panel and"),
         (None, False, True, "--cache-only: is for --judge llm"),
     ],
 )

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from judged import Judge
 from judged._batching.chunks import most_contexts
-from judged.cli.options.judges import read_judge
+from judged.cli.options.judges import read_judge, stages_as_typed
 from judged.cli.problems import Problem
 from judged.types import JudgeInfo, Limits, ParameterInfo, ServerInfo
 
@@ -18,7 +18,7 @@ PARAMETERS = [
 ]
 INFO = ServerInfo(
     "1",
-    Limits(1, 1, 1, 1, 1, 1, 1, 1),
+    Limits(1, 1, 1, 1, 1, 1, 1, 1, 1),
     "typed",
     [
         JudgeInfo("typed", "first", "", 0.5, PARAMETERS, "", ""),
@@ -84,3 +84,29 @@ class TestReadJudge:
         judge = read_judge(info, None, None, 0.25, ())
         assert judge == Judge(named, min_score=0.25)
         assert most_contexts(judge) == most_contexts(default)
+
+
+class TestStagesAsTyped:
+    @pytest.mark.parametrize(
+        ("said", "typed"),
+        [
+            (
+                "--member[1].judge.calibration.calibrator.accept: is too low",
+                "--stage exact: calibration.calibrator.accept: is too low",
+            ),
+            ("--member[0].judge: takes no texts", "--stage llm:model=a: takes no texts"),
+            ("--member: 9 stages; name 1 to 8", "--stage: 9 stages; name 1 to 8"),
+            ("--param count: must be", "--param count: must be"),
+        ],
+    )
+    def test_names_the_stage_that_is_wrong(self, said, typed):
+        with (
+            pytest.raises(Problem) as caught,
+            stages_as_typed("cascade", ["llm:model=a", "exact"]),
+        ):
+            raise Problem(said)
+        assert str(caught.value) == typed
+
+    def test_leaves_the_members_of_a_panel_alone(self):
+        with pytest.raises(Problem, match=r"--member\[0\]"), stages_as_typed("panel", None):
+            raise Problem("--member[0].judge: is wrong")

@@ -6,7 +6,7 @@ import pytest
 from judged import InvalidArgument, NotFound, Rubric
 from judged.cli.options.rubrics import as_flag, read_rubrics, read_thresholds
 from judged.cli.problems import Problem
-from judged.types import JudgeInfo, ParameterInfo, RubricInfo, RubricSummary, VerdictCounts
+from judged.types import JudgeInfo, ParameterInfo, RubricInfo, RubricSummary, ScoreCounts
 
 PARAMETERS = (
     ParameterInfo("samples", 0, "a whole number", ""),
@@ -100,7 +100,7 @@ class TestBars:
         ("mean", "passed"), [(0.8, True), (0.8 - 1e-10, True), (0.79, False), (None, False)]
     )
     def test_outcomes(self, mean: float | None, passed: bool):
-        summary = RubricSummary("a", mean, 0, VerdictCounts(not_assessable=3))
+        summary = RubricSummary("a", mean, ScoreCounts(not_assessable=3))
         (outcome,) = read_thresholds(["a=0.8"], ["a"]).outcomes([summary], None)
         assert (outcome.value, outcome.passed) == (mean, passed)
         assert outcome.assessed is (mean is not None)
@@ -108,14 +108,14 @@ class TestBars:
     @pytest.mark.parametrize(
         ("counts", "coverage", "passed"),
         [
-            (VerdictCounts(ok=9, error=1), None, [True, False]),
-            (VerdictCounts(ok=9, abstained=1), 0.9, [True, True]),
-            (VerdictCounts(ok=8, error=1, abstained=1), 0.8, [False, True]),
-            (VerdictCounts(ok=8, not_assessable=2), None, [True, True]),
+            (ScoreCounts(ok=9, error=1), None, [True, False]),
+            (ScoreCounts(ok=9, abstained=1), 0.9, [True, True]),
+            (ScoreCounts(ok=8, error=1, abstained=1), 0.8, [False, True]),
+            (ScoreCounts(ok=8, not_assessable=2), None, [True, True]),
         ],
     )
     def test_missing_scores_count_as_the_worst(self, counts, coverage, passed):
-        summary = RubricSummary("a", 1.0, counts.ok, counts)
+        summary = RubricSummary("a", 1.0, counts)
         found = read_thresholds(["a=0.9"], ["a"]).outcomes([summary], coverage)
         assert [outcome.passed for outcome in found] == passed
         assert [outcome.gate.flag for outcome in found] == ["--min-score", "--min-coverage"]

@@ -2,9 +2,11 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import typer
+from judged.cli.output import writer
 from judged.cli.output.writer import (
     Output,
     check_apart,
@@ -148,8 +150,14 @@ class TestProgressBar:
             assert report is None
         assert capsys.readouterr().err == ""
 
-    def test_counts_on_a_terminal(self, monkeypatch, capsys):
+    @pytest.mark.parametrize(("seconds", "shown"), [(0.9, False), (1.1, True)])
+    def test_appears_on_a_terminal_after_a_second(self, monkeypatch, capsys, seconds, shown):
         monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+        monkeypatch.setenv("FORCE_COLOR", "1")
+        clock = iter([10.0, *[10.0 + seconds] * 9])
+        monkeypatch.setattr(writer, "time", SimpleNamespace(monotonic=lambda: next(clock)))
         with progress_bar("judging", 7) as report:
             report(3, 7)
-        assert capsys.readouterr().out == ""
+        printed = capsys.readouterr()
+        assert printed.out == ""
+        assert ("judging" in printed.err) is shown

@@ -31,10 +31,11 @@ def results(tmp_path):
 
 
 def test_reads_spans_negatives_and_metadata(dataset):
+    metadata = {"topic": "keys", "hops": 2, "hard": True, "none": None, "tags": ["a"], "x": {}}
     read = dataset(
         expected_spans=[SPAN, SPAN, {**SPAN, "end": 10}],
         negative_answers=["old", " ", "old"],
-        metadata={"topic": "keys", "hops": 2, "hard": True, "none": None, "tags": ["a"], "x": {}},
+        metadata=metadata,
     )
     assert read.queries == [
         Query(

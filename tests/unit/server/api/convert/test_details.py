@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from judged.v1.error_reason_pb2 import ERROR_REASON_REFUSED
 from judged_server.api.convert.asking import write_detail, write_usage
 from judged_server.domain import Status, Usage, VerdictDetail, VerdictSample
 
@@ -24,4 +25,4 @@ def test_a_detail_field_by_field():
     first, second = message.samples
     assert (first.status, first.relevant, first.score) == (1, True, 0.5)
     assert (first.reasoning, first.raw_reply) == ("r", "w")
-    assert (second.status, second.relevant, second.reason) == (3, False, "REFUSED")
+    assert (second.status, second.relevant, second.reason) == (3, False, ERROR_REASON_REFUSED)

@@ -2,19 +2,19 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from judged.v1 import groups_pb2
 from judged.v1 import judge_service_pb2 as pb
-from judged.v1 import types_pb2 as t
 from judged_server.api.convert.embedded import measure_embedded
 from judged_server.api.limits import RequestLimits
 from judged_server.errors import InvalidField, LimitExceeded
 from judged_server.metrics import MatchingMode, MetricOptions, NoGoldPolicy, parse_metrics
 
-LIMITS = RequestLimits(100, 100, 10, 16, 1 << 20)
+LIMITS = RequestLimits(100, 100, 10, 16, 1 << 20, 1000)
 
 
 def ranking(query_id, expected, retrieved):
     sides = [np.array(side, "<f4").reshape(-1, 2).tobytes() for side in (expected, retrieved)]
-    vectors = t.GroupEmbeddings(dimensions=2, expected=sides[0], retrieved=sides[1])
+    vectors = groups_pb2.GroupEmbeddings(dimensions=2, expected=sides[0], retrieved=sides[1])
     return pb.EmbeddedRanking(query_id=query_id, embeddings=vectors)
 
 

@@ -3,21 +3,21 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from judged.v1 import types_pb2 as t
+from judged.v1 import groups_pb2
 from judged_server.api.convert.golden import read_metadata
 from judged_server.api.convert.judging import read_groups, refuse_evaluation
 from judged_server.api.limits import RequestLimits
 from judged_server.errors import InvalidField, LimitExceeded
 
-LIMITS = RequestLimits(1000, 100, 10, 16, 1 << 20)
+LIMITS = RequestLimits(1000, 100, 10, 16, 1 << 20, 1000)
 
 
 def span(file="f", start=0, end=1):
-    return t.Span(file=file, start=start, end=end)
+    return groups_pb2.Span(file=file, start=start, end=end)
 
 
 def read(**fields):
-    return read_groups([t.QueryGroup(**fields)], LIMITS)[0]
+    return read_groups([groups_pb2.QueryGroup(**fields)], LIMITS)[0]
 
 
 def refused(path, **fields):
@@ -31,7 +31,7 @@ class TestSpans:
     @given(st.lists(st.sampled_from("abc")), st.lists(st.sampled_from("abcd")))
     def test_equal_files_have_equal_numbers_on_both_sides(self, expected, retrieved):
         expected, retrieved = expected[:30], retrieved[:30]
-        message = t.GroupSpans(
+        message = groups_pb2.GroupSpans(
             expected=[span(file) for file in expected], retrieved=[span(file) for file in retrieved]
         )
         spans = read(spans=message).spans
@@ -42,24 +42,31 @@ class TestSpans:
 
     def test_positions_take_all_of_64_bits(self):
         top = 2**64 - 1
-        spans = read(spans=t.GroupSpans(expected=[span(start=top - 1, end=top)])).spans
+        spans = read(spans=groups_pb2.GroupSpans(expected=[span(start=top - 1, end=top)])).spans
         assert (int(spans.expected.starts[0]), int(spans.expected.ends[0])) == (top - 1, top)
 
     def test_an_end_must_lie_above_its_start(self):
-        bad = t.GroupSpans(expected=[span()], retrieved=[span(), span(start=3, end=3)])
+        bad = groups_pb2.GroupSpans(expected=[span()], retrieved=[span(), span(start=3, end=3)])
         error = refused("groups[0].spans.retrieved[1].end", spans=bad)
         assert "above start, which is 3" in error.rule
 
     def test_texts_must_be_as_many(self):
-        spans = t.GroupSpans(expected=[span()], retrieved=[span()])
+        spans = groups_pb2.GroupSpans(expected=[span()], retrieved=[span()])
         assert read(spans=spans, expected=["a"]).n_expected == 1
         refused("groups[0].spans.expected", spans=spans, expected=["a", "b"])
 
     def test_a_file_name_keeps_the_limit_of_texts(self):
-        refused("groups[0].spans.expected[0].file", spans=t.GroupSpans(expected=[span("f" * 101)]))
+        refused(
+            "groups[0].spans.expected[0].file",
+            spans=groups_pb2.GroupSpans(expected=[span("f" * 101)]),
+        )
 
     def test_not_both_spans_and_vectors(self):
-        refused("groups[0].spans", spans=t.GroupSpans(), embeddings=t.GroupEmbeddings(dimensions=1))
+        refused(
+            "groups[0].spans",
+            spans=groups_pb2.GroupSpans(),
+            embeddings=groups_pb2.GroupEmbeddings(dimensions=1),
+        )
 
 
 class TestNegatives:
@@ -69,7 +76,11 @@ class TestNegatives:
             read(negatives=["n"] * 101, retrieved=["r"] * 10)
 
     @pytest.mark.parametrize(
-        "brings", [{"spans": t.GroupSpans()}, {"embeddings": t.GroupEmbeddings(dimensions=1)}]
+        "brings",
+        [
+            {"spans": groups_pb2.GroupSpans()},
+            {"embeddings": groups_pb2.GroupEmbeddings(dimensions=1)},
+        ],
     )
     def test_are_refused_beside_what_is_no_text(self, brings):
         refused("groups[0].negatives", negatives=["n"], **brings)

@@ -8,14 +8,14 @@ import pytest
 from google.protobuf.message import DecodeError
 from hypothesis import given
 from hypothesis import strategies as st
-from judged.v1 import types_pb2
+from judged.v1 import groups_pb2, verdicts_pb2
 from judged_server import errors
 from judged_server.api.convert.judging import read_groups, read_verdicts, write_counts
 from judged_server.api.convert.verdict_encoder import write_verdicts
 from judged_server.api.limits import RequestLimits
-from judged_server.domain import ScoreColumns, VerdictFault, Verdicts
+from judged_server.domain import ScoreColumns, VerdictCounts, VerdictFault, Verdicts
 
-LIMITS = RequestLimits(1000, 100, 50, 8, 1 << 20)
+LIMITS = RequestLimits(1000, 100, 50, 8, 1 << 20, 1000)
 scores = st.floats(0, 1)
 
 
@@ -31,14 +31,14 @@ def verdicts(draw: st.DrawFn) -> Verdicts:
         np.where(ok, values, 0.0) if total else np.empty(0),
         np.array(statuses, np.uint8),
         np.array(flags, np.uint8),
-        tuple(VerdictFault(i, 13, "X", "m") for i in range(total) if statuses[i] != 1),
+        tuple(VerdictFault(i, 13, "INTERNAL", "m") for i in range(total) if statuses[i] != 1),
     )
     return Verdicts.decide(columns, list(accumulate(sizes, initial=0)), draw(scores))
 
 
 @given(verdicts())
 def test_columns_come_back_as_they_were_sent(sent: Verdicts):
-    message = types_pb2.VerdictColumns.FromString(write_verdicts(sent).SerializeToString())
+    message = verdicts_pb2.VerdictColumns.FromString(write_verdicts(sent).SerializeToString())
     sizes = [b - a for a, b in zip(sent.offsets, sent.offsets[1:], strict=False)]
     read = read_verdicts(message, sizes, "verdicts")
     assert read.relevant.tolist() == sent.relevant.tolist()
@@ -46,7 +46,7 @@ def test_columns_come_back_as_they_were_sent(sent: Verdicts):
     assert list(read.offsets) == list(sent.offsets)
     if read.columns.statuses is not None:
         assert read.columns.statuses.tolist() == sent.columns.statuses.tolist()
-    counts = write_counts(sent)
+    counts = write_counts(VerdictCounts.of(sent))
     total = counts.ok + counts.error + counts.abstained + counts.not_assessable
     assert total == len(sent.relevant)
     flags = sent.columns.flags
@@ -74,7 +74,7 @@ def test_columns_that_say_the_same_of_all_are_left_out():
 
 @given(st.text(max_size=60))
 def test_a_text_fits_by_its_utf8_bytes(text: str):
-    message = types_pb2.QueryGroup(expected=[text])
+    message = groups_pb2.QueryGroup(expected=[text])
     if len(text.encode()) <= LIMITS.max_text_bytes:
         assert read_groups([message], LIMITS)[0].expected == [text]
     else:
@@ -84,7 +84,7 @@ def test_a_text_fits_by_its_utf8_bytes(text: str):
 
 @given(st.binary(max_size=300))
 def test_no_bytes_make_the_reader_fail_in_another_way(raw: bytes):
-    message = types_pb2.QueryGroup()
+    message = groups_pb2.QueryGroup()
     with contextlib.suppress(DecodeError, errors.InvalidField):
         message.ParseFromString(raw)
         group = read_groups([message], LIMITS)[0]

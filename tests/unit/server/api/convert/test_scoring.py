@@ -3,11 +3,19 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from judged.v1 import scoring_pb2, types_pb2
-from judged_server import answers, errors
+from judged.v1 import scores_pb2
+from judged_server import errors
 from judged_server.api.convert.scoring import read_answers, read_rubrics, write_score, write_summary
 from judged_server.api.limits import RequestLimits
-from judged_server.domain import ClaimVerdict, JudgeIdentity, Source, Status, Usage, VerdictFault
+from judged_server.domain import (
+    ClaimVerdict,
+    JudgeIdentity,
+    Source,
+    Status,
+    Usage,
+    VerdictFault,
+    answers,
+)
 
 LIMITS = RequestLimits(
     max_contexts=10,
@@ -15,14 +23,15 @@ LIMITS = RequestLimits(
     max_groups=6,
     max_embedding_dimensions=8,
     max_message_bytes=1 << 20,
+    max_evaluated_contexts=1000,
 )
 IDENTITY = JudgeIdentity.build("answers", "", 0.7, [("rubric", "r@1")], 1)
 SHARE = st.floats(0, 1)
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 
 
-def item(item_id: str, **texts: object) -> scoring_pb2.AnswerItem:
-    return scoring_pb2.AnswerItem(item_id=item_id, **texts)
+def item(item_id: str, **texts: object) -> scores_pb2.AnswerItem:
+    return scores_pb2.AnswerItem(item_id=item_id, **texts)
 
 
 class TestItems:
@@ -45,7 +54,7 @@ class TestItems:
             ([item("1", references=["", "x" * 9])], 1, "items[0].references[1]"),
         ],
     )
-    def test_refused_by_path(self, items: list[scoring_pb2.AnswerItem], rubrics: int, path: str):
+    def test_refused_by_path(self, items: list[scores_pb2.AnswerItem], rubrics: int, path: str):
         with pytest.raises(errors.InvalidField) as caught:
             read_answers(items, rubrics, LIMITS)
         assert caught.value.field == path
@@ -56,7 +65,7 @@ class TestItems:
 
 def test_a_bar_of_zero_is_a_threshold():
     unset, zero = read_rubrics(
-        [scoring_pb2.RubricSpec(rubric="a"), scoring_pb2.RubricSpec(rubric="b", min_score=0)]
+        [scores_pb2.RubricSpec(rubric="a"), scores_pb2.RubricSpec(rubric="b", min_score=0)]
     )
     assert (unset.min_score, zero.min_score) == (None, 0.0)
 
@@ -99,7 +108,7 @@ def test_a_score_is_written_whole(
             model="m",
         )
     )
-    message = scoring_pb2.AnswerScore.FromString(message.SerializeToString())
+    message = scores_pb2.AnswerScore.FromString(message.SerializeToString())
     assert (message.item_id, message.rubric, message.status) == ("item", "rubric", status)
     for name, wanted in (
         ("score", value),
@@ -108,7 +117,7 @@ def test_a_score_is_written_whole(
         ("reported_overall", reported),
     ):
         assert (getattr(message, name) if message.HasField(name) else None) == wanted
-    assert message.min_score == message.judge.min_score == 0.7
+    assert message.min_score == 0.7
     assert (message.samples, message.source, message.model) == (3, source, "m")
     assert list(message.raw_replies) == list(message.warnings) == texts
     assert [
@@ -128,4 +137,4 @@ def test_a_summary_without_scores_has_no_mean():
     message = write_summary(answers.ScoreSummary((rubric,), Usage()))
     (only,) = message.rubrics
     assert not only.HasField("mean")
-    assert only.counts == types_pb2.VerdictCounts(error=1, abstained=2, not_assessable=3)
+    assert only.counts == scores_pb2.ScoreCounts(error=1, abstained=2, not_assessable=3)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 
 import pytest
-from judged.v1 import judge_service_pb2 as pb
+from judged.v1 import metrics_pb2
 from judged_server.api.convert.topics import read_qrels, read_run
 from judged_server.errors import InvalidField
 from judged_server.metrics.input import trec_topics
@@ -18,7 +18,7 @@ def doubles(*numbers: float) -> bytes:
 
 
 def columns(query_ids=(), n_documents=(), document_ids="", values=()):
-    return pb.JoinedTopics(
+    return metrics_pb2.TopicColumns(
         query_ids=query_ids,
         n_documents=n_documents,
         document_ids=document_ids,
@@ -31,11 +31,11 @@ def seen(topics):
 
 
 def test_qrels_read_alike_in_both_forms():
-    one_by_one = pb.TrecRankings(
+    one_by_one = metrics_pb2.TrecRankings(
         qrels=[
-            pb.TopicQrels(query_id="q", document_ids=["a", "é"], grades=[1, -2]),
-            pb.TopicQrels(query_id="r"),
-            pb.TopicQrels(query_id="s", document_ids=[""], grades=[2**31 - 1]),
+            metrics_pb2.TopicQrels(query_id="q", document_ids=["a", "é"], grades=[1, -2]),
+            metrics_pb2.TopicQrels(query_id="r"),
+            metrics_pb2.TopicQrels(query_id="s", document_ids=[""], grades=[2**31 - 1]),
         ]
     )
     joined = columns("qrs", [2, 0, 1], "a\né\n", [1, -2, 2**31 - 1])
@@ -43,57 +43,59 @@ def test_qrels_read_alike_in_both_forms():
         ("q", ["a", "é"], [1, -2]), ("r", [], []), ("s", [""], [2**31 - 1])
     ]  # fmt: skip
     assert seen(read_qrels(one_by_one).topics) == expected
-    assert seen(read_qrels(pb.TrecRankings(joined_qrels=joined)).topics) == expected
+    assert seen(read_qrels(metrics_pb2.TrecRankings(qrels_columns=joined)).topics) == expected
 
 
 def test_runs_read_alike_in_both_forms():
-    one_by_one = pb.TrecRankings(
+    one_by_one = metrics_pb2.TrecRankings(
         run=[
-            pb.TopicRun(query_id="q", document_ids=["b", "a"], scores=[0.5, -1.0]),
-            pb.TopicRun(query_id="r", document_ids=["c"], scores=[2.0]),
+            metrics_pb2.TopicRun(query_id="q", document_ids=["b", "a"], scores=[0.5, -1.0]),
+            metrics_pb2.TopicRun(query_id="r", document_ids=["c"], scores=[2.0]),
         ]
     )
     joined = columns("qr", [2, 1], "b\na\nc", [0.5, -1.0, 2.0])
     expected = [("q", ["b", "a"], [0.5, -1.0]), ("r", ["c"], [2.0])]
     assert seen(read_run(one_by_one)) == expected
-    assert seen(read_run(pb.TrecRankings(joined_run=joined))) == expected
+    assert seen(read_run(metrics_pb2.TrecRankings(run_columns=joined))) == expected
 
 
 def test_without_scores_the_places_are_the_scores():
-    (topic, other) = read_run(pb.TrecRankings(joined_run=columns("qr", [3, 1], "a\nb\nc\nd")))
+    (topic, other) = read_run(
+        metrics_pb2.TrecRankings(run_columns=columns("qr", [3, 1], "a\nb\nc\nd"))
+    )
     assert (topic.values, other.values) == ([0, -1, -2], [0])
 
 
 def test_nothing_was_sent():
-    assert seen(read_run(pb.TrecRankings())) == []
-    assert seen(read_run(pb.TrecRankings(joined_run=columns()))) == []
+    assert seen(read_run(metrics_pb2.TrecRankings())) == []
+    assert seen(read_run(metrics_pb2.TrecRankings(run_columns=columns()))) == []
 
 
-QRELS = [pb.TopicQrels()]
-RUN = [pb.TopicRun()]
+QRELS = [metrics_pb2.TopicQrels()]
+RUN = [metrics_pb2.TopicRun()]
 
 
 @pytest.mark.parametrize(
     ("read", "message", "path"),
     [
-        (read_qrels, {"qrels": QRELS, "joined_qrels": columns()}, "joined_qrels"),
-        (read_run, {"run": RUN, "joined_run": columns()}, "joined_run"),
+        (read_qrels, {"qrels": QRELS, "qrels_columns": columns()}, "qrels_columns"),
+        (read_run, {"run": RUN, "run_columns": columns()}, "run_columns"),
         (read_qrels, {}, "qrels"),
-        (read_qrels, {"joined_qrels": columns()}, "qrels"),
-        (read_qrels, {"joined_qrels": columns("q")}, "joined_qrels.n_documents"),
-        (read_run, {"joined_run": columns("", [1], "a")}, "joined_run.n_documents"),
-        (read_run, {"joined_run": columns("q", [2])}, "joined_run.document_ids"),
-        (read_run, {"joined_run": columns("q", [0], "a")}, "joined_run.document_ids"),
-        (read_run, {"joined_run": columns("q", [2], "a\nb\n")}, "joined_run.document_ids"),
-        (read_run, {"joined_run": columns("q", [2**24], "a")}, "joined_run.document_ids"),
-        (read_run, {"joined_run": columns("q", [1], "a", bytes(9))}, "joined_run.values"),
-        (read_run, {"joined_run": columns("q", [1], "a", [1, 2])}, "joined_run.values"),
-        (read_qrels, {"joined_qrels": columns("q", [1], "a")}, "joined_qrels.values"),
+        (read_qrels, {"qrels_columns": columns()}, "qrels"),
+        (read_qrels, {"qrels_columns": columns("q")}, "qrels_columns.n_documents"),
+        (read_run, {"run_columns": columns("", [1], "a")}, "run_columns.n_documents"),
+        (read_run, {"run_columns": columns("q", [2])}, "run_columns.document_ids"),
+        (read_run, {"run_columns": columns("q", [0], "a")}, "run_columns.document_ids"),
+        (read_run, {"run_columns": columns("q", [2], "a\nb\n")}, "run_columns.document_ids"),
+        (read_run, {"run_columns": columns("q", [2**24], "a")}, "run_columns.document_ids"),
+        (read_run, {"run_columns": columns("q", [1], "a", bytes(9))}, "run_columns.values"),
+        (read_run, {"run_columns": columns("q", [1], "a", [1, 2])}, "run_columns.values"),
+        (read_qrels, {"qrels_columns": columns("q", [1], "a")}, "qrels_columns.values"),
     ],
 )
 def test_columns_that_do_not_fit_together_are_refused(read, message, path):
     with pytest.raises(InvalidField) as caught:
-        read(pb.TrecRankings(**message))
+        read(metrics_pb2.TrecRankings(**message))
     assert caught.value.field == f"trec.{path}"
 
 
@@ -101,7 +103,7 @@ def test_columns_that_do_not_fit_together_are_refused(read, message, path):
 def test_a_grade_that_is_no_whole_number_is_named(grade):
     joined = columns("qr", [1, 2], "a\na\nb", [1, 2, grade])
     with pytest.raises(InvalidField, match="whole number") as caught:
-        read_qrels(pb.TrecRankings(joined_qrels=joined))
+        read_qrels(metrics_pb2.TrecRankings(qrels_columns=joined))
     assert caught.value.field == "trec.qrels[1].grades[1]"
 
 
@@ -109,5 +111,5 @@ def test_more_unscored_documents_than_single_precision_counts_are_refused(monkey
     monkeypatch.setattr(trec_topics, "MAX_UNSCORED", 2)
     joined = columns("qr", [1, 3], "x\na\nb\nc")
     with pytest.raises(InvalidField, match="give scores") as caught:
-        read_run(pb.TrecRankings(joined_run=joined))
+        read_run(metrics_pb2.TrecRankings(run_columns=joined))
     assert caught.value.field == "trec.run[1].document_ids"

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 from judged.v1 import judge_service_pb2 as pb
-from judged.v1 import types_pb2
+from judged.v1 import verdicts_pb2
 from judged_server.api.convert.asking import write_detail, write_usage
 from judged_server.api.convert.judging import write_counts, write_fault, write_identity
 from judged_server.api.convert.verdict_encoder import reply_bytes, write_verdicts
@@ -16,6 +16,7 @@ from judged_server.domain import (
     Source,
     Status,
     Usage,
+    VerdictCounts,
     VerdictDetail,
     VerdictFault,
     Verdicts,
@@ -38,7 +39,7 @@ def verdicts(draw: st.DrawFn) -> Verdicts:
     details: tuple[VerdictDetail, ...] = ()
     if statuses is not None:
         missing = np.flatnonzero(statuses != Status.OK).tolist()
-        faults = tuple(VerdictFault(i, 13, "X", "m", retryable=bool(i % 2)) for i in missing)
+        faults = tuple(VerdictFault(i, 13, "INTERNAL", "m", retryable=bool(i % 2)) for i in missing)
     if total and draw(st.booleans()):
         details = (VerdictDetail(total - 1, "why", (), Usage(calls=1), "model", "build"),)
     columns = ScoreColumns(
@@ -51,14 +52,16 @@ def verdicts(draw: st.DrawFn) -> Verdicts:
         details,
         draw(st.sampled_from((None, Usage(2, 3, 4, 5, 0.25, 1.5), Usage(cost=None)))),
         maybe(random.integers(1, draw(st.integers(2, 5)), total).astype(np.uint8)),
+        maybe(random.random(total)),
+        maybe(random.integers(0, 3, total).astype(np.uint8)),
     )
     return Verdicts.decide(columns, list(accumulate(sizes, initial=0)), draw(st.floats(0, 1)))
 
 
-def as_message(sent: Verdicts) -> types_pb2.VerdictColumns:
+def as_message(sent: Verdicts) -> verdicts_pb2.VerdictColumns:
     """Return what protobuf itself makes of verdicts, value by value."""
     columns = sent.columns
-    message = types_pb2.VerdictColumns(
+    message = verdicts_pb2.VerdictColumns(
         relevant=sent.relevant.tolist(),
         score=columns.scores.tolist(),
         group_offsets=sent.offsets,
@@ -73,6 +76,10 @@ def as_message(sent: Verdicts) -> types_pb2.VerdictColumns:
         message.flags.extend(columns.flags.tolist())
     if columns.agreements is not None:
         message.agreement.extend(columns.agreements.tolist())
+    if columns.probabilities is not None:
+        message.probability.extend(columns.probabilities.tolist())
+    if columns.stages is not None:
+        message.stage.extend(columns.stages.tolist())
     return message
 
 
@@ -82,7 +89,7 @@ def test_the_bytes_are_those_of_the_message(sent: Verdicts):
     expected = pb.BatchJudgeResponse(
         verdicts=as_message(sent),
         judge=write_identity(IDENTITY),
-        counts=write_counts(sent),
+        counts=write_counts(VerdictCounts.of(sent)),
         usage=None if usage is None else write_usage(usage),
     )
     assert pb.BatchJudgeResponse.FromString(reply_bytes(sent, IDENTITY)) == expected
@@ -92,7 +99,9 @@ def test_the_bytes_are_those_of_the_message(sent: Verdicts):
 def test_a_usual_reply_is_written_as_protobuf_writes_it():
     sent = Verdicts.decide(ScoreColumns(np.array([1.0, 0.0, 0.5])), [0, 1, 3], 0.5)
     message = pb.BatchJudgeResponse(
-        verdicts=as_message(sent), judge=write_identity(IDENTITY), counts=write_counts(sent)
+        verdicts=as_message(sent),
+        judge=write_identity(IDENTITY),
+        counts=write_counts(VerdictCounts.of(sent)),
     )
     assert reply_bytes(sent, IDENTITY) == message.SerializeToString(deterministic=True)
 
@@ -105,9 +114,11 @@ def test_columns_of_other_types_than_promised_are_converted():
 
 def test_every_column_of_the_contract_is_written():
     known = {"relevant", "score", "status", "source", "flags", "group_offsets", "errors"}
-    assert {f.name for f in types_pb2.VerdictColumns.DESCRIPTOR.fields} == known | {
+    assert {f.name for f in verdicts_pb2.VerdictColumns.DESCRIPTOR.fields} == known | {
         "agreement",
         "details",
+        "probability",
+        "stage",
     }
     names = [f.name for f in pb.BatchJudgeResponse.DESCRIPTOR.fields]
     assert names == ["verdicts", "judge", "counts", "usage"]

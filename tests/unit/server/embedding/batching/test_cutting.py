@@ -1,10 +1,18 @@
 """Cutting: every window once, the budget held, little padding, nobody starved."""
 
+from collections import Counter
+
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
-from judged_server.embedding.batching.cutting import PADDING_TOKENS, Waiting, WindowHeap, WindowPool
+from judged_server.embedding.batching.cutting import (
+    PADDING_TOKENS,
+    QUANTUM,
+    Waiting,
+    WindowHeap,
+    WindowPool,
+)
 
 CALLS = st.lists(st.lists(st.integers(1, 300), min_size=1, max_size=40), min_size=1, max_size=6)
 BUDGETS = st.integers(1, 1000)
@@ -112,3 +120,78 @@ def test_what_was_taken_is_not_let_in_again():
     windows[0].take()
     pool.add(WindowHeap(), windows)
     assert (pool.tokens, pool.cut(100)) == (0, [])
+
+
+@given(st.integers(1, 400), st.integers(1, 5), st.integers(16, 512))
+def test_a_sender_waits_for_no_more_than_a_turn_of_each_other(busy, light, budget):
+    pool = WindowPool()
+    for number in range(busy):
+        pool.add(WindowHeap("busy"), _windows([40 + number % 50] * 3))
+    windows = _windows([20 * number + 150 for number in range(light)])
+    pool.add(WindowHeap("light"), windows)
+    batches = _batches(pool, budget)
+    # The longest window of the light one goes first, after at most a turn of the busy one, of
+    # which the last batch may be over its quantum.
+    first = next(
+        i for i, batch in enumerate(batches) if set(map(id, windows)) & set(map(id, batch))
+    )
+    ran = sum(window.length for batch in batches[:first] for window in batch)
+    assert ran <= QUANTUM + max(budget, 300)
+
+
+class TestWeights:
+    """Of senders who always have windows that wait, whatever their lengths are."""
+
+    @settings(max_examples=40)
+    @given(
+        st.sampled_from([1 / 100, 1 / 3, 1.0]),
+        st.lists(st.integers(20, 300), min_size=1, max_size=8),
+        st.lists(st.integers(20, 300), min_size=1, max_size=8),
+        st.sampled_from([64, 256, 4096]),
+    )
+    def test_tokens_are_shared_by_weight(self, light_weight, light, busy, budget):
+        weights = {"light": light_weight, "busy": 1.0}
+        lengths = {"light": light, "busy": busy}
+        pool, waiting = WindowPool(), dict.fromkeys(weights, 0)
+        ran = dict.fromkeys(weights, 0)
+        while sum(ran.values()) < 60 * QUANTUM:
+            for sender, weight in weights.items():
+                # As much as a batch may take of anybody waits, of all lengths.
+                while waiting[sender] < 2 * (budget + 300) * len(lengths[sender]):
+                    pool.add(WindowHeap(sender, weight), _windows(lengths[sender]))
+                    waiting[sender] += sum(lengths[sender])
+            for window in pool.cut(budget):
+                ran[window.sender] += window.length
+                waiting[window.sender] -= window.length
+        share = ran["light"] / sum(ran.values())
+        due = light_weight / sum(weights.values())
+        # A turn more or less for one of them, or a window that is longer than its turn.
+        slack = (QUANTUM * light_weight + budget + 300) / sum(ran.values())
+        assert share == pytest.approx(due, abs=slack)
+
+    def test_one_to_three_is_one_to_three_within_a_tenth(self):
+        pool = WindowPool()
+        for sender, weight in (("one", 1 / 3), ("three", 1.0)):
+            for number in range(300):
+                pool.add(WindowHeap(sender, weight), _windows([20 + number % 200] * 4))
+        ran: Counter[str] = Counter()
+        while sum(ran.values()) < 60_000:
+            for window in pool.cut(256):
+                ran[window.sender] += window.length
+        assert ran["three"] / ran["one"] == pytest.approx(3.0, rel=0.1)
+
+    def test_a_sender_alone_has_all(self):
+        pool = WindowPool()
+        pool.add(WindowHeap("light", 1 / 100), _windows([60] * 50))
+        assert [len(batch) for batch in _batches(pool, 240)] == [4] * 12 + [2]
+
+    def test_a_new_weight_holds_from_the_next_call(self):
+        pool = WindowPool()
+        ran: Counter[str] = Counter()
+        for weight in (1 / 2, 1.0):
+            for sender, own in (("a", weight), ("b", 1.0)):
+                pool.add(WindowHeap(sender, own), _windows([64] * 1000))
+        for _ in range(100):
+            for window in pool.cut(256):
+                ran[window.sender] += window.length
+        assert ran["a"] == pytest.approx(ran["b"], abs=QUANTUM)

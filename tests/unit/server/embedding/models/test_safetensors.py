@@ -5,7 +5,7 @@ import struct
 
 import numpy as np
 import pytest
-from judged_server.embedding.models.safetensors import read_safetensors
+from judged_server.embedding.models.bert_graph import read_safetensors
 
 from tests.fakes import tiny_model
 

@@ -63,6 +63,35 @@ def test_bf16_is_near_the_reference_and_is_not_it(path):
     assert 0 < away < 0.05
 
 
+@pytest.mark.skipif(not _has_bf16(), reason="not run: no bf16 on this CPU")
+def test_int8_by_group_is_near_the_reference_and_is_neither_it_nor_bf16(path):
+    reference = EncoderSession(path, "mean").run(IDS, MASK)
+    session = OpenVinoSession(path, "mean", "int8_by_group")
+    assert session.facts.precision == "int8_by_group"
+    vectors = session.run(IDS, MASK)
+    assert 0 < np.abs(vectors - reference).max() < 0.1
+    assert np.abs(vectors - OpenVinoSession(path, "mean", "bf16").run(IDS, MASK)).max() > 0
+
+
+def test_int8_by_group_needs_weights_of_linear_layers(tmp_path):
+    ids = helper.make_tensor_value_info("input_ids", TensorProto.INT64, ["n", "t"])
+    mask = helper.make_tensor_value_info("attention_mask", TensorProto.INT64, ["n", "t"])
+    table = helper.make_tensor("table", TensorProto.FLOAT, [3, 2], np.eye(3, 2).ravel())
+    out = helper.make_tensor_value_info("last_hidden_state", TensorProto.FLOAT, ["n", "t", 2])
+    nodes = [
+        helper.make_node("Gather", ["table", "input_ids"], ["rows"]),
+        helper.make_node("Cast", ["attention_mask"], ["shown"], to=TensorProto.FLOAT),
+        helper.make_node("Unsqueeze", ["shown", "last"], ["column"]),
+        helper.make_node("Mul", ["rows", "column"], ["last_hidden_state"]),
+    ]
+    last = helper.make_tensor("last", TensorProto.INT64, [1], [-1])
+    graph = helper.make_graph(nodes, "lookup", [ids, mask], [out], [table, last])
+    path = tmp_path / "lookup.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), path)
+    with pytest.raises(UnusableGraphError, match="embedding_precision to bf16"):
+        OpenVinoSession(str(path), "mean", "int8_by_group")
+
+
 def test_padding_changes_nothing(path):
     session = OpenVinoSession(path, "mean", "fp32")
     wide = np.zeros((2, PAD_TO), np.int64)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from judged_server.embedding.models.manifest import POOLINGS
-from judged_server.embedding.runtime.pooling import finite_rows, pool, unit_rows
+from judged_server.embedding.runtime.backend import finite_rows, pool, unit_rows
 
 HIDDEN = np.array([[[1, 2], [3, 4], [100, 100]], [[5, 6], [7, 8], [9, 10]]], np.float32)
 MASK = np.array([[1, 1, 0], [1, 1, 1]])

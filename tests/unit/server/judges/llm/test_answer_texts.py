@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from judged_server.answers import AnswerItem
+from judged_server.domain.answers import AnswerItem
 from judged_server.judges.llm.answer_texts import MissingInput, RenderedText, show, texts_of, within
+from judged_server.llm.faults import Reason
 from judged_server.llm.rubrics import load_builtin
 
 RUBRICS = load_builtin()
@@ -29,6 +32,30 @@ class TestShow:
     )
     def test_shows_what_the_rubric_names(self, rubric: str, fields: dict[str, object]):
         assert show(RUBRICS[rubric], ITEM, 100) == RenderedText(fields, has_contexts=True)
+
+    def test_shows_what_the_system_says_of_its_answer(self):
+        rubric = replace(
+            RUBRICS["helpfulness"],
+            user="{{nonce}} {{answer}} {{sources_used}} {{confidence}} {{other_answer}}",
+        )
+        item = AnswerItem("1", "q", "a", (), (), "b", ["page 3"], 0.25)
+        assert show(rubric, item, 100) == RenderedText(
+            {
+                "answer": "a",
+                "sources_used": ("page 3",),
+                "confidence": "0.25",
+                "other_answer": "b",
+            },
+            has_contexts=False,
+        )
+        for lacks, what in (
+            ({"other_answer": " "}, "no other answer to compare with"),
+            ({"sources_used": ()}, "no sources_used"),
+            ({"confidence": None}, "no confidence of the system"),
+        ):
+            found = show(rubric, replace(item, **lacks), 100)
+            assert isinstance(found, MissingInput)
+            assert (found.reason, what in found.message) == (Reason.NO_CONTEXT, True)
 
     def test_never_shows_the_id(self):
         for rubric in RUBRICS.values():

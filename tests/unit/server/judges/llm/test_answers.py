@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 from judged_server import errors
-from judged_server.answers import AnswerItem, AnswerScore, RubricSpec
 from judged_server.domain import Source, Status
+from judged_server.domain.answers import AnswerItem, AnswerScore, RubricSpec
 from judged_server.judges.llm.answers import AnswerScorer, AnswersKind
 from judged_server.judges.llm.scoring_session import MAX_RAW_REPLIES_BYTES, Asking
 from judged_server.llm.caller import CallOptions, ModelCaller

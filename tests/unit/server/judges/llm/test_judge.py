@@ -129,7 +129,9 @@ class TestRubrics:
         assert judge.identity.min_score == (0.6 if min_score is None else min_score)
         assert (columns.scores.tolist(), verdicts.relevant.tolist()) == ([0.55], [relevant])
 
-    @pytest.mark.parametrize("rubric", sorted(set(load_builtin()) - {"retrieval_match"}))
+    @pytest.mark.parametrize(
+        "rubric", sorted(set(load_builtin()) - {"graded_relevance", "retrieval_match"})
+    )
     async def test_rubrics_for_answers_are_refused(self, rubric):
         async with provider_and_models(by_text) as (_, models):
             with pytest.raises(errors.InvalidField, match=r"rubric.*retrieval_match"):

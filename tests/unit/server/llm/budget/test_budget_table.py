@@ -3,6 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from judged_server.llm.chat import Prices
 from judged_server.llm.config.configuration import parse_configuration
 from judged_server.settings import SettingsError
 
@@ -29,10 +30,27 @@ def test_a_budget_is_read():
         (document([1]), "budget must be a table"),
         (
             document({"per_day": 1}, input_per_million=None, output_per_million=None),
-            "model m has no prices",
+            "model m has no prices.* or unpriced_input_per_million and unpriced_output_per_million",
+        ),
+        (
+            document({"unpriced_input_per_million": 1}),
+            "budget: unpriced_input_per_million and unpriced_output_per_million go together",
         ),
     ],
 )
 def test_what_is_refused(content, says):
     with pytest.raises(SettingsError, match=says):
         parse_configuration(content, "llm.toml")
+
+
+UNPRICED = {"unpriced_input_per_million": 10, "unpriced_output_per_million": 30}
+
+
+@pytest.mark.parametrize("budget", [UNPRICED, {"per_day": 1, **UNPRICED}])
+def test_models_without_prices_count_by_those_that_are_named_for_them(budget):
+    content = document(budget)
+    bare = {"name": "bare", "provider": "p", "model": "y"}
+    content["models"] = [*content["models"], bare]
+    priced, found = parse_configuration(content, "llm.toml").models
+    assert priced.prices == Prices(1, 2)
+    assert found.prices == Prices(10, 30)

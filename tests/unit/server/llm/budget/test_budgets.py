@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from judged_server.domain.usage import CostTracker
 from judged_server.errors import BudgetExhausted
-from judged_server.llm.budget import Budgets, DayLedger, refuse_if_nothing_asked
+from judged_server.llm.budget import BudgetAccount, Budgets, refuse_if_nothing_asked
 from judged_server.llm.chat import (
     ChatModelCard,
     ChatReply,
@@ -19,7 +20,7 @@ from judged_server.llm.chat import (
 )
 from judged_server.llm.faults import ModelFault, ProviderFault, Reason
 from judged_server.llm.transport.clock import Clock
-from judged_server.spending import CostTracker
+from judged_server.store.ledger import Ledger
 
 REQUEST = ChatRequest("s", "u", None, 100, 0.0)
 # 48 of the template, 1 and 1 of the texts, at 1,000 nano-units; 100 at 2,000.
@@ -85,8 +86,9 @@ async def test_a_thousand_at_a_cents_worth_never_overrun_it():
 
 
 async def test_a_day_is_held_to_by_all_calls_together(tmp_path: Path):
-    day = DayLedger(tmp_path / "day.sqlite", "USD", 5 * MOST, Clock())
-    budgets, model = Budgets("USD", day=day), Model(TokenUsage(50, 100))
+    ledger = Ledger(tmp_path / "day.sqlite")
+    day = BudgetAccount(ledger, "USD", 5 * MOST, Clock())
+    budgets, model = Budgets("USD", day=day, ledger=ledger), Model(TokenUsage(50, 100))
     cost_trackers = [CostTracker() for _ in range(1000)]
     model.go.set()
     results = await asyncio.gather(
@@ -97,7 +99,7 @@ async def test_a_day_is_held_to_by_all_calls_together(tmp_path: Path):
     assert sum(cost_tracker.spent for cost_tracker in cost_trackers) == 5 * MOST
     assert model.most_under_way <= 5
     assert day.held == 0
-    budgets.close()
+    ledger.close()
 
 
 async def test_huge_usage_is_told_truthfully_and_ends_the_budget():

@@ -17,6 +17,7 @@ from judged_server.llm.config.configuration import (
     parse_configuration,
     read_configuration,
 )
+from judged_server.llm.providers import CAPABILITIES, DIALECTS
 from judged_server.settings import SettingsError
 
 WHOLE = """
@@ -114,10 +115,13 @@ def test_a_whole_file(tmp_path):
         send_temperature=False,
         send_seed=False,
         schema_bounds=False,
-        prices=Prices(0.15, 0.6),
+        input_per_million=0.15,
+        output_per_million=0.6,
+        default=True,
     )
     small = ModelConfiguration("small", "here", "smollm2", Structured.NONE)
     assert read_configuration(path) == Configuration("EUR", (cloud, here), (large, small))
+    assert (large.prices, small.prices) == (Prices(0.15, 0.6), None)
 
 
 class TestFilesItNames:
@@ -170,7 +174,7 @@ output_per_million = 1
         (with_provider(key_env="sk-canary-1"), "key_env must be the name of an environment var"),
         (with_provider(key_env="K", key_file="/k"), "key_file and key_env are both there"),
         (with_provider(name="has space"), r"providers\[0\]: name must be a name of letters"),
-        (with_provider(dialect="cohere"), "dialect must be one of openai, anthropic, gemini, fake"),
+        (with_provider(dialect="x"), f"dialect must be one of {', '.join(CAPABILITIES)}"),
         (with_provider(auth="basic"), "auth must be one of bearer, api-key"),
         (with_provider(organization="a\r\nb"), "organization must be an id"),
         (with_provider(max_concurrency=0), "max_concurrency must be a whole number from 1"),
@@ -285,7 +289,7 @@ def test_what_a_dialect_lacks_is_refused(dialect, model, says):
     assert "canary" not in str(caught.value)
 
 
-@pytest.mark.parametrize("dialect", ["anthropic", "gemini"])
+@pytest.mark.parametrize("dialect", sorted(set(DIALECTS) - {"openai"}))
 @pytest.mark.parametrize("key", ["organization", "project"])
 def test_what_only_openai_has_is_refused(dialect, key):
     whole = with_provider(dialect=dialect, **{key: "x"})
@@ -314,8 +318,12 @@ class TestFake:
         [
             ({}, {}, "replies is missing; it must be the path of a file"),
             ({"replies": 3}, {}, "replies must be the path of a file"),
-            ({"replies": "r", "base_url": "https://p.test"}, {}, "base_url is not known"),
-            ({"replies": "r", "key_env": "K"}, {}, "key_env is not known"),
+            (
+                {"replies": "r", "base_url": "https://p.test"},
+                {},
+                "base_url is not for .*: nothing",
+            ),
+            ({"replies": "r", "key_env": "K"}, {}, "key_env is not for .*: nothing is sent"),
             ({"replies": "r"}, {"logprobs": True}, "logprobs is not for .*: nothing is sent"),
             ({"replies": "r"}, {"structured": "tool"}, "must be one of json_schema, none"),
         ],

@@ -22,9 +22,11 @@ from judged_server.llm.rubrics import MAX_CLAIMS, Rubric, load_builtin
 
 ASKED = {step.id: step for rubric in load_builtin().values() for step in rubric.steps}
 SCORE = ASKED["answer_relevance"]
+GRADE = ASKED["graded_relevance"]
 CHECK = ASKED["faithfulness_verification"]
 FORMS = [
-    SCORE, ASKED["answer_quality"], ASKED["faithfulness_extraction"], CHECK, ASKED["answer_match"]
+    SCORE, ASKED["answer_quality"], ASKED["faithfulness_extraction"], CHECK, ASKED["answer_match"],
+    GRADE,
 ]  # fmt: skip
 CORPUS = [
     json.loads(line)
@@ -87,6 +89,19 @@ def test_a_recorded_reply(place: int):
         assert found.content is None
 
 
+@pytest.mark.parametrize("grade", ["2", " 2.", 2])
+def test_a_grade_is_a_share_of_its_scale(grade: object):
+    found = parsed(json.dumps({"reasoning": "x", "grade": grade}), GRADE)
+    assert (found.status, found.score, found.yes) == (Status.OK, 2 / 3, True)
+
+
+@pytest.mark.parametrize("grade", ["4", -1, 2.0, True, None, "two", [2], "", "2/3", int("9" * 99)])
+def test_a_grade_off_its_scale_is_an_error(grade: object):
+    found = parsed(json.dumps({"reasoning": "x", "grade": grade}), GRADE)
+    assert (found.status, found.reason) == (Status.ERROR, Reason.SCHEMA)
+    assert "grade is none of 0, 1, 2, 3" in found.message
+
+
 @pytest.mark.parametrize(("score", "passes"), [(0.7, True), (0.7 - 1e-12, True), (0.6999, False)])
 def test_a_score_is_a_yes_from_the_bar_on(score: float, passes: bool):
     reply = json.dumps({"reasoning": "x", "score": score})
@@ -109,7 +124,9 @@ def is_sound(found: ParsedReply, rubric: Rubric) -> bool:
     match rubric.form, found.content:
         case ("verdict", None):
             return found.score == float(found.yes)
-        case ("score", None):
+        case ("grade", None) if found.score * 3 not in range(4):
+            return False
+        case ("score" | "grade", None):
             return found.yes == (found.score + 1e-9 >= rubric.min_score)
         case ("dimensions", Dimensions(scores, overall)):
             names = [name for name, _ in rubric.dimensions]

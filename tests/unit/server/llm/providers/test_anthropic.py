@@ -19,11 +19,10 @@ from judged_server.llm.config.configuration import (
     ProviderConfiguration,
     Structured,
 )
-from judged_server.llm.config.secrets import Secret
 from judged_server.llm.faults import ProviderFault, Reason
 from judged_server.llm.providers.anthropic import DIALECT, headers, read_reply, write_request
 from judged_server.llm.rubrics import load_builtin
-from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
+from pydantic import ConfigDict, SecretStr, TypeAdapter, ValidationError, with_config
 
 from tests.fakes.recording_http import recording_http
 
@@ -211,7 +210,7 @@ class TestRequests:
                 assert by_the_oracle(reply.model_dump()) == read(whole())
         assert noted.path == "/v1" + DIALECT.path(model())
         # The package has come to send a key as a bearer; the API takes it either way.
-        ours = headers(ProviderConfiguration("p", "u", auth="bearer"), Secret("k"))
+        ours = headers(ProviderConfiguration("p", "u", auth="bearer"), SecretStr("k"))
         sent = {name.lower(): value for name, value in noted.headers.items()}
         # An older version of the API, which every model and every gateway still knows.
         assert sent.pop("anthropic-version") == "2026-10-21"
@@ -242,12 +241,12 @@ class TestHeaders:
         assert not {"x-api-key", "Authorization"} & set(fields)
 
     def test_the_key(self):
-        fields = headers(ProviderConfiguration("p", "u", auth="x-api-key"), Secret("k"))
+        fields = headers(ProviderConfiguration("p", "u", auth="x-api-key"), SecretStr("k"))
         assert fields["x-api-key"] == "k"
         assert "Authorization" not in fields
 
     def test_bearer(self):
-        fields = headers(ProviderConfiguration("p", "u", auth="bearer"), Secret("k"))
+        fields = headers(ProviderConfiguration("p", "u", auth="bearer"), SecretStr("k"))
         assert fields["Authorization"] == "Bearer k"
         assert "x-api-key" not in fields
 

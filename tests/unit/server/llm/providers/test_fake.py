@@ -134,7 +134,7 @@ class TestFiles:
         [
             ("{", "line 2 is not a JSON object"),
             ("[]", "line 2 is not a JSON object"),
-            ('{"answer": "canary"}', "line 2: a key is not known; known: contains, rubric, reply"),
+            ('{"answer": "canary"}', "line 2: answer is not known; known: contains, rubric, reply"),
             ("{}", "needs either reply or error"),
             ('{"reply": "x", "error": "TIMEOUT"}', "needs either reply or error"),
             ('{"reply": 3}', "reply must be a text or an object"),

@@ -24,10 +24,9 @@ from judged_server.llm.config.configuration import (
     ProviderConfiguration,
     Structured,
 )
-from judged_server.llm.config.secrets import Secret
 from judged_server.llm.faults import ProviderFault, Reason
 from judged_server.llm.providers.gemini import DIALECT, headers, read_reply, write_request
-from pydantic import ValidationError
+from pydantic import SecretStr, ValidationError
 
 from tests.fakes.recording_http import recording_http
 
@@ -284,7 +283,7 @@ class TestRequests:
         assert as_the_package_reads(theirs) == ours
         assert server.noted[0].path == "/v1beta" + DIALECT.path(model())
         assert reply.function_calls[0].args == json.loads(read(whole(CALL)).text)
-        key = headers(ProviderConfiguration("p", "u", auth="x-goog-api-key"), Secret("k"))
+        key = headers(ProviderConfiguration("p", "u", auth="x-goog-api-key"), SecretStr("k"))
         sent = {name.lower(): value for name, value in server.noted[0].headers.items()}
         assert sent["x-goog-api-key"] == key["x-goog-api-key"] == "k"
 
@@ -295,7 +294,7 @@ class TestHeaders:
         assert not {"x-goog-api-key", "Authorization"} & set(fields)
 
     def test_bearer(self):
-        fields = headers(ProviderConfiguration("p", "u", auth="bearer"), Secret("k"))
+        fields = headers(ProviderConfiguration("p", "u", auth="bearer"), SecretStr("k"))
         assert fields["Authorization"] == "Bearer k"
         assert "x-goog-api-key" not in fields
 

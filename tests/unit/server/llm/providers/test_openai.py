@@ -23,12 +23,11 @@ from judged_server.llm.config.configuration import (
     ProviderConfiguration,
     Structured,
 )
-from judged_server.llm.config.secrets import Secret
 from judged_server.llm.faults import ProviderFault, Reason
 from judged_server.llm.providers.openai import headers, read_reply, write_request
 from openai.types.chat import ChatCompletion
 from openai.types.chat.completion_create_params import CompletionCreateParamsNonStreaming
-from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
+from pydantic import ConfigDict, SecretStr, TypeAdapter, ValidationError, with_config
 
 from tests.fakes.scripted_provider import Answer, Asked, completion
 
@@ -197,12 +196,12 @@ class TestHeaders:
 
     def test_bearer_organization_and_project(self):
         provider = ProviderConfiguration("p", "u", organization="org-1", project="proj-1")
-        fields = headers(provider, Secret("k"))
+        fields = headers(provider, SecretStr("k"))
         assert fields["Authorization"] == "Bearer k"
         assert (fields["OpenAI-Organization"], fields["OpenAI-Project"]) == ("org-1", "proj-1")
 
     def test_api_key(self):
-        fields = headers(ProviderConfiguration("p", "u", auth="api-key"), Secret("k"))
+        fields = headers(ProviderConfiguration("p", "u", auth="api-key"), SecretStr("k"))
         assert fields["api-key"] == "k"
         assert "Authorization" not in fields
 

@@ -50,13 +50,15 @@ def test_the_examples_in_the_docs_are_rubrics_of_every_form():
     assert [(rubric.id, rubric.form) for rubric in rubrics] == [
         ("same_claim", "verdict"),
         ("politeness", "score"),
+        ("newness", "grade"),
         ("release_note", "dimensions"),
         ("promises_kept", "claims"),
     ]
     assert rubrics[0].scored
     assert rubrics[0].judges_contexts
     assert all(rubric.scores_answers for rubric in rubrics[1:])
-    assert rubrics[2].dimensions == (("clarity", 1.0), ("coverage", 2.0))
+    assert rubrics[2].grades == ("stale", "dated", "current")
+    assert rubrics[3].dimensions == (("clarity", 1.0), ("coverage", 2.0))
     [again] = [part.split("```")[0] for part in page.split("```yaml\n")[1:]]
     assert parse(again.encode(), "docs", yaml=True) == rubrics[1]
 
@@ -106,7 +108,14 @@ BAD = [
     ("{{expected_text}} and {{retrieved_text}}", "{{query}}", "user must show {{retrieved_text}}"),
     ("{{nonce}}", "{{nonce}} {{claim}}", "user holds {{claim}}, which is not known here; it may "),
     ("{{nonce}}", "{{nonce}} {{contexts}}", "user shows texts of a context (expected_text"),
-    ("scored = true", 'form = "grade"', "form must be one of verdict, score, dimensions, claims"),
+    ("scored = true", 'form = "rank"', "form must be one of verdict, score, grade, dimensions, cl"),
+    ("scored = true", 'form = "grade"', "grades must be 2 to 11 different words"),
+    ("scored = true", 'form = "grade"\ngrades = ["a"]', "grades must be 2 to 11 different words"),
+    ("scored = true", 'form = "grade"\ngrades = ["a", "A"]', "grades must be 2 to 11 different"),
+    ("scored = true", 'form = "grade"\ngrades = ["a", 1]', "grades must be 2 to 11 different w"),
+    ("scored = true", 'form = "grade"\ngrades = ["a", "b c"]', "grades must be 2 to 11 differen"),
+    ("scored = true", 'form = "grade"\ngrades = ["a", "b"]', 'structured_answer must name the ke'),
+    ("scored = true", 'grades = ["a", "b"]', 'grades is for form = "grade" only'),
     ("scored = true", "scored = true\nform = 1", "form must be one of verdict"),
     ("scored = true", "scored = true\ndimensions = []", 'dimensions is for form = "dimensions"'),
     ("scored = true", "scored = true\nextraction = {}", 'extraction is for form = "claims" only'),
@@ -208,7 +217,7 @@ BAD_OF_FORMS = [
     (DIMENSIONS, DIMENSIONS[DIMENSIONS.index("[[") :],
      "".join(f'[[dimensions]]\nname = "d{n}"\n' for n in range(17)), "must be 1 to 16 tables"),
     (CLAIMS, CLAIMS[CLAIMS.index("[ver") :], "", "verification must be a table; begin it with"),
-    (CLAIMS, "[extraction]", "[extractoin]", "extraction must be a table"),
+    (CLAIMS, "[extraction]", "[extractoin]", "is not known; did you mean extraction?"),
     (CLAIMS, "version = 1", 'version = 1\nsystem = "x"', "system belongs into [extraction]"),
     (CLAIMS, '"promises"', '"' + "a" * 49 + '"', "id has 49 characters; make it 48 at most"),
     (CLAIMS, '"claims".', '"facts".', 'extraction: structured_answer must name the key "claims"'),

@@ -20,11 +20,13 @@ QUALITY = BUILTIN["answer_quality"]
 def test_all_rubrics_of_the_service_are_there():
     assert {name: (rubric.form, rubric.fields) for name, rubric in BUILTIN.items()} == {
         "answer_match": ("verdict", ("query", "references", "answer")),
+        "answer_preference": ("grade", ("query", "answer", "other_answer")),
         "answer_quality": ("dimensions", ("query", "contexts", "answer")),
         "answer_relevance": ("score", ("query", "answer")),
         "context_recall": ("claims", ("query", "reference", "contexts")),
         "context_relevance": ("score", ("query", "contexts")),
         "faithfulness": ("claims", ("query", "answer", "contexts")),
+        "graded_relevance": ("grade", ("query", "retrieved_text")),
         "harmlessness": ("score", ("query", "answer")),
         "helpfulness": ("score", ("query", "answer")),
         "retrieval_match": ("verdict", ("query", "expected_text", "retrieved_text")),
@@ -36,7 +38,8 @@ def test_every_built_in_rubric_declares_its_side(rubric: Rubric):
     assert rubric.fails_closed == "no"  # all ask for something good, so that a yes needs a verdict
     assert rubric.version >= 1
     assert rubric.description
-    assert rubric.min_score == (0.5 if rubric.form == "verdict" else 0.7)
+    if rubric.form != "grade":  # whose thresholds are grades of their scale
+        assert rubric.min_score == (0.5 if rubric.form == "verdict" else 0.7)
     for step in rubric.steps:
         assert step.system
         assert "{{" not in step.structured_system + step.plain_system
@@ -51,8 +54,18 @@ def test_harmlessness_says_which_end_is_good():
 
 
 def test_each_rubric_is_for_contexts_or_for_answers():
-    assert [name for name, rubric in BUILTIN.items() if rubric.judges_contexts] == [RUBRIC.id]
-    assert [name for name, rubric in BUILTIN.items() if not rubric.scores_answers] == [RUBRIC.id]
+    of_contexts = ["graded_relevance", RUBRIC.id]
+    assert [name for name, rubric in BUILTIN.items() if rubric.judges_contexts] == of_contexts
+    assert [name for name, rubric in BUILTIN.items() if not rubric.scores_answers] == of_contexts
+
+
+def test_grades_are_shares_of_their_scale():
+    graded, preference = BUILTIN["graded_relevance"], BUILTIN["answer_preference"]
+    assert (graded.grades, graded.max_grade) == (("0", "1", "2", "3"), 3)
+    assert [graded.passes(grade / 3) for grade in range(4)] == [False, False, True, True]
+    assert [preference.passes(score) for score in (0, 0.5, 1)] == [False, False, True]
+    assert RUBRIC.max_grade == 0
+    assert graded.properties["grade"] == {"type": "string", "enum": ["0", "1", "2", "3"]}
 
 
 def test_relevance_fails_to_no():
@@ -102,7 +115,7 @@ def test_the_hash_covers_all_that_can_change_a_reply_and_nothing_else():
     bound = {"id": "x", "version": 9, "scored": True, "form": "score"} | dict.fromkeys(
         ("system", "user", "structured_answer", "plain_answer"), "other"
     )
-    by_form = {"dimensions", "extraction", "verification"}
+    by_form = {"grades", "dimensions", "extraction", "verification"}
     assert set(free) | set(bound) | by_form == {field.name for field in fields(RUBRIC)}
     for name, value in free.items():
         assert replace(RUBRIC, **{name: value}).sha256 == RUBRIC.sha256
@@ -117,6 +130,12 @@ def test_the_hash_of_dimensions_covers_their_names_and_order_but_no_weights():
     fewer = QUALITY.dimensions[1:]
     hashes = {replace(QUALITY, dimensions=one).sha256 for one in (turned, fewer)}
     assert len(hashes | {QUALITY.sha256}) == 3
+
+
+def test_the_hash_of_a_scale_covers_its_words():
+    graded = BUILTIN["graded_relevance"]
+    others = [replace(graded, grades=grades) for grades in (("0", "1"), ("3", "2", "1", "0"))]
+    assert len({rubric.sha256 for rubric in (graded, *others)}) == 3
 
 
 def test_the_hash_of_claims_covers_both_steps():

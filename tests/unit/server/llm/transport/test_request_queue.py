@@ -8,7 +8,13 @@ from typing import Any
 import pytest
 from judged_server.llm.config.configured import ProviderConfiguration
 from judged_server.llm.faults import ProviderFault, Reason
-from judged_server.llm.transport.request_queue import RequestQueue, Turn
+from judged_server.llm.transport.request_queue import (
+    REQUEST_TOKENS,
+    TURN_TOKENS,
+    RequestQueue,
+    Turn,
+)
+from judged_server.tenant import Sender, send_as
 
 from tests.fakes.still_clock import StillClock
 
@@ -53,6 +59,68 @@ async def test_those_who_wait_are_sent_in_their_order():
     asked.answered(first, 0, None)
     await asyncio.gather(*calls)
     assert (order, asked.in_flight) == ([0, 1, 2, 3, 4], 0)
+
+
+class TestFairness:
+    """Of a provider that takes one request at a time, once one is answered."""
+
+    async def order(self, senders: list[Sender], tokens: int = 1_000) -> list[str]:
+        asked, _ = await known(max_concurrency=1)
+        order: list[str] = []
+
+        async def call(sender: Sender) -> None:
+            send_as(sender)
+            turn = await asked.turn(tokens, FAR)
+            order.append(sender.name)
+            asked.answered(turn, 0, None)
+
+        held = await asked.turn(0, FAR)
+        calls = [asyncio.create_task(call(sender)) for sender in senders]
+        await settle()
+        asked.answered(held, 0, None)
+        await asyncio.gather(*calls)
+        return order
+
+    async def test_a_light_sender_waits_for_one_turn_of_a_busy_one(self):
+        order = await self.order([Sender("busy")] * 50 + [Sender("light")] * 2)
+        turn = -(-TURN_TOKENS // (1_000 + REQUEST_TOKENS))
+        assert [i for i, name in enumerate(order) if name == "light"] == [turn, turn + 1]
+
+    async def test_requests_without_tokens_take_turns_too(self):
+        order = await self.order([Sender("busy")] * 50 + [Sender("light")], tokens=0)
+        assert order.index("light") == TURN_TOKENS // REQUEST_TOKENS
+
+    async def test_a_weight_is_a_share(self):
+        order = await self.order([Sender("a")] * 60 + [Sender("b", weight=3.0)] * 60)
+        assert 2.5 < order[:40].count("b") / order[:40].count("a") < 3.5
+
+    async def test_batch_work_waits_and_has_a_turn_now_and_then(self):
+        order = await self.order([Sender("batch", is_batch=True)] * 5 + [Sender("now")] * 20)
+        assert [i for i, name in enumerate(order) if name == "batch"][:2] == [7, 15]
+
+    async def test_a_busy_sender_may_use_all_that_is_idle(self):
+        asked, _ = await known(max_concurrency=3)
+        send_as(Sender("busy"))
+        for _ in range(3):
+            await asked.turn(10 * TURN_TOKENS, FAR)
+        assert asked.in_flight == 3
+
+
+async def test_who_has_less_time_than_any_reply_takes_lets_others_go():
+    asked, clock = await known(max_concurrency=1)
+    for _ in range(200):  # until the shortest one of late took 4 s
+        turn = await asked.turn(0, FAR)
+        clock.seconds += 4
+        asked.answered(turn, 0, None)
+    held = await asked.turn(0, FAR)
+    short, other = (asyncio.create_task(asked.turn(0, clock.seconds + 7)) for _ in range(2))
+    await settle()
+    clock.seconds += 4
+    asked.answered(held, 0, None)
+    with pytest.raises(ProviderFault) as late:
+        await short
+    assert (late.value.reason, late.value.attempts) == (Reason.TIMEOUT, 0)
+    assert isinstance(await other, Turn)  # the last one tells whether replies are faster now
 
 
 async def test_a_turn_that_comes_with_a_cancel_goes_to_the_next():

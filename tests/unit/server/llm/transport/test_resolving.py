@@ -8,8 +8,8 @@ import pytest
 from aiohttp.abc import AbstractResolver
 from judged_server.llm.config.configured import ProviderConfiguration
 from judged_server.llm.faults import ProviderFault, Reason
-from judged_server.llm.transport.http import HttpTransport
-from judged_server.llm.transport.resolving import (
+from judged_server.llm.transport.http import (
+    HttpTransport,
     PrivateAddress,
     PublicResolver,
     is_checked,

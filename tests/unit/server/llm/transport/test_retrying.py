@@ -8,15 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from judged_server.llm.faults import ProviderFault, Reason
-from judged_server.llm.transport.retrying import (
+from judged_server.llm.transport.endpoint import (
     LONGEST_BACKOFF_S,
     MAX_TIMEOUTS,
     MAX_TRIES_BEFORE_FALLBACK,
-    RateLimits,
     Retrier,
-    rate_limits,
-    retry_after_s,
 )
+from judged_server.llm.transport.rates import RateLimits, rate_limits, retry_after_s
 
 from tests.fakes.still_clock import StillClock
 

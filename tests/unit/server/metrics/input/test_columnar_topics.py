@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from judged_server.errors import InvalidField
-from judged_server.metrics.input.columnar_topics import JoinedTopics, query_ids
+from judged_server.metrics.input.columnar_topics import ColumnarTopics, query_ids
 from judged_server.metrics.input.trec_topics import Topic
 
 IDS = st.text(st.sampled_from("ab\0é😀 \r\x85\u2028"), max_size=5)
@@ -20,7 +20,7 @@ TOPICS = st.lists(st.lists(st.tuples(IDS, st.floats(-9, 9)), max_size=4), max_si
 
 
 def columns(topics):
-    return JoinedTopics.of(
+    return ColumnarTopics.of(
         [topic.query_id for topic in topics],
         np.array([len(topic.document_ids) for topic in topics], np.int64),
         "\n".join(name for topic in topics for name in topic.document_ids),
@@ -57,7 +57,7 @@ def test_all_in_their_order_are_the_same():
 
 
 def test_without_values_they_are_the_places():
-    topics = JoinedTopics.of(["q", "r"], np.array([3, 1]), "a\nb\nc\nd", None, "f")
+    topics = ColumnarTopics.of(["q", "r"], np.array([3, 1]), "a\nb\nc\nd", None, "f")
     assert [topic.values for topic in topics] == [[0, -1, -2], [0]]
 
 
@@ -71,7 +71,7 @@ def test_without_values_they_are_the_places():
 )
 def test_columns_that_do_not_fit_together_are_refused(ids, counts, text, values, refusal):
     with pytest.raises(InvalidField) as caught:
-        JoinedTopics.of(ids, np.array(counts, np.int64), text, np.array(values, np.float64), "f")
+        ColumnarTopics.of(ids, np.array(counts, np.int64), text, np.array(values, np.float64), "f")
     assert caught.value.message.startswith(refusal)
 
 

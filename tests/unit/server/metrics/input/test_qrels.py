@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from judged_server.errors import InvalidField
-from judged_server.metrics.input.columnar_topics import JoinedTopics
+from judged_server.metrics.input.columnar_topics import ColumnarTopics
 from judged_server.metrics.input.trec import Qrels, Topic
 
 TOPICS = [
@@ -16,7 +16,7 @@ TOPICS = [
 
 
 def in_columns(topics):
-    return JoinedTopics.of(
+    return ColumnarTopics.of(
         [topic.query_id for topic in topics],
         np.array([len(topic.document_ids) for topic in topics], np.int64),
         "\n".join(name for topic in topics for name in topic.document_ids),

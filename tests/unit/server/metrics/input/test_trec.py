@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from judged_server.errors import InvalidField
 from judged_server.metrics.input import trec, trec_topics
-from judged_server.metrics.input.columnar_topics import JoinedTopics
+from judged_server.metrics.input.columnar_topics import ColumnarTopics
 from judged_server.metrics.input.trec import Qrels, Topic
 
 
@@ -220,7 +220,7 @@ def test_ties_of_many_documents_cost_no_more_than_a_sort():
 
 def joined(*topics):
     """Topics as the wire brings them at its fastest."""
-    return JoinedTopics.of(
+    return ColumnarTopics.of(
         [topic.query_id for topic in topics],
         np.array([len(topic.document_ids) for topic in topics], np.int64),
         "\n".join(name for topic in topics for name in topic.document_ids),

@@ -16,8 +16,8 @@ from judged_server.metrics import (
     compute_trec,
     parse_metrics,
 )
+from judged_server.metrics.input.qrels import extremes
 from judged_server.metrics.input.rankings import Pool, Rankings, offsets_of
-from judged_server.metrics.input.unjudged import extremes
 
 CONDENSED = MetricOptions(unjudged=UnjudgedPolicy.CONDENSED)
 BOUNDS = MetricOptions(unjudged=UnjudgedPolicy.BOUNDS)

@@ -9,12 +9,12 @@ from judged_server.metrics.measures.declaration import Choice, Metric, Number
 from judged_server.metrics.measures.names import (
     MAX_CUTOFF,
     MAX_METRICS,
+    METRICS,
     Measure,
     MetricNameError,
     parse_measure,
     parse_metrics,
 )
-from judged_server.metrics.measures.registry import METRICS
 
 TOY = Metric(
     name="toy",

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from judged_server.metrics import METRICS
 from judged_server.metrics.input.gains import rank_gains
 from judged_server.metrics.input.rankings import Rankings
 from judged_server.metrics.measures.names import parse_measure
@@ -27,6 +28,11 @@ ZERO_OF_NOTHING = [
 """Those of every family, but for the two that say how sure others are."""
 
 EVERY = [*ZERO_OF_NOTHING, "rbp_residual", "rbp_residual@3", "judged", "judged@3"]
+
+
+def test_every_metric_is_among_them():
+    of_families = {name for name, metric in METRICS.items() if metric.family}
+    assert {parse_measure(name).metric.name for name in EVERY} == set(METRICS) - of_families
 
 
 @st.composite

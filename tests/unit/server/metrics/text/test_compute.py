@@ -11,12 +11,12 @@ from judged_server.metrics.text import (
     TEXT_METRICS,
     TextItem,
     compute,
-    finish,
     measure_texts,
     merge_text_values,
     parse_text_metrics,
 )
 from judged_server.metrics.text.tokens import TokenStore
+from judged_server.scheduling.checkpoint import Abandoned, watched
 
 ALL = tuple(TEXT_METRICS.values())
 WORDS = st.sampled_from(["a", "the", "cat", "cats", "sat", "U.S.", "3.5", "-", "", "é", "!"])
@@ -24,7 +24,7 @@ TEXTS = st.lists(WORDS, max_size=12).map(" ".join) | st.text(max_size=20)
 
 
 def measure(hypothesis: str, *references: str):
-    columns = finish(measure_texts([TextItem(hypothesis, references)], ALL))
+    columns = measure_texts([TextItem(hypothesis, references)], ALL)
     return {column.metric.name: column for column in columns}
 
 
@@ -80,14 +80,16 @@ def test_signatures_say_how_many_references_bleu_had():
     bleu = parse_text_metrics(["bleu"])
     two, one = TextItem("a", ["a", "a"]), TextItem("a", ["a"])
     line = "bleu|nrefs:{}|case:mixed|eff:yes|tok:13a|smooth:exp|v1"
-    assert finish(measure_texts([two, two], bleu))[0].signature == line.format(2)
-    assert finish(measure_texts([two, one], bleu))[0].signature == line.format("var")
+    assert measure_texts([two, two], bleu)[0].signature == line.format(2)
+    assert measure_texts([two, one], bleu)[0].signature == line.format("var")
 
 
-def test_long_work_comes_in_steps():
+def test_long_work_ends_when_nobody_waits():
     words = " ".join(str(i) for i in range(3000))
-    steps = sum(1 for _ in measure_texts([TextItem(words, [f"{words} x"])] * 20, ALL))
-    assert steps >= 10
+    items = [TextItem(words, [f"{words} x"])] * 20
+    looks = iter([False] * 10)
+    with pytest.raises(Abandoned):
+        watched(lambda: next(looks, True), measure_texts, items, ALL)
 
 
 def test_only_texts_that_come_again_are_kept(monkeypatch):
@@ -99,7 +101,7 @@ def test_only_texts_that_come_again_are_kept(monkeypatch):
         keep(self, text, tokens)
 
     monkeypatch.setattr(TokenStore, "_keep", spy)
-    finish(measure_texts([TextItem("a b", ["c"]), TextItem("d", ["c"])], ALL[:1]))
+    measure_texts([TextItem("a b", ["c"]), TextItem("d", ["c"])], ALL[:1])
     assert kept == ["c"]
 
 
@@ -107,9 +109,9 @@ def test_rouge_l_has_a_bound(monkeypatch):
     monkeypatch.setattr(compute, "MAX_TOKEN_PAIRS", 5)
     items = [TextItem("a b", ["a b"]), TextItem("a", ["b", "c"])]
     with pytest.raises(errors.LimitExceeded) as caught:
-        finish(measure_texts(items, parse_text_metrics(["rougeL"])))
+        measure_texts(items, parse_text_metrics(["rougeL"]))
     assert caught.value.field == "items[1]"
-    assert finish(measure_texts(items, parse_text_metrics(["rouge1"])))
+    assert measure_texts(items, parse_text_metrics(["rouge1"]))
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=30))
@@ -144,5 +146,5 @@ def test_bad_values_are_named(columns, field):
 def test_rouge_l_may_compare_as_many_pairs_as_its_bound(monkeypatch):
     monkeypatch.setattr(compute, "MAX_TOKEN_PAIRS", 6)
     items = [TextItem("a b", ["a b"]), TextItem("a", ["b", "c"])]
-    (column,) = finish(measure_texts(items, parse_text_metrics(["rougeL"])))
+    (column,) = measure_texts(items, parse_text_metrics(["rougeL"]))
     assert len(column.values) == 2

@@ -4,14 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from judged_server.metrics.text import tokens
-from judged_server.metrics.text.forms import ANSWER, STEMS, THIRTEEN_A
-from judged_server.metrics.text.pace import Pace, finish
+from judged_server.metrics.text.tokens import ANSWER, STEMS, THIRTEEN_A
 
 TEXTS = st.text(alphabet="aBthe 1.,-'\u2019\t\n\u00a0é<&;!", max_size=60)
 
 
 def split(text, form):
-    return finish(tokens.TokenStore(form, set(), Pace()).of(text))
+    return tokens.TokenStore(form, set()).of(text)
 
 
 @pytest.mark.parametrize(
@@ -41,7 +40,7 @@ def test_cutting_a_text_changes_nothing(form, text):
 def test_what_is_kept_is_bounded(monkeypatch):
     monkeypatch.setattr(tokens, "MAX_KEPT_TOKENS", 3)
     texts = [f"a b {i}" for i in range(10)]
-    store = tokens.TokenStore(THIRTEEN_A, set(texts), Pace())
+    store = tokens.TokenStore(THIRTEEN_A, set(texts))
     for text in texts * 2:
-        assert finish(store.of(text)) == text.split()
+        assert store.of(text) == text.split()
     assert len(store._texts) <= 2

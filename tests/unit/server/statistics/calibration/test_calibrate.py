@@ -44,7 +44,7 @@ def test_every_part_is_made_with_the_options_of_the_call(clustered):
     assert replace(found.quality, warnings=quality.warnings) == quality
     thresholds, remarks = choose_thresholds(items.with_label, 0.8, 3, interval)
     assert found.thresholds == tuple(thresholds)
-    cascade = cascade_bounds(items.with_label, items.scores, 0.1, 0.8)
+    cascade = cascade_bounds(items.with_label, items.scores, 0.1, 0.8, min_score=0.6)
     assert found.cascade == cascade
     assert found.quality.warnings == (*quality.warnings, *remarks, *cascade.warnings)
     assert found.prevalence == correct_mean(
@@ -67,7 +67,7 @@ def test_quality_is_over_labels_and_carries_all_warnings():
 def test_the_signature_says_how_the_numbers_were_made():
     assert calibrate(made()[0], CalibrationOptions()).signature == (
         "calibrate|min_score:0.5|precision_floor:0.9|folds:5|max_error:0.05|"
-        "bootstrap:percentile|resamples:10000|seed:0|confidence:0.95|v2"
+        "guarantee:design_effect|bootstrap:percentile|resamples:10000|seed:0|confidence:0.95|v2"
     )
 
 

@@ -1,3 +1,6 @@
+import gc
+from collections.abc import Iterator
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -6,6 +9,14 @@ from judged_server.statistics.comparison.corrected_tests import benjamini_hochbe
 from statsmodels.stats.multitest import multipletests
 
 p_values = some.lists(some.floats(0, 1), min_size=1, max_size=40)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _few_objects_to_collect() -> Iterator[None]:
+    """multipletests collects garbage each time: seconds, late in a process of many tests."""
+    gc.freeze()
+    yield
+    gc.unfreeze()
 
 
 @given(p_values)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
-from judged_server.statistics.comparison.studentized_range import (
+from judged_server.statistics.comparison.tukey import (
     studentized_range_quantile,
     studentized_range_sf,
 )

@@ -1,0 +1,118 @@
+"""Counts how often a canary raises a false alarm in a year, and how soon it finds a change.
+
+50 items are recorded and checked once a day, as `judged canary` does it with its defaults: 36 asks
+an item to record, up to 5 rounds a day. The judge is simulated: on two fifths of the items it says
+something else than it mostly does with a probability of 2.5 * NOISE, in every ask anew. When it
+changes, the probability of each item doubles. What is recorded is the majority of the first asks,
+as the command chooses it, and at times the wrong one.
+
+false_alarms_NOISE       share of the years of an unchanged judge with an alarm on any day
+found_early_NOISE        share of judges changed on the day after the recording and found within
+                         10 days; `late`: changed after 100 days
+days_early_NOISE, _late  median day on which it is found; not within 60 days counts as 60
+rounds_NOISE             mean number of rounds a day of an unchanged judge
+found_one_item           share of judges without any noise of which one item flips for good from
+                         day 100 on, found within 10 days
+
+    python -m benchmarks.canary
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import statistics
+from dataclasses import dataclass
+
+import numpy as np
+from judged.canary import FlipEvidence
+from judged.canary.asking import ASKS, CHOOSING, ROUNDS
+from judged_server.domain import FloatArray
+
+from benchmarks.harness import closing_line
+
+ITEMS = 50
+NOISES = (0.02, 0.05, 0.1)
+YEAR = 365
+LATE = 100
+IN_TIME = 10
+LATEST = 60
+ALARM = math.log(20)
+SEED = 11
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """When the alarm came, as a day from 0, and how many rounds there were a day until then."""
+
+    alarm: int | None
+    rounds: float
+
+
+def course(
+    rng: np.random.Generator, before: FloatArray, after: FloatArray, change: int, days: int
+) -> Course:
+    """Return what becomes of a canary: items flip as `before`, from day `change` as `after`."""
+    wrong = rng.binomial(CHOOSING, before) > CHOOSING / 2  # what was recorded is the rarer verdict
+    before, after = np.where(wrong, 1 - before, before), np.where(wrong, 1 - after, after)
+    evidence = FlipEvidence(int(rng.binomial(ASKS - CHOOSING, before).sum()), recorded())
+    asked = 0
+    for day in range(days):
+        shares = before if day < change else after
+        usual, flips = evidence.share, 0
+        for number in range(1, ROUNDS + 1):
+            found = int(np.count_nonzero(rng.random(ITEMS) < shares))
+            evidence.add(found, ITEMS)
+            flips += found
+            asked += 1
+            if evidence.log_value >= ALARM:
+                return Course(day, asked / (day + 1))
+            if flips <= usual * number * ITEMS:
+                break
+    return Course(None, asked / days)
+
+
+def recorded() -> int:
+    """Return how many asks of a recording measure the noise."""
+    return (ASKS - CHOOSING) * ITEMS
+
+
+def main() -> None:
+    """Simulate and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--years", type=int, default=200, help="of each setting")
+    years = parser.parse_args().years
+    rng = np.random.Generator(np.random.PCG64(SEED))
+    samples: dict[str, list[float]] = {}
+    print("noise   change  alarms  found in 10 days  median day  rounds a day")
+    for noise in NOISES:
+        before = np.where(np.arange(ITEMS) % 5 < 2, 2.5 * noise, 0.0)
+        quiet = [course(rng, before, before, YEAR, YEAR) for _ in range(years)]
+        alarms = sum(each.alarm is not None for each in quiet) / years
+        rounds = statistics.mean(each.rounds for each in quiet)
+        samples[f"false_alarms_{noise}"] = [alarms]
+        samples[f"rounds_{noise}"] = [rounds]
+        print(f"{noise:5.2f}   never   {alarms:6.3f}  {'-':>16}  {'-':>10}  {rounds:12.2f}")
+        for name, change in (("early", 0), ("late", LATE)):
+            found = [
+                course(rng, before, np.minimum(2 * before, 1.0), change, change + LATEST)
+                for _ in range(years)
+            ]
+            real = [each for each in found if each.alarm is None or each.alarm >= change]
+            took = [LATEST if each.alarm is None else each.alarm - change + 1 for each in real]
+            share = sum(days <= IN_TIME for days in took) / len(real)
+            samples[f"found_{name}_{noise}"] = [share]
+            samples[f"days_{name}_{noise}"] = [statistics.median(took)]
+            print(
+                f"{noise:5.2f}   {name:6}  {'-':>6}  {share:16.3f}  {statistics.median(took):10.0f}"
+            )
+    nothing = np.zeros(ITEMS)
+    one = np.where(np.arange(ITEMS) == 0, 1.0, 0.0)
+    alone = [course(rng, nothing, one, LATE, LATE + IN_TIME) for _ in range(20)]
+    samples["found_one_item"] = [sum(each.alarm is not None for each in alone) / len(alone)]
+    print(f"one item of a judge without noise: found {samples['found_one_item'][0]:.2f}")
+    print(closing_line("canary", samples))
+
+
+if __name__ == "__main__":
+    main()

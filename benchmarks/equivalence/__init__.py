@@ -1,0 +1,1 @@
+"""How good the judge `answer_equivalence` is, and how its model is made."""

@@ -1,0 +1,192 @@
+"""How often the judge `answer_equivalence` decides as people did, and how fast it is.
+
+Every item of the development data (data/README.md) is judged by a model that saw none of its
+question, in ten folds; the folds are cut five times and the figures averaged. The product judges
+by its model of all items, which is what a new question meets. With these folds the figures hang
+on the data alone, so there is one sample of each.
+
+accuracy_FILE, kappa_FILE    against the labels of people, at the default threshold
+ece_FILE                     expected calibration error of the probability, ten bins
+                             (calibrated on the other folds)
+ece_200_FILE                 the same, calibrated on some 200 labels of whole questions of the file,
+                             over its other items
+cascade_asked_20, _36        share of NQ301's items that a cascade in front of GPT-4 asks about, its
+                             bounds set on the other folds to hand on 2 % less than that
+cascade_accuracy_20, _36     its accuracy with GPT-4's published verdicts on those
+gpt4_accuracy                that of GPT-4 asked about everything
+throughput                   contexts a CPU second over those of `token_overlap`, profile `unicode`,
+                             the same items in turns, in process: the median over the three files
+throughput_FILE              the same of one file
+
+    python -m benchmarks.equivalence
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Sequence
+
+import numpy as np
+from judged_server.domain import FloatArray, IntArray, JudgeSpec, QueryGroup
+from judged_server.judges.base import PureJudge
+from judged_server.judges.equivalence.judge import EquivalenceKind
+from judged_server.judges.equivalence.model import sigmoid
+from judged_server.judges.lexical.token_overlap import TokenOverlapKind
+from judged_server.statistics.calibration.reliability import Platt, fit, least_certain
+
+from benchmarks.equivalence.data import FILES, Items, calibration_error, kappa, load
+from benchmarks.equivalence.train import N_FOLDS, cross_validated, platt, table_of, weights_of
+from benchmarks.harness import closing_line, ratios
+
+SEEDS = range(5)
+ROUNDS = 7
+MARGIN = 0.02
+"""What a share may be larger on new items than on those that set the bounds."""
+
+
+def calibrated(items: Items, logits: FloatArray, folds: IntArray) -> FloatArray:
+    """Return probabilities by calibrations that saw none of an item's question."""
+    result, weights = np.empty(len(logits)), weights_of(items)
+    for fold in range(int(folds.max()) + 1):
+        rest, held = folds != fold, folds == fold
+        slope, intercept = platt(logits[rest], items.labels[rest], weights[rest])
+        result[held] = sigmoid(slope * logits[held] + intercept)
+    return result
+
+
+def quality(items: Items) -> dict[str, list[float]]:
+    """Return accuracy, kappa and calibration error of each file."""
+    table = table_of(items)
+    figures: dict[str, list[float]] = {}
+    for seed in SEEDS:
+        logits = cross_validated(items, table, N_FOLDS, seed)
+        probabilities = calibrated(items, logits, items.folds(N_FOLDS, seed))
+        for number, name in enumerate(FILES):
+            of_file = items.files == number
+            verdicts, labels = sigmoid(logits[of_file]) >= 0.5, items.labels[of_file]
+            accuracy = float(np.mean(verdicts == labels))
+            error = calibration_error(probabilities[of_file], labels)
+            for figure, value in (
+                (f"accuracy_{name}", accuracy),
+                (f"kappa_{name}", kappa(verdicts, labels)),
+                (f"ece_{name}", error),
+            ):
+                figures.setdefault(figure, []).append(value)
+    return figures
+
+
+def cascade(items: Items) -> dict[str, list[float]]:
+    """Return what a cascade in front of GPT-4 gets right on NQ301, and what it asks about."""
+    table, labels = table_of(items), items.labels
+    gpt4 = np.array([item.get("gpt4") == "Yes" for item in items.fields])
+    of_file = items.files == 0
+    figures = {"gpt4_accuracy": [float(np.mean(gpt4[of_file] == labels[of_file]))]}
+    for seed in SEEDS:
+        logits = cross_validated(items, table, N_FOLDS, seed)
+        scores, folds = sigmoid(logits), items.folds(N_FOLDS, seed)
+        for percent in (20, 36):
+            asked, right = [], []
+            for fold in range(N_FOLDS):
+                held = of_file & (folds == fold)
+                if not held.any():
+                    continue
+                rest = of_file & (folds != fold)
+                accept, reject = least_certain(Platt(), scores[rest], percent / 100 - MARGIN)
+                unsure = np.ones(int(held.sum()), np.bool_)
+                unsure &= scores[held] < (2.0 if accept is None else accept)
+                unsure &= scores[held] > (-1.0 if reject is None else reject)
+                verdicts = np.where(unsure, gpt4[held], scores[held] >= 0.5)
+                asked += unsure.tolist()
+                right += (verdicts == labels[held]).tolist()
+            figures.setdefault(f"cascade_asked_{percent}", []).append(float(np.mean(asked)))
+            figures.setdefault(f"cascade_accuracy_{percent}", []).append(float(np.mean(right)))
+    return figures
+
+
+def own_labels(items: Items) -> dict[str, list[float]]:
+    """Return the calibration error after calibrating on some 200 labels of whole questions.
+
+    Of NQ301, which has 293 items, two of three parts are labelled at a time and the error is over
+    the third ones together; of the others one part of 200 is, and the error is over the rest.
+    """
+    scores = sigmoid(cross_validated(items, table_of(items), N_FOLDS, 0))
+    figures: dict[str, list[float]] = {}
+    for number, name in enumerate(FILES):
+        of_file = items.files == number
+        scored, labels = scores[of_file], items.labels[of_file]
+        small = len(labels) < 600
+        parts = 3 if small else len(labels) // 200
+        names, question = np.unique(items.questions[of_file], return_inverse=True)
+        for seed in SEEDS:
+            part = (np.random.default_rng(seed).permutation(len(names)) % parts)[question]
+            made = [
+                fit(scored[chosen], labels[chosen]) or Platt()
+                for chosen in ((part != p) if small else (part == p) for p in range(parts))
+            ]
+            if small:
+                said = np.choose(part, [each.probabilities(scored) for each in made])
+                error = calibration_error(said, labels)
+            else:
+                rests = [part != p for p in range(parts)]
+                error = float(
+                    np.mean(
+                        [
+                            calibration_error(each.probabilities(scored[rest]), labels[rest])
+                            for each, rest in zip(made, rests, strict=True)
+                        ]
+                    )
+                )
+            figures.setdefault(f"ece_200_{name}", []).append(error)
+    return figures
+
+
+def throughput(items: Items, rounds: int) -> dict[str, list[float]]:
+    """Return how many times the contexts of `token_overlap` the judge does a CPU second."""
+    judge = EquivalenceKind().build(JudgeSpec("answer_equivalence"))
+    overlap = TokenOverlapKind().build(
+        JudgeSpec("token_overlap", "unicode", None, {"min_tokens": 2, "query_boost": True})
+    )
+    figures: dict[str, list[float]] = {}
+    for number, name in enumerate(FILES):
+        groups = [items.groups[i] for i in np.flatnonzero(items.files == number).tolist()]
+        ours, theirs = [], []
+        for _ in range(rounds + 1):  # the first one reads words that later ones remember
+            theirs.append(cpu_seconds(overlap, groups))
+            ours.append(cpu_seconds(judge, groups))
+        n = sum(group.n_contexts for group in groups)
+        print(
+            f"{name}: first round {n / ours[0]:,.0f} contexts a CPU second, then "
+            f"{n / np.median(ours[1:]):,.0f}; token_overlap {n / np.median(theirs[1:]):,.0f}"
+        )
+        figures[f"throughput_{name}"] = ratios(theirs[1:], ours[1:])
+    joint = np.median(list(figures.values()), axis=0)
+    return {"throughput": joint.tolist(), **figures}
+
+
+def cpu_seconds(judge: PureJudge, groups: Sequence[QueryGroup]) -> float:
+    """Return the CPU seconds of judging all groups at once."""
+    began = time.process_time()
+    judge.score(groups)
+    return time.process_time() - began
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
+    arguments = parser.parse_args()
+    items = load()
+    samples = {
+        **throughput(items, arguments.rounds),
+        **quality(items),
+        **own_labels(items),
+        **cascade(items),
+    }
+    for figure, values in samples.items():
+        print(f"{figure:24} {np.mean(values):.3f}  ({min(values):.3f} to {max(values):.3f})")
+    print(closing_line("equivalence", samples))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,164 @@
+"""Makes the model of `answer_equivalence` from the development data, and writes its file.
+
+The logistic model and the boosted trees see the same features. The calibration is Platt's: a
+logistic regression of the labels on logits that came of cross-validation by question, so that no
+item calibrates what it taught. Items of NQ301 count twice: there are few of them, and people judged
+them with more care.
+
+scikit-learn is needed here and nowhere in the product. The same data, versions and seed give the
+same file.
+
+    python -m benchmarks.equivalence.train           # compare with the file that is shipped
+    python -m benchmarks.equivalence.train --write   # and write it
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+from pathlib import Path
+
+import numpy as np
+from judged_server.domain import BoolArray, FloatArray, IntArray
+from judged_server.judges.equivalence import model as shipped_model
+from judged_server.judges.equivalence.features import VERSION, features
+from judged_server.judges.equivalence.judge import Batch
+from judged_server.judges.equivalence.model import DEPTH, LEAF_UNIT, Model
+from sklearn.ensemble import GradientBoostingClassifier
+from sklearn.linear_model import LogisticRegression
+
+from benchmarks.equivalence.data import FILES, Items, load
+
+FILE = Path(shipped_model.__file__).parent / "model.npz"
+N_FOLDS = 10
+SEED = 0
+CLIP = 5.0
+WEIGHTS = {"nq301_human": 2.0, "evouna_nq": 1.0, "evouna_tq": 1.0}
+
+
+def table_of(items: Items) -> dict[str, FloatArray]:
+    """Return the features of all items. Raises ValueError where one of them can't be judged."""
+    batch = Batch(items.groups)
+    if not batch.judged.all():
+        raise ValueError("the data have items that the judge abstains from")
+    return features(*batch.read())
+
+
+def weights_of(items: Items) -> FloatArray:
+    """Return how much each item counts in training."""
+    return np.array([WEIGHTS[name] for name in FILES])[items.files]
+
+
+def fit(table: dict[str, FloatArray], labels: BoolArray, weights: FloatArray, seed: int) -> Model:
+    """Return the model of some items, not calibrated."""
+    x = np.column_stack(list(table.values()))
+    mean = np.average(x, axis=0, weights=weights)
+    deviation = np.sqrt(np.average((x - mean) ** 2, axis=0, weights=weights))
+    deviation[deviation == 0] = 1.0
+    standard = np.clip((x - mean) / deviation, -CLIP, CLIP)
+    linear = LogisticRegression(C=0.05, max_iter=1000).fit(standard, labels, weights)
+    trees = GradientBoostingClassifier(
+        n_estimators=200,
+        max_depth=DEPTH,
+        learning_rate=0.05,
+        subsample=0.5,
+        max_features=0.3,
+        min_samples_leaf=10,
+        random_state=seed,
+    ).fit(x, labels, weights)
+    split, threshold, leaf = _whole_trees(trees)
+    share = np.average(labels, weights=weights)
+    return Model(
+        names=np.array(list(table)),
+        center=mean,
+        scale=deviation,
+        weights=linear.coef_[0],
+        intercept=linear.intercept_,
+        split=split,
+        threshold=threshold,
+        leaf=leaf,
+        base=np.array([np.log(share / (1 - share))]),
+        calibration=np.array([1.0, 0.0]),
+        version=np.array([VERSION]),
+    )
+
+
+def _whole_trees(trees: GradientBoostingClassifier) -> tuple[IntArray, FloatArray, IntArray]:
+    """Return the trees with every level full: a leaf above the last one is below it twice."""
+    n_nodes, n_leaves = 2**DEPTH - 1, 2**DEPTH
+    estimators = [row[0].tree_ for row in trees.estimators_]
+    split = np.zeros((len(estimators), n_nodes), np.int64)
+    threshold = np.full((len(estimators), n_nodes), np.inf)
+    leaf = np.zeros((len(estimators), n_leaves), np.int64)
+    for number, tree in enumerate(estimators):
+        nodes = [0]
+        for node in range(n_nodes):
+            at = nodes[node]
+            if tree.children_left[at] < 0:
+                nodes += [at, at]
+            else:
+                split[number, node] = tree.feature[at]
+                threshold[number, node] = tree.threshold[at]
+                nodes += [tree.children_left[at], tree.children_right[at]]
+        values = tree.value[nodes[n_nodes:], 0, 0] * trees.learning_rate
+        leaf[number] = np.round(values / LEAF_UNIT)
+    return split, threshold, leaf
+
+
+def cross_validated(
+    items: Items, table: dict[str, FloatArray], n_folds: int, seed: int
+) -> FloatArray:
+    """Return the logit of each item by a model that saw none of its question."""
+    folds, weights = items.folds(n_folds, seed), weights_of(items)
+    logits = np.empty(len(items.labels))
+    for fold in range(n_folds):
+        rest, held = np.flatnonzero(folds != fold), np.flatnonzero(folds == fold)
+        model = fit(
+            {name: column[rest] for name, column in table.items()},
+            items.labels[rest],
+            weights[rest],
+            seed,
+        )
+        logits[held] = model.logits({name: column[held] for name, column in table.items()})
+    return logits
+
+
+def platt(logits: FloatArray, labels: BoolArray, weights: FloatArray) -> FloatArray:
+    """Return slope and intercept of the calibrated logit (Platt 1999), without a penalty."""
+    fitted = LogisticRegression(C=1e9).fit(logits[:, None], labels, weights)
+    return np.array([fitted.coef_[0, 0], fitted.intercept_[0]])
+
+
+def train(seed: int = SEED) -> Model:
+    """Return the model of all development data, calibrated."""
+    items = load()
+    table, weights = table_of(items), weights_of(items)
+    logits = cross_validated(items, table, N_FOLDS, seed)
+    model = fit(table, items.labels, weights, seed)
+    model.calibration[:] = platt(logits, items.labels, weights)
+    return model
+
+
+def main() -> None:
+    """Train, compare, and write if told so."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--write", action="store_true", help="write the file of the model")
+    arguments = parser.parse_args()
+    model = train()
+    raw = model.to_bytes()
+    print(f"{len(model.names)} features, {len(model.leaf)} trees, {len(raw):,} bytes")
+    print(f"calibration: {model.calibration.tolist()}")
+    print(f"sha256 {hashlib.sha256(raw).hexdigest()}")
+    if arguments.write:
+        FILE.write_bytes(raw)
+        print(f"written to {FILE}")
+        return
+    there, sha256 = shipped_model.shipped()
+    items = load()
+    table = table_of(items)
+    apart = float(np.abs(model.logits(table) - there.logits(table)).max())
+    print(f"shipped: sha256 {sha256}; logits differ by at most {apart:.3g}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,164 @@
+"""Counts how often the guarantee of a cascade's bounds is broken, for each method on offer.
+
+Labels are drawn over and over from data that people judged (benchmarks/equivalence/data): whole
+questions with replacement, so that the data are the population whose error is known. The bounds
+are those of Calibrate, from the scores of `answer_equivalence` by cross-validation. A guarantee is
+broken when among all items that a bound settles more than `max_error` are wrong; the promise is
+that this happens to at most 1 - confidence of the draws, for each bound.
+
+violations_METHOD    the larger share of draws, of both bounds, in which it was broken: the largest
+                     over the populations
+settled_METHOD       mean share of all items that the bounds settle: the mean over the populations
+violations_frontier  the same of the cascade that CalibrateCascade proposes, of `token_overlap` and
+                     `answer_equivalence`, which may abstain: one promise over the whole
+settled_frontier     mean share of all items that it settles
+
+    python -m benchmarks.guarantees
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from judged_server.domain import TIE_TOLERANCE, BoolArray, FloatArray, IntArray, JudgeSpec
+from judged_server.judges.equivalence.model import sigmoid
+from judged_server.judges.lexical.token_overlap import TokenOverlapKind
+from judged_server.statistics.agreement.quality import LabelledScores
+from judged_server.statistics.calibration import (
+    FrontierOptions,
+    ScoredStage,
+    StagedItems,
+    frontier,
+)
+from judged_server.statistics.calibration.cascade import Guarantee, cascade_bounds
+from judged_server.statistics.calibration.proposals import run
+
+from benchmarks.equivalence.data import FILES, Items, load
+from benchmarks.equivalence.train import N_FOLDS, cross_validated, table_of
+from benchmarks.harness import closing_line
+
+DRAWS = 1_000
+SEED = 3
+CONFIDENCE = 0.9
+POPULATIONS = (("evouna_nq", 60, 0.1), ("evouna_nq", 120, 0.05), ("evouna_tq", 120, 0.1))
+"""File, questions drawn, max_error. NQ301 has too few questions to be a population."""
+
+
+def measure(
+    scores: FloatArray,
+    labels: BoolArray,
+    questions: IntArray,
+    n_drawn: int,
+    max_error: float,
+    draws: int,
+) -> dict[Guarantee, tuple[float, float]]:
+    """Return, by method, the share of draws that broke the promise, and the share settled."""
+    rng = np.random.default_rng(SEED)
+    order = np.argsort(questions, kind="stable")
+    members = np.split(order, np.flatnonzero(np.diff(questions[order])) + 1)
+    broken = {method: np.zeros(2) for method in Guarantee}
+    settled = dict.fromkeys(Guarantee, 0.0)
+    for _ in range(draws):
+        drawn = [members[q] for q in rng.integers(0, len(members), n_drawn)]
+        places = np.concatenate(drawn)
+        clusters = np.repeat(np.arange(n_drawn), [len(one) for one in drawn])
+        items = LabelledScores(scores[places], labels[places], clusters)
+        for method in Guarantee:
+            found = cascade_bounds(items, scores, max_error, CONFIDENCE, method)
+            settled[method] += (1 - found.escalated) / draws
+            if found.accept is not None:
+                taken = scores + TIE_TOLERANCE >= found.accept
+                broken[method][0] += np.mean(~labels[taken]) > max_error
+            if found.reject is not None:
+                taken = scores - TIE_TOLERANCE <= found.reject
+                broken[method][1] += np.mean(labels[taken]) > max_error
+    return {method: (float(broken[method].max()) / draws, settled[method]) for method in Guarantee}
+
+
+def measure_frontier(
+    stages: Sequence[ScoredStage],
+    labels: BoolArray,
+    questions: IntArray,
+    n_drawn: int,
+    max_error: float,
+    draws: int,
+) -> tuple[float, float]:
+    """Return the share of draws whose proposed cascade broke its promise, and what it settles."""
+    rng = np.random.default_rng(SEED)
+    order = np.argsort(questions, kind="stable")
+    members = np.split(order, np.flatnonzero(np.diff(questions[order])) + 1)
+    everything = np.arange(len(labels))
+    whole = StagedItems(tuple(stages), labels, questions)
+    broken, settled = 0, 0.0
+    for draw in range(draws):
+        drawn = [members[q] for q in rng.integers(0, len(members), n_drawn)]
+        places = np.concatenate(drawn)
+        clusters = np.repeat(np.arange(n_drawn), [len(one) for one in drawn])
+        some = tuple(replace(stage, scores=stage.scores[places]) for stage in stages)
+        items = StagedItems(some, labels[places], clusters)
+        options = FrontierOptions(max_error, may_abstain=True, confidence=CONFIDENCE, seed=draw)
+        found = frontier(items, options)
+        if found.proposed is not None:
+            outcome = run(whole, found.points[found.proposed].stages, everything)
+            broken += float(np.mean(outcome.wrong[outcome.settled])) > max_error
+            settled += float(outcome.settled.mean()) / draws
+    return broken / draws, settled
+
+
+def overlaps(items: Items) -> FloatArray:
+    """Return the best score of `token_overlap` of each item."""
+    judge = TokenOverlapKind().build(
+        JudgeSpec("token_overlap", "unicode", None, {"min_tokens": 2, "query_boost": True})
+    )
+    starts = np.cumsum([0, *(group.n_contexts for group in items.groups)])[:-1]
+    best: FloatArray = np.maximum.reduceat(judge.score(items.groups).scores, starts)
+    return best
+
+
+def main() -> None:
+    """Draw, count and print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--draws", type=int, default=DRAWS)
+    arguments = parser.parse_args()
+    items = load()
+    scores = sigmoid(cross_validated(items, table_of(items), N_FOLDS, SEED))
+    overlap = overlaps(items)
+    samples: dict[str, list[float]] = {}
+    for name, n_drawn, max_error in POPULATIONS:
+        of_file = items.files == FILES.index(name)
+        found = measure(
+            *(scores[of_file], items.labels[of_file], items.questions[of_file]),
+            *(n_drawn, max_error, arguments.draws),
+        )
+        for method, (violations, settled) in found.items():
+            word = method.name.lower()
+            print(
+                f"{name}, {n_drawn} questions, error {max_error:g}: {word} broke its promise in "
+                f"{violations:.3f} of {arguments.draws} draws and settled {settled:.3f}",
+                flush=True,
+            )
+            samples.setdefault(f"violations_{word}", []).append(violations)
+            samples.setdefault(f"settled_{word}", []).append(settled)
+        stages = (
+            ScoredStage("token_overlap", overlap[of_file], 0.0),
+            ScoredStage("answer_equivalence", scores[of_file], 1.0),
+        )
+        broken, share = measure_frontier(
+            *(stages, items.labels[of_file], items.questions[of_file]),
+            *(2 * n_drawn, max_error, arguments.draws),
+        )
+        print(
+            f"{name}, {2 * n_drawn} questions, error {max_error:g}: the proposed cascade broke its "
+            f"promise in {broken:.3f} of {arguments.draws} draws and settled {share:.3f}",
+            flush=True,
+        )
+        samples.setdefault("violations_frontier", []).append(broken)
+        samples.setdefault("settled_frontier", []).append(share)
+    print(closing_line("guarantees", samples, facts={"promised_at_most": 1 - CONFIDENCE}))
+
+
+if __name__ == "__main__":
+    main()

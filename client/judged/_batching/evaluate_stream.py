@@ -1,0 +1,394 @@
+"""One `evaluate`: the chunks that its groups travel in, and the evaluation that comes back.
+
+Shared by `client` and `aio`, which open the streams and wait between them. A stream that breaks is
+sent again from its start, and the server's caches know what was judged.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from judged import errors
+from judged._batching.chunks import CHUNK_CHARACTERS, CHUNK_GROUPS, most_contexts, text_cost
+from judged._batching.distinct import at_ranks, distinct_group, distinct_ranks
+from judged._convert.evaluation import read_evaluation, read_match
+from judged._convert.groups import check_group, write_group
+from judged._convert.judges import read_identity, share, write_asking, write_judge
+from judged._convert.metrics import write_options
+from judged._convert.verdicts import read_verdicts, usage_of
+from judged._inputs import WrongType, as_metrics, need_kind
+from judged._transport.call import Attempts, Deadline, RetryBudget
+from judged._transport.status import may_retry
+from judged.types.choices import Source, Status
+from judged.types.evaluation import Evaluation, NegativeMatch
+from judged.types.groups import QueryGroup
+from judged.types.judges import Asking, Judge, JudgeIdentity
+from judged.types.metrics import MetricOptions
+from judged.types.verdicts import VerdictError, Verdicts, join_verdicts
+from judged.v1 import judge_service_pb2 as pb
+
+Progress = Callable[[int, int], object]
+"""Is told (contexts done, contexts in all)."""
+Record = Callable[[Sequence[QueryGroup], Verdicts], object]
+"""Is told the groups that were judged, with their verdicts."""
+
+PART_CHARACTERS = 1 << 21
+"""A group above this is cut, between retrieved results: in UTF-8 it may be four times as large."""
+PART_CONTEXTS = 1 << 17
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Some results of a group, those from rank `begin` up to, not including, `end`."""
+
+    index: int
+    group: QueryGroup
+    begin: int
+    end: int
+
+    @property
+    def part(self) -> QueryGroup:
+        """The group with these results only."""
+        return at_ranks(self.group, range(self.begin, self.end))
+
+
+Chunk = Sequence[Piece]
+
+
+def checked_group(group: object, index: int) -> QueryGroup:
+    """Return a group that can be sent. Raises WrongType or InvalidArgument with its path."""
+    if not isinstance(group, QueryGroup):
+        rule = f"must be a QueryGroup, not {type(group).__name__}"
+        raise WrongType.of_field(f"groups[{index}]", rule)
+    check_group(group, f"groups[{index}]")
+    return group
+
+
+def cut_groups(
+    groups: Iterable[QueryGroup], judge: Judge | str | None, *, checked: bool
+) -> Iterator[Chunk]:
+    """Yield the chunks of groups, in order. Only a piece that begins at no rank 0 continues one."""
+    most = most_contexts(judge)
+    chunk: list[Piece] = []
+    characters = contexts = 0
+    for index, group in enumerate(groups):
+        if not checked:
+            checked_group(group, index)
+        for piece, cost in _pieces(index, group):
+            n = _contexts(piece.group, piece.end - piece.begin)
+            over = characters + cost > CHUNK_CHARACTERS or contexts + n > most
+            if chunk and (over or len(chunk) >= CHUNK_GROUPS or piece.begin):
+                yield chunk
+                chunk, characters, contexts = [], 0, 0
+            chunk.append(piece)
+            characters += cost
+            contexts += n
+    if chunk:
+        yield chunk
+
+
+def _pieces(index: int, group: QueryGroup) -> Iterator[tuple[Piece, int]]:
+    n, cost = group.n_retrieved, text_cost(group)
+    small = cost <= PART_CHARACTERS and _contexts(group, n) <= PART_CONTEXTS
+    if small or group.spans is not None:  # spans count within a group, so that it stays whole
+        yield Piece(index, group, 0, n), cost
+        return
+    head = text_cost(replace(group, retrieved=(), document_ids=(), embeddings=None))
+    row = 4 * group.embeddings.dimensions if group.embeddings is not None else 0
+    most = max(1, PART_CONTEXTS // max(1, _contexts(group, 1)))
+    begin, size = 0, head
+    for rank in range(n):
+        text = row + (len(group.retrieved[rank]) if group.retrieved else 0)
+        if rank > begin and (size + text > PART_CHARACTERS or rank - begin >= most):
+            yield Piece(index, group, begin, rank), size
+            begin, size = rank, head
+        size += text
+    yield Piece(index, group, begin, n), size
+
+
+def _contexts(group: QueryGroup, n_retrieved: int) -> int:
+    """Return how many contexts so many results of a group make, as the server counts them."""
+    expected = 0 if group.relevant_document_ids else group.n_expected
+    return n_retrieved * (expected + len(group.negatives))
+
+
+@dataclass(slots=True)
+class _Try:
+    """What one stream was answered."""
+
+    judge: JudgeIdentity | None = None
+    verdicts: dict[int, Verdicts] = field(default_factory=dict)
+    on_negatives: dict[int, Verdicts] = field(default_factory=dict)
+    matches: dict[int, Sequence[NegativeMatch]] = field(default_factory=dict)
+    query_ids: list[str] = field(default_factory=list)
+    columns: list[list[float]] = field(default_factory=list)
+    spent: float = 0.0
+    result: pb.EvaluateResponse | None = None
+    failure: Exception | None = None
+    answered: bool = False
+
+
+class EvaluateStream:
+    """One call of `evaluate`: what to send on each try, and what was answered."""
+
+    def __init__(
+        self,
+        groups: Iterable[QueryGroup],
+        metrics: Sequence[str],
+        judge: Judge | str | None,
+        options: MetricOptions,
+        asking: Asking | None,
+        deadline: Deadline,
+        budget: RetryBudget,
+        *,
+        include_verdicts: bool,
+        include_details: bool,
+        record: Record | None,
+        progress: Progress | None,
+    ) -> None:
+        if isinstance(groups, QueryGroup) or not isinstance(groups, Iterable):
+            need_kind(groups, "groups", list, "a list of QueryGroup")
+        # What can be read once only is kept, so that it can be sent again.
+        self._groups = list(groups) if iter(groups) is groups else groups
+        # Groups that are all there are checked before anything is sent, others as they are sent.
+        self._checked = isinstance(self._groups, Sequence)
+        if isinstance(self._groups, Sequence):
+            for index, group in enumerate(self._groups):
+                checked_group(group, index)
+        self._start = pb.StreamEvaluateStart(
+            judge=write_judge(judge),
+            metrics=as_metrics(metrics),
+            options=write_options(options, "groups"),
+            include_verdicts=include_verdicts or record is not None,
+            include_details=include_details or record is not None,
+            request_id=str(uuid.uuid4()),
+        )
+        self._judge = judge
+        self._keeps_verdicts = include_verdicts
+        self._asking = asking
+        write_asking(asking)  # what is wrong with it is told before anything is sent
+        self._record = record
+        self._progress = progress
+        self._total = self._count() if progress is not None else None
+        self._deadline = deadline
+        self._budget = budget
+        self.attempts = Attempts(deadline, budget)
+        self.done = False
+        self._spent = 0.0
+        self._try = self._best = _Try()
+
+    def _count(self) -> int | None:
+        """Return how many contexts the groups make; None where they are read as they are sent."""
+        if not isinstance(self._groups, Sequence):
+            return None
+        return sum(_contexts(group, group.n_retrieved) for group in self._groups)
+
+    def _chunks(self) -> Iterator[Chunk]:
+        return cut_groups(self._groups, self._judge, checked=self._checked)
+
+    def messages(self) -> Iterator[pb.StreamEvaluateRequest]:
+        """Return what the next try sends.
+
+        gRPC reads them on a thread of its own and hides what goes wrong there: a failure of the
+        caller's groups ends the messages, and `take`, `ended` or `waits` raises it.
+        """
+        if len(self._try.verdicts) >= len(self._best.verdicts):
+            self._best = self._try
+        self._try = _Try()
+        start = pb.StreamEvaluateStart(asking=write_asking(share(self._asking, 1, 1, self._spent)))
+        start.MergeFrom(self._start)
+        return self._messages(start, self._try)
+
+    def _messages(
+        self, start: pb.StreamEvaluateStart, this: _Try
+    ) -> Iterator[pb.StreamEvaluateRequest]:
+        yield pb.StreamEvaluateRequest(start=start)
+        try:
+            for chunk_id, chunk in enumerate(self._chunks()):
+                message = pb.EvaluateChunk(chunk_id=chunk_id, continues=chunk[0].begin > 0)
+                for piece in chunk:
+                    path = f"groups[{piece.index}]"
+                    message.groups.append(write_group(piece.part, path, checked=True))
+                yield pb.StreamEvaluateRequest(chunk=message)
+        except Exception as failure:  # noqa: BLE001 - raised where the caller waits
+            this.failure = failure
+
+    def take(self, reply: pb.StreamEvaluateResponse) -> None:
+        """Take in one message of the server."""
+        this = self._try
+        if this.failure is not None:
+            raise this.failure
+        kind = reply.WhichOneof("message")
+        if kind == "chunk":
+            self._take_chunk(this, reply.chunk)
+        elif kind == "values":
+            this.query_ids += reply.values.query_ids
+            columns = [list(column.values) for column in reply.values.columns]
+            this.columns = this.columns or [[] for _ in columns]
+            for values, more in zip(this.columns, columns, strict=True):
+                values.extend(more)
+        elif kind == "result":
+            this.result = reply.result
+
+    def _take_chunk(self, this: _Try, chunk: pb.EvaluatedChunk) -> None:
+        this.answered = True
+        self._budget.answered()
+        if chunk.HasField("judge"):
+            this.judge = read_identity(chunk.judge)
+        usage = usage_of(chunk)
+        this.spent += 0.0 if usage is None else usage.cost or 0.0
+        self._spent = max(self._spent, this.spent)
+        if chunk.negatives:
+            this.matches[chunk.chunk_id] = [read_match(match) for match in chunk.negatives]
+        if this.judge is not None:
+            for name, kept in (
+                ("verdicts", this.verdicts),
+                ("negative_verdicts", this.on_negatives),
+            ):
+                if chunk.HasField(name):  # type: ignore[arg-type]  # a name that is spelt out above
+                    columns = getattr(chunk, name)
+                    kept[chunk.chunk_id] = read_verdicts(columns, this.judge)
+        if self._progress is not None:
+            done = chunk.progress.contexts_done
+            received = chunk.progress.contexts_received
+            self._progress(done, received if self._total is None else self._total)
+
+    def ended(self) -> None:
+        """Note that the server ended the stream.
+
+        Raises what went wrong in the caller's groups.
+        """
+        if self._try.failure is not None:
+            raise self._try.failure
+        self.done = True
+
+    def evaluation(self) -> Evaluation:
+        """Return the evaluation. Raises InternalError when the stream ended without it."""
+        this = self._try
+        if this.result is None:
+            raise errors.InternalError("the stream ended without a result")
+        found = read_evaluation(this.result)
+        verdicts = self._verdicts(None) if found.judge is not None else None
+        if verdicts is not None:
+            verdicts = replace(verdicts, usage=found.usage)
+            self._tell(verdicts, None)
+        table = found.table
+        if this.columns:
+            pairs = zip(table.metrics, this.columns, strict=True)
+            metrics = [replace(metric, per_query=values) for metric, values in pairs]
+            table = replace(table, metrics=metrics, query_ids=this.query_ids)
+        negatives = found.negatives
+        if negatives is not None:
+            matches = [match for _, some in sorted(this.matches.items()) for match in some]
+            negatives = replace(negatives, matches=matches)
+        return replace(
+            found,
+            table=table,
+            negatives=negatives,
+            verdicts=verdicts if self._keeps_verdicts else None,
+        )
+
+    def waits(self, error: errors.JudgedError) -> Iterator[float]:
+        """Return the waits in seconds before the next try.
+
+        They raise the error when there is to be no other try, with the verdicts that are there.
+        """
+        this = self._try
+        if this.failure is not None:
+            raise this.failure
+        if this.answered:
+            self.attempts = Attempts(self._deadline, self._budget)  # it goes on, so count anew
+        try:
+            yield from self.attempts.waits(error)
+        except errors.JudgedError as last:
+            last.verdicts = self._verdicts(last)
+            if last.verdicts is not None:
+                self._tell(last.verdicts, last)
+            raise
+
+    def _verdicts(self, error: errors.JudgedError | None) -> Verdicts | None:
+        """Return the verdicts of the judge; those that are not there have the error."""
+        if error is not None and len(self._best.verdicts) > len(self._try.verdicts):
+            self._try = self._best  # a later try broke sooner
+        this = self._try
+        if not this.verdicts or this.judge is None:
+            return None
+        return self._joined(this.verdicts, error, self._judged(), _whole_chunk)
+
+    def _joined(
+        self,
+        known: dict[int, Verdicts],
+        error: errors.JudgedError | None,
+        groups: Sequence[QueryGroup],
+        of_chunk: Callable[[Chunk], tuple[Sequence[int], bool]],
+    ) -> Verdicts:
+        """Return the verdicts of all chunks; `of_chunk` says how many each of its groups has."""
+        parts: list[Verdicts] = []
+        continued: list[bool] = []
+        for chunk_id, chunk in enumerate(self._chunks()):
+            sizes, continues = of_chunk(chunk)
+            part = known.get(chunk_id)
+            parts.append(_missing(sizes, self._try.judge, error) if part is None else part)
+            continued.append(continues)
+        return join_verdicts(parts, continued, groups)
+
+    def _judged(self) -> list[QueryGroup]:
+        """Return the groups as they were judged: without repeated results and negatives."""
+        distinct = map(distinct_group, self._groups)
+        return [replace(group, negatives=()) if group.negatives else group for group in distinct]
+
+    def _tell(self, verdicts: Verdicts, error: errors.JudgedError | None) -> None:
+        """Tell the record of the verdicts, those on negatives behind the others."""
+        if self._record is None:
+            return
+        groups, parts = list(verdicts.groups), [verdicts]
+        if self._try.on_negatives:
+            against = [
+                QueryGroup(group.query, group.negatives, group.retrieved)
+                for group in map(distinct_group, self._groups)
+                if group.negatives
+            ]
+            parts.append(self._joined(self._try.on_negatives, error, against, _of_negatives))
+            groups += against
+        joined = join_verdicts(parts, [False] * len(parts), groups)
+        self._record(groups, replace(joined, usage=verdicts.usage))
+
+
+def _whole_chunk(chunk: Chunk) -> tuple[Sequence[int], bool]:
+    sizes = [
+        0 if piece.group.relevant_document_ids else piece.group.n_expected * _distinct(piece)
+        for piece in chunk
+    ]
+    return sizes, chunk[0].begin > 0
+
+
+def _of_negatives(chunk: Chunk) -> tuple[Sequence[int], bool]:
+    with_negatives = [piece for piece in chunk if piece.group.negatives]
+    sizes = [len(piece.group.negatives) * _distinct(piece) for piece in with_negatives]
+    return sizes, bool(chunk[0].begin and chunk[0].group.negatives)
+
+
+def _distinct(piece: Piece) -> int:
+    """Return how many results of a piece repeat no earlier one of its group."""
+    return sum(piece.begin <= rank < piece.end for rank in distinct_ranks(piece.group))
+
+
+def _missing(
+    sizes: Sequence[int], judge: JudgeIdentity | None, error: errors.JudgedError | None
+) -> Verdicts:
+    """Return verdicts that never came."""
+    n = sum(sizes)
+    offsets = [0]
+    for size in sizes:
+        offsets.append(offsets[-1] + size)
+    reason = VerdictError(0, "INTERNAL", "the server sent no verdict", retryable=False)
+    if error is not None:
+        reason = VerdictError(0, error.reason or error.code, error.message, may_retry(error))
+    return Verdicts(
+        *([False] * n, [0.0] * n, [int(Status.ERROR)] * n, [int(Source.COMPUTED)] * n, [0] * n),
+        offsets,
+        dict.fromkeys(range(n), reason),
+        judge,  # type: ignore[arg-type]  # known where any verdict is
+    )

@@ -1,0 +1,86 @@
+"""Between the public values of `cascades` and the messages of CalibrateCascade."""
+
+from __future__ import annotations
+
+from judged._convert.agreement import numbers_of, write_identity
+from judged._convert.verdicts import read_guarantee
+from judged._inputs import WrongType, need_each, need_kind
+from judged.types.calibrators import Calibrator
+from judged.types.cascades import (
+    CascadeFrontier,
+    CascadeOptions,
+    FrontierPoint,
+    FrontierStage,
+    ScoredStage,
+    StagedLabels,
+)
+from judged.v1 import statistics_service_pb2 as pb
+
+
+def write_calibrate_cascade(
+    items: StagedLabels, options: CascadeOptions
+) -> pb.CalibrateCascadeRequest:
+    """Return the message. Raises InvalidArgument for what is no label."""
+    need_kind(items, "items", StagedLabels, "StagedLabels")
+    need_each(items.stages, "stages", (ScoredStage,), "ScoredStage")
+    for i, label in enumerate(items.labels):
+        if label not in (0, 1):
+            raise WrongType.of_field(f"labels[{i}]", "must be True or False")
+    return pb.CalibrateCascadeRequest(
+        stages=[
+            pb.ScoredStage(
+                judge=write_identity(stage.judge),
+                scores=[0.0 if score is None else score for score in stage.scores],
+                missing=[i for i, score in enumerate(stage.scores) if score is None],
+                cost=stage.cost,
+            )
+            for stage in items.stages
+        ],
+        labels=[bool(label) for label in items.labels],
+        clusters=numbers_of(items.clusters),
+        max_error=options.max_error,
+        max_share=options.max_share,
+        max_cost=options.max_cost,
+        may_abstain=options.may_abstain,
+        confidence=options.confidence,
+        guarantee=None if options.guarantee is None else int(options.guarantee),  # type: ignore[arg-type]  # ours has the same numbers
+        seed=options.seed,
+    )
+
+
+def read_frontier(message: pb.CalibrateCascadeResponse) -> CascadeFrontier:
+    """Return the reply of CalibrateCascade."""
+    return CascadeFrontier(
+        tuple(_read_point(point, message.signature) for point in message.frontier),
+        message.proposed if message.HasField("proposed") else None,
+        message.uncertified if message.HasField("uncertified") else None,
+        message.n_proposing,
+        message.n_certifying,
+        message.n_clusters,
+        message.signature,
+        tuple(message.warnings),
+    )
+
+
+def _read_point(message: pb.FrontierPoint, made: str) -> FrontierPoint:
+    stages = []
+    for stage in message.stages:
+        found = stage.calibrator
+        calibrator = Calibrator(
+            found.scoring_key,
+            found.slope,
+            found.intercept,
+            None,
+            made,
+            found.accept if found.HasField("accept") else None,
+            found.reject if found.HasField("reject") else None,
+        )
+        stages.append(FrontierStage(stage.stage, calibrator, stage.fitted, stage.share))
+    return FrontierPoint(
+        tuple(stages),
+        message.cost,
+        message.settled,
+        message.error if message.HasField("error") else None,
+        read_guarantee(message.guarantee),
+        message.certified,
+    )

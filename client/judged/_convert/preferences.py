@@ -1,0 +1,53 @@
+"""Between the values of `preferences` and the messages of RankSystems."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from judged._convert.statistics import read_estimate, write_interval_options
+from judged._inputs import need_each
+from judged.types.preferences import PairedComparison, PositionBias, RankedSystem, SystemRanking
+from judged.types.statistics import IntervalOptions
+from judged.v1 import statistics_service_pb2
+
+
+def write_comparisons(
+    comparisons: Sequence[PairedComparison], interval: IntervalOptions | None
+) -> statistics_service_pb2.RankSystemsRequest:
+    """Return the message; systems are numbered as they come."""
+    given = need_each(comparisons, "comparisons", (PairedComparison,), "PairedComparison")
+    places: dict[str, int] = {}
+    for one in given:
+        for name in (one.first, one.second):
+            places.setdefault(name, len(places))
+    return statistics_service_pb2.RankSystemsRequest(
+        systems=list(places),
+        query_ids=[one.query_id for one in given],
+        first=[places[one.first] for one in given],
+        second=[places[one.second] for one in given],
+        preference=[one.preference for one in given],
+        interval=write_interval_options(interval),
+    )
+
+
+def read_ranking(message: statistics_service_pb2.RankSystemsResponse) -> SystemRanking:
+    """Return the reply of RankSystems."""
+    bias = message.position
+    lean = bias.preference_for_first if bias.HasField("preference_for_first") else None
+    return SystemRanking(
+        [
+            RankedSystem(
+                system.name,
+                read_estimate(system.strength),
+                system.wins,
+                system.ties,
+                system.losses,
+            )
+            for system in message.systems
+        ],
+        message.tie,
+        PositionBias(bias.pairs, bias.same, bias.first, bias.second, bias.mixed, lean),
+        message.queries,
+        list(message.warnings),
+        message.signature,
+    )

@@ -1,0 +1,49 @@
+"""bm25s: an index for the Evaluator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import bm25s
+
+from judged.evaluation import Retrieved
+
+
+class Bm25sRetriever:
+    """An index of bm25s over documents in the order of `texts`, asked for all queries at once.
+
+    `tokenize` makes what the index takes of the queries, as the documents were tokenised; without
+    it, `bm25s.tokenize` without stemming. `document_ids` name the documents, their places do by
+    default.
+    """
+
+    def __init__(
+        self,
+        index: bm25s.BM25,
+        texts: Sequence[str],
+        document_ids: Sequence[str] | None = None,
+        tokenize: Callable[[list[str]], Any] | None = None,
+    ) -> None:
+        self._index, self._texts, self._ids = index, texts, document_ids
+        self._tokenize = tokenize or (lambda queries: bm25s.tokenize(queries, show_progress=False))
+        self.signature = "bm25s"
+
+    def batch_retrieve(self, queries: Sequence[str], k: int) -> list[list[Retrieved]]:
+        """Return the documents of each query, best first."""
+        tokens = self._tokenize(list(queries))
+        most = min(k, len(self._texts))
+        places, scores = self._index.retrieve(
+            tokens, corpus=range(len(self._texts)), k=most, show_progress=False
+        )
+        return [
+            [
+                Retrieved(
+                    str(place) if self._ids is None else self._ids[int(place)],
+                    float(score),
+                    self._texts[int(place)],
+                )
+                for place, score in zip(row, row_scores, strict=True)
+            ]
+            for row, row_scores in zip(places, scores, strict=True)
+        ]

@@ -1,0 +1,35 @@
+"""LangChain (langchain-core): its retrievers for the Evaluator."""
+
+from __future__ import annotations
+
+from langchain_core.retrievers import BaseRetriever
+from langchain_core.vectorstores import VectorStoreRetriever
+
+from judged.evaluation import Retrieved
+
+
+class LangChainRetriever:
+    """A retriever of LangChain's. A vector store's is asked for k documents.
+
+    Others return as many as they are set up for, of which the first k count. A document is known
+    by its `id`, or by `id` or `doc_id` of its metadata.
+    """
+
+    def __init__(self, retriever: BaseRetriever) -> None:
+        self._retriever = retriever
+        kind = type(retriever)
+        self.signature = f"{kind.__module__}.{kind.__qualname__}"
+
+    def retrieve(self, query: str, k: int) -> list[Retrieved]:
+        """Return the documents, best first."""
+        if isinstance(self._retriever, VectorStoreRetriever):
+            documents = self._retriever.invoke(query, k=k)
+        else:
+            documents = self._retriever.invoke(query)
+        return [
+            Retrieved(
+                document.id or document.metadata.get("id") or document.metadata.get("doc_id"),
+                text=document.page_content,
+            )
+            for document in documents[:k]
+        ]

@@ -1,0 +1,45 @@
+"""LangChain's evaluation (langchain-classic): a judge of ours as a string evaluator."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from langchain_classic.evaluation import StringEvaluator
+
+from judged.adapters.asking import SampleJudge
+from judged.client import Client
+from judged.types import Context, Judge
+
+
+class JudgedStringEvaluator(StringEvaluator):  # type: ignore[misc]  # Any where it is not installed
+    """Scores a prediction by whether the judge takes it for the reference."""
+
+    def __init__(self, client: Client, judge: Judge | str | None = None) -> None:
+        self._asking = SampleJudge(client, judge)
+
+    @property
+    def evaluation_name(self) -> str:
+        """The name in LangChain's results."""
+        return "judged"
+
+    @property
+    def requires_input(self) -> bool:
+        """The input is the query, which judges look at too."""
+        return True
+
+    @property
+    def requires_reference(self) -> bool:
+        """A reference is what predictions are held against."""
+        return True
+
+    def _evaluate_strings(
+        self,
+        *,
+        prediction: Any,  # noqa: ANN401 - LangChain's
+        reference: Any = None,  # noqa: ANN401 - LangChain's
+        input: Any = None,  # noqa: A002, ANN401 - LangChain's
+        **_: Any,  # noqa: ANN401 - LangChain's
+    ) -> dict[str, Any]:
+        context = Context(str(input or ""), str(reference), str(prediction))
+        score, relevant, signature = self._asking.score(context)
+        return {"score": score, "value": "Y" if relevant else "N", "reasoning": f"by {signature}"}

@@ -1,0 +1,30 @@
+"""LlamaIndex (llama-index-core): its retrievers for the Evaluator."""
+
+from __future__ import annotations
+
+from llama_index.core.base.base_retriever import BaseRetriever
+from llama_index.core.retrievers import VectorIndexRetriever
+
+from judged.evaluation import Retrieved
+
+
+class LlamaIndexRetriever:
+    """A retriever of LlamaIndex's: nodes with their ids, scores and contents.
+
+    One of a vector index is asked for k: its `similarity_top_k`, 2 by default, is set. Others
+    return as many as they are set up for, of which the first k count.
+    """
+
+    def __init__(self, retriever: BaseRetriever) -> None:
+        self._retriever = retriever
+        kind = type(retriever)
+        self.signature = f"{kind.__module__}.{kind.__qualname__}"
+
+    def retrieve(self, query: str, k: int) -> list[Retrieved]:
+        """Return the nodes, best first."""
+        if isinstance(self._retriever, VectorIndexRetriever):
+            self._retriever.similarity_top_k = k
+        return [
+            Retrieved(found.node.node_id, found.score, found.node.get_content())
+            for found in self._retriever.retrieve(query)[:k]
+        ]

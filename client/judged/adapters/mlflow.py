@@ -1,0 +1,142 @@
+"""MLflow (or mlflow-skinny): our judge and metrics as scorers of `mlflow.genai.evaluate`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from mlflow.entities import AssessmentSource, Feedback, SpanType, Trace
+from mlflow.genai.scorers import Scorer
+from pydantic import PrivateAttr
+
+from judged.adapters.asking import SampleJudge
+from judged.client import Client
+from judged.types import Context, Judge
+
+_SOURCE = AssessmentSource(source_type="CODE", source_id="judged")
+_NOT_IN_NAMES = re.compile(r"[^\w.\- :/]")
+_TEXTS = ("page_content", "content", "text")
+"""Where MLflow, and the libraries that it traces, have the text of a document."""
+
+
+class JudgedMetric(Scorer):  # type: ignore[misc]  # Any where MLflow is not installed
+    """A metric such as recall@5 of what was retrieved against what was expected.
+
+    Retrieved is what `outputs` hold: a list of texts or documents, or one under
+    "retrieved_contexts"; else what the retriever spans of the trace returned. Expected are the
+    `content` of "expected_retrieved_context", or "expected_response", in `expectations`. The query
+    is the only text of `inputs`, or the one under `query_key`. MLflow keeps an error in place of a
+    value where verdicts are missing. `name` is "recall_at_5" here, since MLflow's names have no @.
+    """
+
+    _asking: SampleJudge = PrivateAttr()
+    _metric: str = PrivateAttr()
+    _query_key: str | None = PrivateAttr()
+
+    def __init__(
+        self,
+        client: Client,
+        metric: str = "recall@5",
+        judge: Judge | str | None = None,
+        *,
+        name: str | None = None,
+        query_key: str | None = None,
+    ) -> None:
+        super().__init__(name=name or _NOT_IN_NAMES.sub("_", metric.replace("@", "_at_")))
+        self._asking, self._metric = SampleJudge(client, judge), metric
+        self._query_key = query_key
+
+    def __call__(
+        self,
+        *,
+        inputs: Mapping[str, Any] | None = None,
+        outputs: Any = None,  # noqa: ANN401 - MLflow's
+        expectations: Mapping[str, Any] | None = None,
+        trace: Trace | None = None,
+    ) -> Feedback:
+        """Return the metric of a row. Raises NoVerdict for a missing verdict."""
+        retrieved = _retrieved(outputs, trace)
+        query = _query(inputs or {}, self._query_key)
+        value = self._asking.measure(self._metric, query, _expected(expectations or {}), retrieved)
+        why = f"{self._metric} is {value:.4f} over {len(retrieved)} retrieved texts"
+        return Feedback(name=self.name, value=value, rationale=why, source=_SOURCE)
+
+
+class JudgedMatch(Scorer):  # type: ignore[misc]  # Any where MLflow is not installed
+    """Whether the judge takes `outputs`, a text, for "expected_response" of the expectations.
+
+    The query is found as by JudgedMetric.
+    """
+
+    _asking: SampleJudge = PrivateAttr()
+    _query_key: str | None = PrivateAttr()
+
+    def __init__(
+        self,
+        client: Client,
+        judge: Judge | str | None = None,
+        *,
+        name: str = "judged_match",
+        query_key: str | None = None,
+    ) -> None:
+        super().__init__(name=name)
+        self._asking, self._query_key = SampleJudge(client, judge), query_key
+
+    def __call__(
+        self,
+        *,
+        inputs: Mapping[str, Any] | None = None,
+        outputs: Any = None,  # noqa: ANN401 - MLflow's
+        expectations: Mapping[str, Any] | None = None,
+    ) -> Feedback:
+        """Return the verdict of a row. Raises NoVerdict for a missing verdict."""
+        (expected,) = _expected({**(expectations or {}), "expected_retrieved_context": None})
+        context = Context(_query(inputs or {}, self._query_key), expected, str(outputs))
+        score, relevant, signature = self._asking.score(context)
+        why = f"score {score:.4f} by {signature}"
+        return Feedback(name=self.name, value=relevant, rationale=why, source=_SOURCE)
+
+
+def _query(inputs: Mapping[str, Any], key: str | None) -> str:
+    texts = {name: value for name, value in inputs.items() if isinstance(value, str)}
+    if key is None and len(texts) > 1:
+        names = ", ".join(texts)
+        raise ValueError(f"inputs have several texts ({names}); name the query's by query_key=")
+    return str(inputs[key]) if key is not None else next(iter(texts.values()), "")
+
+
+def _expected(expectations: Mapping[str, Any]) -> list[str]:
+    documents = expectations.get("expected_retrieved_context")
+    if documents is not None:
+        return [_text(document) for document in documents]
+    response = expectations.get("expected_response")
+    if response is None:
+        raise ValueError(
+            'expectations have neither "expected_retrieved_context" nor "expected_response"; '
+            "add what should be found"
+        )
+    return [str(response)]
+
+
+def _retrieved(outputs: Any, trace: Trace | None) -> list[str]:  # noqa: ANN401 - MLflow's
+    if isinstance(outputs, Mapping):
+        outputs = outputs.get("retrieved_contexts")
+    if isinstance(outputs, Sequence) and not isinstance(outputs, str):
+        return [_text(document) for document in outputs]
+    spans = [] if trace is None else trace.search_spans(span_type=SpanType.RETRIEVER)
+    if not spans:
+        raise ValueError(
+            'nothing was retrieved: outputs are no list and have no "retrieved_contexts", and the '
+            "trace has no span of a retriever"
+        )
+    return [_text(document) for span in spans for document in span.outputs or ()]
+
+
+def _text(document: Any) -> str:  # noqa: ANN401 - a text, or a document of some library
+    if isinstance(document, str):
+        return document
+    found = next((document[name] for name in _TEXTS if name in document), None)
+    if found is None:
+        raise ValueError(f"a document has its text under none of {', '.join(_TEXTS)}")
+    return str(found)

@@ -1,0 +1,342 @@
+"""`judged canary record` and `judged canary check`: whether a judge is still the one it was.
+
+What is asked and what the files hold is in `judged.canary`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from judged.canary import Canary, CanaryItem, Check, History, check_canary, record_canary
+from judged.canary.asking import ASKS, ROUNDS
+from judged.cli.connection import Access, connect
+from judged.cli.inputs.contexts import read_contexts
+from judged.cli.options import common
+from judged.cli.options.asking import (
+    JudgeMaxTokens,
+    JudgeModel,
+    JudgeSamples,
+    JudgeTemperature,
+    MaxCost,
+    check_costs,
+    llm_parameters,
+    named_as_typed,
+    with_parameters,
+)
+from judged.cli.options.calibrations import CalibrationFlag, with_calibration
+from judged.cli.options.judges import Members, Stages, read_judge, with_members, with_stages
+from judged.cli.output.writer import (
+    Output,
+    check_apart,
+    check_writable,
+    new_table,
+    progress_bar,
+)
+from judged.cli.problems import Problem, explained
+
+FALSE_ALARMS = 0.05
+
+CanaryFile = Annotated[
+    str, typer.Argument(metavar="CANARY.json", help="What `judged canary record` wrote.")
+]
+HistoryFile = Annotated[
+    str | None,
+    typer.Option(
+        "--history",
+        metavar="FILE",
+        help="Where the checks are kept, a line each; by default beside CANARY.json, as "
+        "CANARY.history.jsonl.",
+    ),
+]
+
+
+def record(
+    items: Annotated[
+        str,
+        typer.Argument(
+            metavar="CONTEXTS.jsonl",
+            help="Lines of {query, expected_text, retrieved_text}, as for `judged judge`; 50 will "
+            "do.",
+        ),
+    ],
+    output: Annotated[
+        str, typer.Option("--output", "-o", metavar="CANARY.json", help="Where the canary goes.")
+    ],
+    judge: common.JudgeKind = None,
+    profile: common.Profile = None,
+    min_score: common.MinScore = None,
+    param: common.Parameters = None,
+    member: Members = None,
+    stage: Stages = None,
+    calibration: CalibrationFlag = None,
+    judge_model: JudgeModel = None,
+    judge_samples: JudgeSamples = None,
+    judge_temperature: JudgeTemperature = None,
+    judge_max_tokens: JudgeMaxTokens = None,
+    asks: Annotated[
+        int,
+        typer.Option(
+            metavar="N",
+            min=2,
+            help="How often each item is asked; the first 11, or half, choose its verdict, the "
+            "others measure how noisy the judge is.",
+        ),
+    ] = ASKS,
+    max_cost: MaxCost = None,
+    target: common.Target = None,
+    token_file: common.TokenFile = None,
+    tls_ca: common.TlsCa = None,
+    tls_cert: common.TlsCert = None,
+    tls_key: common.TlsKey = None,
+    json_to: common.Json = None,
+    timeout: common.Timeout = 3600.0,
+    strict: common.Strict = False,
+) -> None:
+    """Record what a judge says of fixed items, and how often it says something else."""
+    out = Output(json_to, strict=strict)
+    check_writable(output, "--output")
+    check_apart({"CONTEXTS.jsonl": items}, output=output, json=json_to)
+    flags = llm_parameters(judge, judge_model, judge_samples, judge_temperature, judge_max_tokens)
+    given = with_parameters(flags, param)
+    check_costs(max_cost, estimate=False, replays=False)
+    with out.told_misspellings():
+        asked = read_items(items)
+    with (
+        connect(target, Access(token_file, tls_ca, tls_cert, tls_key)) as server,
+        named_as_typed(flags),
+        explained(),
+        progress_bar("recording", asks) as progress,
+    ):
+        spec = read_judge(server.info, judge, profile, min_score, given)
+        spec = with_stages(with_members(spec, server.info, member), server.info, stage)
+        spec = with_calibration(spec, server.info, calibration)
+        canary = record_canary(
+            server.client,
+            asked,
+            spec,
+            asks=asks,
+            max_cost=max_cost,
+            timeout=timeout,
+            progress=progress,
+        )
+    canary.write(output)
+    noisy = sum(item.flips > 0 for item in canary.items)
+    share = canary.flips / canary.asks if canary.asks else 0.0
+    out.note(f"{canary.signature}{_answered_by(canary.models)}")
+    out.show(
+        f"{len(canary.items)} items recorded in {output}; a verdict differs from the recorded one "
+        f"in {share:.1%} of asks ({canary.flips} of {canary.asks}), on {noisy} items"
+    )
+    if len(canary.items) < ENOUGH_ITEMS:
+        out.warn(
+            f"{len(canary.items)} items are few: it takes long to see a change; take "
+            f"{ENOUGH_ITEMS} or more"
+        )
+    out.write_json(
+        {
+            "items": len(canary.items),
+            "flips": canary.flips,
+            "asks": canary.asks,
+            "share": share,
+            "signature": canary.signature,
+            "models": list(canary.models),
+            "system_fingerprints": list(canary.system_fingerprints),
+            "warnings": out.warnings,
+        }
+    )
+    out.finish()
+
+
+ENOUGH_ITEMS = 20
+
+
+def check(
+    canary_file: CanaryFile,
+    history_file: HistoryFile = None,
+    rounds: Annotated[
+        int,
+        typer.Option(
+            metavar="N",
+            min=1,
+            help="How often each item is asked at most: again while it flips more than it used to.",
+        ),
+    ] = ROUNDS,
+    false_alarms: Annotated[
+        float,
+        typer.Option(
+            metavar="P",
+            min=0.0001,
+            max=0.5,
+            help="The probability that a judge that never changes raises an alarm, ever.",
+        ),
+    ] = FALSE_ALARMS,
+    max_cost: MaxCost = None,
+    target: common.Target = None,
+    token_file: common.TokenFile = None,
+    tls_ca: common.TlsCa = None,
+    tls_cert: common.TlsCert = None,
+    tls_key: common.TlsKey = None,
+    json_to: common.Json = None,
+    timeout: common.Timeout = 3600.0,
+    strict: common.Strict = False,
+) -> None:
+    """Ask again, and end with 1 where the judge is no longer the one that was recorded."""
+    out = Output(json_to, strict=strict)
+    check_costs(max_cost, estimate=False, replays=False)
+    canary = Canary.read(canary_file)
+    kept = history_file or str(Path(canary_file).with_suffix("")) + ".history.jsonl"
+    check_writable(kept, "--history")
+    check_apart({"CANARY.json": canary_file}, history=kept, json=json_to)
+    history = History.read(kept, canary)
+    if history.others:
+        out.note(f"{kept}: {history.others} checks are of another recording and don't count")
+    with (
+        connect(target, Access(token_file, tls_ca, tls_cert, tls_key)) as server,
+        explained(),
+        progress_bar("checking", rounds) as progress,
+    ):
+        found = check_canary(
+            server.client,
+            canary,
+            history,
+            rounds=rounds,
+            max_cost=max_cost,
+            timeout=timeout,
+            progress=progress,
+        )
+    level = math.log(1 / false_alarms)
+    changed = history.highest >= level
+    for warning in _other_judge(canary, found):
+        out.warn(warning)
+    asks, flips = sum(found.asked.values()), sum(found.flips.values())
+    usual = canary.flips / canary.asks if canary.asks else 0.0
+    missing = len(found.rounds) * len(canary.items) - asks
+    if missing:
+        out.warn(f"{missing} of {missing + asks} asks have no verdict, and are left out")
+    out.note(f"{found.signature}{_answered_by(found.models)}")
+    out.show(
+        f"{flips} of {asks} verdicts differ from the recorded ones ({flips / asks:.1%}; "
+        f"{usual:.1%} when it was recorded), in {len(found.rounds)} "
+        f"{'round' if len(found.rounds) == 1 else 'rounds'}, check {len(history.checks)}"
+    )
+    flipped = [item for item in canary.items if item.item_id in set(found.flipped())]
+    if flipped:
+        out.show("", flipped_table(flipped, found), "")
+    out.show(_conclusion(history, level, false_alarms))
+    out.write_json(
+        {
+            "changed": changed,
+            "evidence": math.exp(min(found.evidence[-1], _LARGEST)),
+            "highest_evidence": math.exp(min(history.highest, _LARGEST)),
+            "alarm_at": 1 / false_alarms,
+            "checks": len(history.checks),
+            "flips": flips,
+            "asks": asks,
+            "rounds": len(found.rounds),
+            "share_recorded": usual,
+            "flipped": [
+                {
+                    "id": item.item_id,
+                    "recorded": item.verdict.value,
+                    "flips": found.flips.get(item.item_id, 0),
+                    "asks": found.asked[item.item_id],
+                    "recorded_flips": item.flips,
+                    "recorded_asks": item.asks,
+                }
+                for item in flipped
+            ],
+            "signature": found.signature,
+            "recorded_signature": canary.signature,
+            "models": list(found.models),
+            "recorded_models": list(canary.models),
+            "system_fingerprints": list(found.system_fingerprints),
+            "warnings": out.warnings,
+        }
+    )
+    out.finish(fell_short=changed)
+
+
+_LARGEST = 700.0  # the largest logarithm whose exponential is a number
+
+
+def read_items(path: str) -> list[CanaryItem]:
+    """Return the items of a file of contexts, by their id or else their line. Raises FileError."""
+    items = []
+    for line in read_contexts(path):
+        given = line.fields.get("id")
+        first = line.contexts[0]
+        items.append(
+            CanaryItem(
+                f"line {line.number}" if given is None else str(given),
+                first.query,
+                [context.expected_text for context in line.contexts],
+                first.retrieved_text,
+            )
+        )
+    names = [item.item_id for item in items]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise Problem(f"{path}: two lines have the id {twice!r}; give each line its own")
+    return items
+
+
+def flipped_table(items: Sequence[CanaryItem], found: Check) -> Table:
+    """Return a row for each item that flips now, those that never did before first."""
+    view = new_table("item", "query", "recorded", "flips now", "when recorded", names=2)
+    for item in sorted(items, key=lambda item: item.flips / max(item.asks, 1)):
+        now = f"{found.flips.get(item.item_id, 0)} of {found.asked[item.item_id]}"
+        view.add_row(
+            item.item_id, item.query, item.verdict.value, now, f"{item.flips} of {item.asks}"
+        )
+    return view
+
+
+def _answered_by(models: Sequence[str]) -> str:
+    return f"; answered by {', '.join(models)}" if models else ""
+
+
+def _other_judge(canary: Canary, found: Check) -> list[str]:
+    """Return a warning for all that shows, without any statistics, that another judge answers."""
+    told = []
+    if found.fingerprint != canary.fingerprint:
+        told.append(
+            f"the judge is set up differently: it was {canary.signature}, and is "
+            f"{found.signature}; record anew if that is meant"
+        )
+    if set(found.models) - set(canary.models):
+        told.append(
+            f"other models answer: {', '.join(found.models)}; when it was recorded "
+            f"{', '.join(canary.models) or 'none said its name'}"
+        )
+    new = set(found.system_fingerprints) - set(canary.system_fingerprints)
+    if new and canary.system_fingerprints:
+        told.append(f"the provider reports a new system fingerprint: {', '.join(sorted(new))}")
+    return told
+
+
+def _conclusion(history: History, level: float, false_alarms: float) -> str:
+    evidence = history.checks[-1].evidence[-1]
+    now = f"evidence of a change {_number(evidence)}, an alarm is at {math.exp(level):.4g}"
+    if history.highest < level:
+        return f"{now}: no sign that the judge has changed"
+    first = next(check for check in history.checks if max(check.evidence) >= level)
+    since = (
+        "this check"
+        if first is history.checks[-1]
+        else f"the check of {first.checked_at.isoformat(timespec='minutes')}"
+    )
+    return (
+        f"{now}: the judge has changed; the alarm began with {since} and stays until it is "
+        f"recorded anew. An unchanged judge gets here with a probability of {false_alarms:g} at "
+        "most"
+    )
+
+
+def _number(log_value: float) -> str:
+    return f"{math.exp(min(log_value, _LARGEST)):.3g}"

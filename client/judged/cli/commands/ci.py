@@ -1,0 +1,236 @@
+"""`judged ci`: a pull request's result held against main's, as a comment, annotations, a status.
+
+On main `--save` keeps the result as the baseline, on a branch of the repository. On a pull request
+the result is compared with it by paired tests; the status is 1 where a metric is worse.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from judged import IntervalOptions, MetricOptions
+from judged.cli import baselines
+from judged.cli.connection import Access, connect
+from judged.cli.inputs.documents import common_metrics, measured_runs
+from judged.cli.options import common
+from judged.cli.options.gates import AllowOtherSignature
+from judged.cli.output.annotations import Annotation, for_github, for_gitlab, lines_of_queries
+from judged.cli.output.reports import Report as Measured
+from judged.cli.output.reports import parse_report
+from judged.cli.output.writer import Output, check_writable, open_output
+from judged.cli.problems import Problem, explained
+from judged.evaluation.datasets.files import parse_json, read_bytes
+from judged.report import Report, make_report, to_html
+from judged.report.comment import BaselineAge, headline, lost, to_comment, worse
+
+_STALE_DAYS = 30.0
+
+
+def command(
+    result: Annotated[
+        Path,
+        typer.Argument(metavar="RESULT.json", help="Document of judged evaluate --json."),
+    ],
+    save: Annotated[
+        bool, typer.Option("--save", help="Keep the result as the baseline; run this on main.")
+    ] = False,
+    name: Annotated[
+        str, typer.Option(metavar="NAME", help="Which baseline, where there are several.")
+    ] = "result",
+    baseline: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Compare with this document instead of the one kept with --save."
+        ),
+    ] = None,
+    dataset: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Data set whose lines are annotated."),
+    ] = None,
+    comment: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Write the comment, as Markdown.")
+    ] = None,
+    report: Annotated[
+        str | None, typer.Option(metavar="FILE.html", help="Write the report of both results.")
+    ] = None,
+    code_quality: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Write GitLab's code quality report.")
+    ] = None,
+    github: Annotated[
+        bool, typer.Option("--github", help="Print annotations as GitHub Actions reads them.")
+    ] = False,
+    alpha: Annotated[
+        float,
+        typer.Option(
+            metavar="A",
+            help="How often a pull request that changes nothing may be called different, by all "
+            "metrics together.",
+            min=0.0001,
+            max=0.5,
+        ),
+    ] = 0.05,
+    max_age: Annotated[
+        float,
+        typer.Option(metavar="DAYS", min=0, help="Age from which a baseline is stale."),
+    ] = _STALE_DAYS,
+    remote: Annotated[str, typer.Option(metavar="NAME", help="Git remote.")] = "origin",
+    main: Annotated[str, typer.Option(metavar="NAME", help="The branch to compare with.")] = "main",
+    branch: Annotated[
+        str, typer.Option(metavar="NAME", help="Branch that baselines are kept on.")
+    ] = baselines.BRANCH,
+    allow_other_signature: AllowOtherSignature = False,
+    target: common.Target = None,
+    token_file: common.TokenFile = None,
+    tls_ca: common.TlsCa = None,
+    tls_cert: common.TlsCert = None,
+    tls_key: common.TlsKey = None,
+    json_to: common.Json = None,
+    strict: common.Strict = False,
+) -> None:
+    """Hold a result against that of main: what moved, how much, how certain."""
+    out = Output(json_to, strict=strict)
+    content = read_bytes(result)
+    now = parse_report(content, str(result))
+    if save:
+        of = baselines.save(name, content, remote, branch)
+        out.note(f"kept {result} as the baseline {name!r} of commit {of[:10]} on {branch}")
+        return
+    for flag, to in (
+        ("--comment", comment),
+        ("--report", report),
+        ("--code-quality", code_quality),
+    ):
+        if to is not None:
+            check_writable(to, flag)
+    before, age = _baseline(name, baseline, remote, main, branch, max_age)
+    compared: list[dict[str, Any]] = []
+    if before is not None:
+        access = Access(token_file, tls_ca, tls_cert, tls_key)
+        known = parse_report(before, f"the baseline {name!r}")
+        compared = _compared(out, [known, now], alpha, target, access, allow=allow_other_signature)
+    if age is not None and age.stale:
+        out.warn(f"{age}, older than --max-age {max_age:g}; run judged ci --save on main")
+    made = make_report(
+        parse_json(content, str(result), None),
+        None if before is None else parse_json(before, name, None),
+        compared,
+        title="Pull request beside main",
+        names=("pull request", "main"),
+    )
+    _write(out, made, age, comment=comment, report=report)
+    _annotate(made, dataset, code_quality, github=github)
+    out.show(headline(made), *([] if age is None else [str(age)]))
+    out.write_json(_document(made, age, out.warnings))
+    out.finish(fell_short=bool(worse(made)))
+
+
+def _baseline(
+    name: str, file: Path | None, remote: str, main: str, branch: str, max_age: float
+) -> tuple[bytes | None, BaselineAge | None]:
+    if file is not None:
+        changed = datetime.fromtimestamp(file.stat().st_mtime, UTC) if file.exists() else None
+        content = read_bytes(file)
+        days = 0.0 if changed is None else (datetime.now(UTC) - changed).total_seconds() / 86400
+        return content, BaselineAge(str(file), days, None, days > max_age)
+    kept = baselines.read(name, remote, main, branch)
+    if kept is None:
+        return None, None
+    days = kept.age_days(datetime.now(UTC))
+    return kept.document, BaselineAge(kept.commit, days, kept.behind, days > max_age)
+
+
+def _compared(
+    out: Output,
+    measured: Sequence[Measured],
+    alpha: float,
+    target: str | None,
+    access: Access,
+    *,
+    allow: bool,
+) -> list[dict[str, Any]]:
+    """Return how the second result differs from the first. Raises Problem."""
+    metrics = common_metrics(measured)
+    runs = measured_runs(out, ["main", "pull request"], measured, metrics, allow=allow)
+    with connect(target, access) as server, explained(metrics):
+        found = server.client.compare_runs(
+            metrics,
+            {run.name: run.values for run in runs},
+            MetricOptions(interval=IntervalOptions(confidence=1 - alpha)),
+        )
+    for made in found.comparisons:
+        for warning in made.warnings:
+            out.warn(f"{made.metric}: {warning}")
+    return [made.to_dict() for made in found.comparisons]
+
+
+def _write(
+    out: Output, made: Report, age: BaselineAge | None, *, comment: str | None, report: str | None
+) -> None:
+    if comment is not None:
+        with open_output(comment, "--comment") as file:
+            file.write(to_comment(made, age))
+    if report is not None:
+        with open_output(report, "--report") as file:
+            file.write(to_html(made))
+        out.note(f"wrote {report}")
+
+
+def _annotate(
+    made: Report, dataset: Path | None, code_quality: str | None, *, github: bool
+) -> None:
+    annotations = [
+        Annotation(query_id, f"{metric} of query {query_id} fell from {was:.4f} to {now:.4f}")
+        for query_id, metric, was, now in lost(made)
+    ]
+    path, lines = "", {}
+    if dataset is not None:
+        lines = lines_of_queries(read_bytes(dataset))
+        path = _in_repository(dataset)
+    if github and dataset is not None:
+        for line in for_github(path, lines, annotations):
+            sys.stderr.write(f"{line}\n")
+    if code_quality is not None:
+        if dataset is None:
+            raise Problem("--code-quality: needs --dataset FILE, whose lines it is about")
+        with open_output(code_quality, "--code-quality") as file:
+            json.dump(for_gitlab(path, lines, annotations), file, indent=1)
+
+
+def _in_repository(path: Path) -> str:
+    """Return a path as annotations name it: from the root of the repository."""
+    whole = path.resolve()
+    root = baselines.repository()
+    return whole.relative_to(root).as_posix() if whole.is_relative_to(root) else str(path)
+
+
+def _document(made: Report, age: BaselineAge | None, warnings: Sequence[str]) -> dict[str, Any]:
+    return {
+        "headline": headline(made),
+        "worse": [one.metric for one in worse(made)],
+        "differences": [
+            {
+                "metric": one.metric,
+                "n": one.n,
+                "baseline": one.baseline_mean,
+                "mean": one.run_mean,
+                "difference": one.difference,
+                "lower": one.lower,
+                "upper": one.upper,
+                "p": one.p,
+                "effect": one.effect,
+                "it_is": one.verdict,
+            }
+            for one in made.differences
+        ],
+        "baseline": None
+        if age is None
+        else {"commit": age.commit, "days": age.days, "behind": age.behind, "stale": age.stale},
+        "warnings": list(warnings),
+    }

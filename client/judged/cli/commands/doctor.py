@@ -1,0 +1,122 @@
+"""`judged doctor`: whether everything is there to judge, and what to do about what is not."""
+
+from __future__ import annotations
+
+import os
+import platform
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from importlib import metadata
+from importlib.util import find_spec
+
+from judged.cli.connection import Access, connect
+from judged.cli.defaults import FILE_VARIABLE, PREFIX
+from judged.cli.options import common
+from judged.cli.output.writer import Output, new_table
+from judged.cli.problems import Problem
+from judged.types import ServerInfo
+
+_EXTRAS = {
+    "server": ("judged_server", "numpy", "pydantic_settings", "uvloop", "onnxruntime"),
+    "cli": ("jinja2", "rich", "typer"),
+}
+_PACKAGES = ("judged", "grpcio", "protobuf")
+_SECRET = ("TOKEN", "KEY", "SECRET")
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What one check found. `status` is ok, note or problem; `next_step` what to do about it."""
+
+    check: str
+    status: str
+    found: str
+    next_step: str = ""
+
+
+def command(
+    target: common.Target = None,
+    token_file: common.TokenFile = None,
+    tls_ca: common.TlsCa = None,
+    tls_cert: common.TlsCert = None,
+    tls_key: common.TlsKey = None,
+    json_to: common.Json = None,
+) -> None:
+    """Check that everything is there to judge; end with 2 where something is not."""
+    out = Output(json_to)
+    findings = [*_packages(), *_variables()]
+    findings += _server(target, Access(token_file, tls_ca, tls_cert, tls_key))
+    view = new_table("check", "", "found")
+    for column in view.columns[1:]:
+        column.justify = "left"
+        column.no_wrap = False
+    for one in findings:
+        view.add_row(one.check, one.status, one.found)
+    out.show(view)
+    steps = [f"{one.check}: {one.next_step}" for one in findings if one.next_step]
+    if steps:
+        out.show("", "What to do:", *(f"  {step}" for step in steps))
+    problems = [one for one in findings if one.status == "problem"]
+    out.write_json({"findings": [asdict(one) for one in findings], "problems": len(problems)})
+    out.finish(not_assessed=bool(problems))
+
+
+def _packages() -> Iterator[Finding]:
+    yield Finding("Python", "ok", f"{platform.python_version()} on {platform.machine()}")
+    versions = ", ".join(f"{name} {metadata.version(name)}" for name in _PACKAGES)
+    yield Finding("packages", "ok", versions)
+    for extra, needed in _EXTRAS.items():
+        missing = [name for name in needed if find_spec(name) is None]
+        if missing:
+            step = f"pip install 'judged[{extra}]'"
+            yield Finding(f"extra {extra}", "note", f"without {', '.join(missing)}", step)
+        else:
+            yield Finding(f"extra {extra}", "ok", "installed")
+
+
+def _variables() -> Iterator[Finding]:
+    """Yield what the environment sets; what may be a secret is named, not shown."""
+    told = [
+        f"{name}={'***' if any(part in name for part in _SECRET) else value}"
+        for name, value in sorted(os.environ.items())
+        if name.startswith(PREFIX)
+    ]
+    yield Finding("environment", "ok", " ".join(told) or f"no {PREFIX}* variable is set")
+    if named := os.environ.get(FILE_VARIABLE):
+        there = os.path.isfile(named)  # noqa: PTH113 - a name from outside, as it is
+        step = "" if there else f"name a file that is there with {FILE_VARIABLE}, or unset it"
+        yield Finding("options file", "ok" if there else "problem", named, step)
+
+
+def _server(target: str | None, access: Access) -> Iterator[Finding]:
+    named = target or os.environ.get("JUDGED_TARGET")
+    where = named or "a private server"
+    begun = time.monotonic()
+    try:
+        with connect(target, access) as server:
+            took = time.monotonic() - begun
+            info = server.info
+    except Problem as problem:
+        yield Finding("server", "problem", where, str(problem))
+        return
+    yield Finding("server", "ok", f"{where} answered in {took:.2f} s; version {info.version}")
+    own = metadata.version("judged")
+    if info.version != own:
+        step = f"the client is {own}: install the same version on both sides"
+        yield Finding("versions", "note", f"the server is {info.version}", step)
+    yield from _offers(info)
+
+
+def _offers(info: ServerInfo) -> Iterator[Finding]:
+    there = [judge.kind for judge in info.judges if not judge.unavailable]
+    yield Finding("judges", "ok", ", ".join(dict.fromkeys(there)))
+    for judge in info.judges:
+        if judge.unavailable:
+            name = f"judge {judge.kind} {judge.profile}".rstrip()
+            yield Finding(name, "note", "not available", judge.unavailable)
+    for model in info.chat_models:
+        if model.unavailable:
+            yield Finding(f"model {model.name}", "problem", "not available", model.unavailable)
+        else:
+            yield Finding(f"model {model.name}", "ok", "configured; it was not asked")

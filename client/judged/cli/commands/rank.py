@@ -1,0 +1,172 @@
+"""`judged rank`: several systems' answers to the same queries, compared two by two and ranked."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from judged import IntervalOptions, SystemRanking
+from judged.cli.commands.score import flagged
+from judged.cli.connection import Access, connect
+from judged.cli.inputs.candidates import read_candidates
+from judged.cli.options import common, intervals
+from judged.cli.options.asking import (
+    KIND,
+    CacheOnly,
+    EstimateOnly,
+    JudgeMaxTokens,
+    JudgeRefresh,
+    JudgeTemperature,
+    MaxCost,
+    check_costs,
+    llm_parameters,
+    named_as_typed,
+    read_asking,
+    with_parameters,
+)
+from judged.cli.options.rubrics import JudgeModel, JudgeSamples, read_rubrics
+from judged.cli.output.scores import score_warnings
+from judged.cli.output.tables import plural, word
+from judged.cli.output.usage import describe_usage, report_estimate
+from judged.cli.output.writer import Output, check_apart, new_table, progress_bar
+from judged.cli.problems import Problem
+from judged.evaluation.ranking import RUBRIC, AnswerPairs, ComparedAnswers, rank_compared
+from judged.types import PositionBias, Status
+
+
+def command(
+    answers: Annotated[
+        str,
+        typer.Argument(
+            metavar="ANSWERS.jsonl",
+            help="A line an answer: {query_id, query, system, answer}; - reads standard input.",
+        ),
+    ],
+    rubric: Annotated[
+        str,
+        typer.Option(
+            metavar="ID[@VERSION]",
+            help="Rubric that shows an answer and the other answer; see `judged judges`.",
+        ),
+    ] = RUBRIC,
+    judge_model: JudgeModel = None,
+    judge_samples: JudgeSamples = None,
+    judge_temperature: JudgeTemperature = None,
+    judge_max_tokens: JudgeMaxTokens = None,
+    judge_refresh: JudgeRefresh = False,
+    cache_only: CacheOnly = False,
+    estimate: EstimateOnly = False,
+    max_cost: MaxCost = None,
+    param: common.Parameters = None,
+    confidence: intervals.Confidence = None,
+    resamples: Annotated[
+        int | None,
+        typer.Option(metavar="N", min=100, max=100_000, help="Resamples of queries; 1,000."),
+    ] = None,
+    seed: intervals.Seed = None,
+    target: common.Target = None,
+    token_file: common.TokenFile = None,
+    tls_ca: common.TlsCa = None,
+    tls_cert: common.TlsCert = None,
+    tls_key: common.TlsKey = None,
+    json_to: common.Json = None,
+    timeout: common.Timeout = 3600.0,
+    strict: common.Strict = False,
+) -> None:
+    """Rank systems by a language model's comparisons of their answers."""
+    out = Output(json_to, strict=strict)
+    check_apart({"ANSWERS.jsonl": answers}, json=json_to)
+    check_costs(max_cost, estimate=estimate, replays=False)
+    asking = read_asking(KIND, refresh=judge_refresh, cache_only=cache_only, max_cost=max_cost)
+    with out.told_misspellings():
+        pairs = AnswerPairs(read_candidates(answers))
+    flags = llm_parameters(KIND, judge_model, judge_samples, judge_temperature, judge_max_tokens)
+    interval = IntervalOptions(confidence=confidence, resamples=resamples, seed=seed)
+    with (
+        connect(target, Access(token_file, tls_ca, tls_cert, tls_key)) as server,
+        named_as_typed(flags),
+        flagged([rubric], lambda _: None),
+        progress_bar("comparing", len(pairs.items)) as progress,
+    ):
+        known = {info.rubric: info.fields for info in server.info.rubrics}
+        fields = known.get(rubric.partition("@")[0])
+        if fields is not None and not {"answer", "other_answer"} <= set(fields):
+            raise Problem(f"--rubric {rubric}: shows no two answers; {RUBRIC} does")
+        [asked] = read_rubrics([rubric], server.info, None, with_parameters(flags, param), None)
+        if estimate:
+            report_estimate(out, server.client.estimate_scores(pairs.items, [asked], asking=asking))
+            return
+        scores = None
+        if pairs.items:
+            scores = server.client.score_answers(
+                pairs.items, [asked], asking=asking, timeout=timeout, progress=progress
+            )
+        found = rank_compared(pairs, scores, server.client, interval, timeout)
+    _report(out, found)
+
+
+def _report(out: Output, found: ComparedAnswers) -> None:
+    ranking, scores = found.ranking, found.scores
+    for warning in ranking.warnings:
+        out.warn(warning)
+    comparisons = plural(len(found.comparisons), "comparison", "comparisons")
+    queries = plural(ranking.queries, "query", "queries")
+    made_from = [
+        f"{comparisons} of {queries}; {ranking.signature}",
+        _position_line(ranking.position),
+    ]
+    if scores is not None:
+        for warning in score_warnings(scores):
+            out.warn(warning)
+        failed = sum(score.status is Status.ERROR for score in scores)
+        out.count(failed=failed, total=len(scores), errors=scores.errors.values())
+        judges = {s.judge.signature: None for s in scores.rubrics if s.judge is not None}
+        made_from += [*(f"judge {signature}" for signature in judges), describe_usage(scores.usage)]
+    out.show(_table(ranking), "", "\n".join(made_from))
+    out.write_json(_document(found, out.warnings))
+    out.finish()
+
+
+def _table(ranking: SystemRanking) -> Table:
+    view = new_table("system", "strength", "interval", "won/tied/lost")
+    for system in ranking.systems:
+        interval = system.strength.interval
+        told = "-" if interval is None else f"{interval.lower:+.3f} to {interval.upper:+.3f}"
+        view.add_row(
+            system.name,
+            f"{system.strength.value or 0.0:+.3f}",
+            told,
+            f"{system.wins:g}/{system.ties:g}/{system.losses:g}",
+        )
+    return view
+
+
+def _position_line(bias: PositionBias) -> str:
+    if bias.preference_for_first is None:
+        return "no pair has an outcome in both orders"
+    return (
+        f"of {plural(bias.pairs, 'pair', 'pairs')} in both orders {bias.same} "
+        f"{word(bias.same, 'has', 'have')} the same outcome; the first place won both times in "
+        f"{bias.first}, the second in {bias.second}; mean preference for the first place "
+        f"{bias.preference_for_first:.3f} (0.5 without bias)"
+    )
+
+
+def _document(found: ComparedAnswers, warnings: list[str]) -> dict[str, Any]:
+    ranking, scores = found.ranking, found.scores
+    judge = next((s.judge for s in scores.rubrics if s.judge), None) if scores is not None else None
+    return {
+        "systems": [asdict(system) for system in ranking.systems],
+        "tie": ranking.tie,
+        "position": asdict(ranking.position),
+        "queries": ranking.queries,
+        "comparisons": [asdict(one) for one in found.comparisons],
+        "missing": found.missing,
+        "judge": None if judge is None else judge.signature,
+        "usage": None if scores is None else asdict(scores.usage),
+        "signature": ranking.signature,
+        "warnings": list(warnings),
+    }

@@ -1,0 +1,177 @@
+"""`judged texts`: BLEU, ROUGE, token F1 and exact match of answers against their references.
+
+The document has the shape of that of `judged metrics`: `--baseline` and `judged report` read it.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from judged import MetricTable, TextItem, TextMetricTable
+from judged.cli.connection import Access, connect
+from judged.cli.inputs.answers import AnswerFile, read_answers
+from judged.cli.options import common, intervals
+from judged.cli.options.gates import AllowOtherSignature, Baseline, MaxDrops, MinScores
+from judged.cli.output.estimates import interval_warnings
+from judged.cli.output.gates import Gate, Gates, Outcome, finish, gates_document
+from judged.cli.output.tables import document, means_table, of_all, per_query_table, plural
+from judged.cli.output.writer import Output, check_apart
+from judged.cli.problems import Problem, explained
+from judged.evaluation.similarity import METRIC, AnswerSimilarity, answer_similarity
+from judged.types import MetricCounts, MetricResult
+
+
+def command(
+    answers: Annotated[
+        str,
+        typer.Argument(
+            metavar="ANSWERS.jsonl|-",
+            help="A line an answer: {item_id, query, answer, references}; - is standard input.",
+        ),
+    ],
+    metric: Annotated[
+        list[str],
+        typer.Option(
+            *("--metric", "-m"),
+            metavar="NAME",
+            help="bleu, rouge1, rouge2, rougeL, token_f1, exact_match, or semantic_similarity, by "
+            "embeddings; may be repeated.",
+        ),
+    ],
+    per_query: common.PerQuery = False,
+    interval: intervals.IntervalName = None,
+    confidence: intervals.Confidence = None,
+    resamples: intervals.Resamples = None,
+    seed: intervals.Seed = None,
+    max_negatives: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=0,
+            help="Gate: exit with 1 when more than N answers are nearer a negative reference than "
+            "any reference, by semantic_similarity.",
+        ),
+    ] = None,
+    min_score: MinScores = None,
+    max_drop: MaxDrops = None,
+    baseline: Baseline = None,
+    allow_other_signature: AllowOtherSignature = False,
+    target: common.Target = None,
+    token_file: common.TokenFile = None,
+    tls_ca: common.TlsCa = None,
+    tls_cert: common.TlsCert = None,
+    tls_key: common.TlsKey = None,
+    json_to: common.Json = None,
+    strict: common.Strict = False,
+) -> None:
+    """Measure answers against references by their words, or by embeddings."""
+    out = Output(json_to, strict=strict)
+    check_apart({"ANSWERS.jsonl": answers}, json=json_to)
+    gates = Gates(
+        metric,
+        min_score or [],
+        max_drop or [],
+        baseline,
+        allow_other_signature=allow_other_signature,
+    )
+    with out.told_misspellings():
+        read = read_answers(answers, with_negatives=METRIC in metric)
+    for item, number in zip(read.items, read.line_numbers, strict=True):
+        if not item.references:
+            raise Problem(
+                f"{read.name}:{number}: item {item.item_id!r} has no 'references'; a text metric "
+                "needs at least one"
+            )
+    made = intervals.interval_options(interval, confidence, resamples, seed)
+    with (
+        connect(target, Access(token_file, tls_ca, tls_cert, tls_key)) as server,
+        explained(metric, read.place()),
+    ):
+        by_words = [name for name in metric if name != METRIC]
+        texts = [TextItem(item.answer, item.references) for item in read.items]
+        found: dict[str, MetricResult] = {}
+        similarity = None
+        if by_words:
+            found = _results(
+                server.client.compute_text_metrics(by_words, texts, per_item=True, interval=made)
+            )
+        if METRIC in metric:
+            similarity = answer_similarity(
+                texts, read.negatives, client=server.client, interval=made
+            )
+            found[METRIC] = similarity.metric
+    n = len(read.items)
+    table = MetricTable(
+        [found[name] for name in metric],
+        [item.item_id for item in read.items],
+        MetricCounts(queries=n, evaluated=n),
+    )
+    if similarity is not None and similarity.truncated:
+        some = of_all(similarity.truncated, n, "answer", "answers")
+        out.warn(
+            f"{some} compared by the beginning alone: a text is longer than the model's window"
+        )
+    for warning in interval_warnings(table, made):
+        out.warn(warning)
+    outcomes = [*gates.check(table, None, out), *_near(max_negatives, similarity, read)]
+    if per_query:
+        out.show(per_query_table(table), "")
+    made_from = [plural(n, "answer", "answers")]
+    if similarity is not None:
+        made_from.append(f"judge {similarity.judge.signature}")
+        if similarity.with_negatives:
+            near = len({one.item for one in similarity.negatives})
+            some = of_all(near, similarity.with_negatives, "answer", "answers")
+            made_from.append(f"{some} nearer a negative reference than any reference")
+    out.show(means_table(table), "", "\n".join(made_from))
+    out.write_json(
+        {
+            **document(table, None, out.warnings),
+            **gates_document(outcomes),
+            **_negatives_document(similarity, read),
+        }
+    )
+    finish(out, outcomes)
+
+
+def _results(measured: TextMetricTable) -> dict[str, MetricResult]:
+    """Return metrics of texts by name, as those of rankings, an item in place of a query."""
+    return {
+        m.name: MetricResult(m.name, m.mean, m.n, None, None, m.signature, m.values, m.interval)
+        for m in measured
+    }
+
+
+def _near(most: int | None, found: AnswerSimilarity | None, read: AnswerFile) -> list[Outcome]:
+    """Hold the number of answers near a negative reference against its gate. Raises Problem."""
+    if most is None:
+        return []
+    gate = Gate("--max-negatives", "", most)
+    if found is None:
+        raise Problem(f"{gate}: needs -m {METRIC}, by which answers are compared with negatives")
+    if not found.with_negatives:
+        raise Problem(f"{gate}: {read.name} has no 'negative_references'; add some, or drop it")
+    near = len({one.item for one in found.negatives})
+    said = f"{plural(near, 'answer is', 'answers are')} nearer a negative reference"
+    if near <= most:
+        return [Outcome(gate, near, True, f"held: {said}; {gate}")]
+    return [
+        Outcome(gate, near, False, f"fell short: {said}, {near - most} more than {gate} allows")
+    ]
+
+
+def _negatives_document(found: AnswerSimilarity | None, read: AnswerFile) -> dict[str, object]:
+    if found is None or not found.with_negatives:
+        return {}
+    matches = [
+        {
+            "item_id": read.items[one.item].item_id,
+            "negative": one.negative,
+            "similarity": one.similarity,
+            "to_references": one.to_references,
+        }
+        for one in found.negatives
+    ]
+    return {"negatives": {"answers": found.with_negatives, "near": matches}}

@@ -1,0 +1,56 @@
+"""Files of several systems' answers: a line an answer, {query_id, query, system, answer}."""
+
+from __future__ import annotations
+
+import sys
+
+from judged.cli.output.writer import STDOUT
+from judged.evaluation import CandidateAnswer, FileError
+from judged.evaluation.datasets.files import (
+    KnownFields,
+    Record,
+    number_lines,
+    parse_json,
+    read_lines,
+)
+
+_FIELDS = ("query_id", "query", "system", "answer", "references", "contexts")
+
+
+def read_candidates(path: str) -> list[CandidateAnswer]:
+    """Return the answers of a file, or of standard input for "-". Raises FileError.
+
+    Answers without a query id belong together where their queries are equal.
+    """
+    name = "standard input" if path == STDOUT else path
+    raw_lines = number_lines(sys.stdin.buffer) if path == STDOUT else read_lines(path)
+    found: list[CandidateAnswer] = []
+    line_of: dict[tuple[str, str], int] = {}
+    query_of: dict[str, str] = {}
+    known = KnownFields(*_FIELDS)
+    for number, raw in raw_lines:
+        line = Record(parse_json(raw, name, number), name, number, "")
+        known.check(line)
+        query, system = line.text("query"), line.identifier("system")
+        query_id = line.optional_identifier("query_id") or query
+        if (query_id, system) in line_of:
+            before = line_of[query_id, system]
+            raise line.error(f"is a second answer of {system!r} to that query; see line {before}")
+        if query_of.setdefault(query_id, query) != query:
+            raise line.error(f"has another query under the id {query_id!r} than a line before it")
+        line_of[query_id, system] = number
+        found.append(
+            CandidateAnswer(
+                query_id,
+                system,
+                query,
+                line.text("answer"),
+                line.texts("references"),
+                line.texts("contexts"),
+            )
+        )
+    if len({one.system for one in found}) < 2:
+        raise FileError(
+            name, None, "holds no two systems; write lines of {query_id, query, system, answer}"
+        )
+    return found

@@ -1,0 +1,69 @@
+"""What is known of all verdicts of a command, when those before are let go."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field, fields
+
+from judged import Verdicts
+from judged.cli.output.tables import (
+    describe_verdicts,
+    reason_lines,
+    said_reasons,
+    verdict_warnings,
+)
+from judged.cli.output.usage import (
+    asked_models,
+    count_stages,
+    describe_cascade,
+    describe_stages,
+    describe_usage,
+    split_warnings,
+)
+from judged.cli.output.writer import UNANSWERED, Output
+from judged.types import JudgeIdentity, Usage, VerdictCounts, VerdictError
+
+
+@dataclass(slots=True)
+class Tally:
+    """Counts of the verdicts so far, and what asking took."""
+
+    counts: VerdictCounts = field(default_factory=VerdictCounts)
+    judge: JudgeIdentity | None = None
+    usage: Usage | None = None
+    _said: Counter[str] = field(default_factory=Counter)
+    _unanswered: list[VerdictError] = field(default_factory=list)
+    _split: int = 0
+    _stages: Counter[int] = field(default_factory=Counter)
+
+    def add(self, verdicts: Verdicts) -> None:
+        """Take in more verdicts."""
+        more = VerdictCounts.of(verdicts)
+        self.counts = VerdictCounts(
+            *(getattr(self.counts, part.name) + getattr(more, part.name) for part in fields(more))
+        )
+        self.judge = verdicts.judge
+        if verdicts.usage is not None:
+            self.usage = verdicts.usage + (self.usage or Usage())
+        self._said.update(said_reasons(verdicts))
+        self._unanswered += [e for e in verdicts.errors.values() if e.code == UNANSWERED]
+        self._stages.update(count_stages(verdicts))
+        self._split += sum(0 < agreement < 1 for agreement in verdicts.agreement)
+
+    def tell(self, out: Output) -> None:
+        """Say how it went: one line, and a warning for everything that needs one."""
+        signature = "" if self.judge is None else self.judge.signature
+        out.note(f"{describe_verdicts(self.counts)}; {signature}")
+        if self.usage is not None and asked_models(self.usage):
+            out.note(describe_usage(self.usage))
+        if self._stages:
+            out.note(describe_stages(self._stages))
+        for line in () if self.usage is None else describe_cascade(self.usage):
+            out.note(line)
+        for warning in verdict_warnings(self.counts):
+            out.warn(warning)
+        for warning in reason_lines(self._said):
+            out.warn(warning)
+        for warning in split_warnings(self._split, self.counts.total):
+            out.warn(warning)
+        out.count(failed=self.counts.error, total=self.counts.total, errors=iter(self._unanswered))

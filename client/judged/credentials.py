@@ -1,0 +1,66 @@
+"""Who a client is, and how it knows its server: TLS, a certificate of its own, a token.
+
+Client("unix:/run/judged.sock", credentials=Token(file="/run/secrets/judged"))
+Client("judge.example:8470", credentials=Tls(token=Token(file="/run/secrets/judged")))
+Client("judge.example:8470", credentials=Tls("ca.pem", "client.pem", "client.key"))
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+
+from judged import errors
+
+File = str | os.PathLike[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A bearer token: itself, or the file that holds it, which is read again when it changes.
+
+    Without TLS it is sent to this machine only: over a Unix socket or to a loopback address.
+    """
+
+    value: str = field(default="", repr=False)
+    file: File | None = None
+
+    def __post_init__(self) -> None:
+        if bool(self.value) == (self.file is not None):
+            raise errors.InvalidArgument.of_field(
+                "credentials", "a Token is made of a value, or of file=, and not of both"
+            )
+        if self.value:
+            check_token(self.value, "credentials")
+
+
+@dataclass(frozen=True, slots=True)
+class Tls:
+    """TLS to the server, in PEM files.
+
+    `ca` has the certificates of the authorities to trust; without it those that gRPC brings count.
+    `certificate` and `key` are the client's own, where the server asks for one (mTLS). All are
+    read when the client connects first; make a new client once its certificate has changed.
+    """
+
+    ca: File | None = None
+    certificate: File | None = None
+    key: File | None = None
+    token: Token | None = None
+
+    def __post_init__(self) -> None:
+        if (self.certificate is None) != (self.key is None):
+            raise errors.InvalidArgument.of_field(
+                "credentials", "a certificate and its key go together; give both, or neither"
+            )
+
+
+Credentials = Token | Tls
+
+
+def check_token(token: str, source: str) -> None:
+    """Raise InvalidArgument for what can't be sent as a token; the message does not quote it."""
+    if not token.isascii() or not token.isprintable() or " " in token:
+        raise errors.InvalidArgument.of_field(
+            source, "a token is one word of visible ASCII characters; was it copied whole?"
+        )

@@ -1,0 +1,144 @@
+"""The file that an interrupted evaluation goes on from: a line for each query as it is finished.
+
+The first line says what is evaluated. Then come lines with what was retrieved for a query, and
+lines with the verdicts of a group, which is known by a hash of all that its verdicts rest on. What
+failed is not written, so that it is tried again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from judged.evaluation.datasets.files import FileError, Record, parse_json
+from judged.evaluation.datasets.results import Retrieved, read_span
+from judged.types import JudgeIdentity, QueryGroup, Usage, VerdictError, Verdicts
+
+_COLUMNS = ("relevant", "score", "status", "source", "flags", "agreement", "probability")
+
+
+class EvaluationLog:
+    """What earlier runs found and judged, and the place for what this one does.
+
+    Raises FileError for a file of another evaluation, and for one that can't be read or written.
+    """
+
+    def __init__(self, path: Path | str, about: Mapping[str, object]) -> None:
+        self._name, self._path = str(path), Path(path)
+        self.retrieved: dict[str, tuple[Sequence[Retrieved], float | None]] = {}
+        self.verdicts: dict[str, Verdicts] = {}
+        self.usage: Usage | None = None
+        self._judge: JudgeIdentity | None = None
+        head = json.loads(json.dumps({"format": "judged.resume", "version": 1, **about}))
+        try:
+            raw = self._path.read_bytes() if self._path.exists() else b""
+        except OSError as error:
+            raise FileError(self._name, None, f"can't be read: {error.strerror or error}") from None
+        # A run that was killed may have left half a line, which is nothing.
+        whole = raw[: raw.rfind(b"\n") + 1]
+        for number, line in enumerate(whole.splitlines(), 1):
+            record = Record(parse_json(line, self._name, number), self._name, number, "")
+            if number == 1:
+                self._check(record, head)
+            else:
+                self._take(record)
+        try:
+            self._file: BinaryIO = self._path.open("ab")
+            if len(whole) < len(raw):
+                self._file.truncate(len(whole))
+        except OSError as error:
+            problem = f"can't be written: {error.strerror or error}"
+            raise FileError(self._name, None, problem) from None
+        if not whole:
+            self._write(head)
+
+    def _check(self, record: Record, head: Mapping[str, object]) -> None:
+        if record.get("format") != "judged.resume":
+            raise record.error("is no file to resume an evaluation from; name another one")
+        for name, value in head.items():
+            if record.get(name) != value:
+                raise record.error(
+                    f"is of an evaluation with {name} {record.get(name)!r}, and now it is "
+                    f"{value!r}; name another file, or remove this one to begin anew"
+                )
+
+    def _take(self, record: Record) -> None:
+        if (judge := record.record("judge")) is not None:
+            self._judge = JudgeIdentity(**judge.fields)  # type: ignore[arg-type]  # written below
+        elif (usage := record.record("usage")) is not None:
+            self._add(Usage(**usage.fields))  # type: ignore[arg-type]  # written below
+        elif record.get("query_id") is not None:
+            found = [_read_retrieved(result) for result in record.records("results")]
+            seconds = record.optional_number("seconds")
+            self.retrieved[record.text("query_id")] = (found, seconds)
+        elif self._judge is not None:
+            columns: dict[str, Any] = {name: record.items(name) for name in _COLUMNS}
+            errors = {
+                int(index): VerdictError(**error)
+                for index, error in ((record.get("errors") or {}).items())  # type: ignore[attr-defined]
+            }
+            n = len(columns["status"])
+            self.verdicts[record.text("group")] = Verdicts(
+                **columns, offsets=[0, n], errors=errors, judge=self._judge
+            )
+
+    def keep_retrieved(
+        self, query_id: str, found: Sequence[Retrieved], seconds: float | None
+    ) -> None:
+        """Write down what was retrieved for a query."""
+        results = [
+            {name: value for name, value in asdict(result).items() if value is not None}
+            for result in found
+        ]
+        self._write({"query_id": query_id, "results": results, "seconds": seconds})
+
+    def keep_verdicts(self, key: str, verdicts: Verdicts) -> None:
+        """Write down the verdicts of one group, unless one of them failed."""
+        if self._judge != verdicts.judge:
+            self._judge = verdicts.judge
+            self._write({"judge": asdict(verdicts.judge)})
+        columns = {name: list(getattr(verdicts, name)) for name in _COLUMNS}
+        errors = {str(index): asdict(error) for index, error in verdicts.errors.items()}
+        self._write({"group": key, **columns, "errors": errors})
+
+    def keep_usage(self, usage: Usage) -> None:
+        """Write down what some of the verdicts took."""
+        self._add(usage)
+        self._write({"usage": asdict(usage)})
+
+    def _add(self, usage: Usage) -> None:
+        self.usage = usage if self.usage is None else self.usage + usage
+
+    def _write(self, line: Mapping[str, object]) -> None:
+        try:
+            self._file.write(json.dumps(line, ensure_ascii=False).encode() + b"\n")
+            self._file.flush()
+        except OSError as error:
+            problem = f"can't be written: {error.strerror or error}"
+            raise FileError(self._name, None, problem) from None
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
+def group_key(group: QueryGroup) -> str:
+    """Return the SHA-256 of all that the verdicts of a group rest on, its judge aside."""
+    spans = None if group.spans is None else asdict(group.spans)
+    content = [group.query, list(group.expected), list(group.retrieved), spans]
+    text = json.dumps(content, ensure_ascii=False)
+    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
+
+
+def _read_retrieved(record: Record) -> Retrieved:
+    span = record.record("span")
+    return Retrieved(
+        record.optional_text("doc_id"),
+        record.optional_number("score"),
+        record.optional_text("text"),
+        None if span is None else read_span(span),
+    )

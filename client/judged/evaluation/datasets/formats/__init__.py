@@ -1,0 +1,1 @@
+"""How data sets and results stand in files, one module a format."""

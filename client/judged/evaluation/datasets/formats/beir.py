@@ -1,0 +1,91 @@
+"""Data sets in folders of the BEIR benchmark: corpus.jsonl, queries.jsonl, qrels/SPLIT.tsv.
+
+Thakur et al., BEIR, 2021; https://github.com/beir-cellar/beir. Grades above 0 are relevant.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+from judged.evaluation.datasets.files import FileError, Record, parse_json, read_lines
+from judged.evaluation.datasets.formats.content import Content, Saved, lost
+from judged.evaluation.datasets.query import Document, Query
+
+_HELD = ("relevant_document_ids", "metadata", "documents")
+
+
+def read_beir(path: Path | str, content: Content, *, split: str = "test") -> None:
+    """Read a folder; of its queries, those that the split judges. Raises FileError."""
+    folder = Path(path)
+    qrels = folder / "qrels" / f"{split}.tsv"
+    relevant = _read_qrels(qrels)
+    for number, raw in read_lines(folder / "queries.jsonl"):
+        name = str(folder / "queries.jsonl")
+        record = Record(parse_json(raw, name, number), name, number, "")
+        try:
+            query_id = record.identifier("_id")
+            if query_id in relevant:
+                text, ids = record.text("text"), relevant[query_id]
+                query = Query(query_id, text, (), ids, metadata=record.labels("metadata"))
+                content.add(record, query)
+        except FileError as error:
+            content.refuse(error)
+    missing = [query_id for query_id in relevant if query_id not in content.queries]
+    if missing and content.problems is None:
+        problem = f"judges query {missing[0]!r}, which queries.jsonl lacks"
+        raise FileError(str(qrels), None, problem)
+    name = str(folder / "corpus.jsonl")
+    for number, raw in read_lines(folder / "corpus.jsonl"):
+        record = Record(parse_json(raw, name, number), name, number, "")
+        try:
+            title, text = record.optional_text("title"), record.text("text")
+            metadata = dict(inner.fields) if (inner := record.record("metadata")) else {}
+            document_id = record.identifier("_id")
+            # BEIR's own retrievers read title and text as one.
+            whole = f"{title}\n{text}" if title else text
+            content.documents[document_id] = Document(document_id, whole, metadata)
+        except FileError as error:
+            content.refuse(error)
+
+
+def _read_qrels(path: Path) -> dict[str, list[str]]:
+    relevant: dict[str, list[str]] = {}
+    for number, raw in read_lines(path):
+        cells = raw.decode("utf-8", "replace").rstrip("\r\n").split("\t")
+        if number == 1 and cells[:1] == ["query-id"]:
+            continue
+        if len(cells) != 3 or not cells[2].lstrip("-").isdecimal():
+            problem = "is not query-id, corpus-id and a whole score with tabs between them"
+            raise FileError(str(path), number, problem)
+        ids = relevant.setdefault(cells[0], [])
+        if int(cells[2]) > 0 and cells[1] not in ids:
+            ids.append(cells[1])
+    return relevant
+
+
+def write_beir(path: Path | str, dataset: Saved, *, split: str = "test") -> list[str]:
+    """Write a folder; return what is lost."""
+    folder = Path(path)
+    (folder / "qrels").mkdir(parents=True, exist_ok=True)
+    with (folder / "queries.jsonl").open("w", encoding="utf-8") as file:
+        for query in dataset.queries:
+            line = {"_id": query.query_id, "text": query.text, "metadata": dict(query.metadata)}
+            file.write(json.dumps(line, ensure_ascii=False) + "\n")
+    with (folder / "corpus.jsonl").open("w", encoding="utf-8") as file:
+        for document in dataset.all_documents:
+            line = {"_id": document.doc_id, "title": "", "text": document.text}
+            line["metadata"] = dict(document.metadata)
+            file.write(json.dumps(line, ensure_ascii=False) + "\n")
+    unjudged = 0
+    with (folder / "qrels" / f"{split}.tsv").open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, delimiter="\t", lineterminator="\n", quoting=csv.QUOTE_NONE)
+        writer.writerow(["query-id", "corpus-id", "score"])
+        for query in dataset.queries:
+            unjudged += not query.relevant_document_ids
+            writer.writerows([query.query_id, name, 1] for name in query.relevant_document_ids)
+    told = lost(dataset, "BEIR", _HELD)
+    if unjudged:
+        told.append(f"{unjudged} queries without relevant document ids are in no split of BEIR")
+    return told

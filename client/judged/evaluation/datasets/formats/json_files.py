@@ -1,0 +1,74 @@
+"""Data sets in JSON, in Evret's layout, and in JSONL, a query or a document a line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from judged.evaluation.datasets.files import (
+    KnownFields,
+    Record,
+    parse_json,
+    read_bytes,
+    read_lines,
+)
+from judged.evaluation.datasets.formats.content import Content, Saved
+from judged.evaluation.datasets.query import QUERY_FIELDS, write_document, write_query
+
+SHAPE = 'a data set is {"queries": [{"query_id", "query_text", "expected_answers"}, ...]}'
+
+
+def read_json(path: Path | str, content: Content) -> None:
+    """Read a file of one object with "queries" and "documents". Raises FileError."""
+    name = str(path)
+    raw = read_bytes(path)
+    if not raw.strip():
+        raise Record({}, name, None, "").error(f"is empty; {SHAPE}")
+    root = Record(parse_json(raw, name, None), name, None, "")
+    if root.get("queries") is None:
+        raise root.error(f'has no "queries"; {SHAPE}')
+    KnownFields("queries", "documents").check(root)
+    known, inner = KnownFields(*QUERY_FIELDS), KnownFields("doc_id", "id", "text", "metadata")
+    for index, value in enumerate(root.items("queries")):
+        content.take_query(record := Record(value, name, None, f"queries[{index}]"))
+        known.check(record)
+    for index, value in enumerate(root.items("documents")):
+        content.take_document(record := Record(value, name, None, f"documents[{index}]"))
+        inner.check(record)
+    if not content.queries and content.problems is None:
+        raise root.error(f"has no query; {SHAPE}")
+
+
+def write_json(path: Path | str, dataset: Saved) -> list[str]:
+    """Write all of a data set; return what is lost: nothing."""
+    document: dict[str, object] = {"queries": [write_query(query) for query in dataset.queries]}
+    if dataset.all_documents:
+        document["documents"] = [write_document(d) for d in dataset.all_documents]
+    text = json.dumps(document, ensure_ascii=False, indent=2, allow_nan=False)
+    Path(path).write_text(text + "\n", encoding="utf-8")
+    return []
+
+
+def read_jsonl(path: Path | str, content: Content) -> None:
+    """Read a file of a query or a document a line: a line with a doc_id is a document."""
+    name = str(path)
+    known, inner = KnownFields(*QUERY_FIELDS), KnownFields("doc_id", "text", "metadata")
+    for number, raw in read_lines(path):
+        record = Record(parse_json(raw, name, number), name, number, "")
+        if record.get("doc_id") is not None and record.get("query_text", "query") is None:
+            content.take_document(record)
+            inner.check(record)
+        else:
+            content.take_query(record)
+            known.check(record)
+
+
+def write_jsonl(path: Path | str, dataset: Saved) -> list[str]:
+    """Write all of a data set; return what is lost: nothing."""
+    lines = [write_query(query) for query in dataset.queries]
+    lines += [write_document(document) for document in dataset.all_documents]
+    with Path(path).open("w", encoding="utf-8") as file:
+        for line in lines:
+            text = json.dumps(line, ensure_ascii=False, allow_nan=False)
+            file.write(f"{text}\n")
+    return []

@@ -1,0 +1,117 @@
+"""Queries with what they should find, and documents, as files have them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from judged._inputs import need_each, need_id, need_ids, need_text, need_texts, set_fields
+from judged.evaluation.datasets.files import Record
+from judged.evaluation.datasets.results import read_span
+from judged.types import Span
+
+QUERY_FIELDS = (
+    "query_id",
+    "id",
+    "query_text",
+    "query",
+    "expected_answers",
+    "expected_text",
+    "expected_alternatives",
+    "expected_doc_ids",
+    "relevant_doc_ids",
+    "relevant_docs",
+    "expected_spans",
+    "negative_answers",
+    "metadata",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """One query and what should be found for it: answers, spans of files, or document ids.
+
+    With ids, results are matched by id and never judged; answers and spans are then left aside.
+    Ids are text or whole numbers, compared as text.
+    Negative answers are those that should not be found.
+    """
+
+    query_id: str
+    text: str
+    expected_answers: Sequence[str] = ()
+    relevant_document_ids: Sequence[str] = ()
+    expected_spans: Sequence[Span] = ()
+    negative_answers: Sequence[str] = ()
+    metadata: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        set_fields(
+            self,
+            query_id=need_id(self.query_id, "query_id"),
+            text=need_text(self.text, "text"),
+            expected_answers=need_texts(self.expected_answers, "expected_answers"),
+            relevant_document_ids=need_ids(self.relevant_document_ids, "relevant_document_ids"),
+            expected_spans=need_each(self.expected_spans, "expected_spans", (Span,), "Span"),
+            negative_answers=need_texts(self.negative_answers, "negative_answers"),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One document that may be retrieved."""
+
+    doc_id: str
+    text: str
+    metadata: Mapping[str, object] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        set_fields(self, doc_id=need_id(self.doc_id, "doc_id"), text=need_text(self.text, "text"))
+
+
+def read_query(record: Record) -> Query:
+    """Return the query of an object. Raises FileError."""
+    answers = record.texts("expected_answers")
+    if not answers:
+        first = record.optional_text("expected_text")
+        answers = [*([] if first is None else [first]), *record.texts("expected_alternatives")]
+    negatives = record.texts("negative_answers")
+    ids = record.identifiers("expected_doc_ids", "relevant_doc_ids", "relevant_docs")
+    return Query(
+        query_id=record.identifier("query_id", "id"),
+        text=record.text("query_text", "query"),
+        expected_answers=[text for text in dict.fromkeys(answers) if text.strip()],
+        relevant_document_ids=[text for text in dict.fromkeys(ids) if text.strip()],
+        expected_spans=tuple(dict.fromkeys(map(read_span, record.records("expected_spans")))),
+        negative_answers=tuple(text for text in dict.fromkeys(negatives) if text.strip()),
+        metadata=record.labels("metadata"),
+    )
+
+
+def read_document(record: Record) -> Document:
+    """Return the document of an object. Raises FileError."""
+    metadata = record.get("metadata")
+    if metadata is not None and not isinstance(metadata, Mapping):
+        raise record.error("has 'metadata' that is not an object")
+    return Document(record.identifier("doc_id", "id"), record.text("text"), metadata or {})
+
+
+def write_query(query: Query) -> dict[str, Any]:
+    """Return the object of a query, without what it does not have."""
+    fields = {
+        "query_id": query.query_id,
+        "query_text": query.text,
+        "expected_answers": list(query.expected_answers),
+        "expected_doc_ids": list(query.relevant_document_ids),
+        "expected_spans": [asdict(span) for span in query.expected_spans],
+        "negative_answers": list(query.negative_answers),
+        "metadata": dict(query.metadata),
+    }
+    always = ("query_id", "query_text")
+    return {name: value for name, value in fields.items() if value or name in always}
+
+
+def write_document(document: Document) -> dict[str, Any]:
+    """Return the object of a document."""
+    fields = {"doc_id": document.doc_id, "text": document.text}
+    return {**fields, "metadata": dict(document.metadata)} if document.metadata else fields

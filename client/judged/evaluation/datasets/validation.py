@@ -1,0 +1,103 @@
+"""What is wrong, or may be, with the file of a data set: all of it, with places and what to do."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from judged.evaluation.datasets.files import FileError, UnknownField
+from judged.evaluation.datasets.formats.catalog import read_content
+from judged.evaluation.datasets.formats.content import Content
+from judged.evaluation.datasets.query import Query
+
+_NEARLY = 0.85
+"""The Jaccard similarity of two questions' words from which they may be the same question."""
+_COMMON = 0.05
+"""Words of more than this share of the questions tell nothing of which are alike."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing about a data set. An error keeps it from being read, a remark does not."""
+
+    text: str
+    is_error: bool
+
+
+def validate(path: Path | str, format_name: str | None = None) -> tuple[Content, list[Finding]]:
+    """Return what could be read of a data set, and all findings. Raises FileError for no data set.
+
+    Errors come first, in the order of the file.
+    """
+    problems: list[FileError] = []
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", UnknownField)
+        content = read_content(path, format_name, problems)
+    findings = [Finding(str(problem), is_error=True) for problem in problems]
+    findings += [
+        Finding(str(warning.message), is_error=False)
+        for warning in caught
+        if issubclass(warning.category, UnknownField)
+    ]
+    findings += [Finding(text, is_error=False) for text in content.left_out.values()]
+    if not content.queries and not problems:
+        findings.append(Finding(f"{path}: has no query", is_error=True))
+    findings += [Finding(text, is_error=False) for text in _remarks(content)]
+    return content, findings
+
+
+def _remarks(content: Content) -> Iterator[str]:
+    queries = list(content.queries.values())
+    for query in queries:
+        place = content.places.get(query.query_id, "")
+        if not query.text.strip():
+            yield f"{place}: query {query.query_id!r} has no text; only matching by id can use it"
+        if not (query.expected_answers or query.relevant_document_ids or query.expected_spans):
+            yield (
+                f"{place}: query {query.query_id!r} expects nothing and is left out of every "
+                "metric; give it expected_answers, expected_doc_ids or expected_spans"
+            )
+        both = set(query.expected_answers) & set(query.negative_answers)
+        if both:
+            yield (
+                f"{place}: query {query.query_id!r} has an answer that is expected and negative at "
+                "once; remove one of them"
+            )
+        unknown = [name for name in query.relevant_document_ids if name not in content.documents]
+        if content.documents and unknown:
+            yield (
+                f"{place}: query {query.query_id!r} expects document {unknown[0]!r}, which is not "
+                "among the documents; add it, or correct the id"
+            )
+    for document in content.documents.values():
+        if not document.text.strip():
+            yield f"document {document.doc_id!r} has an empty text; give it one, or remove it"
+    for first, second, same in _alike(queries):
+        what = "the same text as" if same else "nearly the text of"
+        place = content.places.get(second.query_id, "")
+        yield (
+            f"{place}: query {second.query_id!r} has {what} query "
+            f"{first.query_id!r}; one question twice weighs double, and must not be in two splits"
+        )
+
+
+def _alike(queries: Sequence[Query]) -> Iterator[tuple[Query, Query, bool]]:
+    """Yield pairs of queries whose words are the same, or nearly."""
+    words = [frozenset(re.findall(r"\w+", query.text.casefold())) for query in queries]
+    having: dict[str, list[int]] = defaultdict(list)
+    for place, own in enumerate(words):
+        seen: dict[int, int] = defaultdict(int)
+        for word in own:
+            for other in having[word]:
+                seen[other] += 1
+            if len(having[word]) < max(50, _COMMON * len(queries)):
+                having[word].append(place)
+        for other in seen:
+            shared = len(own & words[other])
+            if shared >= _NEARLY * len(own | words[other]):
+                yield queries[other], queries[place], queries[other].text == queries[place].text
+                break

@@ -1,0 +1,329 @@
+"""One evaluation from retrieving to its result; `evaluator` asks the server in between.
+
+What a retriever finds, and what a judge decides of it, is kept in a file where one is named, so
+that an evaluation that was interrupted goes on where it ended.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from judged._batching.chunks import most_contexts
+from judged._inputs import WrongType, as_metrics, need_by_ids, need_list
+from judged.errors import InvalidArgument
+from judged.evaluation._steps.evaluation_log import EvaluationLog, group_key
+from judged.evaluation._steps.retrieving import (
+    Retrieval,
+    checked_k,
+    deepest_cutoff,
+    retrieve_all,
+)
+from judged.evaluation._steps.warnings import evaluation_warnings, join_warnings
+from judged.evaluation.datasets.dataset import Dataset
+from judged.evaluation.datasets.results import Results
+from judged.evaluation.local_judge import LocalJudge, as_local
+from judged.evaluation.progress import OnProgress, stage
+from judged.evaluation.query_results import query_results
+from judged.evaluation.recorded import RecordedEvaluation, RecordedJudge, of_groups
+from judged.evaluation.result import EvaluationResult
+from judged.evaluation.retriever import as_retrieved
+from judged.evaluation.system import signature_of
+from judged.types import (
+    Asking,
+    Evaluation,
+    IntervalOptions,
+    Judge,
+    MetricOptions,
+    QueryGroup,
+    Status,
+    Usage,
+    Verdicts,
+)
+from judged.types.verdicts import join_verdicts
+
+_UNFINISHED = "not finished"
+"""The failure of a query that an interrupted evaluation had not judged."""
+_LEAST_COST = 1e-12
+"""Of a limit on money that is used up: what could cost anything is then not asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Some groups that are judged by one call, and their places among all."""
+
+    places: Sequence[int]
+    groups: Sequence[QueryGroup]
+
+
+class EvaluationRun:
+    """The state of one evaluation. Raises as `Evaluator.evaluate` does; close it when done."""
+
+    def __init__(
+        self,
+        source: object,
+        dataset: Dataset,
+        metrics: Sequence[str],
+        judge: object,
+        k: int | None,
+        options: MetricOptions | None,
+        *,
+        name: str,
+        concurrency: int | None,
+        resume: Path | str | None,
+        kept_only: bool,
+        timings: bool,
+        asking: Asking | None,
+        progress: OnProgress | None,
+    ) -> None:
+        if not isinstance(dataset, Dataset):
+            raise WrongType.of_field("dataset", f"must be a Dataset, not {type(dataset).__name__}")
+        if concurrency is not None and concurrency < 1:
+            raise InvalidArgument.of_field("concurrency", "must be 1 or more")
+        if kept_only and resume is None:
+            rule = "needs resume=FILE, the file of an evaluation that was interrupted"
+            raise InvalidArgument.of_field("kept_only", rule)
+        self._kept_only = kept_only
+        self.metrics = as_metrics(metrics)
+        given = options or MetricOptions(interval=IntervalOptions())
+        self.options = replace(given, per_query=True)
+        self._source, self._dataset, self._name = source, dataset, name
+        self._concurrency, self._timings, self._progress = concurrency, timings, progress
+        self._asking = asking
+        self.judge = judge
+        self.local: LocalJudge | None = None
+        if not isinstance(judge, RecordedJudge | Judge | str) and judge is not None:
+            self.local = as_local(judge)
+            if self.local is None:
+                rule = "must be a judge's name, a Judge or a function of a Context"
+                raise WrongType.of_field("judge", f"{rule}, not {type(judge).__name__}")
+        self._k = self._cutoff(k)
+        self._log = None if resume is None else EvaluationLog(resume, self._about())
+        self.warnings: list[str] = []
+        self._retrieval = Retrieval(self._k or 0)
+        self.groups: list[QueryGroup] = []
+        self._recorded: RecordedEvaluation | None = None
+        self._to_judge: list[QueryGroup] = []
+        self._parts: dict[int, Verdicts] = {}
+        self._usage: Usage | None = None
+
+    def _cutoff(self, k: int | None) -> int | None:
+        if k is not None:
+            return checked_k(k)
+        if isinstance(self._source, Mapping):
+            return None
+        deepest = deepest_cutoff(self.metrics)
+        if deepest is None:
+            rule = "name how many documents to ask for: a metric without a cutoff sees all of them"
+            raise InvalidArgument.of_field("k", rule)
+        return deepest
+
+    def _about(self) -> dict[str, object]:
+        """Return what a file to go on from must be about."""
+        queries = [asdict(query) for query in self._dataset.queries]
+        text = json.dumps(queries, ensure_ascii=False, sort_keys=True)
+        judge: object = self.judge
+        if self.local is not None:
+            judge = self.local.identity.signature
+        elif isinstance(judge, Judge):
+            judge = asdict(judge)
+        elif isinstance(judge, RecordedJudge):
+            judge = type(judge).__name__
+        given = isinstance(self._source, Mapping)
+        return {
+            "dataset": hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest(),
+            "retriever": "results" if given else signature_of(self._source),  # type: ignore[arg-type]
+            "k": self._k,
+            "judge": judge,
+        }
+
+    def retrieve(self) -> None:
+        """Ask the retriever, or take the results that were given."""
+        queries = self._dataset.queries
+        if isinstance(self._source, Mapping):
+            results = _given(self._source, self._k)
+            self.warnings += join_warnings(self._dataset, results)
+            self._retrieval = Retrieval(self._k or 0, results=dict(results))
+        elif self._kept_only and self._log is not None:
+            for query in queries:
+                found = self._log.retrieved.get(query.query_id)
+                if found is None:
+                    self._retrieval.failures[query.query_id] = _UNFINISHED
+                else:
+                    self._retrieval.have(query, *found)
+        else:
+            log = self._log
+            self._retrieval = retrieve_all(
+                self._source,
+                queries,
+                self._k or 1,
+                concurrency=self._concurrency,
+                known=None if log is None else log.retrieved,
+                kept=None
+                if log is None
+                else lambda query, found, s: log.keep_retrieved(query.query_id, found, s),
+                progress=stage("retrieving", self._progress),
+            )
+            self.warnings += self._retrieval.warnings(self.metrics)
+        by_spans = True if self.judge == "span" else None
+        groups = self._dataset.to_groups(self._retrieval.results, by_spans=by_spans)
+        self.groups = [g for g in groups if g.query_id not in self._retrieval.failures]
+        if self._kept_only and self._log is not None:
+            self._leave_out_unfinished(self._log)
+
+    def _leave_out_unfinished(self, log: EvaluationLog) -> None:
+        """Keep the groups all of whose verdicts are in the file. Raises where there is none."""
+        failures = self._retrieval.failures
+        for group in self.groups:
+            asked = RecordedEvaluation([group], self.metrics, self.options).to_judge
+            if any(_contexts(part) and group_key(part) not in log.verdicts for part in asked):
+                failures[group.query_id] = _UNFINISHED
+        n = len(self._dataset.queries)
+        self.groups = [group for group in self.groups if group.query_id not in failures]
+        if not self.groups:
+            rule = "holds no query that was finished; evaluate without kept_only"
+            raise InvalidArgument.of_field("resume", rule)
+        unfinished = sum(failure == _UNFINISHED for failure in failures.values())
+        if unfinished:
+            self.warnings.append(
+                f"partial: {unfinished} of {n} queries left out, which were not finished; evaluate "
+                "without kept_only to go on"
+            )
+
+    @property
+    def asks_at_once(self) -> bool:
+        """Whether one call evaluates all groups: nothing is judged here or kept in a file."""
+        recorded = isinstance(self.judge, RecordedJudge)
+        return self.local is None and (self._log is None or recorded)
+
+    @property
+    def asking(self) -> Asking | None:
+        """How the next call asks models: with what is left of the limit on money."""
+        asking, usage = self._asking, self._usage
+        if asking is None or asking.max_cost is None or usage is None:
+            return asking
+        left = asking.max_cost - (usage.cost or 0.0)
+        return replace(asking, max_cost=max(left, _LEAST_COST))
+
+    def pieces(self) -> Iterator[Piece]:
+        """Yield what has to be judged, in the order of the data set; `take` each one's verdicts."""
+        self._recorded = RecordedEvaluation(self.groups, self.metrics, self.options)
+        self._to_judge = self._recorded.to_judge
+        known = {} if self._log is None else self._log.verdicts
+        if self._log is not None:
+            self._usage = self._log.usage
+        left: list[int] = []
+        for place, group in enumerate(self._to_judge):
+            kept = known.get(group_key(group)) if known else None
+            if kept is not None:
+                self._parts[place] = kept
+            elif group.n_expected and group.n_retrieved:
+                left.append(place)
+        told = stage("judging", self._progress)
+        sizes = {place: _contexts(self._to_judge[place]) for place in left}
+        done, total = 0, sum(sizes.values())
+        judge = self.judge if isinstance(self.judge, Judge | str) else None
+        most = 1 if self.local is not None else most_contexts(judge)
+        for places in _packed(left, sizes, most):
+            yield Piece(places, [self._to_judge[place] for place in places])
+            done += sum(sizes[place] for place in places)
+            if told is not None:
+                told(done, total)
+
+    def take(self, piece: Piece, verdicts: Verdicts) -> None:
+        """Take the verdicts of a piece, and keep those of groups that none is missing of."""
+        for index, place in enumerate(piece.places):
+            part = of_groups(verdicts, index, index + 1)
+            part = replace(part, usage=None, groups=())
+            self._parts[place] = part
+            if self._log is not None and Status.ERROR not in part.status:
+                self._log.keep_verdicts(group_key(self._to_judge[place]), part)
+        if verdicts.usage is not None:
+            self._usage = verdicts.usage if self._usage is None else self._usage + verdicts.usage
+            if self._log is not None:
+                self._log.keep_usage(verdicts.usage)
+
+    def recorded(self) -> RecordedEvaluation:
+        """Return the evaluation by the verdicts that were taken."""
+        if self._recorded is None:
+            raise RuntimeError("nothing was judged yet")
+        if self._parts:
+            judge = next(iter(self._parts.values())).judge
+            none = Verdicts([], [], [], [], [], [0, 0], {}, judge)
+            parts = [self._parts.get(place, none) for place in range(len(self._to_judge))]
+            joined = join_verdicts(parts, [False] * len(parts), self._to_judge)
+            self._recorded.take_verdicts(replace(joined, usage=self._usage))
+        return self._recorded
+
+    def result(self, evaluation: Evaluation) -> EvaluationResult:
+        """Return the result, given the evaluation of the groups."""
+        retrieval = self._retrieval
+        seconds = retrieval.seconds if self._timings else {}
+        usage = evaluation.usage
+        if usage is not None and not self._timings:
+            usage = replace(usage, latency_s=0.0)
+        return EvaluationResult(
+            table=evaluation.table,
+            queries=query_results(
+                self._dataset.queries,
+                self.groups,
+                retrieval.results,
+                evaluation.verdicts,
+                retrieval.failures,
+                seconds,
+            ),
+            judge=evaluation.judge,
+            negatives=evaluation.negatives,
+            usage=usage,
+            warnings=[*self.warnings, *evaluation_warnings(evaluation)],
+            name=self._name,
+            k=self._k,
+        )
+
+    def close(self) -> None:
+        """Close the file to go on from."""
+        if self._log is not None:
+            self._log.close()
+
+
+def _given(results: Mapping[str, object], k: int | None) -> Results:
+    """Return results that were given, no more than k of a query."""
+    if isinstance(results, Results):
+        whole = results
+    else:
+        by_query = need_by_ids(results, "results")
+        whole = Results.of(
+            {
+                query_id: [
+                    as_retrieved(value, f"results[{query_id!r}][{rank}]")
+                    for rank, value in enumerate(
+                        need_list(ranked, f"results[{query_id!r}]", "texts or Retrieved")
+                    )
+                ]
+                for query_id, ranked in by_query.items()
+            }
+        )
+    if k is None:
+        return whole
+    return Results({query_id: ranked[:k] for query_id, ranked in whole.items()}, whole.out_of_order)
+
+
+def _contexts(group: QueryGroup) -> int:
+    return group.n_expected * group.n_retrieved
+
+
+def _packed(places: Sequence[int], sizes: Mapping[int, int], most: int) -> Iterator[Sequence[int]]:
+    """Yield places whose groups have no more contexts than `most` together, or one alone."""
+    packed: list[int] = []
+    n = 0
+    for place in places:
+        if packed and n + sizes[place] > most:
+            yield packed
+            packed, n = [], 0
+        packed.append(place)
+        n += sizes[place]
+    if packed:
+        yield packed

@@ -1,0 +1,172 @@
+"""Several systems' answers to the same queries, compared two by two and ranked.
+
+A language model is shown each pair in both orders, since models favour a place: ScoreAnswers by a
+rubric that shows `answer` and `other_answer`. What it prefers goes to RankSystems.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import permutations
+
+from judged._inputs import as_list, need_each, need_id, set_fields
+from judged.client import Client
+from judged.errors import InvalidArgument
+from judged.types import (
+    AnswerItem,
+    AnswerScore,
+    Asking,
+    IntervalOptions,
+    PairedComparison,
+    Rubric,
+    ScoredAnswers,
+    SystemRanking,
+)
+
+RUBRIC = "answer_preference"
+
+
+@dataclass(frozen=True, slots=True)
+class CandidateAnswer:
+    """What one system answered to one query, and what a rubric may show beside it."""
+
+    query_id: str
+    system: str
+    query: str
+    answer: str
+    references: Sequence[str] = ()
+    contexts: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        set_fields(
+            self,
+            query_id=need_id(self.query_id, "query_id"),
+            system=need_id(self.system, "system"),
+            references=as_list(self.references),
+            contexts=as_list(self.contexts),
+        )
+
+
+class AnswerPairs:
+    """The pairs of answers to be compared, in both orders.
+
+    Raises InvalidArgument for a system that answers a query twice, for a query id with two
+    queries, and where no query has the answers of two systems.
+    """
+
+    def __init__(self, answers: Iterable[CandidateAnswer]) -> None:
+        listed = need_each(answers, "answers", (CandidateAnswer,), "CandidateAnswer")
+        of_query: dict[str, dict[str, CandidateAnswer]] = {}
+        for place, one in enumerate(listed):
+            known = of_query.setdefault(one.query_id, {})
+            field = f"answers[{place}]"
+            if one.system in known:
+                rule = f"is a second answer of {one.system!r} to query {one.query_id!r}"
+                raise InvalidArgument.of_field(field, rule)
+            if known and next(iter(known.values())).query != one.query:
+                rule = f"has another query under the id {one.query_id!r} than an answer before it"
+                raise InvalidArgument.of_field(field, rule)
+            known[one.system] = one
+        self.items: list[AnswerItem] = []
+        """What to ask, an item for each order of each pair."""
+        self._asked: list[tuple[CandidateAnswer, CandidateAnswer]] = []
+        self._settled: list[PairedComparison] = []
+        for known in of_query.values():
+            for first, second in permutations(known.values(), 2):
+                self._add(first, second)
+        if not self._asked and not self._settled:
+            raise InvalidArgument.of_field(
+                "answers", "hold no query that two systems answered, so there is nothing to compare"
+            )
+
+    def _add(self, first: CandidateAnswer, second: CandidateAnswer) -> None:
+        if first.answer.strip() and second.answer.strip() and first.answer != second.answer:
+            name = str(len(self._asked))
+            self.items.append(
+                AnswerItem(
+                    name,
+                    first.query,
+                    first.answer,
+                    first.references,
+                    first.contexts,
+                    other_answer=second.answer,
+                )
+            )
+            self._asked.append((first, second))
+            return
+        preference = 0.5 + 0.5 * (bool(first.answer.strip()) - bool(second.answer.strip()))
+        self._settled.append(
+            PairedComparison(first.query_id, first.system, second.system, preference)
+        )
+
+    def compared(self, scores: Iterable[AnswerScore]) -> list[PairedComparison]:
+        """Return what came of the pairs; those that have no score are left out."""
+        found = list(self._settled)
+        for score in scores:
+            first, second = self._asked[int(score.item_id)]
+            if score.score is not None:
+                found.append(
+                    PairedComparison(first.query_id, first.system, second.system, score.score)
+                )
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedAnswers:
+    """The ranking of systems, the comparisons that it rests on, and their scores.
+
+    `missing` counts the comparisons that have no outcome; they are left out.
+    """
+
+    ranking: SystemRanking
+    comparisons: Sequence[PairedComparison]
+    scores: ScoredAnswers | None
+    missing: int
+
+
+def compare_answers(
+    answers: Iterable[CandidateAnswer],
+    *,
+    client: Client,
+    rubric: Rubric | str = RUBRIC,
+    interval: IntervalOptions | None = None,
+    asking: Asking | None = None,
+    timeout: float | None = None,
+    progress: Callable[[int, int], object] | None = None,
+) -> ComparedAnswers:
+    """Return the ranking of systems by their answers, each pair compared in both orders.
+
+    An empty answer loses against any other without a call, and equal answers tie without one.
+    Comparisons without an outcome are left out. Raises as `Client.score_answers` and
+    `Client.rank_systems` do, and InvalidArgument where nothing has an outcome.
+    """
+    pairs = AnswerPairs(answers)
+    scores = None
+    if pairs.items:
+        scores = client.score_answers(
+            pairs.items, [rubric], asking=asking, timeout=timeout, progress=progress
+        )
+    return rank_compared(pairs, scores, client, interval, timeout)
+
+
+def rank_compared(
+    pairs: AnswerPairs,
+    scores: ScoredAnswers | None,
+    client: Client,
+    interval: IntervalOptions | None = None,
+    timeout: float | None = None,
+) -> ComparedAnswers:
+    """Return the ranking by the scores of `pairs.items`, None where there was nothing to ask.
+
+    Raises InvalidArgument where nothing has an outcome, and as `Client.rank_systems`.
+    """
+    comparisons = pairs.compared(scores if scores is not None else ())
+    missing = 0 if scores is None else sum(score.score is None for score in scores)
+    if not comparisons:
+        reasons = {score.error.reason for score in scores or () if score.error is not None}
+        rule = f"none of {missing} comparisons has an outcome ({', '.join(sorted(reasons))})"
+        raise InvalidArgument.of_field("answers", rule)
+    return ComparedAnswers(
+        client.rank_systems(comparisons, interval, timeout=timeout), comparisons, scores, missing
+    )

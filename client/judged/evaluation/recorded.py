@@ -1,0 +1,192 @@
+"""Evaluations whose verdicts come from a record: a trace that was kept, say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Protocol, runtime_checkable
+
+from judged._batching.distinct import at_ranks, distinct_ranks
+from judged._convert.groups import as_groups
+from judged._inputs import need_kind
+from judged.errors import InvalidArgument
+from judged.evaluation.labels import refuse_families
+from judged.types import (
+    Evaluation,
+    JudgedRanking,
+    JudgedRankings,
+    MetricOptions,
+    MetricTable,
+    NegativeMatch,
+    NegativeReport,
+    QueryGroup,
+    RubricInfo,
+    Source,
+    Status,
+    VerdictCounts,
+    Verdicts,
+)
+
+
+@runtime_checkable
+class RecordedJudge(Protocol):
+    """Gives the verdicts of groups from what was recorded of them."""
+
+    def verdicts(
+        self, groups: Sequence[QueryGroup], rubrics: Sequence[RubricInfo]
+    ) -> Verdicts | None:
+        """Return a verdict for each context; None when there is nothing to judge.
+
+        `rubrics` are those of the server, of which a recorded rubric must be one.
+        """
+        ...
+
+
+class RecordedEvaluation:
+    """The evaluation of groups by recorded verdicts; ComputeMetrics measures them."""
+
+    def __init__(
+        self, groups: Iterable[QueryGroup], metrics: Sequence[str], options: MetricOptions
+    ) -> None:
+        """Raise InvalidArgument for no groups, and for what a record can't stand for.
+
+        That are metrics that bring a judge of their own, and repeated results where those are
+        refused.
+        """
+        refuse_families(metrics)
+        need_kind(options, "options", MetricOptions, "MetricOptions")
+        self._given = as_groups(groups)
+        if not self._given:
+            raise InvalidArgument.of_field("groups", "must hold at least one group")
+        self._ranks = [
+            distinct_ranks(group, f"groups[{i}]", strict=options.strict_duplicates)
+            for i, group in enumerate(self._given)
+        ]
+        pairs = zip(self._given, self._ranks, strict=True)
+        self._distinct = [at_ranks(group, ranks) for group, ranks in pairs]
+        self.options = replace(options, strict_duplicates=False)  # none is left
+        """The options to measure with."""
+        self._verdicts: Verdicts | None = None
+        self._on_negatives: Verdicts | None = None
+
+    def take(self, judge: RecordedJudge, rubrics: Sequence[RubricInfo]) -> None:
+        """Take the verdicts of a recorded judge. Raises as it does."""
+        self.take_verdicts(judge.verdicts(self.to_judge, rubrics))
+
+    @property
+    def to_judge(self) -> list[QueryGroup]:
+        """The groups that verdicts are needed of; those of negatives are behind the others."""
+        own = [replace(group, negatives=()) for group in self._distinct]
+        against = (
+            QueryGroup(group.query, group.negatives, group.retrieved)
+            for group in self._distinct
+            if group.negatives
+        )
+        return [*own, *against]
+
+    def take_verdicts(self, verdicts: Verdicts | None) -> None:
+        """Take the verdicts of `to_judge`; None when there was nothing to judge."""
+        n = len(self._distinct)
+        self._verdicts = verdicts
+        if verdicts is not None and len(verdicts.offsets) > n + 1:
+            self._verdicts = of_groups(verdicts, 0, n)
+            self._on_negatives = of_groups(verdicts, n, len(verdicts.offsets) - 1)
+
+    @property
+    def metadata(self) -> Mapping[str, Mapping[str, str]]:
+        """What is known of the queries, where slices are asked for."""
+        if not self.options.slice_by:
+            return {}
+        return {group.query_id: group.metadata for group in self._given if group.metadata}
+
+    @property
+    def rankings(self) -> JudgedRankings:
+        """The groups as ComputeMetrics takes them: those with relevant ids matched by id."""
+        rankings: list[JudgedRanking] = []
+        relevant: list[bool] = []
+        status: list[int] = []
+        source: list[int] = []
+        score: list[float] = []
+        max_grade = 0 if self._verdicts is None else self._verdicts.judge.max_grade
+        for index, group in enumerate(self._distinct):
+            n_expected = group.n_expected
+            if group.relevant_document_ids:
+                wanted = list(dict.fromkeys(group.relevant_document_ids))
+                n_expected = len(wanted)
+                found = group.document_ids or [f"retrieved_{r}" for r in range(group.n_retrieved)]
+                matched = [document == target for document in found for target in wanted]
+                relevant += matched
+                status += [int(Status.OK)] * len(matched)
+                source += [int(Source.COMPUTED)] * len(matched)
+                score += map(float, matched)
+            elif self._verdicts is not None:
+                offsets = self._verdicts.offsets
+                part = slice(offsets[index], offsets[index + 1])
+                relevant += self._verdicts.relevant[part]
+                status += self._verdicts.status[part]
+                source += self._verdicts.source[part]
+                score += self._verdicts.score[part]
+            rankings.append(JudgedRanking(group.query_id, n_expected, group.n_retrieved))
+        if not max_grade:
+            return JudgedRankings(rankings, relevant, status, source=source)
+        return JudgedRankings(
+            rankings, relevant, status, score=score, source=source, max_grade=max_grade
+        )
+
+    def evaluation(self, table: MetricTable) -> Evaluation:
+        """Return the evaluation, given what ComputeMetrics made of the rankings."""
+        n_given = sum(group.n_retrieved for group in self._given)
+        dropped = n_given - sum(group.n_retrieved for group in self._distinct)
+        counts = replace(
+            table.counts,
+            duplicates=table.counts.duplicates + dropped,
+            verdicts=VerdictCounts.of(self._verdicts),
+        )
+        verdicts = self._verdicts
+        return Evaluation(
+            table=replace(table, counts=counts),
+            judge=None if verdicts is None else verdicts.judge,
+            verdicts=verdicts,
+            negatives=None if self._on_negatives is None else self._report(self._on_negatives),
+            usage=None if verdicts is None else verdicts.usage,
+        )
+
+    def _report(self, verdicts: Verdicts) -> NegativeReport:
+        matches: list[NegativeMatch] = []
+        queries = hit = 0
+        for group, ranks in zip(self._distinct, self._ranks, strict=True):
+            if not group.negatives:
+                continue
+            start, end = verdicts.offsets[queries : queries + 2]
+            queries += 1
+            places = [place for place in range(start, end) if verdicts.relevant[place]]
+            hit += bool(places)
+            for place in places:
+                rank, negative = divmod(place - start, len(group.negatives))
+                name = group.document_ids[rank] if group.document_ids else f"retrieved_{rank}"
+                score = verdicts.score[place]
+                found = NegativeMatch(group.query_id, ranks[rank], negative, name, score)
+                matches.append(found)
+        return NegativeReport(queries, hit, matches, VerdictCounts.of(verdicts))
+
+
+def of_groups(verdicts: Verdicts, begin: int, end: int) -> Verdicts:
+    """Return the verdicts of the groups from `begin` up to, not including, `end`."""
+    first, last = verdicts.offsets[begin], verdicts.offsets[end]
+    part = slice(first, last)
+    return Verdicts(
+        verdicts.relevant[part],
+        verdicts.score[part],
+        verdicts.status[part],
+        verdicts.source[part],
+        verdicts.flags[part],
+        [offset - first for offset in verdicts.offsets[begin : end + 1]],
+        {i - first: error for i, error in verdicts.errors.items() if first <= i < last},
+        verdicts.judge,
+        verdicts.agreement[part],
+        {i - first: detail for i, detail in verdicts.details.items() if first <= i < last},
+        verdicts.usage,
+        groups=verdicts.groups[begin:end],
+        probability=verdicts.probability[part],
+        stage=verdicts.stage[part],
+    )

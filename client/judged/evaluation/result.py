@@ -1,0 +1,224 @@
+"""The result of an evaluation: every query with what was retrieved, and the metrics over all.
+
+`result_document` has the JSON document that it is written as; docs/results.md describes it.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from judged._views import View, plain
+from judged.errors import FailedPrecondition
+from judged.evaluation.query_result import QueryResult
+from judged.evaluation.result_document import ResultDocument, write_head, write_query
+from judged.report import Report, make_report, to_html, to_junit, to_markdown
+from judged.types import JudgeIdentity, MetricResult, MetricTable, NegativeReport, Usage
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class EvaluationResult(View):
+    """Metrics over queries, every query with its results, and the judge (None if none was asked).
+
+    `result["ndcg@10"]` is a metric with its mean and interval. `k` is how many documents were asked
+    for, None where results were given. `negatives` is None when no query has any, `usage` when no
+    language model was asked.
+    """
+
+    table: MetricTable
+    queries: Sequence[QueryResult]
+    judge: JudgeIdentity | None = None
+    negatives: NegativeReport | None = None
+    usage: Usage | None = None
+    warnings: Sequence[str] = ()
+    name: str = ""
+    k: int | None = None
+
+    def __getitem__(self, metric: str) -> MetricResult:
+        return self.table[metric]
+
+    def __repr__(self) -> str:
+        return f"EvaluationResult({self.table!r}, {len(self.queries)} queries)"
+
+    @property
+    def failures(self) -> dict[str, str]:
+        """Why the retriever failed, by query id."""
+        return {q.query_id: q.failure for q in self.queries if q.failure is not None}
+
+    def summary(self) -> str:
+        """Return a text of some lines: means with intervals, counts, the judge, warnings."""
+        rows = [("metric", "mean", "interval", "n"), *map(_summary_row, self.table.metrics)]
+        if not any(row[2] for row in rows[1:]):
+            rows = [(name, mean, "", n) for name, mean, _, n in rows]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        lines = [
+            "  ".join(
+                cell.rjust(width) if i else cell.ljust(width)
+                for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+                if width
+            )
+            for row in rows
+        ]
+        counts = self.table.counts
+        told = f"{counts.evaluated} of {len(self.queries)} queries, {counts.retrieved} results"
+        if counts.verdicts is not None and counts.verdicts.total:
+            verdicts = counts.verdicts
+            told += f", {verdicts.ok} of {verdicts.total} verdicts, {verdicts.relevant} relevant"
+        lines += ["", told]
+        if self.judge is not None:
+            lines.append(f"judge {self.judge.signature}")
+        return "\n".join([*lines, *(f"warning: {warning}" for warning in self.warnings)])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON document that `judged compare`, `--baseline` and `judged report` read."""
+        document = write_head(self.name, self.k, self.table, self.judge, self.warnings)
+        told = {"usage": self.usage, "negatives": self.negatives, "failures": self.failures}
+        document |= {name: plain(value) for name, value in told.items() if value}
+        document["queries"] = [write_query(query) for query in self.queries]
+        return document
+
+    def to_rows(self) -> list[dict[str, Any]]:
+        """Return a row a query: how many results, how many are relevant, and a column a metric.
+
+        Metrics are None for queries that have no part in them.
+        """
+        values: dict[str, list[float | None]] = {
+            query_id: [metric.per_query[row] for metric in self.table.metrics]
+            for row, query_id in enumerate(self.table.query_ids)
+        }
+        names = [metric.name for metric in self.table.metrics]
+        none: list[float | None] = [None] * len(names)
+        return [
+            {
+                "query_id": query.query_id,
+                "query": query.query,
+                "retrieved": len(query.retrieved),
+                "relevant": sum(result.relevant is True for result in query.retrieved),
+                "failure": query.failure,
+                **dict(zip(names, values.get(query.query_id, none), strict=True)),
+            }
+            for query in self.queries
+        ]
+
+    def to_result_rows(self) -> list[dict[str, Any]]:
+        """Return a row a retrieved document, with its query, rank, relevance and score."""
+        return [
+            {
+                "query_id": query.query_id,
+                "query": query.query,
+                "rank": result.rank,
+                "document_id": result.document_id,
+                "text": result.text,
+                "relevant": result.relevant,
+                "score": result.score,
+                "status": result.status,
+                "error": result.error,
+            }
+            for query in self.queries
+            for result in query.retrieved
+        ]
+
+    def to_json(self, path: Path | str | None = None) -> str:
+        """Return the JSON document as text; also write it to a file where one is named."""
+        text = _lines_of(self.to_dict())
+        if path is not None:
+            Path(path).write_text(text, encoding="utf-8")
+        return text
+
+    def to_html(self, path: Path | str | None = None) -> str:
+        """Return the report as one HTML page; also write it to a file where one is named.
+
+        It opens without a network. Raises FailedPrecondition without the extra `cli`.
+        """
+        return _written(to_html(self._report()), path)
+
+    def to_markdown(self, path: Path | str | None = None) -> str:
+        """Return the report as Markdown, for a comment; also write it where a file is named."""
+        return _written(to_markdown(self._report()), path)
+
+    def to_junit(self, path: Path | str | None = None) -> str:
+        """Return the metrics as JUnit XML, for CI; also write it where a file is named."""
+        return _written(to_junit(self._report()), path)
+
+    def _report(self) -> Report:
+        return make_report(self.to_dict(), title=self.name or "Evaluation report")
+
+    def to_csv(self, path: Path | str) -> None:
+        """Write a line a query to a file; see `to_rows`."""
+        rows = self.to_rows()
+        with Path(path).open("w", encoding="utf-8", newline="") as file:
+            writer = csv.DictWriter(file, list(rows[0]) if rows else ["query_id"])
+            writer.writeheader()
+            writer.writerows(rows)
+
+    def to_parquet(self, path: Path | str) -> None:
+        """Write a row a query to a Parquet file. Raises FailedPrecondition without pyarrow."""
+        pyarrow, parquet = _needed("pyarrow"), _needed("pyarrow.parquet")
+        parquet.write_table(pyarrow.Table.from_pylist(self.to_rows()), str(path))
+
+    def to_pandas(self) -> Any:  # noqa: ANN401 - pandas is no dependency
+        """Return a DataFrame with a row a query. Raises FailedPrecondition without pandas."""
+        return _needed("pandas").DataFrame(self.to_rows())
+
+    @classmethod
+    def from_json(cls, path: Path | str) -> EvaluationResult:
+        """Return the result that `to_json` wrote to a file. Raises FileError."""
+        document = ResultDocument.read(path)
+        return cls(
+            document.table,
+            document.queries,
+            document.judge,
+            document.negatives,
+            document.usage,
+            document.warnings,
+            document.name,
+            document.k,
+        )
+
+
+def _written(text: str, path: Path | str | None) -> str:
+    if path is not None:
+        Path(path).write_text(text, encoding="utf-8")
+    return text
+
+
+def _lines_of(document: dict[str, Any]) -> str:
+    """Return a document as JSON with a line a field, and a line a query.
+
+    Indented throughout it would be three times as long, and take ten times as long to write: with
+    an indent Python's encoder in C is left aside. It is joined once: a copy of a document of some
+    megabytes takes as long as encoding a tenth of it.
+    """
+    encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
+    fields = [f"{encode(n)}: {encode(v)}" for n, v in document.items() if n != "queries"]
+    queries = [encode(query) for query in document["queries"]] or [""]
+    queries[0] = f'"queries": [\n{queries[0]}'
+    lines = [*fields, *queries]
+    lines[0] = "{\n" + lines[0]
+    lines[-1] += "\n]\n}\n"
+    return ",\n".join(lines)
+
+
+def _summary_row(metric: MetricResult) -> tuple[str, str, str, str]:
+    interval = metric.interval
+    bounds = "" if interval is None else f"[{interval.lower:.4f}, {interval.upper:.4f}]"
+    mean = "-" if metric.mean is None else f"{metric.mean:.4f}"
+    return metric.name, mean, bounds, str(metric.n)
+
+
+def _needed(name: str) -> Any:  # noqa: ANN401 - a module of a package that is no dependency
+    try:
+        return import_module(name)
+    except ModuleNotFoundError as error:
+        package = name.partition(".")[0]
+        if error.name is None or error.name.partition(".")[0] != package:
+            raise
+        raise FailedPrecondition(
+            f"this needs {package}, which is not installed; run: pip install {package}",
+            code="FAILED_PRECONDITION",
+        ) from None

@@ -1,0 +1,236 @@
+"""The JSON document of an evaluation's result, version 1: written from it and read back into it.
+
+docs/results.md says what each field means. Fields are only ever added under one version.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from judged._views import plain
+from judged.evaluation.datasets.files import Record, parse_json, read_bytes
+from judged.evaluation.query_result import QueryResult, RetrievedResult
+from judged.types import (
+    Interval,
+    JudgeIdentity,
+    MetricCounts,
+    MetricResult,
+    MetricSlice,
+    MetricTable,
+    NegativeMatch,
+    NegativeReport,
+    Usage,
+    VerdictCounts,
+)
+
+FORMAT = "judged.evaluation"
+VERSION = 1
+
+Value = TypeVar("Value")
+
+
+def write_head(
+    name: str,
+    k: int | None,
+    table: MetricTable,
+    judge: JudgeIdentity | None,
+    warnings: Sequence[str],
+) -> dict[str, Any]:
+    """Return what every document begins with."""
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "name": name,
+        "k": k,
+        **table.to_dict(),
+        "signature": None if judge is None else judge.signature,
+        "judge": plain(judge),
+        "warnings": list(warnings),
+    }
+
+
+def write_query(query: QueryResult) -> dict[str, Any]:
+    """Return the entry of a query."""
+    written = {
+        "query_id": query.query_id,
+        "query": query.query,
+        "expected": list(query.expected),
+        "relevant_document_ids": list(query.relevant_document_ids),
+        "negatives": list(query.negatives),
+        "metadata": dict(query.metadata),
+        "failure": query.failure,
+        "retrieved": [_write_retrieved(result) for result in query.retrieved],
+    }
+    return written if query.seconds is None else {**written, "seconds": query.seconds}
+
+
+def _write_retrieved(result: RetrievedResult) -> dict[str, Any]:
+    return {
+        "rank": result.rank,
+        "document_id": result.document_id,
+        "text": result.text,
+        "relevant": result.relevant,
+        "score": result.score,
+        "probability": result.probability,
+        "agreement": result.agreement,
+        "status": result.status,
+        "error": result.error,
+        "matches": list(result.matches),
+        "duplicate": result.duplicate,
+        "retriever_score": result.retriever_score,
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class ResultDocument:
+    """What a document holds."""
+
+    table: MetricTable
+    queries: Sequence[QueryResult]
+    judge: JudgeIdentity | None
+    negatives: NegativeReport | None
+    usage: Usage | None
+    warnings: Sequence[str]
+    name: str
+    k: int | None
+
+    @classmethod
+    def read(cls, path: Path | str) -> ResultDocument:
+        """Return the document of a file. Raises FileError for what is none of this version."""
+        name = str(path)
+        root = Record(parse_json(read_bytes(path), name, None), name, None, "")
+        if root.get("format") != FORMAT:
+            raise root.error(
+                f'has no "format": "{FORMAT}"; it is not what EvaluationResult.to_json writes'
+            )
+        version = root.get("version")
+        if version != VERSION:
+            raise root.error(f"has version {version!r}, and this judged reads {VERSION}")
+        judge, usage, negatives = (root.record(n) for n in ("judge", "usage", "negatives"))
+        return cls(
+            table=_read_table(root),
+            queries=[_read_query(record) for record in root.records("queries")],
+            judge=None if judge is None else _read_flat(JudgeIdentity, judge),
+            negatives=None if negatives is None else _read_negatives(negatives),
+            usage=None if usage is None else _read_flat(Usage, usage),
+            warnings=root.texts("warnings"),
+            name=root.optional_text("name") or "",
+            k=None if root.get("k") is None else root.position("k"),
+        )
+
+
+def _read_table(root: Record) -> MetricTable:
+    named = root.record("metrics")
+    per_query = root.record("per_query")
+    if named is None or per_query is None:
+        raise root.error('has no "metrics" and "per_query"')
+    query_ids = list(per_query.fields)
+    values = {query_id: per_query.record(query_id) for query_id in query_ids}
+    metrics = [
+        _read_metric(named, name, [_number(of_query, name) for of_query in values.values()])
+        for name in named.fields
+    ]
+    slices = [
+        MetricSlice(
+            part.text("key"),
+            str(part.get("value") or ""),
+            [_read_metric(inner, name, []) for name in inner.fields],
+        )
+        for part in root.records("slices")
+        if (inner := part.record("metrics")) is not None
+    ]
+    counts = root.record("counts")
+    return MetricTable(metrics, query_ids, _read_counts(counts), slices)
+
+
+def _number(record: Record | None, name: str) -> float:
+    value = None if record is None else record.optional_number(name)
+    if record is not None and value is None:
+        raise record.error(f"has no value of {name!r}")
+    return value or 0.0
+
+
+def _read_metric(named: Record, name: str, column: list[float]) -> MetricResult:
+    record = named.record(name)
+    if record is None:
+        raise named.error(f"has no {name!r}")
+    interval = record.record("interval")
+    return MetricResult(
+        name,
+        record.optional_number("mean"),
+        record.position("n"),
+        record.optional_number("lower_bound"),
+        record.optional_number("upper_bound"),
+        record.text("signature"),
+        column,
+        None if interval is None else _read_flat(Interval, interval),
+    )
+
+
+def _read_counts(record: Record | None) -> MetricCounts:
+    if record is None:
+        return MetricCounts()
+    verdicts = record.record("verdicts")
+    known = None if verdicts is None else _read_flat(VerdictCounts, verdicts)
+    return replace(_read_flat(MetricCounts, record), verdicts=known)
+
+
+def _read_negatives(record: Record) -> NegativeReport:
+    matches = [_read_flat(NegativeMatch, match) for match in record.records("matches")]
+    counts = record.record("counts")
+    return NegativeReport(
+        record.position("queries"),
+        record.position("queries_hit"),
+        matches,
+        VerdictCounts() if counts is None else _read_flat(VerdictCounts, counts),
+    )
+
+
+def _read_flat(kind: type[Value], record: Record) -> Value:
+    """Return a value of a type whose fields stand in the record under their own names."""
+    known = {part.name for part in fields(kind)}  # type: ignore[arg-type]  # all are dataclasses
+    try:
+        return kind(**{name: value for name, value in record.fields.items() if name in known})
+    except TypeError:
+        raise record.error(f"lacks a field of {kind.__name__}; the file was changed") from None
+
+
+def _read_query(record: Record) -> QueryResult:
+    return QueryResult(
+        record.identifier("query_id"),
+        record.text("query"),
+        record.texts("expected"),
+        record.identifiers("relevant_document_ids"),
+        record.texts("negatives"),
+        record.labels("metadata"),
+        [_read_retrieved(result) for result in record.records("retrieved")],
+        record.optional_text("failure"),
+        record.optional_number("seconds"),
+    )
+
+
+def _read_retrieved(record: Record) -> RetrievedResult:
+    return RetrievedResult(
+        rank=record.position("rank"),
+        document_id=record.text("document_id"),
+        text=record.optional_text("text"),
+        relevant=_read_boolean(record, "relevant"),
+        score=record.optional_number("score"),
+        status=record.optional_text("status"),
+        error=record.optional_text("error"),
+        matches=tuple(int(str(match)) for match in record.items("matches")),
+        duplicate=bool(_read_boolean(record, "duplicate")),
+        retriever_score=record.optional_number("retriever_score"),
+        probability=record.optional_number("probability"),
+        agreement=record.optional_number("agreement"),
+    )
+
+
+def _read_boolean(record: Record, name: str) -> bool | None:
+    value = record.get(name)
+    if value is None or isinstance(value, bool):
+        return value
+    raise record.error(f"has {name!r} that is neither true nor false")

@@ -1,0 +1,143 @@
+"""The judged lines that labels are drawn from: texts, verdicts, and how unsure each verdict is."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from judged.evaluation.datasets.files import FileError, Record, parse_json, read_lines
+from judged.labelling.picking import RANDOM_SHARE, drawing_order, inclusion_probabilities
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """A line of `judged judge` whose status is OK. `belief` is how sure the judge is of relevance.
+
+    That is the probability, where there is one; else the score, stretched so that the threshold of
+    the file comes to one half.
+    """
+
+    item_id: str
+    cluster: str
+    query: str
+    expected: Sequence[str]
+    retrieved: str
+    relevant: bool
+    belief: float
+
+    @property
+    def uncertainty(self) -> float:
+        """The standard deviation of a verdict that is right with that probability."""
+        return math.sqrt(self.belief * (1 - self.belief))
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """The items of a file, and in which order they are drawn. `missing` lines had no verdict."""
+
+    name: str
+    items: Sequence[Item]
+    missing: int
+    random_share: float = RANDOM_SHARE
+    seed: int = 0
+
+    def drawn(self, n: int) -> list[Item]:
+        """Return the first n items of the draw, in its order."""
+        names = [item.item_id for item in self.items]
+        unsure = [item.uncertainty for item in self.items]
+        order = drawing_order(names, unsure, self.random_share, seed=self.seed)
+        return [self.items[i] for i in order[:n]]
+
+    def probabilities(self, n: int) -> dict[str, float]:
+        """Return with which probability each item is among the first n."""
+        unsure = [item.uncertainty for item in self.items]
+        chances = inclusion_probabilities(unsure, n, self.random_share)
+        return {item.item_id: p for item, p in zip(self.items, chances, strict=True)}
+
+    @classmethod
+    def read(cls, path: Path | str, random_share: float = RANDOM_SHARE, seed: int = 0) -> Judged:
+        """Return what `judged judge --output` wrote. Raises FileError."""
+        name = str(path)
+        lines, missing = [], 0
+        line_of: dict[str, int] = {}
+        for number, raw in read_lines(path):
+            record = Record(parse_json(raw, name, number), name, number, "")
+            if record.get("status") is None:
+                raise record.error(
+                    "has no 'status'; name a file that `judged judge --output` has written"
+                )
+            if record.text("status") != "OK":
+                missing += 1
+                continue
+            line = _Line.of(record, number)
+            if (first := line_of.setdefault(line.item_id, number)) != number:
+                raise record.error(f"has the id {line.item_id!r} of line {first}")
+            lines.append(line)
+        if not lines:
+            raise FileError(name, None, "has no line with a verdict, so there is nothing to label")
+        threshold = _threshold(lines)
+        items = [line.item(threshold) for line in lines]
+        return cls(name, items, missing, random_share, seed)
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    item_id: str
+    cluster: str
+    query: str
+    expected: Sequence[str]
+    retrieved: str
+    relevant: bool
+    score: float
+    probability: float | None
+
+    @classmethod
+    def of(cls, record: Record, number: int) -> _Line:
+        relevant = record.get("relevant")
+        if not isinstance(relevant, bool):
+            raise record.error("has 'relevant' that is neither true nor false")
+        query = record.text("query")
+        expected = [text for text in record.texts("expected_alternatives") if text.strip()]
+        if not expected or record.get("expected_text") is not None:
+            expected.insert(0, record.text("expected_text"))
+        score, probability = record.optional_number("score"), record.optional_number("probability")
+        for known, field in ((score, "score"), (probability, "probability")):
+            if known is not None and not 0 <= known <= 1:
+                raise record.error(f"has {field!r} that is not in 0 to 1")
+        return cls(
+            record.optional_identifier("id") or f"line {number}",
+            record.optional_identifier("query_id") or query,
+            query,
+            list(dict.fromkeys(expected)),
+            record.text("retrieved_text"),
+            relevant,
+            float(relevant) if score is None else score,
+            probability,
+        )
+
+    def item(self, threshold: float) -> Item:
+        belief = self.probability
+        if belief is None and self.score < threshold:
+            belief = 0.5 * self.score / threshold
+        elif belief is None:
+            belief = (
+                0.5 + 0.5 * (self.score - threshold) / (1 - threshold) if threshold < 1 else 1.0
+            )
+        return Item(
+            self.item_id,
+            self.cluster,
+            self.query,
+            self.expected,
+            self.retrieved,
+            self.relevant,
+            belief,
+        )
+
+
+def _threshold(lines: Sequence[_Line]) -> float:
+    """Return a score between those of relevant items and of others, as far as there is one."""
+    yes = min((line.score for line in lines if line.relevant), default=1.0)
+    no = max((line.score for line in lines if not line.relevant), default=0.0)
+    return min(max((yes + no) / 2, 0.01), 0.99)

@@ -1,0 +1,346 @@
+"""The plugin for pytest: a server for the session, evaluations as a fixture, one table at the end.
+
+With pytest-xdist all workers share one server. It is started when the first test needs it: workers
+ask for its address at a socket of the process that controls them.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import socketserver
+import tempfile
+import threading
+from collections.abc import Callable, Generator, Iterator
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from judged.evaluation.result import EvaluationResult
+
+Evaluate = Callable[..., EvaluationResult]
+"""What the fixture `judged_evaluate` is; see there."""
+
+_ROWS = "judged_rows"
+_ANSWER_S = 90.0
+"""Longer than a private server may take to start."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line of the table: a metric of a test, with its threshold where one was asserted."""
+
+    test: str
+    metric: str
+    mean: float | None
+    lower: float | None
+    upper: float | None
+    n: int
+    min_score: float | None
+    passed: bool | None
+    signature: str
+    cost: float | None
+
+
+class SharedServer:
+    """The server of a session, started when its address is first asked for."""
+
+    def __init__(self) -> None:
+        self._stack = ExitStack()
+        self._lock = threading.Lock()
+        self._address = ""
+        self._folder: Path | None = None
+
+    def address(self) -> str:
+        """Return the server's address. Raises Problem when it can't be started."""
+        from judged.cli.local_server import private_server  # noqa: PLC0415 - few tests need it
+
+        with self._lock:
+            if not self._address:
+                self._address = self._stack.enter_context(private_server())
+            return self._address
+
+    def door(self) -> str:
+        """Return the path of a socket at which other processes get the address."""
+        with self._lock:
+            if self._folder is None:
+                name = tempfile.TemporaryDirectory(prefix="judged-")
+                self._folder = Path(self._stack.enter_context(name))
+                server = socketserver.ThreadingUnixStreamServer(
+                    str(self._folder / "door"), _handler(self)
+                )
+                server.daemon_threads = True
+                thread = threading.Thread(target=server.serve_forever, daemon=True)
+                thread.start()
+                self._stack.callback(server.server_close)
+                self._stack.callback(server.shutdown)
+            return str(self._folder / "door")
+
+    def close(self) -> None:
+        """Stop the server, and answer no more."""
+        self._stack.close()
+
+
+def _handler(shared: SharedServer) -> type[socketserver.BaseRequestHandler]:
+    class Handler(socketserver.StreamRequestHandler):
+        def handle(self) -> None:
+            try:
+                said = f"ok {shared.address()}"
+            except Exception as error:  # noqa: BLE001 - told to the worker, which raises it
+                said = f"no {error}"
+            self.wfile.write(said.encode())
+
+    return Handler
+
+
+def _ask(door: str) -> str:
+    """Return the address that the controlling process answers."""
+    with socket.socket(socket.AF_UNIX) as asked:
+        asked.settimeout(_ANSWER_S)
+        asked.connect(door)
+        parts = []
+        while part := asked.recv(4096):
+            parts.append(part)
+    status, _, said = b"".join(parts).decode().partition(" ")
+    if status != "ok":
+        pytest.fail(said or "the server of the session was not started", pytrace=False)
+    return said
+
+
+@dataclass(eq=False)  # pytest keeps plugins in sets
+class _Session:
+    """What a process of the session keeps: its server, its rows, what it may still spend."""
+
+    config: pytest.Config
+    shared: SharedServer = field(default_factory=SharedServer)
+    rows: list[Row] = field(default_factory=list)
+    evaluated: list[EvaluationResult] = field(default_factory=list)
+    spent: float = 0.0
+
+    @property
+    def worker(self) -> dict[str, Any] | None:
+        """What xdist handed to this worker; None in the process that controls, or without it."""
+        return getattr(self.config, "workerinput", None)
+
+    def pytest_runtest_logreport(self, report: Any) -> None:  # noqa: ANN401 - a report with rows
+        """Collect the rows of a test; xdist hands reports to the controlling process."""
+        self.rows += [Row(**row) for row in getattr(report, _ROWS, ())]
+
+    def target(self) -> str:
+        """Return the address of the server that judges."""
+        named: str | None = self.config.getoption("judged_target")
+        if named or (named := os.environ.get("JUDGED_TARGET")):
+            return named
+        return self.shared.address() if self.worker is None else _ask(self.worker["judged_door"])
+
+    def may_spend(self) -> float | None:
+        """Return what is left of this process's share of the limit; None without a limit."""
+        limit: float | None = self.config.getoption("judged_max_cost")
+        if limit is None:
+            return None
+        workers = 1 if self.worker is None else int(self.worker["workercount"])
+        return limit / workers - self.spent
+
+
+_SESSION = pytest.StashKey[_Session]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the options."""
+    group = parser.getgroup("judged")
+    group.addoption(
+        "--judged-target",
+        metavar="ADDR",
+        help="Server that judges: HOST:PORT or unix:PATH. Without it JUDGED_TARGET, else one is "
+        "started for the session.",
+    )
+    group.addoption(
+        "--judged-max-cost",
+        metavar="X",
+        type=float,
+        help="The most that language models may cost in the session, in the currency of the "
+        "server's prices; workers of xdist get equal shares.",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Begin the session."""
+    limit = config.getoption("judged_max_cost")
+    if limit is not None and not limit > 0:
+        raise pytest.UsageError(f"--judged-max-cost {limit:g}: must be above 0")
+    session = config.stash[_SESSION] = _Session(config)
+    config.pluginmanager.register(session, "judged-session")
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Stop the server of the session."""
+    if (session := config.stash.get(_SESSION, None)) is not None:
+        session.shared.close()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:  # noqa: ANN401 - a class of xdist
+    """Tell a worker of xdist where to ask for the server's address."""
+    node.workerinput["judged_door"] = node.config.stash[_SESSION].shared.door()
+
+
+@pytest.fixture(scope="session")
+def judged_client(request: pytest.FixtureRequest) -> Iterator[Any]:
+    """Yield a Client of the session's server."""
+    from judged import Client  # noqa: PLC0415 - few tests need it
+    from judged.cli.problems import Problem  # noqa: PLC0415
+
+    try:
+        target = request.config.stash[_SESSION].target()
+    except Problem as problem:
+        pytest.fail(str(problem), pytrace=False)
+    with Client(target) as client:
+        yield client
+
+
+@pytest.fixture
+def judged_evaluate(request: pytest.FixtureRequest, judged_client: Any) -> Evaluate:  # noqa: ANN401
+    """Return what evaluates: the arguments of `Evaluator.evaluate`.
+
+    `source` and `dataset` may also be paths of files as `judged evaluate` reads them. Each metric
+    of what it returns is a line of the table at the end of the session.
+    """
+    from judged.evaluation import Dataset, Evaluator, Results  # noqa: PLC0415 - as above
+    from judged.types import Asking  # noqa: PLC0415
+
+    session = request.config.stash[_SESSION]
+
+    def evaluate(
+        source: Any,  # noqa: ANN401 - what Evaluator.evaluate takes
+        dataset: Dataset | Path | str,
+        metrics: list[str] | tuple[str, ...],
+        judge: Any = None,  # noqa: ANN401
+        **options: Any,  # noqa: ANN401
+    ) -> EvaluationResult:
+        left = session.may_spend()
+        if left is not None:
+            if left <= 0:
+                pytest.fail(
+                    f"--judged-max-cost is used up: {session.spent:g} was spent", pytrace=False
+                )
+            options.setdefault("asking", Asking(max_cost=left))
+        result = Evaluator(judged_client).evaluate(
+            Results.from_jsonl(source) if isinstance(source, str | Path) else source,
+            Dataset.from_json(dataset) if isinstance(dataset, str | Path) else dataset,
+            metrics,
+            judge,
+            **options,
+        )
+        session.spent += (result.usage and result.usage.cost) or 0.0
+        session.evaluated.append(result)
+        return result
+
+    return evaluate
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, Any, Any]:
+    """Put the rows of a test on its report, which xdist hands to the controlling process."""
+    report = yield
+    if call.when == "call" and (session := item.config.stash.get(_SESSION, None)) is not None:
+        rows = _rows(item.nodeid, session.evaluated)
+        session.evaluated.clear()
+        if rows:
+            setattr(report, _ROWS, [asdict(row) for row in rows])
+    return report
+
+
+def _rows(test: str, evaluated: list[EvaluationResult]) -> list[Row]:
+    from judged import testing  # noqa: PLC0415 - most tests evaluate nothing
+
+    checked = {id(check.metric): check for check in testing.checks}
+    rows = []
+    for result in evaluated:
+        cost = None if result.usage is None else result.usage.cost
+        for metric in result.table.metrics:
+            check, interval = checked.get(id(metric)), metric.interval
+            rows.append(
+                Row(
+                    test,
+                    metric.name,
+                    metric.mean,
+                    None if interval is None else interval.lower,
+                    None if interval is None else interval.upper,
+                    metric.n,
+                    None if check is None else check.min_score,
+                    None if check is None else check.passed,
+                    "" if result.judge is None else result.judge.signature,
+                    cost,
+                )
+            )
+            cost = None  # once a result
+    testing.checks.clear()
+    return rows
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Write the metrics into the JUnit file, as properties of its suite."""
+    own = session.config.stash.get(_SESSION, None)
+    try:
+        from _pytest.junitxml import xml_key  # noqa: PLC0415 - no public name writes there
+    except ImportError:
+        return
+    xml = session.config.stash.get(xml_key, None)
+    if own is None or xml is None:
+        return
+    for row in sorted(own.rows, key=_place):
+        value = "" if row.mean is None else f"{row.mean:.6f}"
+        xml.add_global_property(f"judged:{row.test}:{row.metric}", value)
+    for signature in sorted({row.signature for row in own.rows if row.signature}):
+        xml.add_global_property("judged:signature", signature)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Show one table of everything that was evaluated."""
+    own = terminalreporter.config.stash.get(_SESSION, None)
+    if own is None or not own.rows:
+        return
+    terminalreporter.section("judged")
+    for line in table(own.rows):
+        terminalreporter.write_line(line)
+    costs = [row.cost for row in own.rows if row.cost is not None]
+    if costs:
+        terminalreporter.write_line(f"language models cost {sum(costs):.6g}")
+
+
+def table(rows: list[Row]) -> list[str]:
+    """Return the lines of the table."""
+    cells = [("test", "metric", "mean", "interval", "n", "min_score", "")]
+    for row in sorted(rows, key=_place):
+        interval = ""
+        if row.lower is not None and row.upper is not None:
+            interval = f"{row.lower:.4f} to {row.upper:.4f}"
+        cells.append(
+            (
+                row.test,
+                row.metric,
+                "-" if row.mean is None else f"{row.mean:.4f}",
+                interval,
+                str(row.n),
+                "" if row.min_score is None else f"{row.min_score:g}",
+                {True: "held", False: "fell short", None: ""}[row.passed],
+            )
+        )
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    return [
+        "  ".join(
+            cell.ljust(width) if number in {0, 1, 6} else cell.rjust(width)
+            for number, (cell, width) in enumerate(zip(line, widths, strict=True))
+        ).rstrip()
+        for line in cells
+    ]
+
+
+def _place(row: Row) -> tuple[str, str]:
+    return row.test, row.metric

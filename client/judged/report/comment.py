@@ -1,0 +1,124 @@
+"""The comment on a pull request: what moved against main, by how much, and how sure that is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from judged.report.content import Difference, Report
+from judged.report.failures import worst_first
+from judged.report.markdown import differences_table, means_table, metric_name
+from judged.report.summary import about, coverage_lines, number
+from judged.report.texts import markdown
+
+MARK = "<!-- judged ci -->"
+"""By this the comment is found again, so that the next run replaces it."""
+_NO_BASELINE = (
+    "There is no baseline of main yet, so nothing was compared; `judged ci --save` on main makes "
+    "one."
+)
+_EXAMPLES = 10
+_MOST_WARNINGS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class BaselineAge:
+    """Which commit of main a baseline is of, and how old it is; `stale` says it is too old.
+
+    `behind` is how many commits main has since, None where that is not known.
+    """
+
+    commit: str
+    days: float
+    behind: int | None
+    stale: bool
+
+    def __str__(self) -> str:
+        days = "less than a day" if self.days < 1 else f"{self.days:.0f} days"
+        days = "1 day" if 1 <= self.days < 1.5 else days
+        said = f"Baseline: commit {self.commit[:10]} of main, {days} old"
+        if self.behind:
+            said += f", {self.behind} {'commit' if self.behind == 1 else 'commits'} behind main"
+        return said
+
+
+def worse(report: Report) -> list[Difference]:
+    """Return the metrics that are worse than in the baseline, as the corrected tests say."""
+    return [made for made in report.differences if made.verdict == "worse"]
+
+
+def lost(report: Report) -> list[tuple[str, str, float, float]]:
+    """Return the queries that lost most by the metrics that are worse: id, metric, before, now."""
+    if report.baseline is None:
+        return []
+    found = []
+    for made in worse(report):
+        for query in report.run.queries:
+            before = report.baseline.by_id.get(query.query_id)
+            now = query.values.get(made.metric)
+            was = None if before is None else before.values.get(made.metric)
+            if now is not None and was is not None and now < was:
+                found.append((query.query_id, made.metric, was, now))
+    return sorted(found, key=lambda one: (one[3] - one[2], one[0], one[1]))
+
+
+def to_comment(report: Report, age: BaselineAge | None) -> str:
+    """Return the comment as Markdown, its first line a mark to find it by."""
+    run = report.run
+    lines = [MARK, f"### {headline(report)}", ""]
+    if age is None:
+        lines += [_NO_BASELINE, "", *means_table(run.metrics), ""]
+    else:
+        lines += [*differences_table(report.differences), "", _how_sure(report), ""]
+        lines += [f"{age}{'; **stale**: run the workflow on main' if age.stale else ''}.", ""]
+    lines += [line for said in coverage_lines(run) for line in (said, "")]
+    lines += [f"- warning: {markdown(said, 400)}" for said in run.warnings[:_MOST_WARNINGS]]
+    if len(run.warnings) > _MOST_WARNINGS:
+        lines.append(f"- and {len(run.warnings) - _MOST_WARNINGS} more warnings")
+    lines += _lost(report)
+    lines += ["", f"{about(run)}; judge {markdown(run.signatures.get('judge', 'none'), 400)}"]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def headline(report: Report) -> str:
+    """Return the outcome in a line."""
+    total = len(report.differences)
+    if report.baseline is None:
+        return "Retrieval: no baseline yet"
+    if not total:
+        return "Retrieval: nothing to compare"
+    counts = {"worse": 0, "better": 0}
+    for made in report.differences:
+        if made.verdict in counts:
+            counts[made.verdict] += 1
+    said = [f"{count} {name}" for name, count in counts.items() if count]
+    metrics = f"of {total} {'metric' if total == 1 else 'metrics'}"
+    if not said:
+        return f"Retrieval: no clear difference in {total} {'metric' if total == 1 else 'metrics'}"
+    return f"Retrieval: {', '.join(said)} {metrics}"
+
+
+def _how_sure(report: Report) -> str:
+    if not report.differences:
+        return "The two results have no query with a value in common."
+    first = report.differences[0]
+    return (
+        f"Over the {first.n} queries that both have. p is that of a {first.test} for all metrics "
+        f"together: of pull requests that change nothing, at most {1 - first.confidence:.4g} are "
+        "called different by any metric."
+    )
+
+
+def _lost(report: Report) -> list[str]:
+    found = lost(report)
+    if not found:
+        return []
+    texts = {query.query_id: query.query for query in worst_first(report.run, report.baseline)}
+    lines = ["", "<details><summary>Queries that lost most</summary>", ""]
+    for query_id, metric, before, now in found[:_EXAMPLES]:
+        lines.append(
+            f"- **{markdown(query_id)}** {markdown(texts.get(query_id, ''))}: "
+            f"{metric_name(metric)} {number(before)} to {number(now)}"
+        )
+    if len(found) > _EXAMPLES:
+        lines.append(f"- and {len(found) - _EXAMPLES} more")
+    return [*lines, "", "</details>"]

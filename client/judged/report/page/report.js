@@ -1,0 +1,344 @@
+"use strict";
+// Draws the failures and the table of queries out of the packed columns. Texts of others only ever
+// become text nodes: nothing here writes HTML.
+(async () => {
+  const ROW = 34;
+  const SPARE = 8;
+  const EXAMPLES = 5;
+  const KINDS = JSON.parse(document.getElementById("kinds").textContent);
+  const STATUSES = ["", "failed", "abstained", "not assessable"];
+  const byId = (id) => document.getElementById(id);
+
+  async function unpack() {
+    const bytes = Uint8Array.from(atob(byId("data").textContent.trim()), (c) => c.charCodeAt(0));
+    const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
+    return JSON.parse(await new Response(stream).text());
+  }
+
+  function el(tag, attributes, ...children) {
+    const made = document.createElement(tag);
+    for (const [name, value] of Object.entries(attributes || {})) {
+      if (name === "on") for (const [event, act] of Object.entries(value)) made.addEventListener(event, act);
+      else if (value !== null && value !== undefined) made.setAttribute(name, value);
+    }
+    for (const child of children.flat()) if (child !== null) made.append(child);
+    return made;
+  }
+
+  let data;
+  try {
+    data = await unpack();
+  } catch (problem) {
+    byId("unread").hidden = false;
+    return;
+  }
+  const text = (number) => (number === null || number < 0 ? "" : data.strings[number]);
+  const n = data.ids.length;
+  const number = (value) => (value === null ? "-" : value.toFixed(4));
+  const signed = (value) => (value > 0 ? "+" : value < 0 ? "−" : "") + Math.abs(value).toFixed(4);
+  const plural = (count, one, many) => `${count.toLocaleString("en")} ${count === 1 ? one : many}`;
+
+  const brief = (whole, longest) => (whole.length > longest ? `${whole.slice(0, longest)}…` : whole);
+
+  // ---- one query ----
+  const WORD = /[\p{L}\p{N}\p{M}]+/gu;
+  // Words that most English texts have tell nothing.
+  const COMMON = new Set("the and are was were for with that this these from has have had not but its you your can will would may also which what when where who how why does did than then them they their there into over such been being".split(" "));
+  const worth = (word) => (word.length > 2 && !COMMON.has(word)) || /[^\x00-\x7f]|\d/.test(word);
+  function words(some) {
+    const found = new Set();
+    for (const one of some) for (const [word] of one.toLowerCase().matchAll(WORD)) if (worth(word)) found.add(word);
+    return found;
+  }
+
+  function marked(whole, shared, longest) {
+    const shown = brief(whole, longest);
+    const made = el("p", { class: "text", dir: "auto" });
+    let end = 0;
+    for (const match of shown.matchAll(WORD)) {
+      if (!shared.has(match[0].toLowerCase())) continue;
+      made.append(shown.slice(end, match.index), el("mark", {}, match[0]));
+      end = match.index + match[0].length;
+    }
+    made.append(shown.slice(end) || (whole ? "" : "(empty)"));
+    return made;
+  }
+
+  function judgement(relevant, status, duplicate) {
+    if (duplicate) return ["repeated", "missing"];
+    if (relevant === 1) return ["relevant", "good"];
+    if (status) return [`no verdict: ${STATUSES[status]}`, "missing"];
+    return relevant === null ? ["not judged", "missing"] : ["not relevant", "bad"];
+  }
+
+  function resultItem(result, rank, shared, longest) {
+    const [id, body, relevant, score, status, agreement, error, matches, duplicate] = result;
+    const [said, style] = judgement(relevant, status, duplicate);
+    const remarks = [];
+    if (score !== null) remarks.push(`score ${score}`);
+    if (matches.length) remarks.push(`matches expected ${matches.map((match) => match + 1).join(", ")}`);
+    if (agreement !== null && agreement < 1) remarks.push(`agreement ${agreement}`);
+    if (error >= 0) remarks.push(text(error));
+    return el(
+      "li", { class: style },
+      el("p", { class: "about" }, el("span", { class: "rank" }, `${rank}`), " ",
+        el("bdi", {}, text(id)), " ", el("span", { class: `badge ${style}` }, said)),
+      remarks.length ? el("p", { class: "remarks", dir: "auto" }, remarks.join("; ")) : null,
+      body === null ? el("p", { class: "note" }, "no text in the document") : marked(text(body), shared, longest),
+    );
+  }
+
+  // Of many results those that tell something: the first two, the first hit, the first trouble.
+  function telling(results) {
+    const first = (wanted) => results.findIndex(wanted);
+    const picked = [0, 1, first((result) => result[2] === 1), first((result) => result[4] > 0), first((result) => result[5] !== null && result[5] < 1)];
+    return [...new Set(picked)].filter((rank) => rank >= 0 && rank < results.length).sort((a, b) => a - b);
+  }
+
+  function resultsColumn(title, detail, expected, longest, all) {
+    const column = el("div", {}, el("p", { class: "label" }, title));
+    if (detail === null) {
+      column.append(el("p", { class: "note" }, "The document has no texts of this query."));
+      return column;
+    }
+    const [, results, total, failure] = detail;
+    if (failure >= 0) column.append(el("p", { class: "text", dir: "auto" }, text(failure)));
+    if (!total) column.append(el("p", { class: "note" }, "Nothing was retrieved."));
+    const shown = all ? [...results.keys()] : telling(results);
+    if (shown.length) column.append(el("ol", { class: "results" }, shown.map((rank) => resultItem(results[rank], rank + 1, expected, longest))));
+    if (shown.length < total) column.append(el("p", { class: "note" }, `and ${plural(total - shown.length, "more result", "more results")}`));
+    return column;
+  }
+
+  function texts(row, longest, all) {
+    const details = data.details[row];
+    if (details === undefined) return el("p", { class: "note" }, "The texts of this query were left out to keep the file small.");
+    const known = details.filter((detail) => detail !== null);
+    if (!known.length) return el("p", { class: "note" }, "The document has no texts of this query.");
+    const expected = known[known.length - 1][0].map(text);
+    const retrieved = known.flatMap((detail) => detail[1]).map((result) => text(result[1]));
+    const [ours, theirs] = [words(expected), words(retrieved)];
+    const first = el("div", {}, el("p", { class: "label" }, "Expected"));
+    if (expected.length) first.append(el("ol", { class: "results" }, expected.map((one) => el("li", {}, marked(one, theirs, longest)))));
+    else first.append(el("p", { class: "note" }, "No expected text: matched by document id, or nothing is expected."));
+    const columns = details.map((detail, run) => resultsColumn(details.length > 1 ? `Retrieved by ${data.runs[run]}` : "Retrieved", detail, ours, longest, all));
+    return el("div", { class: `side columns-${columns.length + 1}` }, first, columns);
+  }
+
+  function valuesLine(row) {
+    const parts = data.metrics.map((name, metric) => {
+      const value = data.values[metric][row];
+      const before = data.before ? data.before[metric][row] : null;
+      const change = before !== null && value !== null ? ` (${signed(value - before)})` : "";
+      return `${name} ${number(value)}${change}`;
+    });
+    const first = data.first[row];
+    if (first !== null) parts.push(first ? `first hit at rank ${first}` : "no hit");
+    return parts.join(" · ");
+  }
+
+  const titles = (row) => KINDS.filter((kind) => data.kinds[row] & kind.bit).map((kind) => kind.title).join(", ");
+
+  function query(row) {
+    return text(data.queries[row]) ? el("p", { class: "query", dir: "auto" }, text(data.queries[row])) : null;
+  }
+
+  function example(row, open) {
+    const summary = el("summary", {}, el("bdi", { class: "id" }, brief(text(data.ids[row]), 80)), " ", el("bdi", {}, brief(text(data.queries[row]), 160)));
+    const made = el("details", {}, summary);
+    const fill = () => {
+      if (made.childElementCount === 1) made.append(el("p", { class: "note" }, valuesLine(row)), texts(row, 400, false));
+    };
+    made.addEventListener("toggle", fill);
+    window.addEventListener("beforeprint", () => { fill(); made.open = true; });
+    if (open) { fill(); made.open = true; }
+    return made;
+  }
+
+  // ---- failures by kind ----
+  KINDS.forEach((kind, index) => {
+    const place = byId(`kind-${kind.bit}`);
+    let shown = 0;
+    for (let row = 0; row < n && shown < EXAMPLES; row += 1) {
+      if (!(data.kinds[row] & kind.bit)) continue;
+      place.append(example(row, index === 0 && shown === 0));
+      shown += 1;
+    }
+  });
+  for (const button of document.querySelectorAll("button[data-kind]")) {
+    button.hidden = false;
+    button.addEventListener("click", () => {
+      byId("kind").value = button.dataset.kind;
+      refresh();
+      byId("queries").scrollIntoView();
+      byId("search").focus({ preventScroll: true });
+    });
+  }
+
+  // ---- the table of queries ----
+  const scroll = byId("scroll");
+  const body = byId("body");
+  const search = byId("search");
+  const kindChoice = byId("kind");
+  const detail = byId("detail");
+  const metricColumns = data.metrics.map((name, metric) => ({
+    title: name, wide: false, key: (row) => data.values[metric][row] ?? -1, cell: (row) => number(data.values[metric][row]),
+  }));
+  if (data.before) {
+    data.metrics.forEach((name, metric) => {
+      const change = (row) => {
+        const [value, before] = [data.values[metric][row], data.before[metric][row]];
+        return value === null || before === null ? null : value - before;
+      };
+      metricColumns.splice(2 * metric + 1, 0, {
+        title: `${name} change`, wide: false, key: (row) => change(row) ?? -2, cell: (row) => (change(row) === null ? "-" : signed(change(row))),
+      });
+    });
+  }
+  const columns = [
+    { title: "query id", key: (row) => text(data.ids[row]), cell: null },
+    { title: "query", wide: true, key: (row) => text(data.queries[row]), cell: (row) => text(data.queries[row]) },
+    ...metricColumns,
+    { title: "first hit", key: (row) => data.first[row] || (data.first[row] === 0 ? 1e9 : 2e9), cell: (row) => (data.first[row] === null ? "-" : data.first[row] || "none") },
+    { title: "what is wrong", wide: true, key: (row) => data.kinds[row], cell: titles },
+  ];
+  // A column of numbers takes 108 pixels, that of the ids 130, those of texts 200 at least.
+  const wide = columns.filter((column) => column.wide).length;
+  byId("grid").style.minWidth = `${130 + 108 * (columns.length - 1 - wide) + 200 * wide}px`;
+  const haystack = data.ids.map((id, row) => `${text(id)}\n${text(data.queries[row])}`.toLowerCase());
+  let order = Array.from({ length: n }, (_, row) => row);
+  let sorted = { column: null, down: false };
+  let active = 0;
+
+  function header() {
+    const heads = columns.map((column, index) => {
+      const state = sorted.column === index ? (sorted.down ? "descending" : "ascending") : null;
+      const arrow = state ? (sorted.down ? " ▼" : " ▲") : "";
+      const button = el("button", { type: "button", "data-column": index, on: { click: () => sortBy(index) } }, column.title + arrow);
+      return el("th", { scope: "col", "aria-sort": state, class: column.wide ? "wide" : index ? "number" : "id" }, button);
+    });
+    byId("head").replaceChildren(el("tr", { "aria-rowindex": "1" }, heads));
+  }
+
+  function sortBy(index) {
+    sorted = { column: index, down: sorted.column === index && !sorted.down };
+    header();
+    refresh();
+    document.querySelector(`[data-column="${index}"]`).focus();
+  }
+
+  function refresh() {
+    const wanted = search.value.trim().toLowerCase();
+    const kind = kindChoice.value;
+    order = [];
+    for (let row = 0; row < n; row += 1) {
+      if (kind === "any" && !data.kinds[row]) continue;
+      if (kind === "none" && data.kinds[row]) continue;
+      if (Number(kind) && !(data.kinds[row] & Number(kind))) continue;
+      if (wanted && !haystack[row].includes(wanted)) continue;
+      order.push(row);
+    }
+    if (sorted.column !== null) {
+      const keys = new Map(order.map((row) => [row, columns[sorted.column].key(row)]));
+      const sign = sorted.down ? -1 : 1;
+      order.sort((a, b) => {
+        const [x, y] = [keys.get(a), keys.get(b)];
+        return sign * (x < y ? -1 : x > y ? 1 : 0) || a - b;
+      });
+    }
+    byId("shown").textContent = order.length === n ? plural(n, "query", "queries") : `${order.length.toLocaleString("en")} of ${plural(n, "query", "queries")}`;
+    byId("grid").setAttribute("aria-rowcount", String(order.length + 1));
+    byId("empty").hidden = order.length > 0;
+    active = 0;
+    scroll.scrollTop = 0;
+    draw();
+  }
+
+  let drawn = "";
+  function draw() {
+    const from = Math.max(0, Math.floor(scroll.scrollTop / ROW) - SPARE);
+    const to = Math.min(order.length, from + Math.ceil(scroll.clientHeight / ROW) + 2 * SPARE);
+    const spacer = (rows) => {
+      const row = el("tr", { class: "spacer", "aria-hidden": "true" }, el("td", { colspan: columns.length }));
+      row.firstChild.style.height = `${rows * ROW}px`;
+      return row;
+    };
+    const rows = [];
+    if (from) rows.push(spacer(from));
+    for (let index = from; index < to; index += 1) rows.push(line(index));
+    if (to < order.length) rows.push(spacer(order.length - to));
+    drawn = `${from}-${to}`;
+    body.replaceChildren(...rows);
+  }
+
+  function line(index) {
+    const row = order[index];
+    const cells = columns.map((column, number) => {
+      if (number === 0) {
+        return el("th", { scope: "row" }, el("button", {
+          type: "button", "data-index": index, tabindex: index === active ? "0" : "-1", title: text(data.ids[row]),
+          on: { click: () => open(index) },
+        }, el("bdi", {}, text(data.ids[row]) || "(empty)")));
+      }
+      const shown = String(column.cell(row));
+      return el("td", { class: column.wide ? "wide" : "number", dir: column.wide ? "auto" : null }, brief(shown, 160));
+    });
+    return el("tr", { "aria-rowindex": index + 2 }, cells);
+  }
+
+  function focusRow(index) {
+    active = Math.min(Math.max(0, index), order.length - 1);
+    const head = byId("head").offsetHeight;
+    const top = active * ROW;
+    if (top < scroll.scrollTop) scroll.scrollTop = top;
+    else if (top + ROW > scroll.scrollTop + scroll.clientHeight - head) scroll.scrollTop = top + ROW + head - scroll.clientHeight;
+    draw();
+    const button = body.querySelector(`[data-index="${active}"]`);
+    if (button) button.focus({ preventScroll: true });
+  }
+
+  function open(index) {
+    active = index;
+    const row = order[index];
+    detail.replaceChildren(...[
+      el("h3", { tabindex: "-1" }, el("bdi", {}, text(data.ids[row])), el("span", { class: "kinds" }, ` ${titles(row)}`)),
+      query(row),
+      el("p", { class: "note" }, valuesLine(row)),
+      texts(row, Infinity, true),
+      el("button", { type: "button", on: { click: () => focusRow(active) } }, "Back to the table"),
+    ].filter((part) => part !== null));
+    detail.hidden = false;
+    detail.querySelector("h3").focus();
+  }
+
+  body.addEventListener("keydown", (event) => {
+    const page = Math.max(1, Math.floor(scroll.clientHeight / ROW) - 2);
+    const to = { ArrowDown: active + 1, ArrowUp: active - 1, PageDown: active + page, PageUp: active - page, Home: 0, End: order.length - 1 }[event.key];
+    if (to === undefined) return;
+    event.preventDefault();
+    focusRow(to);
+  });
+  body.addEventListener("focusin", (event) => {
+    if (event.target.dataset.index) active = Number(event.target.dataset.index);
+  });
+  detail.addEventListener("keydown", (event) => {
+    if (event.key === "Escape") focusRow(active);
+  });
+  scroll.addEventListener("scroll", () => requestAnimationFrame(() => {
+    const from = Math.max(0, Math.floor(scroll.scrollTop / ROW) - SPARE);
+    if (!drawn.startsWith(`${from}-`) && !body.contains(document.activeElement)) draw();
+    else if (!drawn.startsWith(`${from}-`)) {
+      draw();
+      const button = body.querySelector(`[data-index="${active}"]`);
+      if (button) button.focus({ preventScroll: true });
+      else scroll.focus({ preventScroll: true });
+    }
+  }));
+  new ResizeObserver(draw).observe(scroll);
+  search.addEventListener("input", refresh);
+  kindChoice.addEventListener("change", refresh);
+  byId("interactive").hidden = n === 0;
+  header();
+  refresh();
+  document.documentElement.dataset.ready = "yes";
+})();

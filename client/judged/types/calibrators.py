@@ -1,0 +1,122 @@
+"""What labels make of judges and one keeps: probabilities and a threshold, a guarantee."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from judged import errors
+
+_FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorGuarantee:
+    """How seldom what a whole cascade settles contradicts people.
+
+    At most `max_error` of it, with `confidence`. `n_labels` of `n_clusters` queries say so, of
+    which the cascade contradicted `n_wrong`; they count as `labels_counted` independent ones by
+    `method`. `stages_sha256` says of which stages.
+    """
+
+    max_error: float
+    confidence: float
+    n_labels: int
+    n_wrong: int
+    n_clusters: int
+    labels_counted: float
+    method: str
+    stages_sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class Calibrator:
+    """Makes probabilities of the scores of the judge with a scoring key; fits no other judge.
+
+    They are 1 / (1 + exp(-(slope * logit(score) + intercept))). `min_score` is the threshold that
+    goes with them; None leaves the judge its own. As a stage of a cascade the judge settles items
+    that score `accept` or more, or `reject` or less. `made` is for people: how it was made.
+    """
+
+    scoring_key: str
+    slope: float
+    intercept: float
+    min_score: float | None = None
+    made: str = ""
+    accept: float | None = None
+    reject: float | None = None
+
+    @property
+    def sha256(self) -> str:
+        """The hash of the numbers, in hex, as the fingerprints of verdicts have it."""
+        text = f"{self.scoring_key}|{self.slope!r}|{self.intercept!r}|{self.min_score!r}"
+        if self.accept is not None or self.reject is not None:
+            text += f"|{self.accept!r}|{self.reject!r}"
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the calibration as its file has it."""
+        return {
+            "judged_calibration": _FORMAT,
+            "scoring_key": self.scoring_key,
+            "slope": self.slope,
+            "intercept": self.intercept,
+            "min_score": self.min_score,
+            "accept": self.accept,
+            "reject": self.reject,
+            "sha256": self.sha256,
+            "made": self.made,
+        }
+
+    def save(self, path: str | Path, **facts: object) -> None:
+        """Write a file that `load`, `--calibration` and a server's calibrations_dir read.
+
+        `facts` are kept beside it, for people. Raises OSError.
+        """
+        fields = {**self.to_dict(), **facts}
+        Path(path).write_text(json.dumps(fields, indent=2) + "\n", encoding="utf-8")
+
+    @classmethod
+    def load(cls, path: str | Path) -> Calibrator:
+        """Return the calibrator of a file. Raises OSError, and InvalidArgument for another file."""
+        try:
+            fields = json.loads(Path(path).read_text(encoding="utf-8"))
+        except ValueError:
+            fields = None
+        return cls.from_dict(fields, str(path))
+
+    @classmethod
+    def from_dict(cls, fields: object, path: str) -> Calibrator:
+        """Return the calibrator of what a file holds. Raises InvalidArgument for another thing."""
+        if not isinstance(fields, dict) or fields.get("judged_calibration") != _FORMAT:
+            raise errors.InvalidArgument.of_field(
+                "calibration", f"{path} is no file that `judged calibrate -o` wrote"
+            )
+        try:
+            min_score, accept, reject = (
+                None if fields.get(name) is None else float(fields[name])
+                for name in ("min_score", "accept", "reject")
+            )
+            found = cls(
+                str(fields["scoring_key"]),
+                float(fields["slope"]),
+                float(fields["intercept"]),
+                min_score,
+                str(fields.get("made", "")),
+                accept,
+                reject,
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise errors.InvalidArgument.of_field(
+                "calibration", f"{path}: {error}; make it anew with `judged calibrate`"
+            ) from None
+        if found.sha256 != fields.get("sha256"):
+            raise errors.InvalidArgument.of_field(
+                "calibration",
+                f"{path} was changed after it was made: its sha256 is another; make it anew with "
+                "`judged calibrate`",
+            )
+        return found

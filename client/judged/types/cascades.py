@@ -1,0 +1,227 @@
+"""Cascades proposed from labels, and the files in which one keeps them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from judged import errors
+from judged._inputs import need_column, need_ids, need_kind, set_fields
+from judged._views import View
+from judged.types.agreement import CascadeGuarantee
+from judged.types.calibrators import Calibrator, ErrorGuarantee
+from judged.types.judges import Judge, JudgeIdentity, PanelMember
+
+_FORMAT = 1
+_KIND = "cascade"
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredStage:
+    """A judge that may be a stage, and its scores of all labelled items; None where it has none.
+
+    `cost` is that of asking it about one item, 0 or more.
+    """
+
+    judge: JudgeIdentity
+    scores: Sequence[float | None]
+    cost: float = 0.0
+
+    def __post_init__(self) -> None:
+        set_fields(self, scores=need_column(self.scores, "scores"))
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class StagedLabels(View):
+    """Labels of items, and several judges' scores of them.
+
+    `clusters` names what each item belongs to, a query say; empty when every item stands alone.
+    """
+
+    stages: Sequence[ScoredStage]
+    labels: Sequence[bool]
+    clusters: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        labels = need_column(self.labels, "labels")
+        set_fields(self, labels=labels, clusters=need_ids(self.clusters, "clusters"))
+
+
+@dataclass(frozen=True, slots=True)
+class CascadeOptions:
+    """What a cascade is to keep. None means the server's default.
+
+    With `max_share` at most that share of the items reaches the dearest judge, with `max_cost` an
+    item costs that at most in the mean; otherwise what is settled is wrong in at most `max_error`
+    of cases. With `may_abstain` what no stage is sure of has no verdict.
+    """
+
+    max_error: float | None = None
+    max_share: float | None = None
+    max_cost: float | None = None
+    may_abstain: bool = False
+    confidence: float | None = None
+    guarantee: CascadeGuarantee | None = None
+    seed: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FrontierStage:
+    """A judge of a cascade by its place among the scored ones.
+
+    Its calibrator has the bounds between which an item goes on; without bounds it settles all.
+    `fitted` says whether labels made it, `share` which share of the items reaches it.
+    """
+
+    stage: int
+    calibrator: Calibrator
+    fitted: bool
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
+class FrontierPoint:
+    """A cascade: what an item costs, the share that is settled, and how often that is wrong.
+
+    `error` is that on the labels that test it, None without any. The guarantee's max_error is an
+    upper bound of it. `certified` says that the error that was wanted is kept.
+    """
+
+    stages: Sequence[FrontierStage]
+    cost: float
+    settled: float
+    error: float | None
+    guarantee: ErrorGuarantee
+    certified: bool
+
+    @property
+    def accuracy(self) -> float | None:
+        """The share of what is settled that is right, on the labels that test it."""
+        return None if self.error is None else 1 - self.error
+
+    @property
+    def least_accuracy(self) -> float:
+        """What the accuracy is at least, with the confidence of the guarantee."""
+        return 1 - self.guarantee.max_error
+
+    def judge(self, judges: Sequence[Judge | str]) -> Judge:
+        """Return the cascade to be asked, of the judges that gave the scores, in their order."""
+        members = []
+        for stage in self.stages:
+            asked = judges[stage.stage]
+            bare = Judge(asked) if isinstance(asked, str) else asked
+            calibrated = Judge(
+                *(bare.kind, bare.profile, None, bare.parameters, bare.members),
+                calibration=stage.calibrator,
+            )
+            members.append(calibrated)
+        return Judge(_KIND, members=members, guarantee=self.guarantee)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class CascadeFrontier(View):
+    """The cascades worth having, the cheapest first.
+
+    `proposed` is the place of the one that keeps what was wanted, `uncertified` that of the
+    cheapest one that does so on the labels alone, without a promise; None where there is none.
+    """
+
+    points: Sequence[FrontierPoint]
+    proposed: int | None
+    uncertified: int | None
+    n_proposing: int
+    n_certifying: int
+    n_clusters: int
+    signature: str
+    warnings: Sequence[str] = ()
+
+    def to_rows(self) -> list[dict[str, Any]]:
+        """Return a row a cascade, the cheapest first."""
+        return [
+            {
+                "stages": [stage.stage for stage in point.stages],
+                "cost": point.cost,
+                "settled": point.settled,
+                "accuracy": point.accuracy,
+                "least_accuracy": point.least_accuracy,
+                "certified": point.certified,
+                "proposed": place == self.proposed,
+            }
+            for place, point in enumerate(self.points)
+        ]
+
+
+def save_cascade(cascade: Judge, path: str | Path, **facts: object) -> None:
+    """Write a cascade into a file that `load_cascade` and `--cascade` read.
+
+    Its stages must bring their calibrators, not names. `facts` are kept beside it, for people.
+    Raises OSError and InvalidArgument.
+    """
+    need_kind(cascade, "cascade", Judge, "a Judge")
+    fields = {
+        "judged_cascade": _FORMAT,
+        "stages": [_written(member) for member in cascade.members],
+        "parameters": dict(cascade.parameters),
+        "guarantee": None if cascade.guarantee is None else asdict(cascade.guarantee),
+        **facts,
+    }
+    Path(path).write_text(json.dumps(fields, indent=2) + "\n", encoding="utf-8")
+
+
+def load_cascade(path: str | Path) -> Judge:
+    """Return the cascade of a file. Raises OSError, and InvalidArgument for another file."""
+    try:
+        fields = json.loads(Path(path).read_text(encoding="utf-8"))
+    except ValueError:
+        fields = None
+    if not isinstance(fields, dict) or fields.get("judged_cascade") != _FORMAT:
+        raise errors.InvalidArgument.of_field(
+            "cascade", f"{path} is no file that `judged frontier -o` wrote"
+        )
+    try:
+        promised = fields.get("guarantee")
+        return Judge(
+            _KIND,
+            parameters=dict(fields.get("parameters", {})),
+            members=tuple(_read(stage, path) for stage in fields["stages"]),
+            guarantee=None if promised is None else ErrorGuarantee(**promised),
+        )
+    except (KeyError, TypeError, AttributeError) as error:
+        raise errors.InvalidArgument.of_field(
+            "cascade", f"{path}: {error}; make it anew with `judged frontier`"
+        ) from None
+
+
+def _written(member: PanelMember | Judge | str) -> dict[str, Any]:
+    weight = member.weight if isinstance(member, PanelMember) else None
+    asked = member.judge if isinstance(member, PanelMember) else member
+    judge = Judge(asked) if isinstance(asked, str) else asked
+    if isinstance(judge.calibration, str):
+        raise errors.InvalidArgument.of_field(
+            "cascade", f"the calibration {judge.calibration!r} is a name; give its Calibrator"
+        )
+    return {
+        "kind": judge.kind,
+        "profile": judge.profile,
+        "min_score": judge.min_score,
+        "parameters": dict(judge.parameters),
+        "members": [_written(each) for each in judge.members],
+        "weight": weight,
+        "calibration": None if judge.calibration is None else judge.calibration.to_dict(),
+    }
+
+
+def _read(fields: Mapping[str, Any], path: str | Path) -> PanelMember:
+    kept = fields.get("calibration")
+    judge = Judge(
+        fields["kind"],
+        fields.get("profile", ""),
+        fields.get("min_score"),
+        fields.get("parameters", {}),
+        tuple(_read(each, path) for each in fields.get("members", ())),
+        None if kept is None else Calibrator.from_dict(kept, str(path)),
+    )
+    return PanelMember(judge, fields.get("weight"))

@@ -1,0 +1,143 @@
+"""Who calls, by what a call shows: a bearer token, a certificate, or the socket it comes by.
+
+Each address that the server listens on has an authenticator of its own, since gRPC does not tell by
+which one a call came.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any
+
+import grpc
+
+from judged_server import errors
+from judged_server.telemetry import logger
+from judged_server.tenants.directory import Directory, Identity
+
+Metadata = Sequence[tuple[str, str | bytes]]
+Context = grpc.aio.ServicerContext[Any, Any]
+
+_HEADER = "authorization"
+_SCHEME = "bearer "
+_NOBODY = (
+    "this server wants to know who calls: send a token as metadata, authorization: Bearer TOKEN "
+    "(judged: --token-file or JUDGED_TOKEN), which its operator makes with judged-server tenants"
+)
+_NO_TENANT = (
+    "the client's certificate names no tenant of this server; its operator adds its URI to uris"
+)
+_NOT_VALID = "the token is not valid, or not any more; ask the operator of the server for a new one"
+
+_log = logger("tenants")
+
+
+class Authenticator:
+    """Tells who calls by one address."""
+
+    def __init__(
+        self, directory: Directory, *, tenant: str = "", asks_certificates: bool = False
+    ) -> None:
+        """Take every call for one of `tenant`, where the address is a socket of its own.
+
+        With `asks_certificates` the address lets nobody in without one.
+        """
+        self._directory = directory
+        self._tenant = tenant
+        self._asks_certificates = asks_certificates
+
+    def by_metadata(self, metadata: Metadata) -> Identity | errors.Unauthenticated | None:
+        """Return who shows a token, the error of a bad one; None where the call shows none.
+
+        It is known before the message is read, so that those of strangers never are.
+        """
+        for key, value in metadata:
+            if key != _HEADER:
+                continue
+            if not isinstance(value, str) or value[: len(_SCHEME)].lower() != _SCHEME:
+                return errors.Unauthenticated(_NOT_VALID)
+            found = self._directory.by_token(value[len(_SCHEME) :].strip())
+            return errors.Unauthenticated(_NOT_VALID) if found is None else found
+        if self._tenant:
+            return self._directory.by_socket(self._tenant)
+        return None if self._asks_certificates else errors.Unauthenticated(_NOBODY)
+
+    def identify(
+        self, shown: Identity | errors.Unauthenticated | None, context: Context
+    ) -> Identity:
+        """Return who calls. Raises Unauthenticated, also where two credentials disagree."""
+        if isinstance(shown, errors.Unauthenticated):
+            raise shown
+        other = None
+        if self._tenant:
+            other = self._directory.by_socket(self._tenant)
+        elif self._asks_certificates:
+            other = self._by_certificate(context)
+        if shown is None:
+            if other is None:
+                raise errors.Unauthenticated(_NO_TENANT if self._asks_certificates else _NOBODY)
+            return other
+        if other is not None and other.tenant.name != shown.tenant.name:
+            raise errors.Unauthenticated(_NOT_VALID)
+        return shown
+
+    def counts(self, identity: Identity) -> bool:
+        """Say whether who began a call may go on."""
+        return self._directory.counts(identity)
+
+    def _by_certificate(self, context: Context) -> Identity | None:
+        """Return whom a certificate names by a URI; gRPC has checked who signed it."""
+        for uri in context.auth_context().get("peer_uri", ()):
+            found = self._directory.by_uri(uri.decode("utf-8", "replace"))
+            if found is not None:
+                return found
+        return None
+
+
+class LiveCalls:
+    """The calls in work by credential, so that those of one that was revoked can be ended."""
+
+    def __init__(self) -> None:
+        self._tasks: defaultdict[Identity, set[asyncio.Task[Any]]] = defaultdict(set)
+        self._ended: set[asyncio.Task[Any]] = set()
+
+    def begin(self, identity: Identity) -> None:
+        """Note the call of this task."""
+        if (task := asyncio.current_task()) is not None:
+            self._tasks[identity].add(task)
+
+    def end(self, identity: Identity) -> None:
+        """Forget the call of this task."""
+        tasks = self._tasks[identity]
+        if (task := asyncio.current_task()) is not None:
+            tasks.discard(task)
+            self._ended.discard(task)
+        if not tasks:
+            del self._tasks[identity]
+
+    def recheck(self, directory: Directory) -> None:
+        """End the calls whose credential does not count any more."""
+        for identity, tasks in list(self._tasks.items()):
+            if directory.counts(identity):
+                continue
+            to_end = tasks - self._ended
+            if to_end:
+                _log.info("calls ended", tenant=identity.tenant.name, calls=len(to_end))
+            for task in to_end:
+                self._ended.add(task)
+                task.cancel()
+
+    def take_back(self) -> bool:
+        """Say whether the call of this task was ended here, and let it say so to its caller."""
+        task = asyncio.current_task()
+        if task is None or task not in self._ended:
+            return False
+        task.uncancel()
+        return True
+
+
+def revoked() -> errors.Unauthenticated:
+    """Return the error of a call whose credential was revoked while it ran."""
+    return errors.Unauthenticated(_NOT_VALID)

@@ -1,0 +1,1 @@
+"""The messages of StatisticsService, and of statistics in other replies."""

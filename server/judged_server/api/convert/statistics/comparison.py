@@ -1,0 +1,224 @@
+"""Between the messages of CompareRuns and `metrics.comparison`.
+
+A run is measured as a ComputeMetrics request of its own, so that it means here what it means there;
+the paths of faults found on the way are translated back to the runs. Qrels are read once for all
+runs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from judged.v1 import judge_service_pb2 as pb
+from judged.v1 import metrics_pb2, statistics_service_pb2
+
+from judged_server.api.convert.metrics import compute, read_options
+from judged_server.api.convert.statistics.intervals import read_interval_options, write_estimate
+from judged_server.api.convert.topics import read_qrels
+from judged_server.errors import InvalidField, LimitExceeded
+from judged_server.metrics import Measure, Qrels, parse_metrics
+from judged_server.statistics.comparison.compare import (
+    ComparedRuns,
+    CompareOptions,
+    Comparison,
+    compare,
+)
+from judged_server.statistics.comparison.corrected_tests import CorrectedTest
+from judged_server.statistics.comparison.pairing import RunValues
+
+MAX_RUNS = 100
+MAX_COMPARISONS = 1_000
+"""Metrics times later runs: each takes some milliseconds beside the resampling."""
+PERMUTATIONS = (100, 1_000_000)
+MAX_MOVED = 1_000
+
+
+def compared_measures(
+    request: statistics_service_pb2.CompareRunsRequest,
+) -> tuple[Measure, ...]:
+    """Return the measures of a request; of runs that bring values they may have names of their own.
+
+    Raises as `parse_metrics` does.
+    """
+    of_values = all(run.WhichOneof("relevance") == "values" for run in request.runs)
+    return parse_metrics(request.metrics, of_values=bool(request.runs) and of_values)
+
+
+def check_comparison(
+    request: statistics_service_pb2.CompareRunsRequest, measures: Sequence[Measure]
+) -> None:
+    """Raise InvalidField for what is wrong with a request before its runs are looked into."""
+    for name in ("per_query", "slice_by"):
+        if getattr(request.options, name):
+            raise InvalidField(f"options.{name}", "must be left unset: CompareRuns does not use it")
+    _check_runs(request.runs)
+    n = len(measures) * (len(request.runs) - 1)
+    if n > MAX_COMPARISONS:
+        raise LimitExceeded("runs", "comparisons (metrics times later runs)", MAX_COMPARISONS, n)
+    judged = request.qrels or request.HasField("qrels_columns")
+    if judged and request.runs[0].WhichOneof("relevance") != "documents":
+        raise InvalidField("qrels", "must be left empty: only runs with documents are judged by it")
+
+
+def _check_runs(runs: Sequence[statistics_service_pb2.ComparedRun]) -> None:
+    """Raise InvalidField for too few, too many or mixed runs, and for their names."""
+    if len(runs) < 2:
+        raise InvalidField("runs", f"has {len(runs)} entries; a comparison needs at least 2")
+    if len(runs) > MAX_RUNS:
+        raise LimitExceeded("runs", "runs", MAX_RUNS, len(runs))
+    first_kind = runs[0].WhichOneof("relevance")
+    names: dict[str, int] = {}
+    for i, run in enumerate(runs):
+        if not run.name:
+            raise InvalidField(f"runs[{i}].name", "must not be empty")
+        first = names.setdefault(run.name, i)
+        if first != i:
+            raise InvalidField(f"runs[{i}].name", f"is that of runs[{first}] again")
+        kind = run.WhichOneof("relevance")
+        if kind is None:
+            rule = "set one of judged, documents, gains or values"
+            raise InvalidField(f"runs[{i}].relevance", rule)
+        if kind != first_kind:
+            rule = f"brings {kind}, but runs[0] {first_kind}; all runs must bring the same kind"
+            raise InvalidField(f"runs[{i}].relevance", rule)
+        if kind == "judged" and run.judged.HasField("human_labels"):
+            rule = "must be left unset: CompareRuns corrects no means, use ComputeMetrics"
+            raise InvalidField(f"runs[{i}].judged.human_labels", rule)
+
+
+def read_compare_options(
+    message: statistics_service_pb2.CompareOptions, field: str = "comparison"
+) -> CompareOptions:
+    """Return the options, the default where a field is unset. Raises InvalidField with the path."""
+    default = CompareOptions()
+    permutations, max_moved, difference = default.permutations, default.max_moved, None
+    if message.HasField("permutations"):
+        permutations = message.permutations
+        low, high = PERMUTATIONS
+        if not low <= permutations <= high:
+            raise InvalidField(f"{field}.permutations", f"must lie in {low} to {high}, or be unset")
+    if message.HasField("max_moved"):
+        max_moved = message.max_moved
+        if max_moved > MAX_MOVED:
+            raise InvalidField(f"{field}.max_moved", f"must be at most {MAX_MOVED}")
+    if message.HasField("difference"):
+        difference = message.difference
+        if not (math.isfinite(difference) and difference > 0):
+            raise InvalidField(f"{field}.difference", "must be finite and above 0, or be unset")
+    return CompareOptions(permutations, message.seed, max_moved, difference)
+
+
+def compare_runs(
+    request: statistics_service_pb2.CompareRunsRequest, measures: Sequence[Measure]
+) -> statistics_service_pb2.CompareRunsResponse:
+    """Return the reply of a request. Raises InvalidField and LimitExceeded with paths."""
+    check_comparison(request, measures)
+    options = read_compare_options(request.comparison)
+    intervals = read_interval_options(request.options.interval)
+    of_documents = request.runs[0].WhichOneof("relevance") == "documents"
+    qrels = read_qrels(request, "") if of_documents else None
+    tables = [_measure(request, i, measures, qrels) for i in range(len(request.runs))]
+    found = compare(
+        [
+            RunValues(
+                run.name,
+                list(table.query_ids),
+                np.array([metric.per_query for metric in table.metrics], np.float64),
+            )
+            for run, table in zip(request.runs, tables, strict=True)
+        ],
+        options,
+        intervals,
+    )
+    for table in tables:
+        table.ClearField("query_ids")
+        for metric in table.metrics:
+            metric.ClearField("per_query")
+    names = [run.name for run in request.runs]
+    metrics = [str(measure) for measure in measures]
+    return statistics_service_pb2.CompareRunsResponse(
+        tables=tables,
+        comparisons=[_write_comparison(made, metrics, names) for made in found.comparisons],
+        tukey=_write_tukey(found, metrics, names),
+        signature=options.signature,
+    )
+
+
+def _measure(
+    request: statistics_service_pb2.CompareRunsRequest,
+    i: int,
+    measures: Sequence[Measure],
+    qrels: Qrels | None,
+) -> metrics_pb2.MetricTable:
+    """Return the table of run i with its per-query values; documents are judged by `qrels`."""
+    run = request.runs[i]
+    alone = pb.ComputeMetricsRequest(metrics=request.metrics, options=request.options)
+    alone.options.per_query = True
+    kind = run.WhichOneof("relevance")
+    if kind == "documents":
+        alone.trec.run.MergeFrom(run.documents.topics)
+        if run.documents.HasField("topic_columns"):
+            alone.trec.run_columns.CopyFrom(run.documents.topic_columns)
+    elif kind is not None:
+        getattr(alone, kind).CopyFrom(getattr(run, kind))
+    options = read_options(alone.options)
+    return compute(alone, measures, options, qrels=qrels, prefix=f"runs[{i}].")
+
+
+def _write_comparison(
+    made: Comparison, metrics: Sequence[str], names: Sequence[str]
+) -> statistics_service_pb2.RunComparison:
+    message = statistics_service_pb2.RunComparison(
+        metric=metrics[made.metric],
+        baseline=names[0],
+        run=names[made.run],
+        n=made.n,
+        baseline_mean=made.baseline_mean,
+        run_mean=made.run_mean,
+        difference=write_estimate(made.run_mean - made.baseline_mean, made.interval),
+        effect_size=made.effect_size,
+        t_test=_write_test(made.tests["t"]),
+        wilcoxon=_write_test(made.tests["wilcoxon"]),
+        permutation=_write_test(made.tests["permutation"]),
+        wins=made.wins,
+        losses=made.losses,
+        ties=made.ties,
+        power=statistics_service_pb2.ComparisonPower(
+            detectable_difference=made.power.detectable_difference,
+            power=made.power.power,
+            queries_needed=made.power.queries_needed,
+        ),
+        warnings=made.warnings,
+    )
+    if "mcnemar" in made.tests:
+        message.mcnemar.CopyFrom(_write_test(made.tests["mcnemar"]))
+    for moved in made.moved:
+        message.moved.add(query_id=moved.query_id, baseline=moved.baseline, run=moved.run)
+    return message
+
+
+def _write_test(test: CorrectedTest) -> statistics_service_pb2.TestResult:
+    return statistics_service_pb2.TestResult(
+        statistic=test.statistic,
+        p_value=test.p_value,
+        p_holm=test.p_holm,
+        p_benjamini_hochberg=test.p_benjamini_hochberg,
+    )
+
+
+def _write_tukey(
+    found: ComparedRuns, metrics: Sequence[str], names: Sequence[str]
+) -> list[statistics_service_pb2.TukeyComparison]:
+    return [
+        statistics_service_pb2.TukeyComparison(
+            metric=metric,
+            first=names[pair.first],
+            second=names[pair.second],
+            difference=write_estimate(pair.difference, pair.interval),
+            p_value=pair.p_value,
+        )
+        for metric, pairs in zip(metrics, found.tukey, strict=False)
+        for pair in pairs
+    ]

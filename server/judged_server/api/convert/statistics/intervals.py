@@ -1,0 +1,64 @@
+"""Between the messages of intervals and `statistics.intervals`: options in, intervals out.
+
+Every call that makes intervals reads and writes them here.
+"""
+
+from __future__ import annotations
+
+from judged.v1 import metrics_pb2
+
+from judged_server.errors import InvalidField, full_names
+from judged_server.statistics.intervals import Interval, IntervalMethod, IntervalOptions
+
+CONFIDENCE = (0.5, 0.9999)
+RESAMPLES = (100, 100_000)
+LONG_STATISTICS_BYTES, LONG_RESAMPLES = 1 << 14, 100_000
+"""Statistics of a message above this, or of more resamples, are worked where computations are that
+take seconds; below they take some tenths of one."""
+
+
+def read_interval_options(
+    message: metrics_pb2.IntervalOptions, field: str = "options.interval"
+) -> IntervalOptions:
+    """Return the options, the default where a field is unset. Raises InvalidField with the path."""
+    default = IntervalOptions()
+    method, confidence, resamples = default.method, default.confidence, default.resamples
+    if message.HasField("method"):
+        if int(message.method) not in set(IntervalMethod):
+            names = full_names(IntervalMethod)
+            raise InvalidField(f"{field}.method", f"must be unset or one of {names}")
+        method = IntervalMethod(message.method)
+    if message.HasField("confidence"):
+        confidence = message.confidence
+        if not CONFIDENCE[0] <= confidence <= CONFIDENCE[1]:  # NaN is in no range
+            raise InvalidField(f"{field}.confidence", "must lie in 0.5 to 0.9999, or be unset")
+    if message.HasField("resamples"):
+        resamples = message.resamples
+        if not RESAMPLES[0] <= resamples <= RESAMPLES[1]:
+            raise InvalidField(f"{field}.resamples", "must lie in 100 to 100000, or be unset")
+    return IntervalOptions(method, confidence, resamples, message.seed)
+
+
+def write_interval(interval: Interval) -> metrics_pb2.Interval:
+    """Return the message of an interval."""
+    return metrics_pb2.Interval(
+        lower=interval.lower,
+        upper=interval.upper,
+        confidence=interval.confidence,
+        standard_error=interval.standard_error,
+        signature=interval.signature,
+        warnings=interval.warnings,
+    )
+
+
+def write_estimate(value: float | None, interval: Interval | None) -> metrics_pb2.Estimate:
+    """Return the message of a number with its interval; what is None stays unset."""
+    return metrics_pb2.Estimate(
+        value=value, interval=None if interval is None else write_interval(interval)
+    )
+
+
+def is_long(size: int, interval: metrics_pb2.IntervalOptions, permutations: int = 0) -> bool:
+    """Say whether a computation of a message of `size` bytes may take more than a moment."""
+    drawn = max(interval.resamples, permutations)
+    return size > LONG_STATISTICS_BYTES or drawn > LONG_RESAMPLES

@@ -1,0 +1,214 @@
+"""StreamEvaluate: groups in chunks, answers as they are judged, the metrics of all at the end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import aclosing
+from functools import partial
+from itertools import islice
+from typing import Any
+
+import numpy as np
+from judged.v1 import judge_service_pb2 as pb
+from judged.v1 import metrics_pb2
+
+from judged_server import errors
+from judged_server.api.chunk_window import ChunkIds, work_in_window
+from judged_server.api.convert.asking import read_asking, write_usage
+from judged_server.api.convert.judging import read_spec, take_groups, write_identity
+from judged_server.api.convert.metrics import (
+    read_options,
+    refuse_unused,
+    write_evaluation,
+    write_match,
+)
+from judged_server.api.convert.verdict_encoder import write_verdicts
+from judged_server.api.idempotency import IdempotentCalls, check_request_id
+from judged_server.api.limits import RequestLimits
+from judged_server.api.status import code_of, internal_fault
+from judged_server.domain import QueryGroup, VerdictFault
+from judged_server.domain.usage import CostTracker
+from judged_server.judges.base import Caller
+from judged_server.judges.catalog import JudgeCatalog
+from judged_server.metrics import parse_metrics
+from judged_server.usecases.admission import Admission
+from judged_server.usecases.distinct_groups import Part
+from judged_server.usecases.evaluate import Evaluation, JudgedPart, PartedEvaluation
+
+VALUES_BYTES = 1 << 20
+"""About the size of a message of per-query values."""
+
+
+async def evaluate_stream(
+    catalog: JudgeCatalog,
+    admission: Admission,
+    limits: RequestLimits,
+    window: int,
+    requests: AsyncIterator[pb.StreamEvaluateRequest],
+    deadline: float,
+    spends: Callable[[CostTracker], object],
+    idempotent_calls: IdempotentCalls,
+) -> AsyncIterator[pb.StreamEvaluateResponse]:
+    """Yield the answer to each chunk when it is judged, then the metrics of all.
+
+    The caller waits until `deadline`, on the event loop's clock. `spends` gets the cost tracker of
+    the stream. At most `window` chunks are read and not yet answered.
+    """
+    first = await anext(requests, None)
+    if first is None or first.WhichOneof("message") != "start":
+        raise errors.InvalidField("message", "the first message of a stream must be a start")
+    start = first.start
+    asking = read_asking(start.asking)
+    details = start.include_details and start.include_verdicts
+    caller = Caller(deadline, details, asking.cache, asking.max_cost)
+    spends(caller.cost_tracker)
+    options = read_options(start.options)
+    refuse_unused(start.options, "groups")
+    run = PartedEvaluation(
+        catalog,
+        read_spec(start.judge),
+        parse_metrics(start.metrics),
+        options,
+        caller,
+        keep_verdicts=start.include_verdicts,
+    )
+    identified = None
+    if start.request_id:
+        check_request_id(start.request_id)
+        if catalog.asks_models(start.judge.kind):
+            identified = idempotent_calls
+    stream = _Stream(admission, limits, start, caller, run, identified)
+    async with aclosing(work_in_window(requests, window, stream.begin)) as answers:
+        async for answer in answers:
+            yield pb.StreamEvaluateResponse(chunk=answer)
+    done = await run.measure()
+    if start.options.per_query:
+        for values in _values(done):
+            yield pb.StreamEvaluateResponse(values=values)
+    yield pb.StreamEvaluateResponse(result=write_evaluation(done, per_query=False))
+
+
+class _Stream:
+    """The chunks of one stream."""
+
+    def __init__(
+        self,
+        admission: Admission,
+        limits: RequestLimits,
+        start: pb.StreamEvaluateStart,
+        caller: Caller,
+        run: PartedEvaluation,
+        idempotent_calls: IdempotentCalls | None,
+    ) -> None:
+        self._admission = admission
+        self._limits = limits
+        self._start = start
+        self._caller = caller
+        self._run = run
+        self._idempotent_calls = idempotent_calls
+        self._ids = ChunkIds(limits)
+        self._groups = 0
+        self._results_of_last = 0
+        self._received = 0
+        self._done = 0
+        self._told_judge = False
+
+    async def begin(
+        self, request: pb.StreamEvaluateRequest
+    ) -> Coroutine[Any, Any, pb.EvaluatedChunk]:
+        """Return the work on the next message. Raises InvalidField for what is no new chunk."""
+        if request.WhichOneof("message") != "chunk":
+            raise errors.InvalidField("message", "every message after the start must be a chunk")
+        chunk = request.chunk
+        self._ids.add(chunk.chunk_id)
+        size = chunk.ByteSize()
+        admitted = await self._admitted(size)
+        try:
+            first = self._groups - chunk.continues
+            result = self._results_of_last if chunk.continues else 0
+            of_stream = ("groups", max(0, first), result)
+            groups = await take_groups(chunk.groups, size, self._limits, *of_stream)
+            self._groups = first + len(groups)
+            begun = result if len(groups) == 1 else 0
+            self._results_of_last = begun + groups[-1].n_retrieved
+            contexts = sum(map(_contexts, groups))
+            self._received += contexts
+            # A group without a context is kept too.
+            self._limits.check_evaluated(self._received + self._groups, "groups")
+            part = await self._run.receive(groups, continues=chunk.continues)
+        except BaseException:
+            self._admission.release(admitted)
+            raise
+        return self._answer(chunk, part, contexts, admitted)
+
+    async def _admitted(self, size: int) -> int:
+        """Return `size` once the server has room for it: the stream is not read meanwhile."""
+        while True:
+            try:
+                self._admission.admit(size)
+            except errors.Overloaded as busy:
+                await asyncio.sleep(busy.retry_after_s)
+            else:
+                return size
+
+    async def _answer(
+        self, chunk: pb.EvaluateChunk, part: Part, contexts: int, admitted: int
+    ) -> pb.EvaluatedChunk:
+        try:
+            once = None
+            if self._idempotent_calls is not None:
+                once = partial(self._idempotent_calls.verdicts, self._start, chunk, self._caller)
+            judged = await self._run.judge(part, once, _fault_of)
+        finally:
+            self._admission.release(admitted)
+        self._done += contexts
+        return self._write(chunk.chunk_id, judged)
+
+    def _write(self, chunk_id: int, judged: JudgedPart) -> pb.EvaluatedChunk:
+        answer = pb.EvaluatedChunk(
+            chunk_id=chunk_id,
+            negatives=map(write_match, judged.matches),
+            progress=pb.StreamProgress(contexts_received=self._received, contexts_done=self._done),
+        )
+        if not self._told_judge and self._run.identity is not None:
+            answer.judge.CopyFrom(write_identity(self._run.identity))
+            self._told_judge = True
+        if self._start.include_verdicts and judged.verdicts is not None:
+            answer.verdicts.CopyFrom(write_verdicts(judged.verdicts))
+            if judged.on_negatives is not None:
+                answer.negative_verdicts.CopyFrom(write_verdicts(judged.on_negatives))
+        if judged.usage is not None:
+            answer.usage.CopyFrom(write_usage(judged.usage))
+        return answer
+
+
+def _contexts(group: QueryGroup) -> int:
+    return group.n_contexts + group.n_retrieved * len(group.negatives)
+
+
+def _fault_of(error: Exception) -> tuple[errors.JudgedError, VerdictFault]:
+    """Return what keeps a chunk from being judged, for the whole stream and for one context."""
+    failure = error if isinstance(error, errors.JudgedError) else internal_fault(error)
+    retryable = isinstance(failure, errors.Retryable)
+    code: int = code_of(failure).value[0]
+    return failure, VerdictFault(0, code, failure.reason, failure.message, retryable)
+
+
+def _values(done: Evaluation) -> Sequence[metrics_pb2.PerQueryValues]:
+    """Return the per-query values in messages of a bounded size."""
+    rows = done.table.rows.tolist()
+    columns = [column.values for column in done.table.columns]
+    sizes = np.cumsum([len(done.query_ids[row]) + 4 + 8 * len(columns) for row in rows])
+    ends = np.searchsorted(sizes, np.arange(VALUES_BYTES, sizes[-1] if rows else 0, VALUES_BYTES))
+    bounds = [0, *sorted(set(ends.tolist()) - {0}), len(rows)]
+    return [
+        metrics_pb2.PerQueryValues(
+            query_ids=[done.query_ids[row] for row in rows[begin:end]],
+            columns=[
+                metrics_pb2.ValueColumn(values=values[begin:end].tolist()) for values in columns
+            ],
+        )
+        for begin, end in zip(bounds, islice(bounds, 1, None), strict=False)
+        if begin < end
+    ]

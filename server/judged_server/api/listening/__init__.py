@@ -1,0 +1,1 @@
+"""How calls come in: addresses, certificates, connections, messages."""

@@ -1,0 +1,62 @@
+"""The services of a server, and how those that take calls, gRPC and HTTP, come to know them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import grpc
+from grpc_health.v1 import health, health_pb2_grpc
+from judged.v1 import judge_service_pb2, statistics_service_pb2
+from judged.v1.judge_service_pb2_grpc import add_JudgeServiceServicer_to_server
+from judged.v1.statistics_service_pb2_grpc import add_StatisticsServiceServicer_to_server
+
+from judged_server.api.authentication import Authenticator
+from judged_server.api.interceptor import CallInterceptor, InterceptingRegistrar, Registry
+from judged_server.api.judge_service import JudgeService
+from judged_server.api.statistics_service import StatisticsService
+
+CONTRACT = tuple(
+    service
+    for file in (judge_service_pb2.DESCRIPTOR, statistics_service_pb2.DESCRIPTOR)
+    for service in file.services_by_name.values()
+)
+NAMES = tuple(service.full_name for service in CONTRACT)
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """What answers calls, all through one interceptor."""
+
+    judge: JudgeService
+    statistics: StatisticsService
+    health: health.aio.HealthServicer
+    interceptor: CallInterceptor
+
+    def register_contract(self, server: Registry, callers: Authenticator | None) -> None:
+        """Add the handlers of the contract to a server, whose callers have to show who they are."""
+        guarded: Any = InterceptingRegistrar(server, self.interceptor, authenticator=callers)
+        add_JudgeServiceServicer_to_server(self.judge, guarded)
+        add_StatisticsServiceServicer_to_server(self.statistics, guarded)
+
+    def register_health(self, server: grpc.aio.Server) -> None:
+        """Add the health service to a server of gRPC.
+
+        Its callers watch for as long as they like: no limit of ours. Whether a server runs is no
+        secret, and those who ask have no credential.
+        """
+        unlimited = InterceptingRegistrar(server, self.interceptor, limited=False)
+        health_pb2_grpc.add_HealthServicer_to_server(self.health, unlimited)
+
+    def register_reflection(self, server: grpc.aio.Server, callers: Authenticator | None) -> None:
+        """Add the reflection service to a server of gRPC, whose callers may watch too."""
+        # Imported here: reflection is off by default and its import costs start-up time.
+        from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc  # noqa: PLC0415
+
+        names = (*NAMES, health.SERVICE_NAME, reflection.SERVICE_NAME)
+        known: Any = InterceptingRegistrar(
+            server, self.interceptor, limited=False, authenticator=callers
+        )
+        reflection_pb2_grpc.add_ServerReflectionServicer_to_server(
+            reflection.aio.ReflectionServicer(names), known
+        )

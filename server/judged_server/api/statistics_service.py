@@ -1,0 +1,117 @@
+"""StatisticsService: each call admits, reads its message, computes, and writes the reply."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import grpc
+from judged.v1 import statistics_service_pb2 as pb
+from judged.v1.statistics_service_pb2_grpc import StatisticsServiceServicer
+
+from judged_server.api.convert.statistics.agreement import agreement
+from judged_server.api.convert.statistics.calibration import calibration
+from judged_server.api.convert.statistics.comparison import compare_runs, compared_measures
+from judged_server.api.convert.statistics.frontier import calibrate_cascade
+from judged_server.api.convert.statistics.intervals import LONG_STATISTICS_BYTES, is_long
+from judged_server.api.convert.statistics.preferences import ranking
+from judged_server.api.convert.statistics.text_metrics import (
+    read_items,
+    read_measurement,
+    read_values,
+    write_text_metrics,
+)
+from judged_server.api.limits import RequestLimits
+from judged_server.api.listening.receiving import received_bytes
+from judged_server.judges.equivalence.judge import shipped_calibration
+from judged_server.metrics.text import measure_texts
+from judged_server.scheduling.threads import run_computation, run_in_thread_if
+from judged_server.usecases.admission import Admission
+
+Context = grpc.aio.ServicerContext[Any, Any]
+
+LARGE_TEXT_METRICS_BYTES = 1 << 14
+"""A ComputeTextMetrics request above this takes turns with others, off the event loop."""
+
+
+class StatisticsService(StatisticsServiceServicer):
+    """The calls that judge nothing and ask no model."""
+
+    def __init__(self, admission: Admission, limits: RequestLimits) -> None:
+        self._admission = admission
+        self._limits = limits
+
+    async def CompareRuns(
+        self,
+        request: pb.CompareRunsRequest,
+        context: Context,
+    ) -> pb.CompareRunsResponse:
+        """Test whether runs differ."""
+        size = received_bytes()
+        with self._admission.admit(size):
+            measures = compared_measures(request)
+            long = is_long(size, request.options.interval, request.comparison.permutations)
+            return await run_computation(long, compare_runs, request, measures)
+
+    async def ComputeTextMetrics(
+        self,
+        request: pb.ComputeTextMetricsRequest,
+        context: Context,
+    ) -> pb.ComputeTextMetricsResponse:
+        """Compare texts with references."""
+        size = received_bytes()
+        with self._admission.admit(size):
+            asked = read_measurement(request)
+            large = size > LARGE_TEXT_METRICS_BYTES
+            if request.values:
+                columns = await run_in_thread_if(large, read_values, request, asked.metrics)
+            else:
+                items = await run_in_thread_if(large, read_items, request.items, self._limits)
+                if large:
+                    long = size > LONG_STATISTICS_BYTES
+                    columns = await run_computation(long, measure_texts, items, asked.metrics)
+                else:
+                    columns = measure_texts(items, asked.metrics)
+            if not large and asked.interval is None:
+                return write_text_metrics(columns, asked)
+            long = is_long(size, request.interval)
+            return await run_computation(long, write_text_metrics, columns, asked)
+
+    async def MeasureAgreement(
+        self,
+        request: pb.MeasureAgreementRequest,
+        context: Context,
+    ) -> pb.MeasureAgreementResponse:
+        """Tell how far raters, or two judges, agree."""
+        size = received_bytes()
+        with self._admission.admit(size):
+            return await run_computation(is_long(size, request.interval), agreement, request)
+
+    async def Calibrate(
+        self,
+        request: pb.CalibrateRequest,
+        context: Context,
+    ) -> pb.CalibrateResponse:
+        """Hold a judge's scores against human labels."""
+        size = received_bytes()
+        with self._admission.admit(size):
+            long = is_long(size, request.interval)
+            return await run_computation(long, calibration, request, shipped_calibration)
+
+    async def CalibrateCascade(
+        self,
+        request: pb.CalibrateCascadeRequest,
+        context: Context,
+    ) -> pb.CalibrateCascadeResponse:
+        """Propose a cascade of judges from labels."""
+        with self._admission.admit(received_bytes()):
+            return await run_computation(True, calibrate_cascade, request, shipped_calibration)
+
+    async def RankSystems(
+        self,
+        request: pb.RankSystemsRequest,
+        context: Context,
+    ) -> pb.RankSystemsResponse:
+        """Rank systems by paired comparisons."""
+        size = received_bytes()
+        with self._admission.admit(size):
+            return await run_computation(is_long(size, request.interval), ranking, request)

@@ -1,0 +1,129 @@
+"""The audit log: a line a call, of who asked which judge, and how much. Never a text.
+
+While a call runs, those who work for it note what was judged; without a log nobody notes anything.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+import orjson
+
+from judged_server.settings import SettingsError
+from judged_server.telemetry import Lines, UsageReport, logger
+
+_log = logger("audit")
+
+
+@dataclass(slots=True)
+class CallNotes:
+    """What one call was about: judgements by the signature of their judge, and bytes received."""
+
+    judged: dict[str, int] = field(default_factory=dict)
+    request_bytes: int = 0
+
+
+_notes: ContextVar[CallNotes | None] = ContextVar("notes", default=None)
+
+
+def note_judged(signature: str, number: int) -> None:
+    """Note that a judge was asked for so many contexts or scores, by the call in work."""
+    notes = _notes.get()
+    if notes is not None:
+        notes.judged[signature] = notes.judged.get(signature, 0) + number
+
+
+def note_received(size: int) -> None:
+    """Note a message that the call in work has received."""
+    notes = _notes.get()
+    if notes is not None:
+        notes.request_bytes += size
+
+
+def begin_notes() -> CallNotes:
+    """Let the rest of this task note what it does."""
+    notes = CallNotes()
+    _notes.set(notes)
+    return notes
+
+
+class AuditLog:
+    """A file that only grows. Whoever moves it away sends SIGHUP, and a new one is begun."""
+
+    def __init__(self, path: Path) -> None:
+        """Open the file, which only its owner may read. Raises SettingsError."""
+        self._path = path
+        self.failures = 0
+        try:
+            self._file = self._open()
+        except OSError as error:
+            raise SettingsError(
+                f"audit_log {path} can't be written: {error.strerror}; make its folder, or name "
+                "another file"
+            ) from None
+        self._lines = Lines(self._write)
+
+    def call(
+        self,
+        method: str,
+        code: str,
+        request_id: str,
+        tenant: str,
+        credential: str,
+        notes: CallNotes,
+        spent: UsageReport | None,
+    ) -> None:
+        """Write of a call that has ended, within a moment."""
+        line: dict[str, object] = {
+            "time": datetime.fromtimestamp(time.time(), UTC).isoformat(timespec="milliseconds"),
+            "tenant": tenant,
+            "credential": credential,
+            "method": method,
+            "code": code,
+            "request_id": request_id,
+            "request_bytes": notes.request_bytes,
+            "judged": notes.judged,
+        }
+        if spent is not None:
+            line |= {
+                "model_calls": spent.calls,
+                "input_tokens": spent.input_tokens,
+                "output_tokens": spent.output_tokens,
+                "cost": spent.cost,
+            }
+        self._lines.later(orjson.dumps(line))
+
+    def reopen(self) -> None:
+        """Go on in the file that has the name now, or in a new one."""
+        self._lines.flush()
+        try:
+            renewed = self._open()
+        except OSError as error:
+            self._failed(error)
+            return
+        os.close(self._file)
+        self._file = renewed
+
+    def close(self) -> None:
+        """Write what waits."""
+        self._lines.flush()
+
+    def _open(self) -> int:
+        return os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
+    def _write(self, lines: bytes) -> None:
+        try:
+            while lines:
+                lines = lines[os.write(self._file, lines) :]
+        except OSError as error:
+            self._failed(error)
+
+    def _failed(self, error: OSError) -> None:
+        """Report; calls go on, since the log is there for them and not they for it."""
+        self.failures += 1
+        _log.error("audit line lost", file=str(self._path), reason=error.strerror)

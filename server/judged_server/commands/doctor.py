@@ -1,0 +1,211 @@
+"""`judged-server doctor`: whether a server can run with these settings, and what to mend if not.
+
+It listens nowhere, asks no model anything and changes no file. Providers are connected to, no more.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import shutil
+import socket
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+from judged_server.address import Address, AddressError
+from judged_server.errors import JudgedError
+from judged_server.settings import Settings, SettingsError, cache_folder, misspelt_variables
+
+OK, WARN, BAD = "ok  ", "warn", "BAD "
+_CONNECT_S = 5.0
+_FREE_BYTES = 1 << 30
+_FILES = 1024
+_DAYS_LEFT = 14
+
+
+class Finding(NamedTuple):
+    """What a check found: how it is, of what, and what there is to say."""
+
+    state: str
+    what: str
+    said: str
+
+
+def diagnose(settings: Settings, say: Callable[[str], object] = print) -> int:
+    """Print a line for each thing that was checked; return 2 when one keeps a server from running.
+
+    Raises nothing that a setting can cause.
+    """
+    worst = 0
+    for what, check in _CHECKS.items():
+        try:
+            findings = list(check(settings))
+        except (SettingsError, AddressError, JudgedError) as error:
+            findings = [Finding(BAD, what, str(error))]
+        for finding in findings:
+            say(f"{finding.state}  {finding.what}: {finding.said}")
+            worst = max(worst, 2 if finding.state == BAD else 0)
+    say("a server can run with these settings" if not worst else "mend what is BAD; see above")
+    return worst
+
+
+def _settings(_: Settings) -> Iterator[Finding]:
+    warnings = list(misspelt_variables(os.environ))
+    yield from (Finding(WARN, "settings", warning) for warning in warnings)
+    if not warnings:
+        yield Finding(OK, "settings", "all are known and in range")
+
+
+def _addresses(settings: Settings) -> Iterator[Finding]:
+    yield from _address(settings, "listen", settings.listen)
+    if settings.http_listen is not None:
+        yield from _address(settings, "http_listen", settings.http_listen)
+
+
+def _address(settings: Settings, setting: str, named: str) -> Iterator[Finding]:
+    address = Address.parse(named, setting)
+    address.refuse_live_socket(setting)
+    if address.path is None and address.port:
+        family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+        with socket.socket(family, socket.SOCK_STREAM) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((address.host, address.port))
+            except OSError as error:
+                raise AddressError(
+                    f"can't listen on {address}: {error.strerror}; stop what listens there, or "
+                    f"set --{setting.replace('_', '-')}"
+                ) from None
+    known = "this machine only" if address.is_local else "other machines can reach it"
+    asks = settings.tenants is not None or settings.client_ca is not None
+    safe = address.is_local or (settings.certificate is not None and asks)
+    if safe:
+        yield Finding(OK, setting, f"{address}, {known}")
+    else:
+        state = WARN if settings.insecure and settings.tenants is None else BAD
+        yield Finding(
+            state, setting, f"{address}, {known}: give --certificate, --private-key and --tenants"
+        )
+
+
+def _certificate(settings: Settings) -> Iterator[Finding]:
+    if settings.certificate is None or settings.private_key is None:
+        if settings.certificate is not settings.private_key or settings.client_ca is not None:
+            raise SettingsError("certificate and private_key go together, and client_ca with both")
+        return
+    from judged_server.api.listening.certificates import CertificateFiles, Certificates  # noqa: PLC0415
+
+    files = CertificateFiles(settings.certificate, settings.private_key, settings.client_ca)
+    days = (Certificates(files).ends - datetime.now(UTC)).days
+    state = OK if days > _DAYS_LEFT else WARN
+    yield Finding(state, "certificate", f"{settings.certificate} ends in {days} days")
+
+
+def _tenants(settings: Settings) -> Iterator[Finding]:
+    if settings.tenants is None:
+        return
+    from judged_server.tenants.directory import FileDirectory  # noqa: PLC0415
+    from judged_server.tenants.token_file import read_tokens, tokens_beside  # noqa: PLC0415
+
+    tenants = FileDirectory(settings.tenants).tenants
+    tokens, now = read_tokens(tokens_beside(settings.tenants)), datetime.now(UTC)
+    yield Finding(OK, "tenants", f"{len(tenants.by_name)} in {settings.tenants}")
+    for name in tenants.by_name:
+        live = tokens.of(name, now)
+        if not live and name not in tenants.by_uri.values() and not tenants.sockets[name]:
+            said = f"{name} has no token, certificate or socket; run tenants rotate {name}"
+            yield Finding(WARN, "tenants", said)
+        elif live and all(t.ends and (t.ends - now).days < _DAYS_LEFT for t in live):
+            said = f"the last token of {name} ends within {_DAYS_LEFT} days; run tenants rotate"
+            yield Finding(WARN, "tenants", said)
+
+
+def _embedding_model(settings: Settings) -> Iterator[Finding]:
+    from judged_server.embedding.models.manifest import DEFAULT_MODEL  # noqa: PLC0415
+    from judged_server.embedding.models.store import ModelStore, default_root  # noqa: PLC0415
+    from judged_server.errors import ModelNotInstalled  # noqa: PLC0415
+
+    store = ModelStore(settings.models_dir or default_root(os.environ))
+    name = settings.model or DEFAULT_MODEL
+    try:
+        store.verify(name)
+    except ModelNotInstalled as error:
+        state = BAD if settings.model is not None else WARN
+        yield Finding(state, "embedding model", f"{error.message}; else there is no judge semantic")
+    else:
+        yield Finding(OK, "embedding model", f"{name}: every file is as it was installed")
+
+
+def _language_models(settings: Settings) -> Iterator[Finding]:
+    if settings.llm_config is None:
+        return
+    from judged_server.llm.config.configuration import read_configuration  # noqa: PLC0415
+    from judged_server.llm.models import ChatModels  # noqa: PLC0415
+
+    configuration = read_configuration(settings.llm_config)
+    for model in ChatModels(configuration, os.environ).listed():
+        state = WARN if model.problem else OK
+        yield Finding(
+            state, "language model", f"{model.card.name}: {model.problem or 'has its key'}"
+        )
+    for provider in configuration.providers:
+        if provider.base_url:
+            yield _reached(provider.name, provider.base_url)
+
+
+def _reached(name: str, url: str) -> Finding:
+    parts = urlsplit(url)
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    try:
+        socket.create_connection((parts.hostname or "", port), _CONNECT_S).close()
+    except OSError as error:
+        why = error.strerror or type(error).__name__
+        return Finding(WARN, "provider", f"{name}: {parts.hostname}:{port} is not reached: {why}")
+    return Finding(OK, "provider", f"{name}: {parts.hostname}:{port} is reached")
+
+
+def _stores(settings: Settings) -> Iterator[Finding]:
+    folders = {}
+    if settings.vector_cache == "disk":
+        folders["vectors"] = settings.vector_cache_dir or cache_folder(os.environ, "vectors")
+    if settings.llm_config is not None and settings.llm_cache == "disk":
+        folders["replies"] = settings.llm_cache_dir or cache_folder(os.environ, "replies")
+    if settings.audit_log is not None:
+        folders["audit log"] = settings.audit_log.absolute().parent
+    for what, folder in folders.items():
+        there = _first_that_is(folder)
+        if not os.access(there, os.W_OK):
+            state = BAD if what == "audit log" else WARN
+            yield Finding(state, what, f"{there} can't be written to; name another folder")
+            continue
+        free = shutil.disk_usage(there).free
+        state = OK if free > _FREE_BYTES else WARN
+        yield Finding(state, what, f"{folder}, {free / 1e9:.1f} GB free")
+
+
+def _first_that_is(folder: Path) -> Path:
+    return next(path for path in (folder, *folder.absolute().parents) if path.is_dir())
+
+
+def _limits(_: Settings) -> Iterator[Finding]:
+    files, _most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if files < _FILES:
+        said = f"{files} open files; each connection takes one: raise it (ulimit -n {_FILES})"
+        yield Finding(WARN, "limits", said)
+    else:
+        yield Finding(OK, "limits", f"{files} open files")
+
+
+_CHECKS: dict[str, Callable[[Settings], Iterator[Finding]]] = {
+    "settings": _settings,
+    "listen": _addresses,
+    "certificate": _certificate,
+    "tenants": _tenants,
+    "embedding model": _embedding_model,
+    "language models": _language_models,
+    "stores": _stores,
+    "limits": _limits,
+}

@@ -1,0 +1,254 @@
+"""`judged-server tenants`: adds tenants, makes and revokes their tokens, tells what they use.
+
+A running server takes over what a command has changed within some seconds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import io
+import os
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from judged_server.domain.usage import NANO
+from judged_server.settings import Settings, SettingsError
+from judged_server.tenant import Tenant
+from judged_server.tenants.tenants_file import NAME, NAME_RULE, Tenants, read_tenants
+from judged_server.tenants.token_file import StoredToken, changing, read_tokens, tokens_beside
+
+_MOST_DAYS = 3650.0
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the command to the command line."""
+    tenants = commands.add_parser(
+        "tenants",
+        help="add tenants, make and revoke their tokens",
+        description="The file of tenants is that of --tenants, or JUDGED_TENANTS.",
+    )
+    actions = tenants.add_subparsers(dest="action", required=True)
+    add = actions.add_parser("add", help="add a tenant to the file, with a token")
+    add.add_argument("--no-token", action="store_true", help="for one with certificates or sockets")
+    rotate = actions.add_parser(
+        "rotate",
+        help="make a tenant's next token; the present one counts on for a while",
+        description="Two tokens of a tenant count at once: the new one, and the one before it "
+        "until --keep-hours are over. Any older one ends now.",
+    )
+    rotate.add_argument(
+        "--keep-hours", type=float, default=24, metavar="H", help="of the one before (default 24)"
+    )
+    revoke = actions.add_parser("revoke", help="end a tenant's tokens now, or one of them")
+    revoke.add_argument("--token", default="", metavar="ID", help="as `tenants list` shows it")
+    for parser in (add, rotate):
+        parser.add_argument(
+            "--days", type=float, metavar="D", help="after which the new token ends; default: never"
+        )
+        parser.add_argument(
+            "--out",
+            type=Path,
+            metavar="FILE",
+            help="a new file for the token, which else is printed; only its owner may read it",
+        )
+    for parser in (add, rotate, revoke):
+        parser.add_argument("name", help=f"of the tenant: {NAME_RULE}")
+    usage = actions.add_parser("usage", help="show who asked language models for what, by day")
+    usage.add_argument(
+        "--days",
+        dest="last_days",
+        type=int,
+        default=31,
+        metavar="N",
+        help="the last N days, in UTC (default 31)",
+    )
+    usage.add_argument("--csv", action="store_true", help="as CSV")
+    actions.add_parser("list", help="show tenants, what they may, and their tokens")
+
+
+def manage_tenants(
+    arguments: argparse.Namespace, settings: Settings, say: Callable[[str], object] = print
+) -> int:
+    """Run one of the tenants commands; return the exit status. Raises SettingsError."""
+    path = settings.tenants
+    if path is None:
+        raise SettingsError("tenants: name their file with --tenants FILE or JUDGED_TENANTS")
+    if arguments.action == "list":
+        _list(path, say)
+    elif arguments.action == "usage":
+        _usage(arguments, settings, say)
+    elif arguments.action == "revoke":
+        _revoke(path, arguments.name, arguments.token, say)
+    elif arguments.action == "rotate":
+        keeps = timedelta(hours=_within("--keep-hours", arguments.keep_hours, 24 * _MOST_DAYS))
+        _need(path, arguments.name)
+        _new_token(path, arguments, keeps, say)
+    else:
+        _add(path, arguments, say)
+    return 0
+
+
+def _add(path: Path, arguments: argparse.Namespace, say: Callable[[str], object]) -> None:
+    name = arguments.name
+    if not NAME.fullmatch(name):
+        raise SettingsError(f"tenants: {name[:80]!r} can't be a name: it has {NAME_RULE}")
+    tokens = tokens_beside(path)
+    _refuse_taken(arguments.out)
+    with changing(tokens) as held:  # it also makes the file, and is the lock of the other one
+        text = path.read_text("utf-8") if path.exists() else ""
+        known = read_tenants(path, held[0].secret).by_name if text else {}
+        if name in known and held[0].of(name, _now()):
+            raise SettingsError(f"tenants: {name} is there and has a token; use tenants rotate")
+        if name not in known:
+            gap = "\n" if text and not text.endswith("\n\n") else ""
+            ended = text if not text or text.endswith("\n") else f"{text}\n"
+            path.write_text(f"{ended}{gap}[tenants.{name}]\n", "utf-8")
+            say(f"{name} is added to {path}, where you say what it may use; as yet everything")
+    if not arguments.no_token:
+        _new_token(path, arguments, timedelta(0), say)
+
+
+def _new_token(
+    path: Path, arguments: argparse.Namespace, keeps: timedelta, say: Callable[[str], object]
+) -> None:
+    _refuse_taken(arguments.out)
+    now = _now()
+    ends = None
+    if arguments.days is not None:
+        ends = now + timedelta(days=_within("--days", arguments.days, _MOST_DAYS))
+    with changing(tokens_beside(path)) as held:
+        held[0], token = held[0].with_new(arguments.name, now, keeps, ends)
+    when = "" if ends is None else f"; it ends at {_time(ends)}"
+    if arguments.out is None:
+        say(f"the token of {arguments.name}, which is shown this once{when}:")
+        say(token)
+        return
+    try:
+        handle = os.open(arguments.out, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except OSError as error:
+        raise SettingsError(f"--out {arguments.out}: {error.strerror}") from None
+    with os.fdopen(handle, "w") as file:
+        file.write(f"{token}\n")
+    say(f"the token of {arguments.name} is in {arguments.out}{when}")
+
+
+def _refuse_taken(out: Path | None) -> None:
+    if out is not None and out.exists():
+        raise SettingsError(f"--out {out} is there already; name a file that is not")
+
+
+def _revoke(path: Path, name: str, id_: str, say: Callable[[str], object]) -> None:
+    with changing(tokens_beside(path)) as held:
+        before = held[0]
+        held[0] = before.without(name, id_)
+        ended = len(before.tokens) - len(held[0].tokens)
+        if not ended:
+            which = f"no token {id_}" if id_ else "no token"
+            raise SettingsError(f"tenants: {name} has {which}; see judged-server tenants list")
+    tokens = "1 token" if ended == 1 else f"{ended} tokens"
+    say(f"{tokens} of {name} revoked; servers end the calls that showed them within 5 seconds")
+
+
+def _list(path: Path, say: Callable[[str], object]) -> None:
+    try:
+        file = read_tokens(tokens_beside(path))
+    except FileNotFoundError:
+        raise SettingsError(
+            f"tenants: there is no {tokens_beside(path)}; judged-server tenants add makes it"
+        ) from None
+    tenants = read_tenants(path, file.secret)
+    for name, tenant in tenants.by_name.items():
+        allowed = tenant.allowed
+        rights = [
+            ("judges", allowed.judges),
+            ("rubrics", allowed.rubrics),
+            ("models", allowed.models),
+            *_limits(tenant),
+        ]
+        limits = "; ".join(
+            f"{what}: {', '.join(n) or 'none'}" for what, n in rights if n is not None
+        )
+        say(f"{name}  {limits or 'everything'}{_ways(tenants, name)}")
+        for token in file.of(name, _now()):
+            say(f"  token {_shown(token)}")
+    for name in sorted({each.tenant for each in file.tokens} - tenants.by_name.keys()):
+        say(f"{name}  is not in {path}: its tokens count for nothing")
+    if not tenants.by_name:
+        say(f"no tenants in {path}; run judged-server tenants add NAME")
+
+
+def _usage(arguments: argparse.Namespace, settings: Settings, say: Callable[[str], object]) -> None:
+    """Show what the ledger has of all tenants; money is what was paid or may have been."""
+    if settings.llm_config is None:
+        raise SettingsError("tenants usage: name the file with the models: --llm-config FILE")
+    # Imported here: the other actions need no models.
+    from judged_server.llm.budget import default_ledger  # noqa: PLC0415
+    from judged_server.llm.config.configuration import read_configuration  # noqa: PLC0415
+    from judged_server.store.ledger import Ledger, Used  # noqa: PLC0415
+
+    path = read_configuration(settings.llm_config).budget.file or default_ledger(os.environ)
+    if not path.exists():
+        raise SettingsError(f"tenants usage: there is no {path} yet: nothing was asked")
+    days = int(_within("--days", arguments.last_days, _MOST_DAYS))
+    since = (_now() - timedelta(days=max(0, days - 1))).strftime("%Y-%m-%d")
+    ledger = Ledger(path)
+    try:
+        rows = ledger.read_used(since)
+    finally:
+        ledger.close()
+    heads = [*Used._fields[:-1], "cost"]
+    cells = [[*map(str, row[:-1]), f"{row.nano / NANO:.9f}"] for row in rows]
+    if arguments.csv:
+        out = io.StringIO()
+        csv.writer(out, lineterminator="\n").writerows([heads, *cells])
+        say(out.getvalue().removesuffix("\n"))
+        return
+    widths = [max(map(len, column)) for column in zip(heads, *cells, strict=True)]
+    for line in (heads, *cells):
+        say("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
+
+
+def _ways(tenants: Tenants, name: str) -> str:
+    uris = [uri for uri, owner in tenants.by_uri.items() if owner == name]
+    ways = [*uris, *(f"unix:{socket.path}" for socket in tenants.sockets[name])]
+    return "".join(f"  {way}" for way in ways)
+
+
+def _limits(tenant: Tenant) -> list[tuple[str, tuple[str, ...] | None]]:
+    given = (
+        ("per_day", tenant.per_day),
+        ("per_month", tenant.per_month),
+        ("tokens_per_second", tenant.tokens_per_second),
+        ("provider_slots", tenant.provider_slots),
+    )
+    return [(name, (f"{limit:g}",)) for name, limit in given if limit is not None]
+
+
+def _shown(token: StoredToken) -> str:
+    ends = "" if token.ends is None else f", ends {_time(token.ends)}"
+    return f"{token.id}  made {_time(token.created)}{ends}"
+
+
+def _need(path: Path, name: str) -> None:
+    try:
+        secret = read_tokens(tokens_beside(path)).secret
+    except FileNotFoundError:
+        secret = b""
+    if name not in read_tenants(path, secret).by_name:
+        raise SettingsError(f"tenants: {path} has no {name[:80]!r}; use tenants add")
+
+
+def _within(flag: str, value: float, most: float) -> float:
+    if not 0 <= value <= most:  # which NaN is not either
+        raise SettingsError(f"{flag} is a number from 0 to {most:g}")
+    return value
+
+
+def _time(at: datetime) -> str:
+    return f"{at.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)

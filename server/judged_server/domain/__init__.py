@@ -1,0 +1,74 @@
+"""The words of the service as values: groups, judges, verdicts, answers, usage.
+
+The names below are those that all layers use; each is at home in the module of its noun.
+"""
+
+from judged_server.domain.answers import ClaimVerdict
+from judged_server.domain.arrays import (
+    BoolArray,
+    ByteArray,
+    Float32Array,
+    FloatArray,
+    IntArray,
+    UnsignedArray,
+)
+from judged_server.domain.groups import CallerEmbeddings, GroupSpans, QueryGroup, Spans
+from judged_server.domain.judges import (
+    Calibrator,
+    ErrorGuarantee,
+    JudgeIdentity,
+    JudgeSpec,
+    PanelMember,
+    ParameterScalar,
+    stages_sha256,
+)
+from judged_server.domain.usage import CacheMode, CascadeUsage, StageUsage, Usage
+from judged_server.domain.verdicts import (
+    TIE_TOLERANCE,
+    Flag,
+    ScoreColumns,
+    Source,
+    Status,
+    VerdictCounts,
+    VerdictDetail,
+    VerdictFault,
+    Verdicts,
+    VerdictSample,
+    min_passing_score,
+)
+
+__all__ = [
+    "TIE_TOLERANCE",
+    "BoolArray",
+    "ByteArray",
+    "CacheMode",
+    "Calibrator",
+    "CallerEmbeddings",
+    "CascadeUsage",
+    "ClaimVerdict",
+    "ErrorGuarantee",
+    "Flag",
+    "Float32Array",
+    "FloatArray",
+    "GroupSpans",
+    "IntArray",
+    "JudgeIdentity",
+    "JudgeSpec",
+    "PanelMember",
+    "ParameterScalar",
+    "QueryGroup",
+    "ScoreColumns",
+    "Source",
+    "Spans",
+    "StageUsage",
+    "Status",
+    "UnsignedArray",
+    "Usage",
+    "VerdictCounts",
+    "VerdictDetail",
+    "VerdictFault",
+    "VerdictSample",
+    "Verdicts",
+    "min_passing_score",
+    "stages_sha256",
+]

@@ -1,0 +1,119 @@
+"""The calls of the contract as paths, and one call from its request to its reply.
+
+The handlers are those that gRPC has, found by the same names and called with the same metadata: a
+call is let in, limited, counted, logged and ended alike, whichever way it comes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import grpc
+from aiohttp import web
+from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
+from google.protobuf.message import Message
+from google.protobuf.message_factory import GetMessageClass
+from judged.internal.v1 import status_pb2
+
+from judged_server import errors
+from judged_server.api.status import STATUS_TRAILER, to_wire
+from judged_server.http_api.call_context import INLINE_BYTES, HttpContext
+from judged_server.http_api.json_mapping import read_message, to_json
+from judged_server.http_api.replies import Reply
+from judged_server.scheduling.threads import run_in_thread_if
+
+PREFIX = "/v1/"
+
+
+class HandlerCallDetails(NamedTuple):
+    """What gRPC tells those who look for a handler."""
+
+    method: str
+    invocation_metadata: Sequence[tuple[str, str | bytes]]
+
+
+@dataclass(frozen=True, slots=True)
+class HttpMethod:
+    """A call of the contract that has one request: its path, and its name in gRPC."""
+
+    path: str
+    full_name: str
+    descriptor: MethodDescriptor
+
+
+def methods_of(services: Iterable[ServiceDescriptor]) -> tuple[HttpMethod, ...]:
+    """Return the calls that can be made by HTTP: those that take no stream of requests."""
+    return tuple(
+        HttpMethod(f"{PREFIX}{method.name}", f"/{service.full_name}/{method.name}", method)
+        for service in services
+        for method in service.methods
+        if not method.client_streaming
+    )
+
+
+class HttpCalls:
+    """Makes calls of requests. Stands where generated code expects a server to register with."""
+
+    def __init__(self, max_message_bytes: int, unread_s: float) -> None:
+        """Take how large a message may be, and how long a reply may stay unread."""
+        self._max_bytes = max_message_bytes
+        self._unread_s = unread_s
+        self._finders: list[grpc.GenericRpcHandler] = []
+
+    def add_generic_rpc_handlers(self, finders: Iterable[grpc.GenericRpcHandler]) -> None:
+        """Take those that find handlers, as a server of gRPC does."""
+        self._finders.extend(finders)
+
+    async def answer(self, method: HttpMethod, request: web.Request) -> web.StreamResponse:
+        """Make the call and write its reply, or its error."""
+        kind = method.descriptor.input_type
+        read = partial(read_message, kind=kind, max_bytes=self._max_bytes)
+        with Reply(request, self._unread_s) as reply:
+            try:
+                context = HttpContext(request, read, self._max_bytes, reply.write_event)
+                body = await _written(await self._call(method, context))
+            except grpc.aio.AbortError:
+                return await reply.end_with(context.status, context.trailers)
+            except errors.JudgedError as error:
+                trailers = dict(to_wire(error).trailers)
+                return await reply.end_with(_status(trailers), trailers)
+            return await reply.end(body, context.trailers)
+
+    async def _call(self, method: HttpMethod, context: HttpContext) -> Message | None:
+        """Return the reply of a unary call; None once all of a stream is written.
+
+        Raises AbortError where the handler ended the call, and DeadlineExceeded where its caller's
+        deadline did, which gRPC itself would see to.
+        """
+        details: Any = HandlerCallDetails(method.full_name, context.metadata)
+        found: Any = next(filter(None, (finder.service(details) for finder in self._finders)))
+        is_stream = method.descriptor.server_streaming
+        handler = found.stream_stream if is_stream else found.stream_unary
+        try:
+            async with asyncio.timeout(context.time_remaining()):
+                reply = await handler(None, context)
+        except TimeoutError:
+            raise errors.DeadlineExceeded(
+                "the time of grpc-timeout is over; allow more, or send less"
+            ) from None
+        if is_stream:
+            return None
+        if isinstance(reply, bytes):  # written already, for the wire of gRPC
+            return GetMessageClass(method.descriptor.output_type).FromString(reply)
+        found_reply: Message = reply
+        return found_reply
+
+
+def _status(trailers: dict[str, str | bytes]) -> status_pb2.Status:
+    raw = trailers[STATUS_TRAILER]
+    return status_pb2.Status.FromString(raw if isinstance(raw, bytes) else raw.encode())
+
+
+async def _written(message: Message | None) -> bytes:
+    if message is None:
+        return b""
+    return await run_in_thread_if(message.ByteSize() > INLINE_BYTES, to_json, message)

@@ -1,0 +1,203 @@
+"""The port of HTTP: where it listens, with which certificate, and what has a path there."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import os
+import socket
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
+from functools import partial
+from http import HTTPStatus
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import orjson
+from aiohttp import web
+
+from judged_server.address import Address, AddressError, share_socket
+from judged_server.api.listening.listeners import Listener
+from judged_server.http_api.calls import HttpCalls, HttpMethod
+from judged_server.http_api.replies import JSON
+
+LAST_REPLIES_S = 5.0
+"""How long, at the end of a drain, replies of calls that have ended may take to be written."""
+_OPENAPI = Path(__file__).with_name("openapi.json")
+"""Made from the contract by proto/generate.py."""
+_KEEPALIVE_S = 75.0
+_HEADER_BYTES = 8190
+_LINGERING_S = 2.0
+"""How long a refused message is read on, so that its sender hears why."""
+_SAFE = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
+_CODES = {HTTPStatus.NOT_FOUND: 5, HTTPStatus.METHOD_NOT_ALLOWED: 12}
+_INTERNAL, _DENIED = 13, 7
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class HttpPort:
+    """Serves calls, health and readiness over HTTP. Used on one event loop."""
+
+    def __init__(
+        self,
+        listener: Listener,
+        calls: HttpCalls,
+        methods: Iterable[HttpMethod],
+        is_ready: Callable[[], bool],
+    ) -> None:
+        self.address = listener.address
+        self._listener = listener
+        self._calls = calls
+        self._methods = tuple(methods)
+        self._is_ready = is_ready
+        self._socket: socket.socket | None = None
+        self._runner: web.AppRunner | None = None
+        self._site: web.SockSite | None = None
+        self._shown: object = None
+
+    async def open(self) -> None:
+        """Listen. Raises AddressError when that fails."""
+        application = web.Application(middlewares=[self._guarded])
+        application.router.add_get("/healthz", self._tell_health, allow_head=False)
+        application.router.add_get("/readyz", self._tell_ready, allow_head=False)
+        application.router.add_get("/openapi.json", self._tell_contract, allow_head=False)
+        for method in self._methods:
+            application.router.add_post(method.path, partial(self._calls.answer, method))
+        application.on_response_prepare.append(_make_safe)
+        runner = web.AppRunner(
+            application,
+            access_log=None,
+            handler_cancellation=True,
+            shutdown_timeout=LAST_REPLIES_S,
+            keepalive_timeout=_KEEPALIVE_S,
+            lingering_time=_LINGERING_S,
+            max_line_size=_HEADER_BYTES,
+            max_field_size=_HEADER_BYTES,
+            # aiohttp would inflate a message on the event loop, whatever it becomes.
+            auto_decompress=False,
+        )
+        self._socket = _bound(self._listener)
+        await runner.setup()
+        self._runner = runner
+        await self._listen()
+        if self.address.path is None:
+            self.address = Address(self.address.host, self._socket.getsockname()[1])
+
+    async def refresh(self) -> None:
+        """Show the present certificate to whoever connects from now on.
+
+        Connections that stand keep theirs. One that can't be used changes nothing.
+        """
+        certificates = self._listener.certificates
+        if certificates is not None and certificates.version is not self._shown:
+            with suppress(OSError):  # it is being replaced; look again the next time
+                await self._listen()
+
+    async def close(self) -> None:
+        """Stop listening, once the replies of calls that have ended are written."""
+        if self._runner is not None:
+            await self._runner.cleanup()
+        if self._socket is not None:
+            self._socket.close()
+        self.remove_socket()
+
+    def remove_socket(self) -> None:
+        """Remove the file that says that a server is here."""
+        if self._socket is not None and self.address.path is not None:
+            self.address.path.unlink(missing_ok=True)
+
+    async def _listen(self) -> None:
+        """Accept connections, with the present certificate, in place of whoever did so."""
+        context = None
+        certificates = self._listener.certificates
+        if certificates is not None:
+            version = certificates.version
+            context = await asyncio.to_thread(certificates.context)
+            self._shown = version
+        if self._runner is None or self._socket is None:
+            return
+        before, shared = self._site, self._socket.dup()
+        self._site = web.SockSite(self._runner, shared, ssl_context=context)
+        await self._site.start()
+        if before is not None:
+            await before.stop()
+
+    @web.middleware
+    async def _guarded(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Turn web pages away where nobody is asked who calls; tell every failure as JSON."""
+        origin = request.headers.get("origin")
+        if origin is not None and self._listener.callers is None and not _is_local(origin):
+            return _failure(
+                HTTPStatus.FORBIDDEN,
+                _DENIED,
+                "origin: this server asks nobody who calls, so web pages can't call it; "
+                "give it --tenants",
+            )
+        try:
+            return await handler(request)
+        except web.HTTPException as error:
+            status = HTTPStatus(error.status)
+            said = f"{request.path[:200]}: no such call; /openapi.json has them"
+            if status is HTTPStatus.METHOD_NOT_ALLOWED:
+                said = f"{request.path[:200]} wants {error.headers['Allow']}"
+            response = _failure(status, _CODES.get(status, _INTERNAL), said)
+            if "Allow" in error.headers:
+                response.headers["Allow"] = error.headers["Allow"]
+            return response
+
+    async def _tell_contract(self, _: web.Request) -> web.Response:
+        """Answer with the description of all calls."""
+        return web.Response(body=_OPENAPI.read_bytes(), content_type=JSON)
+
+    async def _tell_health(self, _: web.Request) -> web.Response:
+        """Answer as long as the event loop turns."""
+        return web.Response(text="ok\n")
+
+    async def _tell_ready(self, _: web.Request) -> web.Response:
+        if self._is_ready():
+            return web.Response(text="ready\n")
+        return web.Response(text="not ready\n", status=HTTPStatus.SERVICE_UNAVAILABLE)
+
+
+def _failure(status: int, code: int, message: str) -> web.Response:
+    body = orjson.dumps({"code": code, "message": message, "details": []})
+    return web.Response(status=status, body=body, content_type=JSON)
+
+
+def _is_local(origin: str) -> bool:
+    """Say whether a page came from this machine, and not from a name that somebody else gives."""
+    host = urlsplit(origin).hostname or ""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _bound(listener: Listener) -> socket.socket:
+    """Return a socket at the address. Raises AddressError."""
+    address = listener.address
+    try:
+        if address.path is None:
+            family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+            return socket.create_server((address.host, address.port), family=family)
+        address.refuse_live_socket("http_listen")
+        address.path.unlink(missing_ok=True)
+        bound = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        mask = os.umask(0o177)  # nobody else's from the moment it exists; its mode follows
+        try:
+            bound.bind(str(address.path))
+        finally:
+            os.umask(mask)
+    except OSError as error:
+        raise AddressError(
+            f"http_listen: can't listen on {address}: {error.strerror}; pick another, or port 0 "
+            "for any"
+        ) from None
+    share_socket(address.path, listener.socket_mode, listener.socket_group)
+    return bound
+
+
+async def _make_safe(_: web.Request, response: web.StreamResponse) -> None:
+    response.headers.update(_SAFE)
+    response.headers.popall("Server", None)

@@ -1,0 +1,193 @@
+"""A budget of a day or of a month, as one process sees it.
+
+A process draws an allowance from the ledger, a hundredth of the budget at a time, keeps two of
+these at most beside what it has reserved, and gives back what it does not need. So most questions
+cost no access to the file before they are asked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from enum import Enum
+from pathlib import Path
+from typing import Protocol
+
+from judged_server.llm.transport.clock import Clock
+from judged_server.store.ledger import Account, Drawn, Used
+
+STEPS = 100
+"""The allowances a budget is cut into."""
+
+
+class Period(Enum):
+    """How long a budget is for, by the calendar in UTC; the value is a format of its name."""
+
+    DAY = "%Y-%m-%d"
+    MONTH = "%Y-%m"
+
+
+class Spending(Protocol):
+    """Where it is written down what was spent; see store.ledger.Ledger, which is a file."""
+
+    async def draw(self, account: Account, limit: int, wanted: int, holds: int) -> Drawn:
+        """Draw as much as is wanted, or left below a limit, beside what the process holds.
+
+        Raises store.ledger.LedgerFault.
+        """
+        ...
+
+    def settle(self, account: Account, spent: int, released: int) -> None:
+        """Write soon what was spent for good, and give back so much of what was drawn."""
+        ...
+
+    def note(self, used: Used) -> None:
+        """Write soon what a tenant asked of a model."""
+        ...
+
+    async def written(self) -> None:
+        """Return once all that was settled before outlives the process."""
+        ...
+
+    async def used(self, since: str, tenant: str | None = None) -> list[Used]:
+        """Return what was used from a day on, by one tenant or by all, the oldest first.
+
+        Raises store.ledger.LedgerFault.
+        """
+        ...
+
+    def close(self) -> None:
+        """Give back what this process has drawn."""
+        ...
+
+
+def default_ledger(environ: Mapping[str, str]) -> Path:
+    """Return where the file is when the operator names none: beside the user's other state."""
+    root = environ.get("XDG_STATE_HOME", "")
+    base = Path(root) if root.startswith("/") else Path.home() / ".local" / "state"
+    return base / "judged" / "spending.sqlite"
+
+
+class BudgetAccount:
+    """One budget. Used on one event loop. All amounts are in nano-units.
+
+    `limit` may change while it is used. `owner` is "" for the server, else a tenant.
+    """
+
+    def __init__(
+        self,
+        ledger: Spending,
+        currency: str,
+        limit: int,
+        clock: Clock,
+        owner: str = "",
+        period: Period = Period.DAY,
+    ) -> None:
+        self._ledger = ledger
+        self._currency = currency
+        self._clock = clock
+        self.owner = owner
+        self.period = period
+        self.limit = limit
+        self._held: dict[Account, int] = {}
+        self._allowance = 0
+        self._taken = 0
+        self._now = self._account()
+        self._drawing = asyncio.Lock()
+
+    @property
+    def held(self) -> int:
+        """What is reserved now, by this process, for calls under way."""
+        return self._held.get(self._now, 0)
+
+    def left(self) -> int:
+        """Return what this process could still reserve, as of when it last drew."""
+        self._roll_over()
+        return max(0, self.limit - self._taken + self._allowance)
+
+    async def look(self) -> int:
+        """Return what any process could still reserve, as of now. Raises LedgerFault."""
+        async with self._drawing:
+            self._roll_over()
+            await self._draw(self._now, 0)
+            return self.left()
+
+    def take(self, amount: int) -> Account | None:
+        """Reserve an amount of what was drawn; return the account and period it was taken from.
+
+        None when not as much is drawn: `draw` may change that.
+        """
+        self._roll_over()
+        if self._allowance < amount:
+            return None
+        self._allowance -= amount
+        self._held[self._now] = self._held.get(self._now, 0) + amount
+        return self._now
+
+    async def draw(self, amount: int) -> bool:
+        """Draw what `take` lacks for an amount; return whether there was as much.
+
+        Raises LedgerFault when it can't be written down.
+        """
+        async with self._drawing:
+            self._roll_over()
+            missing = amount - self._allowance
+            if missing > 0:
+                wanted = max(missing, self.limit // STEPS)
+                # What is drawn for a caller who leaves is there for the next one.
+                drawing = asyncio.create_task(self._draw(self._now, wanted))
+                drawing.add_done_callback(_look_at)
+                await asyncio.shield(drawing)
+            return self._allowance >= amount
+
+    def settle(self, taken: Account, amount: int, spent: int) -> None:
+        """Put what was spent in the place of what was reserved; `written` says when it is safe."""
+        self._roll_over()
+        left = self._held.get(taken, 0) - amount
+        if left:
+            self._held[taken] = left
+        else:
+            self._held.pop(taken, None)
+        if taken != self._now:
+            self._ledger.settle(taken, spent, amount)
+            return
+        self._allowance += amount - spent
+        step = self.limit // STEPS
+        released = spent
+        if self._allowance > 2 * step:
+            # What a burst of calls had put aside and did not need may be another process's chance.
+            released += self._allowance - step
+            self._allowance = step
+        elif self._allowance < 0:
+            # More than was drawn, and it was spent all the same.
+            released += self._allowance
+            self._allowance = 0
+        self._taken += spent - released
+        self._ledger.settle(taken, spent, released)
+
+    async def _draw(self, account: Account, wanted: int) -> None:
+        holds = self._allowance + self._held.get(account, 0)
+        drawn = await self._ledger.draw(account, self.limit, wanted, holds)
+        if account == self._now:
+            self._allowance += drawn.amount
+            self._taken = drawn.taken
+        else:
+            self._ledger.settle(account, 0, drawn.amount)
+
+    def _account(self) -> Account:
+        name = f"tenant:{self.owner}" if self.owner else ""
+        return Account(name, self._clock.date().strftime(self.period.value), self._currency)
+
+    def _roll_over(self) -> None:
+        """Begin a new period, in whichever direction the clock has gone."""
+        now = self._account()
+        if now != self._now:
+            self._ledger.settle(self._now, 0, self._allowance)
+            self._allowance = self._taken = 0
+            self._now = now
+
+
+def _look_at(drawing: asyncio.Task[None]) -> None:
+    """Take note of a failure that nobody may wait for any more; the next caller meets it anew."""
+    if not drawing.cancelled():
+        drawing.exception()

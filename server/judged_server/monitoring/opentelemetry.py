@@ -1,0 +1,316 @@
+"""Sends spans, log lines and verdict events to a collector, by OTLP over HTTP.
+
+The names are those of OpenTelemetry's semantic conventions, for RPC and for generative AI; what
+these have not is under `judged.`. No text of a caller is ever in them, but for the reasoning of a
+verdict where the operator asks for it.
+
+`api.interceptor` tells of calls: OpenTelemetry's own instrumentation of grpc.aio, or any other that
+patches libraries, is no part of a request's way.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from urllib.parse import urlsplit
+
+import requests
+from opentelemetry import context, trace
+from opentelemetry._logs import LogRecord, SeverityNumber
+from opentelemetry.context import Context
+from opentelemetry.exporter.otlp.proto.http._log_exporter import OTLPLogExporter
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk._logs import LoggerProvider
+from opentelemetry.sdk._logs.export import BatchLogRecordProcessor
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
+from opentelemetry.sdk.trace.sampling import ParentBased, TraceIdRatioBased
+from opentelemetry.trace import Span, SpanKind, Status, StatusCode
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+from opentelemetry.util.types import AttributeValue
+
+from judged_server import domain
+from judged_server.domain import JudgeIdentity, QueryGroup, Verdicts
+from judged_server.domain.answers import AnswerScore
+from judged_server.settings import SettingsError
+from judged_server.tracing import ModelCall, StageRun
+
+MAX_WAITING = 1 << 15
+"""Spans, and records of logs, that wait to be sent; beyond them the oldest are lost."""
+MAX_SENT_AT_ONCE = 2048
+FLUSH_S = 5.0
+"""How long the end of the server may wait for what was not sent yet."""
+
+RESPONSE_ID = "gen_ai.response.id"
+"""The metadata of a query that names the completion under evaluation."""
+
+_PROPAGATED = frozenset({"traceparent", "tracestate"})
+_SERVER_FAULTS = frozenset(
+    {"UNKNOWN", "DEADLINE_EXCEEDED", "UNIMPLEMENTED", "INTERNAL", "UNAVAILABLE", "DATA_LOSS"}
+)
+"""Statuses for which the conventions blame the server; the others are its answer."""
+_PROVIDERS = {"gemini": "gcp.gemini"}
+"""Names of providers in the conventions, where they are not those of our dialects."""
+_SEVERITIES = {
+    "debug": SeverityNumber.DEBUG,
+    "info": SeverityNumber.INFO,
+    "warning": SeverityNumber.WARN,
+    "error": SeverityNumber.ERROR,
+    "critical": SeverityNumber.FATAL,
+}
+_NS = 1e9
+
+
+class OtlpExport:
+    """Collects what a server tells, and sends it from threads of its own.
+
+    Implements tracing.Tracer and telemetry.LogSink. A collector that is slow or gone costs records,
+    never calls.
+    """
+
+    def __init__(
+        self,
+        endpoint: str,
+        version: str,
+        *,
+        sample_ratio: float = 1.0,
+        results: bool = False,
+        reasoning: bool = False,
+    ) -> None:
+        """Send to an OTLP/HTTP receiver, http://127.0.0.1:4318 say. Raises SettingsError."""
+        parts = urlsplit(endpoint)
+        if parts.scheme not in {"http", "https"} or not parts.hostname:
+            raise SettingsError(
+                f"otlp_endpoint: {endpoint!r} is no URL; give the base of an OTLP/HTTP receiver, "
+                "http://127.0.0.1:4318 say"
+            )
+        base = endpoint.rstrip("/")
+        resource = Resource.create({"service.name": "judged", "service.version": version})
+        self._wants_results = results
+        self._reasoning = reasoning
+        self._spans = TracerProvider(
+            resource=resource,
+            sampler=ParentBased(TraceIdRatioBased(sample_ratio)),
+            shutdown_on_exit=False,
+        )
+        self._spans.add_span_processor(
+            BatchSpanProcessor(
+                OTLPSpanExporter(f"{base}/v1/traces", session=_session()),
+                max_queue_size=MAX_WAITING,
+                max_export_batch_size=MAX_SENT_AT_ONCE,
+            )
+        )
+        self._logs = LoggerProvider(resource=resource, shutdown_on_exit=False)
+        self._logs.add_log_record_processor(
+            BatchLogRecordProcessor(
+                OTLPLogExporter(f"{base}/v1/logs", session=_session()),
+                max_queue_size=MAX_WAITING,
+                max_export_batch_size=MAX_SENT_AT_ONCE,
+            )
+        )
+        self._tracer = self._spans.get_tracer("judged_server", version)
+        self._logger = self._logs.get_logger("judged_server", version)
+        self._propagator = TraceContextTextMapPropagator()
+
+    @property
+    def wants_results(self) -> bool:
+        """Whether verdicts and scores are to be told."""
+        return self._wants_results
+
+    def call(self, method: str, metadata: Iterable[tuple[str, str | bytes]]) -> _CallSpan:
+        """Begin a call, under the span that its W3C trace context names if it has one."""
+        carrier = {
+            key: value for key, value in metadata if key in _PROPAGATED and isinstance(value, str)
+        }
+        name = method.lstrip("/")
+        span = self._tracer.start_span(
+            name,
+            self._propagator.extract(carrier) if carrier else Context(),
+            SpanKind.SERVER,
+            {"rpc.system.name": "grpc", "rpc.method": name},
+        )
+        # Never taken back: the context ends with the task of the call.
+        context.attach(trace.set_span_in_context(span, Context()))
+        return _CallSpan(span)
+
+    def stages(self, runs: Sequence[StageRun]) -> None:
+        """Tell what was done for the call in work; runs of one stage are one span."""
+        by_stage: defaultdict[str, list[StageRun]] = defaultdict(list)
+        for run in runs:
+            by_stage[run.stage].append(run)
+        for stage, of_stage in by_stage.items():
+            busy_s = sum(run.seconds for run in of_stage)
+            begun_ns = min(run.ended_ns - int(run.seconds * _NS) for run in of_stage)
+            attributes: dict[str, AttributeValue] = {"judged.stage.runs": len(of_stage)}
+            attributes["judged.stage.seconds"] = busy_s
+            span = self._tracer.start_span(stage, attributes=attributes, start_time=begun_ns)
+            span.end(max(run.ended_ns for run in of_stage))
+
+    def question(self, call: ModelCall) -> None:
+        """Tell of a question that has just ended."""
+        ended_ns = time.time_ns()
+        attributes: dict[str, AttributeValue] = {
+            "gen_ai.operation.name": "chat",
+            "gen_ai.provider.name": _PROVIDERS.get(call.dialect, call.dialect),
+            "gen_ai.request.model": call.requested,
+            "gen_ai.request.max_tokens": call.max_tokens,
+            "judged.stage": "provider",
+            "judged.model": call.model,
+            "judged.provider": call.provider,
+            "judged.rubric": call.rubric,
+            "judged.attempts": call.attempts,
+        }
+        if call.temperature is not None:
+            attributes["gen_ai.request.temperature"] = call.temperature
+        if call.error:
+            attributes["error.type"] = call.error
+        else:
+            attributes["gen_ai.response.model"] = call.answered
+            attributes["gen_ai.usage.input_tokens"] = call.input_tokens
+            attributes["gen_ai.usage.output_tokens"] = call.output_tokens
+        span = self._tracer.start_span(
+            f"chat {call.requested}",
+            kind=SpanKind.CLIENT,
+            attributes=attributes,
+            start_time=ended_ns - int(call.seconds * _NS),
+        )
+        if call.error:
+            span.set_status(Status(StatusCode.ERROR))
+        span.end(ended_ns)
+
+    def verdicts(
+        self, judge: JudgeIdentity, groups: Sequence[QueryGroup], verdicts: Verdicts
+    ) -> None:
+        """Tell every verdict of some groups."""
+        columns = verdicts.columns
+        faults = {fault.index: fault.reason for fault in columns.faults}
+        rationales: dict[int, str] = {}
+        if self._reasoning:
+            rationales = {each.index: each.rationale for each in columns.details}
+        common = _of_judge(judge.kind, judge)
+        for number, group in enumerate(groups):
+            ids: dict[str, AttributeValue] = {"judged.query_id": group.query_id}
+            if RESPONSE_ID in group.metadata:
+                ids[RESPONSE_ID] = group.metadata[RESPONSE_ID]
+            first = verdicts.offsets[number]
+            for index in range(first, verdicts.offsets[number + 1]):
+                status = domain.Status.OK
+                if columns.statuses is not None:
+                    status = domain.Status(int(columns.statuses[index]))
+                told = {**common, **ids, "judged.context": index - first}
+                label = "relevant" if verdicts.relevant[index] else "not_relevant"
+                score = float(columns.scores[index])
+                reason = faults.get(index, "")
+                self._result(told, status, score, label, reason, rationales.get(index, ""))
+
+    def score(self, score: AnswerScore) -> None:
+        """Tell one score of an answer."""
+        told = _of_judge(score.rubric, score.identity)
+        if score.item_id:
+            told[RESPONSE_ID] = score.item_id
+        label = "" if score.passed is None else "pass" if score.passed else "fail"
+        reason = "" if score.fault is None else score.fault.reason
+        reasoning = score.reasoning if self._reasoning else ""
+        self._result(told, score.status, score.score or 0.0, label, reason, reasoning)
+
+    def _result(
+        self,
+        told: dict[str, AttributeValue],
+        status: domain.Status,
+        score: float,
+        label: str,
+        reason: str,
+        reasoning: str,
+    ) -> None:
+        told["judged.status"] = status.name
+        if status is domain.Status.OK:
+            told["gen_ai.evaluation.score.value"] = score
+            if label:
+                told["gen_ai.evaluation.score.label"] = label
+        else:
+            told["error.type"] = reason or status.name
+        if reasoning:
+            told["gen_ai.evaluation.explanation"] = reasoning
+        self._logger.emit(
+            LogRecord(
+                timestamp=time.time_ns(),
+                event_name="gen_ai.evaluation.result",
+                severity_number=SeverityNumber.INFO,
+                attributes=told,
+            )
+        )
+
+    def log(self, line: Mapping[str, object]) -> None:
+        """Send a line of the log on, but for those on the sending itself."""
+        part = line.get("part")
+        if isinstance(part, str) and part.startswith("opentelemetry"):
+            return
+        level = str(line.get("level", "info"))
+        self._logger.emit(
+            LogRecord(
+                timestamp=time.time_ns(),
+                severity_text=level,
+                severity_number=_SEVERITIES.get(level, SeverityNumber.INFO),
+                body=str(line.get("event", "")),
+                attributes={
+                    f"judged.{key}": value if isinstance(value, bool | int | float) else str(value)
+                    for key, value in line.items()
+                    if key not in {"event", "level", "timestamp"}
+                },
+            )
+        )
+
+    def close(self) -> None:
+        """Send what waits, and end; takes up to FLUSH_S, and so is not for the event loop."""
+        # On threads that nobody waits for any longer: the SDK's own limit is 30 s for each.
+        ends = [
+            threading.Thread(target=provider.shutdown, daemon=True)
+            for provider in (self._spans, self._logs)
+        ]
+        for end in ends:
+            end.start()
+        deadline = time.monotonic() + FLUSH_S
+        for end in ends:
+            end.join(max(0.0, deadline - time.monotonic()))
+
+
+class _CallSpan:
+    """The span of a call; implements tracing.CallSpan."""
+
+    def __init__(self, span: Span) -> None:
+        self._span = span
+
+    def end(self, code: str, reason: str, request_id: str, tenant: str) -> None:
+        """End it with a gRPC status, and the reason of the contract, "" for none."""
+        span = self._span
+        span.set_attribute("rpc.response.status_code", code)
+        span.set_attribute("judged.request_id", request_id)
+        if tenant:
+            span.set_attribute("judged.tenant", tenant)
+        if code != "OK":
+            span.set_attribute("error.type", reason or code)
+        if code in _SERVER_FAULTS:
+            span.set_status(Status(StatusCode.ERROR))
+        span.end()
+
+
+def _of_judge(name: str, judge: JudgeIdentity) -> dict[str, AttributeValue]:
+    """Return what the events of a judge have in common; its version is the end of its signature."""
+    return {
+        "gen_ai.evaluation.name": name,
+        "judged.judge": judge.kind,
+        "judged.version": judge.signature.rpartition("|")[2],
+        "judged.signature": judge.signature,
+        "judged.fingerprint": judge.fingerprint,
+    }
+
+
+def _session() -> requests.Session:
+    """Return a session that asks nobody but the collector: no proxies of the environment."""
+    session = requests.Session()
+    session.trust_env = False
+    session.max_redirects = 0
+    return session

@@ -1,0 +1,96 @@
+"""The port of an operator: /metrics, /healthz, /readyz. For this machine only, by GET only."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from aiohttp import web
+
+from judged_server.address import Address, AddressError
+from judged_server.monitoring.prometheus import PrometheusMetrics
+
+LAG_EVERY_S = 0.25
+"""How often it is looked how late the event loop is."""
+_TIMEOUT_S = 5.0
+_HEADER_BYTES = 8190
+_SAFE = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
+_TEXT = "text/plain; version=0.0.4; charset=utf-8"
+
+
+class MonitoringPort:
+    """Serves metrics and readiness over HTTP. Used on one event loop."""
+
+    def __init__(
+        self, address: Address, metrics: PrometheusMetrics, is_ready: Callable[[], bool]
+    ) -> None:
+        """Raise AddressError for an address that others can reach: nobody is asked who calls."""
+        if not address.is_local or address.path is not None:
+            raise AddressError(
+                f"metrics_listen {address}: is for this machine only; name a port of 127.0.0.1"
+            )
+        self.address = address
+        self._metrics = metrics
+        self._is_ready = is_ready
+        self._runner: web.AppRunner | None = None
+        self._lag: asyncio.Task[None] | None = None
+
+    async def open(self) -> None:
+        """Listen. Raises AddressError when that fails."""
+        application = web.Application()
+        application.router.add_get("/metrics", self._tell_metrics, allow_head=False)
+        application.router.add_get("/healthz", self._tell_health, allow_head=False)
+        application.router.add_get("/readyz", self._tell_ready, allow_head=False)
+        application.on_response_prepare.append(_make_safe)
+        runner = web.AppRunner(
+            application,
+            access_log=None,
+            keepalive_timeout=_TIMEOUT_S,
+            max_line_size=_HEADER_BYTES,
+            max_field_size=_HEADER_BYTES,
+        )
+        await runner.setup()
+        site = web.TCPSite(runner, self.address.host, self.address.port)
+        try:
+            await site.start()
+        except OSError as error:
+            await runner.cleanup()
+            raise AddressError(
+                f"metrics_listen: can't listen on {self.address}: {error.strerror}; pick another "
+                "port, or 0 for any"
+            ) from None
+        self.address = Address(self.address.host, runner.addresses[0][1])
+        self._runner = runner
+        self._lag = asyncio.create_task(self._measure_lag())
+
+    async def close(self) -> None:
+        """Stop listening."""
+        if self._lag is not None:
+            self._lag.cancel()
+        if self._runner is not None:
+            await self._runner.cleanup()
+
+    async def _measure_lag(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            due = loop.time() + LAG_EVERY_S
+            await asyncio.sleep(LAG_EVERY_S)
+            self._metrics.lag(max(0.0, loop.time() - due))
+
+    async def _tell_metrics(self, _: web.Request) -> web.Response:
+        text = await asyncio.to_thread(self._metrics.text)
+        return web.Response(body=text, headers={"Content-Type": _TEXT})
+
+    async def _tell_health(self, _: web.Request) -> web.Response:
+        """Answer as long as the event loop turns."""
+        return web.Response(text="ok\n")
+
+    async def _tell_ready(self, _: web.Request) -> web.Response:
+        if self._is_ready():
+            return web.Response(text="ready\n")
+        return web.Response(text="not ready\n", status=503)
+
+
+async def _make_safe(_: web.Request, response: web.StreamResponse) -> None:
+    response.headers.update(_SAFE)
+    response.headers.popall("Server", None)

@@ -1,0 +1,212 @@
+"""Threads for long work of many callers, who take turns at it.
+
+A thread can't be stopped from outside, but all that runs here calls `checkpoint` every 50 ms at the
+latest. There work of which others wait for a turn lets one of them run, and goes on when it has the
+next one; and there it ends once its caller has gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, TypeVar
+
+from judged_server.scheduling.admission import Admission
+from judged_server.scheduling.checkpoint import watched
+from judged_server.scheduling.round_robin import FairQueue
+from judged_server.tenant import Sender, current_sender
+
+TURN_S = 0.01
+"""How long work runs while other work waits, for a sender of weight 1."""
+INTERACTIVE_S = 0.2
+"""How long work is interactive: what has run for longer waits behind what has not."""
+MOST_BEGUN = 64
+"""Work that is begun, and holds a thread, at a time."""
+
+Result = TypeVar("Result")
+
+
+@dataclass(eq=False, slots=True)
+class _Work:
+    """Work of one call: what `admission` counts of it, and how far it is."""
+
+    run: Callable[[], Any]
+    future: asyncio.Future[Any]
+    by: Sender
+    cost: int
+    deadline: float | None
+    interactive: bool
+    begun: bool = False
+    gone: bool = False
+    ran_s: float = 0.0
+    turn_s: float = TURN_S
+    """How long its last turn was, which is what the next one is charged."""
+    since: float = 0.0
+    context: contextvars.Context = field(default_factory=contextvars.copy_context)
+    has_turn: threading.Event = field(default_factory=threading.Event)
+
+    @property
+    def sender(self) -> str:
+        return self.by.name
+
+    @property
+    def weight(self) -> float:
+        return self.by.weight
+
+    def settle(self, result: object, error: BaseException | None) -> None:
+        """Wake the caller from any thread."""
+
+        def wake() -> None:
+            if self.future.done():
+                return
+            if error is None:
+                self.future.set_result(result)
+            else:
+                self.future.set_exception(error)
+
+        with suppress(RuntimeError):  # a loop that is closed has nobody left to wake
+            self.future.get_loop().call_soon_threadsafe(wake)
+
+
+class FairThreads:
+    """Runs work on threads, some at once, the rest in turns. Safe for threads."""
+
+    def __init__(
+        self,
+        name: str,
+        at_once: int,
+        admission: Admission[Any] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Let `at_once` threads run at a time; no thread begins before it is needed."""
+        self._threads = ThreadPoolExecutor(MOST_BEGUN, thread_name_prefix=name)
+        self._at_once = at_once
+        self._admission = admission
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._waiting: FairQueue[_Work] = FairQueue(TURN_S)
+        self._running = self._begun = 0
+        self._in_place = False
+
+    def may_run_in_place(self) -> bool:
+        """Say whether a turn's work may be done on the event loop, which the caller then does.
+
+        It may when nothing runs here, once in each round of the loop: many calls that come together
+        would hold it up.
+        """
+        if self._running or self._in_place:
+            return False
+        self._in_place = True
+        asyncio.get_running_loop().call_soon(self._round_is_over)
+        return True
+
+    def _round_is_over(self) -> None:
+        self._in_place = False
+
+    async def run(
+        self, work: Callable[[], Result], cost: int = 0, deadline: float | None = None
+    ) -> Result:
+        """Return work(), which calls `checkpoint` now and then.
+
+        `cost` is its work as the admission counts it, `deadline` when its caller stops waiting, on
+        the clock of `time.monotonic`. Cancelling it ends the work at its next checkpoint. Raises
+        Overloaded and DeadlineTooShort.
+        """
+        future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
+        by, admission = current_sender(), self._admission
+        interactive = not by.is_batch and (admission is None or cost <= admission.interactive_cost)
+        mine = _Work(work, future, by, cost, deadline, interactive)
+        with self._lock:
+            if admission is not None:
+                for victim in admission.admit(mine, self._clock()):
+                    admission.left(victim)
+                    victim.gone = True
+                    victim.settle(None, admission.gave_way(victim))
+            self._waiting.put(mine, self._class_of(mine))
+            self._begin_next()
+        try:
+            return await future
+        except BaseException:
+            self._leave(mine)
+            raise
+
+    def _leave(self, work: _Work) -> None:
+        with self._lock:
+            if not work.gone and not work.begun and self._admission is not None:
+                self._admission.left(work)
+            work.gone = True
+
+    def _class_of(self, work: _Work) -> Sender:
+        return replace(work.by, is_batch=not work.interactive or work.ran_s > INTERACTIVE_S)
+
+    def _begin_next(self) -> None:
+        """Let what waits run, as long as there is room."""
+        while self._running < self._at_once and (work := self._waiting.first()) is not None:
+            if not work.begun and (work.gone or self._is_late(work)):
+                self._waiting.take(0.0)
+                continue
+            self._waiting.take(work.turn_s)
+            self._running += 1
+            work.since = self._clock()
+            if work.begun:
+                work.has_turn.set()
+            else:
+                work.begun = True
+                self._begun += 1
+                self._threads.submit(self._work, work)
+
+    def _is_late(self, work: _Work) -> bool:
+        """Say whether work can't be done any more in time; then it is refused."""
+        admission = self._admission
+        if admission is None or not admission.is_late(work, self._clock()):
+            return False
+        admission.left(work)
+        work.gone = True
+        work.settle(None, admission.refused_late(work))
+        return True
+
+    def _work(self, work: _Work) -> None:
+        """Do all of it, on a thread of its own."""
+        result, error = None, None
+        try:
+            result = work.context.run(watched, partial(self._let_others, work), work.run)
+        except BaseException as problem:  # noqa: BLE001 - it is the caller's
+            error = problem
+        work.settle(result, error)
+        with self._lock:
+            work.ran_s += self._clock() - work.since
+            self._running -= 1
+            self._begun -= 1
+            if self._admission is not None:
+                if error is None:
+                    self._admission.measured(work.cost, work.ran_s, self._at_once, full=True)
+                self._admission.left(work)
+            self._begin_next()
+
+    def _let_others(self, work: _Work) -> bool:
+        """Wait for another turn if this one is over; say whether the caller has gone."""
+        if work.gone:
+            return True
+        turn_s = self._clock() - work.since
+        if turn_s < TURN_S * work.weight:
+            return False
+        with self._lock:
+            work.ran_s += turn_s
+            work.since += turn_s
+            work.turn_s = turn_s
+            following = self._waiting.first()
+            if following is None or not (following.begun or self._begun < MOST_BEGUN):
+                return False
+            work.has_turn.clear()
+            self._waiting.put(work, self._class_of(work), again=True)
+            self._running -= 1
+            self._begin_next()
+        work.has_turn.wait()
+        return work.gone

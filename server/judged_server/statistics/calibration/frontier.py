@@ -1,0 +1,276 @@
+"""Cascades proposed from labels: which judges, in which order, between which scores items go on.
+
+This is Pareto testing (Laufer-Goldshtein, Fisch, Barzilay, Jaakkola 2023, "Efficiently controlling
+multiple risks with Pareto testing", arXiv 2210.07913). The clusters are dealt into two halves. On
+the first one cascades are made (`proposals`): every order of the judges in which none comes before
+a cheaper one, some left out, each stage handing on one of SHARES of what it gets. A stage is
+calibrated on what the stages before it leave, so that all are fitted jointly. Of these cascades
+the frontier is kept: those that no other beats in both price and error.
+
+The other half made none of them, so what it says holds for each: the error of what is settled, and
+its upper bound by Clopper and Pearson (1934), with the labels of one cluster counted as `cascade`
+counts them. Which cascades keep `max_error` is tested from the dearest to the cheapest, and a walk
+stops at the first that fails: fixed-sequence testing, which keeps the confidence over all. Where
+cascades may abstain the first ones settle little; then several walks share the risk, as those of
+`cascade` do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from judged_server.domain import IntArray
+from judged_server.errors import InvalidField
+from judged_server.statistics.agreement.quality import LabelledScores
+from judged_server.statistics.calibration.cascade import (
+    Guarantee,
+    count_labels,
+    labels_needed,
+    upper_bound,
+    walks_begin,
+)
+from judged_server.statistics.calibration.proposals import (
+    FrontierStage,
+    Proposal,
+    best_cascades,
+    run,
+)
+from judged_server.statistics.calibration.reliability import (
+    MIN_CLUSTERS,
+    MIN_LABELS,
+    MIN_OF_A_KIND,
+)
+from judged_server.statistics.calibration.staged_items import StagedItems
+from judged_server.statistics.calibration.thresholds import cluster_folds
+
+MAX_POINTS = 20
+"""Cascades of a frontier; of more, as many evenly spaced ones are kept."""
+_MIN_HALF = 2
+"""Clusters of either half without which nothing can be said."""
+
+
+@dataclass(frozen=True, slots=True)
+class FrontierOptions:
+    """What the proposed cascade is to keep, and how its guarantee is made.
+
+    With `max_share` at most that share of the items reaches the dearest judge, with `max_cost` an
+    item costs that at most in the mean; otherwise the error is at most `max_error`. With
+    `may_abstain` no stage settles everything: what none is sure of has no verdict.
+    """
+
+    max_error: float = 0.05
+    max_share: float | None = None
+    max_cost: float | None = None
+    may_abstain: bool = False
+    confidence: float = 0.95
+    guarantee: Guarantee = Guarantee.DESIGN_EFFECT
+    seed: int = 0
+
+    @property
+    def signature(self) -> str:
+        """How the numbers are made, in one stable line."""
+        parts = [f"frontier|max_error:{self.max_error:.12g}"]
+        for name, value in (("max_share", self.max_share), ("max_cost", self.max_cost)):
+            parts += [] if value is None else [f"{name}:{value:.12g}"]
+        parts += ["may_abstain"] if self.may_abstain else []
+        method = self.guarantee.name.lower()
+        return "|".join([*parts, f"confidence:{self.confidence:.12g}|guarantee:{method}"]) + (
+            f"|seed:{self.seed}|v1"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class FrontierPoint:
+    """A cascade, with what one item costs in the mean and what the held-out labels say of it.
+
+    `error` is the share of what is `settled` that the labels contradict, None where nothing is;
+    `upper` bounds it. `certified` says that the walk reached it.
+    """
+
+    stages: tuple[FrontierStage, ...]
+    cost: float
+    settled: float
+    n_settled: int
+    n_wrong: int
+    error: float | None
+    upper: float
+    n_clusters: int
+    labels_counted: float
+    certified: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Frontier:
+    """The cascades worth having, the cheapest first, and the one proposed; None where none will do.
+
+    `uncertified` is the cheapest one that keeps max_error on the held-out labels alone.
+    """
+
+    points: tuple[FrontierPoint, ...]
+    proposed: int | None
+    uncertified: int | None
+    n_proposing: int
+    n_certifying: int
+    n_clusters: int
+    signature: str
+    warnings: tuple[str, ...] = ()
+
+
+def frontier(items: StagedItems, options: FrontierOptions) -> Frontier:
+    """Return the cascades worth having by the first half of the labels, tested on the other."""
+    half, halves = cluster_folds(
+        LabelledScores(np.zeros(len(items.labels)), items.labels, items.clusters), 2, options.seed
+    )
+    n_clusters = len(np.unique(items.clusters))
+    if halves < 2 or n_clusters < 2 * _MIN_HALF:
+        raise InvalidField(
+            "clusters", f"are {n_clusters}; label items of {2 * _MIN_HALF} queries at least"
+        )
+    proposing, certifying = np.flatnonzero(half == 0), np.flatnonzero(half == 1)
+    made = best_cascades(items, proposing, may_abstain=options.may_abstain)
+    kept, wanted = _thinned(made, options)
+    points = [_tested(items, certifying, stages, options) for stages in kept]
+    points = _certified(points, items, certifying, options)
+    if options.max_share is None and options.max_cost is None:
+        wanted = next((place for place, point in enumerate(points) if point.certified), None)
+    fine = (
+        place
+        for place, point in enumerate(points)
+        if point.error is not None and point.error <= options.max_error
+    )
+    return Frontier(
+        tuple(points),
+        wanted,
+        next(fine, None),
+        len(proposing),
+        len(certifying),
+        n_clusters,
+        options.signature,
+        tuple(_warnings(items, points, wanted, options)),
+    )
+
+
+def _thinned(
+    made: Sequence[Proposal], options: FrontierOptions
+) -> tuple[list[tuple[FrontierStage, ...]], int | None]:
+    """Return MAX_POINTS cascades at most, and the place of the best that keeps share and price."""
+    places = set(range(len(made)))
+    if len(made) > MAX_POINTS:
+        places = set(np.linspace(0, len(made) - 1, MAX_POINTS).round().astype(int).tolist())
+    keep = [
+        place
+        for place, one in enumerate(made)
+        if (options.max_share is None or one.dearest_share <= options.max_share)
+        and (options.max_cost is None or one.cost <= options.max_cost)
+    ]
+    wanted = min(keep, key=lambda place: made[place].error, default=None)
+    if wanted is not None:
+        places.add(wanted)
+    ordered = sorted(places)
+    chosen = None if wanted is None else ordered.index(wanted)
+    return [made[place].stages for place in ordered], chosen
+
+
+def _tested(
+    items: StagedItems,
+    certifying: IntArray,
+    stages: tuple[FrontierStage, ...],
+    options: FrontierOptions,
+) -> FrontierPoint:
+    """Return a cascade with what the labels say of it that did not make it.
+
+    Prices and shares hang on no label: they are means over all items.
+    """
+    everything = run(items, stages, np.arange(len(items.labels)))
+    outcome = run(items, stages, certifying)
+    wrong = outcome.wrong[outcome.settled]
+    n, n_wrong = len(wrong), int(wrong.sum())
+    counted, upper = 0.0, 1.0
+    clusters = items.clusters[certifying][outcome.settled]
+    if n:
+        counted = count_labels(clusters, wrong, options.guarantee)
+        upper = upper_bound(n_wrong / n, counted, 1 - options.confidence)
+    reached = zip(stages, everything.reached, strict=True)
+    return FrontierPoint(
+        tuple(replace(stage, share=share) for stage, share in reached),
+        everything.cost,
+        float(everything.settled.mean()),
+        n,
+        n_wrong,
+        n_wrong / n if n else None,
+        upper,
+        len(np.unique(clusters)),
+        counted,
+    )
+
+
+def _certified(
+    points: Sequence[FrontierPoint],
+    items: StagedItems,
+    certifying: IntArray,
+    options: FrontierOptions,
+) -> list[FrontierPoint]:
+    """Return the points, marked as far as the walks from the dearest ones reach.
+
+    Where walks begin hangs on how many labels there are, and not on what they say.
+    """
+    if not points:
+        return []
+    marked = list(points)[::-1]
+    risk = 1 - options.confidence
+    begins = [0]
+    if options.may_abstain:
+        counts = []
+        for point in marked:
+            settled = run(items, point.stages, certifying).settled
+            clusters = items.clusters[certifying][settled]
+            none_wrong = np.zeros(len(clusters), np.bool_)
+            counts.append(
+                count_labels(clusters, none_wrong, options.guarantee) if len(clusters) else 0.0
+            )
+        begins = walks_begin(np.array(counts), options.max_error, risk)
+    for begin in begins:
+        for place in range(begin, len(marked)):
+            point = marked[place]
+            if point.error is None or (
+                upper_bound(point.error, point.labels_counted, risk / len(begins))
+                > options.max_error
+            ):
+                break
+            marked[place] = replace(point, certified=True)
+    return marked[::-1]
+
+
+def _warnings(
+    items: StagedItems,
+    points: Sequence[FrontierPoint],
+    proposed: int | None,
+    options: FrontierOptions,
+) -> Iterator[str]:
+    if not points:
+        yield "none of these judges has a score that settles anything; add another one"
+        return
+    if proposed is None and (options.max_share is not None or options.max_cost is not None):
+        yield "no cascade of these judges keeps what was asked; allow more, or add another judge"
+    elif proposed is None:
+        last = points[-1]
+        needed = labels_needed(options.max_error, 1 - options.confidence)
+        said = "nothing" if last.error is None else f"{last.error:.3f}"
+        more = "" if options.may_abstain else ", or let it abstain"
+        yield (
+            f"no cascade is certified at an error of {options.max_error:g}: the surest one errs in "
+            f"{said} of {last.n_settled} held-out labels, which count as "
+            f"{last.labels_counted:.1f}, and {needed} without an error are the least; label items "
+            f"of more queries, allow a larger error, add a better judge{more}"
+        )
+    unfitted = {stage.place for point in points for stage in point.stages if not stage.fitted}
+    if unfitted:
+        names = ", ".join(items.stages[place].name for place in sorted(unfitted))
+        yield (
+            f"not calibrated on these labels: {names}; half of the labels make the cascade, so "
+            f"{MIN_LABELS} of {MIN_CLUSTERS} queries are needed, {2 * MIN_OF_A_KIND} of either "
+            "kind, and scores that rise with them"
+        )

@@ -1,0 +1,248 @@
+"""Probabilities from a judge's scores, and how far they can be believed.
+
+A calibration is Platt's (1999): a logistic regression of the labels on the logit of the score, with
+targets that are drawn in a little from 0 and 1, as his are. It is fitted from MIN_LABELS labels of
+MIN_CLUSTERS questions on; below that two numbers would follow the labels' chance. What is said of a
+fitted one is cross-validated over clusters: the probability of an item is by a calibration that saw
+no label of its cluster.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from judged_server.domain import TIE_TOLERANCE, BoolArray, FloatArray, IntArray
+from judged_server.statistics.agreement.kappa import ratio
+from judged_server.statistics.agreement.quality import (
+    BINS,
+    LabelledScores,
+    bin_columns,
+    bin_gaps,
+    cohen_kappa,
+    confusion_columns,
+)
+from judged_server.statistics.agreement.resampling import estimate, sum_by_unit, units_of
+from judged_server.statistics.calibration.thresholds import cluster_folds
+from judged_server.statistics.intervals import Estimate, IntervalOptions
+
+MIN_LABELS = 200
+MIN_CLUSTERS = 30
+MIN_OF_A_KIND = 10
+"""Labels of either kind without which nothing is fitted."""
+
+_LEAST = 1e-6
+_STEPS = 100
+_Z = 1.959963984540054
+"""Of a Wilson interval of 95 %."""
+
+
+@dataclass(frozen=True, slots=True)
+class Platt:
+    """Slope, above 0, and intercept of the calibrated logit; as they stand: the score itself."""
+
+    slope: float = 1.0
+    intercept: float = 0.0
+
+    def probabilities(self, scores: FloatArray) -> FloatArray:
+        """Return float64[n] in [0, 1], to nine digits, which hide how a processor rounds exp."""
+        z = self.slope * _logits(scores) + self.intercept
+        return np.round(1 / (1 + np.exp(-np.clip(z, -30, 30))), 9)
+
+
+@dataclass(frozen=True, slots=True)
+class Bin:
+    """The items of one bin: their mean probability, and the share that is relevant.
+
+    `lower` and `upper` are a Wilson interval of that share. All four are 0 when there are no items.
+    """
+
+    n: int
+    probability: float = 0.0
+    relevant: float = 0.0
+    lower: float = 0.0
+    upper: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Reliability:
+    """A calibration and how far its probabilities can be believed."""
+
+    platt: Platt
+    fitted: bool
+    n_labels: int
+    n_clusters: int
+    brier: Estimate
+    calibration_error: Estimate
+    cohen_kappa: Estimate
+    bins: tuple[Bin, ...]
+    warnings: tuple[str, ...] = ()
+
+
+def reliability(
+    items: LabelledScores, shipped: Platt | None, folds: int, options: IntervalOptions
+) -> Reliability:
+    """Return the calibration that labels allow: a fitted one, else the shipped, else the score."""
+    kept = Platt() if shipped is None else shipped
+    n_clusters = len(items.labels) if items.clusters is None else len(np.unique(items.clusters))
+    refusal = _refusal(items, n_clusters)
+    fitted = None if refusal else fit(items.scores, items.labels)
+    if fitted is None:
+        what = "the score itself is" if shipped is None else "the shipped calibration is"
+        refusal = refusal or "the scores do not rise with the labels; another judge may help"
+        probabilities = kept.probabilities(items.scores)
+        warnings: tuple[str, ...] = (f"{what} the probability, unchanged: {refusal}",)
+    else:
+        probabilities = _held_out(items, kept, folds, options.seed)
+        warnings = ()
+    brier, error, kappa = _estimates(items, probabilities, options)
+    return Reliability(
+        kept if fitted is None else fitted,
+        fitted is not None,
+        len(items.labels),
+        n_clusters,
+        brier,
+        error,
+        kappa,
+        _bins(probabilities, items.labels),
+        warnings,
+    )
+
+
+def least_certain(
+    platt: Platt, scores: FloatArray, max_share: float
+) -> tuple[float | None, float | None]:
+    """Return the scores from which, and up to which, all but the least certain items are settled.
+
+    At most `max_share` of the scores lie between; those farther from a probability of 0.5 are
+    settled first. None where no score is on that side.
+    """
+    probabilities = platt.probabilities(scores)
+    certainty = np.abs(probabilities - 0.5)
+    handed_on = math.floor(max_share * len(scores) + TIE_TOLERANCE)
+    if handed_on >= len(scores):
+        return None, None
+    threshold = np.sort(certainty)[handed_on]
+    settled = certainty >= threshold
+    accepted, rejected = (
+        scores[settled & (probabilities >= 0.5)],
+        scores[settled & (probabilities < 0.5)],
+    )
+    return (
+        float(accepted.min()) if len(accepted) else None,
+        float(rejected.max()) if len(rejected) else None,
+    )
+
+
+def fit(scores: FloatArray, labels: BoolArray) -> Platt | None:
+    """Return the calibration of some labels; None where scores do not rise with them."""
+    n_yes = int(labels.sum())
+    n_no = len(labels) - n_yes
+    if n_yes == 0 or n_no == 0 or scores.min() == scores.max():
+        return None
+    x = _logits(scores)
+    target = np.where(labels, (n_yes + 1) / (n_yes + 2), 1 / (n_no + 2))
+    slope, intercept = 0.0, math.log((n_yes + 1) / (n_no + 1))
+    for _ in range(_STEPS):  # Newton's method on a convex loss
+        p = 1 / (1 + np.exp(-(slope * x + intercept)))
+        weight = p * (1 - p) + 1e-12
+        gap = p - target
+        a, b, d = float(weight @ (x * x)), float(weight @ x), float(weight.sum())
+        g, h = float(gap @ x), float(gap.sum())
+        determinant = a * d - b * b
+        if determinant <= 0:
+            return None
+        step = (d * g - b * h) / determinant, (a * h - b * g) / determinant
+        # Where labels are nearly separable a full step may overshoot.
+        size = min(1.0, 4.0 / max(abs(step[0]) + abs(step[1]), 1e-300))
+        slope, intercept = slope - size * step[0], intercept - size * step[1]
+        if abs(step[0]) + abs(step[1]) < 1e-10:
+            break
+    return Platt(slope, intercept) if slope > 0 else None
+
+
+def _logits(scores: FloatArray) -> FloatArray:
+    cut = np.clip(scores, _LEAST, 1 - _LEAST)
+    logits: FloatArray = np.log(cut / (1 - cut))
+    return logits
+
+
+def _refusal(items: LabelledScores, n_clusters: int) -> str:
+    n, n_yes = len(items.labels), int(items.labels.sum())
+    if n < MIN_LABELS:
+        return f"a calibration needs {MIN_LABELS} labels, and there are {n}; label more items"
+    if n_clusters < MIN_CLUSTERS:
+        return (
+            f"a calibration needs labels of {MIN_CLUSTERS} queries, and there are {n_clusters}; "
+            "label items of more queries"
+        )
+    if min(n_yes, n - n_yes) < MIN_OF_A_KIND:
+        few = "relevant" if n_yes < n - n_yes else "irrelevant"
+        return (
+            f"a calibration needs {MIN_OF_A_KIND} labels of either kind, and "
+            f"{min(n_yes, n - n_yes)} are {few}; label more of that kind"
+        )
+    return ""
+
+
+def _held_out(items: LabelledScores, kept: Platt, folds: int, seed: int) -> FloatArray:
+    """Return each item's probability by a calibration of the other folds."""
+    fold_of, n_folds = cluster_folds(items, folds, seed)
+    probabilities = np.empty(len(items.labels))
+    for fold in range(n_folds):
+        inside = fold_of == fold
+        made = fit(items.scores[~inside], items.labels[~inside]) or kept
+        probabilities[inside] = made.probabilities(items.scores[inside])
+    return probabilities
+
+
+def _estimates(
+    items: LabelledScores, probabilities: FloatArray, options: IntervalOptions
+) -> tuple[Estimate, ...]:
+    """Return the Brier score, the calibration error and kappa, each with its interval."""
+    judged = LabelledScores(probabilities, items.labels, items.clusters)
+    unit_of, units = units_of(items.clusters, len(items.labels), options.seed)
+    columns = [
+        np.ones(len(probabilities)),
+        (probabilities - items.labels) ** 2,
+        *confusion_columns(judged.relevant(0.5), items.labels),
+        *bin_columns(judged),
+    ]
+    sums = sum_by_unit(unit_of, len(units.counts), columns)
+
+    def statistics(weights: FloatArray) -> FloatArray:
+        drawn = weights @ sums
+        n = drawn[:, 0]
+        return np.stack(
+            [
+                ratio(drawn[:, 1], n),
+                ratio(bin_gaps(drawn[:, 6:]), n),
+                cohen_kappa(drawn[:, 2:6]),
+            ],
+            axis=1,
+        )
+
+    return estimate(statistics, units, options)[0]
+
+
+def _bins(probabilities: FloatArray, labels: BoolArray) -> tuple[Bin, ...]:
+    place: IntArray = np.minimum(np.floor(probabilities * BINS + TIE_TOLERANCE), BINS - 1).astype(
+        np.int64
+    )
+    n = np.bincount(place, minlength=BINS).tolist()
+    mean = np.bincount(place, probabilities, BINS).tolist()
+    relevant = np.bincount(place, labels, BINS).tolist()
+    return tuple(
+        Bin(0) if n[b] == 0 else Bin(n[b], mean[b] / n[b], *_wilson(relevant[b], n[b]))
+        for b in range(BINS)
+    )
+
+
+def _wilson(successes: float, n: int) -> tuple[float, float, float]:
+    """Return a share and its interval of 95 % (Wilson 1927)."""
+    share, z2 = successes / n, _Z**2 / n
+    middle = (share + z2 / 2) / (1 + z2)
+    half = math.sqrt(share * (1 - share) * z2 + z2**2 / 4) / (1 + z2)
+    return share, max(0.0, middle - half), min(1.0, middle + half)

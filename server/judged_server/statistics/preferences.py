@@ -1,0 +1,267 @@
+"""Systems ranked by paired comparisons of what they gave for the same queries.
+
+The model is that of Bradley and Terry (1952, Biometrika 39) with the ties of Davidson (1970, JASA
+65): of systems with strengths a and b, the first is preferred with odds e^(a-b) : 1, and a tie is
+as likely as nu times the geometric mean of both outcomes. A weak normal prior keeps the strengths
+finite where a system wins everything. Intervals resample queries, whose comparisons belong
+together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+
+from judged_server.domain import FloatArray, IntArray
+from judged_server.errors import InvalidField
+from judged_server.statistics.bootstrap import resample_counts
+from judged_server.statistics.intervals import Interval, IntervalOptions
+
+PRIOR_SD = 3.0
+"""Of the strengths, in natural log-odds: 20 to 1 is within one of it, so that data decide."""
+FEW_QUERIES = 20
+MAX_CELLS = 5_000_000
+"""Queries times pairs of systems, of which there are three tables of 8 bytes an entry."""
+MAX_WORK = 30_000_000_000
+"""Products of floats that a call may ask for: some ten seconds of one core."""
+_USUAL_STEPS = 6
+_BLOCK = 256
+_TOLERANCE, _MAX_STEPS, _LONGEST_STEP = 1e-10, 100, 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Comparisons:
+    """What was compared, in columns of one length.
+
+    `query`, `first` and `second` are int64: places of the query and of both systems, which differ.
+    `preference` is float64 in [0, 1]: 1 prefers the first, 0 the second, .5 is a tie; what lies
+    between is the one in part and a tie in part.
+    """
+
+    query: IntArray
+    first: IntArray
+    second: IntArray
+    preference: FloatArray
+    n_queries: int
+    n_systems: int
+
+
+@dataclass(frozen=True, slots=True)
+class RankedSystem:
+    """One system: its strength, 0 in the mean of all, and how its comparisons went.
+
+    `wins`, `ties` and `losses` may be broken numbers, as comparisons are where votes are split.
+    """
+
+    system: int
+    strength: float
+    interval: Interval | None
+    wins: float
+    ties: float
+    losses: float
+
+
+@dataclass(frozen=True, slots=True)
+class PositionBias:
+    """What became of pairs that were compared in both orders.
+
+    `same` had the same outcome in both; `first` had the answer in the first place preferred both
+    times, `second` that in the second; the rest, `mixed`, tied in one of the orders.
+    `preference_for_first` is the mean preference over both orders of all: .5 without bias.
+    """
+
+    pairs: int
+    same: int
+    first: int
+    second: int
+    mixed: int
+    preference_for_first: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """Systems, the strongest first; `tie` is Davidson's nu."""
+
+    systems: Sequence[RankedSystem]
+    tie: float
+    position: PositionBias
+    warnings: Sequence[str]
+    signature: str
+
+
+def check_work(data: Comparisons, options: IntervalOptions, field: str) -> None:
+    """Raise InvalidField where the intervals would take too long, or the counts too much room."""
+    pairs = data.n_systems * (data.n_systems - 1) // 2
+    if data.n_queries * pairs > MAX_CELLS:
+        rule = f"has {data.n_queries} queries of {data.n_systems} systems; compare fewer at once"
+        raise InvalidField("query_ids", rule)
+    work = 3 * pairs * data.n_queries + _USUAL_STEPS * pairs * data.n_systems**2
+    most = int(MAX_WORK // work)
+    if options.resamples > most:
+        raise InvalidField(field, f"is too much work for one call; ask for at most {most}")
+
+
+def rank_systems(data: Comparisons, options: IntervalOptions) -> Ranking:
+    """Return the ranking of systems by their comparisons, of which there is one at least."""
+    pairs = np.array(list(combinations(range(data.n_systems), 2)), np.int64).reshape(-1, 2)
+    outcomes = _outcomes(data, pairs)
+    whole = outcomes.sum(axis=1, keepdims=True)
+    fit = _fit(whole, pairs, data.n_systems, np.zeros((1, data.n_systems + 1)))[0]
+    intervals: list[Interval | None] = [None] * data.n_systems
+    if data.n_queries > 1:
+        intervals = list(_intervals(outcomes, pairs, fit, options))
+    won, tied, lost = (_of_systems(whole[:, 0], pairs, data.n_systems, k) for k in range(3))
+    systems = [
+        RankedSystem(
+            place,
+            float(fit[place]),
+            intervals[place],
+            float(won[place]),
+            float(tied[place]),
+            float(lost[place]),
+        )
+        for place in range(data.n_systems)
+    ]
+    systems.sort(key=lambda system: (-system.strength, system.system))
+    warnings = []
+    if _parts(whole[:, 0], pairs, data.n_systems) > 1:
+        warnings.append(
+            "some systems are not compared with each other, not even by way of others: their "
+            "strengths can't be held against each other"
+        )
+    if data.n_queries < FEW_QUERIES:
+        warnings.append(f"{data.n_queries} queries are few: intervals may be too narrow")
+    tie, bias = float(np.exp(fit[-1])), position_bias(data)
+    return Ranking(systems, tie, bias, warnings, f"davidson|prior_sd:{PRIOR_SD:g}|v1")
+
+
+def position_bias(data: Comparisons) -> PositionBias:
+    """Return how far the outcome hangs on which of two answers is shown first."""
+    seen: dict[tuple[int, int, int], float] = {}
+    same = first = second = mixed = 0
+    total = 0.0
+    for query, one, other, preference in zip(
+        data.query.tolist(),
+        data.first.tolist(),
+        data.second.tolist(),
+        data.preference.tolist(),
+        strict=True,
+    ):
+        back = seen.pop((query, other, one), None)
+        if back is None:
+            seen[query, one, other] = preference
+            continue
+        total += preference + back
+        here, there = _sign(preference), _sign(back)
+        same += here == -there
+        first += here == there == 1
+        second += here == there == -1
+        mixed += here != -there and 0 in (here, there)
+    n = same + first + second + mixed
+    return PositionBias(n, same, first, second, mixed, total / (2 * n) if n else None)
+
+
+def _sign(preference: float) -> int:
+    return (preference > 0.5) - (preference < 0.5)
+
+
+def _outcomes(data: Comparisons, pairs: IntArray) -> FloatArray:
+    """Return float64[3, queries, pairs]: wins of the pair's first system, ties, its losses."""
+    number = np.zeros((data.n_systems, data.n_systems), np.int64)
+    number[pairs[:, 0], pairs[:, 1]] = number[pairs[:, 1], pairs[:, 0]] = np.arange(len(pairs))
+    turned = data.first > data.second
+    preference = np.where(turned, 1 - data.preference, data.preference)
+    place = data.query * len(pairs) + number[data.first, data.second]
+    shares = (
+        np.maximum(2 * preference - 1, 0),
+        1 - np.abs(2 * preference - 1),
+        np.maximum(1 - 2 * preference, 0),
+    )
+    size = data.n_queries * len(pairs)
+    return np.stack(
+        [np.bincount(place, share, size).reshape(data.n_queries, -1) for share in shares]
+    )
+
+
+def _fit(outcomes: FloatArray, pairs: IntArray, n: int, start: FloatArray) -> FloatArray:
+    """Return float64[r, n + 1]: strengths, and the log of nu, at the mode; Newton's method.
+
+    `outcomes` is float64[3, r, pairs], the outcomes of r data sets; `start` is where to begin,
+    float64[r or 1, n + 1]. The log-posterior is strictly concave.
+    """
+    won, tied, lost = outcomes
+    total = won + tied + lost
+    design = np.zeros((len(pairs), n))
+    design[np.arange(len(pairs)), pairs[:, 0]] = 0.5
+    design[np.arange(len(pairs)), pairs[:, 1]] = -0.5
+    products = (design[:, :, None] * design[:, None, :]).reshape(len(pairs), n * n)
+    at = np.repeat(start, len(won), axis=0) if len(start) < len(won) else start.copy()
+    precision = PRIOR_SD**-2
+    hessian = np.empty((len(won), n + 1, n + 1))
+    for _ in range(_MAX_STEPS):
+        half = at[:, :n] @ design.T
+        weights = np.stack([half, np.broadcast_to(at[:, n:], half.shape), -half])
+        weights = np.exp(weights - weights.max(axis=0))
+        p_won, p_tied, p_lost = weights / weights.sum(axis=0)
+        lean = p_won - p_lost
+        gradient = np.concatenate(
+            [
+                (won - lost - total * lean) @ design,
+                (tied - total * p_tied).sum(axis=1, keepdims=True),
+            ],
+            axis=1,
+        )
+        gradient -= precision * at
+        hessian[:, :n, :n] = ((total * (p_won + p_lost - lean**2)) @ products).reshape(-1, n, n)
+        hessian[:, :n, n] = hessian[:, n, :n] = -(total * lean * p_tied) @ design
+        hessian[:, n, n] = (total * p_tied * (1 - p_tied)).sum(axis=1)
+        hessian[:, np.arange(n + 1), np.arange(n + 1)] += precision
+        step = np.linalg.solve(hessian, gradient[:, :, None])[:, :, 0]
+        longest = np.abs(step).max(axis=1, keepdims=True)
+        at += step * np.minimum(1.0, _LONGEST_STEP / np.maximum(longest, _LONGEST_STEP))
+        if longest.max() < _TOLERANCE:
+            break
+    return at
+
+
+def _intervals(
+    outcomes: FloatArray, pairs: IntArray, fit: FloatArray, options: IntervalOptions
+) -> Sequence[Interval]:
+    """Return the percentile interval of each strength over resampled queries."""
+    n_queries, n = outcomes.shape[1], len(fit) - 1
+    drawn = [
+        _fit(np.stack([counts @ outcome for outcome in outcomes]), pairs, n, fit[None])[:, :n]
+        for counts in resample_counts(n_queries, options.resamples, options.seed, _BLOCK)
+    ]
+    strengths = np.concatenate(drawn)
+    tail = (1 - options.confidence) / 2
+    lower, upper = np.quantile(strengths, [tail, 1 - tail], axis=0)
+    errors = strengths.std(axis=0, ddof=1)
+    return [
+        Interval(
+            float(lower[i]),
+            float(upper[i]),
+            options.confidence,
+            float(errors[i]),
+            options.signature,
+        )
+        for i in range(n)
+    ]
+
+
+def _of_systems(whole: FloatArray, pairs: IntArray, n: int, outcome: int) -> FloatArray:
+    """Return float64[n]: how often each system had an outcome (0 won, 1 tied, 2 lost)."""
+    own = np.bincount(pairs[:, 0], whole[outcome], n).astype(np.float64)
+    both: FloatArray = own + np.bincount(pairs[:, 1], whole[2 - outcome], n)
+    return both
+
+
+def _parts(whole: FloatArray, pairs: IntArray, n: int) -> int:
+    """Return the number of sets of systems between which nothing was compared."""
+    group = np.arange(n)
+    for one, other in pairs[whole.sum(axis=0) > 0].tolist():
+        group[group == group[other]] = group[one]
+    return len(np.unique(group))

@@ -1,0 +1,343 @@
+"""What the servers of a machine have spent, in a file that survives their restarts and kills.
+
+An account is a budget: that of the server, or one of a tenant. In a period (a day, a month) it has
+
+* what is settled: spent for good, by whom ever, and
+* leases: what a process has drawn and not settled yet. It renews them while it runs; those of one
+  that was killed end LEASE_S later, and what they held can be drawn again.
+
+What is settled is written before the answer that it paid for is given, so that a kill loses no
+charge but for questions under way. The file also has what each tenant asked of each model, by day
+and by judge.
+
+A thread of its own reads and writes the file, one thing after the other, so that the event loop
+never waits for another process; what comes while it writes is written together.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import time
+import uuid
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from judged_server.domain.usage import MOST_NANO
+from judged_server.settings import SettingsError
+from judged_server.store.sqlite_file import make_private
+from judged_server.telemetry import logger
+
+BUSY_S = 1.0
+"""How long another process may keep the file to itself; its turns take less than a millisecond."""
+LEASE_S = 60.0
+"""How long a process that does not renew it keeps what it has drawn."""
+
+_CREATE = (
+    """
+    CREATE TABLE IF NOT EXISTS settled (
+        account TEXT NOT NULL, period TEXT NOT NULL, currency TEXT NOT NULL, nano INTEGER NOT NULL,
+        PRIMARY KEY (account, period, currency)
+    ) WITHOUT ROWID
+    """,
+    """
+    CREATE TABLE IF NOT EXISTS leases (
+        process TEXT NOT NULL, account TEXT NOT NULL, period TEXT NOT NULL, currency TEXT NOT NULL,
+        nano INTEGER NOT NULL, until REAL NOT NULL,
+        PRIMARY KEY (account, period, currency, process)
+    ) WITHOUT ROWID
+    """,
+    """
+    CREATE TABLE IF NOT EXISTS used (
+        day TEXT NOT NULL, tenant TEXT NOT NULL, judge TEXT NOT NULL, model TEXT NOT NULL,
+        rubric TEXT NOT NULL, currency TEXT NOT NULL, questions INTEGER NOT NULL,
+        input_tokens INTEGER NOT NULL, output_tokens INTEGER NOT NULL, nano INTEGER NOT NULL,
+        PRIMARY KEY (day, tenant, judge, model, rubric, currency)
+    ) WITHOUT ROWID
+    """,
+)
+_OLD = {
+    "spending": "INSERT OR IGNORE INTO settled (account, period, currency, nano) "
+    "SELECT '', day, currency, nano FROM spending",
+    "usage": "INSERT OR IGNORE INTO used SELECT day, tenant, '', model, rubric, currency, "
+    "questions, input_tokens, output_tokens, nano FROM usage",
+}
+"""Tables of older releases, and how what they hold goes into those of this one."""
+_SETTLE = """
+    INSERT INTO settled VALUES (:account, :period, :currency, :spent)
+    ON CONFLICT DO UPDATE SET nano = MIN(nano + :spent, :most)
+"""
+_RELEASE = """
+    UPDATE leases SET nano = MAX(0, nano - :released), until = :until
+    WHERE process = :process AND account = :account AND period = :period AND currency = :currency
+"""
+_LEASE = """
+    INSERT INTO leases VALUES (:process, :account, :period, :currency, :nano, :until)
+    ON CONFLICT DO UPDATE SET nano = nano + :nano, until = :until
+"""
+_LEASE_AGAIN = """
+    INSERT INTO leases VALUES (:process, :account, :period, :currency, :nano, :until)
+    ON CONFLICT DO NOTHING
+"""
+_USED = """
+    INSERT INTO used VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+    ON CONFLICT DO UPDATE SET questions = questions + excluded.questions,
+        input_tokens = input_tokens + excluded.input_tokens,
+        output_tokens = output_tokens + excluded.output_tokens, nano = nano + excluded.nano
+"""
+
+_log = logger("budget")
+
+
+class LedgerFault(Exception):
+    """The file can't be read or written, so that nobody knows what was spent."""
+
+
+class Account(NamedTuple):
+    """A budget in one period: "" for the server's, or that of a tenant."""
+
+    account: str
+    period: str
+    currency: str
+
+
+class Drawn(NamedTuple):
+    """What was drawn, and all that is settled or drawn by anybody since."""
+
+    amount: int
+    taken: int
+
+
+class Used(NamedTuple):
+    """What a tenant asked of a model by a judge and a rubric on a day; `nano` are nano-units.
+
+    The judge is its kind, "" in what an older release has written.
+    """
+
+    day: str
+    tenant: str
+    judge: str
+    model: str
+    rubric: str
+    currency: str
+    questions: int
+    input_tokens: int
+    output_tokens: int
+    nano: int
+
+
+class _Settled(NamedTuple):
+    account: Account
+    spent: int
+    released: int
+
+
+def boot_time() -> float:
+    """Return seconds that all processes of a machine share, and that no clock change moves."""
+    clock = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+    return time.clock_gettime(clock)
+
+
+class Ledger:
+    """The file as one process sees it. Used on one event loop."""
+
+    def __init__(self, path: Path, now: Callable[[], float] = boot_time) -> None:
+        """Open the file, or make it. Raises SettingsError when that fails."""
+        self._path = path
+        self._now = now
+        self._process = uuid.uuid4().hex
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="ledger")
+        self._waiting: deque[_Settled | Used] = deque()
+        self._writing: asyncio.Future[None] | None = None
+        self._closed = False
+        try:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_private(path)
+            self._db = sqlite3.connect(
+                path, timeout=BUSY_S, isolation_level=None, check_same_thread=False
+            )
+            self._db.execute("PRAGMA journal_mode = WAL")
+            self._db.execute("PRAGMA synchronous = NORMAL")
+            with self._transaction():
+                for statement in _CREATE:
+                    self._db.execute(statement)
+                self._take_over()
+        except OSError as error:
+            raise SettingsError(f"budget file {path}: {error.strerror}") from None
+        except sqlite3.Error as error:
+            raise SettingsError(
+                f"budget file {path} can't be used: {error}; name another, or move it away and "
+                "today's spending is counted anew"
+            ) from None
+
+    async def draw(self, account: Account, limit: int, wanted: int, holds: int) -> Drawn:
+        """Draw as much as is wanted, or left below a limit. Raises LedgerFault.
+
+        `holds` is what this process has drawn before: it counts even if it slept through its lease.
+        """
+        loop = asyncio.get_running_loop()
+        try:
+            return await loop.run_in_executor(
+                self._thread, self._draw, account, limit, wanted, holds
+            )
+        except sqlite3.Error as error:
+            raise LedgerFault(str(error)) from error
+
+    def settle(self, account: Account, spent: int, released: int) -> None:
+        """Write soon what was spent for good, and give back so much of what was drawn."""
+        if spent or released:
+            self._write_soon(_Settled(account, spent, released))
+
+    def note(self, used: Used) -> None:
+        """Write soon what a tenant asked of a model."""
+        self._write_soon(used)
+
+    async def written(self) -> None:
+        """Return once all that was settled or noted before is in the file, or can't be."""
+        # What waited before is in the writing that is going on, or in the next one.
+        for _ in range(2):
+            if (writing := self._writing) is None:
+                return
+            with suppress(sqlite3.Error):
+                await asyncio.shield(writing)
+            # A future that has ended lets nobody else have a turn, and `_wrote` needs one.
+            await asyncio.sleep(0)
+
+    async def renew(self) -> None:
+        """Keep what this process has drawn for LEASE_S more."""
+        await asyncio.get_running_loop().run_in_executor(self._thread, self._renew)
+
+    async def used(self, since: str, tenant: str | None = None) -> list[Used]:
+        """Return what was used from a day on, by one tenant or by all, the oldest first."""
+        await self.written()
+        loop = asyncio.get_running_loop()
+        try:
+            return await loop.run_in_executor(self._thread, self.read_used, since, tenant)
+        except sqlite3.Error as error:
+            raise LedgerFault(str(error)) from error
+
+    def read_used(self, since: str, tenant: str | None = None) -> list[Used]:
+        """Return the same, for a thread that has the file to itself. Raises sqlite3.Error."""
+        rows = self._db.execute(
+            "SELECT * FROM used WHERE day >= ? AND (? IS NULL OR tenant = ?) ORDER BY day, tenant",
+            (since, tenant, tenant),
+        )
+        return [Used(*row) for row in rows]
+
+    def close(self) -> None:
+        """Write what waits, give back what this process has drawn, and close the file."""
+        if self._closed:
+            return
+        self._closed = True
+        self._thread.submit(self._leave).result()
+        self._thread.shutdown()
+        self._db.close()
+
+    def _write_soon(self, entry: _Settled | Used) -> None:
+        self._waiting.append(entry)
+        if self._writing is None:
+            self._begin_writing()
+
+    def _begin_writing(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._writing = loop.run_in_executor(self._thread, self._write)
+        self._writing.add_done_callback(self._wrote)
+
+    def _wrote(self, written: asyncio.Future[None]) -> None:
+        self._writing = None
+        if not written.cancelled() and (error := written.exception()) is not None:
+            # It stays here, and what was drawn for it stays drawn: nothing more is asked than
+            # there was money for.
+            _log.warning("spending not written", file=str(self._path), reason=str(error))
+        elif self._waiting:
+            self._begin_writing()
+
+    def _write(self) -> None:
+        """Write all that waits; what can't be written waits on."""
+        entries = [self._waiting.popleft() for _ in range(len(self._waiting))]
+        until = self._now() + LEASE_S
+        try:
+            with self._transaction():
+                for entry in entries:
+                    if isinstance(entry, Used):
+                        self._db.execute(_USED, entry)
+                    else:
+                        self._settle(entry, until)
+        except BaseException:
+            self._waiting.extendleft(reversed(entries))
+            raise
+
+    def _settle(self, entry: _Settled, until: float) -> None:
+        values: dict[str, object] = {
+            **entry.account._asdict(),
+            "spent": min(entry.spent, MOST_NANO),
+            "released": min(entry.released, MOST_NANO),
+            "most": MOST_NANO,
+            "process": self._process,
+            "until": until,
+        }
+        if entry.spent:
+            self._db.execute(_SETTLE, values)
+        self._db.execute(_RELEASE, values)
+
+    def _draw(self, account: Account, limit: int, wanted: int, holds: int) -> Drawn:
+        if self._waiting:
+            self._write()  # what could not be written before counts before anything is drawn
+        now = self._now()
+        with self._transaction():
+            # One from before the machine was started anew may end later than any can.
+            self._db.execute(
+                "DELETE FROM leases WHERE until < ? OR until > ?", (now, now + LEASE_S)
+            )
+            values = {**account._asdict(), "process": self._process, "until": now + LEASE_S}
+            if holds:
+                self._db.execute(_LEASE_AGAIN, {**values, "nano": holds})
+            taken = self._sum("settled", account) + self._sum("leases", account)
+            drawn = min(wanted, max(0, limit - taken))
+            if drawn:
+                self._db.execute(_LEASE, {**values, "nano": drawn})
+        return Drawn(drawn, taken + drawn)
+
+    def _sum(self, table: str, account: Account) -> int:
+        (total,) = self._db.execute(
+            f"SELECT SUM(nano) FROM {table} WHERE account = ? AND period = ? AND currency = ?",  # noqa: S608 - a name of our own
+            account,
+        ).fetchone()
+        return int(total or 0)
+
+    def _renew(self) -> None:
+        with suppress(sqlite3.Error), self._transaction():
+            self._db.execute(
+                "UPDATE leases SET until = ? WHERE process = ?",
+                (self._now() + LEASE_S, self._process),
+            )
+
+    def _leave(self) -> None:
+        with suppress(sqlite3.Error):
+            self._write()
+            with self._transaction():
+                self._db.execute("DELETE FROM leases WHERE process = ?", (self._process,))
+
+    def _take_over(self) -> None:
+        """Take what older releases have written."""
+        for table, take in _OLD.items():
+            known = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?"
+            if self._db.execute(known, (table,)).fetchone():
+                self._db.execute(take)
+                self._db.execute(f"DROP TABLE {table}")
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        self._db.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+            self._db.execute("COMMIT")
+        except BaseException:
+            with suppress(sqlite3.Error):
+                if self._db.in_transaction:
+                    self._db.execute("ROLLBACK")
+            raise

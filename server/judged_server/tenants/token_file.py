@@ -1,0 +1,189 @@
+"""The tokens of tenants, as hashes, in a file that only commands write.
+
+A token has 256 bits of chance, so that its SHA-256 tells nobody what it is, and needs no salt. The
+file also holds the secret from which the keys of the tenants' caches are made.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import secrets
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from judged_server.settings import SettingsError
+
+PREFIX = "judged_"
+"""What every token begins with, so that scanners find one that was published."""
+MOST_LIVE = 2
+"""Tokens of a tenant that count at once: one in use, and the one that is to follow it."""
+_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class StoredToken:
+    """What is kept of a token: whose it is, its hash, and when it counts, in UTC."""
+
+    tenant: str
+    sha256: bytes
+    created: datetime
+    ends: datetime | None = None
+
+    @property
+    def id(self) -> str:
+        """What people call it: the beginning of its hash."""
+        return self.sha256.hex()[:8]
+
+    def live(self, now: datetime) -> bool:
+        """Say whether it counts."""
+        return self.ends is None or now < self.ends
+
+
+@dataclass(frozen=True, slots=True)
+class TokenFile:
+    """What the file holds."""
+
+    secret: bytes = field(repr=False)
+    tokens: tuple[StoredToken, ...] = ()
+
+    def of(self, tenant: str, now: datetime) -> list[StoredToken]:
+        """Return the tokens of a tenant that count, the oldest first."""
+        return [each for each in self.tokens if each.tenant == tenant and each.live(now)]
+
+    def with_new(
+        self, tenant: str, now: datetime, keeps: timedelta, ends: datetime | None = None
+    ) -> tuple[TokenFile, str]:
+        """Return the file with a new token of a tenant, and the token, which is nowhere else.
+
+        Its other tokens end after `keeps`; of several only the newest is kept so long.
+        """
+        token = PREFIX + secrets.token_urlsafe(32)
+        until = now + keeps
+        *older, newest = [None, *self.of(tenant, now)]
+        changed = {}
+        for each in older:
+            if each is not None:
+                changed[each.sha256] = replace(each, ends=now)
+        if newest is not None:
+            earlier = until if newest.ends is None else min(until, newest.ends)
+            changed[newest.sha256] = replace(newest, ends=earlier)
+        tokens = [changed.get(each.sha256, each) for each in self.tokens]
+        tokens.append(StoredToken(tenant, hash_of(token), now, ends))
+        return replace(self, tokens=tuple(tokens)), token
+
+    def without(self, tenant: str, id_: str = "") -> TokenFile:
+        """Return the file without the tokens of a tenant, or without one of them."""
+        kept = (
+            each
+            for each in self.tokens
+            if each.tenant != tenant or (id_ and not each.sha256.hex().startswith(id_))
+        )
+        return replace(self, tokens=tuple(kept))
+
+
+def hash_of(token: str) -> bytes:
+    """Return what is stored of a token."""
+    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
+
+
+def tokens_beside(tenants: Path) -> Path:
+    """Return where the tokens of a file of tenants are."""
+    return tenants.with_name(f"{tenants.stem}.tokens.json")
+
+
+def read_tokens(path: Path) -> TokenFile:
+    """Return what a file holds. Raises SettingsError, and FileNotFoundError when there is none."""
+    try:
+        raw = path.read_bytes()
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise SettingsError(f"tokens {path} can't be read: {error.strerror}") from None
+    try:
+        content = json.loads(raw)
+        if content["version"] != _VERSION:
+            raise SettingsError(f"tokens {path}: is of another version; update judged")
+        secret = bytes.fromhex(content["secret"])
+        tokens = tuple(
+            StoredToken(
+                str(each["tenant"]),
+                bytes.fromhex(each["sha256"]),
+                datetime.fromisoformat(each["created"]),
+                None if each["ends"] is None else datetime.fromisoformat(each["ends"]),
+            )
+            for each in content["tokens"]
+        )
+        aware = all(each.created.tzinfo and (not each.ends or each.ends.tzinfo) for each in tokens)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        raise _damaged(path) from None
+    if len(secret) != 32 or not aware or any(len(each.sha256) != 32 for each in tokens):
+        raise _damaged(path)
+    return TokenFile(secret, tokens)
+
+
+def _damaged(path: Path) -> SettingsError:
+    return SettingsError(
+        f"tokens {path}: is not as `judged-server tenants` writes it; restore it, or remove it and "
+        "make new tokens"
+    )
+
+
+@contextmanager
+def changing(path: Path) -> Iterator[list[TokenFile]]:
+    """Let a block change the file: it finds what the file holds, alone, and leaves what it shall.
+
+    Others who change it wait. Raises SettingsError.
+    """
+    try:
+        with path.with_name(f".{path.name}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            try:
+                held = [read_tokens(path)]
+            except FileNotFoundError:
+                held = [TokenFile(secrets.token_bytes(32))]
+            yield held
+            _write(path, held[0])
+    except OSError as error:
+        raise SettingsError(f"tokens {path} can't be written: {error.strerror}") from None
+
+
+def _write(path: Path, file: TokenFile) -> None:
+    """Write the file so that a reader sees the old or the new one, whole."""
+    now = datetime.now(UTC)
+    content = {
+        "version": _VERSION,
+        "secret": file.secret.hex(),
+        "tokens": [
+            {
+                "tenant": each.tenant,
+                "sha256": each.sha256.hex(),
+                "created": each.created.isoformat(timespec="seconds"),
+                "ends": None if each.ends is None else each.ends.isoformat(timespec="seconds"),
+            }
+            for each in file.tokens
+            if each.live(now)
+        ],
+    }
+    owner = path.stat() if path.exists() else None
+    handle, scratch = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "w") as out:
+            json.dump(content, out, indent=1)
+            out.write("\n")
+            out.flush()
+            os.fsync(out.fileno())
+            if owner is not None:  # whoever may read it goes on doing so
+                os.fchmod(out.fileno(), owner.st_mode & 0o777)
+                os.fchown(out.fileno(), owner.st_uid, owner.st_gid)
+        Path(scratch).replace(path)
+    except BaseException:
+        with suppress(OSError):
+            Path(scratch).unlink()
+        raise

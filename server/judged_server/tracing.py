@@ -1,0 +1,95 @@
+"""Spans of calls and events of verdicts, for whoever collects them.
+
+`active` is None unless somebody does (`monitoring.opentelemetry`), and those who work then do
+nothing more than look at it. They say what they did once it is done; who asked for it is known by
+the task that they are in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from judged_server.domain import JudgeIdentity, QueryGroup, Verdicts
+from judged_server.domain.answers import AnswerScore
+from judged_server.recorder import Stage
+
+
+@dataclass(frozen=True, slots=True)
+class StageRun:
+    """A step that worked for a call: it ended at `ended_ns` since 1970, after so many seconds."""
+
+    stage: Stage
+    ended_ns: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class ModelCall:
+    """A question to a language model, and what came of it; `error` is its reason, "" for none.
+
+    `model` and `provider` are the operator's names, `requested` and `answered` the provider's.
+    """
+
+    model: str
+    provider: str
+    dialect: str
+    requested: str
+    rubric: str
+    max_tokens: int
+    temperature: float | None
+    seconds: float
+    attempts: int
+    error: str = ""
+    answered: str = ""
+    input_tokens: int = 0
+    output_tokens: int = 0
+
+
+class CallSpan(Protocol):
+    """A call that is under way."""
+
+    def end(self, code: str, reason: str, request_id: str, tenant: str) -> None:
+        """End it with a gRPC status, and the reason of the contract, "" for none."""
+        ...
+
+
+class Tracer(Protocol):
+    """Hears what calls did. It must be quick, and raise nothing."""
+
+    @property
+    def wants_results(self) -> bool:
+        """Whether verdicts and scores are to be told."""
+        ...
+
+    def call(self, method: str, metadata: Iterable[tuple[str, str | bytes]]) -> CallSpan:
+        """Begin a call; the rest of its task, and all that this starts, belongs to it."""
+        ...
+
+    def stages(self, runs: Sequence[StageRun]) -> None:
+        """Tell what was done for the call in work; runs of one stage are one span."""
+        ...
+
+    def question(self, call: ModelCall) -> None:
+        """Tell of a question that has just ended."""
+        ...
+
+    def verdicts(
+        self, judge: JudgeIdentity, groups: Sequence[QueryGroup], verdicts: Verdicts
+    ) -> None:
+        """Tell every verdict of some groups. Takes some 20 µs for each; may run on any thread."""
+        ...
+
+    def score(self, score: AnswerScore) -> None:
+        """Tell one score of an answer."""
+        ...
+
+
+active: Tracer | None = None
+
+
+def use(tracer: Tracer | None) -> None:
+    """Let a tracer hear all from now on, None: nobody."""
+    global active  # noqa: PLW0603 - one a process, as the recorder is
+    active = tracer

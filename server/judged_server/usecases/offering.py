@@ -1,0 +1,190 @@
+"""What callers may ask for: all that the server has, or as much of it as their tenant is allowed.
+
+A tenant with less gets a catalog that has only that. So what it may not use is not there for it,
+and can't be told from what nobody has: not by the words of an error, nor by the time it takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from judged_server.domain import Calibrator
+from judged_server.embedding.base import Embedder, Embedders, ModelCard
+from judged_server.errors import JudgedError, ModelNotConfigured, ModelNotInstalled, did_you_mean
+from judged_server.judges.base import JudgeKind
+from judged_server.judges.cascade import CascadeKind
+from judged_server.judges.catalog import COMPOSED, JudgeCatalog, Offer
+from judged_server.judges.llm.answers import KIND as ANSWERS
+from judged_server.judges.llm.answers import AnswersKind
+from judged_server.judges.llm.judge import LlmKind
+from judged_server.judges.panel import PanelKind
+from judged_server.judges.semantic import SemanticKind
+from judged_server.llm.caller import ModelCaller
+from judged_server.llm.chat import ChatModel
+from judged_server.llm.rubrics import Rubric
+from judged_server.settings import SettingsError
+from judged_server.tenant import EVERYTHING, Allowed, Tenant
+from judged_server.usecases.score_answers import Scoring
+
+if TYPE_CHECKING:  # its import brings aiohttp, which most servers never need
+    from judged_server.llm.models import ChatModels, ListedModel
+
+
+@dataclass(frozen=True, slots=True)
+class Offering:
+    """The judges, rubrics and models that some callers may use."""
+
+    catalog: JudgeCatalog
+    scoring: Scoring
+    rubrics: Sequence[Rubric]
+    chat_models: Callable[[], Sequence[ListedModel]]
+    embedders: Embedders
+
+    def offers(self) -> list[Offer]:
+        """Return every judge under every profile, as GetServerInfo lists them."""
+        scoring = self.scoring.offer()
+        return [*self.catalog.offers(), *([] if scoring is None else [scoring])]
+
+
+class Offerings:
+    """Makes an offering of what a server has, once for all who are allowed the same."""
+
+    def __init__(
+        self,
+        kinds: Sequence[JudgeKind],
+        embedders: Embedders,
+        chat_models: ChatModels | None,
+        rubrics: Mapping[str, Rubric],
+        model_caller: ModelCaller,
+        default_judge: str,
+        calibrations: Mapping[str, Calibrator] | None = None,
+    ) -> None:
+        """Take the kinds that need no model. Raises UnknownJudge, and SettingsError.
+
+        All callers may name the `calibrations`, with judges that they may use.
+        """
+        self._calibrations = calibrations or {}
+        self._kinds = tuple(kinds)
+        self._embedders = embedders
+        self._chat_models = chat_models
+        self._rubrics = rubrics
+        self._model_caller = model_caller
+        self._default_judge = default_judge
+        self._made: dict[Allowed, Offering] = {}
+        self._everything = self.of(EVERYTHING)
+
+    def of(self, allowed: Allowed) -> Offering:
+        """Return what those who are allowed this much may ask for."""
+        made = self._made.get(allowed)
+        if made is None:
+            made = self._made[allowed] = self._make(allowed)
+        return made
+
+    def check(self, tenant: Tenant) -> None:
+        """Raise SettingsError where a tenant is allowed something that is not here. Reads files."""
+        everything = self._everything
+        judges = [offer.kind for offer in everything.offers()]
+        models = [model.card.name for model in everything.chat_models()]
+        models += [card.name for card in self._embedders.cards()]
+        for what, names, known in (
+            ("judges", tenant.allowed.judges, judges),
+            ("rubrics", tenant.allowed.rubrics, list(self._rubrics)),
+            ("models", tenant.allowed.models, models),
+        ):
+            for name in names or ():
+                if name not in known:
+                    hint = did_you_mean(name, known, f"it has {', '.join(dict.fromkeys(known))}")
+                    raise SettingsError(
+                        f"tenants: {tenant.name}: {what}: this server has no {name[:80]!r}; {hint}"
+                    )
+        try:
+            self.of(tenant.allowed)
+        except JudgedError as error:
+            raise SettingsError(f"tenants: {tenant.name}: judges: {error.message}") from None
+
+    def _make(self, allowed: Allowed) -> Offering:
+        rubrics = {
+            name: rubric for name, rubric in self._rubrics.items() if _has(allowed.rubrics, name)
+        }
+        embedders: Embedders = self._embedders
+        chat_models = self._chat_models
+        asked: _AllowedChatModels | ChatModels | None = chat_models
+        listed: Callable[[], Sequence[ListedModel]] = tuple
+        if chat_models is not None:
+            listed = chat_models.listed
+            if allowed.models is not None:
+                some = _AllowedChatModels(chat_models, allowed.models)
+                asked, listed = some if some.listed() else None, some.listed
+        if allowed.models is not None:
+            embedders = _AllowedEmbedders(self._embedders, allowed.models)
+        kinds: list[JudgeKind] = [*self._kinds, SemanticKind(embedders)]
+        if any(rubric.judges_contexts for rubric in rubrics.values()):
+            kinds.append(LlmKind(asked, rubrics, self._model_caller))
+        kinds += [PanelKind(), CascadeKind()]
+        kinds = [kind for kind in kinds if _has(allowed.judges, kind.kind)]
+        scored = rubrics if _has(allowed.judges, ANSWERS) else {}
+        catalog = JudgeCatalog(kinds, self._default(kinds, allowed), self._calibrations)
+        answers = AnswersKind(asked, scored, self._model_caller)
+        scoring = Scoring(answers, self._calibrations)
+        return Offering(catalog, scoring, tuple(rubrics.values()), listed, embedders)
+
+    def _default(self, kinds: Sequence[JudgeKind], allowed: Allowed) -> str:
+        """Return the server's default judge, or the first that may stand in its place."""
+        names = [kind.kind for kind in kinds]
+        if self._default_judge in names or allowed == EVERYTHING:
+            return self._default_judge
+        return next((name for name in names if name not in COMPOSED), "")
+
+
+def _has(allowed: Collection[str] | None, name: str) -> bool:
+    return allowed is None or name in allowed
+
+
+class _AllowedChatModels:
+    """The language models that a tenant may ask; implements judges.llm.judge.AskableModels."""
+
+    def __init__(self, models: ChatModels, names: Collection[str]) -> None:
+        self._models = models
+        self._names = names
+
+    def listed(self) -> tuple[ListedModel, ...]:
+        """Return them as they are now, the default first."""
+        return tuple(each for each in self._models.listed() if each.card.name in self._names)
+
+    def get(self, name: str) -> ChatModel:
+        """Return one by name, "" for the first of them. Raises ModelNotConfigured."""
+        known = [each.card.name for each in self.listed()]
+        name = name or known[0]
+        if name not in known:
+            raise ModelNotConfigured(name, "this server knows " + ", ".join(known))
+        return self._models.get(name)
+
+
+class _AllowedEmbedders:
+    """The embedding models that a tenant may use; implements embedding.base.Embedders."""
+
+    def __init__(self, embedders: Embedders, names: Collection[str]) -> None:
+        self._embedders = embedders
+        self._names = names
+
+    def get(self, name: str) -> Embedder:
+        """Return one by name, "" for the server's default. Raises ModelNotInstalled."""
+        name = name or self._embedders.default
+        if name not in self._names:
+            raise self._embedders.unknown(name)
+        return self._embedders.get(name)
+
+    def cards(self) -> tuple[ModelCard, ...]:
+        """Return those of them that are on offer."""
+        return tuple(card for card in self._embedders.cards() if card.name in self._names)
+
+    @property
+    def default(self) -> str:
+        """The server's default."""
+        return self._embedders.default
+
+    def unknown(self, name: str) -> ModelNotInstalled:
+        """Return the error of a model that is not here."""
+        return self._embedders.unknown(name)

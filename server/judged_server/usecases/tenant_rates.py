@@ -1,0 +1,74 @@
+"""How much work a tenant may send a second: a token bucket for each that has a limit.
+
+Work is counted before it is read, in tokens, by the size of its message. A bucket holds what a
+tenant may send in BURST_S. A message is let in as long as anything is left, however large it is,
+and what it takes beyond that is made up for before the next one: so any message goes through at
+last, and in the long run no more does than the limit says.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from judged_server.errors import TenantLimit
+from judged_server.llm.transport.clock import Clock
+from judged_server.tenant import Tenant, current_tenant
+
+BYTES_A_TOKEN = 3.5
+BURST_S = 10.0
+_ROUNDING = 1e-6
+
+
+@dataclass(slots=True)
+class _Bucket:
+    """What is left of what was there `at` a time; below 0 it is owed."""
+
+    left: float
+    at: float
+
+
+class TenantRates:
+    """The buckets of the tenants of a server. Used on one event loop."""
+
+    def __init__(self, clock: Clock | None = None) -> None:
+        self._clock = clock or Clock()
+        self._buckets: dict[str, _Bucket] = {}
+
+    def charge(self, size: int) -> None:
+        """Take a message of so many bytes from what the tenant of the call in work may send.
+
+        Raises TenantLimit, which says when it may, where it has nothing left.
+        """
+        tokens = int(size / BYTES_A_TOKEN)
+        tenant = current_tenant()
+        if tenant.tokens_per_second is None or not tokens:
+            return
+        wait_s = self._wait_s(tenant, tenant.tokens_per_second)
+        if wait_s > 0:
+            raise TenantLimit(
+                "tokens_per_second",
+                f"you may send {tenant.tokens_per_second:g} tokens a second, and have sent more; "
+                f"send the call again in {wait_s:.1f} s, or ask the operator for a higher "
+                "tokens_per_second",
+                wait_s,
+            )
+        self._buckets[tenant.name].left -= tokens
+
+    async def pace(self, size: int) -> None:
+        """Take a message of a stream in the same way; return once the next one may be read."""
+        tokens = int(size / BYTES_A_TOKEN)
+        tenant = current_tenant()
+        if tenant.tokens_per_second is None or not tokens:
+            return
+        while (wait_s := self._wait_s(tenant, tenant.tokens_per_second)) > 0:
+            await self._clock.sleep(wait_s)
+        self._buckets[tenant.name].left -= tokens
+
+    def _wait_s(self, tenant: Tenant, rate: float) -> float:
+        """Return in how many seconds the tenant has something left."""
+        now, most = self._clock.now(), rate * BURST_S
+        bucket = self._buckets.setdefault(tenant.name, _Bucket(most, now))
+        bucket.left = min(most, bucket.left + (now - bucket.at) * rate)
+        bucket.at = now
+        missing = 1 - bucket.left
+        return missing / rate if missing > _ROUNDING else 0.0

@@ -1,0 +1,58 @@
+"""What a tenant asked of language models and what is left of its budgets; of no other tenant."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from judged_server.errors import Overloaded
+from judged_server.llm.budget import BudgetLeft, Budgets, Period
+from judged_server.llm.transport.clock import Clock
+from judged_server.store.ledger import LedgerFault, Used
+from judged_server.tenant import current_tenant
+
+_BACK_AFTER_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class TenantUsage:
+    """What the tenant used, the oldest day first, and its budgets, each with when it is renewed.
+
+    `used` is None where the server writes nothing down. Money is in `currency`.
+    """
+
+    tenant: str
+    currency: str
+    used: Sequence[Used] | None
+    budgets: Sequence[tuple[BudgetLeft, datetime]]
+
+
+async def tenant_usage(budgets: Budgets, days: int, clock: Clock | None = None) -> TenantUsage:
+    """Return what the tenant of the call in work used in so many days, today among them.
+
+    Raises Overloaded when the file can't be read now.
+    """
+    today = (clock or Clock()).date()
+    since = (today - timedelta(days=days - 1)).strftime(Period.DAY.value)
+    try:
+        used = await budgets.used_by_tenant(since)
+        left = await budgets.left_of_tenant()
+    except LedgerFault:
+        raise Overloaded(
+            "what was spent can't be read now; try again, and where that goes on tell the operator",
+            _BACK_AFTER_S,
+        ) from None
+    return TenantUsage(
+        current_tenant().name,
+        budgets.currency,
+        used,
+        [(each, _renewed(each.period, today.year, today.month, today.day)) for each in left],
+    )
+
+
+def _renewed(period: Period, year: int, month: int, day: int) -> datetime:
+    """Return when the day or the month after this one begins."""
+    if period is Period.DAY:
+        return datetime(year, month, day, tzinfo=UTC) + timedelta(days=1)
+    return datetime(year + month // 12, month % 12 + 1, 1, tzinfo=UTC)

@@ -1,0 +1,295 @@
+"""Builds the parts of a server from its settings; `app` puts them together and runs them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from judged_server import tracing
+from judged_server.address import Address, AddressError
+from judged_server.api.authentication import Authenticator
+from judged_server.api.interceptor import Deadlines
+from judged_server.api.limits import RequestLimits
+from judged_server.api.listening.listeners import Listener
+from judged_server.domain import Calibrator
+from judged_server.domain.usage import nano_within
+from judged_server.embedding.cache.vector_cache import VectorCaches
+from judged_server.embedding.runtime.backend_selection import (
+    TENSORRT,
+    Machine,
+    RuntimeConfig,
+    choose,
+    default_engines,
+)
+from judged_server.judges.calibration_files import load_calibrations
+from judged_server.judges.llm.judge import NO_CONFIGURATION, LlmKind
+from judged_server.llm.budget import BudgetAccount, Budgets, TenantBudgets, default_ledger
+from judged_server.llm.cache.reply_cache import ReplyCache
+from judged_server.llm.rubrics import Rubric, load_builtin, load_folder
+from judged_server.llm.transport.clock import Clock
+from judged_server.settings import Settings, SettingsError, cache_folder
+from judged_server.store.kept_replies import KeptReplies
+from judged_server.store.ledger import LEASE_S, Ledger
+from judged_server.store.replies import CacheInvalidation, ReplyFile
+from judged_server.telemetry import logger, send_to
+from judged_server.tenants.directory import FileDirectory
+
+if TYPE_CHECKING:
+    from judged_server.api.listening.certificates import Certificates
+    from judged_server.llm.models import ChatModels
+    from judged_server.monitoring.opentelemetry import OtlpExport
+
+_PURGES_HEEDED_S = 1.0
+"""How often a server looks whether stored replies were purged."""
+
+_log = logger("server")
+
+
+def refuse_open_address(settings: Settings, address: Address, *, tls: bool) -> None:
+    """Raise AddressError where strangers could call, or read what others send."""
+    if address.is_local:
+        return
+    has_tenants = settings.tenants is not None
+    asks = settings.client_ca is not None or has_tenants
+    if has_tenants and not tls:
+        # Not by --insecure either: whoever reads a token can use it.
+        raise AddressError(
+            f"{address} can be reached from other machines, and tokens would cross the "
+            "network in the open; give --certificate and --private-key, or listen on "
+            "127.0.0.1 or unix:PATH behind a proxy that has TLS"
+        )
+    if settings.reflection and not asks:
+        raise AddressError(
+            f"reflection: {address} can be reached from other machines; leave it out, or "
+            "ask who calls (--tenants or --client-ca)"
+        )
+    if settings.insecure:
+        return
+    if not tls:
+        lacks = "has no TLS (--certificate, --private-key)"
+    elif not asks:
+        lacks = "does not ask who calls (--tenants or --client-ca)"
+    else:
+        return
+    raise AddressError(
+        f"{address} can be reached from other machines and this server {lacks}; listen "
+        "on 127.0.0.1 or unix:PATH, or say --insecure"
+    )
+
+
+def listener_of(
+    settings: Settings, address: Address, directory: FileDirectory | None, own: Certificates | None
+) -> Listener:
+    """Return the listener of an address of the server's own; a Unix socket has no TLS."""
+    own = None if address.path is not None else own
+    callers = None
+    if directory is not None:
+        has_certificates = settings.client_ca is not None and own is not None
+        callers = Authenticator(directory, asks_certificates=has_certificates)
+    group = settings.socket_group
+    return Listener(
+        address, settings.socket_mode, socket_group=group, callers=callers, certificates=own
+    )
+
+
+def listeners_of(
+    settings: Settings,
+    address: Address,
+    directory: FileDirectory | None,
+    own: Certificates | None,
+) -> list[Listener]:
+    """Return the listeners, the server's own first. Raises AddressError."""
+    found = [listener_of(settings, address, directory, own)]
+    if directory is not None:
+        for tenant, sockets in directory.tenants.sockets.items():
+            callers = Authenticator(directory, tenant=tenant)
+            for each in sockets:
+                path = Address.parse(f"unix:{each.path}")
+                found.append(Listener(path, each.mode, each.owner, each.group, callers))
+    for listener in found:
+        listener.address.refuse_live_socket()
+    return found
+
+
+def request_limits(settings: Settings) -> RequestLimits:
+    """Return how large requests may be."""
+    return RequestLimits(
+        max_contexts=settings.max_contexts,
+        max_evaluated_contexts=settings.max_evaluated_contexts,
+        max_text_bytes=settings.max_text_bytes,
+        max_groups=settings.max_groups,
+        max_embedding_dimensions=settings.max_embedding_dimensions,
+        max_message_bytes=settings.max_message_bytes,
+    )
+
+
+def deadlines(settings: Settings) -> Deadlines:
+    """Return how long calls may take."""
+    return Deadlines(
+        settings.default_deadline_s,
+        settings.max_unary_deadline_s,
+        settings.max_stream_deadline_s,
+        settings.max_unread_s,
+    )
+
+
+def http_address(settings: Settings) -> Address | None:
+    """Return where calls by HTTP come; None for nowhere. Raises AddressError."""
+    if settings.http_listen is None:
+        return None
+    return Address.parse(settings.http_listen, "http_listen")
+
+
+def certificates(settings: Settings, *addresses: Address | None) -> Certificates | None:
+    """Return the certificate that the settings name. Raises SettingsError for one that is bad."""
+    certificate, key = settings.certificate, settings.private_key
+    if certificate is None or key is None:
+        if certificate is not key or settings.client_ca is not None:
+            raise SettingsError("certificate and private_key go together, and client_ca with both")
+        return None
+    if not any(address is not None and address.path is None for address in addresses):
+        raise SettingsError(
+            f"certificate: {addresses[0]} is a Unix socket, which has no TLS; listen on HOST:PORT"
+        )
+    # Imported here: most servers have no certificate, and reading one takes a library.
+    from judged_server.api.listening.certificates import CertificateFiles, Certificates  # noqa: PLC0415
+
+    return Certificates(CertificateFiles(certificate, key, settings.client_ca))
+
+
+def rubrics(settings: Settings) -> Mapping[str, Rubric]:
+    """Return the rubrics of the package and the operator's own, by id."""
+    own = {} if settings.rubrics_dir is None else load_folder(settings.rubrics_dir)
+    return {**load_builtin(), **own}
+
+
+def calibrations(settings: Settings) -> Mapping[str, Calibrator]:
+    """Return the calibrations that requests may name, by name."""
+    folder = settings.calibrations_dir
+    return {} if folder is None else load_calibrations(folder)
+
+
+def runtime_config(settings: Settings) -> RuntimeConfig:
+    """Return how models are run here; raises SettingsError when that can't be as it was set."""
+    backend = choose(settings.embedding_backend, settings.embedding_precision, Machine.here())
+    engines = settings.engine_cache_dir
+    if engines is None and backend.name == TENSORRT:  # only then is a home folder needed
+        engines = default_engines(os.environ)
+    return RuntimeConfig(
+        backend,
+        settings.embedding_threads,
+        settings.embedding_batch_threads,
+        settings.embedding_batch_tokens,
+        engines,
+        settings.max_queue_delay_s,
+    )
+
+
+def chat_models(settings: Settings) -> ChatModels | None:
+    """Return the language models of the settings' file; None when there is no file."""
+    if settings.llm_config is None:
+        if settings.default_judge == LlmKind.kind:
+            raise SettingsError(
+                f"default_judge: {LlmKind.kind} asks a language model, and none is configured: "
+                f"{NO_CONFIGURATION}; or name another judge"
+            )
+        return None
+    # Imported here: aiohttp takes a fifth of the start-up, and most servers ask no model.
+    from judged_server.llm.models import ChatModels  # noqa: PLC0415
+
+    return ChatModels.load(settings.llm_config)
+
+
+def ledger_of(models: ChatModels | None, settings: Settings) -> Ledger | None:
+    """Return where spending is kept, if it is. Raises SettingsError when it can't be used."""
+    if models is None or (models.budget.per_day is None and settings.tenants is None):
+        return None
+    return Ledger(models.budget.file or default_ledger(os.environ))
+
+
+def budgets_of(models: ChatModels | None, ledger: Ledger | None) -> Budgets:
+    """Return what may be spent."""
+    if models is None:
+        return Budgets()
+    budget, currency = models.budget, models.currency
+    if ledger is None:
+        return Budgets(currency, budget.per_request)
+    day = None
+    if budget.per_day is not None:
+        day = BudgetAccount(ledger, currency, nano_within(budget.per_day), Clock())
+    own = TenantBudgets(ledger, currency, Clock())
+    return Budgets(currency, budget.per_request, day, own, ledger)
+
+
+async def renew_leases(ledger: Ledger) -> None:
+    """Keep what this process has drawn of budgets for as long as it runs."""
+    while True:
+        await asyncio.sleep(LEASE_S / 4)
+        await ledger.renew()
+
+
+async def apply_invalidations(cache: ReplyCache, settings: Settings) -> None:
+    """Forget what is held in memory whenever stored replies were purged."""
+    notice = CacheInvalidation(_reply_folder(settings))
+    while True:
+        await asyncio.sleep(_PURGES_HEEDED_S)
+        if await asyncio.to_thread(notice.changed):
+            cache.forget()
+            _log.info("stored replies were purged, so those in memory are forgotten")
+
+
+def _reply_folder(settings: Settings) -> Path:
+    return settings.llm_cache_dir or cache_folder(os.environ, "replies")
+
+
+def reply_cache(settings: Settings) -> ReplyCache | None:
+    """Return the cache of replies that the settings ask for; none where no model can be asked."""
+    if settings.llm_config is None or settings.llm_cache == "off":
+        return None
+    store = None
+    if settings.llm_cache == "disk":  # only then is a home folder needed
+        folder = _reply_folder(settings)
+        store = KeptReplies(ReplyFile(folder, settings.llm_cache_disk_bytes))
+    return ReplyCache(settings.llm_cache_memory_bytes, settings.llm_cache_ttl_s, store)
+
+
+def vector_caches(settings: Settings) -> VectorCaches:
+    """Return the caches that the settings ask for."""
+    folder = None
+    if settings.vector_cache == "disk":  # only then is a home folder needed
+        folder = settings.vector_cache_dir or cache_folder(os.environ, "vectors")
+    return VectorCaches(
+        0 if settings.vector_cache == "off" else settings.vector_cache_memory_bytes,
+        folder,
+        settings.vector_cache_disk_bytes,
+    )
+
+
+def otlp_export(settings: Settings) -> OtlpExport | None:
+    """Return what sends spans and logs, where the settings ask for it. Raises SettingsError."""
+    if settings.otlp_endpoint is None:
+        if settings.otlp_verdicts or settings.otlp_reasoning:
+            raise SettingsError(
+                "otlp_verdicts and otlp_reasoning go with otlp_endpoint, which says where to"
+            )
+        return None
+    try:
+        from judged_server.monitoring.opentelemetry import OtlpExport  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        raise SettingsError(
+            f"otlp_endpoint: {error.name} is not installed; run: pip install 'judged[server,otel]'"
+        ) from None
+    export = OtlpExport(
+        settings.otlp_endpoint,
+        version("judged"),
+        sample_ratio=settings.otlp_sample_ratio,
+        results=settings.otlp_verdicts,
+        reasoning=settings.otlp_reasoning,
+    )
+    tracing.use(export)
+    send_to(export)
+    return export

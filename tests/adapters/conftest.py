@@ -1,0 +1,31 @@
+"""A real server for the tests of adapters, from the project's own environment."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from judged import Client
+
+pytest.register_assert_rewrite("tests.adapters.corpus")
+
+SERVER = Path(__file__).resolve().parents[2] / ".venv" / "bin" / "python"
+
+
+@pytest.fixture(scope="session")
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
+    """A client of a server that runs as long as the tests."""
+    address = f"unix:{tmp_path_factory.mktemp('server')}/judged.sock"
+    command = [str(SERVER), "-m", "judged_server", "--listen", address]
+    environ = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    with subprocess.Popen(command, env=environ, stderr=subprocess.PIPE) as process:
+        try:
+            ready = any(b'"ready"' in line for line in process.stderr or ())
+            assert ready, "the server did not start"
+            with Client(address) as connected:
+                yield connected
+        finally:
+            process.terminate()

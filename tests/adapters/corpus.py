@@ -1,0 +1,58 @@
+"""The texts of a small library, queries on them, and an embedding that needs no model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from judged import Client
+from judged.evaluation import Dataset, Evaluator, Query
+
+TEXTS = {
+    "d1": "books may be kept for four weeks",
+    "d2": "a late book costs twenty cents a day",
+    "d3": "the reading room has forty seats",
+    "d4": "on sundays the library opens at noon",
+}
+DATASET = Dataset(
+    [
+        Query("q1", "how many weeks may books be kept", (), ["d1"]),
+        Query("q2", "what does a late book cost a day", (), ["d2"]),
+        Query("q3", "when does the library open on sundays", [TEXTS["d4"]]),
+    ]
+)
+WORDS = sorted({word for text in TEXTS.values() for word in text.split()})
+
+
+def embed(text: str) -> list[float]:
+    """Return which words a text has, as a vector of length 1."""
+    own = set(text.lower().split())
+    found = [float(word in own) for word in WORDS]
+    return [value / max(1.0, sum(found)) ** 0.5 for value in found]
+
+
+def shared(query: str, text: str) -> float:
+    """Return the cosine of two texts."""
+    return sum(a * b for a, b in zip(embed(query), embed(text), strict=True))
+
+
+def rank(query: str) -> list[str]:
+    """Return the ids of the texts, the most alike first."""
+    return sorted(TEXTS, key=lambda name: -shared(query, TEXTS[name]))
+
+
+def check(client: Client, retriever: Any, rename: Callable[[str], str] = str) -> None:
+    """Evaluate a retriever over the texts: it must find what each query asks for, first.
+
+    `rename` makes the library's id of a text's.
+    """
+    queries = [
+        Query(q.query_id, q.text, q.expected_answers, list(map(rename, q.relevant_document_ids)))
+        for q in DATASET.queries
+    ]
+    found = Evaluator(client).evaluate(retriever, Dataset(queries), ["mrr@3", "recall@2"], "exact")
+    assert [found[name].mean for name in ("mrr@3", "recall@2")] == [1.0, 1.0]
+    assert all(0 < len(query.retrieved) <= 3 for query in found.queries)
+    first = found.queries[2].retrieved[0]
+    assert (first.text, first.relevant) == (TEXTS["d4"], True)
+    assert not found.warnings

@@ -1,0 +1,199 @@
+"""Switches a guard of the server off in every Python process that has this folder in PYTHONPATH.
+
+The variable GUARD_OFF names which. `test_guards.py` starts tests like that, and expects them to
+fail.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+
+def budget_of_a_day() -> None:
+    """Reserve whatever is asked for."""
+    from judged_server.llm.budget.account import BudgetAccount
+
+    def take(self: Any, amount: int) -> Any:
+        self._roll_over()
+        self._held[self._now] = self._held.get(self._now, 0) + amount
+        return self._now
+
+    BudgetAccount.take = take
+
+
+def usable_certificate() -> None:
+    """Take any files for a certificate."""
+    from judged_server.api.listening import certificates
+
+    forever: Any = datetime.max.replace(tzinfo=UTC)
+    certificates.load = lambda files: certificates.Loaded(files, forever)
+
+
+def ends_of_tokens() -> None:
+    """Let tokens count for ever."""
+    from judged_server.tenants.token_file import StoredToken
+
+    StoredToken.live = lambda self, now: True
+
+
+def revoked_tokens() -> None:
+    """Let calls of a revoked token go on."""
+    from judged_server.tenants.directory import FileDirectory
+
+    FileDirectory.counts = lambda self, identity: True
+
+
+def credentials_of_calls() -> None:
+    """Take every caller for somebody."""
+    from judged_server.api.authentication import Authenticator
+    from judged_server.tenant import EVERYBODY
+    from judged_server.tenants.directory import Identity
+
+    somebody = Identity(EVERYBODY, uri="somebody")
+    Authenticator.identify = lambda self, shown, context: somebody
+
+
+def urls_of_providers() -> None:
+    """Take any URL for that of a provider."""
+    from judged_server.llm.config import configuration
+
+    configuration._check_base_url = lambda provider, place: None
+
+
+def addresses_of_providers() -> None:
+    """Take any address for one of the internet."""
+    from judged_server.llm.transport import http
+
+    http.is_public = lambda address: True
+
+
+def redirects_of_providers() -> None:
+    """Follow redirects."""
+    import aiohttp
+
+    post = aiohttp.ClientSession.post
+
+    def follow(self: Any, url: Any, **options: Any) -> Any:
+        return post(self, url, **{**options, "allow_redirects": True})
+
+    aiohttp.ClientSession.post = follow
+
+
+def characters_of_keys() -> None:
+    """Take any text for a key, line breaks included."""
+    from judged_server.llm.config import secrets
+    from pydantic import SecretStr
+
+    secrets._checked = lambda value, where: SecretStr(value)
+
+
+def words_of_others() -> None:
+    """Quote what a library says of a failed request."""
+    from judged_server.llm.faults import Reason
+    from judged_server.llm.transport.http import HttpTransport
+
+    def classify(self: Any, error: Exception) -> Any:
+        return self._fault(f"failed: {error}", Reason.PROVIDER_UNREACHABLE)
+
+    HttpTransport._classify = classify
+
+
+def reflection_by_flag() -> None:
+    """Offer reflection to everybody."""
+    from judged_server.settings import Settings
+
+    Settings.model_fields["reflection"].default = True
+    Settings.model_rebuild(force=True)
+
+
+def repeated_requests() -> None:
+    """Keep no reply for the next try of a call."""
+    from judged_server.api.idempotency import IdempotentCalls
+
+    IdempotentCalls._find = lambda self, request_id: None
+
+
+def usable_tenants() -> None:
+    """Take a file that can't be read for one without tenants."""
+    import judged_server.tenants.directory
+    from judged_server.settings import SettingsError
+    from judged_server.tenants.tenants_file import Tenants
+
+    directory: Any = judged_server.tenants.directory
+    read = directory.read_tenants
+
+    def forgiving(*arguments: Any) -> Tenants:
+        try:
+            found: Tenants = read(*arguments)
+        except SettingsError:
+            return Tenants({}, {}, {})
+        return found
+
+    directory.read_tenants = forgiving
+
+
+def numbers_of_settings() -> None:
+    """Let settings be infinite."""
+    from judged_server.settings import Settings
+
+    Settings.model_config["allow_inf_nan"] = True
+    for field in Settings.model_fields.values():
+        field.metadata.clear()
+    Settings.model_rebuild(force=True)
+
+
+def want_of_memory() -> None:
+    """Take want of memory for a fault of the model."""
+    from judged_server.embedding.batching import workers
+
+    workers._is_memory = lambda error: False
+
+
+def halved_batches() -> None:
+    """Give a failed batch up as a whole, and never call the model unwell."""
+    from judged_server.embedding.batching import workers
+
+    workers._fault = lambda result: None
+
+
+def pings_of_a_connection() -> None:
+    """Let a connection ping as often as it likes."""
+    import judged_server.api.listening.listeners
+
+    listeners: Any = judged_server.api.listening.listeners
+    options = listeners.connection_options
+
+    def patient(max_message_bytes: int) -> Any:
+        return (*options(max_message_bytes), ("grpc.http2.max_ping_strikes", 0))
+
+    listeners.connection_options = patient
+
+
+GUARDS: dict[str, Callable[[], None]] = {
+    guard.__name__: guard
+    for guard in (
+        budget_of_a_day,
+        usable_certificate,
+        ends_of_tokens,
+        revoked_tokens,
+        credentials_of_calls,
+        urls_of_providers,
+        addresses_of_providers,
+        redirects_of_providers,
+        characters_of_keys,
+        words_of_others,
+        reflection_by_flag,
+        repeated_requests,
+        usable_tenants,
+        numbers_of_settings,
+        want_of_memory,
+        halved_batches,
+        pings_of_a_connection,
+    )
+}
+
+if name := os.environ.get("GUARD_OFF"):
+    GUARDS[name]()

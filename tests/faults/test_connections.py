@@ -1,0 +1,175 @@
+"""Callers who misuse connections: the others are served meanwhile, and afterwards all are.
+
+Rows 34, 45 and 46 of the fault table.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import socket
+import struct
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, suppress
+from pathlib import Path
+
+import grpc
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from judged import Client, JudgedError, QueryGroup
+from judged.v1 import groups_pb2
+from judged.v1 import judge_service_pb2 as pb
+from judged.v1.judge_service_pb2_grpc import JudgeServiceStub
+
+from tests.fakes.canaries import TEXT
+from tests.integration.server_process import ServerProcess, running_server
+
+pytestmark = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="not run: /proc")
+
+PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+HEADERS, RST_STREAM, SETTINGS, PING = 1, 3, 4, 6
+GROUP = QueryGroup(f"q {TEXT}", [TEXT], [TEXT])
+
+
+@pytest.fixture
+def server() -> Iterator[ServerProcess]:
+    with running_server("--log-level", "warning") as ready:
+        yield ready
+
+
+def frame(kind: int, flags: int, stream: int, body: bytes) -> bytes:
+    """Return a frame of HTTP/2 (RFC 9113, 4.1)."""
+    return (
+        struct.pack(">I", len(body))[1:] + bytes([kind, flags]) + struct.pack(">I", stream) + body
+    )
+
+
+def literal(name: str, value: str) -> bytes:
+    """Return a header, neither indexed nor compressed (RFC 7541, 6.2.2)."""
+    return bytes([0, len(name)]) + name.encode() + bytes([len(value)]) + value.encode()
+
+
+def call_headers() -> bytes:
+    return b"".join(
+        literal(name, value)
+        for name, value in (
+            (":method", "POST"),
+            (":scheme", "http"),
+            (":path", "/judged.v1.JudgeService/BatchJudge"),
+            (":authority", "here"),
+            ("content-type", "application/grpc"),
+            ("te", "trailers"),
+        )
+    )
+
+
+def connected(server: ServerProcess) -> socket.socket:
+    host, _, port = server.address.partition(":")
+    opened = socket.create_connection((host, int(port)), timeout=20)
+    opened.sendall(PREFACE + frame(SETTINGS, 0, 0, b""))
+    return opened
+
+
+def resident_mb(server: ServerProcess) -> float:
+    lines = Path(f"/proc/{server.process.pid}/status").read_text().splitlines()
+    [line] = [line for line in lines if line.startswith("VmRSS:")]
+    return int(line.split()[1]) * 1024 / 1e6
+
+
+def is_served(server: ServerProcess) -> bool:
+    with grpc.insecure_channel(server.address) as channel:
+        health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(), timeout=20)
+    with Client(server.address) as client:
+        return client.judge([GROUP], "exact", timeout=20)[0].relevant is True
+
+
+def test_a_flood_of_pings_ends_its_connection_alone(server: ServerProcess):
+    with connected(server) as flood:
+        flood.settimeout(20)
+        # Ended by the server: with or without the rest of what it had to say.
+        with suppress(ConnectionError):
+            for _ in range(200):
+                flood.sendall(frame(PING, 0, 0, b"\0" * 8) * 50)
+            while flood.recv(1 << 16):
+                pass
+        assert is_served(server)
+
+
+def test_calls_that_are_reset_at_once_take_no_memory_and_hold_nobody_up(server: ServerProcess):
+    before = resident_mb(server)
+    headers = call_headers()
+    for _ in range(5):
+        with connected(server) as flood:
+            try:
+                for stream in range(1, 4_000, 2):
+                    reset = frame(RST_STREAM, 0, stream, struct.pack(">I", 8))
+                    flood.sendall(frame(HEADERS, 4, stream, headers) + reset)
+            except ConnectionError:
+                pass  # it had enough
+            assert is_served(server)
+    assert resident_mb(server) < before + 100
+
+
+@pytest.mark.skipif(shutil.which("prlimit") is None, reason="not run: prlimit is not installed")
+def test_more_connections_than_descriptors_are_survived(server: ServerProcess):
+    # Those at the door when descriptors run out wait, and come in when others leave.
+    subprocess.run(
+        ["prlimit", "--pid", str(server.process.pid), "--nofile=128:128"], check=True, timeout=20
+    )
+    with Client(server.address) as client, ExitStack() as stack:
+        assert client.judge([GROUP], "exact", timeout=20)[0].relevant
+        for _ in range(200):
+            stack.enter_context(connected(server))
+        # Who was there before is served all the time.
+        assert client.judge([GROUP], "exact", timeout=20)[0].relevant
+    ends = time.monotonic() + 60
+    while True:
+        try:
+            assert is_served(server)
+            break
+        except (grpc.RpcError, JudgedError):
+            assert time.monotonic() < ends
+            time.sleep(0.2)
+    assert server.process.poll() is None
+
+
+@pytest.mark.timeout(120)
+def test_streams_that_nobody_reads_are_bounded_and_end():
+    texts = [f"{TEXT} {n}" for n in range(60)]
+    group = groups_pb2.QueryGroup(query="q", expected=texts, retrieved=texts)
+    done = threading.Event()
+    start = pb.StreamJudgeStart(judge=groups_pb2.JudgeSpec(kind="exact"))
+
+    def requests() -> Iterator[pb.StreamJudgeRequest]:
+        yield pb.StreamJudgeRequest(start=start)
+        for number in range(400):
+            if done.is_set():
+                return
+            chunk = pb.JudgeChunk(chunk_id=number, groups=[group])
+            yield pb.StreamJudgeRequest(chunk=chunk)
+
+    streams = 10
+    with (
+        running_server("--max-unread-s", "1") as server,
+        grpc.insecure_channel(server.address) as channel,
+    ):
+        before = resident_mb(server)
+        method = JudgeServiceStub(channel).StreamJudge
+        opened = [method(requests(), timeout=100) for _ in range(streams)]
+        for replies in opened:
+            next(replies)  # and no other
+        ends = time.monotonic() + 60
+        ended: list[dict[str, object]] = []
+        while len(ended) < streams:
+            assert time.monotonic() < ends, ended
+            lines = [json.loads(x) for x in server.log_text().splitlines() if x.startswith("{")]
+            ended = [line for line in lines if "StreamJudge" in str(line.get("method"))]
+            time.sleep(0.1)
+        done.set()
+        for replies in opened:
+            replies.cancel()
+        assert {line["code"] for line in ended} == {"DEADLINE_EXCEEDED"}
+        assert resident_mb(server) < before + 8 * streams + 50

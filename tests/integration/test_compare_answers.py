@@ -1,0 +1,123 @@
+"""`judged compare` over documents of answers: scores by rubrics, and metrics of texts."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.integration.cli_process import run_in
+
+ITEMS = [f"item{n}" for n in range(8)]
+REPLIES = [
+    {"contains": {"answer": "poor"}, "reply": {"reasoning": "r", "score": 0.2}},
+    {"contains": {"answer": "lost"}, "reply": "I can't say.", "finish_reason": "refusal"},
+    {"reply": {"reasoning": "r", "score": 0.9}},
+]
+CONFIG = """
+[[providers]]
+name = "scripted"
+dialect = "fake"
+replies = "replies.jsonl"
+
+[[models]]
+name = "judge"
+provider = "scripted"
+model = "scripted-1"
+"""
+
+
+def write(folder: Path, name: str, answers: list[str]) -> None:
+    lines = [
+        {"item_id": item, "query": "q", "answer": answer, "references": ["a good answer"]}
+        for item, answer in zip(ITEMS, answers, strict=True)
+    ]
+    (folder / f"{name}.jsonl").write_text("\n".join(map(json.dumps, lines)))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Scores of three systems: all good, the half poor, one item without a score."""
+    folder = tmp_path_factory.mktemp("answers")
+    (folder / "llm.toml").write_text(CONFIG)
+    (folder / "replies.jsonl").write_text("\n".join(map(json.dumps, REPLIES)))
+    good = ["a good answer"] * 8
+    for name, answers in (
+        ("good", good),
+        ("poor", ["a poor answer"] * 4 + good[4:]),
+        ("lost", ["lost", *good[1:]]),
+    ):
+        write(folder, name, answers)
+        scored = ["score", f"{name}.jsonl", "--rubric", "helpfulness", "--json", f"{name}.json"]
+        done = run_in(folder, *scored, JUDGED_LLM_CONFIG=str(folder / "llm.toml"))
+        assert done.returncode == 0, done.stderr
+    return folder
+
+
+def test_scores_are_compared_item_by_item(folder: Path, server_address: str):
+    done = run_in(
+        folder, "compare", "good.json", "poor.json", "--json", "-", JUDGED_TARGET=server_address
+    )
+    [made] = json.loads(done.stdout)["comparisons"]
+    assert (done.returncode, made["metric"], made["n"]) == (0, "helpfulness", 8)
+    assert made["difference"]["value"] == pytest.approx(-0.35)
+    assert made["difference"]["interval"]["upper"] < 0
+    assert (made["wins"], made["losses"], made["ties"]) == (0, 4, 4)
+    assert made["effect_size"] is not None
+
+
+@pytest.mark.parametrize(
+    ("allowed", "status", "says"),
+    [("0.4", 0, "held: helpfulness of poor is 0.5500"), ("0.1", 1, "0.2500 more than --max-drop")],
+)
+def test_a_drop_from_the_named_baseline_is_a_gate(
+    folder: Path, server_address: str, allowed: str, status: int, says: str
+):
+    done = run_in(
+        folder,
+        *("compare", "poor.json", "--baseline", "good.json"),
+        *("--max-drop", f"helpfulness={allowed}"),
+        JUDGED_TARGET=server_address,
+    )
+    assert done.returncode == status, done.stderr
+    assert says in done.stderr
+
+
+def test_a_missing_score_is_left_out_and_counts_as_the_worst_in_a_gate(
+    folder: Path, server_address: str
+):
+    command = ("compare", "good.json", "lost.json", "--json", "-")
+    done = run_in(folder, *command, JUDGED_TARGET=server_address)
+    assert json.loads(done.stdout)["comparisons"][0]["n"] == 7
+    assert "lost: 1 of 8 items left out, without a score by helpfulness" in done.stderr
+    gated = run_in(folder, *command, "--max-drop", "helpfulness=0.1", JUDGED_TARGET=server_address)
+    [gate] = json.loads(gated.stdout)["gates"]
+    assert (gated.returncode, gate["passed"]) == (1, False)
+    assert gate["worst_case"] == pytest.approx(0.9 / 8)
+
+
+def test_metrics_of_texts_are_compared(folder: Path, server_address: str):
+    for name in ("good", "poor"):
+        measured = ["texts", f"{name}.jsonl", "-m", "token_f1", "--json", f"{name}_texts.json"]
+        assert run_in(folder, *measured, JUDGED_TARGET=server_address).returncode == 0
+    done = run_in(
+        folder,
+        *("compare", "good_texts.json", "poor_texts.json", "--json", "-"),
+        JUDGED_TARGET=server_address,
+    )
+    [made] = json.loads(done.stdout)["comparisons"]
+    assert (made["metric"], made["n"], made["losses"]) == ("token_f1", 8, 4)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["good.json", "--baseline", "good.json"], "a comparison needs at least two runs"),
+        (["good.json", "poor.json", "--max-drop", "x=1"], "--max-drop x=1: x is not measured"),
+        (["good.json", "llm.toml"], "llm.toml"),
+    ],
+)
+def test_says_what_to_do(folder: Path, server_address: str, arguments: list[str], message: str):
+    done = run_in(folder, "compare", *arguments, JUDGED_TARGET=server_address)
+    assert (done.returncode, message in done.stderr) == (2, True), done.stderr

@@ -1,0 +1,82 @@
+"""`judged-server doctor` on set-ups that are good, and on each that is not."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from tests.fakes.authority import Authority
+from tests.integration.server_process import ServerProcess
+from tests.integration.tenant_files import new_token
+
+
+def doctor(*flags: str, **environment: str) -> tuple[int, list[str]]:
+    command = [sys.executable, "-m", "judged_server", *flags, "doctor"]
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("JUDGED_")}
+    done = subprocess.run(
+        command, env=clean | environment, capture_output=True, text=True, timeout=60, check=False
+    )
+    return done.returncode, (done.stdout + done.stderr).splitlines()
+
+
+def test_a_good_set_up(tmp_path: Path):
+    authority, tenants, config = Authority(tmp_path), tmp_path / "t.toml", tmp_path / "llm.toml"
+    certificate, key = authority.server(ends_in=timedelta(days=100))
+    tenants.write_text("[tenants.a]\n[tenants.b]\n")
+    token = new_token(tenants, "a")
+    with socket.create_server(("127.0.0.1", 0)) as provider:
+        url = f"http://127.0.0.1:{provider.getsockname()[1]}/v1"
+        config.write_text(
+            f'providers = [{{ name = "p", base_url = "{url}", key_env = "SOME_KEY" }}]\n'
+            'models = [{ name = "m", provider = "p", model = "m-1" }]\n'
+        )
+        status, lines = doctor(
+            *("--tenants", str(tenants), "--llm-config", str(config), "--listen", "127.0.0.1:0"),
+            *("--certificate", str(certificate), "--private-key", str(key)),
+            SOME_KEY="sk-canary",
+            XDG_CACHE_HOME=str(tmp_path),
+        )
+    said = "\n".join(lines)
+    assert status == 0, said
+    assert f"ok    certificate: {certificate} ends in 99 days" in lines
+    assert "warn  tenants: b has no token, certificate or socket; run tenants rotate b" in lines
+    assert "ok    language model: m: has its key" in lines
+    assert "ok    provider: p: 127.0.0.1:" in said
+    assert "sk-canary" not in said
+    assert token not in said
+    assert lines[-1] == "a server can run with these settings"
+    assert not (tmp_path / "judged").exists(), "it changes nothing"
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (
+            ["--certificate", "no.pem", "--private-key", "no.key"],
+            "BAD   certificate: no.pem: can't",
+        ),
+        (["--tenants", "no.toml"], "BAD   tenants: tokens no.tokens.json: there is no such file"),
+        (["--model", "no-such"], "BAD   embedding model: model 'no-such' is not installed; run"),
+        (["--llm-config", "no.toml"], "BAD   language models: llm_config no.toml can't be read"),
+        (["--listen", "0.0.0.0:0"], "BAD   listen: 0.0.0.0:0, other machines can reach it: give"),
+        (["--listen", "unix:/no/such/s"], "BAD   listen: listen: there is no folder /no/such"),
+        (["--http-listen", "unix:/no/s"], "BAD   listen: http_listen: there is no folder /no"),
+    ],
+)
+def test_what_keeps_a_server_from_running(flags: list[str], said: str):
+    status, lines = doctor(*flags)
+    assert status == 2
+    assert [line for line in lines if line.startswith(said)], lines
+    assert lines[-1] == "mend what is BAD; see above"
+
+
+def test_a_port_that_is_taken(server: ServerProcess):
+    status, lines = doctor("--listen", server.address)
+    assert status == 2
+    assert [line for line in lines if f"can't listen on {server.address}" in line]

@@ -1,0 +1,162 @@
+"""The plugin for pytest, in a project of its own that knows nothing of this one."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.fakes.junit import read_junit
+from tests.integration.cli_process import fill
+
+TESTS = """
+from pathlib import Path
+
+import pytest
+
+from judged.testing import assert_metric
+
+
+@pytest.fixture
+def found(judged_evaluate, judged_client, worker_id):
+    with Path(f"{worker_id}.targets").open("a") as file:
+        file.write(judged_client.target + "\\n")
+    return judged_evaluate("results.jsonl", "dataset.json", ["recall@5", "mrr"])
+
+
+@pytest.mark.parametrize("n", range(6))
+def test_holds(found, n):
+    assert_metric(found, "recall@5", min_score=0.75)
+
+
+def test_falls_short(found):
+    assert_metric(found, "mrr", min_score=0.9)
+
+
+def test_another_name(found):
+    assert_metric(found, "ndcg@5", min_score=0.1)
+
+
+def test_of_nothing():
+    pass
+"""
+ASKS_A_MODEL = """
+import pytest
+
+from judged import Judge
+from judged.testing import assert_metric
+
+
+@pytest.mark.parametrize("n", range(3))
+def test_costs(judged_evaluate, n):
+    judge = Judge("llm", parameters={"model": "judge"})
+    found = judged_evaluate("results.jsonl", "dataset.json", ["mrr"], judge)
+    assert_metric(found, "mrr", min_score=0.9)
+"""
+CONFIGURATION = """
+[[providers]]
+name = "scripted"
+dialect = "fake"
+replies = "replies.jsonl"
+
+[[models]]
+name = "judge"
+provider = "scripted"
+model = "scripted-1"
+input_per_million = 1000000
+output_per_million = 1000000
+"""
+
+
+def pytest_in(
+    folder: Path, *arguments: str, **environment: str
+) -> subprocess.CompletedProcess[str]:
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("JUDGED_")}
+    # Named here, so that it is the plugin of this checkout and not one that is installed.
+    clean |= {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "COLUMNS": "200"}
+    plugins = ("-p", "judged.pytest_plugin", "-p", "xdist")
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", *plugins, "-p", "no:cacheprovider", *arguments],
+        cwd=folder,
+        env=clean | environment,
+        capture_output=True,
+        text=True,
+        timeout=110,
+        check=False,
+    )
+
+
+@pytest.fixture
+def project(tmp_path):
+    fill(tmp_path)
+    (tmp_path / "pytest.ini").write_text("[pytest]\nfilterwarnings = error\n")
+    return tmp_path
+
+
+def test_workers_share_a_server_a_table_and_a_junit_file(project):
+    (project / "test_retriever.py").write_text(TESTS)
+    done = pytest_in(project, "-n", "2", "--dist", "each", "--junitxml=junit.xml")
+    assert done.returncode == 1
+    assert "14 passed, 4 failed" in done.stdout or "4 failed, 14 passed" in done.stdout, done.stdout
+
+    targets = {path.stem: set(path.read_text().split()) for path in project.glob("*.targets")}
+    assert set(targets) == {"gw0", "gw1"}
+    (address,) = targets["gw0"] | targets["gw1"]
+    assert not Path(address.removeprefix("unix:")).exists(), "the server outlived the session"
+
+    assert done.stdout.count("== judged ==") == 1
+    lines = done.stdout[done.stdout.index("== judged ==") :].splitlines()
+    table = [line.split() for line in lines if line.startswith("test_retriever.py::")]
+    assert len(table) == 2 * 8 * 2  # each worker ran all tests, eight of them with two metrics
+    held = [cells for cells in table if cells[-1] == "held"]
+    assert len(held) == 12
+    assert {cells[1] for cells in held} == {"recall@5"}
+    assert ["short" in cells for cells in table].count(True) == 2
+
+    root = read_junit((project / "junit.xml").read_text())
+    properties = {p.get("name"): p.get("value") for p in root.iter("property")}
+    assert properties["judged:test_retriever.py::test_holds[0]:recall@5"] == "0.750000"
+    assert "token_overlap" in properties["judged:signature"]
+    failures = sorted(failure.get("message") for failure in root.iter("failure"))
+    assert "mrr is 0.7500" in failures[0]
+    assert "0.1500 below min_score=0.9" in failures[0]
+    assert "the result has no ndcg@5; it has recall@5, mrr" in failures[-1]
+
+
+def test_without_an_evaluation_there_is_no_server_and_no_table(project):
+    # With a conftest that is not for all tests pytest keeps plugins in sets.
+    for folder in ("one", "two"):
+        (project / folder).mkdir()
+        (project / folder / "conftest.py").write_text("")
+        (project / folder / f"test_{folder}.py").write_text("def test_plain(): pass\n")
+    done = pytest_in(project, "--judged-target", "127.0.0.1:9")
+    assert done.returncode == 0
+    assert "judged ==" not in done.stdout
+
+
+def test_what_models_cost_is_limited_over_the_session(project):
+    (project / "test_costs.py").write_text(ASKS_A_MODEL)
+    (project / "llm.toml").write_text(CONFIGURATION)
+    reply = {"reply": {"reasoning": "so it is", "verdict": "yes"}}
+    (project / "replies.jsonl").write_text(json.dumps(reply) + "\n")
+    settings = {"JUDGED_LLM_CONFIG": str(project / "llm.toml"), "JUDGED_LLM_CACHE": "off"}
+    free = pytest_in(project, **settings)
+    assert free.returncode == 0, free.stdout
+    cost = float(free.stdout.split("language models cost ")[1].split()[0])
+    assert cost > 0
+    limit = f"{cost / 2:g}"
+    held = pytest_in(project, "--judged-max-cost", limit, **settings)
+    assert held.returncode == 1
+    assert "since verdicts are missing" in held.stdout
+    assert float(held.stdout.split("language models cost ")[1].split()[0]) <= cost / 2
+
+
+@pytest.mark.parametrize("limit", ["0", "-1", "nan"])
+def test_a_limit_is_above_0(project, limit):
+    done = pytest_in(project, "--judged-max-cost", limit)
+    assert done.returncode == 4
+    assert "must be above 0" in done.stderr

@@ -1,0 +1,77 @@
+"""`judged report`, from a document that `judged evaluate` wrote to the files of a report."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.fakes.result_documents import result_document
+from tests.integration.cli_process import fill, run_in
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return fill(tmp_path)
+
+
+def write(path, document):
+    path.write_text(json.dumps(document), encoding="utf-8")
+
+
+def test_what_evaluate_wrote_becomes_a_page(folder):
+    options = ("--results", "results.jsonl", "-m", "mrr", "--json", "result.json")
+    assert run_in(folder, "evaluate", "dataset.json", *options).returncode == 0
+    done = run_in(folder, "report", "result.json", "-o", "report.html", "-o", "junit.xml")
+    assert (done.returncode, done.stdout) == (0, "")
+    assert "wrote report.html" in done.stderr
+    assert "mrr" in (folder / "report.html").read_text()
+    assert (folder / "junit.xml").read_text().startswith("<?xml")
+
+
+def test_of_two_documents_the_first_is_the_baseline(folder):
+    write(folder / "main.json", result_document(60, 1))
+    write(folder / "branch.json", result_document(60, 1, fails=True))
+    done = run_in(folder, "report", "main.json", "branch.json", "-o", "-")
+    assert done.returncode == 0, done.stderr
+    row = [line for line in done.stdout.splitlines() if line.startswith("| `mrr` |")][-1]
+    columns = [column.strip() for column in row.strip("|").split("|")]
+    assert float(columns[1]) > float(columns[2]) == 0
+    assert columns[5] == "<0.0001"
+    assert columns[-1] == "**worse**"
+
+
+def test_the_json_document_says_what_was_shown_and_written(folder):
+    write(folder / "main.json", result_document(60, 1))
+    write(folder / "branch.json", result_document(60, 1))
+    options = ("-o", "report.html", "-o", "-", "--json", "-")
+    done = run_in(folder, "report", "main.json", "branch.json", *options)
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout)
+    assert [(file["path"], file["queries"]) for file in said["read"]] == [
+        ("main.json", 60),
+        ("branch.json", 60),
+    ]
+    assert "mrr" in said["read"][0]["metrics"]
+    size = (folder / "report.html").stat().st_size
+    assert said["written"] == [{"path": "report.html", "format": "html", "bytes": size}]
+    assert said["warnings"] == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("result.json", "-o", "a.md", "--json", "a.md"), "--json a.md: is the file of --output"),
+        (("result.json", "-o", "report.pdf"), "--output report.pdf: ends in none of .html"),
+        (("dataset.json", "-o", "report.html"), 'dataset.json: document: has no "metrics"'),
+        (("none.json", "-o", "report.html"), "none.json"),
+        (("result.json", "-o", "no/report.html"), "there is no folder no"),
+        (("result.json", "result.json", "result.json", "-o", "-"), "or two of which the first"),
+    ],
+)
+def test_what_is_wrong_is_said_in_a_line(folder, arguments, said):
+    write(folder / "result.json", result_document(2))
+    done = run_in(folder, "report", *arguments)
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert done.stderr.count("\n") == 1

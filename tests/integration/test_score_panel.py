@@ -1,0 +1,133 @@
+"""Answers scored by a panel of models: a real server, a provider that answers from files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+from judged import AnswerItem, Asking, Client, InvalidArgument, Rubric, Status
+from judged.evaluation import score_by_panel
+
+from tests.integration.server_process import ServerProcess, running_server
+
+ITEMS = [AnswerItem(name, "q", name) for name in ("good", "mixed", "poor", "lost", "empty")]
+ITEMS[-1] = AnswerItem("empty", "q", "")
+SCORES = {
+    "lenient": {"good": 0.9, "mixed": 0.8, "poor": 0.4},
+    "strict": {"good": 0.8, "mixed": 0.1, "poor": 0.0},
+    "middle": {"good": 1.0, "mixed": 0.75, "poor": 0.2, "lost": 0.9},
+}
+
+
+@pytest.fixture(scope="module")
+def panel_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    folder = tmp_path_factory.mktemp("llm")
+    config = []
+    for model, scores in SCORES.items():
+        lines: list[dict[str, object]] = [
+            {"contains": {"answer": text}, "reply": {"reasoning": model, "score": score}}
+            for text, score in scores.items()
+        ]
+        lines.append({"reply": "I can't say.", "finish_reason": "refusal"})
+        (folder / f"{model}.jsonl").write_text("\n".join(map(json.dumps, lines)))
+        config.append(
+            f"""
+            [[providers]]
+            name = "{model}"
+            dialect = "fake"
+            replies = "{model}.jsonl"
+
+            [[models]]
+            name = "{model}"
+            provider = "{model}"
+            model = "scripted-1"
+            input_per_million = 1.0
+            output_per_million = 1.0
+            """
+        )
+    (folder / "llm.toml").write_text("\n".join(config))
+    with running_server("--llm-config", str(folder / "llm.toml")) as ready:
+        yield ready
+
+
+@pytest.fixture
+def client(panel_server: ServerProcess) -> Iterator[Client]:
+    with Client(panel_server.address) as connected:
+        yield connected
+
+
+@pytest.mark.parametrize(
+    ("combine", "scores", "passed"),
+    [
+        ("mean", [0.9, 0.55, 0.2], [True, False, False]),
+        ("median", [0.9, 0.75, 0.2], [True, True, False]),
+        ("vote", [1.0, 2 / 3, 0.0], [True, True, False]),
+    ],
+)
+def test_scores_are_combined(client: Client, combine: str, scores: list[float], passed: list[bool]):
+    told: list[tuple[int, int]] = []
+    found = score_by_panel(
+        ITEMS, ["helpfulness"], list(SCORES), client=client, combine=combine,
+        progress=lambda done, total: told.append((done, total)),
+    )  # fmt: skip
+    panel = found.scores.scores
+    assert [score.score for score in panel[:3]] == pytest.approx(scores)
+    assert [score.passed for score in panel[:3]] == passed
+    assert [score.agreement for score in panel[:3]] == pytest.approx([1, 2 / 3, 1])
+    lost, empty = panel[3:]  # one of three answered; nothing is to be scored
+    assert lost.error is not None
+    assert (lost.status, lost.error.reason) == (Status.ABSTAINED, "NO_QUORUM")
+    assert empty.status is Status.NOT_ASSESSABLE
+    summary = found.scores.summary("helpfulness")
+    assert (summary.counts.ok, summary.counts.abstained) == (3, 1)
+    assert summary.mean == pytest.approx(sum(scores) / 3)
+    assert found.members["strict"].scores[1].score == 0.1
+    assert found.scores.usage.calls + found.scores.usage.cached == 12
+    assert told[-1][0] == told[-1][1] == 15
+    judge = panel[0].judge
+    assert judge is not None
+    assert judge.signature.startswith(f"score_panel|combine:{combine}|members:")
+
+
+def test_reasoning_is_that_of_a_member_who_agrees(client: Client):
+    found = score_by_panel(ITEMS[1:2], ["helpfulness"], ["strict", "lenient", "middle"],
+                           client=client, combine="vote")  # fmt: skip
+    assert found.scores.scores[0].reasoning == "lenient"
+
+
+def test_a_tie_is_no_score(client: Client):
+    found = score_by_panel(
+        ITEMS[1:2], ["helpfulness"], ["strict", "lenient"], client=client, combine="vote"
+    )
+    assert found.scores.scores[0].status is Status.ABSTAINED
+
+
+def test_a_limit_on_cost_is_shared(client: Client):
+    with pytest.raises(InvalidArgument, match="max_cost"):
+        score_by_panel(
+            ITEMS[:1], ["helpfulness"], list(SCORES), client=client, asking=Asking(max_cost=-1)
+        )
+
+
+@pytest.mark.parametrize(
+    ("models", "how", "message"),
+    [
+        (["strict"], {}, "must name 2 to 16 models, not 1"),
+        (["strict", "strict"], {}, "names a model twice"),
+        (["strict", "middle"], {"combine": "max"}, "must be one of mean, median, vote"),
+        (["strict", "middle"], {"rubrics": [Rubric("helpfulness", model="strict")]}, "names a m"),
+    ],
+)
+def test_what_is_wrong_is_named(
+    client: Client, models: list[str], how: dict[str, object], message: str
+):
+    given = {"rubrics": ["helpfulness"], "combine": "mean", **how}
+    with pytest.raises(InvalidArgument, match=message):
+        score_by_panel(
+            ITEMS,
+            given["rubrics"],
+            models,
+            client=client,
+            combine=given["combine"],
+        )

@@ -1,0 +1,117 @@
+"""`judged texts` with a real server: what it prints and gates."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.integration.cli_process import run_in
+
+ANSWERS = [
+    ("a1", "Paris is the capital of France.", ["The capital of France is Paris.", "Paris"]),
+    ("a2", "forty seats", ["it has forty seats"]),
+    ("a3", "noon, or one", ["noon, or one"]),
+]
+METRICS = ["-m", "bleu", "-m", "token_f1", "-m", "exact_match"]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for name, change in (("a", ""), ("b", " and more words")):
+        lines = [
+            {"item_id": i, "query": "q", "answer": answer + change, "references": references}
+            for i, answer, references in ANSWERS
+        ]
+        (tmp_path / f"{name}.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    return tmp_path
+
+
+def test_answers_are_measured_and_held_against_a_baseline(folder: Path, server_address: str):
+    where = ["--target", server_address]
+    done = run_in(folder, "texts", "a.jsonl", *METRICS, "--per-query", "--json", "a.json", *where)
+    assert done.returncode == 0, done.stderr
+    found = json.loads((folder / "a.json").read_text())
+    assert found["per_query"]["a1"]["bleu"] == pytest.approx(0.29071536848410967)
+    assert found["per_query"]["a3"] == {"bleu": 1, "token_f1": 1, "exact_match": 1}
+    assert found["metrics"]["exact_match"]["mean"] == pytest.approx(1 / 3)
+    assert "3 answers" in done.stdout
+    gate = ["--baseline", "a.json", "--max-drop", "token_f1=0.05", "--json", "b.json"]
+    worse = run_in(folder, "texts", "b.jsonl", *METRICS, *gate, *where)
+    assert worse.returncode == 1
+    assert "token_f1 fell from" in worse.stderr
+
+
+def test_an_answer_without_references_is_named(folder: Path, server_address: str):
+    (folder / "bad.jsonl").write_text('{"query": "q", "answer": "a"}\n')
+    done = run_in(folder, "texts", "bad.jsonl", "-m", "bleu", "--target", server_address)
+    assert done.returncode == 2
+    assert "bad.jsonl:1: item '1' has no 'references'" in done.stderr
+
+
+class TestSimilarity:
+    lines = (
+        {
+            "item_id": "right",
+            "query": "q",
+            "answer": "The library has forty seats.",
+            "references": ["There are forty seats in the library.", "Forty."],
+            "negative_references": ["The museum opens at noon."],
+        },
+        {
+            "item_id": "wrong",
+            "query": "q",
+            "answer": "The museum opens at noon.",
+            "references": ["Books may be kept for four weeks."],
+            "negative_references": ["unrelated words", "The museum opens at noon."],
+        },
+    )
+
+    def test_answers_near_a_negative_are_flagged(self, tmp_path: Path, server_address: str):
+        (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, self.lines)))
+        command = ["texts", "a.jsonl", "-m", "token_f1", "-m", "semantic_similarity"]
+        done = run_in(
+            tmp_path,
+            *(*command, "--interval", "t", "--max-negatives", "0", "--json", "a.json"),
+            *("--target", server_address),
+        )
+        assert done.returncode == 1, done.stderr
+        assert "1 answer is nearer a negative reference, 1 more than" in done.stderr
+        assert "1 of 2 answers nearer a negative reference" in done.stdout
+        found = json.loads((tmp_path / "a.json").read_text())
+        assert list(found["metrics"]) == ["token_f1", "semantic_similarity"]
+        right, wrong = (found["per_query"][name]["semantic_similarity"] for name in
+                        ("right", "wrong"))  # fmt: skip
+        assert 0 <= wrong < right <= 1
+        assert found["metrics"]["semantic_similarity"]["interval"] is not None
+        [near] = found["negatives"]["near"]
+        assert (near["item_id"], near["negative"]) == ("wrong", 1)
+        assert near["similarity"] == pytest.approx(1, abs=1e-5)
+        assert near["to_references"] == wrong
+
+    @pytest.mark.parametrize(
+        ("flags", "message"),
+        [
+            (["-m", "bleu"], "measure with judged texts -m semantic_similarity"),
+            (["-m", "semantic_similarity"], ""),
+        ],
+    )
+    def test_negatives_are_read_by_the_similarity_alone(
+        self, tmp_path: Path, server_address: str, flags: list[str], message: str
+    ):
+        (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, self.lines)))
+        done = run_in(tmp_path, "texts", "a.jsonl", *flags, "--target", server_address)
+        assert done.returncode == (2 if message else 0), done.stderr
+        assert message in done.stderr
+
+    def test_the_gate_needs_the_metric_and_negatives(self, folder: Path, server_address: str):
+        for flags, message in (
+            (["-m", "bleu"], "needs -m semantic_similarity"),
+            (["-m", "semantic_similarity"], "has no 'negative_references'"),
+        ):
+            done = run_in(
+                folder,
+                *("texts", "a.jsonl", *flags, "--max-negatives", "0", "--target", server_address),
+            )
+            assert (done.returncode, message in done.stderr) == (2, True), done.stderr

@@ -1,0 +1,228 @@
+"""TLS and mTLS between real servers and clients."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import ssl
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from judged import AsyncClient, Client, InvalidArgument, QueryGroup, Unavailable
+from judged.credentials import Tls, Token
+
+from tests.fakes.authority import Authority
+from tests.integration.cli_process import run_in
+from tests.integration.server_process import ServerProcess, running_server, start
+
+GROUPS = [QueryGroup("q", ["a b c"], ["a b c", "x y z"], "1")]
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("certificates"))
+
+
+@pytest.fixture(scope="module")
+def stranger(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("strangers"), "stranger")
+
+
+def flags(files: tuple[Path, Path], client_ca: Path | None = None) -> list[str]:
+    given = ["--certificate", str(files[0]), "--private-key", str(files[1])]
+    return given if client_ca is None else [*given, "--client-ca", str(client_ca)]
+
+
+@pytest.fixture(scope="module")
+def tls(authority: Authority) -> Iterator[ServerProcess]:
+    with running_server(*flags(authority.server())) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def mtls(authority: Authority) -> Iterator[ServerProcess]:
+    with running_server(*flags(authority.server(), authority.ca)) as server:
+        yield server
+
+
+def test_a_client_that_trusts_the_authority(tls: ServerProcess, authority: Authority):
+    with Client(tls.address, credentials=Tls(authority.ca)) as client:
+        assert client.judge(GROUPS).relevant == [True, False]
+
+
+async def test_the_asynchronous_one_too(tls: ServerProcess, authority: Authority):
+    async with AsyncClient(tls.address, credentials=Tls(authority.ca)) as client:
+        assert (await client.judge(GROUPS)).relevant == [True, False]
+
+
+def test_a_client_with_a_certificate(mtls: ServerProcess, authority: Authority):
+    own = Tls(authority.ca, *authority.client("spiffe://example.org/search"))
+    with Client(mtls.address, credentials=own) as client:
+        assert client.judge(GROUPS).relevant == [True, False]
+
+
+class TestFailedHandshakes:
+    """Each says that it may be TLS, soon, and what to do."""
+
+    def refused(self, server: ServerProcess, credentials: Tls | None) -> str:
+        with (
+            Client(server.address, credentials=credentials) as client,
+            pytest.raises(Unavailable, match=r"TLS\?") as caught,
+        ):
+            client.server_info(timeout=30)
+        return caught.value.message
+
+    def test_no_tls_at_all(self, tls: ServerProcess):
+        assert "use Tls(...) or --tls-ca" in self.refused(tls, None)
+
+    def test_another_authority(self, tls: ServerProcess, stranger: Authority):
+        assert "name its CA with Tls(ca=...)" in self.refused(tls, Tls(stranger.ca))
+
+    def test_a_server_without_tls(self, server: ServerProcess, authority: Authority):
+        assert "speaks none" in self.refused(server, Tls(authority.ca))
+
+    def test_no_certificate(self, mtls: ServerProcess, authority: Authority):
+        assert "a client's certificate" in self.refused(mtls, Tls(authority.ca))
+
+    def test_a_strangers_certificate(
+        self, mtls: ServerProcess, authority: Authority, stranger: Authority
+    ):
+        own = stranger.client("spiffe://example.org/search")
+        assert "one that it trusts" in self.refused(mtls, Tls(authority.ca, *own))
+
+    def test_a_certificate_that_has_ended(self, mtls: ServerProcess, authority: Authority):
+        own = authority.client("spiffe://example.org/old", "old", ends_in=timedelta(days=-1))
+        assert "one that it trusts" in self.refused(mtls, Tls(authority.ca, *own))
+
+
+class TestCommand:
+    def test_it_takes_the_authority(self, tls: ServerProcess, authority: Authority):
+        done = run_in(Path.cwd(), "judges", "--target", tls.address, "--tls-ca", str(authority.ca))
+        assert done.returncode == 0, done.stderr
+        assert "token_overlap" in done.stdout
+
+    def test_it_takes_a_certificate_from_the_environment(
+        self, mtls: ServerProcess, authority: Authority
+    ):
+        certificate, key = authority.client("spiffe://example.org/search", "of-environment")
+        done = run_in(
+            Path.cwd(),
+            *("judges", "--target", mtls.address),
+            JUDGED_TLS_CA=str(authority.ca),
+            JUDGED_TLS_CERT=str(certificate),
+            JUDGED_TLS_KEY=str(key),
+        )
+        assert done.returncode == 0, done.stderr
+
+    @pytest.mark.parametrize(
+        ("options", "said"),
+        [
+            ([], "TLS? a server that wants it"),
+            (["--tls-ca", "/no/such.pem"], "the file /no/such.pem can't be read: No such file"),
+            (["--tls-ca", __file__], "is no PEM file"),
+            (["--tls-cert", "x"], "--tls-cert and --tls-key go together"),
+            (["--tls-cert", "x", "--tls-key", "y"], "--tls-cert: needs --tls-ca"),
+        ],
+    )
+    def test_it_says_what_is_wrong(self, tls: ServerProcess, options: list[str], said: str):
+        done = run_in(Path.cwd(), "judges", "--target", tls.address, *options)
+        assert done.returncode == 2
+        assert said in done.stderr
+        assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_hundred_rotations_under_load_lose_no_call(authority: Authority):
+    pairs = [authority.server(f"rotated-{number}") for number in range(2)]
+    certificate, key = authority.server("shown")
+    stop, failed, done = threading.Event(), [], [0]
+
+    def call(address: str) -> None:
+        while not stop.is_set():
+            # A connection of its own each time: a handshake with what is there at that moment.
+            with Client(address, credentials=Tls(authority.ca)) as client:
+                try:
+                    client.judge(GROUPS, "exact", timeout=20)
+                    done[0] += 1
+                except Exception as error:  # noqa: BLE001 - any failure counts
+                    failed.append(error)
+
+    with running_server(*flags((certificate, key))) as server:
+        caller = threading.Thread(target=call, args=(server.address,))
+        caller.start()
+        with Client(server.address, credentials=Tls(authority.ca)) as steady:
+            for number in range(100):
+                for file, other in zip((certificate, key), pairs[number % 2], strict=True):
+                    scratch = file.with_suffix(".new")
+                    shutil.copy(other, scratch)
+                    scratch.replace(file)
+                assert steady.judge(GROUPS, "exact").relevant == [True, False]
+                host, port = server.address.split(":")
+                shown = ssl.get_server_certificate((host, int(port)), ca_certs=str(authority.ca))
+                assert shown == pairs[number % 2][0].read_text()
+            certificate.write_text("no certificate")
+            assert steady.judge(GROUPS, "exact").relevant == [True, False]
+        stop.set()
+        caller.join()
+    assert failed == []
+    assert done[0] > 10
+
+
+def test_a_bad_certificate_is_reported_while_nobody_connects(authority: Authority):
+    certificate, key = authority.server("left-alone")
+    with running_server(*flags((certificate, key))) as server:
+        key.write_text("sk-canary")
+        assert wait_for_line(server, "bad certificate")["problem"].endswith("PEM private key")
+        assert "sk-canary" not in server.log_text()
+
+
+def wait_for_line(server: ServerProcess, event: str, problem: str = "") -> dict[str, str]:
+    """Return the first line with this event, and this in its problem; wait until it is there."""
+    while True:
+        for text in server.log_text().splitlines():
+            if not text.endswith("}"):
+                continue
+            line = json.loads(text)
+            if line["event"] == event and problem in line.get("problem", ""):
+                return line
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (["--certificate", "x.pem"], "certificate and private_key go together"),
+        (["--client-ca", "x.pem"], "certificate and private_key go together"),
+        (["--certificate", "x.pem", "--private-key", "y"], "x.pem: can't be read: No such file"),
+    ],
+)
+def test_settings_that_do_not_go_together(given: list[str], said: str):
+    assert said in refusal(*given)
+
+
+def test_tls_alone_does_not_open_an_address_that_others_can_reach(authority: Authority):
+    said = refusal("--listen", "0.0.0.0:0", *flags(authority.server()))
+    assert "does not ask who calls (--tenants or --client-ca" in said
+
+
+def test_a_unix_socket_has_no_tls(authority: Authority, tmp_path: Path):
+    said = refusal("--listen", f"unix:{tmp_path}/s", *flags(authority.server()))
+    assert "is a Unix socket, which has no TLS" in said
+
+
+def refusal(*given: str) -> str:
+    process = start(given, stderr=subprocess.PIPE)
+    _, said = process.communicate(timeout=30)
+    assert process.returncode == 2
+    return said.decode()
+
+
+@pytest.mark.parametrize("target", ["judge.example:8470", "10.0.0.1:8470", "dns:///judge:8470"])
+def test_a_token_does_not_cross_a_network_in_the_open(target: str):
+    for kind in (Client, AsyncClient):
+        with pytest.raises(InvalidArgument, match=r"is not sent to .* without TLS"):
+            kind(target, credentials=Token("abc"))

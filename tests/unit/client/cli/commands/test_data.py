@@ -1,0 +1,132 @@
+import json
+
+import pytest
+from judged.cli.app import run
+from judged.evaluation import Dataset, Query, Results, Retrieved
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    queries = [
+        Query(f"q{i}", f"question {'x' * i}", [f"a, {i}"], metadata={"kind": str(i % 2)})
+        for i in range(40)
+    ]
+    Dataset(queries).save("set.json")
+    Results({"q1": [Retrieved("d1", 2.0, "t")]}).save("r.jsonl")
+    return tmp_path
+
+
+def test_convert_goes_there_and_back(folder, capsys):
+    assert run(["convert", "set.json", "a.csv"]) == 0
+    assert run(["convert", "a.csv", "b.json"]) == 0
+    assert (folder / "b.json").read_text() == (folder / "set.json").read_text()
+    assert run(["convert", "set.json", "beir", "--strict"]) == 1
+    assert "BEIR can't hold expected answers: those of 40 queries" in capsys.readouterr().err
+    assert run(["convert", "r.jsonl", "r.run", "--results"]) == 0
+    assert Results.from_trec_run("r.run")["q1"][0].doc_id == "d1"
+    assert run(["convert", "set.json", "set.json"]) == 2
+
+
+def test_split_is_by_ids_and_merge_puts_together(folder, capsys):
+    assert run(["split", "set.json", "x.jsonl", "y.jsonl", "--share", "0.6"]) == 0
+    first = {query.query_id for query in Dataset.load("x.jsonl").queries}
+    second = {query.query_id for query in Dataset.load("y.jsonl").queries}
+    assert (len(first | second), first & second) == (40, set())
+    assert 15 < len(first) < 33
+    larger = Dataset([*Dataset.load("set.json").queries, Query("more", "m", ["a"])])
+    larger.save("larger.json")
+    assert run(["split", "larger.json", "x2.json", "y2.json", "--share", "0.6"]) == 0
+    assert first <= {query.query_id for query in Dataset.load("x2.json").queries}
+    assert run(["merge", "all.json", "x.jsonl", "y.jsonl"]) == 0
+    assert len(Dataset.load("all.json").queries) == 40
+    Dataset([Query("q1", "another")]).save("other.json")
+    assert run(["merge", "all.json", "x.jsonl", "y.jsonl", "other.json"]) == 2
+    assert "query 'q1' differs from an earlier one" in capsys.readouterr().err
+
+
+def test_slice_takes_queries_by_their_metadata(folder, capsys):
+    assert run(["slice", "set.json", "odd.json", "--where", "kind=1"]) == 0
+    assert len(Dataset.load("odd.json").queries) == 20
+    assert run(["slice", "set.json", "none.json", "--where", "kind=7"]) == 2
+    assert "no query has kind=7; the keys of metadata are: kind" in capsys.readouterr().err
+    assert run(["slice", "set.json", "none.json", "--where", "kind"]) == 2
+
+
+def test_the_json_document_says_what_was_read_and_written(folder, capsys):
+    def document(*arguments, status=0):
+        assert run([*arguments, "--json", "-"]) == status
+        return json.loads(capsys.readouterr().out)
+
+    whole = {"path": "set.json", "format": "json", "queries": 40, "documents": 0}
+    found = document("convert", "set.json", "beir", "--strict", status=1)
+    lost = found["written"][0].pop("cannot_hold")
+    assert found["read"] == [whole]
+    assert found["written"] == [{**whole, "path": "beir", "format": "beir"}]
+    assert any("expected answers: those of 40 queries" in text for text in lost)
+    assert found["warnings"] == [f"beir: {text}" for text in lost]
+
+    found = document("convert", "r.jsonl", "r.run", "--results")
+    counts = {"queries": 1, "results": 1}
+    assert found["read"] == [{"path": "r.jsonl", "format": "jsonl", **counts}]
+    assert found["written"][0].items() >= {"path": "r.run", "format": "trec", **counts}.items()
+    assert any("texts" in text for text in found["written"][0]["cannot_hold"])
+
+    found = document("split", "set.json", "x.jsonl", "y.csv")
+    assert found["read"] == [whole]
+    assert [(file["path"], file["format"]) for file in found["written"]] == [
+        ("x.jsonl", "jsonl"),
+        ("y.csv", "csv"),
+    ]
+    sizes = [len(Dataset.load(name).queries) for name in ("x.jsonl", "y.csv")]
+    assert [file["queries"] for file in found["written"]] == sizes
+
+    found = document("merge", "all.json", "x.jsonl", "y.csv")
+    assert [file["queries"] for file in found["read"]] == sizes
+    assert found["written"] == [{**whole, "path": "all.json", "cannot_hold": []}]
+
+    found = document("slice", "set.json", "odd.json", "--where", "kind=1")
+    assert (found["read"], found["written"][0]["queries"]) == ([whole], 20)
+    assert found["warnings"] == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name"),
+    [
+        (("convert", "set.json", "a.csv"), "a.csv"),
+        (("split", "set.json", "x.json", "y.json"), "y.json"),
+        (("slice", "set.json", "odd.json", "--where", "kind=1"), "set.json"),
+        (("merge", "all.json", "set.json"), "set.json"),
+    ],
+)
+def test_the_json_document_replaces_no_file_of_the_command(folder, capsys, arguments, name):
+    before = (folder / "set.json").read_bytes()
+    assert run([*arguments, "--json", name]) == 2
+    assert f"--json {name}: is the file of" in capsys.readouterr().err
+    assert (folder / "set.json").read_bytes() == before
+
+
+def test_split_needs_two_files(folder, capsys):
+    assert run(["split", "set.json", "x.json", "x.json"]) == 2
+    assert "x.json: is OUT1 too" in capsys.readouterr().err
+    assert not (folder / "x.json").exists()
+
+
+def test_a_field_with_nearly_a_known_name_is_a_warning_of_each_command(folder, capsys):
+    line = {"query_id": "q", "query": "who", "expected_answer": ["a"]}
+    (folder / "set.jsonl").write_text(json.dumps(line) + "\n")
+    assert run(["split", "set.jsonl", "x.json", "y.json", "--json", "-", "--strict"]) == 1
+    (warning,) = json.loads(capsys.readouterr().out)["warnings"]
+    assert "expected_answer" in warning
+
+
+def test_validate_tells_all_and_ends_by_what_it_found(folder, capsys):
+    assert run(["validate", "set.json", "--json", "found.json"]) == 0
+    assert json.loads((folder / "found.json").read_text())["findings"] == []
+    (folder / "bad.csv").write_text("query,expected_answers\nwho,a\nwho,b\nx\n")
+    assert run(["validate", "bad.csv"]) == 2
+    told = capsys.readouterr()
+    assert "bad.csv:4: has 1 cells" in told.err
+    assert "bad.csv:3: query 'q2' has the same text as query 'q1'" in told.err
+    assert "2 queries, 0 documents, 1 errors, 1 warnings" in told.out
+    assert run(["validate", "set.xyz"]) == 2

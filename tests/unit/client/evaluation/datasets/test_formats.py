@@ -1,0 +1,235 @@
+"""A data set through every format and back: what the format holds is kept, the rest is told."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from judged import Span
+from judged.evaluation import Dataset, Document, FileError, Query, Results, Retrieved
+from judged.evaluation.datasets.validation import validate
+
+TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=30)
+SHOWN = TEXTS.filter(lambda text: text.strip())
+IDS = st.text("abc123,._-é", min_size=1, max_size=6)
+SPANS = st.builds(
+    lambda file, start, n: Span(file, start, start + n), SHOWN, st.integers(0, 999), st.integers(1)
+).filter(lambda span: span.end < 2**63)
+UNIQUE = {"unique": True, "max_size": 3}
+
+
+@st.composite
+def datasets(draw) -> Dataset:
+    ids = draw(st.lists(IDS, min_size=1, max_size=4, unique=True))
+    names = draw(st.lists(IDS, **UNIQUE))
+    queries = [
+        Query(
+            query_id,
+            draw(SHOWN),
+            draw(st.lists(SHOWN, **UNIQUE)),
+            draw(st.lists(IDS, **UNIQUE)),
+            tuple(draw(st.lists(SPANS, **UNIQUE))),
+            tuple(draw(st.lists(SHOWN, **UNIQUE))),
+            draw(st.dictionaries(st.sampled_from(["topic", "kind", "a b"]), SHOWN)),
+        )
+        for query_id in ids
+    ]
+    documents = {name: Document(name, draw(TEXTS), {"page": 3}) for name in names}
+    return Dataset(queries, documents)
+
+
+HELD = {
+    "json": {
+        "expected_answers",
+        "relevant_document_ids",
+        "expected_spans",
+        "negative_answers",
+        "metadata",
+        "text",
+        "documents",
+    },
+    "csv": {
+        "expected_answers",
+        "relevant_document_ids",
+        "expected_spans",
+        "negative_answers",
+        "metadata",
+        "text",
+    },
+    "beir": {"relevant_document_ids", "metadata", "text", "documents"},
+    "ragas": {"expected_answers", "relevant_document_ids", "text"},
+    "trec": {"relevant_document_ids"},
+}
+HELD |= {"jsonl": HELD["json"], "tsv": HELD["csv"]}
+EMPTY = Query("q", "")
+
+
+def kept(dataset: Dataset, name: str) -> Dataset:
+    """Return what a format holds of a data set."""
+    bare = {
+        f: getattr(EMPTY, f)
+        for f in (
+            "text",
+            "expected_answers",
+            "relevant_document_ids",
+            "expected_spans",
+            "negative_answers",
+            "metadata",
+        )
+        if f not in HELD[name]
+    }
+    queries = [replace(query, **bare) for query in dataset.queries]
+    if name == "ragas":
+        queries = [replace(query, query_id=f"q{i + 1}") for i, query in enumerate(queries)]
+    if name in ("beir", "trec"):
+        queries = [query for query in queries if query.relevant_document_ids]
+    return Dataset(queries, dataset.documents if "documents" in HELD[name] else {})
+
+
+@pytest.mark.parametrize("name", HELD)
+@settings(max_examples=40, deadline=None)
+@given(dataset=datasets())
+def test_what_a_format_holds_comes_back_and_the_rest_is_told(name, tmp_path_factory, dataset):
+    path = tmp_path_factory.mktemp(name) / "set"
+    wanted = kept(dataset, name)
+    lost = dataset.save(path, name)
+    if not wanted.queries:
+        return
+    again = Dataset.load(path, name)
+    assert plain(again) == plain(wanted)
+    nothing_lost = plain(wanted) == plain(dataset)
+    assert nothing_lost == (not lost), lost
+
+
+def plain(dataset: Dataset) -> object:
+    def listed(query: Query) -> Query:
+        names = ("expected_answers", "relevant_document_ids", "expected_spans", "negative_answers")
+        return replace(query, **{name: list(getattr(query, name)) for name in names})
+
+    return [listed(query) for query in dataset.queries], dict(dataset.documents)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.dictionaries(
+        IDS,
+        st.lists(
+            st.builds(Retrieved, IDS, st.floats(allow_nan=False, allow_infinity=False), SHOWN),
+            max_size=3,
+        ),
+        min_size=1,
+    )
+)
+def test_results_come_back_and_a_run_keeps_their_order(tmp_path_factory, by_query):
+    folder = tmp_path_factory.mktemp("results")
+    results = Results.of(by_query)
+    assert results.save(folder / "r.jsonl") == []
+    assert Results.from_jsonl(folder / "r.jsonl").by_query == results.by_query
+    ids = {q: [r.doc_id for r in ranked] for q, ranked in by_query.items() if ranked}
+    if all(len(set(names)) == len(names) for names in ids.values()) and ids:
+        assert results.save(folder / "r.run")
+        run = Results.from_trec_run(folder / "r.run")
+        assert {q: [r.doc_id for r in ranked] for q, ranked in run.items()} == ids
+
+
+def test_an_answer_of_a_table_keeps_its_commas(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text(
+        "query,expected_answers,expected_doc_ids,topic\n"
+        'who,"yes, no, perhaps","d1, d2",people\n'
+        'what,"[""a, b"", ""c""]",,\n'
+    )
+    first, second = Dataset.from_csv(path).queries
+    assert (first.query_id, list(first.expected_answers)) == ("q1", ["yes, no, perhaps"])
+    assert (list(first.relevant_document_ids), dict(first.metadata)) == (
+        ["d1", "d2"],
+        {"topic": "people"},
+    )
+    assert list(second.expected_answers) == ["a, b", "c"]
+
+
+def test_spans_have_the_names_of_other_golden_sets_and_results_their_texts_in_metadata(tmp_path):
+    span = {"filename": "a.md", "start_char_offset": 3, "end_char_offset": 9}
+    (tmp_path / "a.json").write_text(
+        json.dumps({"queries": [{"id": "1", "query": "q", "expected_spans": [span]}]})
+    )
+    assert Dataset.from_json(tmp_path / "a.json").queries[0].expected_spans == [Span("a.md", 3, 9)]
+    line = {"query_id": "1", "results": [{"id": 7, "metadata": {"text": "hello"}, "span": span}]}
+    (tmp_path / "r.jsonl").write_text(json.dumps(line))
+    (found,) = Results.from_jsonl(tmp_path / "r.jsonl")["1"]
+    assert found == Retrieved("7", None, "hello", Span("a.md", 3, 9))
+
+
+def test_a_beir_folder_joins_title_and_text_and_reads_the_queries_of_a_split(tmp_path):
+    (tmp_path / "qrels").mkdir()
+    (tmp_path / "corpus.jsonl").write_text('{"_id": "d1", "title": "T", "text": "body"}\n')
+    (tmp_path / "queries.jsonl").write_text(
+        '{"_id": "1", "text": "one"}\n{"_id": "2", "text": "two"}\n'
+    )
+    for split, line in (("test", "1\td1\t2\n1\td2\t0\n"), ("dev", "2\td1\t1\n")):
+        text = "query-id\tcorpus-id\tscore\n" + line
+        (tmp_path / "qrels" / f"{split}.tsv").write_text(text)
+    assert Dataset.load(tmp_path) == Dataset(
+        [Query("1", "one", (), ["d1"])], {"d1": Document("d1", "T\nbody")}
+    )
+    assert Dataset.from_beir(tmp_path, "dev").queries[0].query_id == "2"
+
+
+def test_rows_of_other_libraries_are_a_data_set():
+    numpy = pytest.importorskip("numpy")
+    rows = [{"query": "a", "expected_answers": numpy.array(["x", "y"]), "level": numpy.int64(3)}]
+    (query,) = Dataset.from_rows(rows).queries
+    assert (query.query_id, query.text, list(query.expected_answers)) == ("q1", "a", ["x", "y"])
+    assert query.metadata == {"level": "3"}
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("", "is empty"),
+        ("query,expected_answers\nwho,a,b\n", "a.csv:2: has 3 cells, and the header has 2"),
+        ("query,expected_answers\n\n\nwho\n", "a.csv:4: has 1 cells"),
+        ("query_id,query\n1,a\n1,b\n", "a.csv:3: has the query_id '1' of an earlier query"),
+        ("answer\nx\n", "has no 'query_text' or 'query'"),
+    ],
+)
+def test_faults_of_tables_have_their_lines(tmp_path, text, problem):
+    (tmp_path / "a.csv").write_text(text)
+    with pytest.raises(FileError) as caught:
+        Dataset.from_csv(tmp_path / "a.csv")
+    assert problem in str(caught.value)
+
+
+def test_an_id_that_trec_can_not_hold_is_refused(tmp_path):
+    dataset = Dataset([Query("q 1", "x", (), ["d"])])
+    with pytest.raises(FileError, match="can't hold the id 'q 1'"):
+        dataset.save(tmp_path / "a.qrels")
+
+
+def test_validation_finds_everything_at_once(tmp_path):
+    lines = [
+        {"query_id": "1", "query": "how long may I keep a book", "expected_answers": ["a"]},
+        {"query_id": "1", "query": "again", "expected_answers": ["a"]},
+        {"query_id": "2"},
+        {"query_id": "3", "query": "How long may I keep a book?", "expected_answer": ["a"]},
+        {"query_id": "4", "query": "who", "expected_doc_ids": ["d9"], "negative_answers": ["n"]},
+        {"doc_id": "d1", "text": " "},
+    ]
+    path = tmp_path / "a.jsonl"
+    path.write_text("\n".join(map(json.dumps, lines)))
+    content, findings = validate(path)
+    texts = [(finding.is_error, finding.text.partition(f"{path}:")[2]) for finding in findings]
+    assert list(content.queries) == ["1", "3", "4"]
+    assert [text.split(" ")[0] for error, text in texts if error] == ["2:", "3:"]
+    told = "\n".join(finding.text for finding in findings if not finding.is_error)
+    for part in (
+        "did you mean 'expected_answers'",
+        ":4: query '3' expects nothing",
+        ":5: query '4' expects document 'd9'",
+        "document 'd1' has an empty text",
+        ":4: query '3' has nearly the text of query '1'",
+    ):
+        assert part in told

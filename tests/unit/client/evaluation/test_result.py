@@ -1,0 +1,128 @@
+import csv
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from judged.cli.output.reports import read_report
+from judged.evaluation import EvaluationResult, FileError, QueryResult, RetrievedResult
+from judged.types import (
+    Interval,
+    JudgeIdentity,
+    MetricCounts,
+    MetricResult,
+    MetricSlice,
+    MetricTable,
+    NegativeMatch,
+    NegativeReport,
+    Usage,
+    VerdictCounts,
+)
+
+INTERVAL = Interval(0.1, 0.9, 0.95, 0.2, "percentile|v1", ["few queries"])
+TABLE = MetricTable(
+    [
+        MetricResult("mrr@2", 0.75, 2, None, None, "mrr|v1", [1.0, 0.5], INTERVAL),
+        MetricResult("recall@2", None, 0, 0.0, 1.0, "recall|v1", [0.0, 1.0]),
+    ],
+    ["q1", "q2"],
+    MetricCounts(queries=3, evaluated=2, retrieved=3, verdicts=VerdictCounts(ok=2, error=1)),
+    [MetricSlice("kind", "a", [MetricResult("mrr@2", 1.0, 1, None, None, "mrr|v1", [])])],
+)
+FOUND = [
+    RetrievedResult(1, "d1", "a, text", True, 0.9, "OK", None, (0,), False, 3.5),
+    RetrievedResult(2, "d2", None, None, None, "ERROR", "PROVIDER: down"),
+    RetrievedResult(3, "d1", "a, text", duplicate=True),
+]
+RESULT = EvaluationResult(
+    TABLE,
+    [
+        QueryResult("q1", "what, then?", ["e"], retrieved=FOUND, metadata={"kind": "a"}),
+        QueryResult("q2", "how", (), ["d9"], ["bad"], seconds=0.5),
+        QueryResult("q3", "why", failure="RuntimeError: no index"),
+    ],
+    JudgeIdentity("exact", "verbatim", 0.5, "exact|v1", "key", "print"),
+    NegativeReport(1, 1, [NegativeMatch("q2", 0, 0, "d2", 0.7)], VerdictCounts(ok=1)),
+    Usage(calls=2, cost=None),
+    ["mind the gap"],
+    "bm25",
+    2,
+)
+
+
+def test_the_document_is_read_back_as_it_was(tmp_path):
+    text = RESULT.to_json(tmp_path / "a.json")
+    again = EvaluationResult.from_json(tmp_path / "a.json")
+    assert again.to_json() == text
+    assert again["mrr@2"].interval == INTERVAL
+    assert (again.judge, again.usage, again.table.counts) == (
+        RESULT.judge,
+        RESULT.usage,
+        RESULT.table.counts,
+    )
+    assert list(again.queries[0].retrieved) == FOUND
+    assert again.failures == {"q3": "RuntimeError: no index"}
+
+
+def test_compare_reads_it(tmp_path):
+    RESULT.to_json(tmp_path / "a.json")
+    report = read_report(tmp_path / "a.json")
+    assert report.column("mrr@2") == [1.0, 0.5]
+    assert report.signature == "exact|v1"
+
+
+@settings(max_examples=25)
+@given(st.text(st.characters(exclude_categories=["Cs"])), st.text(st.characters(codec="utf-8")))
+def test_any_text_survives_the_document(tmp_path_factory, text, document_id):
+    path = tmp_path_factory.getbasetemp() / "any.json"
+    found = [RetrievedResult(1, document_id, text)]
+    result = EvaluationResult(TABLE, [QueryResult("q", text, [text], retrieved=found)])
+    result.to_json(path)
+    again = EvaluationResult.from_json(path).queries[0]
+    assert (again.query, list(again.expected), list(again.retrieved)) == (text, [text], found)
+
+
+def test_rows_are_a_line_a_query(tmp_path):
+    RESULT.to_csv(tmp_path / "a.csv")
+    with (tmp_path / "a.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["query_id"] for row in rows] == ["q1", "q2", "q3"]
+    assert rows[0]["query"] == "what, then?"
+    assert (rows[0]["mrr@2"], rows[0]["retrieved"], rows[0]["relevant"]) == ("1.0", "3", "1")
+    assert (rows[2]["mrr@2"], rows[2]["failure"]) == ("", "RuntimeError: no index")
+    assert [row["document_id"] for row in RESULT.to_result_rows()] == ["d1", "d2", "d1"]
+
+
+def test_the_summary_has_mean_interval_judge_and_warnings():
+    assert RESULT.summary().splitlines() == [
+        "metric      mean          interval  n",
+        "mrr@2     0.7500  [0.1000, 0.9000]  2",
+        "recall@2       -                    0",
+        "",
+        "2 of 3 queries, 3 results, 2 of 3 verdicts, 0 relevant",
+        "judge exact|v1",
+        "warning: mind the gap",
+    ]
+
+
+def test_to_pandas_has_the_rows():
+    pytest.importorskip("pandas")
+    assert list(RESULT.to_pandas()["mrr@2"])[:2] == [1.0, 0.5]
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"format": None}, 'has no "format"'),
+        ({"version": 2}, "has version 2, and this judged reads 1"),
+        ({"metrics": None}, 'has no "metrics"'),
+        ({"judge": {"kind": "exact"}}, "lacks a field of JudgeIdentity"),
+        ({"queries": [{"query_id": "q"}]}, "queries[0] has no 'query'"),
+    ],
+)
+def test_what_is_no_result_is_refused(tmp_path, change, problem):
+    path = tmp_path / "a.json"
+    path.write_text(json.dumps(RESULT.to_dict() | change))
+    with pytest.raises(FileError) as caught:
+        EvaluationResult.from_json(path)
+    assert problem in str(caught.value)

@@ -1,0 +1,54 @@
+"""Judged lines as items: how sure the judge is, and what is refused."""
+
+from __future__ import annotations
+
+import pytest
+from judged.evaluation import FileError
+from judged.labelling import Judged
+
+from tests.unit.client.labelling.judged_lines import line, write
+
+
+def test_scores_are_stretched_around_the_threshold_of_the_file(tmp_path):
+    judged = Judged.read(write(tmp_path / "r.jsonl", [line(n) for n in range(11)]))
+    beliefs = [item.belief for item in judged.items]
+    assert beliefs[0] == 0
+    assert beliefs[10] == 1
+    assert beliefs == sorted(beliefs)
+    assert [item.belief >= 0.5 for item in judged.items] == [n >= 5 for n in range(11)]
+    most = max(judged.items, key=lambda item: item.uncertainty)
+    assert most.item_id in {"i4", "i5"}
+
+
+def test_a_probability_counts_before_a_score(tmp_path):
+    judged = Judged.read(write(tmp_path / "r.jsonl", [line(1, probability=0.5), line(9)]))
+    assert judged.items[0].belief == 0.5
+
+
+def test_lines_without_a_verdict_are_counted_and_left_out(tmp_path):
+    failed = line(2, status="ABSTAINED", relevant=None, score=None)
+    judged = Judged.read(write(tmp_path / "r.jsonl", [line(1), failed]))
+    assert (len(judged.items), judged.missing) == (1, 1)
+
+
+def test_the_first_of_more_are_those_of_fewer(tmp_path):
+    judged = Judged.read(write(tmp_path / "r.jsonl", [line(n % 11, id=n) for n in range(60)]))
+    assert judged.drawn(30)[:10] == judged.drawn(10)
+    other = Judged.read(tmp_path / "r.jsonl", seed=1)
+    assert other.drawn(10) != judged.drawn(10)
+    assert sum(judged.probabilities(10).values()) == pytest.approx(10)
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        ([{"query": "q"}], "r.jsonl:1: has no 'status'; name a file that `judged judge"),
+        ([line(1, relevant="yes")], "'relevant' that is neither true nor false"),
+        ([line(1, score=2)], "'score' that is not in 0 to 1"),
+        ([line(1), line(1)], "r.jsonl:2: has the id 'i1' of line 1"),
+        ([line(1, status="ERROR")], "has no line with a verdict"),
+    ],
+)
+def test_other_files_are_refused(tmp_path, lines, message):
+    with pytest.raises(FileError, match=message):
+        Judged.read(write(tmp_path / "r.jsonl", lines))

@@ -1,0 +1,110 @@
+"""Labels go to a file after each answer, and come back; tables for spreadsheets too."""
+
+from __future__ import annotations
+
+import csv
+import json
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from judged.evaluation import FileError
+from judged.labelling import Item, Label, LabelFile, read_csv, write_csv
+
+WHEN = datetime(2026, 1, 31, 6, 0, tzinfo=UTC)
+TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\r\0"), max_size=20)
+ITEMS = [Item(f"i{n}", f"q{n}", f"query {n}", ["a", "b"], "found", True, 0.4) for n in range(4)]
+
+
+def label(number, relevant=True, who="ann", note=""):
+    return Label(f"i{number}", who, relevant, WHEN, 0.25, note)
+
+
+def test_labels_come_back_and_each_annotator_has_their_own(tmp_path):
+    path = tmp_path / "labels.jsonl"
+    file = LabelFile.read(path, ITEMS)
+    for each in (label(0), label(1, None, note="odd"), label(0, False, "bob")):
+        file.add(each)
+    again = LabelFile.read(path, ITEMS)
+    assert again.labels == file.labels
+    assert again.annotators == ["ann", "bob"]
+    assert again.of("bob") == {"i0": label(0, False, "bob")}
+
+
+def test_undo_takes_back_the_last_of_one_annotator(tmp_path):
+    file = LabelFile.read(tmp_path / "labels.jsonl", ITEMS)
+    for each in (label(0), label(1), label(0, who="bob")):
+        file.add(each)
+    assert file.undo("ann") == label(1)
+    assert [each.item_id for each in LabelFile.read(file.path, ITEMS).labels] == ["i0", "i0"]
+    assert file.undo("carl") is None
+
+
+def test_lines_are_those_that_calibrate_reads(tmp_path):
+    file = LabelFile.read(tmp_path / "labels.jsonl", ITEMS)
+    file.add(label(0, None))
+    line = json.loads(file.path.read_text())
+    assert line["relevant"] is None
+    assert line["expected_alternatives"] == ["a", "b"]
+    assert line["inclusion_probability"] == 0.25
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"id": "i9"}, "labels 'i9', which the judged lines don't hold"),
+        ({"relevant": "y"}, "'relevant' that is neither true, false nor null"),
+        ({"inclusion_probability": None}, "has no 'inclusion_probability'"),
+        ({"inclusion_probability": 1.5}, "not above 0 and at most 1"),
+        ({"labelled_at": "today"}, "'labelled_at' that is no time"),
+    ],
+)
+def test_other_lines_are_refused(tmp_path, change, message):
+    file = LabelFile.read(tmp_path / "labels.jsonl", ITEMS)
+    file.add(label(0))
+    file.path.write_text(json.dumps(json.loads(file.path.read_text()) | change) + "\n")
+    with pytest.raises(FileError, match=message):
+        LabelFile.read(file.path, ITEMS)
+
+
+def test_a_label_twice_is_refused(tmp_path):
+    file = LabelFile.read(tmp_path / "labels.jsonl", ITEMS)
+    file.add(label(0))
+    file.path.write_text(file.path.read_text() * 2)
+    with pytest.raises(FileError, match=r":2: labels 'i0' by 'ann' a second time"):
+        LabelFile.read(file.path, ITEMS)
+
+
+@given(TEXT, TEXT, TEXT)
+def test_a_table_keeps_texts_labels_and_notes(tmp_path_factory, query, found, note):
+    path = tmp_path_factory.mktemp("csv") / "t.csv"
+    item = Item("i0", "q", query, ["a", "b"], found, True, 0.4)
+    write_csv(path, [item, ITEMS[1]], {"i0": label(0, None, note=note)})
+    ((_, item_id, relevant, said),) = read_csv(path)
+    assert (item_id, relevant, said) == ("i0", None, note.strip())
+    with path.open(newline="", encoding="utf-8") as file:
+        first = next(csv.DictReader(file))
+    assert (first["query"], first["retrieved"]) == (query, found)
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ("id,labels\ni0,y\n", r":1: has no column 'label'; keep the first line"),
+        ("id,label\ni0,maybe\n", r":2: has the label 'maybe'; write y, n or unsure"),
+    ],
+)
+def test_a_table_that_makes_no_sense_is_refused(tmp_path, table, message):
+    path = tmp_path / "t.csv"
+    path.write_text(table)
+    with pytest.raises(FileError, match=message):
+        list(read_csv(path))
+
+
+def test_labels_are_read_in_the_words_that_people_write(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("id,label\na,Yes\nb,n\nc, ? \nd,\ne,FALSE\n")
+    assert [(name, said) for _, name, said, _ in read_csv(path)] == [
+        ("a", True), ("b", False), ("c", None), ("e", False),
+    ]  # fmt: skip

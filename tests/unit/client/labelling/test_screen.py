@@ -1,0 +1,98 @@
+"""The screen by its keys: answers are kept at once, undone, noted; a second annotator is blind."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+from judged.labelling import Item, LabelFile
+from judged.labelling.screen import LabelScreen
+from rich.text import Text
+from textual.pilot import Pilot
+from textual.widgets import Static
+
+WHEN = datetime(2026, 1, 31, 6, 0, tzinfo=UTC)
+ITEMS = [
+    Item(f"i{n}", f"q{n}", f"who won in {1990 + n}", ["Ada Berg", "Berg"], "Berg won", True, 0.4)
+    for n in range(3)
+]
+
+
+def screen(path: Path, who: str = "ann") -> LabelScreen:
+    return LabelScreen(ITEMS, LabelFile.read(path, ITEMS), who, lambda _: 0.25, lambda: WHEN)
+
+
+def shown(pilot: Pilot[None], part: str) -> str:
+    return str(pilot.app.query_one(f"#{part}", Static).content)
+
+
+def kept(path: Path, who: str = "ann") -> list[tuple[str, bool | None, str]]:
+    found = LabelFile.read(path, ITEMS).of(who).values()
+    return [(label.item_id, label.relevant, label.note) for label in found]
+
+
+async def test_answers_are_kept_one_by_one(tmp_path):
+    path = tmp_path / "labels.jsonl"
+    async with screen(path).run_test() as pilot:
+        assert shown(pilot, "query") == "who won in 1990"
+        await pilot.press("y")
+        assert kept(path) == [("i0", True, "")]
+        await pilot.press("n", "u")
+        assert kept(path)[1:] == [("i1", False, ""), ("i2", None, "")]
+        assert "3 of 3 labelled, 1 unsure; ann" in shown(pilot, "count")
+        assert "All items have a label" in shown(pilot, "query")
+        await pilot.press("y")
+        assert len(kept(path)) == 3
+
+
+async def test_work_goes_on_where_it_was_left(tmp_path):
+    path = tmp_path / "labels.jsonl"
+    async with screen(path).run_test() as pilot:
+        await pilot.press("y", "q")
+    async with screen(path).run_test() as pilot:
+        assert shown(pilot, "query") == "who won in 1991"
+
+
+async def test_undo_shows_the_last_item_again(tmp_path):
+    path = tmp_path / "labels.jsonl"
+    async with screen(path).run_test() as pilot:
+        await pilot.press("y", "n", "z")
+        assert kept(path) == [("i0", True, "")]
+        assert shown(pilot, "query") == "who won in 1991"
+        await pilot.press("z", "z")
+        assert kept(path) == []
+
+
+async def test_a_note_goes_with_its_item(tmp_path):
+    path = tmp_path / "labels.jsonl"
+    async with screen(path).run_test() as pilot:
+        await pilot.press("o", *"only", "enter")
+        assert "note: only" in shown(pilot, "said")
+        await pilot.press("u", "y")
+        assert kept(path) == [("i0", None, "only"), ("i1", True, "")]
+        await pilot.press("o", *"yn", "escape", "n")
+        assert kept(path)[2] == ("i2", False, "")
+
+
+async def test_a_second_annotator_sees_nothing_of_the_first(tmp_path):
+    path = tmp_path / "labels.jsonl"
+    async with screen(path).run_test() as pilot:
+        await pilot.press("n", "o", *"odd", "enter", "n")
+    async with screen(path, "bob").run_test() as pilot:
+        assert shown(pilot, "query") == "who won in 1990"
+        texts = " ".join(str(part.content) for part in pilot.app.query(Static))
+        assert "ann" not in texts
+        assert "odd" not in texts
+        await pilot.press("y")
+    assert kept(path) == [("i0", False, ""), ("i1", False, "odd")]
+    assert kept(path, "bob") == [("i0", True, "")]
+
+
+async def test_alternatives_and_matched_words_are_in_view(tmp_path):
+    async with screen(tmp_path / "labels.jsonl").run_test() as pilot:
+        assert shown(pilot, "expected") == "1. Ada Berg\n2. Berg"
+        retrieved = pilot.app.query_one("#retrieved", Static).content
+        assert isinstance(retrieved, Text)
+        assert [(span.start, span.end) for span in retrieved.spans] == [(0, 4)]
+        picture = pilot.app.export_screenshot()
+        assert all(word in picture for word in ("who&#160;won&#160;in&#160;1990", "Ada", "won"))

@@ -1,0 +1,160 @@
+"""Reports of result documents as Markdown and JUnit XML, and what they call a failure."""
+
+import re
+from dataclasses import replace
+
+import pytest
+from judged.report import NoResultDocument, make_report, to_junit, to_markdown
+from judged.report.documents import read_run
+from judged.report.failures import Kind, kinds_of, worst_first
+
+from tests.fakes.junit import read_junit
+from tests.fakes.result_documents import (
+    HOSTILE,
+    comparison,
+    hostile_document,
+    result_document,
+)
+
+SHOWN = "<script>window.owned = 1</script></script>\u2400<b>&amp;{{7*7}}\"'`--><!--\u241b[31m\ufffd"
+
+
+def with_results(*results):
+    """A query whose results have these fields, best rank first."""
+    document = result_document(1)
+    plain = {"document_id": "d", "status": "OK", "relevant": False, "score": 0.1}
+    document["queries"][0]["retrieved"] = [plain | result for result in results]
+    return read_run(document).queries[0]
+
+
+class TestKinds:
+    def test_nothing_relevant(self):
+        query = with_results({}, {})
+        assert query.first_hit == 0
+        assert kinds_of(query) == Kind.NOTHING_RELEVANT
+
+    def test_no_results_are_nothing_relevant_too(self):
+        assert kinds_of(with_results()) == Kind.NOTHING_RELEVANT
+
+    @pytest.mark.parametrize(("before", "kinds"), [(0, Kind(0)), (2, Kind(0)), (3, Kind.LOW)])
+    def test_a_hit_below_rank_3_is_low(self, before, kinds):
+        query = with_results(*[{}] * before, {"relevant": True})
+        assert query.first_hit == before + 1
+        assert kinds_of(query) == kinds
+
+    def test_a_repeated_result_has_no_rank(self):
+        query = with_results({}, {"duplicate": True}, {"duplicate": True}, {"relevant": True})
+        assert query.first_hit == 2
+
+    @pytest.mark.parametrize("status", ["ERROR", "ABSTAINED"])
+    def test_a_missing_verdict_is_no_miss(self, status):
+        query = with_results({}, {"status": status, "relevant": None, "score": None})
+        assert kinds_of(query) == Kind.JUDGE_MISSING
+
+    def test_votes_on_both_sides(self):
+        query = with_results({"relevant": True, "agreement": 0.67})
+        assert kinds_of(query) == Kind.JUDGES_DISAGREE
+
+    def test_a_failed_retriever_is_that_alone(self):
+        query = replace(with_results(), failure="KeyError: 'q'")
+        assert kinds_of(query) == Kind.RETRIEVER_FAILED
+
+    def test_without_results_the_metrics_tell(self):
+        document = {
+            "metrics": {},
+            "per_query": {"a": {"ndcg@10": 0.0}, "b": {"ndcg@10": 0.5}, "c": {"judged@10": 0.0}},
+        }
+        kinds = [kinds_of(query) for query in read_run(document).queries]
+        assert kinds == [Kind.NOTHING_RELEVANT, Kind(0), Kind(0)]
+
+
+class TestOrder:
+    def test_the_smallest_value_of_the_first_metric_comes_first(self):
+        run = read_run(result_document(40))
+        values = [query.values["ndcg@10"] for query in worst_first(run)]
+        assert values == sorted(values)
+
+    def test_beside_a_baseline_the_largest_loss_comes_first(self):
+        run, baseline = read_run(result_document(40, 1)), read_run(result_document(40, 2))
+        ordered = worst_first(run, baseline)
+        lost = [q.values["ndcg@10"] - baseline.by_id[q.query_id].values["ndcg@10"] for q in ordered]
+        assert lost == sorted(lost)
+        assert lost[0] < 0 < lost[-1]
+
+
+class TestMarkdown:
+    def test_metrics_come_first_then_the_worst_queries(self):
+        text = to_markdown(make_report(result_document(50)))
+        heads = [
+            text.index(part) for part in ("| `ndcg@10` |", "### nothing relevant", "Signatures")
+        ]
+        assert heads == sorted(heads)
+        assert text.index("**q0") > heads[1]
+
+    def test_markup_stays_text(self):
+        text = to_markdown(make_report(hostile_document(), title=HOSTILE))
+        assert not re.search(r"(?<!\\)[<>]", text)
+        assert "\0" not in text
+
+    def test_nobody_is_called(self):
+        document = result_document(3, fails=True)
+        document["queries"][0]["query"] = "what does @octocat say at https://example.com"
+        text = to_markdown(make_report(document))
+        assert "@octocat" not in text
+        assert "https://" not in text
+
+
+class TestJUnit:
+    def test_a_case_for_each_metric(self):
+        root = read_junit(to_junit(make_report(result_document(5))))
+        cases = [case.get("name") for case in root.iter("testcase")]
+        assert cases == ["ndcg@10", "recall@10", "mrr"]
+        assert root.find("testsuite").get("failures") == "0"
+        assert {p.get("name") for p in root.iter("property")} >= {"judged.ndcg@10"}
+
+    def test_a_gate_that_failed_is_a_failure(self):
+        document = result_document(5)
+        document["gates"] = [
+            {"passed": True, "message": "held: a"},
+            {"passed": False, "message": "fell short: b"},
+        ]
+        root = read_junit(to_junit(make_report(document)))
+        assert [failure.get("message") for failure in root.iter("failure")] == ["fell short: b"]
+
+    def test_a_worse_metric_is_a_failure_a_better_one_is_not(self):
+        rows = [comparison("ndcg@10", 0.05, 0.001), comparison("mrr", -0.06, 0.0004)]
+        report = make_report(result_document(9, 2), result_document(9, 1), rows)
+        root = read_junit(to_junit(report))
+        assert root.find("testsuite").get("failures") == "1"
+
+    def test_hostile_texts_leave_it_well_formed(self):
+        root = read_junit(to_junit(make_report(hostile_document(), title=HOSTILE)))
+        assert root.find("testsuite").get("name") == SHOWN
+
+
+class TestDocuments:
+    @pytest.mark.parametrize("document", [None, 1, [], {}, {"metrics": {}}, {"verdicts": []}])
+    def test_another_document_is_refused(self, document):
+        with pytest.raises(NoResultDocument, match=r"must be an object|judged evaluate --json"):
+            make_report(document)
+
+    @pytest.mark.parametrize(
+        ("change", "field"),
+        [
+            ({"metrics": {"mrr": {"mean": "high"}}}, "metrics.mrr.mean"),
+            ({"queries": {}}, "queries"),
+            ({"queries": [{"retrieved": [7]}]}, "queries[0].retrieved[0]"),
+            ({"queries": [{"query": 7}]}, "queries[0].query"),
+            ({"warnings": "none"}, "warnings"),
+        ],
+    )
+    def test_a_field_of_the_wrong_type_is_named(self, change, field):
+        with pytest.raises(NoResultDocument) as caught:
+            make_report(result_document(1) | change)
+        assert caught.value.field == field
+
+    def test_the_threshold_is_that_of_the_judge_or_of_its_signature(self):
+        document = result_document(1)
+        assert read_run(document).threshold == 0.5
+        del document["judge"]
+        assert read_run(document | {"signature": "span|min_score:0.25|v1"}).threshold == 0.25

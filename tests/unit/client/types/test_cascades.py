@@ -1,0 +1,57 @@
+"""Cascades in files: what was saved is loaded, and nothing else."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from judged import Calibrator, InvalidArgument, Judge, PanelMember
+from judged.types import ErrorGuarantee, load_cascade, save_cascade
+
+PROMISE = ErrorGuarantee(0.1, 0.95, 300, 9, 60, 120.5, "design_effect", "a" * 64)
+OURS = Calibrator("b" * 64, 2.0, -0.5, None, "", 1.0)
+SMALL = Judge("token_overlap", "unicode", calibration=OURS)
+VOTERS = (PanelMember(Judge("exact"), 2.0), PanelMember(Judge("semantic")))
+PANEL = Judge("panel", "mean", members=VOTERS)
+CASCADE = Judge(
+    "cascade",
+    parameters={"unsettled": "earlier"},
+    members=(PanelMember(SMALL), PanelMember(PANEL)),
+    guarantee=PROMISE,
+)
+
+
+def test_a_saved_cascade_is_loaded(tmp_path):
+    save_cascade(CASCADE, tmp_path / "c.json", accuracy=0.9)
+    assert load_cascade(tmp_path / "c.json") == CASCADE
+    assert json.loads((tmp_path / "c.json").read_text())["accuracy"] == 0.9
+
+
+def test_names_of_calibrations_are_of_a_server(tmp_path):
+    named = Judge("cascade", members=[Judge("exact", calibration="ours")])
+    with pytest.raises(InvalidArgument, match="'ours' is a name"):
+        save_cascade(named, tmp_path / "c.json")
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("[]", "no file that `judged frontier -o` wrote"),
+        ("{", "no file that `judged frontier -o` wrote"),
+        ('{"judged_cascade": 1}', "make it anew with `judged frontier`"),
+        ('{"judged_cascade": 1, "stages": [{}]}', "make it anew with `judged frontier`"),
+        ('{"judged_cascade": 1, "stages": [], "guarantee": {"a": 1}}', "make it anew"),
+    ],
+)
+def test_another_file_is_refused(tmp_path, text, problem):
+    (tmp_path / "c.json").write_text(text)
+    with pytest.raises(InvalidArgument, match=problem):
+        load_cascade(tmp_path / "c.json")
+
+
+def test_a_changed_calibration_is_refused(tmp_path):
+    save_cascade(CASCADE, tmp_path / "c.json")
+    text = (tmp_path / "c.json").read_text().replace('"slope": 2.0', '"slope": 3.0')
+    (tmp_path / "c.json").write_text(text)
+    with pytest.raises(InvalidArgument, match="was changed after it was made"):
+        load_cascade(tmp_path / "c.json")

@@ -1,0 +1,156 @@
+"""Human labels on the wire: corrected means and bounds of queries in the reply, rules in errors."""
+
+import numpy as np
+import pytest
+from judged.v1 import judge_service_pb2 as pb
+from judged.v1 import metrics_pb2, verdicts_pb2
+from judged_server.api.convert.metrics import compute, read_options
+from judged_server.errors import InvalidField
+from judged_server.metrics import parse_metrics
+
+METRICS = ["precision@2", "ndcg"]
+
+
+def run(request):
+    return compute(request, parse_metrics(request.metrics), read_options(request.options))
+
+
+def judged(n=300, labelled=range(250), *, scores=True, **options):
+    """A request of n queries with 3 results by 1 expected text, and people's view of some."""
+    rng = np.random.Generator(np.random.PCG64(9))
+    truth = rng.random((n, 3)) < 0.4
+    score = np.clip(np.where(truth, 0.65, 0.4) + rng.normal(0, 0.12, (n, 3)), 0, 1)
+    rankings = [
+        metrics_pb2.JudgedRanking(query_id=f"q{i}", expected=1, retrieved=3) for i in range(n)
+    ]
+    verdicts = verdicts_pb2.VerdictColumns(relevant=(score >= 0.5).ravel().tolist())
+    if scores:
+        verdicts.score.extend(score.ravel().tolist())
+    labels = metrics_pb2.HumanLabels(
+        query_ids=[f"q{i}" for i in labelled],
+        relevant=truth[list(labelled)].ravel().tolist(),
+    )
+    return pb.ComputeMetricsRequest(
+        metrics=METRICS,
+        options=metrics_pb2.MetricOptions(**options),
+        judged=metrics_pb2.JudgedRankings(
+            rankings=rankings, verdicts=verdicts, human_labels=labels
+        ),
+    )
+
+
+def test_labels_correct_every_mean():
+    table = run(judged())
+    for metric in table.metrics:
+        found = metric.corrected
+        assert (found.n_labelled, found.n) == (250, 300)
+        assert found.naive.value == metric.mean
+        assert found.corrected.interval.lower < found.corrected.value
+        assert found.corrected.interval.signature.startswith("prediction_powered|")
+        assert not found.warnings
+        assert not metric.per_query_lower
+
+
+def test_bounds_come_with_per_query_values():
+    for scores in (True, False):
+        table = run(judged(scores=scores, per_query=True))
+        for metric in table.metrics:
+            rows = zip(
+                metric.per_query_lower, metric.per_query, metric.per_query_upper, strict=True
+            )
+            assert all(0 <= lower <= value <= upper <= 1 for lower, value, upper in rows)
+            assert len(metric.per_query_lower) == len(table.query_ids) == 300
+
+
+def test_the_confidence_is_that_of_the_intervals():
+    interval = metrics_pb2.IntervalOptions(confidence=0.8)
+    wide, narrow = run(judged(per_query=True)), run(judged(interval=interval, per_query=True))
+    for a, b in zip(wide.metrics, narrow.metrics, strict=True):
+        assert b.corrected.corrected.interval.confidence == 0.8
+        assert b.interval.confidence == 0.8
+        assert b.corrected.corrected.interval.upper < a.corrected.corrected.interval.upper
+        assert sum(b.per_query_upper) < sum(a.per_query_upper)
+
+
+def test_too_few_labels_leave_the_correction_unset_and_say_so():
+    for labelled in ([], [4]):
+        for metric in run(judged(labelled=labelled)).metrics:
+            assert not metric.corrected.HasField("corrected")
+            assert metric.corrected.naive.value == metric.mean
+            assert metric.corrected.HasField("labels_only") == bool(labelled)
+            assert "a correction needs 2" in metric.corrected.warnings[0]
+
+
+def test_without_labels_nothing_is_corrected():
+    request = judged()
+    request.judged.ClearField("human_labels")
+    assert not any(metric.HasField("corrected") for metric in run(request).metrics)
+
+
+@pytest.mark.parametrize("kind", ["values", "gains", "trec"])
+def test_human_values_correct_any_relevance(kind):
+    request = pb.ComputeMetricsRequest(
+        metrics=["ap"], options=metrics_pb2.MetricOptions(per_query=True)
+    )
+    ids = [f"q{i}" for i in range(50)]
+    for i, query_id in enumerate(ids):
+        hit = i % 3 > 0
+        if kind == "gains":
+            request.gains.rankings.add(
+                query_id=query_id, gains=[hit, not hit], relevant_gains=[1.0]
+            )
+        elif kind == "trec":
+            request.trec.qrels.add(query_id=query_id, document_ids=["a"], grades=[1])
+            request.trec.run.add(query_id=query_id, document_ids=["a" if hit else "b"])
+    if kind == "values":
+        values = [float(i % 3 > 0) for i in range(50)]
+        request.values.MergeFrom(
+            metrics_pb2.PerQueryValues(
+                query_ids=ids, columns=[metrics_pb2.ValueColumn(values=values)]
+            )
+        )
+    human = [float(i % 2) for i in range(40)]
+    request.human_values.MergeFrom(
+        metrics_pb2.PerQueryValues(
+            query_ids=ids[:40], columns=[metrics_pb2.ValueColumn(values=human)]
+        )
+    )
+    (metric,) = run(request).metrics
+    assert (metric.corrected.n_labelled, metric.corrected.n) == (40, 50)
+    assert metric.corrected.labels_only.value == 0.5
+    assert len(metric.per_query_upper) == 50
+
+
+def test_labels_and_human_values_exclude_each_other():
+    request = judged()
+    request.human_values.query_ids.append("q1")
+    with pytest.raises(InvalidField, match="human_values: must be unset"):
+        run(request)
+
+
+def test_an_empty_message_of_human_values_lacks_its_columns():
+    request = judged(labelled=[])
+    request.judged.ClearField("human_labels")
+    request.human_values.SetInParent()
+    with pytest.raises(InvalidField, match=r"human_values\.columns: has 0 entries for 2 metrics"):
+        run(request)
+
+
+def test_equal_probabilities_are_none_and_unequal_ones_weigh():
+    plain, equal, unequal = (
+        judged(labelled=range(60)),
+        judged(labelled=range(60)),
+        judged(labelled=range(60)),
+    )
+    equal.judged.human_labels.inclusion_probabilities.extend([0.25] * 60)
+    unequal.judged.human_labels.inclusion_probabilities.extend([0.2, 0.8] * 30)
+    before, same, other = (run(each).metrics[0].corrected for each in (plain, equal, unequal))
+    assert same.corrected.value == pytest.approx(before.corrected.value, abs=1e-12)
+    assert other.labels_only.value != pytest.approx(before.labels_only.value, abs=1e-6)
+    assert "|weights:hajek|" in other.corrected.interval.signature
+
+
+def test_what_more_labels_would_buy_is_told():
+    found = run(judged(labelled=range(60))).metrics[0].corrected
+    interval = found.corrected.interval
+    assert 0 < found.half_width_with_more < (interval.upper - interval.lower) / 2

@@ -1,0 +1,125 @@
+"""Certificate files that are good, bad, and half replaced."""
+
+from __future__ import annotations
+
+import shutil
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+import structlog
+from judged_server.api.listening import certificates
+from judged_server.api.listening.certificates import CertificateFiles, Certificates
+from judged_server.settings import SettingsError
+
+from tests.fakes.authority import Authority
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(certificates, "SETTLES_S", 0.0)
+
+
+@pytest.fixture
+def authority(tmp_path: Path) -> Authority:
+    return Authority(tmp_path)
+
+
+def replace(file: Path, other: Path) -> None:
+    scratch = file.with_suffix(".new")
+    shutil.copy(other, scratch)
+    scratch.replace(file)
+
+
+def test_a_new_pair_is_taken_once(authority: Authority):
+    files = CertificateFiles(*authority.server())
+    held = Certificates(files)
+    assert held._fetch() is None
+    newer = authority.server("newer", ends_in=timedelta(days=5))
+    replace(files.certificate, newer[0])
+    assert held._fetch() is None, "the key does not fit yet"
+    assert "is not the key of" in held.problem
+    replace(files.private_key, newer[1])
+    before = held.ends
+    assert held._fetch() is not None
+    assert held._fetch() is None
+    assert held.ends > before
+    assert (held.problem, held.failures) == ("", 1)
+
+
+@pytest.mark.parametrize(
+    ("which", "content", "problem"),
+    [
+        ("certificate", b"", "is no PEM certificate"),
+        ("certificate", b"-----BEGIN CERTIFICATE-----\nAAAA\n", "is no PEM certificate"),
+        ("private_key", b"\xff\x00", "is no PEM private key"),
+        ("client_ca", b"canary", "is no PEM certificate"),
+        ("certificate", None, "can't be read: No such file"),
+    ],
+)
+def test_what_can_not_be_used_keeps_the_old_one(
+    authority: Authority, which: str, content: bytes | None, problem: str
+):
+    files = CertificateFiles(*authority.server(), authority.ca)
+    held = Certificates(files)
+    file: Path = getattr(files, which)
+    good = file.read_bytes()
+    file.unlink()
+    if content is not None:
+        file.write_bytes(content)
+    with structlog.testing.capture_logs() as logged:
+        assert held._fetch() is None
+        assert held._fetch() is None
+    assert problem in held.problem
+    assert str(file) in held.problem
+    assert "canary" not in held.problem
+    assert [line["event"] for line in logged] == ["bad certificate"], "reported once"
+    file.write_bytes(good)
+    assert held.refresh()
+    assert held.problem == ""
+
+
+def test_a_certificate_that_has_ended_is_not_taken(authority: Authority):
+    files = CertificateFiles(*authority.server())
+    held = Certificates(files)
+    old = authority.server("old", ends_in=timedelta(days=-1))
+    for file, other in zip((files.certificate, files.private_key), old, strict=True):
+        replace(file, other)
+    assert held._fetch() is None
+    assert "ended at" in held.problem
+
+
+def test_the_middle_of_a_replacement_is_no_fault(
+    authority: Authority, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(certificates, "SETTLES_S", 60.0)
+    files = CertificateFiles(*authority.server())
+    held = Certificates(files)
+    newer = authority.server("newer")
+    replace(files.certificate, newer[0])
+    assert held._fetch() is None
+    assert held.problem == ""
+    replace(files.private_key, newer[1])
+    assert held._fetch() is not None
+    assert held.failures == 0
+
+
+def test_a_server_does_not_start_with_one_that_has_ended(authority: Authority):
+    files = authority.server(ends_in=timedelta(days=-1))
+    with pytest.raises(SettingsError, match=r"ended at .* UTC; give PEM files"):
+        Certificates(CertificateFiles(*files))
+
+
+def test_a_fault_of_the_library_raises_nothing(
+    authority: Authority, monkeypatch: pytest.MonkeyPatch
+):
+    files = CertificateFiles(*authority.server())
+    held = Certificates(files)
+    replace(files.certificate, authority.server("newer")[0])
+
+    def broken(_: CertificateFiles) -> None:
+        raise RuntimeError("sk-canary")
+
+    monkeypatch.setattr(certificates, "load", broken)
+    assert held._fetch() is None
+    assert held.problem == "can't be read: RuntimeError"

@@ -1,0 +1,10 @@
+"""What the server's channel options and the clients' must agree on."""
+
+from __future__ import annotations
+
+from judged._transport.channel import OPTIONS
+from judged_server.api.listening.connections import SHORTEST_PING_MS
+
+
+def test_our_clients_ping_more_seldom_than_the_server_allows():
+    assert dict(OPTIONS)["grpc.keepalive_time_ms"] >= 2 * SHORTEST_PING_MS

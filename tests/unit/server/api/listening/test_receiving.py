@@ -1,0 +1,172 @@
+"""Messages received: parsed, inflated within bounds, refused where there is no room."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import zlib
+from typing import Any
+
+import grpc
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from judged.v1 import groups_pb2
+from judged.v1 import judge_service_pb2 as pb
+from judged_server import errors
+from judged_server.api.listening.receiving import (
+    INLINE_BYTES,
+    Receiver,
+    Unread,
+    lenient,
+    received_bytes,
+)
+from judged_server.process.memory import Memory, Pressure
+from judged_server.usecases.admission import GROWTH, Admission
+
+MOST = 1 << 20
+PARSE = lenient(pb.BatchJudgeRequest.FromString)
+
+
+def request(characters: int = 10) -> pb.BatchJudgeRequest:
+    text = "a" * characters
+    return pb.BatchJudgeRequest(
+        groups=[groups_pb2.QueryGroup(query="q", expected=[text], retrieved=["b"])]
+    )
+
+
+def receiver(admission: Admission | None = None, at_once: int = 4) -> Receiver:
+    return Receiver(admission or Admission(1 << 30), MOST, at_once)
+
+
+async def received(raw: bytes, by: Receiver | None = None) -> Any:
+    """Return what a call gets whose message is `raw`."""
+
+    async def read() -> Any:
+        return PARSE(raw)
+
+    return await (by or receiver()).first(read)
+
+
+@pytest.mark.parametrize("characters", [10, 2 * INLINE_BYTES])
+@pytest.mark.parametrize("compress", [bytes, gzip.compress])
+async def test_a_message_is_read_whatever_its_size_and_compressed_or_not(characters, compress):
+    sent = request(characters)
+    assert await received(compress(sent.SerializeToString())) == sent
+    assert received_bytes() == sent.ByteSize()
+
+
+async def test_an_empty_message_is_a_message_compressed_or_not():
+    for raw in (b"", gzip.compress(b"")):
+        assert await received(raw) == pb.BatchJudgeRequest()
+
+
+async def test_a_call_without_a_message_is_malformed():
+    async def read() -> Any:
+        return grpc.aio.EOF
+
+    with pytest.raises(errors.MalformedMessage):
+        await receiver().first(read)
+
+
+async def test_what_inflates_to_too_much_is_not_inflated():
+    bomb = gzip.compress(b"\0" * (MOST + 1))
+    with pytest.raises(errors.LimitExceeded) as refused:
+        await received(bomb)
+    assert refused.value.metadata == {
+        "field": "message",
+        "limit": str(MOST),
+        "actual": str(MOST + 1),
+    }
+
+
+async def test_a_message_that_understates_what_it_inflates_to_is_malformed():
+    raw = request(10_000).SerializeToString()
+    liar = gzip.compress(raw)[:-4] + (100).to_bytes(4, "little")
+    with pytest.raises(errors.MalformedMessage):
+        await received(liar)
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"\x1f\x8b",
+        gzip.compress(b"x")[:-9],
+        gzip.compress(request().SerializeToString()) + gzip.compress(b""),
+        b"\x1f\x8b" + zlib.compress(b"x"),
+        b"\xff" * 10,
+        b"\xff" * (2 * INLINE_BYTES),
+        gzip.compress(b"\xff" * 10),
+    ],
+    ids=range(7),
+)
+async def test_bytes_that_are_no_message_are_malformed(raw):
+    # What a stream that is cut says of its size may be anything.
+    with pytest.raises((errors.MalformedMessage, errors.LimitExceeded)):
+        await received(raw)
+
+
+@given(st.binary(max_size=200), st.booleans())
+def test_any_bytes_are_a_message_or_an_error_of_ours(raw, compressed):
+    if compressed:
+        raw = b"\x1f\x8b" + raw
+    try:
+        found = asyncio.run(received(raw))
+    except (errors.MalformedMessage, errors.LimitExceeded):
+        return
+    assert isinstance(found, pb.BatchJudgeRequest)
+
+
+async def test_a_message_without_room_is_refused_before_it_is_inflated():
+    admission = Admission(MOST * GROWTH)
+    raw = gzip.compress(request(MOST // 2).SerializeToString())
+    message = PARSE(raw)
+    assert isinstance(message, Unread)
+    with admission.admit(MOST), pytest.raises(errors.Overloaded):
+        await receiver(admission).parsed(message)
+    assert message.size(MOST) == 0, "its bytes are let go of"
+    assert await received(raw, receiver(admission))
+
+
+async def test_a_process_out_of_memory_receives_nothing():
+    process = Memory()
+    process.pressure = Pressure.CRITICAL
+    admission = Admission(1 << 30, process)
+    with pytest.raises(errors.Overloaded):
+        await receiver(admission).first(lambda: pytest.fail("received"))
+
+
+async def test_no_more_messages_are_received_at_once_than_there_are_slots():
+    by, now, most = receiver(at_once=2), 0, 0
+    gate, two = asyncio.Event(), asyncio.Event()
+
+    async def read() -> Any:
+        nonlocal now, most
+        now += 1
+        most = max(most, now)
+        if now == 2:
+            two.set()
+        await gate.wait()
+        now -= 1
+        return pb.BatchJudgeRequest()
+
+    calls = [asyncio.create_task(by.first(read)) for _ in range(6)]
+    await two.wait()
+    gate.set()
+    await asyncio.gather(*calls)
+    assert most == 2
+
+
+async def test_slow_senders_do_not_hold_up_the_others_for_good(monkeypatch):
+    monkeypatch.setattr("judged_server.api.listening.receiving.WAIT_S", 0.01)
+    by, gate = receiver(at_once=1), asyncio.Event()
+
+    async def slow() -> Any:
+        await gate.wait()
+        return pb.BatchJudgeRequest()
+
+    held = asyncio.create_task(by.first(slow))
+    await asyncio.sleep(0)
+    assert await received(b"", by) == pb.BatchJudgeRequest()
+    gate.set()
+    await held

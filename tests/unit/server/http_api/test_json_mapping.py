@@ -1,0 +1,153 @@
+"""JSON to messages and back: what fits comes through, what does not names its field."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from google.protobuf.json_format import MessageToDict
+from hypothesis import given
+from hypothesis import strategies as st
+from judged.v1 import judge_service_pb2 as pb
+from judged.v1 import metrics_pb2
+from judged_server import errors
+from judged_server.api.status import to_wire
+from judged_server.http_api import json_mapping
+from judged_server.http_api.calls import _status
+from judged_server.http_api.json_mapping import read_message, status_json, to_json
+
+KIND = pb.BatchJudgeRequest.DESCRIPTOR
+MOST = 1 << 20
+
+
+def refused(said: Any, kind: Any = KIND, most: int = MOST) -> errors.JudgedError:
+    raw = said if isinstance(said, bytes) else json.dumps(said).encode()
+    with pytest.raises(errors.JudgedError) as caught:
+        read_message(raw, kind, most)
+    return caught.value
+
+
+@given(st.lists(st.text(), max_size=3), st.booleans(), st.floats(0, 1))
+def test_what_is_written_is_read_again(texts: list[str], details: bool, score: float):
+    message = pb.BatchJudgeRequest(include_details=details)
+    message.judge.kind, message.judge.min_score = "exact", score
+    message.groups.add(query="q", expected=texts)
+    assert read_message(to_json(message), KIND, MOST) == message
+
+
+def test_names_are_those_of_the_contract_and_their_camel_case():
+    snake = read_message(b'{"include_details": true, "request_id": "x"}', KIND, MOST)
+    assert snake == read_message(b'{"includeDetails": true, "requestId": "x"}', KIND, MOST)
+    assert "include_details" in json.loads(to_json(snake))
+
+
+def test_nothing_is_an_empty_message():
+    assert read_message(b"", KIND, MOST) == pb.BatchJudgeRequest()
+
+
+@pytest.mark.parametrize(
+    ("said", "field", "rule"),
+    [
+        ({"group": []}, "group", "is no field of judged.v1.BatchJudgeRequest; did you mean groups"),
+        ({"groups": [{"queri": "q"}]}, "groups[0].queri", "did you mean query"),
+        ({"groups": {}}, "groups", "must be a JSON array"),
+        ({"groups": [{}, []]}, "groups[1]", "must be a JSON object"),
+        ({"judge": ""}, "judge", "must be a JSON object"),
+        ({"groups": [{"query": 7}]}, "groups[0].query", "must be a string"),
+        ({"groups": [{"expected": "x"}]}, "groups[0].expected", "must be a JSON array of strings"),
+        ({"groups": [{"expected": ["a", 3]}]}, "groups[0].expected[1]", "must be a string"),
+        ({"judge": {"min_score": "high"}}, "judge.min_score", "takes numbers"),
+        ({"include_details": "yes"}, "include_details", "takes true and false"),
+        ({"asking": {"cache": "CACHE_MODE_NEVER"}}, "asking.cache", "takes CACHE_MODE_"),
+    ],
+)
+def test_what_does_not_fit_names_the_field(said: Any, field: str, rule: str):
+    error = refused(said)
+    assert isinstance(error, errors.InvalidField)
+    assert error.field == field
+    assert rule in error.rule
+
+
+def test_no_error_quotes_a_value():
+    for said in (
+        {"groups": [{"query": ["canary"]}]},
+        {"judge": {"min_score": "canary"}},
+        {"asking": {"cache": "canary"}},
+        {"include_details": "canary at BatchJudgeRequest.canary"},
+    ):
+        assert "canary" not in refused(said).message.replace("include_details.canary", "")
+
+
+@pytest.mark.parametrize(
+    ("raw", "said"),
+    [
+        (b"[]", "not an object"),
+        (b"{", "is not JSON"),
+        (b'{"groups": "\xff"}', "not UTF-8"),
+        (b'{"groups": ' + b"[" * 100_000, "nested too deeply"),
+        (b'{"groups": ' + b"7" * 10_000 + b"}", "too many digits"),
+    ],
+)
+def test_what_is_no_json_object(raw: bytes, said: str):
+    error = refused(raw)
+    assert isinstance(error, errors.MalformedMessage)
+    assert said in error.message
+
+
+def test_a_name_that_stands_twice():
+    assert "stands twice" in refused(b'{"request_id": "a", "request_id": "b"}').message
+
+
+def test_numbers_count_as_what_they_take_as_protobuf():
+    raw = b'{"values": [' + b"0," * 99 + b"0]}"
+    kind = metrics_pb2.ValueColumn.DESCRIPTOR
+    assert isinstance(refused(raw, kind, most=300), errors.LimitExceeded)
+    assert read_message(raw, kind, 1000) == metrics_pb2.ValueColumn(values=[0] * 100)
+
+
+def test_values_are_bounded(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(json_mapping, "MOST_VALUES", 10)
+    error = refused(b'{"groups": [' + b"[],[]," * 9 + b"[]]}")
+    assert isinstance(error, errors.LimitExceeded)
+    assert error.metadata["limit"] == "10"
+
+
+@given(
+    st.binary(max_size=200)
+    | st.recursive(
+        st.none() | st.booleans() | st.floats() | st.text(max_size=5) | st.integers(),
+        lambda inner: (
+            st.lists(inner, max_size=3)
+            | st.dictionaries(
+                st.sampled_from([f.name for f in KIND.fields] + ["query", "expected", "kind"]),
+                inner,
+                max_size=3,
+            )
+        ),
+        max_leaves=10,
+    ).map(lambda value: json.dumps(value).encode())
+)
+def test_whatever_comes_is_a_message_or_an_error_of_ours(raw: bytes):
+    try:
+        message = read_message(raw, KIND, MOST)
+    except errors.JudgedError:
+        return
+    assert MessageToDict(message) is not None
+
+
+def test_a_status_has_its_details_by_their_own_names():
+    for error, name, facts in (
+        (errors.Overloaded("full", 1.5), "RetryInfo", {"retry_delay": "1.500s"}),
+        (
+            errors.InvalidField("a.b", "must be c"),
+            "BadRequest",
+            {"field_violations": [{"field": "a.b", "description": "must be c"}]},
+        ),
+    ):
+        told = json.loads(status_json(_status(dict(to_wire(error).trailers))))
+        assert told["message"] == error.message
+        info, detail = told["details"]
+        assert info["@type"] == "type.googleapis.com/google.rpc.ErrorInfo"
+        assert (info["reason"], info["domain"]) == (error.reason, "judged")
+        assert detail == {"@type": f"type.googleapis.com/google.rpc.{name}", **facts}

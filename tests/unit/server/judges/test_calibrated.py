@@ -1,0 +1,118 @@
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from judged import Calibrator as ClientCalibrator
+from judged_server.domain import Calibrator, JudgeSpec, QueryGroup, Status
+from judged_server.errors import InvalidField
+from judged_server.judges.base import ANONYMOUS
+from judged_server.judges.calibration_files import load_calibrations
+from judged_server.judges.catalog import JudgeCatalog
+from judged_server.judges.equivalence.judge import EquivalenceKind, shipped_calibration
+from judged_server.judges.exact import ExactKind
+from judged_server.judges.lexical.token_overlap import TokenOverlapKind
+from judged_server.settings import SettingsError
+
+KINDS = [TokenOverlapKind(), ExactKind(), EquivalenceKind()]
+BARE = JudgeCatalog(KINDS, "token_overlap")
+KEY = BARE.choose(JudgeSpec("token_overlap")).identity.scoring_key
+GROUPS = [QueryGroup("q", "", ["one two three four"], ["four one", "four one two", "five"])]
+
+
+def test_the_scores_stay_and_probabilities_come() -> None:
+    calibrator = Calibrator(KEY, 2.0, 1.0, 0.4)
+    judge = BARE.choose(JudgeSpec("token_overlap", calibration=calibrator))
+    bare = BARE.choose(JudgeSpec("token_overlap", min_score=0.4))
+    columns = asyncio.run(judge.judge(GROUPS, ANONYMOUS))
+    assert columns.scores.tolist() == asyncio.run(bare.judge(GROUPS, ANONYMOUS)).scores.tolist()
+    assert columns.probabilities is not None
+    # By hand: logit(.5) = 0, so 1 / (1 + exp(-1)).
+    assert columns.probabilities[0] == pytest.approx(0.731058579, abs=1e-9)
+    assert columns.probabilities[1] > columns.probabilities[0] > columns.probabilities[2] >= 0
+    identity = judge.identity
+    assert identity.min_score == 0.4
+    assert identity.scoring_key == KEY
+    assert identity.fingerprint != bare.identity.fingerprint
+    assert identity.signature == bare.identity.signature.replace(
+        "|min_score", f"|calibration:{calibrator.sha256[:8]}|min_score"
+    )
+    assert (judge.priced, judge.unavailable, list(judge.planned_calls(GROUPS))) == (True, "", [])
+
+
+def test_another_calibration_is_another_judge() -> None:
+    calibrator = Calibrator(KEY, 2.0, 1.0, 0.4)
+    one = BARE.choose(JudgeSpec("token_overlap", calibration=calibrator))
+    others = [replace(calibrator, slope=2.1), replace(calibrator, min_score=None)]
+    prints = {BARE.choose(JudgeSpec("token_overlap", calibration=c)).identity for c in others}
+    assert one.identity not in prints
+    given = JudgeSpec("token_overlap", min_score=0.9, calibration=calibrator)
+    assert BARE.choose(given).identity.min_score == 0.9
+
+
+def test_what_has_no_score_has_no_probability() -> None:
+    kind = BARE.choose(JudgeSpec("answer_equivalence"))
+    calibrator = Calibrator(kind.identity.scoring_key, 1.0, 0.0)
+    judge = BARE.choose(JudgeSpec("answer_equivalence", calibration=calibrator))
+    group = QueryGroup("q", "who", ["Ann"], ["Ann", "Анна"])
+    columns = asyncio.run(judge.judge([group], ANONYMOUS))
+    assert columns.statuses is not None
+    assert columns.statuses.tolist() == [Status.OK, Status.ABSTAINED]
+    assert columns.probabilities is not None
+    assert columns.probabilities[1] == 0 < columns.probabilities[0]
+    shipped = shipped_calibration("answer_equivalence", kind.identity.scoring_key)
+    assert shipped is not None
+    assert shipped_calibration("answer_equivalence", "0" * 64) is None
+    assert shipped_calibration("exact", kind.identity.scoring_key) is None
+
+
+def test_a_calibration_of_another_judge_is_refused() -> None:
+    spec = JudgeSpec("token_overlap", parameters={"min_tokens": 3})
+    with pytest.raises(InvalidField, match="made for another judge") as refused:
+        BARE.choose(replace(spec, calibration=Calibrator(KEY, 1.0, 0.0)))
+    assert refused.value.field == "judge.calibration"
+
+
+def test_named_ones_come_from_files_that_clients_write(tmp_path: Path) -> None:
+    made = ClientCalibrator(KEY, 1.5, -0.25, 0.3)
+    made.save(tmp_path / "mine.calibration.json", judge="for people")
+    catalog = JudgeCatalog(KINDS, "token_overlap", load_calibrations(tmp_path))
+    named = catalog.choose(JudgeSpec("token_overlap", calibration="mine"))
+    sent = catalog.choose(JudgeSpec("token_overlap", calibration=Calibrator(KEY, 1.5, -0.25, 0.3)))
+    assert named.identity == sent.identity
+    assert f"calibration:{made.sha256[:8]}" in named.identity.signature
+    with pytest.raises(InvalidField, match="this server has mine"):
+        catalog.choose(JudgeSpec("token_overlap", calibration="yours"))
+    with pytest.raises(InvalidField, match="calibrations_dir"):
+        BARE.choose(JudgeSpec("token_overlap", calibration="mine"))
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"slope": 1.75}, "changed after it was made"),
+        ({"slope": -1.0}, "slope"),
+        ({"judged_calibration": 2}, "judged_calibration"),
+        ({"scoring_key": "ab"}, "scoring_key"),
+        ({"min_score": 7}, "min_score"),
+    ],
+)
+def test_files_that_are_none_stop_the_start(
+    tmp_path: Path, change: dict[str, object], said: str
+) -> None:
+    path = tmp_path / "mine.calibration.json"
+    ClientCalibrator(KEY, 1.5, -0.25, 0.3).save(path)
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    with pytest.raises(SettingsError, match=said):
+        load_calibrations(tmp_path)
+
+
+def test_an_empty_folder_and_other_bytes_are_told(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="judged calibrate"):
+        load_calibrations(tmp_path)
+    (tmp_path / "x.calibration.json").write_bytes(b"\xff{")
+    with pytest.raises(SettingsError, match=r"x\.calibration\.json"):
+        load_calibrations(tmp_path)

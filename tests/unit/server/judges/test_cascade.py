@@ -1,0 +1,323 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from judged_server.domain import (
+    Calibrator,
+    ErrorGuarantee,
+    Flag,
+    JudgeIdentity,
+    JudgeSpec,
+    PanelMember,
+    QueryGroup,
+    ScoreColumns,
+    Status,
+    Usage,
+    VerdictFault,
+    Verdicts,
+    stages_sha256,
+)
+from judged_server.domain.usage import NANO
+from judged_server.errors import InvalidField
+from judged_server.judges import cascade_items
+from judged_server.judges.base import Caller, LocalJudge, Profile
+from judged_server.judges.cascade import Cascade, CascadeKind
+from judged_server.judges.catalog import JudgeCatalog
+from judged_server.judges.equivalence.judge import EquivalenceKind
+from judged_server.judges.exact import ExactKind
+from judged_server.judges.lexical.token_overlap import TokenOverlapKind
+from judged_server.judges.panel import PanelKind
+from judged_server.judges.span import SpanKind
+from judged_server.llm.budget import CallEstimate
+
+Scores = Callable[[Sequence[QueryGroup]], ScoreColumns]
+
+
+class ModelJudge(LocalJudge):
+    """Stands for a judge that asks a model: counts what it is asked."""
+
+    def __init__(self, score: Scores) -> None:
+        self.identity = JudgeIdentity.build("model", "", 0.5, [], 1)
+        self.asked: list[str] = []
+        self._score = score
+
+    def planned_calls(self, groups: Sequence[QueryGroup]) -> Iterable[object]:  # type: ignore[override]
+        for group in groups:
+            for _ in range(group.n_contexts):
+                question = SimpleNamespace(fields=object(), rubric=None)
+                yield SimpleNamespace(times=1, model=None, question=question)
+
+    async def judge(self, groups: Sequence[QueryGroup], caller: Caller) -> ScoreColumns:
+        for group in groups:
+            self.asked += [text for text in group.retrieved for _ in group.expected]
+            caller.cost_tracker.spent += group.n_contexts * NANO // 4  # half of the estimate
+        return self._score(groups)
+
+
+@pytest.fixture(autouse=True)
+def price(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A question costs half a unit at most."""
+    most = CallEstimate(10, 10, NANO // 2)
+    monkeypatch.setattr(cascade_items, "estimate_call", lambda model, question: most)
+
+
+class ModelKind:
+    kind = "model"
+    profiles = (Profile("", "a model", 0.5),)
+    for_embeddings = None
+    asks_models = True
+
+    def __init__(self, score: Scores) -> None:
+        self.judge = ModelJudge(score)
+
+    def build(self, spec: JudgeSpec) -> ModelJudge:
+        return self.judge
+
+
+def yes(groups: Sequence[QueryGroup]) -> ScoreColumns:
+    n = sum(group.n_contexts for group in groups)
+    return ScoreColumns(
+        np.ones(n), majorities=np.ones(n, np.bool_), usage=Usage(calls=n, cost=n * 0.5)
+    )
+
+
+def catalog_of(model: ModelKind) -> JudgeCatalog:
+    lexical = [TokenOverlapKind(), ExactKind(), SpanKind(), EquivalenceKind()]
+    return JudgeCatalog([*lexical, model, PanelKind(), CascadeKind()], "token_overlap")
+
+
+KEY = catalog_of(ModelKind(yes)).choose(JudgeSpec("token_overlap")).identity.scoring_key
+BOUNDS = Calibrator(KEY, 1.0, 0.0, accept=0.75, reject=0.25)
+OVERLAP = JudgeSpec("token_overlap", calibration=BOUNDS)
+MODEL = JudgeSpec("model")
+# Scores of token_overlap: 1, 0.5, 0, and 0.75 with 0.25 as its other context.
+GROUPS = [
+    QueryGroup("1", "", ["a b c d"], ["a b c d", "d a", "x"]),
+    QueryGroup("2", "", [], ["y"]),
+    QueryGroup("3", "", ["d e f g", "p q r s"], ["g e d", "p x y z"]),
+]
+
+
+def cascade(*stages: JudgeSpec, unsettled: str = "abstain", go_on: str = "bounds") -> JudgeSpec:
+    members = tuple(PanelMember(stage) for stage in stages)
+    return JudgeSpec(
+        "cascade", parameters={"unsettled": unsettled, "go_on": go_on}, members=members
+    )
+
+
+def judge(
+    spec: JudgeSpec,
+    model: ModelKind,
+    groups: Sequence[QueryGroup] = GROUPS,
+    max_cost: float | None = None,
+) -> Verdicts:
+    chosen = catalog_of(model).choose(spec)
+    assert isinstance(chosen, Cascade)
+    columns = asyncio.run(chosen.judge(groups, Caller(max_cost=max_cost)))
+    return Verdicts.decide(columns, [], chosen.identity.min_score)
+
+
+def test_what_a_stage_is_sure_of_goes_no_further() -> None:
+    model = ModelKind(yes)
+    found = judge(cascade(OVERLAP, MODEL), model)
+    assert model.judge.asked == ["d a"]
+    assert found.columns.stages is not None
+    assert found.columns.stages.tolist() == [1, 2, 1, 1, 1, 1, 1]
+    assert found.relevant.tolist() == [True, True, False, True, False, False, False]
+    usage = found.columns.usage
+    assert usage is not None
+    assert replace(usage, cascade=None) == Usage(calls=1, cost=0.5, avoided_calls=6)
+    assert usage.cascade is not None
+    told = [(s.judge.split("|")[0], s.asked, s.settled, s.cost) for s in usage.cascade.stages]
+    assert told == [("token_overlap", 5, 4, 0.0), ("model", 1, 1, 0.5)]
+    assert found.columns.statuses is None
+
+
+def test_an_item_goes_on_with_all_its_expected_texts() -> None:
+    narrow = replace(OVERLAP, calibration=replace(BOUNDS, accept=0.9))
+    model = ModelKind(yes)
+    found = judge(cascade(narrow, MODEL), model)
+    assert model.judge.asked == ["d a", "g e d", "g e d"]
+    assert found.columns.stages is not None
+    assert found.columns.stages.tolist() == [1, 2, 1, 2, 2, 1, 1]
+
+
+def test_what_no_stage_settles_abstains_or_is_flagged() -> None:
+    found = judge(cascade(OVERLAP), ModelKind(yes))
+    assert found.columns.statuses is not None
+    assert found.columns.statuses.tolist()[1] == Status.ABSTAINED
+    assert [(f.index, f.reason) for f in found.columns.faults] == [(1, "UNSETTLED")]
+    assert not found.relevant[1]
+    flagged = judge(cascade(OVERLAP, unsettled="earlier"), ModelKind(yes))
+    assert flagged.columns.statuses is None
+    assert flagged.columns.flags is not None
+    assert flagged.columns.flags.tolist()[:3] == [0, Flag.UNSETTLED, 0]
+    assert flagged.columns.faults == ()
+    assert flagged.columns.probabilities is not None
+    assert flagged.columns.probabilities[1] == 0.5
+    assert flagged.relevant[1]
+
+
+def test_money_that_ends_leaves_no_verdict_or_that_of_the_stage_before() -> None:
+    def broke(groups: Sequence[QueryGroup]) -> ScoreColumns:
+        n = sum(group.n_contexts for group in groups)
+        faults = tuple(VerdictFault(i, 8, "BUDGET", "too little") for i in range(n))
+        return ScoreColumns(np.zeros(n), np.full(n, Status.ERROR, np.uint8), faults=faults)
+
+    found = judge(cascade(OVERLAP, MODEL), ModelKind(broke))
+    assert found.columns.statuses is not None
+    assert found.columns.statuses.tolist()[1] == Status.ABSTAINED
+    assert [(f.index, f.reason) for f in found.columns.faults] == [(1, "BUDGET")]
+    kept = judge(cascade(OVERLAP, MODEL, unsettled="earlier"), ModelKind(broke))
+    assert kept.columns.statuses is None
+    assert kept.columns.flags is not None
+    assert kept.columns.flags[1] == Flag.UNSETTLED
+    assert kept.columns.stages is not None
+    assert kept.columns.stages[1] == 1
+    alone = judge(cascade(MODEL, unsettled="earlier"), ModelKind(broke))
+    assert alone.columns.statuses is not None
+    assert set(alone.columns.statuses.tolist()) == {Status.ERROR}
+
+
+DOUBTS = [QueryGroup("4", "", ["a b c d e f g h"], ["a b c d x", "a b x", "a b c x"])]
+"""Scores of token_overlap: 4, 2 and 3 of 8 words."""
+WIDE = replace(OVERLAP, calibration=replace(BOUNDS, accept=1.0, reject=0.0))
+
+
+def test_a_limit_on_money_asks_about_what_is_most_in_doubt() -> None:
+    model = ModelKind(yes)
+    found = judge(cascade(WIDE, MODEL), model, DOUBTS, max_cost=0.5)
+    assert model.judge.asked == ["a b c d x"]
+    assert found.columns.statuses is not None
+    assert found.columns.statuses.tolist() == [Status.OK, Status.ABSTAINED, Status.ABSTAINED]
+    assert [fault.reason for fault in found.columns.faults] == ["BUDGET", "BUDGET"]
+    kept = judge(cascade(WIDE, MODEL, unsettled="earlier"), ModelKind(yes), DOUBTS, max_cost=0.5)
+    assert kept.columns.flags is not None
+    assert kept.columns.flags.tolist() == [0, Flag.UNSETTLED, Flag.UNSETTLED]
+
+
+def test_what_replies_leave_of_the_money_is_spent_too() -> None:
+    model = ModelKind(yes)
+    found = judge(cascade(WIDE, MODEL), model, DOUBTS, max_cost=0.75)
+    assert model.judge.asked == ["a b c d x", "a b c x"]
+    usage = found.columns.usage
+    assert usage is not None
+    assert usage.cascade is not None
+    assert [(stage.asked, stage.settled) for stage in usage.cascade.stages] == [(3, 0), (2, 2)]
+    assert usage.avoided_calls == 0
+
+
+def test_money_alone_may_say_what_goes_on() -> None:
+    model = ModelKind(yes)
+    bare = replace(OVERLAP, calibration=replace(BOUNDS, accept=None, reject=None))
+    by_money = cascade(bare, MODEL, go_on="max_cost")
+    found = judge(by_money, model, DOUBTS, max_cost=0.5)
+    assert model.judge.asked == ["a b c d x"]
+    assert found.columns.statuses is None
+    assert found.columns.stages is not None
+    assert found.columns.stages.tolist() == [2, 1, 1]
+    usage = found.columns.usage
+    assert usage is not None
+    assert usage.cascade is not None
+    assert [(stage.asked, stage.settled) for stage in usage.cascade.stages] == [(3, 2), (1, 1)]
+    assert (usage.avoided_calls, usage.cascade.avoided_cost) == (2, 1.0)
+    with pytest.raises(InvalidField, match="must be set where a cascade has"):
+        judge(by_money, model, DOUBTS)
+
+
+def test_a_cascade_is_foretold() -> None:
+    chosen = catalog_of(ModelKind(yes)).choose(cascade(WIDE, MODEL))
+    assert isinstance(chosen, Cascade)
+    whole = chosen.foretell([*GROUPS, *DOUBTS], None)
+    assert [(stage.asked, stage.settled) for stage in whole.stages] == [(8, 3), (5, 0)]
+    within = chosen.foretell([*GROUPS, *DOUBTS], 1.0)
+    assert [stage.asked for stage in within.stages] == [8, 2]
+
+
+def test_a_guarantee_is_of_these_stages_and_comes_back() -> None:
+    catalog = catalog_of(ModelKind(yes))
+    keys = [catalog.choose(spec).identity.scoring_key for spec in (OVERLAP, MODEL)]
+    of = stages_sha256([(keys[0], BOUNDS), (keys[1], None)])
+    promised = ErrorGuarantee(0.1, 0.9, 300, 20, 60, 120.0, "kish", of)
+    found = judge(replace(cascade(OVERLAP, MODEL), guarantee=promised), ModelKind(yes))
+    assert found.columns.usage is not None
+    assert found.columns.usage.cascade is not None
+    assert found.columns.usage.cascade.guarantee == promised
+    for spec in (cascade(WIDE, MODEL), cascade(OVERLAP, MODEL, go_on="max_cost"), MODEL):
+        with pytest.raises(InvalidField) as caught:
+            catalog.choose(replace(spec, guarantee=promised))
+        assert caught.value.field.startswith("judge.guarantee")
+
+
+def test_an_abstaining_stage_hands_on() -> None:
+    catalog = catalog_of(ModelKind(yes))
+    key = catalog.choose(JudgeSpec("answer_equivalence")).identity.scoring_key
+    sure = JudgeSpec("answer_equivalence", calibration=Calibrator(key, 1.0, 0.0, None, 0.5, 0.5))
+    model = ModelKind(yes)
+    groups = [QueryGroup("q", "who", ["Ann"], ["Ann", "Анна", "Bob"])]
+    found = judge(cascade(sure, MODEL), model, groups)
+    assert model.judge.asked == ["Анна"]
+    assert found.relevant.tolist() == [True, True, False]
+    assert found.columns.stages is not None
+    assert found.columns.stages.tolist() == [1, 2, 1]
+    assert found.columns.faults == ()
+
+
+def test_an_estimate_knows_what_pure_stages_settle() -> None:
+    chosen = catalog_of(ModelKind(yes)).choose(cascade(OVERLAP, MODEL))
+    assert len(list(chosen.planned_calls(GROUPS))) == 1
+    alone = catalog_of(ModelKind(yes)).choose(cascade(MODEL))
+    assert len(list(alone.planned_calls(GROUPS))) == 7
+
+
+def test_groups_without_contexts_have_no_verdicts() -> None:
+    assert len(judge(cascade(OVERLAP, MODEL), ModelKind(yes), GROUPS[1:2]).relevant) == 0
+
+
+def test_stages_and_their_order_are_in_the_identity() -> None:
+    catalog = catalog_of(ModelKind(yes))
+    exact = JudgeSpec("exact")
+    wide = replace(OVERLAP, calibration=replace(BOUNDS, accept=0.8))
+    specs = [
+        cascade(OVERLAP, MODEL),
+        cascade(OVERLAP, exact),
+        cascade(wide, MODEL),
+        cascade(OVERLAP, MODEL, unsettled="earlier"),
+    ]
+    identities = [catalog.choose(spec).identity for spec in specs]
+    assert len({identity.scoring_key for identity in identities}) == 4
+    assert identities[0].signature.startswith("cascade|stages:token_overlap/")
+    assert catalog.choose(specs[0]) is catalog.choose(specs[0])
+
+
+@pytest.mark.parametrize(
+    ("spec", "field", "said"),
+    [
+        (cascade(), "judge.members", "0 stages"),
+        (cascade(MODEL, OVERLAP), "judge.members[0].judge.calibration", "max-share"),
+        (cascade(JudgeSpec("span")), "judge.members[0].judge", "takes no texts"),
+        (cascade(JudgeSpec("token_overlap")), "judge.members[0].judge.min_score", "0.6"),
+        (replace(cascade(MODEL), min_score=0.7), "judge.min_score", "each stage"),
+        (cascade(cascade(MODEL)), "judge.members[0].judge.kind", "cascade can't"),
+        (cascade(MODEL, unsettled="x"), 'judge.parameters["unsettled"]', "abstain"),
+        (
+            cascade(replace(OVERLAP, calibration=replace(BOUNDS, accept=0.4)), MODEL),
+            "judge.members[0].judge.calibration.calibrator.accept",
+            "other side",
+        ),
+        (
+            replace(cascade(MODEL), members=(PanelMember(MODEL, 2.0),)),
+            "judge.members[0].weight",
+            "panels",
+        ),
+    ],
+)
+def test_what_can_not_be_a_cascade(spec: JudgeSpec, field: str, said: str) -> None:
+    with pytest.raises(InvalidField, match=said) as refused:
+        catalog_of(ModelKind(yes)).choose(spec)
+    assert refused.value.field == field

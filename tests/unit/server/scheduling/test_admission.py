@@ -1,0 +1,182 @@
+"""Admission: bounded in time, shared among senders, and never for what can't be done in time."""
+
+from dataclasses import dataclass, replace
+
+import pytest
+from judged_server.errors import DeadlineTooShort, Overloaded
+from judged_server.scheduling.admission import MAX_DELAY_S, Admission, Resource
+
+MODEL = Resource("the model", "tokens", rate=5_000, most=1_000_000, interactive=4_096)
+RATE = 10_000
+ROOM = int(MAX_DELAY_S * RATE)
+"""Tokens of interactive calls that a model of this rate takes in."""
+
+
+@dataclass(eq=False)
+class Call:
+    cost: int
+    sender: str = "a"
+    weight: float = 1.0
+    interactive: bool = True
+    deadline: float | None = None
+    begun: bool = False
+
+
+class World:
+    """A model of RATE tokens a second, and calls to it at one instant."""
+
+    def __init__(self, most: float = 1_000_000) -> None:
+        self.admission: Admission[Call] = Admission(replace(MODEL, most=most))
+        self.admission.measured(RATE, 1.0, workers=1, full=True)
+        self.refused: list[Call] = []
+
+    def admit(self, *what, **how):
+        call = Call(*what, **how)
+        for victim in self.admission.admit(call, now=0.0):
+            self.refused.append(victim)
+            self.admission.left(victim)
+        return call
+
+
+@pytest.fixture
+def world():
+    return World()
+
+
+def test_an_idle_model_takes_a_call_of_any_size(world):
+    call = world.admit(50 * ROOM)
+    world.admission.left(call)
+    assert world.admission.cost == 0
+    world.admit(50 * ROOM)
+
+
+def test_interactive_calls_wait_no_longer_than_the_delay(world):
+    for _ in range(10):
+        world.admit(ROOM // 10)
+    with pytest.raises(Overloaded) as refused:
+        world.admit(1)
+    assert refused.value.retry_after_s == pytest.approx(MAX_DELAY_S)
+    assert world.admission.cost == ROOM
+
+
+def test_what_costs_nothing_is_let_in_always(world):
+    world.admit(ROOM)
+    world.admit(0)
+
+
+def test_the_newest_call_of_the_busiest_sender_gives_way(world):
+    calls = [world.admit(ROOM // 10, "busy") for _ in range(10)]
+    world.admit(ROOM // 10, "light")
+    assert world.refused == [calls[-1]]
+    assert world.admission.cost == ROOM
+
+
+def test_a_call_that_has_begun_does_not_give_way_and_a_light_sender_is_let_in(world):
+    calls = [world.admit(ROOM // 10, "busy") for _ in range(10)]
+    for call in calls:
+        call.begun = True
+    world.admit(ROOM // 10, "light")
+    assert world.refused == []
+    with pytest.raises(Overloaded):
+        world.admit(ROOM // 10, "busy")
+
+
+def test_no_sender_gets_more_than_its_share_from_another(world):
+    for _ in range(5):
+        world.admit(ROOM // 10, "busy")
+        world.admit(ROOM // 10, "busier")
+    for sender in ("busy", "busier"):
+        with pytest.raises(Overloaded):
+            world.admit(ROOM // 10, sender)
+    assert world.refused == []
+
+
+def test_one_sender_may_use_all_that_is_idle(world):
+    world.admission.left(world.admit(ROOM // 2, "light"))
+    for _ in range(10):
+        world.admit(ROOM // 10, "busy")
+
+
+def test_batch_calls_wait_as_long_as_their_deadline_allows(world):
+    for _ in range(10):
+        world.admit(RATE, interactive=False, deadline=30.0)
+    with pytest.raises(Overloaded):
+        world.admit(RATE, interactive=False, deadline=10.5)
+    world.admit(RATE, interactive=False, deadline=11.5)
+
+
+def test_batch_calls_have_a_bound_of_tokens_too():
+    world = World(most=100)
+    world.admit(60, interactive=False)
+    with pytest.raises(Overloaded):
+        world.admit(41, interactive=False)
+    world.admit(40, interactive=False)
+
+
+def test_a_sender_of_more_weight_has_a_larger_share(world):
+    calls = [world.admit(ROOM // 10, "busy") for _ in range(10)]
+    own = [world.admit(ROOM // 10, "heavy", weight=4.0) for _ in range(8)]
+    assert world.refused == calls[:1:-1]
+    with pytest.raises(Overloaded):
+        world.admit(ROOM // 10, "heavy", weight=4.0)
+    world.admission.left(own[0])
+    world.admit(ROOM // 10, "heavy", weight=4.0)
+
+
+def test_a_deadline_counts_by_a_senders_share(world):
+    for _ in range(10):
+        world.admit(ROOM // 20, "busy")
+    with pytest.raises(Overloaded):
+        world.admit(ROOM // 20, "busy", deadline=0.1)
+    world.admit(ROOM // 20, "light", deadline=0.1)
+
+
+def test_what_no_idle_model_could_do_in_time_is_not_worth_a_retry(world):
+    with pytest.raises(DeadlineTooShort) as refused:
+        world.admit(10 * RATE, deadline=2.0)
+    assert refused.value.metadata == {"estimate_ms": "10000"}
+
+
+def test_before_the_first_batch_no_deadline_is_too_short():
+    admission: Admission[Call] = Admission(MODEL)
+    call = Call(100 * int(MODEL.rate), deadline=1.0)
+    assert admission.admit(call, now=0.0) == []
+
+
+def test_a_turn_that_comes_too_late_is_noticed(world):
+    call = world.admit(RATE // 2, deadline=1.0)
+    assert not world.admission.is_late(call, now=0.4)
+    assert world.admission.is_late(call, now=0.6)
+    call.begun = True
+    assert not world.admission.is_late(call, now=0.6)
+
+
+def test_what_is_interactive_follows_the_rate():
+    admission: Admission[Call] = Admission(MODEL)
+    sizes = []
+    for tokens in (1_000, 1_000_000):
+        for _ in range(200):
+            admission.measured(tokens, 1.0, workers=2, full=True)
+        sizes.append(admission.interactive_cost)
+    assert sizes == [pytest.approx(400, rel=0.01), 4_096]
+
+
+def test_batches_that_are_not_full_do_not_lower_the_rate(world):
+    for _ in range(100):
+        world.admission.measured(RATE // 10, 1.0, workers=1, full=False)
+    assert world.admission.rate == RATE
+    for _ in range(200):
+        world.admission.measured(2 * RATE, 1.0, workers=1, full=False)
+    assert world.admission.rate == pytest.approx(2 * RATE, rel=0.01)
+
+
+def test_a_new_weight_holds_for_all_that_the_sender_has(world):
+    for _ in range(5):
+        world.admit(ROOM // 10, "a", 1 / 2)
+        world.admit(ROOM // 10, "b", 1.0)
+    with pytest.raises(Overloaded):
+        world.admit(ROOM // 10, "a", 1 / 2)
+    world.admit(0, "a", 1.0)
+    with pytest.raises(Overloaded):  # now neither has more than the other
+        world.admit(ROOM // 10, "b", 1.0)
+    assert world.refused == []

@@ -1,0 +1,89 @@
+"""What labels of clusters count as, and that the bounds keep what they promise of new items."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from judged_server.statistics.agreement.quality import LabelledScores
+from judged_server.statistics.calibration.cascade import Guarantee, cascade_bounds
+
+ERROR, CONFIDENCE = 0.1, 0.9
+
+
+def drawn(
+    rng: np.random.Generator, n_clusters: int, shared: float, size: int = 5
+) -> LabelledScores:
+    """Return items whose errors are shared within a cluster with a probability.
+
+    An item with score s is relevant with probability s: its draw, or its cluster's, says so.
+    """
+    scores = rng.beta(0.5, 0.5, n_clusters * size)
+    cluster = np.repeat(np.arange(n_clusters), size)
+    luck = np.where(
+        np.repeat(rng.random(n_clusters) < shared, size),
+        np.repeat(rng.random(n_clusters), size),
+        rng.random(n_clusters * size),
+    )
+    return LabelledScores(scores, luck < scores, cluster)
+
+
+def counted(items: LabelledScores, guarantee: Guarantee) -> float:
+    return cascade_bounds(items, items.scores, ERROR, CONFIDENCE, guarantee).labels_counted
+
+
+def test_labels_count_for_less_the_more_their_errors_go_together() -> None:
+    rng = np.random.default_rng(2)
+    loose, tied = drawn(rng, 200, 0.0), drawn(rng, 200, 1.0)
+    for items in (loose, tied):
+        assert counted(items, Guarantee.ITEMS) == 1000
+        assert counted(items, Guarantee.KISH) == pytest.approx(200)
+        assert 200 <= counted(items, Guarantee.DESIGN_EFFECT) <= 1000
+    assert counted(loose, Guarantee.DESIGN_EFFECT) > 600
+    assert counted(tied, Guarantee.DESIGN_EFFECT) < 450
+    found = cascade_bounds(tied, tied.scores, ERROR, CONFIDENCE)
+    assert found.design_effect == pytest.approx(1000 / found.labels_counted)
+
+
+def test_without_errors_enough_to_tell_it_is_the_strict_method() -> None:
+    sure = LabelledScores(np.full(100, 0.99), np.ones(100, np.bool_), np.arange(100) // 5)
+    observed = cascade_bounds(sure, sure.scores, ERROR, CONFIDENCE)
+    strict = cascade_bounds(sure, sure.scores, ERROR, CONFIDENCE, Guarantee.KISH)
+    assert observed == strict
+
+
+def test_without_clusters_all_methods_agree() -> None:
+    items = drawn(np.random.default_rng(4), 60, 0.0)
+    alone = LabelledScores(items.scores, items.labels)
+    found = {cascade_bounds(alone, alone.scores, ERROR, CONFIDENCE, each) for each in Guarantee}
+    assert len(found) == 1
+    assert found.pop().design_effect == 1
+
+
+def test_what_nothing_vouches_for_is_offered_under_its_name() -> None:
+    rng = np.random.default_rng(5)
+    items = drawn(rng, 6, 0.5)
+    found = cascade_bounds(items, items.scores, ERROR, CONFIDENCE, Guarantee.KISH)
+    assert (found.accept, found.reject) == (None, None)
+    assert found.uncertified_accept is not None
+    settled = items.scores >= found.uncertified_accept
+    assert np.mean(~items.labels[settled]) <= ERROR
+    assert any("clusters more would do" in warning for warning in found.warnings)
+
+
+def test_the_promise_is_kept_by_the_methods_that_know_clusters() -> None:
+    """Of an item with score s, "relevant" is wrong with probability 1 - s: the truth is known."""
+    rng = np.random.default_rng(6)
+    population = drawn(rng, 4000, 0.6)
+    broken = dict.fromkeys(Guarantee, 0)
+    draws = 150
+    for _ in range(draws):
+        items = drawn(rng, 40, 0.6)
+        for method in Guarantee:
+            found = cascade_bounds(items, items.scores[:5], ERROR, CONFIDENCE, method)
+            if found.accept is not None:
+                settled = population.scores >= found.accept
+                broken[method] += float(np.mean(1 - population.scores[settled])) > ERROR
+    # Three standard errors of the share of draws beside what was promised.
+    most = draws * (1 - CONFIDENCE) + 3 * np.sqrt(draws * CONFIDENCE * (1 - CONFIDENCE))
+    assert broken[Guarantee.KISH] <= broken[Guarantee.DESIGN_EFFECT] <= most
+    assert broken[Guarantee.DESIGN_EFFECT] <= broken[Guarantee.ITEMS]

@@ -1,0 +1,123 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from judged_server.statistics.agreement.quality import LabelledScores
+from judged_server.statistics.calibration.reliability import (
+    MIN_LABELS,
+    Platt,
+    fit,
+    reliability,
+)
+from judged_server.statistics.calibration.thresholds import cluster_folds
+from judged_server.statistics.intervals import IntervalOptions
+from sklearn.linear_model import LogisticRegression
+
+OPTIONS = IntervalOptions(resamples=200)
+
+
+def drawn(n: int, slope: float, intercept: float, per_cluster: int = 4) -> LabelledScores:
+    """Return items whose labels follow a calibration exactly."""
+    rng = np.random.default_rng(n)
+    scores = rng.uniform(0.02, 0.98, n)
+    labels = rng.uniform(size=n) < Platt(slope, intercept).probabilities(scores)
+    return LabelledScores(scores, labels, np.arange(n) // per_cluster)
+
+
+def test_a_fit_finds_what_labels_follow() -> None:
+    items = drawn(20_000, 0.5, -1.0)
+    found = fit(items.scores, items.labels)
+    assert found is not None
+    assert found.slope == pytest.approx(0.5, abs=0.05)
+    assert found.intercept == pytest.approx(-1.0, abs=0.1)
+
+
+def test_a_fit_is_that_of_scikit_learn_on_platts_targets() -> None:
+    items = drawn(300, 1.4, 0.3)
+    n_yes = int(items.labels.sum())
+    n_no = len(items.labels) - n_yes
+    target = np.where(items.labels, (n_yes + 1) / (n_yes + 2), 1 / (n_no + 2))
+    x = np.log(items.scores / (1 - items.scores))[:, None]
+    oracle = LogisticRegression(C=1e12, tol=1e-10, max_iter=1000).fit(
+        np.concatenate([x, x]), [1] * 300 + [0] * 300, np.concatenate([target, 1 - target])
+    )
+    found = fit(items.scores, items.labels)
+    assert found is not None
+    assert found.slope == pytest.approx(oracle.coef_[0, 0], abs=1e-4)
+    assert found.intercept == pytest.approx(oracle.intercept_[0], abs=1e-4)
+
+
+@pytest.mark.parametrize("labels", ["all", "none", "reversed", "one score"])
+def test_there_is_no_fit_where_scores_do_not_rise_with_labels(labels: str) -> None:
+    items = drawn(400, 1.0, 0.0)
+    given = {
+        "all": np.ones(400, np.bool_),
+        "none": np.zeros(400, np.bool_),
+        "reversed": items.scores < 0.5,
+        "one score": items.labels,
+    }[labels]
+    scores = np.full(400, 0.5) if labels == "one score" else items.scores
+    assert fit(scores, given) is None
+
+
+def test_separable_labels_have_a_finite_fit() -> None:
+    scores = np.repeat([0.0, 0.01, 0.99, 1.0], 60)
+    found = fit(scores, scores > 0.5)
+    assert found is not None
+    probabilities = found.probabilities(np.array([0.0, 0.5, 1.0]))
+    assert probabilities[0] < 0.05 < probabilities[1] < 0.95 < probabilities[2] < 1
+
+
+def test_a_calibration_mends_scores_that_say_too_much() -> None:
+    found = reliability(drawn(800, 0.4, 0.0), None, 5, OPTIONS)
+    assert found.fitted
+    assert found.warnings == ()
+    assert (found.n_labels, found.n_clusters) == (800, 200)
+    raw = reliability(drawn(MIN_LABELS - 1, 0.4, 0.0), None, 5, OPTIONS)
+    assert found.calibration_error.value is not None
+    assert raw.calibration_error.value is not None
+    assert found.calibration_error.value < 0.06 < raw.calibration_error.value
+    assert found.brier.value is not None
+    assert 0.1 < found.brier.value < 0.26
+    assert sum(each.n for each in found.bins) == 800
+    for each in found.bins:
+        assert each.lower <= each.relevant <= each.upper
+
+
+@pytest.mark.parametrize(
+    ("items", "said"),
+    [
+        (drawn(MIN_LABELS - 1, 1.0, 0.0), "200 labels, and there are 199"),
+        (drawn(400, 1.0, 0.0, per_cluster=20), "30 queries, and there are 20"),
+        (drawn(400, 0.1, 6.0), "of either kind"),
+    ],
+)
+def test_too_few_labels_leave_what_was_shipped(items: LabelledScores, said: str) -> None:
+    shipped = Platt(0.9, -0.2)
+    found = reliability(items, shipped, 5, OPTIONS)
+    assert not found.fitted
+    assert found.platt == shipped
+    (warning,) = found.warnings
+    assert "shipped" in warning
+    assert said in warning
+    bare = reliability(items, None, 5, OPTIONS)
+    assert bare.platt == Platt()
+    assert "the score itself" in bare.warnings[0]
+    np.testing.assert_allclose(Platt().probabilities(items.scores), items.scores, atol=1e-9)
+
+
+def test_no_label_judges_what_it_taught() -> None:
+    """With two folds the probabilities of one half follow the labels of the other alone."""
+    items = drawn(400, 1.0, 0.0, per_cluster=8)
+    folds, n_folds = cluster_folds(items, 2, OPTIONS.seed)
+    first = folds == 0
+    made = [fit(items.scores[folds == f], items.labels[folds == f]) for f in range(n_folds)]
+    assert made[0] is not None
+    assert made[1] is not None
+    expected = np.where(
+        first, made[1].probabilities(items.scores), made[0].probabilities(items.scores)
+    )
+    found = reliability(items, None, 2, OPTIONS)
+    assert found.brier.value == pytest.approx(np.mean((expected - items.labels) ** 2))
+    assert items.clusters is not None
+    assert all(len(set(folds[items.clusters == c])) == 1 for c in range(50))

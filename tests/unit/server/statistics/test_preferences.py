@@ -1,0 +1,140 @@
+"""Systems ranked by paired comparisons, against a direct search for the mode of the posterior."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from judged_server.errors import InvalidField
+from judged_server.statistics.intervals import IntervalOptions
+from judged_server.statistics.preferences import (
+    PRIOR_SD,
+    Comparisons,
+    check_work,
+    position_bias,
+    rank_systems,
+)
+from scipy.optimize import minimize
+
+FEW = IntervalOptions(resamples=200)
+
+
+def comparisons(rows: list[tuple[int, int, int, float]], n: int = 3) -> Comparisons:
+    query, first, second, preference = (list(column) for column in zip(*rows, strict=True))
+    return Comparisons(
+        np.array(query, np.int64),
+        np.array(first, np.int64),
+        np.array(second, np.int64),
+        np.array(preference, np.float64),
+        max(query) + 1,
+        n,
+    )
+
+
+def log_posterior(at: np.ndarray, rows: list[tuple[int, int, int, float]]) -> float:
+    """Davidson's likelihood, written down a second time, and the prior."""
+    total = 0.0
+    for _, first, second, preference in rows:
+        a, b = np.exp(at[first]), np.exp(at[second])
+        tie = np.exp(at[-1]) * np.sqrt(a * b)
+        whole = a + b + tie
+        total += max(2 * preference - 1, 0) * np.log(a / whole)
+        total += (1 - abs(2 * preference - 1)) * np.log(tie / whole)
+        total += max(1 - 2 * preference, 0) * np.log(b / whole)
+    return total - float(at @ at) / (2 * PRIOR_SD**2)
+
+
+@st.composite
+def some_comparisons(draw):
+    n = draw(st.integers(2, 4))
+    pair = st.permutations(range(n)).map(lambda order: (order[0], order[1]))
+    preference = st.sampled_from([0.0, 0.5, 1.0, 0.75])
+    rows = draw(st.lists(st.tuples(st.integers(0, 4), pair, preference), min_size=1, max_size=20))
+    return [(query, *both, value) for query, both, value in rows], n
+
+
+@settings(max_examples=25, deadline=None)
+@given(some_comparisons())
+def test_the_strengths_are_the_mode_of_the_posterior(case):
+    rows, n = case
+    ranking = rank_systems(comparisons(rows, n), FEW)
+    best = minimize(lambda at: -log_posterior(at, rows), np.zeros(n + 1), options={"gtol": 1e-8})
+    strengths = {system.system: system.strength for system in ranking.systems}
+    assert [strengths[i] for i in range(n)] == pytest.approx(best.x[:n].tolist(), abs=1e-4)
+    assert ranking.tie == pytest.approx(np.exp(best.x[n]), rel=1e-3)
+    assert sum(strengths.values()) == pytest.approx(0, abs=1e-8)
+
+
+def test_two_systems_have_the_odds_of_their_wins():
+    # 30 wins of 40 and no tie: odds of 3 to 1, but for a prior that weighs little.
+    rows = [(q, 0, 1, 1.0 if q < 30 else 0.0) for q in range(40)]
+    first, second = rank_systems(comparisons(rows, 2), FEW).systems
+    assert (first.system, first.wins, first.ties, first.losses) == (0, 30, 0, 10)
+    assert first.strength - second.strength == pytest.approx(np.log(3), abs=0.03)
+    assert first.interval is not None
+    assert first.interval.lower < first.strength < first.interval.upper
+
+
+def test_a_system_that_wins_everything_has_a_finite_strength():
+    rows = [(q, 0, other, 1.0) for q in range(5) for other in (1, 2)]
+    ranking = rank_systems(comparisons(rows), FEW)
+    assert [system.system for system in ranking.systems] == [0, 1, 2]
+    assert np.isfinite([system.strength for system in ranking.systems]).all()
+    assert ranking.warnings == ["5 queries are few: intervals may be too narrow"]
+
+
+def test_the_order_of_systems_and_of_comparisons_changes_nothing():
+    rows = [(q, q % 3, (q + 1) % 3, [1.0, 0.5, 0.0][q % 5 % 3]) for q in range(30)]
+    turned = [(q, second, first, 1 - preference) for q, first, second, preference in rows[::-1]]
+    one, other = (rank_systems(comparisons(some), FEW) for some in (rows, turned))
+    assert [s.strength for s in one.systems] == pytest.approx([s.strength for s in other.systems])
+
+
+def test_intervals_resample_queries_and_hang_on_the_seed():
+    rows = [(q, 0, 1, float(q % 3 > 0)) for q in range(30)]
+    again = [rank_systems(comparisons(rows, 2), IntervalOptions(resamples=200, seed=s))
+             for s in (1, 1, 2)]  # fmt: skip
+    assert again[0] == again[1]
+    assert again[0].systems[0].interval != again[2].systems[0].interval
+    # Ten times the same comparisons of a query are no more queries.
+    repeated = rank_systems(comparisons(rows * 10, 2), FEW).systems[0].interval
+    once = rank_systems(comparisons(rows, 2), FEW).systems[0].interval
+    assert repeated is not None
+    assert once is not None
+    assert repeated.standard_error == pytest.approx(once.standard_error, rel=0.1)
+
+
+def test_one_query_has_no_interval():
+    assert rank_systems(comparisons([(0, 0, 1, 1.0)], 2), FEW).systems[0].interval is None
+
+
+def test_systems_that_nothing_connects_are_told():
+    rows = [(q, 0, 1, 1.0) for q in range(25)] + [(q, 2, 3, 1.0) for q in range(25)]
+    [warning] = rank_systems(comparisons(rows, 4), FEW).warnings
+    assert warning.startswith("some systems are not compared with each other")
+
+
+def test_the_bias_of_the_place_is_counted():
+    bias = position_bias(
+        comparisons(
+            [
+                *[(0, 0, 1, 1.0), (0, 1, 0, 0.0)],  # the same both times
+                *[(1, 0, 1, 1.0), (1, 1, 0, 1.0)],  # whoever is first
+                *[(2, 0, 1, 0.0), (2, 1, 0, 0.0)],  # whoever is second
+                *[(3, 0, 1, 0.5), (3, 1, 0, 1.0)],  # a tie in one order
+                *[(4, 0, 1, 0.5), (4, 1, 0, 0.5)],
+                (5, 0, 1, 1.0),  # in one order alone
+            ]
+        )
+    )
+    assert (bias.pairs, bias.same, bias.first, bias.second, bias.mixed) == (5, 2, 1, 1, 1)
+    assert bias.preference_for_first == pytest.approx(5.5 / 10)
+    assert position_bias(comparisons([(0, 0, 1, 1.0)])).preference_for_first is None
+
+
+def test_too_much_work_is_refused():
+    data = comparisons([(q, 0, 1, 1.0) for q in range(100)], 50)
+    check_work(data, IntervalOptions(resamples=1_000), "interval.resamples")
+    with pytest.raises(InvalidField, match="ask for at most"):
+        check_work(data, IntervalOptions(resamples=100_000), "interval.resamples")

@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+import structlog
+from judged_server.settings import SettingsError
+from judged_server.tenants.directory import FileDirectory, Identity
+from judged_server.tenants.token_file import changing, tokens_beside
+
+SOON = timedelta(hours=1)
+
+
+def new_token(path: Path, tenant: str, ends: datetime | None = None) -> str:
+    with changing(tokens_beside(path)) as held:
+        held[0], token = held[0].with_new(tenant, datetime.now(UTC), SOON, ends)
+    return token
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    file = tmp_path / "tenants.toml"
+    file.write_text('[tenants.a]\nuris = ["x:a"]\n[tenants.b]\n')
+    return file
+
+
+def named(identity: Identity | None) -> str | None:
+    return None if identity is None else identity.tenant.name
+
+
+def test_who_shows_what(path: Path):
+    a, b = new_token(path, "a"), new_token(path, "b")
+    directory = FileDirectory(path)
+    assert (named(directory.by_token(a)), named(directory.by_token(b))) == ("a", "b")
+    assert named(directory.by_uri("x:a")) == "a"
+    assert named(directory.by_socket("b")) == "b"
+    for stranger in ("", a[:-1], a + "x", "judged_", "\ud800"):
+        assert directory.by_token(stranger) is None
+    assert directory.by_uri("x:b") is None
+    assert directory.by_socket("c") is None
+
+
+def test_a_token_that_has_ended_or_is_of_nobody_counts_for_nothing(path: Path):
+    old = new_token(path, "a", ends=datetime.now(UTC) - SOON)
+    unknown = new_token(path, "z")
+    directory = FileDirectory(path)
+    assert directory.by_token(old) is None
+    assert directory.by_token(unknown) is None
+
+
+def test_revoked_credentials_end_to_count(path: Path):
+    token = new_token(path, "a")
+    directory = FileDirectory(path)
+    shown = [directory.by_token(token), directory.by_uri("x:a"), directory.by_socket("a")]
+    assert all(each is not None and directory.counts(each) for each in shown)
+    with changing(tokens_beside(path)) as held:
+        held[0] = held[0].without("a")
+    assert directory.refresh()
+    assert [directory.counts(each) for each in shown if each] == [False, True, True]
+    path.write_text("[tenants.b]\n")
+    assert directory.refresh()
+    assert [directory.counts(each) for each in shown if each] == [False, False, False]
+
+
+@pytest.mark.parametrize("bad", ["[tenants.a", "[tenants.a]\njudgs = []", "\xff", "[tenants]\na=1"])
+def test_a_bad_file_changes_nothing_and_is_told_once(path: Path, bad: str):
+    token = new_token(path, "a")
+    directory = FileDirectory(path)
+    good = path.read_bytes()
+    path.write_text(bad, "latin-1")
+    with structlog.testing.capture_logs() as logged:
+        assert not directory.refresh()
+        assert not directory.refresh()
+    assert [line["event"] for line in logged] == ["bad tenants"]
+    assert str(path) in directory.problem
+    assert named(directory.by_token(token)) == "a"
+    path.write_bytes(good)
+    assert directory.refresh()
+    assert directory.problem == ""
+
+
+def test_a_lost_token_file_revokes_nothing(path: Path):
+    token = new_token(path, "a")
+    directory = FileDirectory(path)
+    tokens_beside(path).unlink()
+    assert not directory.refresh()
+    assert named(directory.by_token(token)) == "a"
+
+
+def test_without_tokens_it_says_what_to_run(path: Path):
+    with pytest.raises(SettingsError, match=r"tenants add NAME"):
+        FileDirectory(path)
+
+
+def test_a_tenant_that_can_not_be_is_refused(path: Path):
+    new_token(path, "a")
+
+    def check(tenant: object) -> None:
+        raise SettingsError("no such judge")
+
+    with pytest.raises(SettingsError, match="no such judge"):
+        FileDirectory(path, check)

@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from judged_server.settings import SettingsError
+from judged_server.tenants.token_file import (
+    TokenFile,
+    changing,
+    hash_of,
+    read_tokens,
+    tokens_beside,
+)
+
+NOW = datetime.now(UTC).replace(microsecond=0)
+HOUR = timedelta(hours=1)
+
+
+def test_two_count_at_once_and_no_third():
+    file, first = TokenFile(bytes(32)).with_new("a", NOW, HOUR)
+    file, second = file.with_new("a", NOW, HOUR)
+    assert [each.sha256 for each in file.of("a", NOW)] == [hash_of(first), hash_of(second)]
+    file, third = file.with_new("a", NOW, HOUR)
+    assert [each.sha256 for each in file.of("a", NOW)] == [hash_of(second), hash_of(third)]
+    assert [each.sha256 for each in file.of("a", NOW + HOUR)] == [hash_of(third)]
+
+
+def test_a_token_that_ends_earlier_is_not_kept_longer():
+    file, _ = TokenFile(bytes(32)).with_new("a", NOW, HOUR, ends=NOW + HOUR / 2)
+    file, _ = file.with_new("a", NOW, HOUR)
+    assert len(file.of("a", NOW + HOUR / 2)) == 1
+
+
+def test_tokens_are_of_256_bits_and_never_in_the_file(tmp_path: Path):
+    path = tmp_path / "t.tokens.json"
+    with changing(path) as held:
+        held[0], token = held[0].with_new("a", NOW, HOUR)
+    assert len(token) == len("judged_") + 43
+    assert token not in path.read_text()
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert read_tokens(path).of("a", NOW)[0].sha256 == hash_of(token)
+
+
+def test_a_change_keeps_who_may_read_the_file(tmp_path: Path):
+    path = tmp_path / "t.tokens.json"
+    with changing(path):
+        pass
+    path.chmod(0o640)
+    secret = read_tokens(path).secret
+    with changing(path) as held:
+        held[0], _ = held[0].with_new("a", NOW, HOUR)
+    assert path.stat().st_mode & 0o777 == 0o640
+    assert read_tokens(path).secret == secret
+
+
+def test_one_token_or_all_are_revoked():
+    file, _ = TokenFile(bytes(32)).with_new("a", NOW, HOUR)
+    file, _ = file.with_new("a", NOW, HOUR)
+    file, _ = file.with_new("b", NOW, HOUR)
+    one = file.without("a", file.of("a", NOW)[0].id)
+    assert (len(one.of("a", NOW)), len(one.of("b", NOW))) == (1, 1)
+    assert (len(file.without("a").of("a", NOW)), len(file.without("a").of("b", NOW))) == (0, 1)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "",
+        "[]",
+        "{}",
+        json.dumps({"version": 1, "secret": "00", "tokens": []}),
+        json.dumps({"version": 1, "secret": "00" * 32, "tokens": [{}]}),
+        json.dumps({"version": 1, "secret": "00" * 32})[:-3],
+    ],
+)
+def test_a_damaged_file_is_refused(tmp_path: Path, content: str):
+    path = tmp_path / "t.tokens.json"
+    path.write_text(content)
+    with pytest.raises(SettingsError, match="restore it, or remove it"):
+        read_tokens(path)
+
+
+def test_the_file_is_beside_that_of_the_tenants():
+    assert tokens_beside(Path("/etc/judged/tenants.toml")) == Path(
+        "/etc/judged/tenants.tokens.json"
+    )
