@@ -34,11 +34,10 @@ def provider() -> Iterator[ScriptedProvider]:
         yield running
 
 
-@pytest.fixture(scope="module")
-def cascade_server(
-    provider: ScriptedProvider, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[ServerProcess]:
-    config = tmp_path_factory.mktemp("llm") / "llm.toml"
+@pytest.fixture
+def cascade_server(provider: ScriptedProvider, tmp_path: Path) -> Iterator[ServerProcess]:
+    """A server for each test: what one asks of the model must cost nothing less for the next."""
+    config = tmp_path / "llm.toml"
     config.write_text(
         f'[[providers]]\nname = "scripted"\nbase_url = "{provider.base_url}"\n'
         '[[models]]\nname = "large"\nprovider = "scripted"\nmodel = "large"\n'

@@ -30,6 +30,8 @@ DOCUMENT = json.loads((ROOT / "server/judged_server/http_api/openapi.json").read
 FOUND = schemathesis.openapi.from_dict(DOCUMENT).get_all_operations()
 OPERATIONS = {each.ok().label: each.ok() for each in FOUND if isinstance(each, Ok)}
 CALLS = sorted(label for label in OPERATIONS if label.startswith("POST"))
+DEADLINE = re.compile("[0-9]{1,8}[HMSmun]")
+"""What the server takes; the document asks for a little less, so that callers mean what they say."""
 RULES = [positive_data_acceptance]
 """What is not held: the schema can't say all that a call asks for, such as at least one group."""
 
@@ -65,7 +67,12 @@ def has_null(body: object) -> bool:
 
 
 def check(address: str, case: Case[Any]) -> int:
-    """Make the request, hold its reply against the document, and return the status."""
+    """Make the request, hold its reply against the document, and return the status.
+
+    A deadline that fits is left out: whether a call makes one of two millionths of a second is chance.
+    """
+    if DEADLINE.fullmatch(str(case.headers.get("grpc-timeout", ""))):
+        del case.headers["grpc-timeout"]
     reply = case.call(base_url=f"http://{address}", timeout=60)
     case.validate_response(reply, excluded_checks=RULES)
     return reply.status_code
@@ -96,6 +103,7 @@ def test_requests_that_do_not_fit(address: str, label: str):
     @given(OPERATIONS[label].as_strategy(generation_mode=GenerationMode.NEGATIVE))
     def run(case: Case[Any]):
         assume(not has_null(case.body))  # a field left out, by protobuf's mapping: it may fit
+        assume(not DEADLINE.fullmatch(str(case.headers.get("grpc-timeout", ""))))
         assert check(address, case) == 400
 
     run()
