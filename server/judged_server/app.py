@@ -20,6 +20,7 @@ from judged_server import errors, recorder, wiring
 from judged_server.address import Address, write_whole
 from judged_server.api.authentication import Authenticator
 from judged_server.api.convert.info import ServerFacts
+from judged_server.api.failed_calls import FailedCalls
 from judged_server.api.idempotency import IdempotentCalls
 from judged_server.api.interceptor import CallInterceptor
 from judged_server.api.judge_service import JudgeService
@@ -42,7 +43,6 @@ from judged_server.process.watchdog import Watchdog
 from judged_server.scheduling.threads import batch_scheduling
 from judged_server.settings import Settings, SettingsError
 from judged_server.telemetry import logger
-from judged_server.tenants.directory import FileDirectory
 from judged_server.usecases.admission import Admission
 from judged_server.usecases.estimate_batch import Estimator
 from judged_server.usecases.offering import Offerings
@@ -120,11 +120,8 @@ class App:
             settings.default_judge,
             wiring.calibrations(settings),
         )
-        self._directory = (
-            None
-            if settings.tenants is None
-            else FileDirectory(settings.tenants, self._offerings.check)
-        )
+        self._directory = wiring.directory(settings, self._offerings.check)
+        self._failed_calls = FailedCalls(settings.failed_calls_per_minute)
         self._monitoring_port = self._monitoring()
         self._export = wiring.otlp_export(settings)
         self._http_port: HttpPort | None = None
@@ -135,7 +132,8 @@ class App:
         self._loop = asyncio.get_running_loop()
         for address in filter(None, (self.address, self._http_address)):
             wiring.refuse_open_address(settings, address, tls=self._certificates is not None)
-        listeners = wiring.listeners_of(settings, self.address, self._directory, self._certificates)
+        callers = (self._directory, self._certificates, self._failed_calls)
+        listeners = wiring.listeners_of(settings, self.address, *callers)
         await self._load_model()
         services = self._build_services()
         with batch_scheduling():
@@ -384,7 +382,8 @@ class App:
         from judged_server.http_api.port import HttpPort  # noqa: PLC0415
 
         settings = self._settings
-        listener = wiring.listener_of(settings, address, self._directory, self._certificates)
+        callers = (self._directory, self._certificates, self._failed_calls)
+        listener = wiring.listener_of(settings, address, *callers)
         calls = HttpCalls(settings.max_message_bytes, settings.max_unread_s)
         services.register_contract(calls, listener.callers)
         return HttpPort(listener, calls, methods_of(CONTRACT), lambda: self._is_ready)

@@ -84,6 +84,12 @@ class Settings(BaseSettings):
     tenants: Path | None = Field(
         None, description="TOML file of tenants: callers must then show who they are"
     )
+    failed_calls_per_minute: int = Field(
+        100,
+        ge=0,
+        description="calls without a valid credential that an address may make a minute until they "
+        "are held off, 0 = any number",
+    )
     reflection: bool = Field(False, description="offer gRPC server reflection")
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         "info", description="lowest level that is logged; calls are logged at info"

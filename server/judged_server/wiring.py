@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from judged_server import tracing
 from judged_server.address import Address, AddressError
 from judged_server.api.authentication import Authenticator
+from judged_server.api.failed_calls import FailedCalls
 from judged_server.api.interceptor import Deadlines
 from judged_server.api.limits import RequestLimits
 from judged_server.api.listening.listeners import Listener
@@ -36,6 +37,7 @@ from judged_server.store.kept_replies import KeptReplies
 from judged_server.store.ledger import LEASE_S, Ledger
 from judged_server.store.replies import CacheInvalidation, ReplyFile
 from judged_server.telemetry import logger, send_to
+from judged_server.tenant import Tenant
 from judged_server.tenants.directory import FileDirectory
 
 if TYPE_CHECKING:
@@ -81,15 +83,24 @@ def refuse_open_address(settings: Settings, address: Address, *, tls: bool) -> N
     )
 
 
+def directory(settings: Settings, check: Callable[[Tenant], object]) -> FileDirectory | None:
+    """Return the tenants of the settings' file; None where there is no file."""
+    return None if settings.tenants is None else FileDirectory(settings.tenants, check)
+
+
 def listener_of(
-    settings: Settings, address: Address, directory: FileDirectory | None, own: Certificates | None
+    settings: Settings,
+    address: Address,
+    directory: FileDirectory | None,
+    own: Certificates | None,
+    failed_calls: FailedCalls,
 ) -> Listener:
     """Return the listener of an address of the server's own; a Unix socket has no TLS."""
     own = None if address.path is not None else own
     callers = None
     if directory is not None:
         has_certificates = settings.client_ca is not None and own is not None
-        callers = Authenticator(directory, asks_certificates=has_certificates)
+        callers = Authenticator(directory, failed_calls, asks_certificates=has_certificates)
     group = settings.socket_group
     return Listener(
         address, settings.socket_mode, socket_group=group, callers=callers, certificates=own
@@ -101,12 +112,13 @@ def listeners_of(
     address: Address,
     directory: FileDirectory | None,
     own: Certificates | None,
+    failed_calls: FailedCalls,
 ) -> list[Listener]:
     """Return the listeners, the server's own first. Raises AddressError."""
-    found = [listener_of(settings, address, directory, own)]
+    found = [listener_of(settings, address, directory, own, failed_calls)]
     if directory is not None:
         for tenant, sockets in directory.tenants.sockets.items():
-            callers = Authenticator(directory, tenant=tenant)
+            callers = Authenticator(directory, failed_calls, tenant=tenant)
             for each in sockets:
                 path = Address.parse(f"unix:{each.path}")
                 found.append(Listener(path, each.mode, each.owner, each.group, callers))

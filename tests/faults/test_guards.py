@@ -26,6 +26,7 @@ TESTS = {
     "ends_of_tokens": f"{UNIT}/tenants/test_directory.py"
     "::test_a_token_that_has_ended_or_is_of_nobody_counts_for_nothing",
     "revoked_tokens": f"{UNIT}/tenants/test_directory.py::test_revoked_credentials_end_to_count",
+    "failed_calls": "tests/integration/test_failed_calls.py",
     "urls_of_providers": f"{UNIT}/llm/test_configuration_urls.py::test_urls_that_are_not",
     "addresses_of_providers": f"{UNIT}/llm/transport/test_resolving.py"
     "::test_a_name_that_leads_inside_is_not_connected_to",

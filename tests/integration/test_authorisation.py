@@ -141,12 +141,13 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     ]
     with (
         running_server(
-            "--tenants", str(path), "--reflection", "--http-listen", "127.0.0.1:0"
+            *("--tenants", str(path), "--reflection", "--http-listen", "127.0.0.1:0"),
+            *("--failed-calls-per-minute", "0"),
         ) as plain,
         running_server(
             *("--tenants", str(secure), "--reflection", "--certificate", tls[0]),
             *("--private-key", tls[1], "--client-ca", str(authority.ca)),
-            *("--http-listen", "127.0.0.1:0"),
+            *("--http-listen", "127.0.0.1:0", "--failed-calls-per-minute", "0"),
         ) as mutual,
     ):
         channels = {

@@ -31,7 +31,7 @@ FOUND = schemathesis.openapi.from_dict(DOCUMENT).get_all_operations()
 OPERATIONS = {each.ok().label: each.ok() for each in FOUND if isinstance(each, Ok)}
 CALLS = sorted(label for label in OPERATIONS if label.startswith("POST"))
 DEADLINE = re.compile("[0-9]{1,8}[HMSmun]")
-"""What the server takes; the document asks for a little less, so that callers mean what they say."""
+"""What the server takes; the document asks for less, so that callers mean what they say."""
 RULES = [positive_data_acceptance]
 """What is not held: the schema can't say all that a call asks for, such as at least one group."""
 
@@ -69,7 +69,7 @@ def has_null(body: object) -> bool:
 def check(address: str, case: Case[Any]) -> int:
     """Make the request, hold its reply against the document, and return the status.
 
-    A deadline that fits is left out: whether a call makes one of two millionths of a second is chance.
+    A deadline that fits is left out: chance decides whether a call makes one of some microseconds.
     """
     if DEADLINE.fullmatch(str(case.headers.get("grpc-timeout", ""))):
         del case.headers["grpc-timeout"]

@@ -203,6 +203,12 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
         {"reason": "TENANT_LIMIT", "domain": "judged",
          "metadata": {"limit": "tokens_per_second"}}
     """
+    ERROR_REASON_AUTHENTICATION_LIMIT: _ErrorReason.ValueType  # 40
+    """ERROR_REASON_AUTHENTICATION_LIMIT (RESOURCE_EXHAUSTED, with RetryInfo): the
+    call shows no credential that is valid, and too many like it came from this
+    address within a minute. Calls with a valid one are served all the same.
+        {"reason": "AUTHENTICATION_LIMIT", "domain": "judged", "metadata": {}}
+    """
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     """ErrorReason lists every google.rpc.ErrorInfo.reason in the domain "judged":
@@ -390,5 +396,11 @@ the delay. "limit" is the operator's name of what it may:
 "tokens_per_second".
     {"reason": "TENANT_LIMIT", "domain": "judged",
      "metadata": {"limit": "tokens_per_second"}}
+"""
+ERROR_REASON_AUTHENTICATION_LIMIT: ErrorReason.ValueType  # 40
+"""ERROR_REASON_AUTHENTICATION_LIMIT (RESOURCE_EXHAUSTED, with RetryInfo): the
+call shows no credential that is valid, and too many like it came from this
+address within a minute. Calls with a valid one are served all the same.
+    {"reason": "AUTHENTICATION_LIMIT", "domain": "judged", "metadata": {}}
 """
 Global___ErrorReason: _TypeAlias = ErrorReason  # noqa: Y015

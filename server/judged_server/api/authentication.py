@@ -14,6 +14,7 @@ from typing import Any
 import grpc
 
 from judged_server import errors
+from judged_server.api.failed_calls import FailedCalls
 from judged_server.telemetry import logger
 from judged_server.tenants.directory import Directory, Identity
 
@@ -38,13 +39,19 @@ class Authenticator:
     """Tells who calls by one address."""
 
     def __init__(
-        self, directory: Directory, *, tenant: str = "", asks_certificates: bool = False
+        self,
+        directory: Directory,
+        failed_calls: FailedCalls,
+        *,
+        tenant: str = "",
+        asks_certificates: bool = False,
     ) -> None:
         """Take every call for one of `tenant`, where the address is a socket of its own.
 
         With `asks_certificates` the address lets nobody in without one.
         """
         self._directory = directory
+        self._failed_calls = failed_calls
         self._tenant = tenant
         self._asks_certificates = asks_certificates
 
@@ -67,7 +74,19 @@ class Authenticator:
     def identify(
         self, shown: Identity | errors.Unauthenticated | None, context: Context
     ) -> Identity:
-        """Return who calls. Raises Unauthenticated, also where two credentials disagree."""
+        """Return who calls. Raises Unauthenticated, also where two credentials disagree.
+
+        And AuthenticationLimit instead, where the caller's address had too many of these.
+        """
+        try:
+            return self._agreed(shown, context)
+        except errors.Unauthenticated:
+            self._failed_calls.note(context.peer())
+            raise
+
+    def _agreed(
+        self, shown: Identity | errors.Unauthenticated | None, context: Context
+    ) -> Identity:
         if isinstance(shown, errors.Unauthenticated):
             raise shown
         other = None

@@ -37,8 +37,8 @@ from judged_server.api.authentication import Authenticator, LiveCalls, revoked
 from judged_server.api.calls_in_work import CallsInWork, draining
 from judged_server.api.listening.receiving import Receiver, lenient
 from judged_server.api.status import WireError, internal_fault, to_wire
-from judged_server.audit import AuditLog, begin_notes
-from judged_server.telemetry import access
+from judged_server.audit import AuditLog, CallNotes, begin_notes
+from judged_server.telemetry import UsageReport, access
 from judged_server.tenant import Sender, current_tenant, send_as, serve
 from judged_server.tenants.directory import Identity
 
@@ -77,6 +77,8 @@ class Deadlines:
         return maximum if asked > maximum else None
 
 
+_LEAVES_NO_LINE = errors.AuthenticationLimit.reason
+"""Strangers who go on and on fill no disk."""
 _STATUS_S = 1.0
 """How long a call waits for its status to be taken."""
 
@@ -276,13 +278,27 @@ class CallInterceptor:
                     self.calls.end(task)
                 took, tenant = time.perf_counter() - started, self._ended(identity)
                 recorder.active.call(method, code, tenant, took)
-                spent = access.call(method, code, took, request_id, tenant, context)
                 _end_span(span, code, reason, request_id, tenant)
-                if self._audit_log is not None and notes is not None:
-                    shown = "" if identity is None else identity.credential
-                    self._audit_log.call(method, code, request_id, tenant, shown, notes, spent)
+                if reason != _LEAVES_NO_LINE:
+                    spent = access.call(method, code, took, request_id, tenant, context)
+                    self._audit(method, code, request_id, identity, notes, spent)
 
         return call
+
+    def _audit(
+        self,
+        method: str,
+        code: str,
+        request_id: str,
+        identity: Identity | None,
+        notes: CallNotes | None,
+        spent: UsageReport | None,
+    ) -> None:
+        """Write of a call that has ended, where there is an audit log."""
+        if self._audit_log is not None and notes is not None:
+            tenant = "" if identity is None else identity.tenant.name
+            shown = "" if identity is None else identity.credential
+            self._audit_log.call(method, code, request_id, tenant, shown, notes, spent)
 
     def _identified(self, authenticator: Authenticator, context: Context) -> Identity:
         """Return who calls, for whom the rest of the call then is. Raises Unauthenticated."""

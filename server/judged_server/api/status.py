@@ -36,6 +36,7 @@ TABLE: dict[type[errors.JudgedError], grpc.StatusCode] = {
     errors.DeadlineTooShort: grpc.StatusCode.DEADLINE_EXCEEDED,
     errors.Overloaded: grpc.StatusCode.RESOURCE_EXHAUSTED,
     errors.TenantLimit: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    errors.AuthenticationLimit: grpc.StatusCode.RESOURCE_EXHAUSTED,
     errors.Draining: grpc.StatusCode.UNAVAILABLE,
     errors.InternalFault: grpc.StatusCode.INTERNAL,
 }

@@ -67,9 +67,13 @@ class HttpContext:
         return max(0.0, self._ends - asyncio.get_running_loop().time())
 
     def peer(self) -> str:
-        """Return the connection, as a name."""
+        """Return the connection, as gRPC names those of its own."""
         transport = self._request.transport
-        return f"http:{None if transport is None else transport.get_extra_info('peername')}"
+        name = None if transport is None else transport.get_extra_info("peername")
+        if not isinstance(name, tuple):
+            return "unix:"
+        host, port = name[:2]
+        return f"ipv6:[{host}]:{port}" if ":" in host else f"ipv4:{host}:{port}"
 
     def auth_context(self) -> Mapping[str, list[bytes]]:
         """Return what the client's certificate says; TLS has checked who signed it."""

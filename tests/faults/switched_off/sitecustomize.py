@@ -46,6 +46,13 @@ def revoked_tokens() -> None:
     FileDirectory.counts = lambda self, identity: True
 
 
+def failed_calls() -> None:
+    """Let strangers go on for ever."""
+    from judged_server.api.failed_calls import FailedCalls
+
+    FailedCalls.note = lambda self, peer: None
+
+
 def credentials_of_calls() -> None:
     """Take every caller for somebody."""
     from judged_server.api.authentication import Authenticator
@@ -179,6 +186,7 @@ GUARDS: dict[str, Callable[[], None]] = {
         usable_certificate,
         ends_of_tokens,
         revoked_tokens,
+        failed_calls,
         credentials_of_calls,
         urls_of_providers,
         addresses_of_providers,
