@@ -39,8 +39,8 @@ class Tls:
     """TLS to the server, in PEM files.
 
     `ca` has the certificates of the authorities to trust; without it those that gRPC brings count.
-    `certificate` and `key` are the client's own, where the server asks for one (mTLS). All are
-    read when the client connects first; make a new client once its certificate has changed.
+    `certificate` and `key` are the client's own, where the server asks for one (mTLS). Files that
+    are replaced count for the calls that follow; those that can't be used are not taken over.
     """
 
     ca: File | None = None

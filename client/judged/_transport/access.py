@@ -52,6 +52,19 @@ def channel_credentials(tls: Tls) -> grpc.ChannelCredentials:
     return grpc.ssl_channel_credentials(_pem(tls.ca), _pem(tls.key), _pem(tls.certificate))
 
 
+def tls_state(tls: Tls) -> tuple[object, ...]:
+    """Return what differs once a file of the credentials was written anew."""
+    state: list[object] = []
+    for file in (tls.ca, tls.certificate, tls.key):
+        try:
+            found = None if file is None else Path(file).stat()
+        except OSError as error:
+            state.append(error.errno)
+        else:
+            state.append(found and (found.st_mtime_ns, found.st_size, found.st_ino))
+    return tuple(state)
+
+
 def refuse_unsafe(target: str, credentials: Credentials | None) -> None:
     """Raise InvalidArgument for a token that would cross a network in the open."""
     if isinstance(credentials, Token) and not is_local(target):

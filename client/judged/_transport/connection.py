@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 import grpc
 
 from judged import errors
-from judged._transport.access import Authorization, channel_credentials, refuse_unsafe
+from judged._transport.access import Authorization, refuse_unsafe
 from judged._transport.call import CHUNKS_IN_FLIGHT, Attempts, Deadline, RetryBudget
 from judged._transport.channel import (
     OPTIONS,
@@ -27,6 +27,7 @@ from judged._transport.channel import (
     used,
 )
 from judged._transport.status import Failure, to_error
+from judged._transport.tls_channel import TlsChannel
 from judged._transport.window import Window
 from judged.credentials import Credentials, Tls, Token
 from judged.v1.judge_service_pb2_grpc import JudgeServiceStub
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from judged.v1.statistics_service_pb2_grpc import StatisticsServiceAsyncStub
 
     AsyncStubs = tuple[JudgeServiceAsyncStub, StatisticsServiceAsyncStub]
+    _AsyncChannel = grpc.aio.Channel | TlsChannel[grpc.aio.Channel]
 
 Reply = TypeVar("Reply")
 Request = TypeVar("Request")
@@ -62,11 +64,12 @@ class Connection:
         self._owned = channel is None
         self._closed = False
         _check(self.target, credentials, given=channel is not None)
+        self._tls: TlsChannel[grpc.Channel] | None = None
         if channel is None:
             refuse_unusable(was_closed=False)
             if isinstance(credentials, Tls):
-                secret = channel_credentials(credentials)
-                channel = grpc.secure_channel(self.target, secret, options=OPTIONS)
+                self._tls = TlsChannel(credentials, self._secure)
+                channel = cast("grpc.Channel", self._tls)
             else:
                 channel = grpc.insecure_channel(self.target, options=OPTIONS)
         used()
@@ -74,6 +77,9 @@ class Connection:
         self._stubs = JudgeServiceStub(channel), StatisticsServiceStub(channel)
         self.budget = RetryBudget(authorization=_authorization(credentials))
         self._window = Window()
+
+    def _secure(self, secret: grpc.ChannelCredentials) -> grpc.Channel:
+        return grpc.secure_channel(self.target, secret, options=OPTIONS)
 
     @property
     def judging(self) -> JudgeServiceStub:
@@ -91,7 +97,8 @@ class Connection:
         """Close the connection. Calls under way end with ClientUnusable, and so do later ones."""
         self._closed = True
         if self._owned and not forked():
-            self._channel.close()
+            for channel in (self._channel,) if self._tls is None else self._tls.opened:
+                channel.close()
 
     def call(self, method: Callable[..., Reply], request: object, deadline: Deadline) -> Reply:
         """Return the reply of the first try that is answered."""
@@ -231,7 +238,7 @@ class AsyncConnection:
             None if channel is None else (JudgeServiceStub(channel), StatisticsServiceStub(channel))
         )
         self._closed = False
-        self._opened: dict[asyncio.AbstractEventLoop, tuple[grpc.aio.Channel, AsyncStubs]] = {}
+        self._opened: dict[asyncio.AbstractEventLoop, tuple[_AsyncChannel, AsyncStubs]] = {}
         self.budget = RetryBudget(authorization=_authorization(credentials))
         self._window = Window()
 
@@ -254,15 +261,19 @@ class AsyncConnection:
         if loop not in self._opened:
             for other in [other for other in self._opened if other.is_closed()]:
                 del self._opened[other]
+            channel: _AsyncChannel
             if self._tls is None:
                 channel = grpc.aio.insecure_channel(self.target, options=OPTIONS)
             else:
-                secret = channel_credentials(self._tls)
-                channel = grpc.aio.secure_channel(self.target, secret, options=OPTIONS)
-            stubs = JudgeServiceStub(channel), StatisticsServiceStub(channel)
+                channel = TlsChannel(self._tls, self._secure)
+            of_stubs = cast("grpc.aio.Channel", channel)
+            stubs = JudgeServiceStub(of_stubs), StatisticsServiceStub(of_stubs)
             self._opened[loop] = channel, stubs
             used()
         return self._opened[loop][1]
+
+    def _secure(self, secret: grpc.ChannelCredentials) -> grpc.aio.Channel:
+        return grpc.aio.secure_channel(self.target, secret, options=OPTIONS)
 
     async def close(self) -> None:
         """Close the connection. Calls under way end with ClientUnusable, and so do later ones."""
@@ -270,7 +281,9 @@ class AsyncConnection:
         mine = self._opened.pop(asyncio.get_running_loop(), None)
         self._opened.clear()  # those of other loops close as they are let go
         if mine is not None and not forked():
-            await mine[0].close()
+            channel = mine[0]
+            for each in channel.opened if isinstance(channel, TlsChannel) else (channel,):
+                await each.close()
 
     async def call(
         self,
