@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from judged import Client, Context, Judge
-from judged.adapters.asking import NoVerdict, SampleJudge
+from judged.adapters.judges.sample_judge import NoVerdict, SampleJudge
 
 EXPECTED = "rag combines retrieval with generation for better accuracy"
 FOUND = "rag is a technique that combines retrieval with generation"
@@ -19,7 +19,7 @@ def test_evrets_own_evaluator_runs_with_our_judge_and_gives_its_numbers(client: 
     from evret import EvaluationDataset, Evaluator, HitRate, TokenOverlapJudge
     from evret.evaluation.dataset import QueryExample
     from evret.retrievers.base import BaseRetriever, RetrievalResult
-    from judged.adapters.evret import JudgedJudge
+    from judged.adapters.judges.evret import JudgedJudge
 
     class Shelf(BaseRetriever):
         def retrieve(self, query: str, k: int) -> list[RetrievalResult]:
@@ -42,7 +42,7 @@ def test_evrets_own_evaluator_runs_with_our_judge_and_gives_its_numbers(client: 
 
 def test_deepeval_measures_with_our_metric(client: Client) -> None:
     from deepeval.test_case import LLMTestCase
-    from judged.adapters.deepeval import JudgedMetric
+    from judged.adapters.judges.deepeval import JudgedMetric
 
     metric = JudgedMetric(client, "mrr@2", OVERLAP, threshold=0.4)
     case = LLMTestCase(
@@ -64,7 +64,7 @@ def test_deepevals_own_evaluate_takes_it(client: Client) -> None:
     from deepeval import evaluate
     from deepeval.evaluate.configs import AsyncConfig, CacheConfig, DisplayConfig
     from deepeval.test_case import LLMTestCase
-    from judged.adapters.deepeval import JudgedMetric
+    from judged.adapters.judges.deepeval import JudgedMetric
 
     case = LLMTestCase(
         input="rag", actual_output="an answer", context=[EXPECTED], retrieval_context=[FOUND]
@@ -84,7 +84,7 @@ def test_inspect_ai_runs_a_task_with_our_scorer(client: Client, tmp_path: Any) -
     from inspect_ai.dataset import Sample
     from inspect_ai.model import ModelOutput
     from inspect_ai.solver import solver
-    from judged.adapters.inspect_ai import judged_match
+    from judged.adapters.judges.inspect_ai import judged_match
 
     @solver
     def recall_by_heart() -> Any:

@@ -28,7 +28,7 @@ def mlflow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def test_mlflow_evaluates_with_our_scorers(client: Client, mlflow: Any) -> None:
-    from judged.adapters.mlflow import JudgedMetric
+    from judged.adapters.judges.mlflow import JudgedMetric
 
     expectations = {"expected_retrieved_context": [{"content": EXPECTED}]}
     rows = [
@@ -45,7 +45,7 @@ def test_mlflow_evaluates_with_our_scorers(client: Client, mlflow: Any) -> None:
 
 
 def test_mlflow_finds_what_was_retrieved_in_a_trace(client: Client, mlflow: Any) -> None:
-    from judged.adapters.mlflow import JudgedMetric
+    from judged.adapters.judges.mlflow import JudgedMetric
     from mlflow.entities import SpanType
 
     @mlflow.trace(span_type=SpanType.RETRIEVER)
@@ -64,7 +64,7 @@ def test_mlflow_finds_what_was_retrieved_in_a_trace(client: Client, mlflow: Any)
 def test_mlflow_keeps_an_error_and_no_zero_for_what_cannot_be_judged(
     client: Client, mlflow: Any
 ) -> None:
-    from judged.adapters.mlflow import JudgedMatch
+    from judged.adapters.judges.mlflow import JudgedMatch
 
     rows = [
         {"inputs": {"q": "rag"}, "outputs": FOUND, "expectations": {"expected_response": EXPECTED}},
@@ -81,7 +81,7 @@ def test_mlflow_keeps_an_error_and_no_zero_for_what_cannot_be_judged(
 
 def test_phoenix_evaluates_a_frame_with_ours(client: Client) -> None:
     import pandas as pd
-    from judged.adapters.phoenix import JudgedMatch, JudgedMetric
+    from judged.adapters.judges.phoenix import JudgedMatch, JudgedMetric
     from phoenix.evals import bind_evaluator, evaluate_dataframe
 
     frame = pd.DataFrame(
@@ -105,8 +105,8 @@ def test_phoenix_evaluates_a_frame_with_ours(client: Client) -> None:
 
 
 def test_phoenix_gets_an_error_for_a_missing_verdict(client: Client) -> None:
-    from judged.adapters.asking import NoVerdict
-    from judged.adapters.phoenix import JudgedMetric
+    from judged.adapters.judges.phoenix import JudgedMetric
+    from judged.adapters.judges.sample_judge import NoVerdict
 
     row = {"input": "rag", "retrieved_contexts": [FOUND], "reference_contexts": []}
     with pytest.raises(NoVerdict, match="expects no text"):

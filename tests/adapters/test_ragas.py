@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from judged import Client, Judge
-from judged.adapters.asking import SampleJudge
+from judged.adapters.judges.sample_judge import SampleJudge
 from judged.evaluation import Dataset
 
 EXPECTED = "rag combines retrieval with generation for better accuracy"
@@ -15,7 +15,7 @@ OVERLAP = Judge("token_overlap", "weighted", parameters={"min_tokens": 2})
 
 
 def test_ragas_evaluates_with_our_metric(client: Client) -> None:
-    from judged.adapters.ragas import JudgedMetric
+    from judged.adapters.judges.ragas import JudgedMetric
     from ragas import EvaluationDataset, evaluate
 
     samples = [
@@ -37,7 +37,7 @@ def test_ragas_evaluates_with_our_metric(client: Client) -> None:
 
 
 def test_langchains_evaluators_take_ours(client: Client) -> None:
-    from judged.adapters.langchain_evaluation import JudgedStringEvaluator
+    from judged.adapters.judges.langchain import JudgedStringEvaluator
 
     evaluator = JudgedStringEvaluator(client, OVERLAP)
     found = evaluator.evaluate_strings(prediction=FOUND, reference=EXPECTED, input="what is rag")

@@ -18,7 +18,7 @@ from tests.adapters.corpus import DATASET, TEXTS, WORDS, check, embed, rank
 
 
 def langchain_vectors() -> Any:
-    from judged.adapters.langchain import LangChainRetriever
+    from judged.adapters.retrievers.langchain import LangChainRetriever
     from langchain_core.documents import Document
     from langchain_core.embeddings import Embeddings
     from langchain_core.vectorstores import InMemoryVectorStore
@@ -36,7 +36,7 @@ def langchain_vectors() -> Any:
 
 
 def langchain_custom() -> Any:
-    from judged.adapters.langchain import LangChainRetriever
+    from judged.adapters.retrievers.langchain import LangChainRetriever
     from langchain_core.documents import Document
     from langchain_core.retrievers import BaseRetriever
 
@@ -49,7 +49,7 @@ def langchain_custom() -> Any:
 
 
 def llama_index() -> Any:
-    from judged.adapters.llama_index import LlamaIndexRetriever
+    from judged.adapters.retrievers.llama_index import LlamaIndexRetriever
     from llama_index.core import VectorStoreIndex
     from llama_index.core.base.embeddings.base import BaseEmbedding
     from llama_index.core.schema import TextNode
@@ -82,7 +82,7 @@ def haystack_documents() -> Any:
 
 def haystack_bm25() -> Any:
     from haystack.components.retrievers.in_memory import InMemoryBM25Retriever
-    from judged.adapters.haystack import HaystackRetriever
+    from judged.adapters.retrievers.haystack import HaystackRetriever
 
     return HaystackRetriever(InMemoryBM25Retriever(haystack_documents()))
 
@@ -90,7 +90,7 @@ def haystack_bm25() -> Any:
 def haystack_embedding() -> Any:
     from haystack import component
     from haystack.components.retrievers.in_memory import InMemoryEmbeddingRetriever
-    from judged.adapters.haystack import HaystackRetriever
+    from judged.adapters.retrievers.haystack import HaystackRetriever
 
     @component
     class Words:
@@ -102,7 +102,7 @@ def haystack_embedding() -> Any:
 
 
 def qdrant() -> Any:
-    from judged.adapters.qdrant import QdrantRetriever
+    from judged.adapters.retrievers.qdrant import QdrantRetriever
     from qdrant_client import QdrantClient, models
 
     client = QdrantClient(":memory:")
@@ -120,7 +120,7 @@ def qdrant() -> Any:
 
 def chroma() -> Any:
     import chromadb
-    from judged.adapters.chroma import ChromaRetriever
+    from judged.adapters.retrievers.chroma import ChromaRetriever
 
     settings = chromadb.Settings(anonymized_telemetry=False)
     collection = chromadb.EphemeralClient(settings).create_collection("library")
@@ -131,7 +131,7 @@ def chroma() -> Any:
 
 def lance() -> Any:
     import lancedb
-    from judged.adapters.lancedb import LanceRetriever
+    from judged.adapters.retrievers.lancedb import LanceRetriever
 
     folder = tempfile.mkdtemp()
     rows = [{"id": name, "text": text, "vector": embed(text)} for name, text in TEXTS.items()]
@@ -139,7 +139,7 @@ def lance() -> Any:
 
 
 def milvus() -> Any:
-    from judged.adapters.milvus import MilvusRetriever
+    from judged.adapters.retrievers.milvus import MilvusRetriever
     from pymilvus import MilvusClient
 
     client = MilvusClient(f"{tempfile.mkdtemp()}/library.db")
@@ -153,7 +153,7 @@ def milvus() -> Any:
 
 
 def milvus_by_l2() -> Any:
-    from judged.adapters.milvus import MilvusRetriever
+    from judged.adapters.retrievers.milvus import MilvusRetriever
 
     by_cosine = milvus()
     return MilvusRetriever(by_cosine._client, "L2", by_cosine._embed)
@@ -162,7 +162,7 @@ def milvus_by_l2() -> Any:
 def pyterrier() -> Any:
     import pandas as pd
     import pyterrier as pt
-    from judged.adapters.pyterrier import PyTerrierRetriever
+    from judged.adapters.retrievers.pyterrier import PyTerrierRetriever
 
     def search(queries: Any) -> Any:
         rows = [
@@ -177,7 +177,7 @@ def pyterrier() -> Any:
 
 def bm25s_index() -> Any:
     import bm25s
-    from judged.adapters.bm25s import Bm25sRetriever
+    from judged.adapters.retrievers.bm25s import Bm25sRetriever
 
     index = bm25s.BM25()
     index.index(bm25s.tokenize(list(TEXTS.values()), show_progress=False), show_progress=False)
@@ -216,13 +216,13 @@ def test_a_retriever_that_is_not_wrapped_gets_told_what_wraps_it(client: Client)
 
     bare = llama_index()._retriever
     assert isinstance(bare, VectorIndexRetriever)
-    with pytest.raises(InvalidArgument, match=r"judged\.adapters\.llama_index import LlamaIndex"):
+    with pytest.raises(InvalidArgument, match=r"retrievers\.llama_index import LlamaIndex"):
         Evaluator(client).evaluate(bare, DATASET, ["mrr@3"], "exact")
 
 
 def test_runs_of_pyterrier_are_read_as_results(client: Client) -> None:
     import pandas as pd
-    from judged.adapters.pyterrier import read_run
+    from judged.adapters.retrievers.pyterrier import read_run
 
     rows = [("q1", "d3", 1, 7.0), ("q1", "d1", 0, 8.0), ("q2", "d2", 0, 1.5), ("q3", "d4", 0, 1.0)]
     run = pd.DataFrame(rows, columns=["qid", "docno", "rank", "score"])
@@ -303,7 +303,7 @@ def test_search_engines_are_asked_by_their_own_clients(
     client: Client, recorded: str, library: str
 ) -> None:
     """Against recorded replies: not run against a real server, which is no Python package."""
-    from judged.adapters.search_engines import SearchIndexRetriever
+    from judged.adapters.retrievers.search_engines import SearchIndexRetriever
 
     connected: Any
     if library == "elasticsearch":

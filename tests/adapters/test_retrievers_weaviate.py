@@ -19,7 +19,7 @@ import grpc
 import pytest
 import weaviate
 from judged import Client
-from judged.adapters.weaviate import WeaviateRetriever
+from judged.adapters.retrievers.weaviate import WeaviateRetriever
 from weaviate.proto.v1 import (  # its own stubs, which fit the installed protobuf
     health_weaviate_pb2,
     properties_pb2,

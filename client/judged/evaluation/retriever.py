@@ -70,7 +70,7 @@ def function_of(retriever: object) -> Callable[..., Any]:
             module, _, name = wrapper.partition(".")
             rule = (
                 f"is a {type(retriever).__name__} of {kind.__module__.partition('.')[0]}, which "
-                f"takes no k; wrap it: from judged.adapters.{module} import {name}"
+                f"takes no k; wrap it: from judged.adapters.retrievers.{module} import {name}"
             )
             raise WrongType.of_field("retriever", rule)
     batch: object = getattr(retriever, "batch_retrieve", None)

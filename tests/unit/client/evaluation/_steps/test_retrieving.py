@@ -152,5 +152,5 @@ def test_a_retriever_of_another_library_is_told_what_wraps_it():
         retrieve_all(kind(), QUERIES, 1)
     assert str(caught.value) == (
         "retriever: is a Shelf of langchain_core, which takes no k; wrap it: from "
-        "judged.adapters.langchain import LangChainRetriever"
+        "judged.adapters.retrievers.langchain import LangChainRetriever"
     )

@@ -10,7 +10,7 @@ from mlflow.entities import AssessmentSource, Feedback, SpanType, Trace
 from mlflow.genai.scorers import Scorer
 from pydantic import PrivateAttr
 
-from judged.adapters.asking import SampleJudge
+from judged.adapters.judges.sample_judge import SampleJudge
 from judged.client import Client
 from judged.types import Context, Judge
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from evret.judges.base import Judge as EvretJudge
 from evret.judges.base import JudgmentContext
 
-from judged.adapters.asking import SampleJudge
+from judged.adapters.judges.sample_judge import SampleJudge
 from judged.client import Client
 from judged.types import Context, Judge
 

@@ -7,7 +7,7 @@ from typing import Any
 from phoenix.evals import Evaluator, Score
 from pydantic import BaseModel
 
-from judged.adapters.asking import SampleJudge
+from judged.adapters.judges.sample_judge import SampleJudge
 from judged.client import Client
 from judged.types import Context, Judge
 

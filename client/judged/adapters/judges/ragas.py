@@ -9,7 +9,7 @@ from typing import Any
 from ragas.dataset_schema import SingleTurnSample
 from ragas.metrics.base import MetricType, SingleTurnMetric
 
-from judged.adapters.asking import SampleJudge
+from judged.adapters.judges.sample_judge import SampleJudge
 
 
 @dataclass

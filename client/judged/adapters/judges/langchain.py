@@ -6,7 +6,7 @@ from typing import Any
 
 from langchain_classic.evaluation import StringEvaluator
 
-from judged.adapters.asking import SampleJudge
+from judged.adapters.judges.sample_judge import SampleJudge
 from judged.client import Client
 from judged.types import Context, Judge
 

@@ -1,0 +1,1 @@
+"""Our judges and metrics for the suites of other libraries."""

@@ -1,0 +1,1 @@
+"""Other libraries' retrievers for our Evaluator."""
