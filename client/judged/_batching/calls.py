@@ -12,16 +12,16 @@ from typing import Any, Generic, TypeVar
 
 from google.protobuf.message import Message
 
-from judged._convert.agreement import (
+from judged._convert.server_info import read_info
+from judged._convert.statistics.agreement import (
     read_agreement,
     read_calibration,
     write_agreement,
     write_calibrate,
 )
-from judged._convert.cascades import read_frontier, write_calibrate_cascade
-from judged._convert.comparison import read_compare, write_compare
-from judged._convert.preferences import read_ranking, write_comparisons
-from judged._convert.server_info import read_info
+from judged._convert.statistics.cascades import read_frontier, write_calibrate_cascade
+from judged._convert.statistics.comparison import read_compare, write_compare
+from judged._convert.statistics.preferences import read_ranking, write_comparisons
 from judged._convert.tenant_usage import read_usage
 from judged._convert.text_metrics import (
     merge_text_metrics,
@@ -35,7 +35,10 @@ from judged._inputs import as_metrics
 from judged._transport.connection import AsyncConnection, Connection
 from judged._transport.options import COMPUTING_S, INFO_S
 from judged.errors import InvalidArgument
-from judged.types.agreement import (
+from judged.types.intervals import IntervalOptions
+from judged.types.metrics import MetricOptions, TextItem, TextMetricTable
+from judged.types.server_info import ServerInfo
+from judged.types.statistics.agreement import (
     CalibrateOptions,
     Calibration,
     LabelledScores,
@@ -43,12 +46,9 @@ from judged.types.agreement import (
     RatingTable,
     SystemScores,
 )
-from judged.types.cascades import CascadeFrontier, CascadeOptions, StagedLabels
-from judged.types.comparison import ComparedRuns, CompareOptions, RunRelevance
-from judged.types.metrics import MetricOptions, TextItem, TextMetricTable
-from judged.types.preferences import PairedComparison, SystemRanking
-from judged.types.server_info import ServerInfo
-from judged.types.statistics import IntervalOptions
+from judged.types.statistics.cascades import CascadeFrontier, CascadeOptions, StagedLabels
+from judged.types.statistics.comparison import ComparedRuns, CompareOptions, RunRelevance
+from judged.types.statistics.preferences import PairedComparison, SystemRanking
 from judged.types.tenant_usage import TenantUsage
 from judged.v1 import judge_service_pb2 as pb
 from judged.v1 import statistics_service_pb2

@@ -7,7 +7,7 @@ from typing import Literal
 
 from judged import errors
 from judged._convert.groups import write_embeddings, write_metadata
-from judged._convert.statistics import (
+from judged._convert.intervals import (
     read_corrected,
     read_interval,
     write_interval_options,

@@ -11,10 +11,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from judged import errors
-from judged._convert.statistics import read_interval, write_interval_options
+from judged._convert.intervals import read_interval, write_interval_options
 from judged._inputs import need_each
+from judged.types.intervals import IntervalOptions
 from judged.types.metrics import TextItem, TextMetricResult, TextMetricTable
-from judged.types.statistics import IntervalOptions
 from judged.v1 import metrics_pb2, statistics_service_pb2
 
 PART_BYTES = 8 << 20

@@ -3,50 +3,19 @@
 How they travel is up to `_convert`.
 """
 
-from judged.types.agreement import (
-    Agreement,
-    CalibrateOptions,
-    Calibration,
-    CascadeBounds,
-    CascadeGuarantee,
-    JudgeQuality,
-    LabelledScores,
-    MeasuredAgreement,
-    RankAgreement,
-    RatingLevel,
-    RatingTable,
-    Reliability,
-    ReliabilityBin,
-    SystemScores,
-    Threshold,
-    ThresholdCriterion,
-)
 from judged.types.calibrators import Calibrator, ErrorGuarantee
-from judged.types.cascades import (
-    CascadeFrontier,
-    CascadeOptions,
-    FrontierPoint,
-    FrontierStage,
-    ScoredStage,
-    StagedLabels,
-    load_cascade,
-    save_cascade,
-)
 from judged.types.choices import Flag, Matching, NoGold, Source, Status, Unjudged
-from judged.types.comparison import (
-    ComparedRuns,
-    CompareOptions,
-    ComparisonPower,
-    DocumentRankings,
-    MovedQuery,
-    RunComparison,
-    RunRelevance,
-    TestResult,
-    TukeyComparison,
-)
 from judged.types.embeddings import EmbeddedRanking, EmbeddedRankings, Embeddings
 from judged.types.evaluation import Evaluation, NegativeMatch, NegativeReport
 from judged.types.groups import Context, QueryGroup, Span, Spans
+from judged.types.intervals import (
+    CorrectedEstimate,
+    Estimate,
+    HumanLabels,
+    Interval,
+    IntervalMethod,
+    IntervalOptions,
+)
 from judged.types.judges import (
     Asking,
     CacheMode,
@@ -68,12 +37,6 @@ from judged.types.metrics import (
     TextItem,
     TextMetricResult,
     TextMetricTable,
-)
-from judged.types.preferences import (
-    PairedComparison,
-    PositionBias,
-    RankedSystem,
-    SystemRanking,
 )
 from judged.types.rankings import (
     GainRanking,
@@ -107,13 +70,50 @@ from judged.types.server_info import (
     RubricInfo,
     ServerInfo,
 )
-from judged.types.statistics import (
-    CorrectedEstimate,
-    Estimate,
-    HumanLabels,
-    Interval,
-    IntervalMethod,
-    IntervalOptions,
+from judged.types.statistics.agreement import (
+    Agreement,
+    CalibrateOptions,
+    Calibration,
+    CascadeBounds,
+    CascadeGuarantee,
+    JudgeQuality,
+    LabelledScores,
+    MeasuredAgreement,
+    RankAgreement,
+    RatingLevel,
+    RatingTable,
+    Reliability,
+    ReliabilityBin,
+    SystemScores,
+    Threshold,
+    ThresholdCriterion,
+)
+from judged.types.statistics.cascades import (
+    CascadeFrontier,
+    CascadeOptions,
+    FrontierPoint,
+    FrontierStage,
+    ScoredStage,
+    StagedLabels,
+    load_cascade,
+    save_cascade,
+)
+from judged.types.statistics.comparison import (
+    ComparedRuns,
+    CompareOptions,
+    ComparisonPower,
+    DocumentRankings,
+    MovedQuery,
+    RunComparison,
+    RunRelevance,
+    TestResult,
+    TukeyComparison,
+)
+from judged.types.statistics.preferences import (
+    PairedComparison,
+    PositionBias,
+    RankedSystem,
+    SystemRanking,
 )
 from judged.types.tenant_usage import BudgetLeft, TenantUsage, UsageRow
 from judged.types.verdicts import (

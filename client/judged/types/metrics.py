@@ -9,7 +9,7 @@ from typing import Any
 from judged._inputs import as_list, set_fields
 from judged._views import View, named_mean, plain
 from judged.types.choices import Matching, NoGold, Unjudged
-from judged.types.statistics import CorrectedEstimate, Interval, IntervalOptions
+from judged.types.intervals import CorrectedEstimate, Interval, IntervalOptions
 from judged.types.verdicts import VerdictCounts
 
 

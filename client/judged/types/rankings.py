@@ -22,7 +22,7 @@ from judged._inputs import (
 )
 from judged._views import View
 from judged.types.embeddings import EmbeddedRankings
-from judged.types.statistics import HumanLabels
+from judged.types.intervals import HumanLabels
 
 
 class ScoredDocuments(NamedTuple):

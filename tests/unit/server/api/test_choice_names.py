@@ -8,11 +8,11 @@ import pytest
 from google.protobuf.internal.enum_type_wrapper import EnumTypeWrapper
 from judged import Matching, NoGold, Unjudged
 from judged._transport.status import in_python
-from judged.types.agreement import RatingLevel as PythonLevel
 from judged.types.choices import Source as PythonSource
 from judged.types.choices import Status as PythonStatus
+from judged.types.intervals import IntervalMethod as PythonMethod
 from judged.types.judges import CacheMode as PythonCache
-from judged.types.statistics import IntervalMethod as PythonMethod
+from judged.types.statistics.agreement import RatingLevel as PythonLevel
 from judged.v1 import groups_pb2, metrics_pb2, statistics_service_pb2, verdicts_pb2
 from judged_server.api.convert.asking import read_asking
 from judged_server.api.convert.judging import read_verdicts

@@ -15,7 +15,7 @@ from judged import (
     MetricOptions,
     PerQueryValues,
 )
-from judged._convert.comparison import read_compare, write_compare
+from judged._convert.statistics.comparison import read_compare, write_compare
 from judged.v1 import statistics_service_pb2
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from judged.types.statistics import (
+from judged.types.intervals import (
     CorrectedEstimate,
     Estimate,
     HumanLabels,

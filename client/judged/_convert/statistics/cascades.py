@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from judged._convert.agreement import numbers_of, write_identity
+from judged._convert.statistics.agreement import numbers_of, write_identity
 from judged._convert.verdicts import read_guarantee
 from judged._inputs import WrongType, need_each, need_kind
 from judged.types.calibrators import Calibrator
-from judged.types.cascades import (
+from judged.types.statistics.cascades import (
     CascadeFrontier,
     CascadeOptions,
     FrontierPoint,

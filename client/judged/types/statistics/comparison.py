@@ -11,6 +11,7 @@ from typing import Any
 
 from judged._inputs import set_fields
 from judged._views import View
+from judged.types.intervals import Estimate
 from judged.types.metrics import MetricTable
 from judged.types.rankings import (
     GainRankings,
@@ -19,7 +20,6 @@ from judged.types.rankings import (
     RetrievedDocuments,
     kept_run,
 )
-from judged.types.statistics import Estimate
 
 
 @dataclass(frozen=True, slots=True, repr=False)

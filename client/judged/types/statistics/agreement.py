@@ -13,8 +13,8 @@ from typing import Any
 from judged._inputs import as_list, need_column, need_ids, need_kind, set_fields
 from judged._views import View
 from judged.types.calibrators import Calibrator
+from judged.types.intervals import CorrectedEstimate, Estimate
 from judged.types.judges import JudgeIdentity
-from judged.types.statistics import CorrectedEstimate, Estimate
 
 
 class RatingLevel(IntEnum):

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from judged._convert.statistics import read_estimate, write_interval_options
+from judged._convert.intervals import read_estimate, write_interval_options
 from judged._inputs import need_each
-from judged.types.preferences import PairedComparison, PositionBias, RankedSystem, SystemRanking
-from judged.types.statistics import IntervalOptions
+from judged.types.intervals import IntervalOptions
+from judged.types.statistics.preferences import (
+    PairedComparison,
+    PositionBias,
+    RankedSystem,
+    SystemRanking,
+)
 from judged.v1 import statistics_service_pb2
 
 

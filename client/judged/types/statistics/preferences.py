@@ -8,7 +8,7 @@ from typing import Any
 
 from judged._inputs import need_id, set_fields
 from judged._views import View
-from judged.types.statistics import Estimate
+from judged.types.intervals import Estimate
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,9 +11,9 @@ from typing import Any
 from judged import errors
 from judged._inputs import need_column, need_ids, need_kind, set_fields
 from judged._views import View
-from judged.types.agreement import CascadeGuarantee
 from judged.types.calibrators import Calibrator, ErrorGuarantee
 from judged.types.judges import Judge, JudgeIdentity, PanelMember
+from judged.types.statistics.agreement import CascadeGuarantee
 
 _FORMAT = 1
 _KIND = "cascade"

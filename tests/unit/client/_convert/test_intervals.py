@@ -1,8 +1,8 @@
 """Human labels on their way out, corrected means on their way in."""
 
 from judged import HumanLabels, JudgedRanking, JudgedRankings, MetricOptions, PerQueryValues
+from judged._convert.intervals import read_corrected
 from judged._convert.metrics import read_table, write_metrics
-from judged._convert.statistics import read_corrected
 from judged.v1 import metrics_pb2
 
 

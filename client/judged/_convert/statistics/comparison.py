@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from judged._convert.intervals import read_estimate
 from judged._convert.metrics import read_table, write_metrics
-from judged._convert.statistics import read_estimate
 from judged._inputs import need_kind
-from judged.types.comparison import (
+from judged.types.metrics import MetricOptions
+from judged.types.rankings import TrecRankings
+from judged.types.statistics.comparison import (
     ComparedRuns,
     CompareOptions,
     ComparisonPower,
@@ -21,8 +23,6 @@ from judged.types.comparison import (
     TestResult,
     TukeyComparison,
 )
-from judged.types.metrics import MetricOptions
-from judged.types.rankings import TrecRankings
 from judged.v1 import statistics_service_pb2
 
 

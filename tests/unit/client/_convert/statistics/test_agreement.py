@@ -11,7 +11,7 @@ from judged import (
     SystemScores,
     ThresholdCriterion,
 )
-from judged._convert.agreement import (
+from judged._convert.statistics.agreement import (
     read_agreement,
     read_calibration,
     write_agreement,

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from judged import errors
-from judged._convert.statistics import read_corrected, read_estimate, write_interval_options
+from judged._convert.intervals import read_corrected, read_estimate, write_interval_options
 from judged._inputs import WrongType, need_kind
-from judged.types.agreement import (
+from judged.types.calibrators import Calibrator
+from judged.types.intervals import Estimate, IntervalOptions
+from judged.types.judges import JudgeIdentity
+from judged.types.statistics.agreement import (
     Agreement,
     CalibrateOptions,
     Calibration,
@@ -23,9 +26,6 @@ from judged.types.agreement import (
     Threshold,
     ThresholdCriterion,
 )
-from judged.types.calibrators import Calibrator
-from judged.types.judges import JudgeIdentity
-from judged.types.statistics import Estimate, IntervalOptions
 from judged.v1 import statistics_service_pb2, verdicts_pb2
 
 

@@ -1,0 +1,1 @@
+"""Between the values of `types.statistics` and protobuf messages."""
