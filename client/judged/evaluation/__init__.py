@@ -10,7 +10,14 @@
 Needs no more than the base install.
 """
 
-from judged.evaluation.answers import AnsweredQuestion, AnswerEvaluation, evaluate_answers
+from judged.evaluation.answers.answer_evaluation import (
+    AnsweredQuestion,
+    AnswerEvaluation,
+    evaluate_answers,
+)
+from judged.evaluation.answers.ranking import CandidateAnswer, ComparedAnswers, compare_answers
+from judged.evaluation.answers.score_panel import Combine, PanelScores, score_by_panel
+from judged.evaluation.answers.similarity import AnswerSimilarity, NearNegative, answer_similarity
 from judged.evaluation.datasets.dataset import Dataset, MissingText
 from judged.evaluation.datasets.files import FileError
 from judged.evaluation.datasets.query import Document, Query
@@ -20,12 +27,9 @@ from judged.evaluation.evaluator import AsyncEvaluator, Evaluator
 from judged.evaluation.local_judge import LocalJudge
 from judged.evaluation.progress import Progress
 from judged.evaluation.query_result import QueryResult, RetrievedResult
-from judged.evaluation.ranking import CandidateAnswer, ComparedAnswers, compare_answers
 from judged.evaluation.recorded import RecordedJudge
 from judged.evaluation.result import EvaluationResult
 from judged.evaluation.retriever import BatchRetriever, Retriever
-from judged.evaluation.score_panel import Combine, PanelScores, score_by_panel
-from judged.evaluation.similarity import AnswerSimilarity, NearNegative, answer_similarity
 from judged.evaluation.system import Answer, Question, System
 
 __all__ = [

@@ -33,7 +33,7 @@ from judged.cli.output.tables import plural, word
 from judged.cli.output.usage import describe_usage, report_estimate
 from judged.cli.output.writer import Output, check_apart, new_table, progress_bar
 from judged.cli.problems import Problem
-from judged.evaluation.ranking import RUBRIC, AnswerPairs, ComparedAnswers, rank_compared
+from judged.evaluation.answers.ranking import RUBRIC, AnswerPairs, ComparedAnswers, rank_compared
 from judged.types import PositionBias, Status
 
 

@@ -19,7 +19,7 @@ from judged.cli.output.gates import Gate, Gates, Outcome, finish, gates_document
 from judged.cli.output.tables import document, means_table, of_all, per_query_table, plural
 from judged.cli.output.writer import Output, check_apart
 from judged.cli.problems import Problem, explained
-from judged.evaluation.similarity import METRIC, AnswerSimilarity, answer_similarity
+from judged.evaluation.answers.similarity import METRIC, AnswerSimilarity, answer_similarity
 from judged.types import MetricCounts, MetricResult
 
 

@@ -1,0 +1,1 @@
+"""Evaluation of answers: scored by rubrics, by panels and by similarity, and ranked."""
