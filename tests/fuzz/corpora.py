@@ -89,9 +89,8 @@ def _payloads() -> Iterator[bytes]:
 
 
 def _rubrics() -> Iterator[bytes]:
-    for file in files("judged_server.llm.rubrics").iterdir():
-        if file.name.endswith(".toml"):
-            yield file.read_bytes()
+    for file in (files("judged_server.llm.rubrics") / "builtin").iterdir():
+        yield file.read_bytes()
     yield from _blocks(ROOT / "docs" / "rubrics.md")
 
 

@@ -69,8 +69,7 @@ def load_builtin() -> Mapping[str, Rubric]:
     """Return the package's rubrics by id, in the order of their ids."""
     rubrics = [
         parse(file.read_bytes(), file.name)
-        for file in files("judged_server.llm.rubrics").iterdir()
-        if file.name.endswith(".toml")
+        for file in (files("judged_server.llm.rubrics") / "builtin").iterdir()
     ]
     return MappingProxyType({rubric.id: rubric for rubric in sorted(rubrics, key=lambda r: r.id)})
 

@@ -343,7 +343,7 @@ def test_the_mark_of_an_editor_is_no_part_of_a_file(text: str):
 
 @pytest.mark.parametrize("name", load_builtin())
 def test_yaml_of_the_same_content_is_the_same_rubric(name: str):
-    content = (files("judged_server.llm.rubrics") / f"{name}.toml").read_text()
+    content = (files("judged_server.llm.rubrics") / "builtin" / f"{name}.toml").read_text()
     rubric = parse(yaml.safe_dump(tomllib.loads(content)).encode(), "f", yaml=True)
     assert rubric == load_builtin()[name]
     assert rubric.sha256 == load_builtin()[name].sha256
