@@ -19,27 +19,11 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from judged.cli.commands import (
-    agree,
-    calibrate,
-    canary,
-    ci,
-    compare,
-    data,
-    demo,
-    doctor,
-    evaluate,
-    frontier,
-    judge,
-    judges,
-    label,
-    metrics,
-    rank,
-    report,
-    score,
-    texts,
-    usage,
-)
+from judged.cli.commands import data
+from judged.cli.commands.judging import canary, evaluate, judge, rank, score
+from judged.cli.commands.labels import agree, calibrate, frontier, label
+from judged.cli.commands.results import ci, compare, metrics, report, texts
+from judged.cli.commands.server import demo, doctor, judges, usage
 from judged.cli.defaults import (
     FILE_VARIABLE,
     commands_of,

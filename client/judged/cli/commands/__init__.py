@@ -1,1 +1,1 @@
-"""The commands, a module each."""
+"""The commands, a module each, in folders by what they are about."""

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 from judged import Context, Flag, ScoredAnswers, Source, Status, Verdict, Verdicts
-from judged.cli.commands.judge import judged_line
+from judged.cli.commands.judging.judge import judged_line
 from judged.cli.inputs.contexts import Line
 from judged.cli.output.scores import score_line
 from judged.types import (

@@ -13,8 +13,8 @@ from typing import Annotated
 import typer
 
 from judged import Asking, CalibrateOptions, Judge, LabelledScores, Rubric, Status, Verdicts
-from judged.cli.commands.judge import refuse_other
-from judged.cli.commands.score import flagged
+from judged.cli.commands.judging.judge import refuse_other
+from judged.cli.commands.judging.score import flagged
 from judged.cli.connection import Access, Connection, connect
 from judged.cli.field_path import Steps, write_path
 from judged.cli.inputs.answers import AnswerFile, read_answers

@@ -9,7 +9,7 @@ import typer
 from rich.table import Table
 
 from judged import IntervalOptions, SystemRanking
-from judged.cli.commands.score import flagged
+from judged.cli.commands.judging.score import flagged
 from judged.cli.connection import Access, connect
 from judged.cli.inputs.candidates import read_candidates
 from judged.cli.options import common, intervals

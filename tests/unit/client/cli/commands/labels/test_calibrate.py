@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 from judged import Status, Verdicts
-from judged.cli.commands.calibrate import (
+from judged.cli.commands.labels.calibrate import (
     _items,
     _Scored,
     _scored,

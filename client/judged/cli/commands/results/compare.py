@@ -23,7 +23,7 @@ from judged import (
     PerQueryValues,
     TrecRankings,
 )
-from judged.cli.commands.metrics import check_join, topic_warnings
+from judged.cli.commands.results.metrics import check_join, topic_warnings
 from judged.cli.connection import Access, connect
 from judged.cli.field_path import Steps, write_path
 from judged.cli.inputs.documents import MeasuredRun, common_metrics, measured_runs, run_names

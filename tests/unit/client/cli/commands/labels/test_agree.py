@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from judged.cli.commands.agree import LevelName, choose_categories, read_ratings
+from judged.cli.commands.labels.agree import LevelName, choose_categories, read_ratings
 from judged.cli.problems import Problem
 from judged.evaluation import FileError
 

@@ -1,0 +1,1 @@
+"""Commands that ask judges and language models."""

@@ -1,0 +1,1 @@
+"""Commands about human labels, and judges held against them."""

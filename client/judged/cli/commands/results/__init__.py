@@ -1,0 +1,1 @@
+"""Commands that measure, compare and show what was judged before."""

@@ -1,0 +1,1 @@
+"""Commands about servers: what one has and spent, whether it works, and one to try."""
