@@ -44,8 +44,8 @@ from judged.cli.options.judges import Members, read_judge, with_members
 from judged.cli.options.rubrics import read_rubrics
 from judged.cli.options.traces import TraceTexts, kept_trace, read_tracing
 from judged.cli.output.calibration import reliability_estimates, report_calibration
+from judged.cli.output.diagrams.reliability import reliability_diagram
 from judged.cli.output.estimates import estimates_document
-from judged.cli.output.reliability_diagram import reliability_diagram
 from judged.cli.output.scores import score_warnings
 from judged.cli.output.tables import reason_warnings, verdict_warnings
 from judged.cli.output.usage import describe_usage, report_estimate, vote_warnings

@@ -21,9 +21,9 @@ from judged.cli.options import common, intervals
 from judged.cli.options.asking import EstimateOnly, JudgeRefresh, MaxCost, refuse_missing
 from judged.cli.options.calibrations import GuaranteeName
 from judged.cli.options.judges import read_stage, without_key
+from judged.cli.output.diagrams.frontier import frontier_diagram
 from judged.cli.output.frontier import (
     describe_stages,
-    frontier_diagram,
     frontier_document,
     frontier_table,
 )

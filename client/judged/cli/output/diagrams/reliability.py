@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from judged.cli.output.svg import INK, LINE, SOFT, escaped, text
+from judged.cli.output.diagrams.svg import INK, LINE, SOFT, escaped, text
 from judged.types import Reliability
 
 _SIZE, _LEFT, _TOP, _COUNTS = 320, 60, 50, 60
