@@ -23,6 +23,8 @@ TESTS = {
     "::test_a_day_is_held_to_by_all_calls_together",
     "usable_certificate": f"{UNIT}/api/listening/test_certificates.py"
     "::test_what_can_not_be_used_keeps_the_old_one",
+    "rotated_certificates": "tests/integration/test_tls.py"
+    "::test_a_hundred_rotations_under_load_lose_no_call",
     "ends_of_tokens": f"{UNIT}/tenants/test_directory.py"
     "::test_a_token_that_has_ended_or_is_of_nobody_counts_for_nothing",
     "revoked_tokens": f"{UNIT}/tenants/test_directory.py::test_revoked_credentials_end_to_count",
@@ -41,6 +43,14 @@ TESTS = {
     "usable_tenants": f"{UNIT}/tenants/test_directory.py"
     "::test_a_bad_file_changes_nothing_and_is_told_once",
     "numbers_of_settings": f"{UNIT}/test_settings.py::test_numbers_that_are_none_are_refused",
+    "stacks_of_a_standing_loop": f"{UNIT}/process/test_watchdog.py"
+    "::test_the_stacks_of_a_loop_that_stands_are_written_once",
+    "end_of_a_standing_loop": f"{UNIT}/process/test_watchdog.py"
+    "::test_a_process_whose_loop_stands_for_long_ends_with_its_stacks",
+    "unread_replies": "tests/integration/test_interceptor.py"
+    "::test_a_stream_whose_replies_nobody_reads_is_ended",
+    "calls_of_a_connection": f"{UNIT}/api/listening/test_connections.py"
+    "::test_a_connection_has_so_many_calls_in_work_and_others_are_served",
     "want_of_memory": f"{UNIT}/embedding/batching/test_workers.py"
     "::TestFaults::test_want_of_memory_is_said_and_may_pass",
     "halved_batches": f"{UNIT}/embedding/batching/test_workers.py"

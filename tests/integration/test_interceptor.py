@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import grpc
@@ -13,7 +14,7 @@ import pytest
 import structlog
 from judged import Overloaded
 from judged._transport.status import to_error
-from judged.v1 import groups_pb2
+from judged.v1 import groups_pb2, scores_pb2
 from judged.v1 import judge_service_pb2 as pb
 from judged.v1.judge_service_pb2_grpc import (
     JudgeServiceServicer,
@@ -28,6 +29,9 @@ from judged_server.usecases.admission import Admission
 from tests.integration.server_process import running_server
 
 CANARY = "sk-canary-in-an-exception"
+
+
+Service = tuple["Misbehaving", JudgeServiceStub, CallInterceptor]
 
 
 class Misbehaving(JudgeServiceServicer):
@@ -55,6 +59,14 @@ class Misbehaving(JudgeServiceServicer):
     async def GetServerInfo(self, request: Any, context: Any) -> Any:
         raise errors.Overloaded("busy", 0.7)
 
+    async def ScoreAnswers(self, request: Any, context: Any) -> AsyncIterator[Any]:
+        try:
+            while True:
+                score = scores_pb2.AnswerScore(reasoning="x" * 100_000)
+                yield pb.ScoreAnswersResponse(score=score)
+        finally:
+            self.cancelled.set()
+
     async def StreamJudge(self, requests: Any, context: Any) -> AsyncIterator[Any]:
         yield pb.StreamJudgeResponse()
         raise KeyError(CANARY)
@@ -73,14 +85,15 @@ def silence() -> Iterator[None]:
 
 
 @pytest.fixture
-async def service(
-    silence: None,
-) -> AsyncIterator[tuple[Misbehaving, JudgeServiceStub, CallInterceptor]]:
+async def service(silence: None) -> AsyncIterator[Service]:
+    async with serving(Deadlines(default_s=0.2, max_unary_s=0.3, max_stream_s=5)) as found:
+        yield found
+
+
+@asynccontextmanager
+async def serving(deadlines: Deadlines) -> AsyncIterator[Service]:
     server = grpc.aio.server()
-    interceptor = CallInterceptor(
-        Deadlines(default_s=0.2, max_unary_s=0.3, max_stream_s=5),
-        Receiver(Admission(1 << 28), 1 << 24, 16),
-    )
+    interceptor = CallInterceptor(deadlines, Receiver(Admission(1 << 28), 1 << 24, 16))
     # Abstract in the stub alone: at run time the other calls answer UNIMPLEMENTED.
     misbehaving = Misbehaving()  # type: ignore[abstract]
     registrar: Any = InterceptingRegistrar(server, interceptor)
@@ -146,6 +159,15 @@ async def test_a_callers_cancel_reaches_the_handler(service):
     call.cancel()
     await asyncio.wait_for(misbehaving.cancelled.wait(), 10)
     await asyncio.wait_for(interceptor.calls.wait_idle(), 10)
+
+
+async def test_a_stream_whose_replies_nobody_reads_is_ended(silence: None):
+    deadlines = Deadlines(default_s=30, max_unary_s=30, max_stream_s=60, unread_s=0.2)
+    async with serving(deadlines) as (misbehaving, stub, _):
+        replies: Any = stub.ScoreAnswers(pb.ScoreAnswersRequest(), timeout=60)
+        await replies.read()  # and no other
+        await asyncio.wait_for(misbehaving.cancelled.wait(), 10)
+        replies.cancel()
 
 
 async def test_a_busy_server_says_when_to_come_back(service):

@@ -154,20 +154,23 @@ def test_a_hundred_rotations_under_load_lose_no_call(authority: Authority):
     with running_server(*flags((certificate, key))) as server:
         caller = threading.Thread(target=call, args=(server.address,))
         caller.start()
-        with Client(server.address, credentials=Tls(authority.ca)) as steady:
-            for number in range(100):
-                for file, other in zip((certificate, key), pairs[number % 2], strict=True):
-                    scratch = file.with_suffix(".new")
-                    shutil.copy(other, scratch)
-                    scratch.replace(file)
+        try:
+            with Client(server.address, credentials=Tls(authority.ca)) as steady:
+                for number in range(100):
+                    for file, other in zip((certificate, key), pairs[number % 2], strict=True):
+                        scratch = file.with_suffix(".new")
+                        shutil.copy(other, scratch)
+                        scratch.replace(file)
+                    assert steady.judge(GROUPS, "exact").relevant == [True, False]
+                    host, port = server.address.split(":")
+                    at = host, int(port)
+                    shown = ssl.get_server_certificate(at, ca_certs=str(authority.ca))
+                    assert shown == pairs[number % 2][0].read_text()
+                certificate.write_text("no certificate")
                 assert steady.judge(GROUPS, "exact").relevant == [True, False]
-                host, port = server.address.split(":")
-                shown = ssl.get_server_certificate((host, int(port)), ca_certs=str(authority.ca))
-                assert shown == pairs[number % 2][0].read_text()
-            certificate.write_text("no certificate")
-            assert steady.judge(GROUPS, "exact").relevant == [True, False]
-        stop.set()
-        caller.join()
+        finally:
+            stop.set()
+            caller.join()
     assert failed == []
     assert done[0] > 10
 

@@ -32,6 +32,13 @@ def usable_certificate() -> None:
     certificates.load = lambda files: certificates.Loaded(files, forever)
 
 
+def rotated_certificates() -> None:
+    """Show the first certificate for ever."""
+    from judged_server.api.listening.certificates import Certificates
+
+    Certificates._look = lambda self: None
+
+
 def ends_of_tokens() -> None:
     """Let tokens count for ever."""
     from judged_server.tenants.token_file import StoredToken
@@ -166,6 +173,45 @@ def halved_batches() -> None:
     workers._fault = lambda result: None
 
 
+def stacks_of_a_standing_loop() -> None:
+    """Write nothing of a loop that stands."""
+    from judged_server.process.watchdog import Watchdog
+
+    Watchdog._watch = lambda self: None
+
+
+def end_of_a_standing_loop() -> None:
+    """Let a loop stand for ever."""
+    import judged_server.process.watchdog
+
+    watchdog: Any = judged_server.process.watchdog
+    watchdog.faulthandler.dump_traceback_later = lambda *_, **__: None
+
+
+def unread_replies() -> None:
+    """Wait for ever until a reply is read."""
+    from judged_server.api.interceptor import CallInterceptor
+
+    async def written(self: Any, context: Any, reply: Any) -> None:
+        await context.write(reply)
+
+    CallInterceptor._written = written
+
+
+def calls_of_a_connection() -> None:
+    """Let a connection have as many calls in work as it likes."""
+    import judged_server.api.listening.connections
+
+    connections: Any = judged_server.api.listening.connections
+    options = connections.connection_options
+
+    def generous(max_message_bytes: int) -> Any:
+        given = options(max_message_bytes)
+        return tuple(each for each in given if each[0] != "grpc.max_concurrent_streams")
+
+    connections.connection_options = generous
+
+
 def pings_of_a_connection() -> None:
     """Let a connection ping as often as it likes."""
     import judged_server.api.listening.listeners
@@ -199,6 +245,11 @@ GUARDS: dict[str, Callable[[], None]] = {
         numbers_of_settings,
         want_of_memory,
         halved_batches,
+        rotated_certificates,
+        stacks_of_a_standing_loop,
+        end_of_a_standing_loop,
+        unread_replies,
+        calls_of_a_connection,
         pings_of_a_connection,
     )
 }

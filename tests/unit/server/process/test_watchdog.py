@@ -39,7 +39,7 @@ def test_the_stacks_of_a_loop_that_stands_are_written_once():
 
 
 def test_a_process_whose_loop_stands_for_long_ends_with_its_stacks():
-    done = run(held=30, dump=0, end=0.5)
+    done = run(held=10, dump=0, end=0.5)
     assert done.returncode == 1
     assert "goes on" not in done.stdout
     assert "in held_up_here" in done.stderr
