@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
-from types import TracebackType
 from typing import Self
 
 import grpc
@@ -12,7 +11,7 @@ import grpc
 from judged import errors
 from judged._batching import calls
 from judged._batching.batch import Batch
-from judged._batching.calls import Call, Calls, Result, Whole
+from judged._batching.calls import Call, Calls, Result, Walk, Whole
 from judged._batching.chunks import fold
 from judged._batching.estimates import estimate_judging, estimate_scoring
 from judged._batching.evaluate_stream import EvaluateStream, Progress, Record
@@ -22,8 +21,6 @@ from judged._batching.rankings import Metadata
 from judged._batching.score_stream import Tasks
 from judged._batching.scoring import Scoring
 from judged._convert.judges import write_judge
-from judged._convert.metrics import read_table, write_metrics
-from judged._inputs import as_metrics
 from judged._transport.call import CallOptions
 from judged._transport.connection import AsyncConnection
 from judged._transport.options import COMPUTING_S, JUDGING_S, STREAM_S, BaseClient, read_options
@@ -94,12 +91,7 @@ class AsyncClient(BaseClient[AsyncConnection]):
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     async def close(self) -> None:
@@ -113,11 +105,12 @@ class AsyncClient(BaseClient[AsyncConnection]):
         *,
         include_details: bool = False,
         asking: Asking | None = None,
+        request_id: str = "",
         timeout: float | None = None,  # noqa: ASYNC109 - sent to the server as the call's deadline
         progress: Callable[[int, int], object] | None = None,
     ) -> Verdicts:
         """Return one verdict for each context, in order; see Client.judge."""
-        batch = Batch(fold(items), progress, asking, judge)
+        batch = Batch(fold(items), progress, asking, judge, request_id)
         requests = batch.requests(write_judge(judge), include_details=include_details)
         deadline, send = self._deadline(timeout, JUDGING_S), self._connection.judging.BatchJudge
         async with aclosing(self._connection.send_all(send, requests, deadline)) as sent:
@@ -191,16 +184,9 @@ class AsyncClient(BaseClient[AsyncConnection]):
         timeout: float | None = None,  # noqa: ASYNC109 - sent to the server as the call's deadline
     ) -> MetricTable:
         """Return metrics of rankings whose relevance is known; see Client.compute_metrics."""
-        metrics = as_metrics(metrics)
-        deadline, send = (
-            self._deadline(timeout, COMPUTING_S),
-            self._connection.judging.ComputeMetrics,
-        )
-        given = Given(relevance, metadata or {}, human_values)
-        parts = Parts.of(metrics, given, options)
-        if parts is None:
-            request = write_metrics(metrics, relevance, options, given.metadata, human_values)
-            return read_table((await self._connection.call(send, request, deadline)).table)
+        parts = Parts(metrics, Given(relevance, metadata or {}, human_values), options)
+        deadline = self._deadline(timeout, COMPUTING_S)
+        send = self._connection.judging.ComputeMetrics
         async with aclosing(self._connection.send_all(send, parts.requests(), deadline)) as sent:
             async for part, reply in sent:
                 with parts.about(part):
@@ -362,22 +348,18 @@ class AsyncClient(BaseClient[AsyncConnection]):
     async def _call_each(self, steps: Calls[Result, Whole], timeout: float | None) -> Whole:  # noqa: ASYNC109 - as above
         """Return the result of calls that are made one after the other, in one deadline."""
         deadline = self._deadline(timeout, COMPUTING_S)
-        try:
-            call = next(steps)
-            while True:
-                try:
-                    send = call.method(self._connection)
-                    reply = await self._connection.call(send, call.request, deadline)
-                except errors.JudgedError as error:
-                    call = steps.throw(error)
-                else:
-                    call = steps.send(call.read(reply))
-        except StopIteration as done:
-            whole: Whole = done.value
-            return whole
+        walk = Walk(steps)
+        while (call := walk.step) is not None:
+            send = call.method(self._connection)
+            try:
+                reply = await self._connection.call(send, call.request, deadline)
+            except errors.JudgedError as error:
+                walk.failed(error)
+            else:
+                walk.answered(call.read(reply))
+        return walk.whole
 
     def _scores(self, scoring: Scoring, timeout: float | None) -> AsyncGenerator[AnswerScore, None]:
         send = self._connection.judging.ScoreAnswers
-        return Tasks(
-            send, self._deadline(timeout, STREAM_S), self._connection.budget, self.target
-        ).run(scoring)
+        deadline = self._deadline(timeout, STREAM_S)
+        return Tasks(send, deadline, self._connection.budget, self.target).run(scoring)

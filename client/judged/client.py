@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import closing
-from types import TracebackType
 from typing import Self
 
 import grpc
@@ -12,7 +11,7 @@ import grpc
 from judged import errors
 from judged._batching import calls
 from judged._batching.batch import Batch
-from judged._batching.calls import Call, Calls, Result, Whole
+from judged._batching.calls import Call, Calls, Result, Walk, Whole
 from judged._batching.chunks import fold
 from judged._batching.estimates import estimate_judging, estimate_scoring
 from judged._batching.evaluate_stream import EvaluateStream, Progress, Record
@@ -22,8 +21,6 @@ from judged._batching.rankings import Metadata
 from judged._batching.score_stream import Threads
 from judged._batching.scoring import Scoring
 from judged._convert.judges import write_judge
-from judged._convert.metrics import read_table, write_metrics
-from judged._inputs import as_metrics
 from judged._transport.call import CallOptions
 from judged._transport.connection import Connection
 from judged._transport.options import COMPUTING_S, JUDGING_S, STREAM_S, BaseClient, read_options
@@ -94,12 +91,7 @@ class Client(BaseClient[Connection]):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -113,6 +105,7 @@ class Client(BaseClient[Connection]):
         *,
         include_details: bool = False,
         asking: Asking | None = None,
+        request_id: str = "",
         timeout: float | None = None,
         progress: Callable[[int, int], object] | None = None,
     ) -> Verdicts:
@@ -121,9 +114,11 @@ class Client(BaseClient[Connection]):
         Large batches travel in chunks, several at once. A chunk that fails for good gives its
         contexts the status ERROR; the call raises when the request is wrong or nothing was
         answered. `progress` is called with (contexts done, contexts in all). `include_details`
-        asks how a language model came to each verdict, `asking` says how models are asked.
+        asks how a language model came to each verdict, `asking` says how models are asked. A call
+        that is made again within 10 minutes with the same `request_id` (a UUID of version 4) and
+        all else the same gets the replies to the first, those still under way included.
         """
-        batch = Batch(fold(items), progress, asking, judge)
+        batch = Batch(fold(items), progress, asking, judge, request_id)
         requests = batch.requests(write_judge(judge), include_details=include_details)
         deadline, send = self._deadline(timeout, JUDGING_S), self._connection.judging.BatchJudge
         with closing(self._connection.send_all(send, requests, deadline)) as sent:
@@ -215,16 +210,9 @@ class Client(BaseClient[Connection]):
         `human_values` are what people's labels make of some of the queries, drawn at random: every
         mean then also comes corrected. Labels of judged rankings belong into these instead.
         """
-        metrics = as_metrics(metrics)
-        deadline, send = (
-            self._deadline(timeout, COMPUTING_S),
-            self._connection.judging.ComputeMetrics,
-        )
-        given = Given(relevance, metadata or {}, human_values)
-        parts = Parts.of(metrics, given, options)
-        if parts is None:
-            request = write_metrics(metrics, relevance, options, given.metadata, human_values)
-            return read_table(self._connection.call(send, request, deadline).table)
+        parts = Parts(metrics, Given(relevance, metadata or {}, human_values), options)
+        deadline = self._deadline(timeout, COMPUTING_S)
+        send = self._connection.judging.ComputeMetrics
         with closing(self._connection.send_all(send, parts.requests(), deadline)) as sent:
             for part, reply in sent:
                 with parts.about(part):
@@ -392,24 +380,20 @@ class Client(BaseClient[Connection]):
     def _call_each(self, steps: Calls[Result, Whole], timeout: float | None) -> Whole:
         """Return the result of calls that are made one after the other, in one deadline."""
         deadline = self._deadline(timeout, COMPUTING_S)
-        try:
-            call = next(steps)
-            while True:
-                try:
-                    send = call.method(self._connection)
-                    reply = self._connection.call(send, call.request, deadline)
-                except errors.JudgedError as error:
-                    call = steps.throw(error)
-                else:
-                    call = steps.send(call.read(reply))
-        except StopIteration as done:
-            whole: Whole = done.value
-            return whole
+        walk = Walk(steps)
+        while (call := walk.step) is not None:
+            send = call.method(self._connection)
+            try:
+                reply = self._connection.call(send, call.request, deadline)
+            except errors.JudgedError as error:
+                walk.failed(error)
+            else:
+                walk.answered(call.read(reply))
+        return walk.whole
 
     def _scores(
         self, scoring: Scoring, timeout: float | None
     ) -> Generator[AnswerScore, None, None]:
         send = self._connection.judging.ScoreAnswers
-        return Threads(
-            send, self._deadline(timeout, STREAM_S), self._connection.budget, self.target
-        ).run(scoring)
+        deadline = self._deadline(timeout, STREAM_S)
+        return Threads(send, deadline, self._connection.budget, self.target).run(scoring)

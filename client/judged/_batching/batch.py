@@ -12,6 +12,7 @@ from judged._batching.chunks import Assembly, Piece, cut, original_path
 from judged._convert.groups import write_group
 from judged._convert.judges import read_identity, share, write_asking
 from judged._convert.verdicts import read_verdicts, usage_of
+from judged._transport.call import derived_id
 from judged._transport.status import may_retry
 from judged.types.groups import QueryGroup
 from judged.types.judges import Asking, Judge
@@ -36,6 +37,7 @@ class Batch:
         progress: Progress | None,
         asking: Asking | None = None,
         judge: Judge | str | None = None,
+        request_id: str = "",
     ) -> None:
         if not groups:
             raise errors.InvalidArgument.of_field("groups", "must hold at least one group")
@@ -43,6 +45,7 @@ class Batch:
         self._judge = judge
         self._assembly = Assembly(groups)
         self._asking = asking
+        self._request_id = request_id
         self._progress = progress
         self._total = sum(group.n_expected * group.n_retrieved for group in groups)
         self._done = 0
@@ -53,12 +56,17 @@ class Batch:
     ) -> Iterator[tuple[Sequence[Piece], pb.BatchJudgeRequest]]:
         """Yield each chunk with the request for its verdicts, in order, made as it is asked for.
 
-        Models are asked about a chunk for its share of what all may cost.
+        Models are asked about a chunk for its share of what all may cost. Where the call has a
+        request_id, that of each later chunk follows from it.
         """
-        for chunk in cut(self._groups, self._judge, self._asking):
+        for place, chunk in enumerate(cut(self._groups, self._judge, self._asking)):
             n = sum(piece.n_contexts for piece in chunk)
             asking = share(self._asking, n, self._total)
-            yield chunk, _write_chunk(chunk, spec, asking, include_details=include_details)
+            request = _write_chunk(chunk, spec, asking, include_details=include_details)
+            if self._request_id:
+                later = derived_id(self._request_id, place) if place else self._request_id
+                request.request_id = later
+            yield chunk, request
 
     def answered(self, chunk: Sequence[Piece], reply: pb.BatchJudgeResponse) -> None:
         """Take in the answer of a chunk."""

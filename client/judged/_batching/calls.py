@@ -57,6 +57,7 @@ MOST_DAYS = 366
 """The days that `usage` looks back, at most."""
 
 Result = TypeVar("Result")
+Step = TypeVar("Step")
 Whole = TypeVar("Whole")
 
 
@@ -74,6 +75,37 @@ class Call(Generic[Result]):
 
 
 Calls = Generator[Call[Result], Result, Whole]
+
+
+class Walk(Generic[Step, Whole]):
+    """A generator of steps that are taken one after the other, and what came of the whole."""
+
+    def __init__(self, steps: Generator[Step, Any, Whole]) -> None:
+        self._steps = steps
+        self._whole: list[Whole] = []
+        self.step: Step | None = None
+        """The step to take, None after the last one."""
+        self._go(lambda: next(steps))
+
+    def answered(self, result: object) -> None:
+        """Go on with what the step came to. Raises as the generator does."""
+        self._go(lambda: self._steps.send(result))
+
+    def failed(self, error: BaseException) -> None:
+        """Go on with the failure of the step. Raises as the generator does."""
+        self._go(lambda: self._steps.throw(error))
+
+    def _go(self, on: Callable[[], Step]) -> None:
+        try:
+            self.step = on()
+        except StopIteration as done:
+            self.step = None
+            self._whole.append(done.value)
+
+    @property
+    def whole(self) -> Whole:
+        """What the steps came to; an IndexError before the last is taken."""
+        return self._whole[0]
 
 
 def compare_runs(

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
-from typing import Self
 
 from judged import errors
 from judged._batching.rankings import (
@@ -28,7 +27,7 @@ from judged._batching.rankings import (
     values_of,
 )
 from judged._convert.metrics import read_table, write_metrics
-from judged._inputs import need_by_ids, need_kind, set_fields
+from judged._inputs import as_metrics, need_by_ids, need_kind, set_fields
 from judged.types.embeddings import EmbeddedRankings
 from judged.types.metrics import MetricOptions, MetricTable
 from judged.types.rankings import (
@@ -74,37 +73,27 @@ class Given:
 
 
 class Parts:
-    """The parts of a call and their tables so far."""
+    """The parts of a call and their tables so far; none where one message holds everything.
 
-    def __init__(
-        self,
-        metrics: Sequence[str],
-        given: Given,
-        options: MetricOptions,
-        parts: Iterator[Relevance],
-    ) -> None:
-        self._metrics = metrics
+    Parts can't see each other, so what the server would refuse for that is refused here: raises
+    InvalidArgument for a query that is there twice, and for metadata and human values of a query
+    that is not there.
+    """
+
+    def __init__(self, metrics: Sequence[str], given: Given, options: MetricOptions) -> None:
+        self._metrics = as_metrics(metrics)
         self._given = given
         self._options = options
-        self._parts = parts
+        self._parts: Iterator[Relevance] = iter(())
         self._tables: list[MetricTable] = []
-
-    @classmethod
-    def of(cls, metrics: Sequence[str], given: Given, options: MetricOptions) -> Self | None:
-        """Return the parts of a call, None where one message holds everything.
-
-        Parts can't see each other, so what the server would refuse for that is refused here:
-        raises InvalidArgument for a query that is there twice, and for metadata and human values
-        of a query that is not there.
-        """
         parts = split(given.relevance)
         first = next(parts)  # the second is made only when the first is on its way
-        if len(query_ids_of(first)) == len(query_ids_of(given.relevance)):
-            return None
-        check_rankings(given.relevance)
-        check_metadata(given.relevance, given.metadata)
-        check_human_values(given.relevance, given.human)
-        return cls(metrics, given, options, chain((first,), parts))
+        self._one_message = len(query_ids_of(first)) == len(query_ids_of(given.relevance))
+        if not self._one_message:
+            check_rankings(given.relevance)
+            check_metadata(given.relevance, given.metadata)
+            check_human_values(given.relevance, given.human)
+            self._parts = chain((first,), parts)
 
     def requests(self) -> Iterator[tuple[Given, pb.ComputeMetricsRequest]]:
         """Yield what to send for each part, in order, made as it is asked for."""
@@ -122,6 +111,9 @@ class Parts:
     @contextmanager
     def about(self, part: Given) -> Iterator[None]:
         """Make errors about a part speak of the whole: trec.run[0] of a later part is another."""
+        if part is self._given:
+            yield
+            return
 
         def rename(match: re.Match[str]) -> str:
             query_id = part.names(match[1])[int(match[2])]
@@ -139,6 +131,11 @@ class Parts:
     def whole(self) -> tuple[Given, pb.ComputeMetricsRequest] | None:
         """Return what to send once all parts are answered; None where they say it all."""
         given, options = self._given, self._options
+        if self._one_message:
+            request = write_metrics(
+                self._metrics, given.relevance, options, given.metadata, given.human
+            )
+            return given, request
         more = options.interval is not None or options.slice_by or given.human is not None
         if not more and not given.metadata:  # these are for the server to check
             return None
@@ -151,6 +148,8 @@ class Parts:
 
     def table(self, reply: pb.ComputeMetricsResponse | None = None) -> MetricTable:
         """Return the table of the whole, given the answer to `whole` if that was to be sent."""
+        if reply is not None and self._one_message:
+            return read_table(reply.table)
         if reply is None:
             means = means_of(values_of(self._tables), self._tables)
         else:

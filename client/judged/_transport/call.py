@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import random
 import threading
@@ -135,7 +136,7 @@ class Attempts:
             *budget.authorization.metadata(),
             *deadline.options.metadata,
         )
-        if isinstance(request, IDENTIFIED):
+        if isinstance(request, IDENTIFIED) and not request.request_id:
             request.request_id = request_id
 
     def timeout(self) -> float:
@@ -201,3 +202,9 @@ class Attempts:
             raise error
         self._budget.failed(error, left)
         return wait
+
+
+def derived_id(*parts: object) -> str:
+    """Return a request_id (a UUID of version 4) that is the same for the same parts."""
+    digest = hashlib.sha256(repr(parts).encode(errors="surrogatepass")).digest()
+    return str(uuid.UUID(bytes=digest[:16], version=4))

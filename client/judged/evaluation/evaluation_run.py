@@ -53,10 +53,15 @@ _LEAST_COST = 1e-12
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Some groups that are judged by one call, and their places among all."""
+    """Some groups that are judged by one call, and their places among all.
+
+    `request_id` is that of the call: after an interruption the same, so that the server answers it
+    as it would have been answered. "" where nothing is kept.
+    """
 
     places: Sequence[int]
     groups: Sequence[QueryGroup]
+    request_id: str = ""
 
 
 class EvaluationRun:
@@ -228,23 +233,25 @@ class EvaluationRun:
         judge = self.judge if isinstance(self.judge, Judge | str) else None
         most = 1 if self.local is not None else most_contexts(judge)
         for places in _packed(left, sizes, most):
-            yield Piece(places, [self._to_judge[place] for place in places])
+            groups = [self._to_judge[place] for place in places]
+            request_id = "" if self._log is None else self._log.request_id(groups, self.asking)
+            yield Piece(places, groups, request_id)
             done += sum(sizes[place] for place in places)
             if told is not None:
                 told(done, total)
 
     def take(self, piece: Piece, verdicts: Verdicts) -> None:
         """Take the verdicts of a piece, and keep those of groups that none is missing of."""
+        parts = []
         for index, place in enumerate(piece.places):
             part = of_groups(verdicts, index, index + 1)
-            part = replace(part, usage=None, groups=())
-            self._parts[place] = part
-            if self._log is not None and Status.ERROR not in part.status:
-                self._log.keep_verdicts(group_key(self._to_judge[place]), part)
+            self._parts[place] = replace(part, usage=None, groups=())
+            parts.append((self._to_judge[place], self._parts[place]))
         if verdicts.usage is not None:
             self._usage = verdicts.usage if self._usage is None else self._usage + verdicts.usage
-            if self._log is not None:
-                self._log.keep_usage(verdicts.usage)
+        if self._log is not None:
+            whole = [(group, part) for group, part in parts if Status.ERROR not in part.status]
+            self._log.keep_verdicts(whole, verdicts.judge, verdicts.usage)
 
     def recorded(self) -> RecordedEvaluation:
         """Return the evaluation by the verdicts that were taken."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from inspect import isasyncgenfunction, iscoroutinefunction
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from judged._convert.groups import as_groups
 from judged._inputs import WrongType, as_metrics, need_kind
 from judged.aio import AsyncClient
 from judged.client import Client
+from judged.evaluation._steps.walking import OnThread, Step, Steps, await_steps, run_steps
 from judged.evaluation.datasets.dataset import Dataset
 from judged.evaluation.evaluation_run import EvaluationRun, Piece
 from judged.evaluation.labels import own_metrics
@@ -29,8 +30,9 @@ from judged.types import (
     Evaluation,
     Judge,
     MetricOptions,
+    MetricTable,
     QueryGroup,
-    Verdicts,
+    ServerInfo,
 )
 
 Source = Retriever | BatchRetriever | RetrieverFunction | Mapping[str, Iterable[Found]]
@@ -95,38 +97,7 @@ class Evaluator:
             asking=asking,
             progress=progress,
         )
-        with closing(run):
-            run.retrieve()
-            if run.asks_at_once:
-                evaluation = self.evaluate_groups(
-                    *(run.groups, run.metrics, run.judge, run.options),  # type: ignore[arg-type]
-                    asking=asking,
-                    timeout=timeout,
-                    progress=stage("judging", progress),
-                )
-            else:
-                for piece in run.pieces():
-                    run.take(piece, self._judge(run, piece, timeout))
-                recorded = run.recorded()
-                table = self._client.compute_metrics(
-                    run.metrics,
-                    recorded.rankings,
-                    recorded.options,
-                    metadata=recorded.metadata,
-                    timeout=timeout,
-                )
-                evaluation = recorded.evaluation(table)
-            return run.result(evaluation)
-
-    def _judge(self, run: EvaluationRun, piece: Piece, timeout: float) -> Verdicts:
-        if run.local is not None:
-            return run.local.judge(piece.groups)
-        return self._client.judge(
-            piece.groups,
-            run.judge,  # type: ignore[arg-type]  # no function, or it would be local
-            asking=run.asking,
-            timeout=timeout,
-        )
+        return run_steps(self._client, _evaluate(run, asking, timeout, progress))
 
     def evaluate_groups(
         self,
@@ -145,26 +116,8 @@ class Evaluator:
         A recorded judge, say a Replay of a trace, stands for one: then nobody is asked, and the
         families can't be.
         """
-        names = as_metrics(metrics)
-        if not isinstance(judge, RecordedJudge):
-            return self._client.evaluate(
-                *(groups, names, judge, options),
-                include_verdicts=bool(own_metrics(names)),
-                asking=asking,
-                record=record,
-                timeout=timeout,
-                progress=progress,
-            )
-        recorded = RecordedEvaluation(groups, names, options)
-        recorded.take(judge, self._client.server_info(timeout=timeout).rubrics)
-        table = self._client.compute_metrics(
-            names,
-            recorded.rankings,
-            recorded.options,
-            metadata=recorded.metadata,
-            timeout=timeout,
-        )
-        return recorded.evaluation(table)
+        steps = _evaluate_groups(groups, metrics, judge, options, asking, record, timeout, progress)
+        return run_steps(self._client, steps)
 
     def estimate(
         self,
@@ -227,38 +180,7 @@ class AsyncEvaluator:
             asking=asking,
             progress=progress,
         )
-        with closing(run):
-            await asyncio.to_thread(run.retrieve)
-            if run.asks_at_once:
-                evaluation = await self.evaluate_groups(
-                    *(run.groups, run.metrics, run.judge, run.options),  # type: ignore[arg-type]
-                    asking=asking,
-                    timeout=timeout,
-                    progress=stage("judging", progress),
-                )
-            else:
-                for piece in run.pieces():
-                    run.take(piece, await self._judge(run, piece, timeout))
-                recorded = run.recorded()
-                table = await self._client.compute_metrics(
-                    run.metrics,
-                    recorded.rankings,
-                    recorded.options,
-                    metadata=recorded.metadata,
-                    timeout=timeout,
-                )
-                evaluation = recorded.evaluation(table)
-            return run.result(evaluation)
-
-    async def _judge(self, run: EvaluationRun, piece: Piece, timeout: float) -> Verdicts:  # noqa: ASYNC109 - as above
-        if run.local is not None:
-            return await asyncio.to_thread(run.local.judge, piece.groups)
-        return await self._client.judge(
-            piece.groups,
-            run.judge,  # type: ignore[arg-type]  # no function, or it would be local
-            asking=run.asking,
-            timeout=timeout,
-        )
+        return await await_steps(self._client, _evaluate(run, asking, timeout, progress))
 
     async def evaluate_groups(
         self,
@@ -273,26 +195,8 @@ class AsyncEvaluator:
         progress: Progress | None = None,
     ) -> Evaluation:
         """Return the metrics of groups and their verdicts; see `Evaluator.evaluate_groups`."""
-        names = as_metrics(metrics)
-        if not isinstance(judge, RecordedJudge):
-            return await self._client.evaluate(
-                *(groups, names, judge, options),
-                include_verdicts=bool(own_metrics(names)),
-                asking=asking,
-                record=record,
-                timeout=timeout,
-                progress=progress,
-            )
-        recorded = RecordedEvaluation(groups, names, options)
-        recorded.take(judge, (await self._client.server_info(timeout=timeout)).rubrics)
-        table = await self._client.compute_metrics(
-            names,
-            recorded.rankings,
-            recorded.options,
-            metadata=recorded.metadata,
-            timeout=timeout,
-        )
-        return recorded.evaluation(table)
+        steps = _evaluate_groups(groups, metrics, judge, options, asking, record, timeout, progress)
+        return await await_steps(self._client, steps)
 
     async def estimate(
         self,
@@ -309,6 +213,81 @@ class AsyncEvaluator:
         if not judged:
             return CostEstimate()
         return await self._client.estimate(judged, judge, asking=asking, timeout=timeout)
+
+
+def _evaluate(
+    run: EvaluationRun, asking: Asking | None, timeout: float, progress: OnProgress | None
+) -> Steps[EvaluationResult]:
+    """Yield the steps of `Evaluator.evaluate`."""
+    with closing(run):
+        yield OnThread(run.retrieve)
+        if run.asks_at_once:
+            evaluation = yield from _evaluate_groups(
+                *(run.groups, run.metrics, run.judge, run.options),  # type: ignore[arg-type]
+                asking,
+                None,
+                timeout,
+                stage("judging", progress),
+            )
+        else:
+            for piece in run.pieces():
+                verdicts = yield _judge(run, piece, timeout)
+                run.take(piece, verdicts)
+            evaluation = yield from _measure(run.recorded(), run.metrics, timeout)
+        return run.result(evaluation)
+
+
+def _judge(run: EvaluationRun, piece: Piece, timeout: float) -> Step:
+    if run.local is not None:
+        return OnThread(partial(run.local.judge, piece.groups))
+    return lambda client: client.judge(
+        piece.groups,
+        run.judge,  # type: ignore[arg-type]  # no function, or it would be local
+        asking=run.asking,
+        request_id=piece.request_id,
+        timeout=timeout,
+    )
+
+
+def _evaluate_groups(
+    groups: Iterable[QueryGroup],
+    metrics: Sequence[str],
+    judge: Judge | RecordedJudge | str | None,
+    options: MetricOptions,
+    asking: Asking | None,
+    record: Record | None,
+    timeout: float,
+    progress: Progress | None,
+) -> Steps[Evaluation]:
+    """Yield the steps of `Evaluator.evaluate_groups`."""
+    names = as_metrics(metrics)
+    if not isinstance(judge, RecordedJudge):
+        evaluation: Evaluation = yield lambda client: client.evaluate(
+            *(groups, names, judge, options),
+            include_verdicts=bool(own_metrics(names)),
+            asking=asking,
+            record=record,
+            timeout=timeout,
+            progress=progress,
+        )
+        return evaluation
+    recorded = RecordedEvaluation(groups, names, options)
+    info: ServerInfo = yield lambda client: client.server_info(timeout=timeout)
+    recorded.take(judge, info.rubrics)
+    return (yield from _measure(recorded, names, timeout))
+
+
+def _measure(
+    recorded: RecordedEvaluation, metrics: Sequence[str], timeout: float
+) -> Steps[Evaluation]:
+    table: MetricTable = yield lambda client: client.compute_metrics(
+        metrics,
+        recorded.rankings,
+        recorded.options,
+        metadata=recorded.metadata,
+        timeout=timeout,
+    )
+    return recorded.evaluation(table)
 
 
 def _to_judge(

@@ -41,7 +41,7 @@ class Answering:
         self._system = system
         self._concurrency = concurrency
         self._with_contexts = takes_contexts(system)
-        self._done: queue.SimpleQueue[Outcome] = queue.SimpleQueue()
+        self._done: queue.SimpleQueue[Outcome | None] = queue.SimpleQueue()
         self._waiting: Iterator[Question] = iter(())
         self._lock = threading.Lock()
         self._stopped = threading.Event()
@@ -58,18 +58,28 @@ class Answering:
             threading.Thread(target=target, daemon=True, name="judged-asking").start()
         try:
             for _ in questions:
-                yield self._done.get()
+                outcome = self._done.get()
+                if outcome is None:
+                    return
+                yield outcome
         finally:
-            self._stopped.set()
-            if self._loop is not None:
-                with suppress(RuntimeError):  # it is closed: all was answered
-                    self._loop.call_soon_threadsafe(self._cancel)
+            self.stop()
+
+    def stop(self) -> None:
+        """Ask no more questions; the iteration ends, also where it waits on another thread."""
+        self._stopped.set()
+        self._done.put(None)
+        if self._loop is not None:
+            with suppress(RuntimeError):  # it is closed: all was answered
+                self._loop.call_soon_threadsafe(self._cancel)
 
     def leftover(self) -> Iterator[Outcome]:
         """Yield what came without being taken, as far as it is here already."""
         with suppress(queue.Empty):
             while True:
-                yield self._done.get_nowait()
+                outcome = self._done.get_nowait()
+                if outcome is not None:
+                    yield outcome
 
     def _next(self) -> Question | None:
         with self._lock:

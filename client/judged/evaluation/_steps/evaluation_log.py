@@ -1,24 +1,29 @@
 """The file that an interrupted evaluation goes on from: a line for each query as it is finished.
 
 The first line says what is evaluated. Then come lines with what was retrieved for a query, and
-lines with the verdicts of a group, which is known by a hash of all that its verdicts rest on. What
-failed is not written, so that it is tried again.
+lines with what one call judged: the verdicts of its groups, each known by a hash of all that its
+verdicts rest on, and what they took. What failed is not written, so that it is tried again.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from judged._transport.call import derived_id
 from judged.evaluation.datasets.files import FileError, Record, parse_json
 from judged.evaluation.datasets.results import Retrieved, read_span
-from judged.types import JudgeIdentity, QueryGroup, Usage, VerdictError, Verdicts
+from judged.types import Asking, JudgeIdentity, QueryGroup, Usage, VerdictError, Verdicts
 
-_COLUMNS = ("relevant", "score", "status", "source", "flags", "agreement", "probability")
+_COLUMNS = (
+    *("relevant", "score", "status", "source", "flags", "agreement", "probability"),
+    "stage",
+)
 
 
 class EvaluationLog:
@@ -32,8 +37,9 @@ class EvaluationLog:
         self.retrieved: dict[str, tuple[Sequence[Retrieved], float | None]] = {}
         self.verdicts: dict[str, Verdicts] = {}
         self.usage: Usage | None = None
-        self._judge: JudgeIdentity | None = None
-        head = json.loads(json.dumps({"format": "judged.resume", "version": 1, **about}))
+        self._calls = 0
+        self._run = str(uuid.uuid4())
+        head = json.loads(json.dumps({"format": "judged.resume", "version": 2, **about}))
         try:
             raw = self._path.read_bytes() if self._path.exists() else b""
         except OSError as error:
@@ -54,11 +60,12 @@ class EvaluationLog:
             problem = f"can't be written: {error.strerror or error}"
             raise FileError(self._name, None, problem) from None
         if not whole:
-            self._write(head)
+            self._write({**head, "run": self._run})
 
     def _check(self, record: Record, head: Mapping[str, object]) -> None:
         if record.get("format") != "judged.resume":
             raise record.error("is no file to resume an evaluation from; name another one")
+        self._run = str(record.get("run"))
         for name, value in head.items():
             if record.get(name) != value:
                 raise record.error(
@@ -67,24 +74,37 @@ class EvaluationLog:
                 )
 
     def _take(self, record: Record) -> None:
-        if (judge := record.record("judge")) is not None:
-            self._judge = JudgeIdentity(**judge.fields)  # type: ignore[arg-type]  # written below
-        elif (usage := record.record("usage")) is not None:
-            self._add(Usage(**usage.fields))  # type: ignore[arg-type]  # written below
-        elif record.get("query_id") is not None:
+        if record.get("query_id") is not None:
             found = [_read_retrieved(result) for result in record.records("results")]
             seconds = record.optional_number("seconds")
             self.retrieved[record.text("query_id")] = (found, seconds)
-        elif self._judge is not None:
-            columns: dict[str, Any] = {name: record.items(name) for name in _COLUMNS}
+            return
+        self._calls += 1
+        if (usage := record.record("usage")) is not None:
+            self._add(Usage(**usage.fields))  # type: ignore[arg-type]  # written below
+        judge = record.record("judge")
+        if judge is None:
+            return
+        identity = JudgeIdentity(**judge.fields)  # type: ignore[arg-type]  # written below
+        for group in record.records("groups"):
+            columns: dict[str, Any] = {name: group.items(name) for name in _COLUMNS}
             errors = {
                 int(index): VerdictError(**error)
-                for index, error in ((record.get("errors") or {}).items())  # type: ignore[attr-defined]
+                for index, error in ((group.get("errors") or {}).items())  # type: ignore[attr-defined]
             }
             n = len(columns["status"])
-            self.verdicts[record.text("group")] = Verdicts(
-                **columns, offsets=[0, n], errors=errors, judge=self._judge
+            self.verdicts[group.text("group")] = Verdicts(
+                **columns, offsets=[0, n], errors=errors, judge=identity
             )
+
+    def request_id(self, groups: Sequence[QueryGroup], asking: Asking | None) -> str:
+        """Return the request_id of the next call, about some groups.
+
+        It is the same after an interruption, until the call is answered: what is asked again after
+        a failure is another call.
+        """
+        keys = [group_key(group) for group in groups]
+        return derived_id(self._run, self._calls, keys, repr(asking))
 
     def keep_retrieved(
         self, query_id: str, found: Sequence[Retrieved], seconds: float | None
@@ -96,19 +116,26 @@ class EvaluationLog:
         ]
         self._write({"query_id": query_id, "results": results, "seconds": seconds})
 
-    def keep_verdicts(self, key: str, verdicts: Verdicts) -> None:
-        """Write down the verdicts of one group, unless one of them failed."""
-        if self._judge != verdicts.judge:
-            self._judge = verdicts.judge
-            self._write({"judge": asdict(verdicts.judge)})
-        columns = {name: list(getattr(verdicts, name)) for name in _COLUMNS}
-        errors = {str(index): asdict(error) for index, error in verdicts.errors.items()}
-        self._write({"group": key, **columns, "errors": errors})
-
-    def keep_usage(self, usage: Usage) -> None:
-        """Write down what some of the verdicts took."""
-        self._add(usage)
-        self._write({"usage": asdict(usage)})
+    def keep_verdicts(
+        self,
+        judged: Sequence[tuple[QueryGroup, Verdicts]],
+        judge: JudgeIdentity,
+        usage: Usage | None,
+    ) -> None:
+        """Write down what a call judged, and what it took: in one line, which is there or not."""
+        self._calls += 1
+        if usage is not None:
+            self._add(usage)
+        groups = [
+            {
+                "group": group_key(group),
+                **{name: list(getattr(verdicts, name)) for name in _COLUMNS},
+                "errors": {str(i): asdict(error) for i, error in verdicts.errors.items()},
+            }
+            for group, verdicts in judged
+        ]
+        told = None if usage is None else asdict(usage)
+        self._write({"judge": asdict(judge), "groups": groups, "usage": told})
 
     def _add(self, usage: Usage) -> None:
         self.usage = usage if self.usage is None else self.usage + usage

@@ -5,10 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from judged._convert.scores import check_item
-from judged.client import Client
 from judged.errors import FailedPrecondition, InvalidArgument
+from judged.evaluation._steps.walking import Steps
 from judged.evaluation.system import Question
-from judged.types import AnswerItem, Asking, CacheMode, ChatModelInfo, Rubric, RubricInfo
+from judged.types import (
+    AnswerItem,
+    Asking,
+    CacheMode,
+    ChatModelInfo,
+    Rubric,
+    RubricInfo,
+    ServerInfo,
+)
 
 _PLACEHOLDER = "an answer that is not there yet"
 
@@ -39,15 +47,16 @@ def check_questions(questions: Sequence[object], rubrics: Sequence[Rubric], most
 
 
 def ask_server(
-    client: Client, question: Question, rubrics: Sequence[Rubric], asking: Asking | None
-) -> Sequence[RubricInfo]:
+    question: Question, rubrics: Sequence[Rubric], asking: Asking | None
+) -> Steps[Sequence[RubricInfo]]:
     """Return the rubrics of the server, once it has taken what it will be asked to score by.
 
     Asks no model. Raises what scoring would: an unknown rubric or model, a threshold or weights
     that are none, a limit on money without prices, a model without its key, a server out of reach.
     """
-    info = client.server_info()
-    client.estimate_scores([_unanswered(question)], rubrics, asking=asking)
+    info: ServerInfo = yield lambda client: client.server_info()
+    item = _unanswered(question)
+    yield lambda client: client.estimate_scores([item], rubrics, asking=asking)
     if asking is None or asking.cache is not CacheMode.ONLY:
         _refuse_unavailable(rubrics, info.chat_models)
     return info.rubrics

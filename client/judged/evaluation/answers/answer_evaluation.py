@@ -26,6 +26,7 @@ from judged.client import Client
 from judged.evaluation._steps.answer_log import AnswerLog
 from judged.evaluation._steps.answering import Answering, Outcome
 from judged.evaluation._steps.first_checks import ask_server, check_questions
+from judged.evaluation._steps.walking import OnThread, Steps, need_client, run_steps
 from judged.evaluation.system import Answer, Question, System, signature_of
 from judged.types import (
     AnswerItem,
@@ -144,47 +145,88 @@ def evaluate_answers(
     belongs to other questions or can't be written, and what `Client.score_answers` raises: before
     the first question where the server can tell then, as of an unknown rubric or model.
     """
-    if isinstance(items, Question | str) or not isinstance(items, Iterable):
-        need_kind(items, "items", list, "a list of questions")
-    need_kind(client, "client", Client, "a Client")
-    if not callable(system):
-        raise WrongType.of_field("system", f"must be a function, not {type(system).__name__}")
-    questions, asked = list(items), as_rubrics(rubrics)
-    check_questions(questions, asked, concurrency)
-    known_rubrics = ask_server(client, questions[0], asked, asking)
-    log = None if resume is None else AnswerLog(resume, questions, signature_of(system))
-    counter = _Counter(progress, len(questions) * (1 + len(asked)))
-    with nullcontext() if log is None else closing(log):
-        known = {} if log is None else log.known
-        outcomes = {
-            q.item_id: Outcome(q, *_pair(known[q.item_id])) for q in questions if q.item_id in known
-        }
-        resumed = set(outcomes)
-        counter.add(len(resumed))
-        waiting = [q for q in questions if q.item_id not in resumed]
-        for outcome in _answers(system, waiting, concurrency, log):
-            outcomes[outcome.question.item_id] = outcome
-            counter.add(1 if outcome.answer is not None else 1 + len(asked))
-    told = [outcomes[question.item_id] for question in questions]
-    answered = [_as_item(outcome) for outcome in told if outcome.answer is not None]
-    found = ScoredAnswers([], [summarise(rubric.id, []) for rubric in asked], Usage())
-    if answered:
-        found = client.score_answers(
-            answered,
-            asked,
-            include_replies=include_replies,
-            asking=asking,
-            timeout=timeout,
-            progress=lambda *_: counter.add(1),
+    need_client(client)
+    run = AnswerRun(items, system, rubrics, resume, concurrency, asking, progress)
+    steps = run.steps(include_replies=include_replies, trace=trace, timeout=timeout)
+    return run_steps(client, steps)
+
+
+class AnswerRun:
+    """One evaluation of answers. Raises InvalidArgument for what is wrong with what is given."""
+
+    def __init__(
+        self,
+        items: Iterable[Question],
+        system: System,
+        rubrics: Iterable[Rubric | str],
+        resume: Path | str | None,
+        concurrency: int,
+        asking: Asking | None,
+        progress: Progress | None,
+    ) -> None:
+        if isinstance(items, Question | str) or not isinstance(items, Iterable):
+            need_kind(items, "items", list, "a list of questions")
+        if not callable(system):
+            raise WrongType.of_field("system", f"must be a function, not {type(system).__name__}")
+        self._questions, self._rubrics = list(items), as_rubrics(rubrics)
+        check_questions(self._questions, self._rubrics, concurrency)
+        self._system, self._resume, self._asking = system, resume, asking
+        self._answering = Answering(system, concurrency)
+        self._counter = _Counter(progress, len(self._questions) * (1 + len(self._rubrics)))
+
+    def steps(
+        self, *, include_replies: bool, trace: ScoreTrace | None, timeout: float
+    ) -> Steps[AnswerEvaluation]:
+        """Yield the steps of `evaluate_answers`."""
+        rubrics, asking, count = self._rubrics, self._asking, self._counter.add
+        known_rubrics = yield from ask_server(self._questions[0], rubrics, asking)
+        try:
+            outcomes, resumed = yield OnThread(self._ask)
+        finally:
+            self._answering.stop()  # who left the step does not want the rest
+        told = [outcomes[question.item_id] for question in self._questions]
+        answered = [_as_item(outcome) for outcome in told if outcome.answer is not None]
+        found = ScoredAnswers([], [summarise(rubric.id, []) for rubric in rubrics], Usage())
+        if answered:
+            found = yield lambda client: client.score_answers(
+                answered,
+                rubrics,
+                include_replies=include_replies,
+                asking=asking,
+                timeout=timeout,
+                progress=lambda *_: count(1),
+            )
+            if trace is not None:
+                trace.keep_scores(answered, found.scores, known_rubrics)
+        scores = {(score.item_id, score.rubric): score for score in found}
+        return AnswerEvaluation(
+            [
+                _result(outcome, rubrics, scores, outcome.question.item_id in resumed)
+                for outcome in told
+            ],
+            found.rubrics,
+            found.usage,
         )
-        if trace is not None:
-            trace.keep_scores(answered, found.scores, known_rubrics)
-    scores = {(score.item_id, score.rubric): score for score in found}
-    return AnswerEvaluation(
-        [_result(outcome, asked, scores, outcome.question.item_id in resumed) for outcome in told],
-        found.rubrics,
-        found.usage,
-    )
+
+    def _ask(self) -> tuple[dict[str, Outcome], set[str]]:
+        """Return the outcome of each question, and the ids of those that an earlier run had."""
+        log = None
+        if self._resume is not None:
+            log = AnswerLog(self._resume, self._questions, signature_of(self._system))
+        with nullcontext() if log is None else closing(log):
+            known = {} if log is None else log.known
+            outcomes = {
+                q.item_id: Outcome(q, *_pair(known[q.item_id]))
+                for q in self._questions
+                if q.item_id in known
+            }
+            resumed = set(outcomes)
+            self._counter.add(len(resumed))
+            waiting = [q for q in self._questions if q.item_id not in resumed]
+            for outcome in _answers(self._answering, waiting, log):
+                outcomes[outcome.question.item_id] = outcome
+                self._counter.add(1 if outcome.answer is not None else 1 + len(self._rubrics))
+        return outcomes, resumed
 
 
 def _pair(known: tuple[Answer, float]) -> tuple[Answer, None, float]:
@@ -193,10 +235,9 @@ def _pair(known: tuple[Answer, float]) -> tuple[Answer, None, float]:
 
 
 def _answers(
-    system: System, questions: Sequence[Question], concurrency: int, log: AnswerLog | None
+    answering: Answering, questions: Sequence[Question], log: AnswerLog | None
 ) -> Iterator[Outcome]:
     """Yield the outcome of each question, written down; what came before a break is not lost."""
-    answering = Answering(system, concurrency)
     outcomes = answering.outcomes(questions)
     try:
         for outcome in outcomes:

@@ -13,6 +13,7 @@ from itertools import permutations
 from judged._inputs import as_list, need_each, need_id, set_fields
 from judged.client import Client
 from judged.errors import InvalidArgument
+from judged.evaluation._steps.walking import Steps, need_client, run_steps
 from judged.types import (
     AnswerItem,
     AnswerScore,
@@ -141,32 +142,30 @@ def compare_answers(
     Comparisons without an outcome are left out. Raises as `Client.score_answers` and
     `Client.rank_systems` do, and InvalidArgument where nothing has an outcome.
     """
+    need_client(client)
     pairs = AnswerPairs(answers)
-    scores = None
+    return run_steps(client, comparing_steps(pairs, rubric, interval, asking, timeout, progress))
+
+
+def comparing_steps(
+    pairs: AnswerPairs,
+    rubric: Rubric | str,
+    interval: IntervalOptions | None,
+    asking: Asking | None,
+    timeout: float | None,
+    progress: Callable[[int, int], object] | None,
+) -> Steps[ComparedAnswers]:
+    """Yield the steps of `compare_answers`. Raises InvalidArgument where nothing has an outcome."""
+    scores: ScoredAnswers | None = None
     if pairs.items:
-        scores = client.score_answers(
+        scores = yield lambda client: client.score_answers(
             pairs.items, [rubric], asking=asking, timeout=timeout, progress=progress
         )
-    return rank_compared(pairs, scores, client, interval, timeout)
-
-
-def rank_compared(
-    pairs: AnswerPairs,
-    scores: ScoredAnswers | None,
-    client: Client,
-    interval: IntervalOptions | None = None,
-    timeout: float | None = None,
-) -> ComparedAnswers:
-    """Return the ranking by the scores of `pairs.items`, None where there was nothing to ask.
-
-    Raises InvalidArgument where nothing has an outcome, and as `Client.rank_systems`.
-    """
     comparisons = pairs.compared(scores if scores is not None else ())
     missing = 0 if scores is None else sum(score.score is None for score in scores)
     if not comparisons:
         reasons = {score.error.reason for score in scores or () if score.error is not None}
         rule = f"none of {missing} comparisons has an outcome ({', '.join(sorted(reasons))})"
         raise InvalidArgument.of_field("answers", rule)
-    return ComparedAnswers(
-        client.rank_systems(comparisons, interval, timeout=timeout), comparisons, scores, missing
-    )
+    ranking = yield lambda client: client.rank_systems(comparisons, interval, timeout=timeout)
+    return ComparedAnswers(ranking, comparisons, scores, missing)

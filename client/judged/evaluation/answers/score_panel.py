@@ -10,6 +10,7 @@ import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import partial
 from statistics import fmean, median
 from typing import Any
 
@@ -17,6 +18,7 @@ from judged._batching.scoring import summarise
 from judged._inputs import need_each, need_ids
 from judged.client import Client
 from judged.errors import InvalidArgument
+from judged.evaluation._steps.walking import Steps, need_client, run_steps
 from judged.types import (
     AnswerItem,
     AnswerScore,
@@ -77,6 +79,21 @@ def score_by_panel(
     shared by the members in equal parts. Raises InvalidArgument for other numbers of models, for
     one that is named twice and for a rubric that names a model, and as `Client.score_answers` does.
     """
+    need_client(client)
+    steps = panel_steps(items, rubrics, models, combine, asking, timeout, progress)
+    return run_steps(client, steps)
+
+
+def panel_steps(
+    items: Iterable[AnswerItem],
+    rubrics: Iterable[Rubric | str],
+    models: Sequence[str],
+    combine: Combine | str,
+    asking: Asking | None,
+    timeout: float | None,
+    progress: Callable[[int, int], object] | None,
+) -> Steps[PanelScores]:
+    """Yield the steps of `score_by_panel`."""
     names = [str(name) for name in need_ids(models, "models")]
     low, high = MEMBERS
     if not low <= len(names) <= high:
@@ -98,14 +115,21 @@ def score_by_panel(
         asking = replace(asking, max_cost=asking.max_cost / len(names))
     members: dict[str, ScoredAnswers] = {}
     for name in names:
-        members[name] = client.score_answers(
-            given,
-            [replace_model(rubric, name) for rubric in asked],
-            asking=asking,
-            timeout=timeout,
-            progress=_shifted(progress, len(members), len(names)),
-        )
+        told = _shifted(progress, len(members), len(names))
+        by_model = [replace_model(rubric, name) for rubric in asked]
+        members[name] = yield partial(_scores, given, by_model, asking, timeout, told)
     return PanelScores(combined(members, how), members)
+
+
+def _scores(
+    items: Sequence[AnswerItem],
+    rubrics: Sequence[Rubric],
+    asking: Asking | None,
+    timeout: float | None,
+    progress: Callable[[int, int], object] | None,
+    client: Client,
+) -> ScoredAnswers:
+    return client.score_answers(items, rubrics, asking=asking, timeout=timeout, progress=progress)
 
 
 def replace_model(rubric: Rubric, model: str) -> Rubric:

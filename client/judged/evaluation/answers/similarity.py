@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from judged._inputs import need_each
 from judged.client import Client
 from judged.errors import InvalidArgument
+from judged.evaluation._steps.walking import Steps, need_client, run_steps
 from judged.types import (
     Flag,
     IntervalOptions,
@@ -19,9 +20,11 @@ from judged.types import (
     JudgeIdentity,
     MetricOptions,
     MetricResult,
+    MetricTable,
     PerQueryValues,
     QueryGroup,
     TextItem,
+    Verdicts,
 )
 
 METRIC = "semantic_similarity"
@@ -69,6 +72,18 @@ def answer_similarity(
     Raises InvalidArgument for an item without references, for another number of `negatives`, and
     where a comparison failed; else as `Client.judge` and `Client.compute_metrics` do.
     """
+    need_client(client)
+    return run_steps(client, similarity_steps(items, negatives, judge, interval, timeout))
+
+
+def similarity_steps(
+    items: Sequence[TextItem],
+    negatives: Sequence[Sequence[str]],
+    judge: Judge | str,
+    interval: IntervalOptions | None,
+    timeout: float | None,
+) -> Steps[AnswerSimilarity]:
+    """Yield the steps of `answer_similarity`."""
     given = need_each(items, "items", (TextItem,), "TextItem")
     if negatives and len(negatives) != len(given):
         rule = f"has {len(negatives)} entries for {len(given)} items"
@@ -77,14 +92,11 @@ def answer_similarity(
     for place, item in enumerate(given):
         if not item.references:
             raise InvalidArgument.of_field(f"items[{place}].references", "must not be empty")
-    verdicts = client.judge(
-        [
-            QueryGroup("", [*item.references, *some], [item.hypothesis], str(place))
-            for place, (item, some) in enumerate(zip(given, against, strict=True))
-        ],
-        judge,
-        timeout=timeout,
-    )
+    groups = [
+        QueryGroup("", [*item.references, *some], [item.hypothesis], str(place))
+        for place, (item, some) in enumerate(zip(given, against, strict=True))
+    ]
+    verdicts: Verdicts = yield lambda client: client.judge(groups, judge, timeout=timeout)
     for place, error in verdicts.errors.items():
         rule = f"could not be compared: {error.message}"
         group = next(g for g in range(len(given)) if verdicts.offsets[g + 1] > place)
@@ -104,11 +116,10 @@ def answer_similarity(
             for index, score in enumerate(scores[n:])
             if score >= best
         ]
-    table = client.compute_metrics(
-        [METRIC],
-        PerQueryValues([str(place) for place in range(len(given))], [values]),
-        MetricOptions(per_query=True, interval=interval),
-        timeout=timeout,
+    of_items = PerQueryValues([str(place) for place in range(len(given))], [values])
+    options = MetricOptions(per_query=True, interval=interval)
+    table: MetricTable = yield lambda client: client.compute_metrics(
+        [METRIC], of_items, options, timeout=timeout
     )
     [found] = table.metrics
     metric = MetricResult(

@@ -15,6 +15,7 @@ from judged import (
 )
 from judged._batching import rankings
 from judged._batching.metric_parts import Given, Parts
+from judged._convert.metrics import write_metrics
 from judged.v1 import judge_service_pb2 as pb
 from judged.v1 import metrics_pb2
 
@@ -31,9 +32,7 @@ def small(monkeypatch):
 
 
 def parts_of(given, options=MetricOptions()):  # noqa: B008 - frozen
-    parts = Parts.of(["ap"], given, options)
-    assert parts is not None
-    return parts
+    return Parts(["ap"], given, options)
 
 
 def told(parts, part, field):
@@ -46,7 +45,12 @@ def told(parts, part, field):
 
 def test_what_one_message_holds_has_no_parts(monkeypatch):
     monkeypatch.setattr(rankings, "PART_BYTES", 1 << 20)
-    assert Parts.of(["ap"], Given(TREC, {}), MetricOptions()) is None
+    given = Given(TREC, {})
+    parts = parts_of(given)
+    assert list(parts.requests()) == []
+    part, request = parts.whole()
+    assert part is given
+    assert request == write_metrics(["ap"], TREC, MetricOptions(), {}, None)
 
 
 @pytest.mark.parametrize(
@@ -114,6 +118,6 @@ def test_a_text_that_can_not_be_sent_is_named_once():
 def test_a_query_of_two_parts_is_refused():
     twice = GainRankings([*GAINS.rankings, GAINS.rankings[1]])
     with pytest.raises(InvalidArgument) as caught:
-        Parts.of(["ap"], Given(twice, {}), MetricOptions())
+        Parts(["ap"], Given(twice, {}), MetricOptions())
     assert caught.value.field == "gains.rankings[4].query_id"
     assert "gains.rankings[1]" in str(caught.value)

@@ -33,7 +33,8 @@ from judged.cli.output.tables import plural, word
 from judged.cli.output.usage import describe_usage, report_estimate
 from judged.cli.output.writer import Output, check_apart, new_table, progress_bar
 from judged.cli.problems import Problem
-from judged.evaluation.answers.ranking import RUBRIC, AnswerPairs, ComparedAnswers, rank_compared
+from judged.evaluation._steps.walking import run_steps
+from judged.evaluation.answers.ranking import RUBRIC, AnswerPairs, ComparedAnswers, comparing_steps
 from judged.types import PositionBias, Status
 
 
@@ -99,12 +100,8 @@ def command(
         if estimate:
             report_estimate(out, server.client.estimate_scores(pairs.items, [asked], asking=asking))
             return
-        scores = None
-        if pairs.items:
-            scores = server.client.score_answers(
-                pairs.items, [asked], asking=asking, timeout=timeout, progress=progress
-            )
-        found = rank_compared(pairs, scores, server.client, interval, timeout)
+        steps = comparing_steps(pairs, asked, interval, asking, timeout, progress)
+        found = run_steps(server.client, steps)
     _report(out, found)
 
 

@@ -1,0 +1,158 @@
+"""`judged.evaluation.aio` on an event loop gives what `judged.evaluation` gives."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from judged import AnswerItem, AsyncClient, Client, InvalidArgument, NotFound, TextItem
+from judged import evaluation as plain
+from judged.evaluation import CandidateAnswer, Question, aio
+
+from tests.integration.server_process import ServerProcess, running_server
+
+MODELS = {"lenient": 0.9, "strict": 0.2}
+QUESTIONS = [Question(f"q{i}", f"question {i}", references=["a good answer"]) for i in range(6)]
+
+
+@pytest.fixture(scope="module")
+def scoring_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    folder = tmp_path_factory.mktemp("llm")
+    config = []
+    for model, score in MODELS.items():
+        lines = [
+            {"contains": {"other_answer": ""}, "reply": {"reasoning": "r", "grade": "first"}},
+            {"reply": {"reasoning": model, "score": score}},
+        ]
+        (folder / f"{model}.jsonl").write_text("\n".join(map(json.dumps, lines)))
+        config.append(
+            f"""
+            [[providers]]
+            name = "{model}"
+            dialect = "fake"
+            replies = "{model}.jsonl"
+
+            [[models]]
+            name = "{model}"
+            provider = "{model}"
+            model = "scripted-1"
+            """
+        )
+    (folder / "llm.toml").write_text("\n".join(config))
+    with running_server("--llm-config", str(folder / "llm.toml"), "--llm-cache", "off") as ready:
+        yield ready
+
+
+@pytest.fixture
+def client(scoring_server: ServerProcess) -> Iterator[Client]:
+    with Client(scoring_server.address) as connected:
+        yield connected
+
+
+async def test_a_panel_of_models(client: Client):
+    items = [AnswerItem("good", "q", "good"), AnswerItem("poor", "q", "poor")]
+    told: list[tuple[int, int]] = []
+    there = plain.score_by_panel(items, ["helpfulness"], list(MODELS), client=client)
+    async with AsyncClient(client.target) as connected:
+        found = await aio.score_by_panel(
+            *(items, ["helpfulness"], list(MODELS)),
+            client=connected,
+            progress=lambda *done: told.append(done),
+        )
+        with pytest.raises(InvalidArgument, match="names a model twice"):
+            await aio.score_by_panel(items, ["helpfulness"], ["strict"] * 2, client=connected)
+    assert [score.score for score in found.scores] == pytest.approx([0.55, 0.55])
+    assert [score.score for score in found.scores] == [score.score for score in there.scores]
+    assert list(found.members) == list(MODELS)
+    assert told[-1] == (4, 4)
+
+
+async def test_answers_compared(client: Client):
+    answers = [
+        CandidateAnswer(f"q{i}", system, "q", f"{system} {i}")
+        for i in range(3)
+        for system in ("one", "other")
+    ]
+    async with AsyncClient(client.target) as connected:
+        found = await aio.compare_answers(answers, client=connected)
+    there = plain.compare_answers(answers, client=client)
+    assert found.ranking == there.ranking
+    assert found.comparisons == there.comparisons
+
+
+async def test_the_similarity_of_answers(client: Client):
+    items = [TextItem("a cat", ["a cat", "dogs"]), TextItem("fish", ["a bird"])]
+    async with AsyncClient(client.target) as connected:
+        found = await aio.answer_similarity(items, [["a cat"], []], client=connected)
+    assert found == plain.answer_similarity(items, [["a cat"], []], client=client)
+    assert found.metric.per_query[0] == pytest.approx(1)
+
+
+async def test_a_system_that_answers(client: Client):
+    async def system(query: str) -> str:
+        if query == "question 1":
+            raise LookupError("no index")
+        return f"answer to {query}"
+
+    async with AsyncClient(client.target) as connected:
+        found = await aio.evaluate_answers(QUESTIONS, system, ["helpfulness"], client=connected)
+        with pytest.raises(NotFound, match="no rubric"):
+            await aio.evaluate_answers(QUESTIONS, system, ["unknown"], client=connected)
+    there = plain.evaluate_answers(QUESTIONS, system, ["helpfulness"], client=client)
+    assert [item.failure for item in found.items] == [item.failure for item in there.items]
+    assert found.rubrics[0].mean == there.rubrics[0].mean == 0.9
+    assert [item.answer for item in found.items] == [item.answer for item in there.items]
+
+
+async def test_a_cancelled_evaluation_asks_its_system_no_more_and_goes_on_later(
+    client: Client, tmp_path: Path
+):
+    loop, second, go_on = asyncio.get_running_loop(), asyncio.Event(), threading.Event()
+    asked: list[str] = []
+
+    def system(query: str) -> str:
+        asked.append(query)
+        if len(asked) == 2:
+            loop.call_soon_threadsafe(second.set)
+            go_on.wait(60)
+        return "an answer"
+
+    async def evaluate() -> plain.AnswerEvaluation:
+        async with AsyncClient(client.target) as connected:
+            return await aio.evaluate_answers(
+                *(QUESTIONS, system, ["helpfulness"]),
+                client=connected,
+                resume=tmp_path / "answers.resume",
+                concurrency=1,
+            )
+
+    running = asyncio.create_task(evaluate())
+    await asyncio.wait_for(second.wait(), 60)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    assert running.cancelled()
+    go_on.set()
+    found = await evaluate()
+    assert [item.resumed for item in found.items] == [True, *[False] * 5]
+    assert len(asked) == 1 + 1 + 5
+
+
+@pytest.mark.parametrize("function", aio.__all__)
+async def test_a_client_of_the_other_kind_is_refused_with_the_next_step(
+    client: Client, function: str
+):
+    given = {
+        "answer_similarity": ([TextItem("a", ["b"])],),
+        "compare_answers": ([CandidateAnswer("q", s, "q", s) for s in "ab"],),
+        "evaluate_answers": (QUESTIONS, str, ["helpfulness"]),
+        "score_by_panel": ([AnswerItem("a", "q", "b")], ["helpfulness"], list(MODELS)),
+    }[function]
+    with pytest.raises(TypeError, match=r"client: must be an AsyncClient; judged\.evaluation has"):
+        await getattr(aio, function)(*given, client=client)
+    async with AsyncClient(client.target) as connected:
+        with pytest.raises(TypeError, match=r"client: must be a Client; judged\.evaluation\.aio"):
+            getattr(plain, function)(*given, client=connected)
