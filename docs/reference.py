@@ -54,6 +54,8 @@ CONTENTS = (
         "evaluation.md",
         "Evaluation",
         "Data sets, retrievers and systems, evaluated: `from judged.evaluation import ...`. "
+        "The functions that take a `client` are in `judged.evaluation.aio` too, for an "
+        "`AsyncClient`. "
         "Reports of results: `from judged.report import ...`. Assertions on them: `from "
         "judged.testing import ...`.",
         ("judged.evaluation", "judged.report", "judged.testing"),

@@ -324,7 +324,7 @@ def test_min_score(world: World, command: str):
     assert "min_score:0.95" in said(world, *COMMANDS[command], "--min-score", "0.95")
 
 
-@flag("member")
+@flag("member", without="combine")
 def test_member(world: World, command: str):
     before = len(world.provider.asked)
     rendered = said(world, *panel(command))
@@ -332,7 +332,14 @@ def test_member(world: World, command: str):
     assert len(world.provider.asked) == before + 2
 
 
-@flag("member", "cache_only", "judge_refresh")
+@flag("member", "combine")
+def test_models_of_a_panel_of_scores(world: World, command: str):
+    members = ("--member", "small", "--member", "other", "--combine", "median")
+    rendered = said(world, *COMMANDS[command], *members)
+    assert "score_panel|combine:median|members:" in rendered
+
+
+@flag("member", "cache_only", "judge_refresh", without="combine")
 def test_a_panel_is_asked_as_its_models_are(world: World, command: str):
     asking = panel(command)
     assert asked_by(world, *asking, "--cache-only", status=2) == []

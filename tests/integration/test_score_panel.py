@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from judged import AnswerItem, Asking, Client, InvalidArgument, Rubric, Status
 from judged.evaluation import score_by_panel
 
+from tests.integration.cli_process import lines_of, run_in
 from tests.integration.server_process import ServerProcess, running_server
 
 ITEMS = [AnswerItem(name, "q", name) for name in ("good", "mixed", "poor", "lost", "empty")]
@@ -131,3 +134,73 @@ def test_what_is_wrong_is_named(
             client=client,
             combine=given["combine"],
         )
+
+
+def test_a_calibration_is_of_one_model(client: Client):
+    calibrated = Rubric("helpfulness", calibration="mine")
+    with pytest.raises(InvalidArgument, match=r"rubrics\[0\].calibration: is that of one model"):
+        score_by_panel(ITEMS, [calibrated], ["strict", "middle"], client=client)
+
+
+MEMBERS = [word for model in SCORES for word in ("--member", model)]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    lines = [{"item_id": i.item_id, "query": i.query, "answer": i.answer} for i in ITEMS[:4]]
+    (tmp_path / "answers.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    return tmp_path
+
+
+def test_the_command_scores_by_a_panel(client: Client, folder: Path):
+    command = ("score", "answers.jsonl", "--rubric", "helpfulness", *MEMBERS)
+    done = run_in(
+        folder,
+        *(*command, "--combine", "median", "--details"),
+        *("--output", "scores.jsonl", "--json", "doc.json"),
+        JUDGED_TARGET=client.target,
+    )
+    assert done.returncode == 0, done.stderr
+    there = score_by_panel(
+        ITEMS[:4], ["helpfulness"], list(SCORES), client=client, combine="median"
+    )
+    lines = lines_of((folder / "scores.jsonl").read_text())
+    assert [line["score"] for line in lines] == [score.score for score in there.scores]
+    assert [line["status"] for line in lines] == ["OK", "OK", "OK", "ABSTAINED"]
+    assert [list(line["members"]) for line in lines] == [list(SCORES)] * 4
+    strict = lines[1]["members"]["strict"]
+    assert (strict["score"], strict["passed"]) == (0.1, False)
+    assert strict["detail"]["raw_replies"]
+    assert lines[3]["members"]["strict"]["error"]["reason"] == "REFUSED"
+    document = json.loads((folder / "doc.json").read_text())
+    assert document["scores"] == lines
+    signature = document["rubrics"]["helpfulness"]["signature"]
+    assert signature.startswith("score_panel|combine:median|")
+    assert f"judge {signature}" in done.stdout
+    again = run_in(folder, *command, "--estimate", JUDGED_TARGET=client.target)
+    assert re.search(r"^contexts +12$", again.stdout, re.MULTILINE)  # of all members
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--combine", "vote"], "--combine vote: is for a panel; name its models by --member"),
+        (["--member", "strict"], "--member strict: a panel has 2 to 16 models, not 1; for one"),
+        (["--member", "strict"] * 2, "--member strict: is given twice; it would count twice"),
+        ([*MEMBERS, "--judge-model", "strict"], "--member: takes the place of --judge-model"),
+        ([*MEMBERS, "--member", "stric"], "--member stric: no language model is called that; this"),
+        ([*MEMBERS, "--calibration", "x"], "--calibration: is that of one model's scores"),
+        ([*MEMBERS, "--trace", "t.jsonl"], "--member: a trace keeps the scores of one model"),
+        ([*MEMBERS, "--judge", "none"], "--member: a trace keeps the scores of one model"),
+    ],
+)
+def test_flags_that_do_not_fit_are_named(
+    client: Client, folder: Path, flags: list[str], message: str
+):
+    done = run_in(
+        folder,
+        *("score", "answers.jsonl", "--rubric", "helpfulness", *flags),
+        JUDGED_TARGET=client.target,
+    )
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"judged: {message}")

@@ -17,6 +17,7 @@ EXAMPLES: Mapping[str, Sequence[str]] = {
     "score": (
         "judged score answers.jsonl --rubric faithfulness --rubric answer_relevance",
         "judged score answers.jsonl --rubric faithfulness --min-score faithfulness=0.8",
+        "judged score answers.jsonl --rubric helpfulness --member small --member large",
     ),
     "rank": (
         "judged rank answers.jsonl --judge-model small --json ranking.json",

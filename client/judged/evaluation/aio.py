@@ -94,11 +94,15 @@ async def score_by_panel(
     *,
     client: AsyncClient,
     combine: Combine | str = Combine.MEAN,
+    include_replies: bool = False,
     asking: Asking | None = None,
     timeout: float | None = None,  # noqa: ASYNC109 - sent to the server as the calls' deadline
     progress: Callable[[int, int], object] | None = None,
 ) -> PanelScores:
     """Return the scores of answers by a panel of models; see evaluation.score_by_panel."""
     need_async_client(client)
-    steps = panel_steps(items, rubrics, models, combine, asking, timeout, progress)
+    steps = panel_steps(
+        *(items, rubrics, models, combine, asking, timeout, progress),
+        include_replies=include_replies,
+    )
     return await await_steps(client, steps)

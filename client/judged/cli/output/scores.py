@@ -134,6 +134,13 @@ def score_line(score: AnswerScore, *, details: bool) -> dict[str, Any]:
     return fields | {"detail": _detail(score)} if details else fields
 
 
+def member_score(score: AnswerScore, *, details: bool) -> dict[str, Any]:
+    """Return what a line of a panel's score tells of a member's."""
+    line = score_line(score, details=details)
+    told = ("status", "score", "passed", "error", "detail")
+    return {name: line[name] for name in told if name in line}
+
+
 def _detail(score: AnswerScore) -> dict[str, Any]:
     return {
         "reasoning": score.reasoning,

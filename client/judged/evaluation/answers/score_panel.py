@@ -67,6 +67,7 @@ def score_by_panel(
     *,
     client: Client,
     combine: Combine | str = Combine.MEAN,
+    include_replies: bool = False,
     asking: Asking | None = None,
     timeout: float | None = None,
     progress: Callable[[int, int], object] | None = None,
@@ -76,11 +77,15 @@ def score_by_panel(
     A score needs scores of half of the members at least, and a vote no tie; else it is ABSTAINED,
     NO_QUORUM, or the first failure where no member has one. `agreement` is the share of the members
     on the larger side of passing. Claims and dimensions are those of `members`. A `max_cost` is
-    shared by the members in equal parts. Raises InvalidArgument for other numbers of models, for
-    one that is named twice and for a rubric that names a model, and as `Client.score_answers` does.
+    shared by the members in equal parts; `include_replies` asks for the models' replies, which are
+    in `members`. Raises InvalidArgument for other numbers of models, for one that is named twice
+    and for a rubric that names a model or has a calibration, and as `Client.score_answers` does.
     """
     need_client(client)
-    steps = panel_steps(items, rubrics, models, combine, asking, timeout, progress)
+    steps = panel_steps(
+        *(items, rubrics, models, combine, asking, timeout, progress),
+        include_replies=include_replies,
+    )
     return run_steps(client, steps)
 
 
@@ -92,6 +97,8 @@ def panel_steps(
     asking: Asking | None,
     timeout: float | None,
     progress: Callable[[int, int], object] | None,
+    *,
+    include_replies: bool,
 ) -> Steps[PanelScores]:
     """Yield the steps of `score_by_panel`."""
     names = [str(name) for name in need_ids(models, "models")]
@@ -111,13 +118,20 @@ def panel_steps(
         if "model" in rubric.parameters:
             rule = "names a model; the members of a panel are named by models"
             raise InvalidArgument.of_field(f"rubrics[{place}]", rule)
+        if rubric.calibration is not None:
+            rule = "is that of one model's scores, and none of a panel's; leave it out"
+            raise InvalidArgument.of_field(f"rubrics[{place}].calibration", rule)
     if asking is not None and asking.max_cost is not None:
         asking = replace(asking, max_cost=asking.max_cost / len(names))
     members: dict[str, ScoredAnswers] = {}
     for name in names:
         told = _shifted(progress, len(members), len(names))
         by_model = [replace_model(rubric, name) for rubric in asked]
-        members[name] = yield partial(_scores, given, by_model, asking, timeout, told)
+        members[name] = yield partial(
+            _scores,
+            *(given, by_model, asking, timeout, told),
+            include_replies=include_replies,
+        )
     return PanelScores(combined(members, how), members)
 
 
@@ -128,8 +142,16 @@ def _scores(
     timeout: float | None,
     progress: Callable[[int, int], object] | None,
     client: Client,
+    *,
+    include_replies: bool,
 ) -> ScoredAnswers:
-    return client.score_answers(items, rubrics, asking=asking, timeout=timeout, progress=progress)
+    return client.score_answers(
+        *(items, rubrics),
+        include_replies=include_replies,
+        asking=asking,
+        timeout=timeout,
+        progress=progress,
+    )
 
 
 def replace_model(rubric: Rubric, model: str) -> Rubric:

@@ -7,7 +7,7 @@ The file's format is in `inputs.answers`, the flags in `options.rubrics`, what i
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Annotated
 
@@ -48,6 +48,7 @@ from judged.cli.options.rubrics import (
     read_rubrics,
     read_thresholds,
 )
+from judged.cli.options.score_panels import CombineFlag, PanelModels, read_panel
 from judged.cli.options.system_models import scoring_models, tell_circular
 from judged.cli.options.traces import (
     FLAG,
@@ -62,6 +63,7 @@ from judged.cli.output.gates import finish, gates_document
 from judged.cli.output.scores import (
     describe_scores,
     items_table,
+    member_score,
     rubrics_table,
     score_line,
     score_warnings,
@@ -95,6 +97,8 @@ def command(
     weights: Weights = None,
     calibration: RubricCalibrations = None,
     judge_model: JudgeModel = None,
+    member: PanelModels = None,
+    combine: CombineFlag = None,
     judge_samples: JudgeSamples = None,
     judge_temperature: JudgeTemperature = None,
     judge_max_tokens: JudgeMaxTokens = None,
@@ -131,11 +135,7 @@ def command(
         check_writable(output, "--output")
     check_apart({"ANSWERS.jsonl": answers}, output=output, json=json_to, trace=trace)
     thresholds = read_thresholds(min_score or [], rubric)
-    if judge not in {None, NONE}:
-        raise Problem(
-            f"--judge {judge}: answers are scored by language models, see --judge-model; only "
-            "--judge none is there"
-        )
+    refuse_judge(judge)
     tracing = read_tracing(judge, trace, trace_texts, None, no_judge=no_judge)
     if tracing.replays and calibration:
         raise Problem(f"--calibration and {FLAG} exclude each other: a trace has bare scores")
@@ -147,6 +147,12 @@ def command(
         file = read_answers(answers)
     flags = llm_parameters(KIND, judge_model, judge_samples, judge_temperature, judge_max_tokens)
     given = with_parameters(flags, param)
+    panel = read_panel(
+        *(member, combine, given),
+        calibrated=bool(calibration),
+        traced=trace is not None or tracing.replays,
+    )
+    members: dict[str, ScoredAnswers] = {}
     kept = kept_trace(tracing, out)
     with (
         connect(target, Access(token_file, tls_ca, tls_cert, tls_key)) as server,
@@ -155,8 +161,10 @@ def command(
         progress_bar("scoring", len(file.items) * len(rubric)) as progress,
     ):
         rubrics = read_rubrics(rubric, server.info, thresholds.threshold, given, weights)
+        by_model = panel.by_model(rubrics, server.info)
         if not tracing.replays:
-            tell_circular(out, file.system_models, scoring_models(server.info, rubrics))
+            asked = [rubric for some in by_model for rubric in some]
+            tell_circular(out, file.system_models, scoring_models(server.info, asked))
         rubrics = with_calibrations(rubrics, server.info, calibration)
         if tracing.replays:
             told = given or weights
@@ -168,27 +176,39 @@ def command(
             for warning in replay_warnings(replay, trace):
                 out.warn(warning)
         elif estimate:
-            would = server.client.estimate_scores(file.items, rubrics, asking=asking)
-            report_estimate(out, would)
+            each = [
+                server.client.estimate_scores(file.items, some, asking=asking) for some in by_model
+            ]
+            report_estimate(out, sum(each[1:], each[0]))
             return
         else:
-            found = server.client.score_answers(
-                file.items,
-                rubrics,
+            scored = panel.scores(
+                *(server.client, file.items, rubrics),
                 include_replies=details,
                 asking=asking,
                 timeout=timeout,
                 progress=progress,
             )
+            found, members = scored.scores, scored.members
             if kept is not None:
                 kept.record_scores(file.items, found, server.info.rubrics)
-        refuse_uncached(found.errors.values(), len(found))
+        for some in members.values() or [found]:
+            refuse_uncached(some.errors.values(), len(some))
     report(
-        *(out, found, thresholds, output),
+        *(out, found, members, thresholds, output),
         min_coverage=min_coverage,
         per_item=per_item,
         details=details,
     )
+
+
+def refuse_judge(judge: str | None) -> None:
+    """Raise Problem for a judge other than none."""
+    if judge not in {None, NONE}:
+        raise Problem(
+            f"--judge {judge}: answers are scored by language models, see --judge-model; only "
+            "--judge none is there"
+        )
 
 
 @contextmanager
@@ -207,6 +227,7 @@ def flagged(rubrics: Sequence[str], place: Place) -> Iterator[None]:
 def report(
     out: Output,
     found: ScoredAnswers,
+    members: Mapping[str, ScoredAnswers],
     thresholds: Thresholds,
     output: str | None,
     *,
@@ -214,8 +235,14 @@ def report(
     per_item: bool,
     details: bool,
 ) -> None:
-    """Print the table with what it was made from, and write lines and the JSON document."""
+    """Print the table with what it was made from, and write lines and the JSON document.
+
+    `members` are the scores of the models of a panel, whose score is `found`.
+    """
     lines = [score_line(score, details=details) for score in found]
+    for model, of_model in members.items():
+        for line, score in zip(lines, of_model, strict=True):
+            line.setdefault("members", {})[model] = member_score(score, details=details)
     if output is not None and not (output == STDOUT and out.takes_stdout):
         with open_output(output, "--output") as file:
             for line in lines:
