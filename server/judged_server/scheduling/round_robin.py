@@ -22,6 +22,7 @@ class _Turn(Generic[Line]):
     line: Line
     allowance: float
     left: float
+    is_idle: bool = False
 
 
 class RoundRobin(Generic[Line]):
@@ -29,47 +30,56 @@ class RoundRobin(Generic[Line]):
 
     In its turn a sender may use `quantum` times its weight. Once that is used up the next one has
     its turn; what was used beyond it is made up for in the turns that follow. Nobody waits while
-    there is work, and who has none keeps nothing. Not safe for threads.
+    there is work. Who comes with work after a while without any has the next turn, as the new flows
+    of FQ-CoDel have (RFC 8290, 4.1), and is remembered for a round when its work is done: so a
+    sender who has little is served at once, and nobody has more turns by leaving and coming back.
+    Not safe for threads.
     """
 
     def __init__(self, quantum: float, new_line: Callable[[], Line]) -> None:
         """Give each sender a line of its own, which `new_line` makes, for its work that waits."""
         self._quantum = quantum
         self._new_line = new_line
-        self._turns: dict[str, _Turn[Line]] = {}
-        """In the order of their turns."""
+        self._new: dict[str, _Turn[Line]] = {}
+        """Those who came lately and have some of their first turn left. They go first."""
+        self._old: dict[str, _Turn[Line]] = {}
+        """All others in the order of their turns, and who had work in this round, idle."""
+        self._working = 0
 
     def __len__(self) -> int:
-        return len(self._turns)
+        return self._working
 
     def __iter__(self) -> Iterator[Line]:
-        return (turn.line for turn in self._turns.values())
+        turns = (*self._new.values(), *self._old.values())
+        return (turn.line for turn in turns if not turn.is_idle)
 
     def line(self, sender: str, weight: float = 1.0) -> Line:
-        """Return the line of a sender, who has this weight from now on.
-
-        Who has none yet comes last.
-        """
+        """Return the line of a sender, who has work, and this weight from now on."""
         allowance = self._quantum * weight
-        turn = self._turns.get(sender)
+        turn = self._find(sender)
         if turn is None:
-            turn = self._turns[sender] = _Turn(self._new_line(), allowance, allowance)
+            turn = self._new[sender] = _Turn(self._new_line(), allowance, allowance, is_idle=True)
+        if turn.is_idle:
+            turn.is_idle = False
+            self._working += 1
         turn.allowance = allowance
         return turn.line
 
     def known(self, sender: str) -> Line | None:
-        """Return the line of a sender who has one."""
-        turn = self._turns.get(sender)
-        return None if turn is None else turn.line
+        """Return the line of a sender who has work."""
+        turn = self._find(sender)
+        return None if turn is None or turn.is_idle else turn.line
 
     def next(self) -> tuple[str, Line] | None:
-        """Return whose turn it is; None when nobody has a line."""
-        while self._turns:
-            sender, turn = next(iter(self._turns.items()))
-            if turn.left > 0:
+        """Return whose turn it is; None when nobody has work."""
+        while turns := self._new or self._old:
+            sender, turn = next(iter(turns.items()))
+            if turn.left > 0 and not turn.is_idle:
                 return sender, turn.line
-            turn.left += turn.allowance
-            self._turns[sender] = self._turns.pop(sender)  # to the end of the line
+            del turns[sender]
+            if not turn.is_idle:
+                turn.left += turn.allowance
+                self._old[sender] = turn  # to the end of the line
         return None
 
     def turns_owed(self, sender: str) -> int:
@@ -77,24 +87,38 @@ class RoundRobin(Generic[Line]):
 
         0 too for one without a line.
         """
-        turn = self._turns.get(sender)
+        turn = self._find(sender)
         if turn is None or turn.left > 0:
             return 0
         return int(-turn.left / turn.allowance) + 1
 
     def charge(self, sender: str, cost: float) -> None:
         """Count what was done of a sender's work; nothing if it has no line any more."""
-        turn = self._turns.get(sender)
+        turn = self._find(sender)
         if turn is not None:
             turn.left -= cost
 
     def leave(self, sender: str) -> None:
-        """Forget a sender, whose work is done or gone."""
-        self._turns.pop(sender, None)
+        """Note that a sender's work is done or gone."""
+        turn = self._new.pop(sender, None) or self._old.pop(sender, None)
+        if turn is None:
+            return
+        if not turn.is_idle:
+            self._working -= 1
+            turn.is_idle = True
+        turn.left = turn.allowance  # no debt is kept, and nothing saved up
+        self._old[sender] = turn  # until the others have had their turns
+        if not self._working:
+            self.clear()
 
     def clear(self) -> None:
         """Forget everybody."""
-        self._turns.clear()
+        self._new.clear()
+        self._old.clear()
+        self._working = 0
+
+    def _find(self, sender: str) -> _Turn[Line] | None:
+        return self._new.get(sender) or self._old.get(sender)
 
 
 class ClassOrder:

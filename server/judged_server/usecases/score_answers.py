@@ -25,7 +25,7 @@ from judged_server.judges.calibrated import check_fits, find_calibrator
 from judged_server.judges.catalog import Offer, settle
 from judged_server.judges.llm.answers import KIND as ANSWERS
 from judged_server.judges.llm.answers import AnswerScorer, AnswersKind, SettledRubric
-from judged_server.judges.llm.concurrency import fan_out
+from judged_server.judges.llm.concurrency import choose_class, fan_out
 from judged_server.judges.llm.scoring_session import Asking, fault, no_usage
 from judged_server.llm.budget import refuse_if_nothing_asked, unpriced
 from judged_server.llm.caller import CallOptions
@@ -168,6 +168,7 @@ class Scoring:
             note_judged(scorer.identity.signature, len(items))
         large = len(items) * len(scorers) > LARGE_PAIRS
         pairs = await run_in_thread_if(large, distinct_pairs, items, scorers)
+        choose_class(sum(scorers[pair.scorer].samples for pair in pairs))
         summing = [_Sum(scorer) for scorer in scorers]
         run = _Run(items, scorers, self._asking(caller, len(items) * len(scorers)), once)
         producer = asyncio.create_task(run.produce(pairs))

@@ -4,10 +4,11 @@ Senders take turns of QUANTUM tokens (`scheduling.round_robin`), and what others
 sender's windows counts. Interactive calls of a sender go one after the other: where they share, all
 are late. Its batch calls take turns. The call whose turn it is gives its longest window; the batch
 is filled with windows of about that length, of whichever call, and of the senders that have had
-least of their turns. So padding stays small whatever the calls bring, nobody gets more than its
-share by filling others' batches, and nobody starves: where C calls of one sender take turns, a call
-with n windows is done after at most n * C batches of that sender, however many longer texts come
-after it.
+least of their turns; that of a sender who has little beside a busy one brings all its windows, so
+that it waits for no other batch. So padding stays small whatever the calls bring, nobody gets more
+than its share by filling others' batches, and nobody starves: where C calls of one sender take
+turns, a call with n windows is done after at most n * C batches of that sender, however many longer
+texts come after it.
 """
 
 from __future__ import annotations
@@ -82,6 +83,10 @@ def _nothing(_: WindowHeap) -> bool:
     return False
 
 
+def _nobody(_: str) -> bool:
+    return False
+
+
 class WindowPool:
     """Windows of calls of one class. Not safe for threads."""
 
@@ -122,21 +127,29 @@ class WindowPool:
             self._senders.line(heap.sender, heap.weight).append(heap)
 
     def cut(
-        self, budget: int, sharers: int = 1, refuse: Callable[[WindowHeap], bool] = _nothing
+        self,
+        budget: int,
+        sharers: int = 1,
+        refuse: Callable[[WindowHeap], bool] = _nothing,
+        whole: Callable[[str], bool] = _nobody,
     ) -> list[Waiting]:
         """Take the next batch: longest * count <= budget, or one window that is longer.
 
         What little there is goes round: each of `sharers` idle workers gets about the same. A call
-        whose turn it is and that `refuse` has dropped is passed over. Empty when nothing waits.
+        whose turn it is and that `refuse` has dropped is passed over. One of a sender that `whole`
+        is true of brings all its windows that fit, of whatever lengths. Empty when nothing waits.
         """
         if sharers > 1:
             budget = min(budget, max(LEAST_BUDGET, -(-self.tokens // sharers)))
-        seed = self._next_seed(refuse)
-        if seed is None:
+        found = self._next_seed(refuse)
+        if found is None:
             return []
+        call, seed = found
         batch: list[Waiting] = []
         self._take(seed, batch)
         longest, turns = seed.length, 0
+        if whole(call.sender):
+            self._take_rest(call, batch, budget)
         while True:
             at = bisect_right(self._lengths, seed.length + PADDING_TOKENS) - 1
             owed: list[int] = []
@@ -154,37 +167,44 @@ class WindowPool:
         """Take windows of one sender alone, of whatever lengths: longest * count <= budget."""
         calls = self._senders.known(sender)
         batch: list[Waiting] = []
-        while calls is not None and (window := self._pop(calls, _nothing)):
-            longest = max(window.length, batch[0].length if batch else 0)
+        longest = 0
+        while calls is not None and (found := self._pop(calls, _nothing)):
+            call, window = found
+            longest = max(longest, window.length)
             if batch and longest * (len(batch) + 1) > budget:
-                calls[0 if not self._in_turns else -1].push(window)
+                call.push(window)
                 break
-            batch.append(window)
-            window.take()
+            self._take(window, batch)
         if batch and not self.tokens:
             self._clear()
         return batch
 
-    def _next_seed(self, refuse: Callable[[WindowHeap], bool]) -> Waiting | None:
+    def _next_seed(self, refuse: Callable[[WindowHeap], bool]) -> tuple[WindowHeap, Waiting] | None:
         while (turn := self._senders.next()) is not None:
             sender, calls = turn
-            if window := self._pop(calls, refuse):
-                return window
+            if found := self._pop(calls, refuse):
+                return found
             self._senders.leave(sender)
         return None
 
     def _pop(
         self, calls: deque[WindowHeap], refuse: Callable[[WindowHeap], bool]
-    ) -> Waiting | None:
-        """Return the longest window of the call whose turn it is; None when none waits any more."""
+    ) -> tuple[WindowHeap, Waiting] | None:
+        """Return the call whose turn it is and its longest window; None when none waits."""
         while calls:
             heap = calls.popleft()
             window = heap.pop()
             if window is not None and not refuse(heap):
                 (calls.append if self._in_turns else calls.appendleft)(heap)
-                return window
+                return heap, window
             heap.has_turn = False
         return None
+
+    def _take_rest(self, call: WindowHeap, batch: list[Waiting], budget: int) -> None:
+        """Take a call's other windows as long as they fit, the longest first."""
+        longest = batch[0].length
+        while longest * (len(batch) + 1) <= budget and (window := call.pop()):
+            self._take(window, batch)
 
     def _fill(
         self,

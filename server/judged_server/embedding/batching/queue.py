@@ -264,7 +264,10 @@ class WorkQueue:
         turn: int | None = INTERACTIVE
         if not express:
             turn = self._running.next(interactive, batch)
-            if turn is not None:
+            if turn == INTERACTIVE:
+                light = self._admission.light_senders().__contains__
+                waiting = self._pools[turn].cut(budget, self._idle + 1, self._drop_late, light)
+            elif turn is not None:
                 waiting = self._pools[turn].cut(budget, self._idle + 1, self._drop_late)
         elif interactive and not self._idle:
             if self._busy_with[BATCH]:

@@ -1,15 +1,28 @@
-"""Many jobs that wait, a bounded number at once."""
+"""Many jobs that wait, a bounded number at once, behind those of calls that have few."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import replace
 from typing import TypeVar
+
+from judged_server.tenant import current_sender, send_as
 
 Job = TypeVar("Job")
 
 _STARTED_TOGETHER = 32
 """Jobs begin in this many at a time, so that their beginnings don't hold up the event loop."""
+
+
+INTERACTIVE_QUESTIONS = 32
+"""A call that asks more questions is batch work."""
+
+
+def choose_class(questions: int) -> None:
+    """Let the rest of this task wait behind interactive calls if it asks many questions."""
+    if questions > INTERACTIVE_QUESTIONS:
+        send_as(replace(current_sender(), is_batch=True))
 
 
 async def fan_out(

@@ -17,7 +17,7 @@ from judged_server.domain import (
 )
 from judged_server.errors import InvalidField, ModelNotConfigured
 from judged_server.judges.base import Caller, Parameter, Profile
-from judged_server.judges.llm.concurrency import fan_out
+from judged_server.judges.llm.concurrency import choose_class, fan_out
 from judged_server.judges.llm.contexts import (
     ContextVotes,
     TextContext,
@@ -271,6 +271,7 @@ class LlmJudge:
             answer = await self._model_caller.ask(self._model, question, call_options)
             all_votes[place].put(number, answer)
 
+        choose_class(len(contexts) * self._samples)
         jobs = (
             (place, number) for place in range(len(contexts)) for number in range(self._samples)
         )

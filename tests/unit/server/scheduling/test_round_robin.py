@@ -59,6 +59,39 @@ def test_who_has_left_keeps_no_debt():
     assert [take(senders)[0] for _ in range(2)] == ["b", "a"]
 
 
+def test_who_comes_with_work_is_next():
+    senders = fill({"busy": [QUANTUM, *[1.0] * 99]})
+    assert take(senders)[0] == "busy"
+    senders.line("light").extend([1.0] * 2)
+    assert [take(senders)[0] for _ in range(3)] == ["light", "light", "busy"]
+
+
+def test_nobody_has_more_turns_by_coming_again_and_again():
+    senders, done = fill({"busy": [1.0] * 400}), Counter[str]()
+    for _ in range(200):
+        for sender in "abc":
+            line = senders.line(sender)
+            if not line:
+                line.append(QUANTUM)
+        sender, cost = take(senders)
+        done[sender] += cost
+        if sender != "busy":
+            senders.leave(sender)
+    shares = {sender: cost / sum(done.values()) for sender, cost in done.items()}
+    assert shares == pytest.approx(dict.fromkeys(("busy", "a", "b", "c"), 1 / 4), abs=0.05)
+
+
+def test_who_has_gone_is_forgotten_after_a_round():
+    senders = fill({"busy": [QUANTUM] * 10, "light": [1.0]})
+    assert [take(senders)[0] for _ in range(2)] == ["busy", "light"]
+    senders.leave("light")
+    assert len(senders) == 1
+    assert senders.known("light") is None
+    assert [take(senders)[0] for _ in range(2)] == ["busy", "busy"]
+    senders.line("light").append(1.0)
+    assert take(senders)[0] == "light"
+
+
 def test_nobody_is_next_where_nobody_has_work():
     senders = fill({})
     assert senders.next() is None
@@ -100,11 +133,11 @@ class TestFairQueue:
         queue: FairQueue[str] = FairQueue(QUANTUM)
         for number in range(5):
             queue.put(f"busy {number}", Sender("busy"))
+        taken = [queue.take(QUANTUM), queue.take(1.0)]
         queue.put("light", Sender("light"))
-        taken = []
         while queue.first() is not None:
-            taken.append(queue.take(QUANTUM))
-        assert taken == ["busy 0", "light", "busy 1", "busy 2", "busy 3", "busy 4"]
+            taken.append(queue.take(1.0))
+        assert taken == ["busy 0", "busy 1", "light", "busy 2", "busy 3", "busy 4"]
         assert len(queue) == 0
 
     def test_looking_takes_nothing(self):

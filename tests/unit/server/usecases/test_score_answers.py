@@ -26,6 +26,8 @@ from judged_server.llm.chat import (
     TokenUsage,
 )
 from judged_server.llm.rubrics import load_builtin
+from judged_server.llm.transport.request_queue import RequestQueue, Turn
+from judged_server.tenant import current_sender
 from judged_server.usecases.score_answers import MAX_IN_WORK, MAX_WAITING, Scoring, distinct_pairs
 
 from tests.fakes.scripted_provider import Answer, Asked, Said
@@ -186,6 +188,27 @@ class TestBounds:
         # A list for each, and its twelve checks, of which eight at once would be 800.
         assert summary.usage.calls == 1300
         assert 100 < model.most <= MAX_IN_WORK
+
+
+class TestClass:
+    """Many questions wait behind those of interactive calls, few do not."""
+
+    @pytest.mark.parametrize(("answers", "is_batch"), [(16, False), (17, True)])
+    async def test_it_goes_by_the_questions_of_the_call(
+        self, monkeypatch: pytest.MonkeyPatch, answers: int, is_batch: bool
+    ):
+        waits: list[bool] = []
+        turn = RequestQueue.turn
+
+        async def noted(self: RequestQueue, *given: Any, **named: Any) -> Turn:
+            waits.append(current_sender().is_batch)
+            return await turn(self, *given, **named)
+
+        monkeypatch.setattr(RequestQueue, "turn", noted)
+        async with scoring_over(lambda _: says(1)) as (_, scoring):
+            asked = items(*(f"answer {n}" for n in range(answers)))
+            await gathered(scoring, asked, "helpfulness", "answer_relevance")
+        assert waits == [is_batch] * 2 * answers
 
 
 class TestDeadline:

@@ -139,6 +139,26 @@ def test_a_sender_waits_for_no_more_than_a_turn_of_each_other(busy, light, budge
     assert ran <= QUANTUM + max(budget, 300)
 
 
+def test_a_light_call_is_in_the_next_batch_whole():
+    pool = WindowPool(in_turns=False)
+    for _ in range(20):
+        pool.add(WindowHeap("busy"), _windows([75, 70, 65]))
+    for _ in range(3):  # its first turn is over
+        assert len(pool.cut(256)) == 3
+    windows = _windows([70, 55, 20])
+    pool.add(WindowHeap("light"), windows)
+    assert pool.cut(256, whole={"light"}.__contains__)[:3] == windows
+
+
+def test_a_light_call_that_is_too_long_for_a_batch_brings_what_fits():
+    pool = WindowPool(in_turns=False)
+    pool.add(WindowHeap("busy"), _windows([300] * 9))
+    assert [len(pool.cut(256)) for _ in range(2)] == [1, 1]  # its first turn is over
+    pool.add(WindowHeap("light"), _windows([100, 60, 40]))
+    light = {"light"}.__contains__
+    assert [[w.length for w in pool.cut(256, whole=light)] for _ in range(2)] == [[100, 60], [40]]
+
+
 class TestWeights:
     """Of senders who always have windows that wait, whatever their lengths are."""
 

@@ -9,6 +9,7 @@ import re
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 from judged_server import errors
@@ -21,6 +22,8 @@ from judged_server.llm.config.configuration import parse_configuration
 from judged_server.llm.models import ChatModels
 from judged_server.llm.rubrics import load_builtin
 from judged_server.llm.rubrics.loading import parse
+from judged_server.llm.transport.request_queue import RequestQueue, Turn
+from judged_server.tenant import current_sender
 
 from tests.fakes.scripted_provider import (
     Answer,
@@ -206,6 +209,23 @@ class TestAsking:
         assert {asked.body["temperature"] for asked in provider.asked} == {0.7}
         assert columns.usage is not None
         assert columns.usage.calls == 3
+
+    @pytest.mark.parametrize(("contexts", "is_batch"), [(10, False), (11, True)])
+    async def test_many_questions_are_batch_work(
+        self, monkeypatch: pytest.MonkeyPatch, contexts: int, is_batch: bool
+    ):
+        waits: list[bool] = []
+        turn = RequestQueue.turn
+
+        async def noted(self: RequestQueue, *given: Any, **named: Any) -> Turn:
+            waits.append(current_sender().is_batch)
+            return await turn(self, *given, **named)
+
+        monkeypatch.setattr(RequestQueue, "turn", noted)
+        async with provider_and_models(lambda _: verdict("yes")) as (_, models):
+            texts = [f"text {number}" for number in range(contexts)]
+            await judge_over(models, samples=3).judge([group(*texts)], PATIENT)
+        assert waits == [is_batch] * 3 * contexts
 
     async def test_votes_are_counted(self):
         def script(asked: Asked) -> Said:
