@@ -12,6 +12,7 @@ import math
 import re
 import tomllib
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from google.protobuf.message import DecodeError
@@ -19,7 +20,6 @@ from judged.v1 import judge_service_pb2 as pb
 from judged_server.api.convert.asking import read_asking
 from judged_server.api.convert.judging import read_groups, read_spec
 from judged_server.api.convert.scoring import read_answers, read_rubrics
-from judged_server.api.limits import RequestLimits
 from judged_server.domain import Status
 from judged_server.errors import JudgedError
 from judged_server.http_api.json_mapping import read_message, to_json
@@ -35,6 +35,7 @@ from judged_server.llm.rubrics.loading import parse
 from judged_server.llm.transport.rates import retry_after_s
 from judged_server.settings import SettingsError
 
+from tests.fakes.limits import LIMITS as DEFAULT
 from tests.fakes.prompt_attacks import blocks
 
 Target = Callable[[bytes], None]
@@ -42,7 +43,14 @@ Target = Callable[[bytes], None]
 NONCE = "ghijklmopqsvwxyzghijklmopqsvwxyz"
 ASKED = tuple(step for rubric in load_builtin().values() for step in rubric.steps)
 FINISHES = tuple(FinishReason)
-LIMITS = RequestLimits(1000, 1 << 16, 100, 64, 1 << 20, 1000)
+LIMITS = replace(
+    DEFAULT,
+    max_contexts=1000,
+    max_text_bytes=1 << 16,
+    max_groups=100,
+    max_embedding_dimensions=64,
+    max_message_bytes=1 << 20,
+)
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 # A reply in plain words that says neither of these says nothing.

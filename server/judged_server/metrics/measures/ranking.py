@@ -1,8 +1,5 @@
 """Precision, recall, F1, hit rate, MRR, AP, nDCG, R-precision: formulas and declarations.
 
-To add a metric, write its function in the file of its family and put its declaration there. Owns
-formulas only: rankings arrive ready made (`rankings`), and means are taken in `compute`.
-
 Every function takes (rankings of n queries, parameters, cutoff k or None) and returns float64[n]
 in [0, 1]. Values equal trec_eval's where it has the measure; sums run in its order.
 """

@@ -1,15 +1,18 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from judged.v1 import groups_pb2
 from judged.v1 import judge_service_pb2 as pb
 from judged_server.api.convert.embedded import measure_embedded
-from judged_server.api.limits import RequestLimits
 from judged_server.errors import InvalidField, LimitExceeded
 from judged_server.metrics import MatchingMode, MetricOptions, NoGoldPolicy, parse_metrics
 
-LIMITS = RequestLimits(100, 100, 10, 16, 1 << 20, 1000)
+from tests.fakes.limits import LIMITS as DEFAULT
+
+LIMITS = replace(DEFAULT, max_contexts=100, max_text_bytes=100, max_embedding_dimensions=16)
 
 
 def ranking(query_id, expected, retrieved):

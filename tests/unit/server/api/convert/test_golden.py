@@ -1,15 +1,18 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from judged.v1 import groups_pb2
 from judged_server.api.convert.golden import read_metadata
 from judged_server.api.convert.judging import read_groups, refuse_evaluation
-from judged_server.api.limits import RequestLimits
 from judged_server.errors import InvalidField, LimitExceeded
 
-LIMITS = RequestLimits(1000, 100, 10, 16, 1 << 20, 1000)
+from tests.fakes.limits import LIMITS as DEFAULT
+
+LIMITS = replace(DEFAULT, max_contexts=1000, max_text_bytes=100, max_embedding_dimensions=16)
 
 
 def span(file="f", start=0, end=1):

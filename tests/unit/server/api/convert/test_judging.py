@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import contextlib
+from dataclasses import replace
 from itertools import accumulate
 
 import numpy as np
@@ -12,10 +13,11 @@ from judged.v1 import groups_pb2, verdicts_pb2
 from judged_server import errors
 from judged_server.api.convert.judging import read_groups, read_verdicts, write_counts
 from judged_server.api.convert.verdict_encoder import write_verdicts
-from judged_server.api.limits import RequestLimits
 from judged_server.domain import ScoreColumns, VerdictCounts, VerdictFault, Verdicts
 
-LIMITS = RequestLimits(1000, 100, 50, 8, 1 << 20, 1000)
+from tests.fakes.limits import LIMITS as DEFAULT
+
+LIMITS = replace(DEFAULT, max_contexts=1000, max_text_bytes=100, max_groups=50)
 scores = st.floats(0, 1)
 
 

@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from judged.v1 import scores_pb2
 from judged_server import errors
 from judged_server.api.convert.scoring import read_answers, read_rubrics, write_score, write_summary
-from judged_server.api.limits import RequestLimits
 from judged_server.domain import (
     ClaimVerdict,
     JudgeIdentity,
@@ -17,14 +18,9 @@ from judged_server.domain import (
     answers,
 )
 
-LIMITS = RequestLimits(
-    max_contexts=10,
-    max_text_bytes=8,
-    max_groups=6,
-    max_embedding_dimensions=8,
-    max_message_bytes=1 << 20,
-    max_evaluated_contexts=1000,
-)
+from tests.fakes.limits import LIMITS as DEFAULT
+
+LIMITS = replace(DEFAULT, max_contexts=10, max_text_bytes=8, max_groups=6)
 IDENTITY = JudgeIdentity.build("answers", "", 0.7, [("rubric", "r@1")], 1)
 SHARE = st.floats(0, 1)
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)

@@ -103,7 +103,7 @@ def test_any_text_is_a_measure_or_a_named_error(text):
         ("x" * 201, "is not a metric's name"),
         ("ndgc@10", "did you mean ndcg?"),
         ("NDCG@10", "did you mean ndcg?"),
-        ("zzzz", "this server has precision, recall, f1, hit_rate, mrr, ap, ndcg"),
+        ("zzzz", "this server has precision, recall, f1, "),
         ("ndcg@0", "k must be a whole number from 1 to 1000000000, not '0'"),
         ("ndcg@-1", "k must be"),
         ("ndcg@", "k must be"),
