@@ -14,7 +14,7 @@ from typing import Literal
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from judged_server.recorder import Stage
+from judged_server.recorder import Recorder, Stage
 
 MOST_TENANTS = 200
 OTHER = "other"
@@ -46,8 +46,8 @@ class Reading:
     label: str = ""
 
 
-class PrometheusMetrics:
-    """Hears what happens, and tells it; implements recorder.Recorder."""
+class PrometheusMetrics(Recorder):
+    """Hears what happens, and tells it."""
 
     def __init__(self, readings: Readings) -> None:
         self._registry = registry = CollectorRegistry()

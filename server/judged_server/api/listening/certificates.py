@@ -85,7 +85,7 @@ class Certificates:
         """Return what a port is opened with. Clients need a certificate where there is a CA."""
         return grpc.dynamic_ssl_server_credentials(
             self._loaded.configuration,
-            self._fetch,  # type: ignore[arg-type]  # None, for no change, is missing in the stubs
+            self.fetch,  # type: ignore[arg-type]  # None, for no change, is missing in the stubs
             require_client_authentication=self._files.client_ca is not None,
         )
 
@@ -113,7 +113,7 @@ class Certificates:
             self._look()
             return not self.problem
 
-    def _fetch(self) -> grpc.ServerCertificateConfiguration | None:
+    def fetch(self) -> grpc.ServerCertificateConfiguration | None:
         """Return a new certificate; None while there is none. It is gRPC's, and must not raise."""
         with self._lock:
             self._look()

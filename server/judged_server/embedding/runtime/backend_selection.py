@@ -93,7 +93,7 @@ class Machine:
     def here(cls) -> Machine:
         """Return this machine."""
         return cls(
-            _has_bf16,
+            has_bf16,
             _has_openvino,
             lambda: _has_provider(CUDA),
             lambda: _has_provider(TENSORRT),
@@ -164,7 +164,8 @@ def _openvino(precision: str, machine: Machine) -> Backend:
     return Backend(OPENVINO, BF16 if bf16 and precision != FP32 else FP32)
 
 
-def _has_bf16(cpu_facts: Path = _CPU_FACTS) -> bool:
+def has_bf16(cpu_facts: Path = _CPU_FACTS) -> bool:
+    """Return whether the processor computes in bfloat16."""
     try:
         with cpu_facts.open() as lines:
             flags = next((line for line in lines if line.startswith("flags")), "")

@@ -61,3 +61,8 @@ def shortened(text: str) -> str:
     if text.isascii():
         return text
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+REFUSED = ParsedReply(
+    Status.ABSTAINED, reason=Reason.REFUSED, message="the model refused to answer"
+)

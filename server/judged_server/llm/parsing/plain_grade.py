@@ -11,7 +11,7 @@ from functools import lru_cache
 from judged_server.domain import Status
 from judged_server.llm.faults import Reason
 from judged_server.llm.parsing.json_reply import has_tags
-from judged_server.llm.parsing.parsed_reply import ParsedReply, shortened
+from judged_server.llm.parsing.parsed_reply import REFUSED, ParsedReply, shortened
 from judged_server.llm.parsing.plain_reply import MAX_CHARACTERS, refuses
 from judged_server.llm.rubrics.rubric import Rubric
 
@@ -20,9 +20,6 @@ _MARKS = "[ \\t*_`\"']{0,8}"  # no minus: it would be a number's
 _LABEL = rf"(?:(?:the |my |final |overall ){{0,2}}grade{_MARKS}[:=：]{_MARKS})"  # noqa: RUF001
 _NAMED = re.compile(r"grade[^\w\n.,+-]{0,12}(?:(?:is|of|was)[^\w\n.,+-]{1,4})?([+-]?[a-z0-9.,/]+)")
 
-_REFUSED = ParsedReply(
-    Status.ABSTAINED, reason=Reason.REFUSED, message="the model refused to answer"
-)
 _UNCLEAR = ParsedReply(
     Status.ABSTAINED,
     reason=Reason.UNPARSABLE,
@@ -41,7 +38,7 @@ def read(text: str, rubric: Rubric, *, cut: bool) -> ParsedReply:
         return _UNCLEAR
     lower = text.lower()
     if refuses(lower):
-        return _REFUSED
+        return REFUSED
     if cut:
         return _CUT
     word = _word(lower, rubric.grades)

@@ -12,7 +12,7 @@ from judged_server.domain import Status
 from judged_server.llm.faults import Reason
 from judged_server.llm.parsing import keywords
 from judged_server.llm.parsing.json_reply import has_tags
-from judged_server.llm.parsing.parsed_reply import ParsedReply, shortened
+from judged_server.llm.parsing.parsed_reply import REFUSED, ParsedReply, shortened
 
 MAX_CHARACTERS = 1 << 15
 """A longer reply is no answer to a question that asks for one word."""
@@ -47,9 +47,6 @@ _REFUSAL = re.compile(
 HEAD = 400
 """Characters in which a refusal begins, and which a bare answer does not exceed."""
 
-_REFUSED = ParsedReply(
-    Status.ABSTAINED, reason=Reason.REFUSED, message="the model refused to answer"
-)
 _UNCLEAR = ParsedReply(
     Status.ABSTAINED,
     reason=Reason.UNPARSABLE,
@@ -73,7 +70,7 @@ def read(text: str, *, cut: bool) -> ParsedReply:
         return _UNCLEAR
     lower = text.lower()
     if refuses(lower):
-        return _REFUSED
+        return REFUSED
     token = _leading(lower)
     if token is not None:
         if cut and token.end() == len(lower):

@@ -12,7 +12,7 @@ import re
 from judged_server.domain import Status
 from judged_server.llm.faults import Reason
 from judged_server.llm.parsing.json_reply import has_tags
-from judged_server.llm.parsing.parsed_reply import ParsedReply, shortened
+from judged_server.llm.parsing.parsed_reply import REFUSED, ParsedReply, shortened
 from judged_server.llm.parsing.plain_reply import MAX_CHARACTERS, refuses
 from judged_server.llm.rubrics.rubric import Rubric
 
@@ -28,9 +28,6 @@ _BARE = re.compile(rf"{_MARKS}(?P<number>[01]?\.[0-9]{{1,17}}){_MARKS}")
 # Any number that is said to be a score, in whatever scale.
 _SCORE = re.compile(r"score[^\w\n.,+-]{0,12}(?:(?:is|of|was)[^\w\n.,+-]{1,4})?([+-]?[0-9.,]*[0-9])")
 
-_REFUSED = ParsedReply(
-    Status.ABSTAINED, reason=Reason.REFUSED, message="the model refused to answer"
-)
 _UNCLEAR = ParsedReply(
     Status.ABSTAINED,
     reason=Reason.UNPARSABLE,
@@ -49,7 +46,7 @@ def read(text: str, rubric: Rubric, *, cut: bool) -> ParsedReply:
         return _UNCLEAR
     lower = text.lower()
     if refuses(lower):
-        return _REFUSED
+        return REFUSED
     if cut:
         return _CUT
     number = _number(lower)

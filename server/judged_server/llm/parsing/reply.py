@@ -13,7 +13,7 @@ from judged_server.llm.chat import ChatReply, FinishReason
 from judged_server.llm.faults import Reason
 from judged_server.llm.parsing import json_reply, plain_grade, plain_reply, plain_score
 from judged_server.llm.parsing.json_reply import unwrapped, without_remarks
-from judged_server.llm.parsing.parsed_reply import ParsedReply
+from judged_server.llm.parsing.parsed_reply import REFUSED, ParsedReply
 from judged_server.llm.rubrics.rubric import Rubric
 
 PARSER_VERSION = 4
@@ -22,9 +22,6 @@ PARSER_VERSION = 4
 # A word in brackets is decoration: [YES].
 _JSON = re.compile(r"\{|\[(?!\s*\w)")
 
-_REFUSED = ParsedReply(
-    Status.ABSTAINED, reason=Reason.REFUSED, message="the model refused to answer"
-)
 _STOPPED = ParsedReply(
     Status.ABSTAINED,
     reason=Reason.REFUSED,
@@ -67,7 +64,7 @@ def read(reply: ChatReply, rubric: Rubric, *, structured: bool) -> ParsedReply:
     if finish is FinishReason.SAFETY:
         return _STOPPED
     if reply.refusal or finish is FinishReason.REFUSAL:
-        return _REFUSED
+        return REFUSED
     cut = finish is FinishReason.LENGTH
     text = without_remarks(unwrapped(reply.text))
     asked_json = structured or rubric.takes_json
@@ -88,7 +85,7 @@ def _in_words(text: str, rubric: Rubric, *, cut: bool) -> tuple[ParsedReply, boo
     """Return what a text says in plain words, and whether it holds nothing but that."""
     if rubric.takes_json:
         refused = plain_reply.refuses(text[: plain_reply.HEAD].lower())
-        return (_REFUSED if refused else _EMPTY), False
+        return (REFUSED if refused else _EMPTY), False
     if rubric.form == "score":
         return plain_score.read(text, rubric, cut=cut), plain_score.is_bare(text)
     if rubric.form == "grade":

@@ -34,15 +34,15 @@ def replace(file: Path, other: Path) -> None:
 def test_a_new_pair_is_taken_once(authority: Authority):
     files = CertificateFiles(*authority.server())
     held = Certificates(files)
-    assert held._fetch() is None
+    assert held.fetch() is None
     newer = authority.server("newer", ends_in=timedelta(days=5))
     replace(files.certificate, newer[0])
-    assert held._fetch() is None, "the key does not fit yet"
+    assert held.fetch() is None, "the key does not fit yet"
     assert "is not the key of" in held.problem
     replace(files.private_key, newer[1])
     before = held.ends
-    assert held._fetch() is not None
-    assert held._fetch() is None
+    assert held.fetch() is not None
+    assert held.fetch() is None
     assert held.ends > before
     assert (held.problem, held.failures) == ("", 1)
 
@@ -68,8 +68,8 @@ def test_what_can_not_be_used_keeps_the_old_one(
     if content is not None:
         file.write_bytes(content)
     with structlog.testing.capture_logs() as logged:
-        assert held._fetch() is None
-        assert held._fetch() is None
+        assert held.fetch() is None
+        assert held.fetch() is None
     assert problem in held.problem
     assert str(file) in held.problem
     assert "canary" not in held.problem
@@ -85,7 +85,7 @@ def test_a_certificate_that_has_ended_is_not_taken(authority: Authority):
     old = authority.server("old", ends_in=timedelta(days=-1))
     for file, other in zip((files.certificate, files.private_key), old, strict=True):
         replace(file, other)
-    assert held._fetch() is None
+    assert held.fetch() is None
     assert "ended at" in held.problem
 
 
@@ -97,10 +97,10 @@ def test_the_middle_of_a_replacement_is_no_fault(
     held = Certificates(files)
     newer = authority.server("newer")
     replace(files.certificate, newer[0])
-    assert held._fetch() is None
+    assert held.fetch() is None
     assert held.problem == ""
     replace(files.private_key, newer[1])
-    assert held._fetch() is not None
+    assert held.fetch() is not None
     assert held.failures == 0
 
 
@@ -121,5 +121,5 @@ def test_a_fault_of_the_library_raises_nothing(
         raise RuntimeError("sk-canary")
 
     monkeypatch.setattr(certificates, "load", broken)
-    assert held._fetch() is None
+    assert held.fetch() is None
     assert held.problem == "can't be read: RuntimeError"

@@ -96,8 +96,8 @@ def test_a_model_of_another_precision_runs_as_it_is_stored(stored):
 )
 def test_bf16_is_a_flag_of_the_cpu(tmp_path, text, expected):
     (tmp_path / "cpuinfo").write_text(text)
-    assert backend_selection._has_bf16(tmp_path / "cpuinfo") is expected
-    assert not backend_selection._has_bf16(tmp_path / "none")
+    assert backend_selection.has_bf16(tmp_path / "cpuinfo") is expected
+    assert not backend_selection.has_bf16(tmp_path / "none")
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import onnx
 import pytest
-from judged_server.embedding.runtime.backend_selection import _has_bf16
+from judged_server.embedding.runtime.backend_selection import has_bf16
 from judged_server.embedding.runtime.onnx_session import EncoderSession, UnusableGraphError
 from onnx import TensorProto, helper
 
@@ -56,14 +56,14 @@ def test_a_precision_that_openvino_would_not_run_is_refused(path, monkeypatch):
         OpenVinoSession(path, "mean", "bf16")
 
 
-@pytest.mark.skipif(not _has_bf16(), reason="not run: no bf16 on this CPU")
+@pytest.mark.skipif(not has_bf16(), reason="not run: no bf16 on this CPU")
 def test_bf16_is_near_the_reference_and_is_not_it(path):
     vectors = OpenVinoSession(path, "mean", "bf16").run(IDS, MASK)
     away = np.abs(vectors - EncoderSession(path, "mean").run(IDS, MASK)).max()
     assert 0 < away < 0.05
 
 
-@pytest.mark.skipif(not _has_bf16(), reason="not run: no bf16 on this CPU")
+@pytest.mark.skipif(not has_bf16(), reason="not run: no bf16 on this CPU")
 def test_int8_by_group_is_near_the_reference_and_is_neither_it_nor_bf16(path):
     reference = EncoderSession(path, "mean").run(IDS, MASK)
     session = OpenVinoSession(path, "mean", "int8_by_group")
