@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from judged._inputs import as_list, set_fields
 from judged._views import View, named_mean, plain
@@ -92,13 +92,16 @@ class MetricCounts(View):
     unjudged: int = 0
 
 
-class _Metrics(View):
+_Result = TypeVar("_Result", "MetricResult", "TextMetricResult")
+
+
+class _Metrics(View, Generic[_Result]):
     """Metrics by their names, in the order asked for."""
 
     __slots__ = ()
-    metrics: Sequence[MetricResult]
+    metrics: Sequence[_Result]
 
-    def __getitem__(self, name: str) -> MetricResult:
+    def __getitem__(self, name: str) -> _Result:
         for metric in self.metrics:
             if metric.name == name:
                 return metric
@@ -107,11 +110,11 @@ class _Metrics(View):
     def __contains__(self, name: object) -> bool:
         return any(metric.name == name for metric in self.metrics)
 
-    def __iter__(self) -> Iterator[MetricResult]:
+    def __iter__(self) -> Iterator[_Result]:
         return iter(self.metrics)
 
     def __repr__(self) -> str:
-        means = [named_mean(metric.name, metric.mean) for metric in self.metrics]
+        means: list[str] = [named_mean(metric.name, metric.mean) for metric in self.metrics]
         return f"{type(self).__name__}({', '.join([*self._about(), *means])})"
 
     def _about(self) -> list[str]:
@@ -124,7 +127,7 @@ class _Metrics(View):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class MetricSlice(_Metrics):
+class MetricSlice(_Metrics[MetricResult]):
     """The metrics of the queries whose metadata have `value` under `key`, "" if they lack it."""
 
     key: str
@@ -140,7 +143,7 @@ class MetricSlice(_Metrics):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class MetricTable(_Metrics):
+class MetricTable(_Metrics[MetricResult]):
     """The metrics of a call. `query_ids` names the rows of `per_query` when they were asked for."""
 
     metrics: Sequence[MetricResult]
@@ -237,27 +240,7 @@ class TextMetricResult(View):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class TextMetricTable(View):
+class TextMetricTable(_Metrics[TextMetricResult]):
     """The text metrics of a call, in the order asked for."""
 
     metrics: Sequence[TextMetricResult]
-
-    def __getitem__(self, name: str) -> TextMetricResult:
-        for metric in self.metrics:
-            if metric.name == name:
-                return metric
-        raise KeyError(f"{name}; this table has {', '.join(m.name for m in self.metrics)}")
-
-    def __contains__(self, name: object) -> bool:
-        return any(metric.name == name for metric in self.metrics)
-
-    def __iter__(self) -> Iterator[TextMetricResult]:
-        return iter(self.metrics)
-
-    def __repr__(self) -> str:
-        means = [named_mean(metric.name, metric.mean) for metric in self.metrics]
-        return f"TextMetricTable({', '.join(means)})"
-
-    def to_rows(self) -> list[dict[str, Any]]:
-        """Return a row a metric."""
-        return [row for metric in self.metrics for row in metric.to_rows()]
