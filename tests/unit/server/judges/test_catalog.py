@@ -47,9 +47,12 @@ def test_values_that_are_equal_but_of_another_type_are_told_apart(catalog: Judge
 
 
 def test_built_judges_are_bounded(catalog: JudgeCatalog):
-    for i in range(1000):
-        catalog.choose(JudgeSpec(min_score=i / 1000))
-    assert len(catalog._built) <= 256
+    first, *others = (JudgeSpec(min_score=i / 1000) for i in range(1000))
+    built = catalog.choose(first)
+    assert catalog.choose(first) is built
+    for spec in others:
+        catalog.choose(spec)
+    assert catalog.choose(first) is not built
 
 
 def test_an_unknown_judge_is_told_what_there_is(catalog: JudgeCatalog):

@@ -105,6 +105,12 @@ def test_no_order_of_events_takes_more_places_or_keeps_one(events):
         for task, _ in asked:
             with suppress(asyncio.CancelledError):
                 await task
+        again = [world.ask(TWO) for _ in range(2)]
+        await turns()
+        assert world.there == ["two", "two"], "no place is kept"
+        for task, done in again:
+            done.set()
+            await task
         assert world.slots._places == {}
 
     asyncio.run(run())
