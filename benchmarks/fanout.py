@@ -53,6 +53,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from judged import Client, Judge, QueryGroup
+from judged.credentials import Credentials
 
 from benchmarks import fanout_latency
 from benchmarks.fanout_latency import MOST_IN_FLIGHT, RATE, WARM_UP_CALLS
@@ -107,6 +108,11 @@ def _pipes(process: subprocess.Popen[str]) -> tuple[IO[str], IO[str]]:
     return process.stdin, process.stdout
 
 
+def provider_url(process: subprocess.Popen[str]) -> str:
+    """Return where a provider that was just started listens."""
+    return f"http://127.0.0.1:{_pipes(process)[1].readline().strip()}/v1"
+
+
 @contextmanager
 def running(*arguments: str) -> Iterator[subprocess.Popen[str]]:
     """Run a module of this folder with pipes, and end it."""
@@ -123,11 +129,17 @@ def running(*arguments: str) -> Iterator[subprocess.Popen[str]]:
             process.kill()
 
 
-def batch(server: Server, calls: int, seed: int, model: str = "") -> dict[str, float]:
+def batch(
+    server: Server,
+    calls: int,
+    seed: int,
+    model: str = "",
+    credentials: Credentials | None = None,
+) -> dict[str, float]:
     """Return the wall seconds of one call with so many contexts, and the server's CPU seconds."""
     groups = [QueryGroup(g.query, g.expected, g.retrieved) for g in make_groups(calls, seed)]
     judge = Judge("llm", parameters={"model": model} if model else {})
-    with Client(server.address) as client:
+    with Client(server.address, credentials=credentials) as client:
         client.server_info()
         cpu, wall = server.cpu_seconds(), time.perf_counter()
         verdicts = client.judge(groups, judge, timeout=TIMEOUT_S)
@@ -258,8 +270,7 @@ def main() -> None:
     parser.add_argument("--concurrency", type=int, default=256)
     arguments = parser.parse_args()
     with running("benchmarks.fanout_provider", str(arguments.latency)) as provider:
-        port = _pipes(provider)[1].readline().strip()
-        samples = measure(arguments, f"http://127.0.0.1:{port}/v1")
+        samples = measure(arguments, provider_url(provider))
     facts = {
         "calls": arguments.calls,
         "latency_s": arguments.latency,

@@ -29,6 +29,7 @@ from collections.abc import Awaitable, Callable
 
 import uvloop
 from judged import AsyncClient, Client, Context, QueryGroup
+from judged.credentials import Credentials
 
 from benchmarks.harness import closing_line, ratios, serving
 from tests.conformance.prose import build_groups
@@ -39,6 +40,13 @@ TURNS = 20
 REQUESTS = 150
 """Small requests to each server in a turn, which takes about 0.1 s."""
 IN_FLIGHT = 16
+
+
+def small_request(groups: list[QueryGroup]) -> list[QueryGroup]:
+    """Return 64 contexts in two groups."""
+    return [
+        QueryGroup(g.query, g.expected[:2], [*g.retrieved, *g.retrieved][:16]) for g in groups[:2]
+    ]
 
 
 def batch_seconds(client: Client, groups: list[QueryGroup]) -> float:
@@ -69,9 +77,17 @@ async def many(send: Callable[[], Awaitable[object]]) -> float:
     return time.perf_counter() - started
 
 
-async def in_turns(ours: str, null: str, groups: list[QueryGroup]) -> list[tuple[float, float]]:
-    """Return the wall seconds of small requests to ours and to the null server, a pair a turn."""
-    async with AsyncClient(ours) as our_client, AsyncClient(null) as null_client:
+async def in_turns(
+    ours: str, null: str, groups: list[QueryGroup], credentials: Credentials | None = None
+) -> list[tuple[float, float]]:
+    """Return the wall seconds of small requests to ours and to the null server, a pair a turn.
+
+    `credentials` are for ours.
+    """
+    async with (
+        AsyncClient(ours, credentials=credentials) as our_client,
+        AsyncClient(null) as null_client,
+    ):
 
         async def seconds(client: AsyncClient) -> float:
             return await many(lambda: client.judge(groups, "exact", timeout=30))
@@ -92,9 +108,7 @@ def main() -> None:
     """Measure and print."""
     groups = [QueryGroup(g.query, g.expected, g.retrieved) for g in build_groups(SEED)]
     contexts = [Context(g.query, e, r) for g in groups for r in g.retrieved for e in g.expected]
-    small = [
-        QueryGroup(g.query, g.expected[:2], [*g.retrieved, *g.retrieved][:16]) for g in groups[:2]
-    ]
+    small = small_request(groups)
     names = ("ours", "null", "naive", "ours_64", "null_64")
     rows: dict[str, list[float]] = {name: [] for name in names}
     requests_over_null: list[float] = []

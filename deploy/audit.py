@@ -55,6 +55,9 @@ def main(arguments: list[str]) -> int:
         *(str(PIP_AUDIT), "--requirement", str(LOCK), "--require-hashes", "--disable-pip"),
         *("--format", "json", "--progress-spinner", "off", "--timeout", "15"),
     ]
+    if not PIP_AUDIT.exists():
+        print("pip-audit: not run; it is not installed here; `make audit` installs it")
+        return 1
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     not_run = 0 if arguments == ["--where-reachable"] else 1
     if not done.stdout.startswith("{"):
@@ -69,8 +72,8 @@ def main(arguments: list[str]) -> int:
         print("pip-audit: run `make lock`, or accept one for a time in", ACCEPTED.name)
         return 1
     if unknown:
-        print(f"pip-audit: not run for {len(unknown)} releases, of which this index knows nothing:")
-        print(*unknown)
+        print(f"pip-audit: not run for {len(unknown)} releases, of which the index that pip uses")
+        print("here tells no advisories; run it where pypi.org can be reached:", *unknown)
         return not_run
     print("pip-audit: no known vulnerability in what the image installs")
     return 0

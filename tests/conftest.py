@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 
 from hypothesis import settings
 
@@ -10,6 +11,9 @@ from tests.offline import NETWORK
 os.environ.setdefault("JUDGED_VECTOR_CACHE", "memory")
 # Nor replies of language models.
 os.environ.setdefault("JUDGED_LLM_CACHE", "memory")
+# Nor what tenants spent, which is not to stand among what the user's own servers did.
+_state = tempfile.TemporaryDirectory()
+os.environ["XDG_STATE_HOME"] = _state.name
 # And they compute alike on every machine; what may be chosen instead has tests of its own.
 os.environ.setdefault("JUDGED_EMBEDDING_BACKEND", "onnxruntime")
 

@@ -59,7 +59,7 @@ CUT_SHORT_S = 0.5
 _CUT_SHORT_S = 2.0
 """The longest that a drain takes once a second signal has come."""
 
-_RELOADED_SETTINGS = {"max_pending_bytes", "grace_s"}
+_RELOADED_SETTINGS = {"max_pending_bytes", "grace_s", "failed_calls_per_minute"}
 """Settings that SIGHUP takes over. The others are parts of what was built at the start."""
 _RELOADED_EVERY_S = 1.0
 """How often a server looks whether tenants, tokens and its certificate have changed."""
@@ -312,6 +312,7 @@ class App:
             )
             return
         self._admission.limit(settings.max_pending_bytes)
+        self._failed_calls.per_minute = settings.failed_calls_per_minute
         self._grace_s = settings.grace_s
         if waiting := sorted(settings.differing(self._settings) - _RELOADED_SETTINGS):
             _log.warning("settings wait for a restart", settings=", ".join(waiting))

@@ -41,6 +41,7 @@ def test_a_good_set_up(tmp_path: Path):
             *("--certificate", str(certificate), "--private-key", str(key)),
             SOME_KEY="sk-canary",
             XDG_CACHE_HOME=str(tmp_path),
+            XDG_STATE_HOME=str(tmp_path),
         )
     said = "\n".join(lines)
     assert status == 0, said
@@ -48,10 +49,39 @@ def test_a_good_set_up(tmp_path: Path):
     assert "warn  tenants: b has no token, certificate or socket; run tenants rotate b" in lines
     assert "ok    language model: m: has its key" in lines
     assert "ok    provider: p: 127.0.0.1:" in said
+    assert f"ok    spending: {tmp_path}/judged, " in said
     assert "sk-canary" not in said
     assert token not in said
     assert lines[-1] == "a server can run with these settings"
     assert not (tmp_path / "judged").exists(), "it changes nothing"
+
+
+def test_a_model_that_a_tenant_with_a_budget_can_not_use(tmp_path: Path):
+    tenants, config = tmp_path / "t.toml", tmp_path / "llm.toml"
+    tenants.write_text("[tenants.rich]\n[tenants.poor]\nper_month = 1.0\n")
+    for name in ("rich", "poor"):
+        new_token(tenants, name)
+    replies = 'providers = [{ name = "p", dialect = "fake", replies = "replies.jsonl" }]\n'
+    (tmp_path / "replies.jsonl").write_text('{"reply": "yes"}\n')
+    config.write_text(
+        f'{replies}[[models]]\nname = "dear"\nprovider = "p"\nmodel = "m"\n'
+        "input_per_million = 1.0\noutput_per_million = 1.0\n"
+        '[[models]]\nname = "free"\nprovider = "p"\nmodel = "m"\n'
+    )
+    flags = ("--tenants", str(tenants), "--llm-config", str(config), "--listen", "127.0.0.1:0")
+    status, lines = doctor(*flags, XDG_STATE_HOME=str(tmp_path))
+    assert status == 0, lines
+    [said] = [line for line in lines if line.startswith("warn  spending: ")]
+    assert "free: without prices, and so refused to poor" in said
+    config.write_text(
+        config.read_text()
+        + "[budget]\nper_day = 9.0\nunpriced_input_per_million = 1.0\n"
+        + f'unpriced_output_per_million = 1.0\nfile = "{tmp_path}/ledger"\n'
+    )
+    _, lines = doctor(*flags)
+    assert [line for line in lines if "spending" in line] == [
+        line for line in lines if line.startswith(f"ok    spending: {tmp_path}, ")
+    ]
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -80,3 +81,18 @@ def test_strangers_are_held_off_and_tenants_are_not(world: World):
     tried = MOST + MOST + 2
     until(lambda: world.audited().count("UNAUTHENTICATED") == tried)
     assert "RESOURCE_EXHAUSTED" not in world.audited()
+
+
+def test_the_limit_is_taken_over_by_sighup(tmp_path: Path):
+    path, config = tmp_path / "tenants.toml", tmp_path / "judged.toml"
+    path.write_text("[tenants.a]\n")
+    new_token(path, "a")
+    config.write_text("failed_calls_per_minute = 1\n")
+    with running_server("--tenants", str(path), "--config", str(config)) as server:
+        world = World(server, "", path, path)
+        codes = [world.outcome("judged_nobody")[0] for _ in range(2)]
+        assert codes == ["UNAUTHENTICATED", "RESOURCE_EXHAUSTED"]
+        config.write_text("failed_calls_per_minute = 0\n")
+        server.process.send_signal(signal.SIGHUP)
+        wait_for_line(server, "reloaded by SIGHUP")
+        assert world.outcome("judged_nobody")[0] == "UNAUTHENTICATED"

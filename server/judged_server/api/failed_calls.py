@@ -36,11 +36,11 @@ class _Window:
 
 
 class FailedCalls:
-    """Counts failed calls by address. Used on one event loop."""
+    """Counts failed calls by address; `per_minute` may change. Used on one event loop."""
 
     def __init__(self, per_minute: int, clock: Callable[[], float] = time.monotonic) -> None:
         """Let an address make `per_minute` of them; 0 lets it make any number."""
-        self._per_minute = per_minute
+        self.per_minute = per_minute
         self._clock = clock
         self._windows: OrderedDict[str, _Window] = OrderedDict()
 
@@ -54,7 +54,7 @@ class FailedCalls:
         Raises AuthenticationLimit, which says when to come again, once there were too many.
         """
         address = address_of(peer)
-        if not self._per_minute or not address:
+        if not self.per_minute or not address:
             return
         now = self._clock()
         window = self._windows.get(address)
@@ -64,11 +64,11 @@ class FailedCalls:
             if len(self._windows) > MOST_ADDRESSES:
                 self._windows.popitem(last=False)
         window.failed += 1
-        if window.failed <= self._per_minute:
+        if window.failed <= self.per_minute:
             return
-        if window.failed == self._per_minute + 1:
-            _log.warning("failed calls limited", address=address, failed=self._per_minute)
-        raise errors.AuthenticationLimit(self._per_minute, window.ends - now)
+        if window.failed == self.per_minute + 1:
+            _log.warning("failed calls limited", address=address, failed=self.per_minute)
+        raise errors.AuthenticationLimit(self.per_minute, window.ends - now)
 
 
 def address_of(peer: str) -> str:

@@ -176,14 +176,46 @@ def _stores(settings: Settings) -> Iterator[Finding]:
     if settings.audit_log is not None:
         folders["audit log"] = settings.audit_log.absolute().parent
     for what, folder in folders.items():
-        there = _first_that_is(folder)
-        if not os.access(there, os.W_OK):
-            state = BAD if what == "audit log" else WARN
-            yield Finding(state, what, f"{there} can't be written to; name another folder")
-            continue
-        free = shutil.disk_usage(there).free
-        state = OK if free > _FREE_BYTES else WARN
-        yield Finding(state, what, f"{folder}, {free / 1e9:.1f} GB free")
+        yield _stored(what, folder, needed=what == "audit log")
+
+
+def _stored(what: str, folder: Path, *, needed: bool) -> Finding:
+    """Return how it is with a folder; `needed` says that no server runs without it."""
+    there = _first_that_is(folder)
+    if not os.access(there, os.W_OK):
+        said = f"{there} can't be written to; name another folder"
+        return Finding(BAD if needed else WARN, what, said)
+    free = shutil.disk_usage(there).free
+    state = OK if free > _FREE_BYTES else WARN
+    return Finding(state, what, f"{folder}, {free / 1e9:.1f} GB free")
+
+
+def _spending(settings: Settings) -> Iterator[Finding]:
+    if settings.llm_config is None:
+        return
+    from judged_server.llm.budget import default_ledger  # noqa: PLC0415
+    from judged_server.llm.config.configuration import read_configuration  # noqa: PLC0415
+    from judged_server.tenants.directory import FileDirectory  # noqa: PLC0415
+
+    configuration = read_configuration(settings.llm_config)
+    budget = configuration.budget
+    if budget.per_day is None and settings.tenants is None:
+        return
+    file = budget.file or default_ledger(os.environ)
+    yield _stored("spending", file.absolute().parent, needed=True)
+    if settings.tenants is None:
+        return
+    tenants = FileDirectory(settings.tenants).tenants.by_name.values()
+    limited = [each.name for each in tenants if (each.per_day, each.per_month) != (None, None)]
+    unpriced = [each.name for each in configuration.models if each.prices is None]
+    if limited and unpriced:
+        yield Finding(
+            WARN,
+            "spending",
+            f"{', '.join(unpriced)}: without prices, and so refused to {', '.join(limited)}, whose "
+            "money has a limit; set input_per_million and output_per_million, or under [budget] "
+            "unpriced_input_per_million and unpriced_output_per_million",
+        )
 
 
 def _first_that_is(folder: Path) -> Path:
@@ -207,5 +239,6 @@ _CHECKS: dict[str, Callable[[Settings], Iterator[Finding]]] = {
     "embedding model": _embedding_model,
     "language models": _language_models,
     "stores": _stores,
+    "spending": _spending,
     "limits": _limits,
 }
