@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import random
 
-import judged._batching.rankings
 import pytest
 from judged import (
     AsyncClient,
@@ -22,6 +21,7 @@ from judged import (
     TrecRankings,
     Unjudged,
 )
+from judged._batching import rankings
 
 METRICS = ["ndcg@10", "ap", "recall@5", "mrr", "judged@5"]
 RNG = random.Random(4)
@@ -80,7 +80,7 @@ def test_split_requests_give_what_one_would(client, monkeypatch, unjudged, metho
     ]
     assert all(metric.interval is not None for metric in whole.metrics)
     assert (whole["ap"].lower_bound is not None) == (unjudged is Unjudged.BOUNDS)
-    monkeypatch.setattr(judged._batching.rankings, "PART_BYTES", 1000)
+    monkeypatch.setattr(rankings, "PART_BYTES", 1000)
     same(client.compute_metrics(METRICS, TREC, options, metadata=METADATA), whole)
 
 
@@ -91,12 +91,12 @@ def test_split_requests_that_ask_for_means_give_what_one_would(
 ):
     options = MetricOptions(unjudged=unjudged, per_query=per_query, complete=per_query)
     whole = client.compute_metrics(METRICS, TREC, options)
-    monkeypatch.setattr(judged._batching.rankings, "PART_BYTES", 1000)
+    monkeypatch.setattr(rankings, "PART_BYTES", 1000)
     same(client.compute_metrics(METRICS, TREC, options), whole)
 
 
 def test_both_clients_give_the_same(server_address, client, monkeypatch):
-    monkeypatch.setattr(judged._batching.rankings, "PART_BYTES", 100)
+    monkeypatch.setattr(rankings, "PART_BYTES", 100)
     gains = GainRankings([GainRanking(str(i), [1.0, 0.0], [1.0] * 3) for i in range(20)])
     metadata = {str(i): {"k": str(i % 3)} for i in range(20)}
     options = MetricOptions(interval=IntervalOptions(), slice_by=["k"])
@@ -112,7 +112,7 @@ def test_both_clients_give_the_same(server_address, client, monkeypatch):
 
 @pytest.mark.parametrize("part_bytes", [8 << 20, 100])
 def test_metadata_of_an_unknown_query_is_refused(client, monkeypatch, part_bytes):
-    monkeypatch.setattr(judged._batching.rankings, "PART_BYTES", part_bytes)
+    monkeypatch.setattr(rankings, "PART_BYTES", part_bytes)
     with pytest.raises(InvalidArgument) as caught:
         client.compute_metrics(["ap"], TREC, metadata={"q0": {}, "nobody": {"k": "v"}})
     assert caught.value.field == "metadata[1].query_id"
@@ -169,7 +169,7 @@ def test_errors_of_parts_name_the_topic_of_the_caller(
             await other.compute_metrics(["ap"], broken, options)
 
     for part_bytes in (1 << 20, 1000):
-        monkeypatch.setattr(judged._batching.rankings, "PART_BYTES", part_bytes)
+        monkeypatch.setattr(rankings, "PART_BYTES", part_bytes)
         for call in (
             lambda: client.compute_metrics(["ap"], broken, options),
             lambda: asyncio.run(ask()),
@@ -180,6 +180,6 @@ def test_errors_of_parts_name_the_topic_of_the_caller(
 
 
 def test_one_deadline_holds_for_all_parts(client: Client, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(judged._batching.rankings, "PART_BYTES", 100)
+    monkeypatch.setattr(rankings, "PART_BYTES", 100)
     with pytest.raises(DeadlineExceeded):
         client.compute_metrics(["ap"], TREC, timeout=0.001)

@@ -276,15 +276,6 @@ def test_refused_input_that_came_in_columns_is_named_alike(qrels, run, path):
     assert caught.value.field == f"trec.{path}"
 
 
-def test_columns_are_not_looked_at_one_by_one(monkeypatch):
-    monkeypatch.setattr(trec._Join, "_one_by_one", None)
-    qrels = joined(Topic("q", "ab", [1, 2]), Topic("r", [], []), Topic("s", "a", [3]))
-    run = joined(Topic("r", "a", [0.5]), Topic("q", "xb", [1.0, 2.0]))
-    ranked = ranked_run(qrels, run, complete=True)
-    assert ranked.rankings.gains.tolist() == [2.0, 0.0, 0.0]
-    assert ranked.rankings.n_retrieved.tolist() == [2, 1, 0]
-
-
 def test_columns_join_with_topics_that_came_one_by_one():
     qrels, run = Topic("q", ["a", "b"], [1, 2]), Topic("q", ["b", "x"], [0.5, 1.0])
     for left, right in ((joined(qrels), [run]), ([qrels], joined(run))):
