@@ -10,6 +10,7 @@ from judged._inputs import as_list, set_fields
 from judged._views import View, named_mean, plain
 from judged.types.choices import Matching, NoGold, Unjudged
 from judged.types.intervals import CorrectedEstimate, Interval, IntervalOptions
+from judged.types.metric_names import is_metric
 from judged.types.verdicts import VerdictCounts
 
 
@@ -96,19 +97,24 @@ _Result = TypeVar("_Result", "MetricResult", "TextMetricResult")
 
 
 class _Metrics(View, Generic[_Result]):
-    """Metrics by their names, in the order asked for."""
+    """Metrics by their names, in the order asked for.
+
+    Any spelling of a name will do, as for a call: `rbp(p=0.8)@2` is `rbp@2`, whose default it is.
+    """
 
     __slots__ = ()
     metrics: Sequence[_Result]
 
     def __getitem__(self, name: str) -> _Result:
         for metric in self.metrics:
-            if metric.name == name:
+            if is_metric(name, metric.name, metric.signature):
                 return metric
         raise KeyError(f"{name}; this table has {', '.join(m.name for m in self.metrics)}")
 
     def __contains__(self, name: object) -> bool:
-        return any(metric.name == name for metric in self.metrics)
+        return isinstance(name, str) and any(
+            is_metric(name, metric.name, metric.signature) for metric in self.metrics
+        )
 
     def __iter__(self) -> Iterator[_Result]:
         return iter(self.metrics)

@@ -8,8 +8,8 @@ possible. One that fell short is exit status 1, or 2 where nothing could be asse
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from judged import MetricTable
@@ -18,6 +18,7 @@ from judged.cli.output.tables import plural, word
 from judged.cli.output.writer import Output
 from judged.cli.problems import Problem
 from judged.types import MetricResult, NegativeReport, VerdictCounts
+from judged.types.metric_names import is_metric, may_be
 
 _ROUNDING = 1e-9
 """A mean printed equal to the threshold passes it."""
@@ -25,14 +26,19 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """One gate as it was typed: its flag, the metric (empty for negatives) and the number."""
+    """One gate: its flag, the metric (empty for negatives) and the number.
+
+    `typed` is how the metric was written, where that is not the name it was asked for by.
+    """
 
     flag: str
     metric: str
     threshold: float
+    typed: str = ""
 
     def __str__(self) -> str:
-        return f"{self.flag} {self.metric}{'=' if self.metric else ''}{self.threshold:g}"
+        name = self.typed or self.metric
+        return f"{self.flag} {name}{'=' if name else ''}{self.threshold:g}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +104,11 @@ class Gates:
         left_out = table.counts.skipped_missing
         for gate in self._gates:
             metric = table.metrics[self._metrics.index(gate.metric)]
+            if gate.typed:
+                if gate.typed not in table:
+                    raise Problem(_unmeasured(str(gate), gate.typed, self._metrics))
+                metric = table[gate.typed]
+                gate = replace(gate, metric=metric.name)  # noqa: PLW2901 - now that it is known
             lower = _lower_bound(metric, left_out)
             if metric.mean is None and (lower is None or not verdicts.ok):
                 why = "since no query was evaluated"
@@ -196,20 +207,37 @@ def split_min_scores(texts: Sequence[str]) -> tuple[float | None, list[str]]:
     return threshold, gates
 
 
-def read_gate(text: str, flag: str, metrics: Sequence[str]) -> Gate:
-    """Return the gate that METRIC=X is. Raises Problem."""
+def read_gate(
+    text: str, flag: str, metrics: Sequence[str], signatures: Mapping[str, str] | None = None
+) -> Gate:
+    """Return the gate that METRIC=X is. Raises Problem.
+
+    `signatures` are those of the metrics where they are known. Where they are not, whether what a
+    name leaves out is a default, the server knows: `Gates.check` makes sure.
+    """
     metric, equals, number = text.rpartition("=")
     threshold = read_number(number)
     if not equals or not metric or threshold is None:
         raise Problem(f"{flag} {text}: is not METRIC=X, as in ndcg@10=0.8")
-    if metric not in metrics:
-        raise Problem(
-            f"{flag} {text}: {metric} is not measured; add --metric {metric}, or name one of "
-            f"{', '.join(metrics)}"
-        )
     if threshold < 0 and flag == "--max-drop":
         raise Problem(f"{flag} {text}: a drop is 0 or more")
-    return Gate(flag, metric, threshold)
+    if metric in metrics:
+        return Gate(flag, metric, threshold)
+    if signatures is None:
+        measured = next((name for name in metrics if may_be(metric, name)), None)
+    else:
+        known = ((name, signatures.get(name, "")) for name in metrics)
+        measured = next((name for name, told in known if is_metric(metric, name, told)), None)
+    if measured is None:
+        raise Problem(_unmeasured(f"{flag} {text}", metric, metrics))
+    return Gate(flag, measured, threshold, metric)
+
+
+def _unmeasured(gate: str, metric: str, metrics: Sequence[str]) -> str:
+    return (
+        f"{gate}: {metric} is not measured; add --metric {metric}, or name one of "
+        f"{', '.join(metrics)}"
+    )
 
 
 def read_number(text: str) -> float | None:

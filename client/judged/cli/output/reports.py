@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from judged.evaluation.datasets.files import FileError, Record, parse_json, read_bytes
+from judged.types.metric_names import is_metric
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +51,12 @@ class Report:
             if all(metric in values for metric in metrics)
         }
         return replace(self, per_query=kept)
+
+    def name_of(self, metric: str) -> str:
+        """Return the document's name of a metric in any spelling; the same where it has none."""
+        named = self.metrics.items()
+        found = (name for name, known in named if is_metric(metric, name, known.signature))
+        return next(found, metric)
 
     def metric(self, name: str) -> ReportedMetric:
         """Return a metric by its name. Raises FileError."""

@@ -88,6 +88,7 @@ class Retrieval:
                 f"the retriever returned more than k = {self.k} documents for {self.cut} of "
                 f"{len(self.results)} queries; those below rank {self.k} are left out"
             )
+        told += self._too_few()
         for name in metrics:
             cutoff = _CUTOFF.search(name)
             if cutoff is not None and int(cutoff[1]) > self.k:
@@ -96,6 +97,22 @@ class Retrieval:
                     f"asked for; evaluate with k={cutoff[1]} or name a metric @{self.k}"
                 )
         return told
+
+    def _too_few(self) -> Iterator[str]:
+        """Yield what to mind where no query has k documents; the reason is not in the queries."""
+        lengths = [len(found) for found in self.results.values()]
+        most = max(lengths, default=self.k)
+        if most >= self.k:
+            return
+        n = f"each of {len(lengths)} queries" if len(lengths) > 1 else "the one query"
+        if most == 0:
+            yield f"the retriever returned nothing for {n}; is its index empty?"
+            return
+        some = f"{most}" if min(lengths) == most else f"{min(lengths)} to {most}"
+        yield (
+            f"the retriever returned fewer than k = {self.k} documents for {n}: {some}; raise a "
+            f"limit of its own (top_k, say), or name metrics @{most} if there are no more"
+        )
 
 
 def deepest_cutoff(metrics: Sequence[str]) -> int | None:

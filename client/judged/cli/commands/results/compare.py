@@ -137,16 +137,18 @@ def command(
         metrics = list(metric or ())
         if qrels is None:
             reports = [_read(path) for path in runs]
-            metrics = metrics or common_metrics(reports)
+            metrics = [reports[0].name_of(name) for name in metrics] or common_metrics(reports)
+            signatures = {name: known.signature for name, known in reports[0].metrics.items()}
             measured = measured_runs(out, names, reports, metrics, allow=allow_other_signature)
         elif not metrics:
             raise Problem("name at least one --metric, as in ndcg@10")
         else:
             judged = TrecQrels.from_file(qrels)
-            measured = _from_trec(
+            measured, signatures = _from_trec(
                 out, server.client, metrics, judged, list(zip(names, runs, strict=True)), complete
             )
-        gates = [read_gate(text, "--max-drop", metrics) for text in max_drop or ()]
+            metrics = list(signatures)
+        gates = [read_gate(text, "--max-drop", metrics, signatures) for text in max_drop or ()]
         with explained(metrics, lambda path: _place(path, measured)):
             found = server.client.compare_runs(
                 metrics,
@@ -189,8 +191,9 @@ def _from_trec(
     judged: TrecQrels,
     files: Sequence[tuple[str, Path]],
     complete: bool,
-) -> list[MeasuredRun]:
-    measured = []
+) -> tuple[list[MeasuredRun], dict[str, str]]:
+    """Return the runs measured, and the signature of each metric by its name."""
+    measured, signatures = [], dict[str, str]()
     for name, path in files:
         retrieved = TrecRun.from_file(path)
         try:
@@ -207,7 +210,8 @@ def _from_trec(
         for warning in [*topic_warnings(counts), *count_warnings(counts)]:
             out.warn(f"{name}: {warning}")
         measured.append(MeasuredRun(name, str(path), _values_of(table)))
-    return measured
+        signatures = {metric.name: metric.signature for metric in table}
+    return measured, signatures
 
 
 def _values_of(table: MetricTable) -> PerQueryValues:

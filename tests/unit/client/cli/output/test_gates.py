@@ -239,3 +239,36 @@ def test_the_document_lists_the_gates():
         ]
     }
     assert gates_document([]) == {}
+
+
+class TestSpellings:
+    """A gate may spell a metric in another way than the flag that asks for it."""
+
+    SIGNATURE = "rbp@10|p:0.5|matching:any|v1"
+
+    def outcome(self, metric, typed):
+        [found] = gates([f"{typed}=0.7"], metrics=[metric]).check(
+            table(signature=self.SIGNATURE), None, Output(None)
+        )
+        return found
+
+    @pytest.mark.parametrize(
+        ("metric", "typed"),
+        [
+            ("rbp(p=0.50)@10", NDCG),
+            ("rbp@10", NDCG),
+            (NDCG, "rbp(p=.5)@10"),
+            ("rbp(p=0.5)@10", "rbp(p=5e-1)@10"),
+        ],
+    )
+    def test_one_that_means_the_same_is_held(self, metric, typed):
+        assert self.outcome(metric, typed).passed
+
+    def test_one_that_may_mean_the_same_is_refused_once_the_server_has_said_that_it_does_not(self):
+        message = r"--min-score rbp@10=0.7: rbp@10 is not measured; add --metric rbp@10, or name"
+        with pytest.raises(Problem, match=message):
+            self.outcome("rbp(p=0.5)@10", "rbp@10")
+
+    def test_one_that_can_not_is_refused_at_once(self):
+        with pytest.raises(Problem, match="is not measured"):
+            gates(["rbp(p=0.6)@10=0.7"])

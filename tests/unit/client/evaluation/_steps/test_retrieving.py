@@ -154,3 +154,37 @@ def test_a_retriever_of_another_library_is_told_what_wraps_it():
         "retriever: is a Shelf of langchain_core, which takes no k; wrap it: from "
         "judged.adapters.retrievers.langchain import LangChainRetriever"
     )
+
+
+class TestTooFew:
+    """Fewer documents than k for every query are one warning, with the counts and what to do."""
+
+    @pytest.mark.parametrize(
+        ("lengths", "message"),
+        [
+            ([2, 3, 0], "fewer than k = 5 documents for each of 3 queries: 0 to 3; raise a limit"),
+            (
+                [3, 3, 3],
+                "fewer than k = 5 documents for each of 3 queries: 3; raise a limit of its",
+            ),
+            ([4], "fewer than k = 5 documents for the one query: 4; raise a limit of its own"),
+            ([0, 0], "returned nothing for each of 2 queries; is its index empty?"),
+        ],
+    )
+    def test_of_every_query(self, lengths, message):
+        left = iter(lengths)
+        found = retrieve_all(lambda q, k: rank(q, next(left)), QUERIES[: len(lengths)], 5)
+        [told] = found.warnings(["recall@5"])
+        assert message in told
+
+    def test_of_some_queries_is_none(self):
+        left = iter([2, 5, 0])
+        assert not retrieve_all(lambda q, k: rank(q, next(left)), QUERIES[:3], 5).warnings([])
+
+    def test_failures_do_not_count(self):
+        left = iter([2, None, 3])
+        found = retrieve_all(lambda q, k: rank(q, next(left)), QUERIES[:3], 5)
+        failed, few = found.warnings([])
+        assert "1 of 3 queries left out" in failed
+        assert "for each of 2 queries: 2 to 3; raise" in few
+        assert "or name metrics @3 if there are no more" in few
