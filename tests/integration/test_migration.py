@@ -45,4 +45,4 @@ def test_the_metrics_of_datapizza_by_their_formula(server_address: str) -> None:
     assert found["recall_exact@5"].mean == pytest.approx(once / len(truth))
     assert found["precision_exact@5"].mean == pytest.approx(sum(c in truth for c in chunks) / 5)
     assert "`precision@5` is 0.4" in PAGE
-    assert "counts both, 0.6; `recall_exact@5` is 0.6667" in " ".join(PAGE.split())
+    assert "and `precision_exact@5` 0.6; `recall_exact@5` is 0.6667" in " ".join(PAGE.split())
