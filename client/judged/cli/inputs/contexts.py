@@ -27,6 +27,7 @@ from judged.evaluation.datasets.files import (
     parse_json,
     read_lines,
 )
+from judged.evaluation.datasets.id_index import IdIndex
 from judged.traces import MissingJudgements
 
 BLOCK_LINES = 1 << 13
@@ -77,19 +78,14 @@ def read_contexts(path: str) -> list[Line]:
 def count_contexts(path: str) -> int:
     """Return how many contexts a file holds, once all its lines are checked. Raises FileError.
 
-    No line is kept: of ids their hashes are, and a file with a hash twice is read once more.
+    No line is kept.
     """
-    total = 0
-    hashes: set[int] = set()
+    total, ids = 0, IdIndex()
     for line, item_id, record in _each(path):
         total += len(line.contexts)
-        if item_id is None:
-            continue
-        if (known := hash(item_id)) in hashes:
-            first = next(other.number for other, other_id, _ in _each(path) if other_id == item_id)
-            if first != line.number:
-                raise _repeated(record, item_id, first)
-        hashes.add(known)
+        if item_id is not None and not ids.add(item_id, line.number):
+            first, _ = ids.find(item_id) or (0, 0)
+            raise _repeated(record, item_id, first)
     if not total:
         raise _nothing(path)
     return total

@@ -117,42 +117,9 @@ class Dataset(View):
             by_spans = by_spans and any(query.expected_spans for query in self.queries)
         ranked = Results.of(results)
         return [
-            self._group(query, ranked.get(query.query_id, ()), by_spans) for query in self.queries
+            group_of(query, ranked.get(query.query_id, ()), self.documents, by_spans=by_spans)
+            for query in self.queries
         ]
-
-    def _group(self, query: Query, ranked: Sequence[Retrieved], by_spans: bool) -> QueryGroup:
-        by_id = bool(query.relevant_document_ids)
-        by_spans = by_spans and not by_id
-        return QueryGroup(
-            query=query.text,
-            expected=() if by_id or by_spans else query.expected_answers,
-            retrieved=()
-            if by_spans
-            else [
-                self._text(query, rank, result, needed=not by_id)
-                for rank, result in enumerate(ranked)
-            ],
-            query_id=query.query_id,
-            document_ids=[
-                _identify(query, rank, result, needed=by_id) for rank, result in enumerate(ranked)
-            ],
-            relevant_document_ids=query.relevant_document_ids,
-            spans=_spans(query, ranked) if by_spans else None,
-            negatives=query.negative_answers,
-            metadata=query.metadata,
-        )
-
-    def _text(self, query: Query, rank: int, result: Retrieved, *, needed: bool) -> str:
-        if result.text is not None:
-            return result.text
-        document = self.documents.get(result.doc_id) if result.doc_id is not None else None
-        if document is None and needed:
-            known = f"doc_id {result.doc_id!r}" if result.doc_id is not None else "no doc_id"
-            raise MissingText(
-                f"query {query.query_id!r}, result {rank + 1} ({known}) has no text to judge; give "
-                'it a "text", or add the document to the "documents" of the dataset'
-            )
-        return document.text if document is not None else ""
 
 
 def dataset_of(content: Content, name: str) -> Dataset:
@@ -160,6 +127,56 @@ def dataset_of(content: Content, name: str) -> Dataset:
     if not content.queries:
         raise FileError(name, None, "has no query")
     return Dataset(list(content.queries.values()), content.documents)
+
+
+def group_of(
+    query: Query,
+    ranked: Sequence[Retrieved],
+    documents: Mapping[str, Document],
+    *,
+    by_spans: bool,
+) -> QueryGroup:
+    """Return the group of a query with its results; see `Dataset.to_groups`. Raises MissingText."""
+    by_id = bool(query.relevant_document_ids)
+    by_spans = by_spans and not by_id
+    return QueryGroup(
+        query=query.text,
+        expected=() if by_id or by_spans else query.expected_answers,
+        retrieved=()
+        if by_spans
+        else [
+            _text(query, rank, result, documents, needed=not by_id)
+            for rank, result in enumerate(ranked)
+        ],
+        query_id=query.query_id,
+        document_ids=[
+            _identify(query, rank, result, needed=by_id) for rank, result in enumerate(ranked)
+        ],
+        relevant_document_ids=query.relevant_document_ids,
+        spans=_spans(query, ranked) if by_spans else None,
+        negatives=query.negative_answers,
+        metadata=query.metadata,
+    )
+
+
+def _text(
+    query: Query,
+    rank: int,
+    result: Retrieved,
+    documents: Mapping[str, Document],
+    *,
+    needed: bool,
+) -> str:
+    if result.text is not None:
+        return result.text
+    document = documents.get(result.doc_id) if result.doc_id is not None else None
+    if document is None and needed:
+        known = f"doc_id {result.doc_id!r}" if result.doc_id is not None else "no doc_id"
+        raise MissingText(
+            f"query {query.query_id!r}, result {rank + 1} ({known}) has no text to judge; give "
+            'it a "text", or add the document to the "documents" of the dataset'
+        )
+    return document.text if document is not None else ""
 
 
 def _identify(query: Query, rank: int, result: Retrieved, *, needed: bool) -> str:

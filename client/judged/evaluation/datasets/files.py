@@ -110,13 +110,9 @@ def parse_json(raw: bytes, name: str, line: int | None) -> object:
     """
     text = decode(raw, name, line)
     try:
-        value: object = json.loads(
-            text,
-            parse_constant=_refuse_constant,
-            object_pairs_hook=_read_object,
-        )
+        value: object = DECODER.decode(text)
         if rb"\u" in raw:
-            _refuse_half_characters(value, name, line)
+            refuse_half_characters(value)
     except json.JSONDecodeError as error:
         inner = f"line {error.lineno} " if line is None else ""
         problem = error.msg.removesuffix(" at")
@@ -124,7 +120,7 @@ def parse_json(raw: bytes, name: str, line: int | None) -> object:
         raise FileError(
             name, line, f"is not JSON: {problem} at {inner}column {error.colno}{hint}"
         ) from None
-    except _NotAllowedError as error:
+    except NotAllowed as error:
         raise FileError(name, line, str(error)) from None
     except RecursionError:
         raise FileError(name, line, "is nested too deeply; write flatter objects") from None
@@ -134,8 +130,12 @@ def parse_json(raw: bytes, name: str, line: int | None) -> object:
     return value
 
 
-class _NotAllowedError(Exception):
+class NotAllowed(Exception):
     """A JSON text holds what Python reads and we don't."""
+
+
+_LARGE = {float, list}
+"""What may be, or hold, a number that is too large."""
 
 
 def _read_object(pairs: list[tuple[str, object]]) -> dict[str, object]:
@@ -143,17 +143,17 @@ def _read_object(pairs: list[tuple[str, object]]) -> dict[str, object]:
     if len(fields) < len(pairs):
         names = [key for key, _ in pairs]
         twice = next(key for key in names if names.count(key) > 1)
-        raise _NotAllowedError(f"has {twice!r} twice; keep one of them")
+        raise NotAllowed(f"has {twice!r} twice; keep one of them")
     for name, value in pairs:
-        if _too_large(value):
-            raise _NotAllowedError(f"has {name!r} that is too large for a number")
+        if type(value) in _LARGE and too_large(value):
+            raise NotAllowed(f"has {name!r} that is too large for a number")
     return fields
 
 
-def _too_large(value: object) -> bool:
+def too_large(value: object) -> bool:
     """Say whether a value is, or a list holds, a number that JSON's writers can't write."""
     if isinstance(value, list):
-        return any(map(_too_large, value))
+        return any(map(too_large, value))
     return isinstance(value, float) and math.isinf(value)
 
 
@@ -180,15 +180,20 @@ def decode(raw: bytes, name: str, line: int | None) -> str:
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    raise _NotAllowedError(f"is not JSON: {name} is no JSON number")
+    raise NotAllowed(f"is not JSON: {name} is no JSON number")
 
 
-def _refuse_half_characters(value: object, name: str, line: int | None) -> None:
+DECODER = json.JSONDecoder(parse_constant=_refuse_constant, object_pairs_hook=_read_object)
+"""Decodes JSON as `parse_json` does, but for half characters. Raises NotAllowed too."""
+
+
+def refuse_half_characters(value: object) -> None:
+    """Raise NotAllowed for a value with texts that UTF-8 can't carry."""
     try:
         json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError:
         problem = "holds half of a surrogate pair (\\ud800 to \\udfff), which UTF-8 can't carry"
-        raise FileError(name, line, problem) from None
+        raise NotAllowed(problem) from None
 
 
 class Record:
@@ -223,9 +228,10 @@ class Record:
 
     def get(self, *names: str) -> object:
         """Return the first of the fields that is there and not null, else None."""
-        return next(
-            (self.fields[name] for name in names if self.fields.get(name) is not None), None
-        )
+        for name in names:
+            if (value := self.fields.get(name)) is not None:
+                return value
+        return None
 
     def text(self, *names: str) -> str:
         """Return a field that must be there and be text."""

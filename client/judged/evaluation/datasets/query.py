@@ -26,6 +26,7 @@ QUERY_FIELDS = (
     "negative_answers",
     "metadata",
 )
+DOCUMENT_FIELDS = ("doc_id", "id", "text", "metadata")
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from gzip import GzipFile
 from itertools import pairwise
 from pathlib import Path
+from typing import BinaryIO
 
 from judged._inputs import as_id, need_by_ids, need_each, need_id, need_text, set_fields
 from judged._views import short_repr
@@ -18,8 +20,9 @@ from judged.evaluation.datasets.files import (
     FileError,
     KnownFields,
     Record,
+    number_lines,
+    open_file,
     parse_json,
-    read_lines,
 )
 from judged.evaluation.datasets.trec import TrecRun
 from judged.types import Span
@@ -82,32 +85,22 @@ class Results(Mapping[str, Sequence[Retrieved]]):
         if isinstance(by_query, cls):
             return by_query
         found = cls(by_query)
-        return cls(found.by_query, [q for q, ranked in found.items() if not _falls(ranked)])
+        return cls(found.by_query, [q for q, ranked in found.items() if not scores_fall(ranked)])
 
     @classmethod
     def from_jsonl(cls, path: Path | str) -> Results:
         """Return the results of a file. Raises FileError."""
-        name = str(path)
         by_query: dict[str, Sequence[Retrieved]] = {}
         line_of: dict[str, int] = {}
         models: dict[str, None] = {}
-        known = KnownFields("query_id", "id", "results", SYSTEM_MODEL)
-        inner = KnownFields("doc_id", "id", "score", "text", "span", "metadata")
-        for number, raw in read_lines(path):
-            line = Record(parse_json(raw, name, number), name, number, "")
-            known.check(line)
-            query_id = line.identifier("query_id", "id")
-            if query_id in line_of:
-                raise line.error(f"query {query_id!r} was on line {line_of[query_id]} already")
-            if line.get("results") is None:
-                raise line.error('has no "results"; write [] for a query that found nothing')
-            line_of[query_id] = number
-            if model := line.optional_text(SYSTEM_MODEL):
-                models[model] = None
-            by_query[query_id] = [
-                _read(Record(value, name, number, f"results[{rank}]"), inner)
-                for rank, value in enumerate(line.items("results"))
-            ]
+        with open_file(path) as file:
+            for line in LinesOfResults(str(path)).read(file):
+                first = line_of.setdefault(line.query_id, line.number)
+                if first != line.number:
+                    raise line.repeated(first)
+                if line.system_model:
+                    models[line.system_model] = None
+                by_query[line.query_id] = line.results
         return replace(cls.of(by_query), system_models=list(models))
 
     @classmethod
@@ -168,6 +161,54 @@ class Results(Mapping[str, Sequence[Retrieved]]):
         return told
 
 
+@dataclass(frozen=True, slots=True)
+class LineOfResults:
+    """The results of one query in a file. `number` counts lines from 1, `offset` bytes from 0."""
+
+    record: Record
+    number: int
+    offset: int
+    query_id: str
+    results: Sequence[Retrieved]
+    system_model: str | None
+
+    def repeated(self, first: int) -> FileError:
+        """Return the error that the query has a line already."""
+        return self.record.error(f"query {self.query_id!r} was on line {first} already")
+
+
+class LinesOfResults:
+    """Reads the lines of a file of results. Fields with nearly a known name are told of once."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._known = KnownFields("query_id", "id", "results", SYSTEM_MODEL)
+        self._inner = KnownFields("doc_id", "id", "score", "text", "span", "metadata")
+
+    def read(self, file: BinaryIO | GzipFile) -> Iterator[LineOfResults]:
+        """Yield every line of an open file that is not blank. Raises FileError."""
+        for number, raw in number_lines(file):
+            yield self._line(raw, number, file.tell() - len(raw))
+
+    def at(self, file: BinaryIO | GzipFile, offset: int) -> LineOfResults:
+        """Return the line that begins at an offset. Raises FileError."""
+        file.seek(offset)
+        return self._line(file.readline(), 0, offset)
+
+    def _line(self, raw: bytes, number: int, offset: int) -> LineOfResults:
+        record = Record(parse_json(raw, self._name, number), self._name, number, "")
+        self._known.check(record)
+        query_id = record.identifier("query_id", "id")
+        if record.get("results") is None:
+            raise record.error('has no "results"; write [] for a query that found nothing')
+        model = record.optional_text(SYSTEM_MODEL)
+        results = [
+            _read(Record(value, self._name, number, f"results[{rank}]"), self._inner)
+            for rank, value in enumerate(record.items("results"))
+        ]
+        return LineOfResults(record, number, offset, query_id, results, model)
+
+
 def need_results(ranked: object, field: str) -> Sequence[Retrieved]:
     """Return the results of a query, read once. Raises WrongType with the field and the place."""
     return need_each(ranked, field, (Retrieved,), "Retrieved(doc_id, score, text)")
@@ -203,7 +244,7 @@ def _write(result: Retrieved) -> dict[str, object]:
     return {name: value for name, value in asdict(result).items() if value is not None}
 
 
-def _falls(ranked: Sequence[Retrieved]) -> bool:
+def scores_fall(ranked: Sequence[Retrieved]) -> bool:
     """Say whether the scores never rise with rank, as far as there are any."""
     scores = [result.score for result in ranked if result.score is not None]
     return all(earlier >= later for earlier, later in pairwise(scores))

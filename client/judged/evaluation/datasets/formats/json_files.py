@@ -13,7 +13,12 @@ from judged.evaluation.datasets.files import (
     read_lines,
 )
 from judged.evaluation.datasets.formats.content import Content, Saved
-from judged.evaluation.datasets.query import QUERY_FIELDS, write_document, write_query
+from judged.evaluation.datasets.query import (
+    DOCUMENT_FIELDS,
+    QUERY_FIELDS,
+    write_document,
+    write_query,
+)
 
 SHAPE = 'a data set is {"queries": [{"query_id", "query_text", "expected_answers"}, ...]}'
 
@@ -28,7 +33,7 @@ def read_json(path: Path | str, content: Content) -> None:
     if root.get("queries") is None:
         raise root.error(f'has no "queries"; {SHAPE}')
     KnownFields("queries", "documents").check(root)
-    known, inner = KnownFields(*QUERY_FIELDS), KnownFields("doc_id", "id", "text", "metadata")
+    known, inner = KnownFields(*QUERY_FIELDS), KnownFields(*DOCUMENT_FIELDS)
     for index, value in enumerate(root.items("queries")):
         content.take_query(record := Record(value, name, None, f"queries[{index}]"))
         known.check(record)
