@@ -6,7 +6,8 @@ Which rows a result has is up to its class.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from array import array
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import fields, is_dataclass
 from enum import Enum, Flag
@@ -151,3 +152,51 @@ class Listed(Sequence[Item]):
         if isinstance(places, range):
             return [self._item(place) for place in places]
         return self._item(places)
+
+
+class Booleans(Listed[bool]):
+    """Booleans that take a byte each."""
+
+    __slots__ = ("_bytes",)
+
+    def __init__(self, values: Iterable[bool] = ()) -> None:
+        self._bytes = bytearray(values)
+
+    def __len__(self) -> int:
+        return len(self._bytes)
+
+    def __iter__(self) -> Iterator[bool]:
+        return map(bool, self._bytes)
+
+    def _item(self, index: int) -> bool:
+        return bool(self._bytes[index])
+
+    def extend(self, values: Iterable[bool]) -> None:
+        """Add values at the end."""
+        self._bytes.extend(values)
+
+
+class Texts(Listed[str]):
+    """Texts that take their UTF-8 and eight bytes each."""
+
+    __slots__ = ("_bytes", "_ends")
+
+    def __init__(self, texts: Iterable[str] = ()) -> None:
+        self._bytes = bytearray()
+        self._ends = array("Q", [0])
+        self.extend(texts)
+
+    def __len__(self) -> int:
+        return len(self._ends) - 1
+
+    def __iter__(self) -> Iterator[str]:
+        return map(self._item, range(len(self)))
+
+    def _item(self, index: int) -> str:
+        return self._bytes[self._ends[index] : self._ends[index + 1]].decode()
+
+    def extend(self, texts: Iterable[str]) -> None:
+        """Add texts at the end."""
+        for text in texts:
+            self._bytes += text.encode()
+            self._ends.append(len(self._bytes))

@@ -28,7 +28,7 @@ from judged import (
     Span,
     Spans,
 )
-from judged._batching import evaluate_stream
+from judged._batching import group_pieces
 from judged._convert.evaluation import read_evaluation, read_match
 from judged._convert.groups import write_group
 from judged._convert.judges import write_judge
@@ -90,8 +90,8 @@ def unary(
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Cut what is sent into many chunks, and groups into pieces, as with millions of contexts."""
     monkeypatch.setattr(judged._batching.chunks, "CHUNK_CONTEXTS", 7)
-    monkeypatch.setattr(evaluate_stream, "CHUNK_CHARACTERS", 60)
-    monkeypatch.setattr(evaluate_stream, "PART_CHARACTERS", 40)
+    monkeypatch.setattr(group_pieces, "CHUNK_CHARACTERS", 60)
+    monkeypatch.setattr(group_pieces, "PART_CHARACTERS", 40)
 
 
 def random_groups(rng: random.Random, n: int) -> list[QueryGroup]:
@@ -145,6 +145,41 @@ def test_random_groups(
     if ours.verdicts is not None and theirs.verdicts is not None:
         assert list(ours.verdicts) == list(theirs.verdicts)
         assert list(ours.verdicts.offsets) == list(theirs.verdicts.offsets)
+
+
+class ReadAgain:
+    """Groups that are read each time, as from a file."""
+
+    def __init__(self, groups: list[QueryGroup]) -> None:
+        self.groups = groups
+
+    def __iter__(self) -> Iterator[QueryGroup]:
+        return iter(self.groups)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_groups_that_are_not_held_give_the_same(
+    client: Client, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    rng = random.Random(seed)
+    if seed % 2:
+        small_chunks(monkeypatch)
+    groups = random_groups(rng, rng.randint(1, 60))
+    options = MetricOptions(per_query=True, slice_by=["type"])
+    held, read = (
+        client.evaluate(given, METRICS, "token_overlap", options, include_verdicts=True)
+        for given in (groups, ReadAgain(groups))
+    )
+    assert held.table.to_dict() == read.table.to_dict()
+    assert (held.judge, held.negatives, held.usage) == (read.judge, read.negatives, read.usage)
+    assert (held.verdicts is None) == (read.verdicts is None)
+    if held.verdicts is not None and read.verdicts is not None:
+        assert list(read.verdicts) == list(held.verdicts)
+        assert list(read.verdicts.offsets) == list(held.verdicts.offsets)
+        assert read.verdicts.to_rows() == held.verdicts.to_rows()
+        assert list(read.verdicts.groups) == list(held.verdicts.groups)
+        assert len(read.verdicts.groups) == len(groups)
+        assert read.verdicts.groups[-1] == held.verdicts.groups[-1]
 
 
 def golden_groups(rng: random.Random, n: int) -> list[QueryGroup]:

@@ -7,20 +7,23 @@ sent again from its start, and the server's caches know what was judged.
 from __future__ import annotations
 
 import uuid
+from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 
 from judged import errors
-from judged._batching.chunks import CHUNK_CHARACTERS, CHUNK_GROUPS, most_contexts, text_cost
-from judged._batching.distinct import at_ranks, distinct_group, distinct_ranks
+from judged._batching.distinct import distinct_group, distinct_ranks
+from judged._batching.group_pieces import Chunk, Piece, checked_group, cut_groups, n_contexts
 from judged._convert.evaluation import read_evaluation, read_match
-from judged._convert.groups import check_group, write_group
+from judged._convert.groups import write_group
 from judged._convert.judges import read_identity, share, write_asking, write_judge
 from judged._convert.metrics import write_options
 from judged._convert.verdicts import read_verdicts, usage_of
-from judged._inputs import WrongType, as_metrics, need_kind
+from judged._inputs import as_metrics, need_kind
 from judged._transport.call import Attempts, Deadline, RetryBudget
 from judged._transport.status import may_retry
+from judged._views import Listed, Texts
 from judged.types.choices import Source, Status
 from judged.types.evaluation import Evaluation, NegativeMatch
 from judged.types.groups import QueryGroup
@@ -34,96 +37,21 @@ Progress = Callable[[int, int], object]
 Record = Callable[[Sequence[QueryGroup], Verdicts], object]
 """Is told the groups that were judged, with their verdicts."""
 
-PART_CHARACTERS = 1 << 21
-"""A group above this is cut, between retrieved results: in UTF-8 it may be four times as large."""
-PART_CONTEXTS = 1 << 17
-
-
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """Some results of a group, those from rank `begin` up to, not including, `end`."""
-
-    index: int
-    group: QueryGroup
-    begin: int
-    end: int
-
-    @property
-    def part(self) -> QueryGroup:
-        """The group with these results only."""
-        return at_ranks(self.group, range(self.begin, self.end))
-
-
-Chunk = Sequence[Piece]
-
-
-def checked_group(group: object, index: int) -> QueryGroup:
-    """Return a group that can be sent. Raises WrongType or InvalidArgument with its path."""
-    if not isinstance(group, QueryGroup):
-        rule = f"must be a QueryGroup, not {type(group).__name__}"
-        raise WrongType.of_field(f"groups[{index}]", rule)
-    check_group(group, f"groups[{index}]")
-    return group
-
-
-def cut_groups(
-    groups: Iterable[QueryGroup], judge: Judge | str | None, *, checked: bool
-) -> Iterator[Chunk]:
-    """Yield the chunks of groups, in order. Only a piece that begins at no rank 0 continues one."""
-    most = most_contexts(judge)
-    chunk: list[Piece] = []
-    characters = contexts = 0
-    for index, group in enumerate(groups):
-        if not checked:
-            checked_group(group, index)
-        for piece, cost in _pieces(index, group):
-            n = _contexts(piece.group, piece.end - piece.begin)
-            over = characters + cost > CHUNK_CHARACTERS or contexts + n > most
-            if chunk and (over or len(chunk) >= CHUNK_GROUPS or piece.begin):
-                yield chunk
-                chunk, characters, contexts = [], 0, 0
-            chunk.append(piece)
-            characters += cost
-            contexts += n
-    if chunk:
-        yield chunk
-
-
-def _pieces(index: int, group: QueryGroup) -> Iterator[tuple[Piece, int]]:
-    n, cost = group.n_retrieved, text_cost(group)
-    small = cost <= PART_CHARACTERS and _contexts(group, n) <= PART_CONTEXTS
-    if small or group.spans is not None:  # spans count within a group, so that it stays whole
-        yield Piece(index, group, 0, n), cost
-        return
-    head = text_cost(replace(group, retrieved=(), document_ids=(), embeddings=None))
-    row = 4 * group.embeddings.dimensions if group.embeddings is not None else 0
-    most = max(1, PART_CONTEXTS // max(1, _contexts(group, 1)))
-    begin, size = 0, head
-    for rank in range(n):
-        text = row + (len(group.retrieved[rank]) if group.retrieved else 0)
-        if rank > begin and (size + text > PART_CHARACTERS or rank - begin >= most):
-            yield Piece(index, group, begin, rank), size
-            begin, size = rank, head
-        size += text
-    yield Piece(index, group, begin, n), size
-
-
-def _contexts(group: QueryGroup, n_retrieved: int) -> int:
-    """Return how many contexts so many results of a group make, as the server counts them."""
-    expected = 0 if group.relevant_document_ids else group.n_expected
-    return n_retrieved * (expected + len(group.negatives))
-
 
 @dataclass(slots=True)
 class _Try:
-    """What one stream was answered."""
+    """What one stream was sent and answered.
+
+    `continued` says of each chunk that was sent whether its first group is more of the last one.
+    """
 
     judge: JudgeIdentity | None = None
     verdicts: dict[int, Verdicts] = field(default_factory=dict)
     on_negatives: dict[int, Verdicts] = field(default_factory=dict)
     matches: dict[int, Sequence[NegativeMatch]] = field(default_factory=dict)
-    query_ids: list[str] = field(default_factory=list)
-    columns: list[list[float]] = field(default_factory=list)
+    continued: list[bool] = field(default_factory=list)
+    query_ids: list[str] | Texts = field(default_factory=list)
+    columns: list[list[float] | array[float]] = field(default_factory=list)
     spent: float = 0.0
     result: pb.EvaluateResponse | None = None
     failure: Exception | None = None
@@ -183,7 +111,7 @@ class EvaluateStream:
         """Return how many contexts the groups make; None where they are read as they are sent."""
         if not isinstance(self._groups, Sequence):
             return None
-        return sum(_contexts(group, group.n_retrieved) for group in self._groups)
+        return sum(n_contexts(group, group.n_retrieved) for group in self._groups)
 
     def _chunks(self) -> Iterator[Chunk]:
         return cut_groups(self._groups, self._judge, checked=self._checked)
@@ -207,7 +135,9 @@ class EvaluateStream:
         yield pb.StreamEvaluateRequest(start=start)
         try:
             for chunk_id, chunk in enumerate(self._chunks()):
-                message = pb.EvaluateChunk(chunk_id=chunk_id, continues=chunk[0].begin > 0)
+                continues = chunk[0].begin > 0
+                this.continued.append(continues)
+                message = pb.EvaluateChunk(chunk_id=chunk_id, continues=continues)
                 for piece in chunk:
                     path = f"groups[{piece.index}]"
                     message.groups.append(write_group(piece.part, path, checked=True))
@@ -224,11 +154,14 @@ class EvaluateStream:
         if kind == "chunk":
             self._take_chunk(this, reply.chunk)
         elif kind == "values":
-            this.query_ids += reply.values.query_ids
-            columns = [list(column.values) for column in reply.values.columns]
+            columns = reply.values.columns
+            if not self._checked and not this.columns:
+                # Of groups that are not all there, what comes back is kept in few bytes too.
+                this.query_ids, this.columns = Texts(), [array("d") for _ in columns]
+            this.query_ids.extend(reply.values.query_ids)
             this.columns = this.columns or [[] for _ in columns]
             for values, more in zip(this.columns, columns, strict=True):
-                values.extend(more)
+                values.extend(more.values)
         elif kind == "result":
             this.result = reply.result
 
@@ -249,7 +182,9 @@ class EvaluateStream:
             ):
                 if chunk.HasField(name):  # type: ignore[arg-type]  # a name that is spelt out above
                     columns = getattr(chunk, name)
-                    kept[chunk.chunk_id] = read_verdicts(columns, this.judge)
+                    kept[chunk.chunk_id] = read_verdicts(
+                        columns, this.judge, in_arrays=not self._checked
+                    )
         if self._progress is not None:
             done = chunk.progress.contexts_done
             received = chunk.progress.contexts_received
@@ -315,7 +250,15 @@ class EvaluateStream:
         this = self._try
         if not this.verdicts or this.judge is None:
             return None
-        return self._joined(this.verdicts, error, self._judged(), _whole_chunk)
+        groups: Sequence[QueryGroup]
+        if self._checked:
+            groups = list(map(_as_judged, self._groups))
+        else:
+            groups = _JudgedGroups(self._groups)
+        if error is None and len(this.verdicts) == len(this.continued):
+            parts = (this.verdicts.pop(number) for number in range(len(this.continued)))
+            return join_verdicts(parts, this.continued, groups)
+        return self._joined(this.verdicts, error, groups, _whole_chunk)
 
     def _joined(
         self,
@@ -334,11 +277,6 @@ class EvaluateStream:
             continued.append(continues)
         return join_verdicts(parts, continued, groups)
 
-    def _judged(self) -> list[QueryGroup]:
-        """Return the groups as they were judged: without repeated results and negatives."""
-        distinct = map(distinct_group, self._groups)
-        return [replace(group, negatives=()) if group.negatives else group for group in distinct]
-
     def _tell(self, verdicts: Verdicts, error: errors.JudgedError | None) -> None:
         """Tell the record of the verdicts, those on negatives behind the others."""
         if self._record is None:
@@ -354,6 +292,28 @@ class EvaluateStream:
             groups += against
         joined = join_verdicts(parts, [False] * len(parts), groups)
         self._record(groups, replace(joined, usage=verdicts.usage))
+
+
+def _as_judged(group: QueryGroup) -> QueryGroup:
+    """Return a group as it was judged: without repeated results and negatives."""
+    group = distinct_group(group)
+    return replace(group, negatives=()) if group.negatives else group
+
+
+class _JudgedGroups(Listed[QueryGroup]):
+    """Groups as they were judged, which are read again each time that they are asked for."""
+
+    def __init__(self, groups: Iterable[QueryGroup]) -> None:
+        self._groups = groups
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self._groups)
+
+    def __iter__(self) -> Iterator[QueryGroup]:
+        return map(_as_judged, self._groups)
+
+    def _item(self, index: int) -> QueryGroup:
+        return next(islice(self, index, None))
 
 
 def _whole_chunk(chunk: Chunk) -> tuple[Sequence[int], bool]:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from array import array
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
 
 from judged._transport.status import in_python
+from judged._views import Booleans
 from judged.types.calibrators import ErrorGuarantee
 from judged.types.choices import Source, Status
 from judged.types.groups import QueryGroup
@@ -38,29 +42,41 @@ def read_error(message: verdicts_pb2.VerdictError) -> VerdictError:
     return VerdictError(message.code, read_reason(message.reason), said, message.retryable)
 
 
+_Columns = tuple[Callable[..., Sequence[int]], Callable[..., Sequence[int]], Callable[..., Any]]
+_IN_LISTS: _Columns = (list, list, list)
+_IN_ARRAYS: _Columns = (partial(array, "B"), partial(array, "I"), partial(array, "d"))
+"""What makes columns of numbers below 256, of other whole numbers, of numbers with a fraction."""
+
+
 def read_verdicts(
     message: verdicts_pb2.VerdictColumns,
     judge: JudgeIdentity,
     usage: Usage | None = None,
     groups: Sequence[QueryGroup] = (),
+    *,
+    in_arrays: bool = False,
 ) -> Verdicts:
-    """Return the verdicts of a reply; columns that were left empty are filled in."""
+    """Return the verdicts of a reply; columns that were left empty are filled in.
+
+    With `in_arrays` columns take a few bytes a verdict, where those of lists take some 60.
+    """
     total = len(message.relevant)
+    small, whole, real = _IN_ARRAYS if in_arrays else _IN_LISTS
     return Verdicts(
-        relevant=list(message.relevant),
-        score=list(message.score),
-        status=list(message.status) or [int(Status.OK)] * total,
-        source=list(message.source) or [int(Source.COMPUTED)] * total,
-        flags=list(message.flags) or [0] * total,
-        offsets=list(message.group_offsets),
+        relevant=Booleans(message.relevant) if in_arrays else list(message.relevant),
+        score=real(message.score),
+        status=small(message.status or [int(Status.OK)] * total),
+        source=small(message.source or [int(Source.COMPUTED)] * total),
+        flags=whole(message.flags or [0] * total),
+        offsets=whole(message.group_offsets),
         errors={error.index: read_error(error) for error in message.errors},
         judge=judge,
-        agreement=list(message.agreement),
+        agreement=real(message.agreement),
         details={detail.index: read_detail(detail) for detail in message.details},
         usage=usage,
         groups=groups,
-        probability=list(message.probability),
-        stage=list(message.stage),
+        probability=real(message.probability),
+        stage=small(message.stage),
     )
 
 

@@ -5,18 +5,21 @@ How they travel is up to `_convert`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from array import array
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from itertools import chain, pairwise
-from typing import Any, TypeVar
+from itertools import pairwise
+from typing import Any
 
-from judged._views import Listed, View, plain
+from judged._views import Booleans, Listed, View, plain
 from judged.types.choices import Flag, Source, Status
 from judged.types.groups import QueryGroup
 from judged.types.judges import JudgeIdentity, Usage
 
-_Value = TypeVar("_Value")
 _RARE = {"flagged_reserved_tokens", "flagged_fallback"}
+_ALWAYS = ("relevant", "score", "status", "source", "flags")
+_RARELY = ("agreement", "probability", "stage")
+"""The columns of verdicts, and those that are empty unless the judge fills them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +63,8 @@ class Verdicts(View, Listed[Verdict]):
     are the verdicts of group g. `errors` holds the missing ones by index. Judges that vote fill
     `agreement`, calibrated ones `probability`; those that ask a language model tell their `usage`,
     and `details` when asked to. `groups` are those that were judged, where they are known, for
-    `to_rows`. A slice is a list.
+    `to_rows`. A slice is a list. Columns are lists; where `evaluate` was given groups that are no
+    sequence they are arrays, of 15 bytes a verdict in all.
     """
 
     relevant: Sequence[bool]
@@ -162,44 +166,53 @@ class Verdicts(View, Listed[Verdict]):
 
 
 def join_verdicts(
-    parts: Sequence[Verdicts], continued: Sequence[bool], groups: Sequence[QueryGroup] = ()
+    parts: Iterable[Verdicts], continued: Sequence[bool], groups: Sequence[QueryGroup] = ()
 ) -> Verdicts:
     """Return the verdicts of parts, one after the other, under the judge of the first.
 
-    The first group of a part that is `continued` is more of the last one before.
+    The first group of a part that is `continued` is more of the last one before. Parts are read
+    once and let go; columns are of the kind that those of the first are.
     """
-    offsets, total = [0], 0
+    judge: JudgeIdentity | None = None
+    columns: dict[str, Any] = {}
     errors: dict[int, VerdictError] = {}
     details: dict[int, VerdictDetail] = {}
+    total = 0
     for part, more in zip(parts, continued, strict=True):
+        if judge is None:
+            judge = part.judge
+            columns = {name: _empty_like(getattr(part, name)) for name in _ALWAYS + _RARELY}
+            columns["offsets"] = array("Q") if isinstance(part.offsets, array) else []
+            columns["offsets"].append(0)
+        for name in _ALWAYS:
+            columns[name].extend(getattr(part, name))
+        for name in _RARELY:
+            if values := getattr(part, name):
+                _fill(columns[name], total)
+                columns[name].extend(values)
         if more:
-            offsets.pop()
-        offsets += [total + offset for offset in part.offsets[1:]]
+            columns["offsets"].pop()
+        columns["offsets"].extend([total + offset for offset in part.offsets[1:]])
         errors |= {total + index: error for index, error in part.errors.items()}
         details |= {total + index: detail for index, detail in part.details.items()}
         total += len(part)
-    return Verdicts(
-        list(chain.from_iterable(part.relevant for part in parts)),
-        list(chain.from_iterable(part.score for part in parts)),
-        list(chain.from_iterable(part.status for part in parts)),
-        list(chain.from_iterable(part.source for part in parts)),
-        list(chain.from_iterable(part.flags for part in parts)),
-        offsets,
-        errors,
-        parts[0].judge,
-        _joined([(part.agreement, len(part)) for part in parts], 0.0),
-        details,
-        groups=groups,
-        probability=_joined([(part.probability, len(part)) for part in parts], 0.0),
-        stage=_joined([(part.stage, len(part)) for part in parts], 0),
-    )
+    if judge is None:
+        raise ValueError("there is no part")
+    for name in _RARELY:
+        if columns[name]:
+            _fill(columns[name], total)
+    return Verdicts(**columns, errors=errors, judge=judge, details=details, groups=groups)
 
 
-def _joined(columns: Sequence[tuple[Sequence[_Value], int]], none: _Value) -> list[_Value]:
-    """Return columns that may be left out as one; empty where all of them are."""
-    if not any(values for values, _ in columns):
-        return []
-    return [value for values, n in columns for value in values or [none] * n]
+def _empty_like(column: Any) -> Any:  # noqa: ANN401 - any kind of column
+    if isinstance(column, array):
+        return array(column.typecode)
+    return Booleans() if isinstance(column, Booleans) else []
+
+
+def _fill(column: Any, size: int) -> None:  # noqa: ANN401 - any kind of column
+    """Make a column so long, with zeros."""
+    column.extend([0] * (size - len(column)))
 
 
 def vote_agreement(verdict: Verdict, judge: JudgeIdentity) -> float | None:
@@ -221,8 +234,9 @@ def _places(
 ) -> Iterator[dict[str, Any]]:
     """Yield what each verdict is about: its group and, where that is known, query and rank."""
     ends = pairwise(offsets) if len(offsets) > 1 else [(0, total)]
+    known = iter(groups)
     for number, (start, end) in enumerate(ends):
-        group = groups[number] if number < len(groups) else None
+        group = next(known, None)
         width = 0 if group is None else group.n_expected
         if group is not None and width * group.n_retrieved != end - start:
             group = None  # these are not the groups as they were judged

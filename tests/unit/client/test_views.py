@@ -24,6 +24,7 @@ from judged import (
     Verdicts,
 )
 from judged._batching.chunks import Assembly, cut
+from judged._views import Booleans, Texts
 from judged.evaluation import (
     AnsweredQuestion,
     AnswerEvaluation,
@@ -284,3 +285,23 @@ def test_the_version_is_that_of_the_package():
     assert judged.__version__ == version("judged")
     with pytest.raises(AttributeError, match="no attribute 'nope'"):
         getattr(judged, "nope")  # noqa: B009 - mypy knows that it is not there
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        (Booleans, [True, False, True]),
+        (Booleans, []),
+        (Texts, ["ä", "", "b\nc", "\0"]),
+        (Texts, []),
+    ],
+)
+def test_short_columns_are_lists_to_their_readers(kind, values):
+    column = kind(values[:1])
+    column.extend(values[1:])
+    assert (len(column), list(column), bool(column)) == (len(values), values, bool(values))
+    assert [column[i] for i in range(-len(values), len(values))] == values * 2
+    assert (column[1:], column[::-1]) == (values[1:], values[::-1])
+    assert all(type(value) in (bool, str) for value in column)
+    with pytest.raises(IndexError):
+        column[len(values)]
