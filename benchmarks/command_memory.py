@@ -1,13 +1,17 @@
-"""How much memory and time `judged judge` takes for a file of a million lines.
+"""How much memory and time `judged judge` and `judged evaluate` take for files of a million lines.
 
-The command judges files of 30,000 and of 1,000,000 lines by the judge exact, each in a process of
-its own, against one server, with its output in a file.
+Each command reads files of 30,000, of 300,000 and of 1,000,000 lines, in a process of its own,
+against one server, by the judge exact. `judged judge` reads a context a line and writes a line for
+each; `judged evaluate` reads a query a line, with the results of `--results` documents, and writes
+its table and, as `evaluate_json`, the JSON document too.
 
-peak_over_250_mb         the most resident memory of the command at 1,000,000 lines, over the 250 MB
-                         that are allowed
-time_a_line              seconds a line at 1,000,000 lines over that at 30,000
+judge_peak_over_250_mb  the most resident memory at the most lines, over the 250 MB that are allowed
+judge_time_a_line       seconds a line at the most lines over those at 30,000
+judge_cpu_a_line        the same of the CPU seconds of the command, which other work disturbs less
 
-    python -m benchmarks.command_memory [--lines 1000000]
+and so for the others.
+
+    python -m benchmarks.command_memory [--lines 1000000] [--results 1] [--command evaluate]
 """
 
 from __future__ import annotations
@@ -20,68 +24,146 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.harness import closing_line, serving
 from tests.conformance import prose
 
 SEED = 41
-LINES, FEW_LINES = 1_000_000, 30_000
+LINES, MORE_LINES, FEW_LINES = 1_000_000, 300_000, 30_000
 WORDS = 40
 ALLOWED_MB = 250
 START_LINES = 100
 """Lines of a run that shows what the command takes to start, which the others are told without."""
+COMMANDS = ("judge", "evaluate", "evaluate_json")
 
 
-def write_lines(path: Path, count: int) -> None:
-    """Write lines of contexts, no two alike, two alternatives in every tenth."""
-    rng = random.Random(SEED)
-    words = list(prose.words())
-    with path.open("w", encoding="utf-8") as file:
-        for number in range(count):
-            start = rng.randrange(len(words) - 3 * WORDS)
-            retrieved = " ".join(words[start : start + 2 * WORDS])
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What a process took: seconds, CPU seconds, and the most resident memory in MB."""
+
+    seconds: float
+    cpu_seconds: float
+    peak_mb: float
+
+
+def texts() -> Iterator[tuple[str, Callable[[int], str]]]:
+    """Yield expected texts, each with what gives a retrieved text of a number."""
+    rng, words = random.Random(SEED), list(prose.words())
+    while True:
+        start = rng.randrange(len(words) - 3 * WORDS)
+        retrieved = " ".join(words[start : start + 2 * WORDS])
+        yield " ".join(words[start : start + WORDS]), lambda n, text=retrieved: f"{n} {text}"  # type: ignore[misc]
+
+
+def write_contexts(folder: Path, count: int) -> list[str]:
+    """Write lines of contexts, no two alike. Return the arguments that name them."""
+    with (folder / "lines.jsonl").open("w", encoding="utf-8") as file:
+        for number, (expected, retrieved) in zip(range(count), texts(), strict=False):
             fields = {
                 "id": f"line-{number}",
                 "query": f"query {number // 10}",
-                "expected_text": " ".join(words[start : start + WORDS]),
-                "retrieved_text": f"{number} {retrieved}",
+                "expected_text": expected,
+                "retrieved_text": retrieved(number),
             }
             file.write(json.dumps(fields) + "\n")
+    return [str(folder / "lines.jsonl"), "--output", str(folder / "output")]
 
 
-def judge(path: Path, target: str) -> tuple[float, float]:
-    """Return the seconds and the peak of memory in MB of the command for a file."""
-    output = path.with_suffix(".out")
-    command = [sys.executable, "-m", "judged.cli", "judge", path, "--judge", "exact"]
+def write_queries(folder: Path, count: int, n_results: int) -> list[str]:
+    """Write a data set and its results, no two alike. Return the arguments that name them."""
+    dataset, results = folder / "dataset.json", folder / "results.jsonl"
+    with dataset.open("w", encoding="utf-8") as queries, results.open("w") as lines:
+        queries.write('{"queries": [')
+        for number, (expected, retrieved) in zip(range(count), texts(), strict=False):
+            query_id = f"query-{number}"
+            query = {"query_id": query_id, "query_text": query_id, "expected_answers": [expected]}
+            queries.write((",\n" if number else "\n") + json.dumps(query))
+            found = [
+                {"doc_id": f"doc-{number}-{rank}", "score": 1 / (1 + rank), "text": retrieved(rank)}
+                for rank in range(n_results)
+            ]
+            lines.write(json.dumps({"query_id": query_id, "results": found}) + "\n")
+        queries.write("\n]}\n")
+    return [str(dataset), "--results", str(results), "-m", "ndcg@10", "-m", "recall@5"]
+
+
+def run(arguments: list[str], target: str) -> Taken:
+    """Return what a command took. Raises SystemExit where it failed."""
+    command = [sys.executable, "-m", "judged.cli", *arguments, "--judge", "exact"]
     began = time.perf_counter()
-    process = subprocess.Popen([*map(str, command), "--output", output, "--target", target])
-    _, status, used = os.wait4(process.pid, 0)
+    with tempfile.TemporaryFile() as table:
+        process = subprocess.Popen([*command, "--target", target], stdout=table)
+        _, status, used = os.wait4(process.pid, 0)
     seconds = time.perf_counter() - began
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:
         raise SystemExit(f"the command ended with {process.returncode}")
-    with output.open("rb") as judged, path.open("rb") as given:
-        if sum(1 for _ in judged) != sum(1 for _ in given):
-            raise SystemExit("lines are missing in the output")
-    output.unlink()
-    return seconds, used.ru_maxrss * 1024 / 1e6
+    return Taken(seconds, used.ru_utime + used.ru_stime, used.ru_maxrss * 1024 / 1e6)
+
+
+def measure(command: str, count: int, n_results: int, folder: Path, target: str) -> Taken:
+    """Return what a command took for so many lines; its output is checked to have all of them."""
+    output = folder / "output"
+    if command == "judge":
+        arguments = write_contexts(folder, count)
+    else:
+        arguments = write_queries(folder, count, n_results)
+        if command == "evaluate_json":
+            arguments += ["--json", str(output)]
+    taken = run([command.partition("_")[0], *arguments], target)
+    if command != "evaluate":
+        mark = b'"query": ' if command == "judge" else b'      "query_id": '
+        with output.open("rb") as written:
+            if sum(line.count(mark) for line in written) != count:
+                raise SystemExit("lines are missing in the output")
+        output.unlink()
+    return taken
+
+
+def peak_of(pid: int) -> float:
+    """Return the most resident memory of a process so far, in MB: proc(5), VmHWM."""
+    fields = dict(line.split(":") for line in Path(f"/proc/{pid}/status").read_text().splitlines())
+    return int(fields["VmHWM"].split()[0]) * 1024 / 1e6
 
 
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.command_memory")
     parser.add_argument("--lines", type=int, default=LINES)
-    lines = parser.parse_args().lines
-    with tempfile.TemporaryDirectory() as name, serving("judged_server") as server:
-        folder, seconds, peaks = Path(name), {}, {}
-        for count in (START_LINES, FEW_LINES, lines):
-            write_lines(folder / "lines.jsonl", count)
-            seconds[count], peaks[count] = judge(folder / "lines.jsonl", server.address)
-            print(f"{count} lines: {seconds[count]:.1f} s, {peaks[count]:.0f} MB")
-    few, many = ((seconds[n] - seconds[START_LINES]) / n for n in (FEW_LINES, lines))
-    samples = {"peak_over_250_mb": [peaks[lines] / ALLOWED_MB], "time_a_line": [many / few]}
-    print(closing_line("command_memory", samples, {}, {"lines": lines}))
+    parser.add_argument("--results", type=int, default=1)
+    parser.add_argument("--command", choices=COMMANDS, action="append")
+    asked = parser.parse_args()
+    samples: dict[str, list[float]] = {}
+    for command in asked.command or COMMANDS:
+        taken: dict[int, Taken] = {}
+        counts = [START_LINES, FEW_LINES, *([MORE_LINES] * (asked.lines > MORE_LINES)), asked.lines]
+        for count in counts:
+            # A server of its own: what others had judged would be in its memory.
+            with tempfile.TemporaryDirectory() as name, serving("judged_server") as server:
+                one = measure(command, count, asked.results, Path(name), server.address)
+                peak = peak_of(server.pid)
+            taken[count] = one
+            print(
+                f"{command}, {count} lines: {one.seconds:.1f} s, {one.cpu_seconds:.1f} s of CPU, "
+                f"{one.peak_mb:.0f} MB; the server {peak:.0f} MB",
+                flush=True,
+            )
+        start, few, many = taken[START_LINES], taken[FEW_LINES], taken[asked.lines]
+        samples[f"{command}_peak_over_250_mb"] = [many.peak_mb / ALLOWED_MB]
+        per_few, per_many = (FEW_LINES, asked.lines)
+        samples[f"{command}_time_a_line"] = [
+            (many.seconds - start.seconds) / per_many / ((few.seconds - start.seconds) / per_few)
+        ]
+        samples[f"{command}_cpu_a_line"] = [
+            (many.cpu_seconds - start.cpu_seconds)
+            / per_many
+            / ((few.cpu_seconds - start.cpu_seconds) / per_few)
+        ]
+    facts = {"lines": asked.lines, "results": asked.results}
+    print(closing_line("command_memory", samples, {}, facts))
 
 
 if __name__ == "__main__":

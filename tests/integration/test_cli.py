@@ -243,6 +243,35 @@ class TestEvaluate:
         ]
         assert document["slices"][1]["metrics"]["mrr"]["mean"] == 0.5
 
+    def test_says_the_same_of_files_that_are_read_whole(self, judged, folder):
+        lines = [{**RESULTS[0], "reslts": []}, RESULTS[1], {"query_id": "unknown", "results": []}]
+        files = {"results.jsonl": lines, "turned.jsonl": lines[::-1]}
+        for name, some in files.items():
+            raw = "".join(json.dumps(line) + "\n" for line in some).encode()
+            (folder / name).write_bytes(raw)
+            (folder / f"{name}.gz").write_bytes(gzip.compress(raw))
+        flags = (
+            "-m",
+            "mrr",
+            "-m",
+            "recall@1",
+            "--judge",
+            "exact",
+            "--per-query",
+            "--json",
+            "o.json",
+        )
+        said = []
+        for name in [*files, *(f"{name}.gz" for name in files)]:
+            run = judged("evaluate", "dataset.json", "--results", name, *flags)
+            assert run.returncode == 0
+            written = (folder / "o.json").read_text()
+            said.append((run.stdout, *(t.replace(name, "NAME") for t in (run.stderr, written))))
+        assert "1 of 3 lines of the results is for queries that the dataset lacks" in said[0][1]
+        assert "has 'reslts', which nothing reads" in said[0][1]
+        assert [text.replace("NAME:3", "NAME:1") for text in said[1]] == list(said[0])
+        assert said[:2] == said[2:]
+
     def test_reports_negatives_beside_families(self, judged, folder):
         (folder / "golden.json").write_text(
             '{"queries": [{"query_id": "q1", "query_text": "", "expected_answers": ["a b c"], '

@@ -217,6 +217,18 @@ class TestCommands:
         assert len(statuses) == 300
         assert set(statuses) == {"OK", "ERROR"}
 
+    def test_evaluate_sends_its_files_again(self, server: Restarting, slow: Slow, tmp_path: Path):
+        files, document = results(tmp_path, 300), tmp_path / "out.json"
+        command = ("evaluate", *files, "--judge", "llm", "--metric", "mrr", "--json", str(document))
+        with killed_once(server, slow, after=100, down_s=3.0):
+            done = run(server, *command)
+        assert done.returncode == 0, done.stderr
+        assert "answers again" in done.stderr
+        written = json.loads(document.read_text())
+        assert written["metrics"]["mrr"]["n"] == len(written["per_query"]) == 300
+        assert written["counts"]["verdicts"]["ok"] == 300
+        assert {q["retrieved"][0]["relevant"] for q in written["queries"]} == {True}
+
     @pytest.mark.parametrize("gate", [(), ("--min-score", "mrr=0.1", "--min-coverage", "0.1")])
     def test_evaluate_passes_no_gate_without_its_server_and_writes_its_verdicts(
         self, server: Restarting, slow: Slow, tmp_path: Path, gate: tuple[str, ...]

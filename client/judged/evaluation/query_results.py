@@ -32,28 +32,39 @@ def query_results(
     found = []
     for query in queries:
         place = places.get(query.query_id)
-        retrieved: list[RetrievedResult] = []
-        expected: Sequence[str] = query.expected_answers
-        if place is not None:
-            group = groups[place]
-            scores = [result.score for result in ranked.get(query.query_id, ())]
-            retrieved = _retrieved(group, place, verdicts, scores)
-            if group.spans is not None:
-                expected = [_span_text(span) for span in group.spans.expected]
-        found.append(
-            QueryResult(
-                query.query_id,
-                query.text,
-                list(expected),
-                list(query.relevant_document_ids),
-                list(query.negative_answers),
-                dict(query.metadata),
-                retrieved,
-                failures.get(query.query_id),
-                seconds.get(query.query_id),
-            )
-        )
+        group = None if place is None else groups[place]
+        result = query_result(query, group, place or 0, ranked.get(query.query_id, ()), verdicts)
+        failure, took = failures.get(query.query_id), seconds.get(query.query_id)
+        found.append(replace(result, failure=failure, seconds=took))
     return found
+
+
+def query_result(
+    query: Query,
+    group: QueryGroup | None,
+    place: int,
+    ranked: Sequence[Retrieved],
+    verdicts: Verdicts | None,
+) -> QueryResult:
+    """Return the result of one query, whose group is the one at a place of those judged.
+
+    There is no group where the retriever failed.
+    """
+    retrieved: list[RetrievedResult] = []
+    expected: Sequence[str] = query.expected_answers
+    if group is not None:
+        retrieved = _retrieved(group, place, verdicts, [result.score for result in ranked])
+        if group.spans is not None:
+            expected = [_span_text(span) for span in group.spans.expected]
+    return QueryResult(
+        query.query_id,
+        query.text,
+        list(expected),
+        list(query.relevant_document_ids),
+        list(query.negative_answers),
+        dict(query.metadata),
+        retrieved,
+    )
 
 
 def _retrieved(

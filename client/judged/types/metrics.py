@@ -166,26 +166,25 @@ class MetricTable(_Metrics[MetricResult]):
         `judged compare` needs the values of queries in it, which MetricOptions(per_query=True) asks
         for.
         """
-        rows = zip(*(metric.per_query for metric in self.metrics), strict=False)
-        names = [metric.name for metric in self.metrics]
         return {
             "metrics": _by_name(self.metrics),
             "slices": [part.to_dict() for part in self.slices],
-            "per_query": {
-                query_id: dict(zip(names, row, strict=True))
-                for query_id, row in zip(self.query_ids, rows, strict=False)
-            },
+            "per_query": dict(self.query_values()),
             "counts": self.counts.to_dict(),
             "signature": None,
             "warnings": [],
         }
 
+    def query_values(self) -> Iterator[tuple[str, dict[str, float]]]:
+        """Yield each query's id and its values by metric; none without MetricOptions(per_query)."""
+        names = [metric.name for metric in self.metrics]
+        rows = zip(*(metric.per_query for metric in self.metrics), strict=False)
+        for query_id, row in zip(self.query_ids, rows, strict=False):
+            yield query_id, dict(zip(names, row, strict=True))
+
     def to_query_rows(self) -> list[dict[str, Any]]:
         """Return a row a query, with a column a metric; none without MetricOptions(per_query)."""
-        return [
-            {"query_id": query_id, **values}
-            for query_id, values in self.to_dict()["per_query"].items()
-        ]
+        return [{"query_id": query_id, **values} for query_id, values in self.query_values()]
 
 
 def _by_name(metrics: Sequence[MetricResult]) -> dict[str, dict[str, Any]]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 
 from judged import QueryGroup
 from judged.cli.field_path import Place, Steps
@@ -11,50 +12,97 @@ from judged.cli.output.writer import Output
 from judged.cli.problems import Problem
 from judged.cli.replay import Name
 from judged.evaluation import Dataset, Results
+from judged.evaluation.datasets.joined_files import Example, Fit, JoinedFiles, JoinedQuery
+from judged.evaluation.datasets.json_lists import ReadWhole
 from judged.traces import MissingJudgements
 
 
-def check_join(out: Output, queries: Dataset, retrieved: Results) -> None:
+def read_queries(
+    dataset: str, results: str, *, by_spans: bool | None, whole: bool
+) -> ReadQueries | JoinedFiles:
+    """Return the queries of a data set with their results; `by_spans` as in `Dataset.to_groups`.
+
+    They are read as they are needed, unless the `whole` is to be held or the files don't allow it.
+    Raises FileError and MissingText.
+    """
+    if not whole:
+        with suppress(ReadWhole):
+            return JoinedFiles(dataset, results, by_spans=by_spans)
+    return ReadQueries(dataset, results, by_spans=by_spans)
+
+
+class ReadQueries:
+    """The queries of a data set with their results, all of them in memory."""
+
+    def __init__(self, dataset: str, results: str, *, by_spans: bool | None) -> None:
+        """Read both files. Raises FileError and MissingText."""
+        self._queries = Dataset.from_json(dataset)
+        self._results = Results.from_jsonl(results)
+        self.groups = self._queries.to_groups(self._results, by_spans=by_spans)
+        self.n_contexts = sum(group.n_expected * group.n_retrieved for group in self.groups)
+        self.system_models = self._results.system_models
+
+    def queries(self) -> Iterator[JoinedQuery]:
+        """Yield every query with its group and its results."""
+        for query, group in zip(self._queries.queries, self.groups, strict=True):
+            yield query, group, self._results.get(query.query_id, ())
+
+    def query_id(self, index: int) -> str:
+        """Return the id of the query at an index."""
+        return self.groups[index].query_id
+
+    @property
+    def fit(self) -> Fit:
+        """How queries and results fit each other."""
+        lines, ids = self._results, [query.query_id for query in self._queries.queries]
+        known = set(ids)
+        return Fit(
+            len(ids),
+            len(lines),
+            Example.of(query_id for query_id in ids if query_id not in lines),
+            Example.of(query_id for query_id in lines if query_id not in known),
+            Example.of(lines.out_of_order),
+        )
+
+
+def check_fit(out: Output, fit: Fit) -> None:
     """Warn where dataset and results do not fit each other. Raises Problem when nothing does."""
-    known = {query.query_id for query in queries.queries}
-    missing = [query.query_id for query in queries.queries if query.query_id not in retrieved]
-    unknown = [query_id for query_id in retrieved if query_id not in known]
-    if not retrieved:
+    n_queries, n_lines = fit.n_queries, fit.n_lines
+    missing, unknown, rising = fit.missing, fit.unknown, fit.rising
+    if not n_lines:
         raise Problem("the results hold no query; write a line for each query of the dataset")
-    if len(missing) == len(known):
+    if missing.count == n_queries:
         raise Problem(
-            f"no query of the results is in the dataset: {unknown[0]!r} is one of the results, "
-            f"{missing[0]!r} one of the dataset; check that they belong together"
+            f"no query of the results is in the dataset: {unknown.query_id!r} is one of the "
+            f"results, {missing.query_id!r} one of the dataset; check that they belong together"
         )
-    if missing:
+    if n := missing.count:
         out.warn(
-            f"{of_all(len(missing), len(known), 'query', 'queries')} "
-            f"{word(len(missing), 'has', 'have')} no line in the results and "
-            f"{word(len(missing), 'counts', 'count')} as having found nothing, for example "
-            f"{missing[0]!r}"
+            f"{of_all(n, n_queries, 'query', 'queries')} {word(n, 'has', 'have')} no line in the "
+            f"results and {word(n, 'counts', 'count')} as having found nothing, for example "
+            f"{missing.query_id!r}"
         )
-    if unknown:
+    if n := unknown.count:
         out.warn(
-            f"{of_all(len(unknown), len(retrieved), 'line', 'lines')} of the results "
-            f"{word(len(unknown), 'is', 'are')} for queries that the dataset lacks and left out, "
-            f"for example {unknown[0]!r}"
+            f"{of_all(n, n_lines, 'line', 'lines')} of the results {word(n, 'is', 'are')} for "
+            f"queries that the dataset lacks and left out, for example {unknown.query_id!r}"
         )
-    if rising := retrieved.out_of_order:
+    if n := rising.count:
         out.warn(
-            f"{of_all(len(rising), len(retrieved), 'line', 'lines')} of the results "
-            f"{word(len(rising), 'has', 'have')} scores that rise with rank, for example that of "
-            f"{rising[0]!r}; the given order is the ranking"
+            f"{of_all(n, n_lines, 'line', 'lines')} of the results {word(n, 'has', 'have')} scores "
+            f"that rise with rank, for example that of {rising.query_id!r}; the given order is the "
+            "ranking"
         )
 
 
-def places(groups: list[QueryGroup]) -> Place:
+def places(queries: ReadQueries | JoinedFiles) -> Place:
     """Return what turns the path of a field into the query that it came from."""
 
     def place(path: Steps) -> str | None:
         match path:
             case ("groups", int(group), ("expected" | "retrieved") as field, int(text), *_):
                 side = "result" if field == "retrieved" else "expected answer"
-                return f"query {groups[group].query_id!r}, {side} {text + 1}"
+                return f"query {queries.query_id(group)!r}, {side} {text + 1}"
         return None
 
     return place

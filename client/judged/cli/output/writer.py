@@ -5,7 +5,6 @@ What stands in them is up to the commands and `tables`.
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import time
@@ -20,6 +19,7 @@ from rich.console import Console, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from judged.cli.output.json_document import document_texts
 from judged.cli.output.table_width import fitting, result_table
 from judged.cli.problems import Problem
 from judged.evaluation.datasets.files import UnknownField
@@ -75,16 +75,21 @@ class Output:
             try:
                 yield
             finally:
-                for warning in caught:
-                    if issubclass(warning.category, UnknownField):
-                        self.warn(str(warning.message))
+                told = (str(w.message) for w in caught if issubclass(w.category, UnknownField))
+                for text in dict.fromkeys(told):  # a file may be read twice
+                    self.warn(text)
 
-    def write_json(self, document: object) -> None:
-        """Write the JSON document, if one was asked for."""
+    @property
+    def writes_json(self) -> bool:
+        """Whether the JSON document was asked for."""
+        return self._json_to is not None
+
+    def write_json(self, document: Mapping[str, object]) -> None:
+        """Write the JSON document, if one was asked for; Items are written as they come."""
         if self._json_to is not None:
             with open_output(self._json_to, "--json") as file:
-                json.dump(document, file, ensure_ascii=False, indent=2, allow_nan=False)
-                file.write("\n")
+                for text in document_texts(document):
+                    file.write(text)
 
     def show(self, *parts: RenderableType) -> None:
         """Print tables and lines on standard output, unless the JSON document goes there."""

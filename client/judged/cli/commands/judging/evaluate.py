@@ -6,7 +6,7 @@ Formats are in `judged.evaluation`.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Annotated
@@ -16,7 +16,7 @@ from rich.table import Table
 
 from judged import Evaluation, JudgedError, MetricOptions, Verdicts
 from judged.cli.connection import Access, connect
-from judged.cli.inputs.queries import check_join, missing_context, places
+from judged.cli.inputs.queries import check_fit, missing_context, places, read_queries
 from judged.cli.options import common, intervals
 from judged.cli.options.asking import (
     CacheOnly,
@@ -77,6 +77,7 @@ from judged.cli.output.estimates import (
     slices_table,
 )
 from judged.cli.output.gates import Gates, finish, gates_document, split_min_scores
+from judged.cli.output.json_document import Items
 from judged.cli.output.tables import (
     count_warnings,
     describe_counts,
@@ -100,9 +101,9 @@ from judged.cli.output.usage import (
 from judged.cli.output.writer import Output, check_apart, progress_bar
 from judged.cli.problems import explained
 from judged.cli.replay import open_replay, replay_warnings, replayed
-from judged.evaluation import Dataset, Evaluator, QueryResult, Results
+from judged.evaluation import Evaluator
 from judged.evaluation.labels import Labels, corrected_means
-from judged.evaluation.query_results import query_results
+from judged.evaluation.query_results import query_result
 from judged.evaluation.result_document import write_head, write_query
 from judged.types import CorrectedEstimate, MetricCounts, Usage, VerdictCounts
 
@@ -165,7 +166,11 @@ def command(
     timeout: common.Timeout = 3600.0,
     strict: common.Strict = False,
 ) -> None:
-    """Judge retrieval results and measure them."""
+    """Judge retrieval results and measure them.
+
+    Both files are read as they are sent and not held, unless the results are compressed, or
+    --estimate, --labels, --trace or --judge none need all of them at once.
+    """
     out = Output(json_to, strict=strict)
     read = {"DATASET.json": dataset, "--results": results, "--labels": labels}
     check_apart(read, json=json_to, trace=trace)
@@ -186,29 +191,28 @@ def command(
     given = with_parameters(flags, param)
     check_costs(max_cost, estimate=estimate, replays=tracing.replays)
     asking = read_asking(judge, refresh=judge_refresh, cache_only=cache_only, max_cost=max_cost)
+    whole = tracing.replays or trace is not None or estimate or labels is not None
     with out.told_misspellings():
-        queries = Dataset.from_json(dataset)
-        retrieved = Results.from_jsonl(results)
-    groups = queries.to_groups(retrieved, by_spans=True if judge == "span" else None)
-    check_join(out, queries, retrieved)
+        by_spans = True if judge == "span" else None
+        queries = read_queries(dataset, results, by_spans=by_spans, whole=whole)
+    check_fit(out, queries.fit)
     labelled = None if labels is None else Labels.from_jsonl(labels)
-    human = None if labelled is None else labelled.rankings(groups)
+    human = None if labelled is None else labelled.rankings(list(queries.groups))
     asked = MetricOptions(
         matching.mode,
-        per_query=True,
+        per_query=per_query or out.writes_json or labels is not None,
         interval=intervals.interval_options(interval, confidence, resamples, seed),
         slice_by=slice_by or [],
     )
-    contexts = sum(group.n_expected * group.n_retrieved for group in groups)
     kept = kept_trace(tracing, out)
     with (
         connect(target, Access(token_file, tls_ca, tls_cert, tls_key)) as server,
         named_as_typed(flags),
         stages_as_typed(judge, stage),
-        explained(metric, places(groups)),
-        progress_bar("judging", contexts) as progress,
+        explained(metric, places(queries)),
+        progress_bar("judging", queries.n_contexts) as progress,
     ):
-        evaluate = Evaluator(server.client).evaluate_groups
+        evaluator, groups = Evaluator(server.client), queries.groups
         if tracing.replays:
             replay = open_replay(
                 *(tracing, out, server, given, threshold),
@@ -216,8 +220,8 @@ def command(
                 members=member,
                 timeout=timeout,
             )
-            with replayed(tracing, replay, server, threshold, missing_context(groups)):
-                found = evaluate(groups, metric, replay, asked, timeout=timeout)
+            with replayed(tracing, replay, server, threshold, missing_context(list(groups))):
+                found = evaluator.evaluate_groups(groups, metric, replay, asked, timeout=timeout)
             for warning in replay_warnings(replay, trace):
                 out.warn(warning)
         else:
@@ -226,13 +230,13 @@ def command(
             spec = with_members(spec, server.info, member)
             spec = with_stages(spec, server.info, stage)
             spec = with_calibration(spec, server.info, calibration)
-            tell_circular(out, retrieved.system_models, judging_models(server.info, spec))
+            tell_circular(out, queries.system_models, judging_models(server.info, spec))
             if estimate:
-                would = Evaluator(server.client).estimate(groups, metric, spec, asked, asking)
+                would = evaluator.estimate(groups, metric, spec, asked, asking)
                 report_estimate(out, would)
                 return
             with unmeasured_written(out):
-                found = evaluate(
+                found = evaluator.evaluate_groups(
                     groups,
                     metric,
                     spec,
@@ -246,7 +250,10 @@ def command(
         means = None
         if human is not None and labelled is not None:
             means = corrected_means(server.client, found, human, asked, labelled.inclusion)
-    details = query_results(queries.queries, groups, retrieved, found.verdicts, {}, {})
+    details = (
+        write_query(query_result(query, group, place, ranked, found.verdicts))
+        for place, (query, group, ranked) in enumerate(queries.queries())
+    )
     report(out, found, asked, per_query=per_query, gates=gates, means=means, queries=details)
 
 
@@ -290,9 +297,12 @@ def report(
     per_query: bool,
     gates: Gates,
     means: Mapping[str, CorrectedEstimate] | None = None,
-    queries: Sequence[QueryResult] = (),
+    queries: Iterable[Mapping[str, object]] = (),
 ) -> None:
-    """Print the table with what it was made from, and write the JSON document."""
+    """Print the table with what it was made from, and write the JSON document.
+
+    `queries` are the entries of the document's queries.
+    """
     table = found.table
     verdicts = table.counts.verdicts or VerdictCounts()
     warnings = [*count_warnings(table.counts), *verdict_warnings(verdicts)]
@@ -332,12 +342,13 @@ def report(
             out.show("", told)
     out.write_json(
         {
-            **write_head("", None, table, found.judge, out.warnings),
+            **write_head("", None, replace(table, query_ids=()), found.judge, out.warnings),
+            "per_query": Items(table.query_values(), named=True),
             **usage_document(found.usage),
             **negatives_document(found.negatives),
             **corrected_document(means),
             **gates_document(outcomes),
-            "queries": [write_query(query) for query in queries],
+            "queries": Items(queries),
         }
     )
     finish(out, outcomes)

@@ -143,7 +143,11 @@ def command(
     timeout: common.Timeout = 3600.0,
     strict: common.Strict = False,
 ) -> None:
-    """Judge every line of a file and print it with its verdict."""
+    """Judge every line of a file and print it with its verdict.
+
+    With --output FILE lines are read as they are sent and not held, unless they are standard input,
+    or --json, --trace, --judge none, --estimate, --cache-only or --max-cost need all at once.
+    """
     out = Output(json_to, strict=strict)
     check_writable(output, "--output")
     check_apart({"CONTEXTS.jsonl": contexts}, output=output, json=json_to, trace=trace)

@@ -31,11 +31,11 @@ class TestOutput:
         out = Output("-")
         assert out.takes_stdout
         out.show("table")
-        out.write_json([1])
-        assert json.loads(capsys.readouterr().out) == [1]
+        out.write_json({"a": 1})
+        assert json.loads(capsys.readouterr().out) == {"a": 1}
 
     def test_writes_no_document_unless_asked(self, capsys):
-        Output(None).write_json([1])
+        Output(None).write_json({"a": 1})
         assert capsys.readouterr().out == ""
 
     def test_prints_tables_without_blanks_at_line_ends(self, capsys):
