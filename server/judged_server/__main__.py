@@ -7,9 +7,10 @@ says what to install.
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -40,12 +41,15 @@ if TYPE_CHECKING:
     from judged_server.embedding.models.store import ModelStore
 
 
+COMMANDS = frozenset({"cache", "tenants", "doctor", "models"})
+
+
 def build_parser() -> argparse.ArgumentParser:
     """Return the parser: one flag for each setting, and the models commands."""
     parser = argparse.ArgumentParser(
         prog="judged-server",
         usage="judged-server [--setting X ...] [models ACTION ... | cache ACTION ... | "
-        "tenants ACTION ...]",
+        "tenants ACTION ... | doctor]",
         description="Judge over gRPC. Settings: flag > JUDGED_* > --config file > default.",
     )
     version = f"judged-server {metadata.version('judged')}"
@@ -53,13 +57,17 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--config", type=Path, metavar="FILE", help="TOML file with settings")
     for name, field in Settings.model_fields.items():
         flag = "--" + name.replace("_", "-")
-        default = f" (default {field.default})" if field.default not in {None, False} else ""
+        default = f" (default {field.default})" if field.default not in {None, False, ""} else ""
         text = f"{field.description}{default}".replace("%", "%%")
         if field.annotation is bool:
             parser.add_argument(flag, action="store_const", const="true", dest=name, help=text)
         else:
             parser.add_argument(flag, metavar="X", dest=name, help=text)
-    commands = parser.add_subparsers(dest="command", metavar="models ... | cache ... | tenants ...")
+    commands = parser.add_subparsers(
+        prog="judged-server",
+        dest="command",
+        metavar="models ... | cache ... | tenants ... | doctor",
+    )
     cache.add_parser(commands)
     tenants.add_parser(commands)
     commands.add_parser(
@@ -91,6 +99,31 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
+def read_arguments(argv: Sequence[str]) -> argparse.Namespace:
+    """Return what the command line says.
+
+    Raises SettingsError for a flag that is no setting, and for a setting behind a command: argparse
+    would complain of the word after the one, and call the other unrecognized.
+    """
+    parser = build_parser()
+    flags = [flag for action in parser._actions for flag in action.option_strings]  # noqa: SLF001 - no public list
+    for word in itertools.takewhile(lambda word: word not in COMMANDS, argv):
+        flag = word.partition("=")[0]
+        if flag.startswith("--") and not any(known.startswith(flag) for known in flags):
+            hint = errors.did_you_mean(flag, flags, "judged-server --help lists them")
+            raise SettingsError(f"{flag} is no setting; {hint}")
+    arguments, unread = parser.parse_known_args(argv)
+    for word in unread:
+        if (flag := word.partition("=")[0]) in flags:
+            raise SettingsError(
+                f"{flag} is a setting: write it before {arguments.command}, as in judged-server "
+                f"{flag} ... {arguments.command}"
+            )
+    if unread:
+        parser.error(f"unrecognized arguments: {' '.join(unread)}")
+    return arguments
+
+
 def main() -> None:
     """Run the command line and exit."""
     sys.exit(run(sys.argv[1:]))
@@ -98,13 +131,13 @@ def main() -> None:
 
 def run(argv: list[str]) -> int:
     """Run the command line; return the exit status."""
-    arguments = build_parser().parse_args(argv)
-    flags = {
-        name: value
-        for name in Settings.model_fields
-        if (value := getattr(arguments, name)) is not None
-    }
     try:
+        arguments = read_arguments(argv)
+        flags = {
+            name: value
+            for name in Settings.model_fields
+            if (value := getattr(arguments, name)) is not None
+        }
         settings = load(flags, arguments.config)
         commands: dict[str | None, Callable[[argparse.Namespace, Settings], int]] = {
             "models": manage_models,

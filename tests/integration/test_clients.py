@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from socketserver import StreamRequestHandler, ThreadingTCPServer
 
 import pytest
 from judged import AsyncClient, Client, ClientUnusable, InvalidArgument, QueryGroup, Unavailable
@@ -157,6 +158,9 @@ class TestTargets:
             ("judge", "as in judge:8470"),
             ("[::1]", r"as in \[::1\]:8470"),
             ("judge:", "HOST:PORT"),
+            ("judge:0", "from 1 to 65535"),
+            ("judge:65536", "from 1 to 65535"),
+            ("judge:" + "9" * 5000, "from 1 to 65535"),
             ("unix:", "needs a path"),
             ("unix:/" + "x" * 107, "107"),
         ],
@@ -170,6 +174,22 @@ class TestTargets:
         client = Client(f"unix:{tmp_path}/none/judged.sock")
         with client, pytest.raises(Unavailable, match="there is no folder"):
             client.server_info()
+
+    def test_a_port_that_speaks_http(self):
+        class Web(StreamRequestHandler):
+            def handle(self) -> None:
+                self.wfile.write(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
+
+        with ThreadingTCPServer(("127.0.0.1", 0), Web) as other:
+            serving = threading.Thread(target=other.serve_forever)
+            serving.start()
+            try:
+                client = Client(f"127.0.0.1:{other.server_address[1]}")
+                with client, pytest.raises(Unavailable, match="name the address of its --listen"):
+                    client.server_info()
+            finally:
+                other.shutdown()
+                serving.join()
 
     @pytest.mark.parametrize(
         ("name", "says"), [("none/judged.sock", "no folder"), ("x" * 107, "107")]

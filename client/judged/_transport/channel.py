@@ -29,7 +29,8 @@ LONGEST_SOCKET_PATH = 107
 """Bytes that a Unix socket's path may have."""
 _WRONG_SCHEME = re.compile(r"(https?|grpcs?|tcp)://(.*)", re.IGNORECASE)
 _OF_GRPC = re.compile(r"(dns|ipv4|ipv6|unix-abstract|vsock|xds|google-c2p):", re.IGNORECASE)
-_HOST_PORT = re.compile(r"(\[[^]]+\]|[^:/]+):[0-9]+")
+_HOST_PORT = re.compile(r"(\[[^]]+\]|[^:/]+):(?P<port>[0-9]+)")
+_LAST_PORT = 65_535
 
 
 def resolve(target: str | None) -> str:
@@ -54,8 +55,12 @@ def fault(target: str) -> str | None:
         return f"write HOST:PORT without {scheme[1]}://, as in {rest or DEFAULT_TARGET}"
     if (path := socket_path(target)) is not None:
         return _fault_of_path(path)
-    if _OF_GRPC.match(target) or _HOST_PORT.fullmatch(target):
+    if _OF_GRPC.match(target):
         return None
+    if parts := _HOST_PORT.fullmatch(target):
+        # gRPC would call the port that is left after a division.
+        right = 0 < int(parts["port"][:10]) <= _LAST_PORT
+        return None if right else f"a port is a number from 1 to {_LAST_PORT}"
     if ":" not in target or target.endswith("]"):
         return f"has no port; write HOST:PORT, as in {target}:8470, or unix:PATH"
     return f"write HOST:PORT, as in {DEFAULT_TARGET}, or unix:PATH"
@@ -82,6 +87,7 @@ def socket_path(target: str) -> str | None:
 _OTHER_CA = "CERTIFICATE_VERIFY_FAILED"
 _NO_TLS = "WRONG_VERSION_NUMBER"
 _CLOSED = "Socket closed"
+_HTTP_1 = "http1.x server"
 
 
 def hint(target: str, message: str = "") -> str:
@@ -101,6 +107,8 @@ def hint(target: str, message: str = "") -> str:
             "TLS? a server that wants it closes what comes without: use Tls(...) or --tls-ca, and "
             "where it asks for a client's certificate one that it trusts"
         )
+    if _HTTP_1 in message:
+        return "a server of HTTP is there, not one of gRPC; name the address of its --listen"
     path = socket_path(target)
     if path is not None and not Path(path).parent.is_dir():
         return f"there is no folder {Path(path).parent}; is this the server's --listen?"

@@ -8,6 +8,7 @@ import os
 import socket
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
+from difflib import get_close_matches
 from functools import partial
 from http import HTTPStatus
 from pathlib import Path
@@ -138,13 +139,19 @@ class HttpPort:
             return await handler(request)
         except web.HTTPException as error:
             status = HTTPStatus(error.status)
-            said = f"{request.path[:200]}: no such call; /openapi.json has them"
+            said = f"{request.path[:200]}: no such call; {self._nearest(request.path)}"
             if status is HTTPStatus.METHOD_NOT_ALLOWED:
                 said = f"{request.path[:200]} wants {error.headers['Allow']}"
             response = _failure(status, _CODES.get(status, _INTERNAL), said)
             if "Allow" in error.headers:
                 response.headers["Allow"] = error.headers["Allow"]
             return response
+
+    def _nearest(self, path: str) -> str:
+        """Return a hint at the call that was meant, else at the list of all."""
+        calls = {method.path.lower(): method.path for method in self._methods}
+        near = get_close_matches(path.lower()[:80], calls, n=1)
+        return f"did you mean {calls[near[0]]}?" if near else "/openapi.json has them"
 
     async def _tell_contract(self, _: web.Request) -> web.Response:
         """Answer with the description of all calls."""

@@ -29,3 +29,30 @@ runpy.run_module("judged_server", run_name="__main__")
         f"judged-server: the server is not installed ({missing} is missing); run: pip install "
         "'judged[server]'\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--lisen", "127.0.0.1:0"], "--lisen is no setting; did you mean --listen?"),
+        (["--lisen=127.0.0.1:0"], "--lisen is no setting; did you mean --listen?"),
+        (["--zzz", "models", "list"], "--zzz is no setting; judged-server --help lists them"),
+        (
+            ["doctor", "--hub", "x"],
+            "--hub is a setting: write it before doctor, as in judged-server --hub ... doctor",
+        ),
+    ],
+)
+def test_a_flag_that_is_misspelt_or_misplaced_is_named(words, said, capsys):
+    assert run(words) == 2
+    assert capsys.readouterr().err == f"judged-server: {said}\n"
+
+
+def test_the_beginning_of_a_setting_stands_for_it_and_other_words_are_refused(capsys):
+    with pytest.raises(SystemExit) as left:
+        run(["--vers"])
+    assert left.value.code == 0
+    with pytest.raises(SystemExit) as left:
+        run(["doctor", "--all"])
+    assert left.value.code == 2
+    assert "unrecognized arguments: --all" in capsys.readouterr().err

@@ -20,6 +20,7 @@ from judged_server.metrics.measures.declaration import Metric, Parameters, Param
 from judged_server.metrics.measures.pooled import POOLED_METRICS
 from judged_server.metrics.measures.ranking import RANKING_METRICS
 from judged_server.metrics.measures.weighted import WEIGHTED_METRICS
+from judged_server.metrics.text.registry import TEXT_METRICS
 
 METRICS: Mapping[str, Metric] = MappingProxyType(
     {
@@ -41,7 +42,7 @@ _PLAIN_NAME = re.compile(r"[A-Za-z][\w.-]{0,99}", re.ASCII)
 _CUTOFF = re.compile(r"[1-9][0-9]{0,9}")
 _LONGEST_NAME = 200
 
-_CUT = re.compile(r"(_cut)?(_[0-9]+)?$")
+_ANOTHERS = re.compile(r"(?P<metric>\w+?)(_cut)?(_(?P<k>[1-9][0-9]*))?", re.ASCII)
 _ELSEWHERE = {
     "map": "ap",
     "average_precision": "ap",
@@ -55,6 +56,26 @@ _ELSEWHERE = {
     "rprec": "r_precision",
 }
 """What trec_eval, ir_measures and ranx call a metric (small, without its cutoff), and its name."""
+
+RUBRICS = {
+    "faithfulness": "faithfulness",
+    "groundedness": "faithfulness",
+    "hallucination": "faithfulness",
+    "answer_relevance": "answer_relevance",
+    "answer_relevancy": "answer_relevance",
+    "response_relevancy": "answer_relevance",
+    "answer_match": "answer_match",
+    "answer_correctness": "answer_match",
+    "factual_correctness": "answer_match",
+    "context_recall": "context_recall",
+    "contextual_recall": "context_recall",
+    "context_relevance": "context_relevance",
+    "contextual_relevancy": "context_relevance",
+    "answer_quality": "answer_quality",
+    "harmlessness": "harmlessness",
+    "helpfulness": "helpfulness",
+}
+"""What Ragas, DeepEval, TruLens and Phoenix score answers by, and the rubric that is asked here."""
 
 
 class MetricNameError(ValueError):
@@ -199,7 +220,29 @@ def _read_parameters(metric: Metric, text: str | None) -> dict[str, ParameterVal
 
 def _unknown(name: str, metrics: Mapping[str, Metric]) -> str:
     """Return what to say of a metric that does not exist."""
-    elsewhere = _ELSEWHERE.get(_CUT.sub("", name.lower()))
-    hint = f"did you mean {elsewhere}?" if elsewhere else did_you_mean(name.lower(), metrics)
-    said = f"no metric is called {name[:40]!r}"
+    said, lower = f"no metric is called {name[:40]!r}", name.lower()
+    if lower in RUBRICS:
+        rubric = RUBRICS[lower]
+        return (
+            f"{said}; the rubric {rubric} scores answers: call ScoreAnswers, or run judged score "
+            f"--rubric {rubric}"
+        )
+    of_texts = next((known for known in TEXT_METRICS if known.lower() == lower), None)
+    if of_texts is not None:
+        return (
+            f"{said}; {of_texts} measures answers: call ComputeTextMetrics, or run judged texts "
+            f"-m {of_texts}"
+        )
+    hint = _as_elsewhere(lower, metrics) or did_you_mean(lower, metrics)
     return f"{said}{hint and '; '}{hint} (this server has {', '.join(metrics)})"
+
+
+def _as_elsewhere(name: str, metrics: Mapping[str, Metric]) -> str:
+    """Return the metric that other tools write so, with its cutoff; "" if none of them does."""
+    parts = _ANOTHERS.fullmatch(name)
+    if parts is None:
+        return ""
+    ours = _ELSEWHERE.get(parts["metric"], parts["metric"])
+    if ours not in metrics:
+        return ""
+    return f"did you mean {ours}{'@' + parts['k'] if parts['k'] else ''}?"

@@ -5,11 +5,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from judged_server.errors import InvalidField, LimitExceeded
+from judged_server.llm.rubrics.loading import load_builtin
 from judged_server.metrics.measures.declaration import Choice, Metric, Number
 from judged_server.metrics.measures.names import (
     MAX_CUTOFF,
     MAX_METRICS,
     METRICS,
+    RUBRICS,
     Measure,
     MetricNameError,
     parse_measure,
@@ -183,15 +185,34 @@ def test_what_is_wrong_with_a_name_is_told(names, field, words):
     assert words in caught.value.rule
 
 
+@pytest.mark.parametrize("name", [*RUBRICS, "Answer_Relevancy", "faithfulness@5"])
+def test_what_scores_answers_is_answered_with_the_rubric(name):
+    with pytest.raises(InvalidField, match=r"the rubric \w+ scores answers: .* --rubric \w+$"):
+        parse_metrics([name])
+
+
+def test_each_of_these_rubrics_is_there():
+    assert set(RUBRICS.values()) <= set(load_builtin())
+
+
+@pytest.mark.parametrize(("name", "ours"), [("bleu", "bleu"), ("ROUGEL", "rougeL")])
+def test_what_measures_texts_is_answered_with_its_call(name, ours):
+    with pytest.raises(InvalidField, match=rf"ComputeTextMetrics, or run judged texts -m {ours}$"):
+        parse_metrics([name])
+
+
 @pytest.mark.parametrize(
     ("name", "ours"),
     [
         ("map", "ap"),
-        ("MAP_cut_10", "ap"),
-        ("P_5", "precision"),
+        ("MAP_cut_10", "ap@10"),
+        ("P_5", "precision@5"),
+        ("ndcg_cut_10", "ndcg@10"),
+        ("ndcg_cut", "ndcg"),
+        ("ndcg_0", "ndcg"),
         ("recip_rank", "mrr"),
         ("Rprec", "r_precision"),
-        ("success_1", "hit_rate"),
+        ("success_1", "hit_rate@1"),
         ("set_F", "f1"),
     ],
 )
