@@ -66,7 +66,10 @@ def validate(
     json_to: common.Json = None,
     strict: common.Strict = False,
 ) -> None:
-    """Say all that is wrong, or may be, with a data set; ends with 2 if it can't be read."""
+    """Say what is wrong, or may be, with a data set.
+
+    Ends with 2 if it can't be read.
+    """
     out = Output(json_to, strict=strict)
     content, findings = findings_of(source, from_format)
     errors = [finding.text for finding in findings if finding.is_error]
@@ -99,7 +102,10 @@ def split(
     json_to: common.Json = None,
     strict: common.Strict = False,
 ) -> None:
-    """Split a data set in two by the queries' ids: a query stays on its side when others come."""
+    """Split a data set in two by the queries' ids.
+
+    A query stays on its side when others come.
+    """
     out = Output(json_to, strict=strict)
     if first.resolve() == second.resolve():
         raise Problem(f"{second}: is OUT1 too; name another file for the rest")
@@ -125,7 +131,7 @@ def slice_command(
     json_to: common.Json = None,
     strict: common.Strict = False,
 ) -> None:
-    """Write the queries of a data set whose metadata have some values."""
+    """Write the queries that have the named metadata."""
     out = Output(json_to, strict=strict)
     _check_other(source, target)
     check_apart({"DATASET": source, "OUT": target}, json=json_to)
@@ -152,7 +158,10 @@ def merge(
     json_to: common.Json = None,
     strict: common.Strict = False,
 ) -> None:
-    """Write several data sets as one; an id may repeat only where all of it is the same."""
+    """Write several data sets as one.
+
+    An id may repeat only where all of it is the same.
+    """
     out = Output(json_to, strict=strict)
     inputs = {f"DATASET {number}": source for number, source in enumerate(sources, 1)}
     check_apart({**inputs, "OUT": target}, json=json_to)

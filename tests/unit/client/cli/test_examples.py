@@ -39,3 +39,10 @@ def test_the_help_ends_with_them_line_by_line(name):
     with typer.Context(command, info_name=f"judged {name}") as context:
         lines = [line.strip() for line in command.get_help(context).splitlines()]
     assert lines[lines.index("Examples:") + 1 :][: len(EXAMPLES[name])] == list(EXAMPLES[name])
+
+
+def test_the_list_of_commands_cuts_no_sentence_at_80_columns():
+    with typer.Context(typer.main.get_command(app), info_name="judged", max_content_width=80) as at:
+        listed = at.get_help().partition("Commands:")[2]
+    assert "canary" in listed
+    assert "..." not in listed

@@ -77,7 +77,7 @@ def command(
     timeout: common.Timeout = 3600.0,
     strict: common.Strict = False,
 ) -> None:
-    """Rank systems by a language model's comparisons of their answers."""
+    """Rank systems: a language model compares their answers."""
     out = Output(json_to, strict=strict)
     check_apart({"ANSWERS.jsonl": answers}, json=json_to)
     check_costs(max_cost, estimate=estimate, replays=False)

@@ -186,7 +186,10 @@ def command(
     timeout: common.Timeout = 3600.0,
     strict: common.Strict = False,
 ) -> None:
-    """Hold a judge against human labels: its quality, its thresholds, its error carried along."""
+    """Hold a judge against human labels.
+
+    Tells its quality, the best threshold, and means corrected for its error.
+    """
     out = Output(json_to, strict=strict)
     check_apart({"LABELS.jsonl": labels}, json=json_to, trace=trace, output=output, diagram=diagram)
     _check_files(output, diagram)

@@ -138,7 +138,10 @@ def command(
     timeout: common.Timeout = 3600.0,
     strict: common.Strict = False,
 ) -> None:
-    """Propose a cascade by labels: which judges, in which order, and what goes on to the next."""
+    """Propose a cascade of judges from labels.
+
+    Says which judges, in which order, and what goes on to the next.
+    """
     out = Output(json_to, strict=strict)
     check_apart({"LABELS.jsonl": labels}, json=json_to, output=output, diagram=diagram)
     for path, flag in ((output, "--output"), (diagram, "--diagram")):

@@ -76,7 +76,10 @@ def command(
     json_to: common.Json = None,
     strict: common.Strict = False,
 ) -> None:
-    """Label the items that the judge is unsure of, and correct what it says by them."""
+    """Label the items that the judge is unsure of.
+
+    What it says is then corrected by these labels.
+    """
     out = Output(json_to, strict=strict)
     if sum((to_csv is not None, from_csv is not None, summary)) > 1:
         raise Problem("--to-csv, --from-csv and --summary exclude each other; use one at a time")

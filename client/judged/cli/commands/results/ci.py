@@ -94,7 +94,7 @@ def command(
     json_to: common.Json = None,
     strict: common.Strict = False,
 ) -> None:
-    """Hold a result against that of main: what moved, how much, how certain."""
+    """Hold a result against main's: what moved, and how certain."""
     out = Output(json_to, strict=strict)
     content = read_bytes(result)
     now = parse_report(content, str(result))

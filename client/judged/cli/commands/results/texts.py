@@ -66,7 +66,7 @@ def command(
     json_to: common.Json = None,
     strict: common.Strict = False,
 ) -> None:
-    """Measure answers against references by their words, or by embeddings."""
+    """Measure answers against references by words or embeddings."""
     out = Output(json_to, strict=strict)
     check_apart({"ANSWERS.jsonl": answers}, json=json_to)
     gates = Gates(

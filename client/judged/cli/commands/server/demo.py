@@ -45,7 +45,10 @@ def command(
     tls_key: common.TlsKey = None,
     json_to: common.Json = None,
 ) -> None:
-    """Show what judged does, on data that it brings: about two seconds, no model, no network."""
+    """Show what judged does, on data that it brings.
+
+    It takes some seconds, and asks no model and no network.
+    """
     out = Output(json_to)
     check_writable(output, "--output")
     with resources.as_file(resources.files("judged.cli") / "data" / DATA) as path:

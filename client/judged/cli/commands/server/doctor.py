@@ -43,7 +43,10 @@ def command(
     tls_key: common.TlsKey = None,
     json_to: common.Json = None,
 ) -> None:
-    """Check that everything is there to judge; end with 2 where something is not."""
+    """Check that everything is there to judge.
+
+    Ends with 2 where something is not.
+    """
     out = Output(json_to)
     findings = [*_packages(), *_variables()]
     findings += _server(target, Access(token_file, tls_ca, tls_cert, tls_key))

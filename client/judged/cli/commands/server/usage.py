@@ -30,7 +30,10 @@ def command(
     tls_key: common.TlsKey = None,
     json_to: common.Json = None,
 ) -> None:
-    """Show what your tenant has asked of language models, by day, and what its budgets leave."""
+    """Show what your tenant asked of language models, by day.
+
+    Says too what is left of its budgets.
+    """
     out = Output(json_to)
     require_target(target, "usage is kept by servers that go on")
     with connect(target, Access(token_file, tls_ca, tls_cert, tls_key)) as server:
