@@ -208,7 +208,8 @@ def judged_evaluate(request: pytest.FixtureRequest, judged_client: Any) -> Evalu
     `source` and `dataset` may also be paths of files as `judged evaluate` reads them. Each metric
     of what it returns is a line of the table at the end of the session.
     """
-    from judged.evaluation import Dataset, Evaluator, Results  # noqa: PLC0415 - as above
+    from judged import JudgedError  # noqa: PLC0415 - as above
+    from judged.evaluation import Dataset, Evaluator, FileError, Results  # noqa: PLC0415
     from judged.types import Asking  # noqa: PLC0415
 
     session = request.config.stash[_SESSION]
@@ -220,6 +221,7 @@ def judged_evaluate(request: pytest.FixtureRequest, judged_client: Any) -> Evalu
         judge: Any = None,  # noqa: ANN401
         **options: Any,  # noqa: ANN401
     ) -> EvaluationResult:
+        __tracebackhide__ = True
         left = session.may_spend()
         if left is not None:
             if left <= 0:
@@ -227,13 +229,17 @@ def judged_evaluate(request: pytest.FixtureRequest, judged_client: Any) -> Evalu
                     f"--judged-max-cost is used up: {session.spent:g} was spent", pytrace=False
                 )
             options.setdefault("asking", Asking(max_cost=left))
-        result = Evaluator(judged_client).evaluate(
-            Results.from_jsonl(source) if isinstance(source, str | Path) else source,
-            Dataset.from_json(dataset) if isinstance(dataset, str | Path) else dataset,
-            metrics,
-            judge,
-            **options,
-        )
+        try:
+            result = Evaluator(judged_client).evaluate(
+                Results.from_jsonl(source) if isinstance(source, str | Path) else source,
+                Dataset.from_json(dataset) if isinstance(dataset, str | Path) else dataset,
+                metrics,
+                judge,
+                **options,
+            )
+        except (JudgedError, FileError) as error:
+            # The message says what to mend; a hundred lines of gRPC's code would bury it.
+            raise error.with_traceback(None) from None
         session.spent += (result.usage and result.usage.cost) or 0.0
         session.evaluated.append(result)
         return result

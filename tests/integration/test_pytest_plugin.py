@@ -138,6 +138,23 @@ def test_without_an_evaluation_there_is_no_server_and_no_table(project):
     assert "judged ==" not in done.stdout
 
 
+def test_a_name_that_is_wrong_is_told_at_the_line_of_the_test(project):
+    (project / "test_names.py").write_text(
+        "def test_metric(judged_evaluate):\n"
+        "    judged_evaluate('results.jsonl', 'dataset.json', ['ndgc@10'], 'exact')\n"
+        "def test_file(judged_evaluate):\n"
+        "    judged_evaluate('results.jsonl', 'datset.json', ['mrr'], 'exact')\n"
+    )
+    done = pytest_in(project)
+    assert done.returncode == 1
+    assert "no metric is called 'ndgc'; did you mean ndcg?" in done.stdout
+    assert "datset.json: there is no such file" in done.stdout
+    assert "test_names.py:2: InvalidArgument" in done.stdout
+    assert "test_names.py:4: FileError" in done.stdout
+    assert "_transport" not in done.stdout
+    assert "grpc" not in done.stdout
+
+
 def test_what_models_cost_is_limited_over_the_session(project):
     (project / "test_costs.py").write_text(ASKS_A_MODEL)
     (project / "llm.toml").write_text(CONFIGURATION)

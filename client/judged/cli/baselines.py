@@ -128,9 +128,14 @@ def _git(*arguments: str, given: bytes = b"") -> bytes:
         except subprocess.TimeoutExpired:
             raise Problem(f"git {arguments[0]} took longer than {_TIMEOUT_S:g} s") from None
         said.seek(0)
-        message = said.read().decode(errors="replace").strip()
+        message = " ".join(said.read().decode(errors="replace").split()).rstrip(".")
     if done.returncode:
-        raise Problem(f"git {' '.join(arguments[:2])} failed: {message or done.returncode}")
+        next_step = ""
+        if arguments[0] == "ls-remote":
+            next_step = "; run it in a checkout that has --remote, or name a --baseline FILE"
+        raise Problem(
+            f"git {' '.join(arguments[:2])} failed: {message or done.returncode}{next_step}"
+        )
     return done.stdout
 
 

@@ -15,6 +15,7 @@ from typing import Annotated, Any
 import typer
 
 from judged.cli.options import common
+from judged.cli.output.tables import plural
 from judged.cli.output.writer import Output, check_apart
 from judged.cli.problems import Problem
 from judged.evaluation import Dataset, Document, Query, Results
@@ -79,9 +80,13 @@ def validate(
         if not finding.is_error:
             out.warn(finding.text)
     n, documents = len(content.queries), len(content.documents)
-    out.show(
-        f"{n} queries, {documents} documents, {len(errors)} errors, {len(out.warnings)} warnings"
+    counts = (
+        plural(n, "query", "queries"),
+        plural(documents, "document", "documents"),
+        plural(len(errors), "error", "errors"),
+        plural(len(out.warnings), "warning", "warnings"),
     )
+    out.show(", ".join(counts))
     out.write_json(
         {"queries": n, "documents": documents, "findings": [asdict(f) for f in findings]}
     )
