@@ -1,0 +1,47 @@
+"""What tenants asked is written down together; money at once."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+from judged_server.store.ledger import Account, Ledger, Used
+
+
+def used(model: str) -> Used:
+    return Used("2026-11-25", "a", "llm", model, "r", "USD", 1, 700, 20, 5)
+
+
+def counts(path: Path) -> tuple[int, int]:
+    """Return the questions and the money in the file."""
+    with sqlite3.connect(path) as db:
+        (questions,) = db.execute("SELECT SUM(questions) FROM used").fetchone()
+        (money,) = db.execute("SELECT SUM(nano) FROM settled").fetchone()
+    return questions or 0, money or 0
+
+
+async def test_notes_are_written_together_and_told_whenever_asked(tmp_path: Path):
+    ledger = Ledger(path := tmp_path / "ledger")
+    for number in range(50):
+        ledger.note(used(f"m{number % 3}"))
+    assert counts(path) == (0, 0)  # they wait for each other
+    found = await ledger.used("2026-11-25")
+    assert {each.model: each.questions for each in found} == {"m0": 17, "m1": 17, "m2": 16}
+    assert counts(path) == (50, 0)
+    ledger.close()
+
+
+async def test_money_is_written_at_once_and_takes_the_notes_along(tmp_path: Path):
+    ledger = Ledger(path := tmp_path / "ledger")
+    ledger.note(used("m"))
+    ledger.settle(Account("a", "2026-11-25", "USD"), 7, 0)
+    await ledger.written()
+    assert counts(path) == (1, 7)
+    ledger.close()
+
+
+async def test_what_waits_is_written_at_the_close(tmp_path: Path):
+    ledger = Ledger(path := tmp_path / "ledger")
+    ledger.note(used("m"))
+    ledger.close()
+    assert counts(path) == (1, 0)
