@@ -125,10 +125,13 @@ def _check_json(text: str, step: Rubric, found: ParsedReply) -> None:
     if said is None:
         _hold(in_words, "an object with all keys")
         return
+    verdict = str(said.get("verdict")).strip().rstrip(".").lower()
     if in_words and (not is_last or _SAYS.search(inside[: inside.index("{")])):
+        # Words and an object that say the opposite of each other are no verdict.
+        if step.form == "verdict" and verdict in {"yes", "no"}:
+            _hold(found.yes is (verdict == "yes"), "a verdict that words and the object share")
         return
     if step.form == "verdict":
-        verdict = str(said["verdict"]).strip().rstrip(".").lower()
         _hold(found.yes is (verdict == "yes"), "the verdict that stands there")
     if step.form == "score":
         _hold(abs(found.score - float(str(said["score"]))) < 1e-12, "the score that stands there")

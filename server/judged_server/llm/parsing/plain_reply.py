@@ -36,6 +36,8 @@ _LABEL = re.compile(
 # A hyphen or an apostrophe joins ("no-one", "yes's"); so does a number ("No. 5").
 _TOKEN = re.compile(r"(yes|no)(?!\w|[-'’]\w)(?!\.? ?\d)")  # noqa: RUF001
 _OTHER_TOKEN = re.compile(r"[\W_]{0,20}(?:(?:or|and|nor)\b[\W_]{0,20})?(yes|no)(?!\w)")
+# The verdict of an object: beside a leading word it is a second answer.
+_OF_OBJECT = re.compile(r"\bverdict[\"']?[ \t]{0,8}[:=][ \t]{0,8}[\"']?[ \t]{0,8}(yes|no)(?!\w)")
 _REFUSAL = re.compile(
     r"\b(?:i|we)(?:'m| am|'re| are)? (?:"
     r"(?:can'?t|cannot|can not|couldn't|could not|won't|will not) (?:\w{1,20} ){0,2}"
@@ -114,18 +116,20 @@ def _leading(lower: str) -> re.Match[str] | None:
 def _settled(token: re.Match[str], lower: str, *, cut: bool) -> bool | None:
     """Return what a leading token says; None when the text takes it back.
 
-    It does with the opposite next to it ("YES/NO"), with a mark or a later line that says the
-    opposite, and where the token is no answer but part of a sentence ("no doubt it is relevant").
+    It does with the opposite next to it ("YES/NO"), with a mark, a later line or the verdict of an
+    object that says the opposite, and where the token is no answer but part of a sentence ("no
+    doubt it is relevant").
     Behind a comma only a "not" at once does ("yes, not relevant"): a reason may deny much, as in
     "yes, though the words do not match".
     """
     yes = token[1] == "yes"
+    opposite = "no" if yes else "yes"
     other = _OTHER_TOKEN.match(lower, token.end())
-    if other and (other[1] == "yes") != yes:
+    beside = [other, *_OF_OBJECT.finditer(lower, token.end())]
+    if any(said is not None and said[1] == opposite for said in beside):
         return None
     if any(mark in lower[: token.start()] for mark in (_REJECTING if yes else _APPROVING)):
         return None
-    opposite = "no" if yes else "yes"
     for line in lower[token.end() :].splitlines()[1:]:
         later = _leading(line) if opposite in line else None
         if later and later[1] == opposite and not re.search(r"[^\W_]", line[later.end() :]):

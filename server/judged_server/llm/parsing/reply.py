@@ -16,7 +16,7 @@ from judged_server.llm.parsing.json_reply import unwrapped, without_remarks
 from judged_server.llm.parsing.parsed_reply import REFUSED, ParsedReply
 from judged_server.llm.rubrics.rubric import Rubric
 
-PARSER_VERSION = 4
+PARSER_VERSION = 5
 """Counts up with every change that lets a reply mean something else: it can change a score."""
 
 # A word in brackets is decoration: [YES].

@@ -46,6 +46,11 @@ def test_a_word_that_only_begins_like_one_is_none(rest, start):
         ("Yes, the wording does not match, yet the fact does.", True),
         ("Yes, it names the year, not the day.", True),
         ("Yes. Not the day, though it is relevant.", True),
+        ('No. {"reasoning": "both name it", "verdict": "yes"}', None),
+        ('Yes. {"verdict": "no", "reasoning": "another year"}', None),
+        ("No, the year differs.\nverdict: yes", None),
+        ('No. {"reasoning": "another year", "verdict": "no"}', False),
+        ('Yes. {"verdict": "nothing to add"}', True),
     ],
 )
 def test_a_sentence_that_goes_on_may_take_its_word_back(text, meant):
