@@ -1,21 +1,15 @@
-"""Runs `judged` and `judged-server` as processes, in a folder with a good file of every kind.
-
-Each process is forked from one that has imported the command and done nothing else: starting Python
-and importing takes ten times as long as most commands do.
-"""
+"""Runs `judged` and `judged-server` as processes, in a folder with a good file of every kind."""
 
 from __future__ import annotations
 
-import io
 import json
-import multiprocessing
 import os
-import runpy
 import subprocess
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any
+
+from tests.integration.forked_process import ForkedProcess
 
 LINES = [
     {
@@ -75,13 +69,16 @@ def run_in(
 
 
 def run_server_command(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run `judged-server` where it ends by itself: a command, or flags that it refuses."""
-    return _run_module("judged_server", Path.cwd(), arguments, {**os.environ, **environment})
+    """Run `judged-server` where it ends by itself: a command, or flags that it refuses.
+
+    Unless it is told where to listen, it is on a free port: two tests at once would take each
+    other's default one.
+    """
+    whole = {"JUDGED_LISTEN": "127.0.0.1:0", **os.environ, **environment}
+    return _run_module("judged_server", Path.cwd(), arguments, whole)
 
 
 TIMEOUT_S = 110
-_PROCESSES = multiprocessing.get_context("forkserver")
-_PROCESSES.set_forkserver_preload(["judged.cli.app", "judged_server.app", __name__])
 
 
 def _run_module(
@@ -92,41 +89,21 @@ def _run_module(
     stdin: str = "",
 ) -> subprocess.CompletedProcess[str]:
     with tempfile.TemporaryDirectory() as scratch:
-        streams = [Path(scratch) / name for name in ("stdin", "stdout", "stderr")]
-        streams[0].write_text(stdin)
-        process = _PROCESSES.Process(
-            target=_become, args=(module, folder, arguments, environment, streams)
-        )
-        process.start()
-        process.join(TIMEOUT_S)
-        if process.exitcode is None:
+        given, out, err = (Path(scratch) / name for name in ("stdin", "stdout", "stderr"))
+        given.write_text(stdin)
+        with given.open("rb") as first, out.open("wb") as second, err.open("wb") as third:
+            process = ForkedProcess(
+                module, arguments, stdin=first, stdout=second, stderr=third, cwd=folder,
+                env=environment,
+            )  # fmt: skip
+        try:
+            status = process.wait(TIMEOUT_S)
+        except subprocess.TimeoutExpired:
             process.kill()
-            raise subprocess.TimeoutExpired([module, *arguments], TIMEOUT_S)
-        stdout, stderr = (path.read_text() for path in streams[1:])
-    return subprocess.CompletedProcess([module, *arguments], process.exitcode, stdout, stderr)
-
-
-def _become(
-    module: str,
-    folder: Path,
-    arguments: tuple[str, ...],
-    environment: dict[str, str],
-    streams: list[Path],
-) -> None:
-    """Become `python -m MODULE`, with files in place of the standard streams."""
-    os.chdir(folder)
-    os.environ.clear()
-    os.environ.update(environment)
-    for number, path in enumerate(streams):
-        opened = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-        os.dup2(opened, number)
-        os.close(opened)
-    sys.stdin, sys.stdout, sys.stderr = (
-        io.TextIOWrapper(io.FileIO(number, mode, closefd=False), "utf-8", write_through=number == 2)
-        for number, mode in enumerate("rww")
-    )
-    sys.argv = [module, *arguments]
-    runpy.run_module(module, run_name="__main__", alter_sys=True)
+            raise
+        return subprocess.CompletedProcess(
+            [module, *arguments], status, out.read_text(), err.read_text()
+        )
 
 
 def lines_of(text: str) -> list[dict[str, Any]]:

@@ -6,7 +6,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import time
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
@@ -17,6 +16,7 @@ from tempfile import TemporaryDirectory
 from typing import IO
 
 from tests.fakes.canaries import refuse_canaries
+from tests.integration.forked_process import ForkedProcess
 
 START_S = 100.0
 _METRICS = re.compile(r'"metrics":"([^"]+)"')
@@ -26,7 +26,7 @@ _METRICS = re.compile(r'"metrics":"([^"]+)"')
 class ServerProcess:
     """A server that is ready."""
 
-    process: subprocess.Popen[bytes]
+    process: ForkedProcess
     address: str
     log: Path
 
@@ -35,7 +35,7 @@ class ServerProcess:
         return self.log.read_text()
 
 
-def until(fact: Callable[[], bool], seconds: float = 30.0) -> None:
+def until(fact: Callable[[], bool], seconds: float = 60.0) -> None:
     """Wait for a fact, so many seconds at most."""
     ends = time.monotonic() + seconds
     while not fact():
@@ -72,7 +72,7 @@ def running_server(
             refuse_canaries("the audit log", audit_log.read_text())
 
 
-def _metrics(process: subprocess.Popen[bytes], log: Path) -> str:
+def _metrics(process: ForkedProcess, log: Path) -> str:
     """Return the metrics of a server that runs and has a port for them, else nothing."""
     found = _METRICS.search(log.read_text(errors="replace"))
     if found is None or process.poll() is not None:
@@ -89,16 +89,14 @@ def start(
     *,
     stderr: IO[bytes] | int | None = None,
     env: dict[str, str] | None = None,
-) -> subprocess.Popen[bytes]:
+) -> ForkedProcess:
     """Return a server process that was just started."""
-    return subprocess.Popen(
-        [sys.executable, "-m", "judged_server", *flags],
-        stderr=stderr,
-        env={**os.environ, **(env or {})},
-    )
+    return ForkedProcess("judged_server", flags, stderr=stderr, env={**os.environ, **(env or {})})
 
 
-def wait_for_port_file(process: subprocess.Popen[bytes], port_file: Path, log: Path) -> str:
+def wait_for_port_file(
+    process: ForkedProcess | subprocess.Popen[bytes], port_file: Path, log: Path
+) -> str:
     """Return the address of a server once it is ready; fail with its log if it never is."""
     ends = time.monotonic() + START_S
     while not port_file.exists():

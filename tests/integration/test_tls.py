@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 import ssl
-import subprocess
 import threading
 import time
 from collections.abc import Iterator
@@ -17,8 +16,8 @@ from judged import AsyncClient, Client, InvalidArgument, QueryGroup, Unavailable
 from judged.credentials import Tls, Token
 
 from tests.fakes.authority import Authority
-from tests.integration.cli_process import run_in
-from tests.integration.server_process import ServerProcess, running_server, start
+from tests.integration.cli_process import run_in, run_server_command
+from tests.integration.server_process import ServerProcess, running_server
 
 GROUPS = [QueryGroup("q", ["a b c"], ["a b c", "x y z"], "1")]
 
@@ -218,10 +217,9 @@ def test_a_unix_socket_has_no_tls(authority: Authority, tmp_path: Path):
 
 
 def refusal(*given: str) -> str:
-    process = start(given, stderr=subprocess.PIPE)
-    _, said = process.communicate(timeout=30)
-    assert process.returncode == 2
-    return said.decode()
+    done = run_server_command(*given)
+    assert done.returncode == 2
+    return done.stderr
 
 
 @pytest.mark.parametrize("target", ["judge.example:8470", "10.0.0.1:8470", "dns:///judge:8470"])
