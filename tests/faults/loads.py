@@ -47,7 +47,7 @@ async def drained(server: ServerProcess, calls: int) -> Counter[str]:
         group = groups_pb2.QueryGroup(query="q", expected=texts[:1], retrieved=texts)
         spec = groups_pb2.JudgeSpec(kind="token_overlap")
         try:
-            await method(pb.BatchJudgeRequest(groups=[group], judge=spec), timeout=60)
+            await method(pb.BatchJudgeRequest(groups=[group], judge=spec), timeout=240)
             counted["OK"] += 1
         except grpc.aio.AioRpcError as error:
             details = dict(error.trailing_metadata() or ())
@@ -102,7 +102,7 @@ async def sent(address: str, body: bytes, calls: int) -> Counter[str]:
     async def one() -> None:
         async with grpc.aio.insecure_channel(address, options=_OPTIONS) as channel:
             try:
-                await channel.unary_unary(_METHOD)(body, timeout=60)
+                await channel.unary_unary(_METHOD)(body, timeout=240)
                 counted["OK"] += 1
             except grpc.aio.AioRpcError as error:
                 counted[error.code().name] += 1

@@ -136,7 +136,7 @@ def test_more_connections_than_descriptors_are_survived(server: ServerProcess):
     assert server.process.poll() is None
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 def test_streams_that_nobody_reads_are_bounded_and_end():
     texts = [f"{TEXT} {n}" for n in range(60)]
     group = groups_pb2.QueryGroup(query="q", expected=texts, retrieved=texts)

@@ -24,11 +24,11 @@ from tests.faults.provider import GOOD, REQUEST, fault_of, models_at, reset
 
 class TestConnecting:
     async def test_refused(self):
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
-        async with models_at(f"http://127.0.0.1:{port}") as model:
-            fault = await fault_of(model)
+        with socket.socket() as closed:  # bound, so that no other test can listen there
+            closed.bind(("127.0.0.1", 0))
+            port = closed.getsockname()[1]
+            async with models_at(f"http://127.0.0.1:{port}") as model:
+                fault = await fault_of(model)
         assert (fault.reason, fault.retryable) == (Reason.PROVIDER_UNREACHABLE, True)
         assert 3 <= fault.attempts <= 20
         assert "is it running?" in fault.message

@@ -47,8 +47,8 @@ def test_a_container_of_1_gib_lives_through_oversize_batches(container: ServerPr
     assert codes["RESOURCE_EXHAUSTED"]
     assert resident(container.process.pid, "VmHWM") < LIMIT / MB * 0.85
     with Client(container.address) as client:
-        assert client.judge([QueryGroup("q", ["a"], ["a"])], "exact", timeout=10)[0].relevant
-    ends = time.monotonic() + 20
+        assert client.judge([QueryGroup("q", ["a"], ["a"])], "exact", timeout=60)[0].relevant
+    ends = time.monotonic() + 60
     while resident(container.process.pid) > before + 100:  # it is given back
         assert time.monotonic() < ends, resident(container.process.pid)
         time.sleep(0.1)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator
 
 import pytest
@@ -18,6 +19,14 @@ def server() -> Iterator[ServerProcess]:
 @pytest.fixture(scope="session")
 def server_address(server: ServerProcess) -> str:
     return server.address
+
+
+@pytest.fixture
+def nowhere() -> Iterator[str]:
+    """An address where nobody listens: the port is bound, so that no other test can get it."""
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        yield f"127.0.0.1:{closed.getsockname()[1]}"
 
 
 @pytest.fixture

@@ -250,10 +250,9 @@ class TestRetries:
         error = verdicts[statuses.index(Status.ERROR)].error
         assert error.reason == "INTERNAL"
 
-    async def test_an_unreachable_server_is_said_to_be(self, asynchronous, unused_tcp_port_factory):
-        address = f"127.0.0.1:{unused_tcp_port_factory()}"
+    async def test_an_unreachable_server_is_said_to_be(self, asynchronous, nowhere: str):
         with pytest.raises(Unavailable, match="is judged-server running"):
-            await judge(address, asynchronous)
+            await judge(nowhere, asynchronous)
 
 
 def test_health_is_answered_while_the_server_embeds(server_address: str):

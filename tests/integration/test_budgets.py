@@ -55,7 +55,7 @@ def script(asked: Asked) -> Said:
             reply[name] = 0.9 if held["type"] == "number" else "it is so, as the text says"
     rendered = _RETRIEVED.findall(asked.user)
     slow = bool(rendered) and json.loads(rendered[0]) == "slow"
-    return Answer(json.dumps(reply), delay_s=30.0 if slow else 0.0)
+    return Answer(json.dumps(reply), delay_s=600.0 if slow else 0.0)
 
 
 @pytest.fixture(scope="module")
@@ -345,7 +345,7 @@ class TestServersBudgets:
             Client(ready.address) as client,
         ):
             group = QueryGroup("q", ["e"], ["slow"])
-            found = client.judge([group], Judge("llm"), timeout=1)
+            found = client.judge([group], Judge("llm"), timeout=4)
             assert found.errors[0].reason == "TIMEOUT"
         with sqlite3.connect(file) as db:
             ((nano,),) = db.execute("SELECT nano FROM settled").fetchall()

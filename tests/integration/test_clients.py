@@ -35,7 +35,7 @@ for made in (lambda: client, lambda: Client(sys.argv[1])):
         reading, writing = os.pipe()
         if (child := os.fork()) == 0:
             try:
-                made().server_info(timeout=3)
+                made().server_info(timeout=30)
                 text = "answered"
             except ClientUnusable as error:
                 text = str(error)
@@ -134,8 +134,8 @@ class TestClosed:
         with pytest.raises(ClientUnusable, match="closed"):
             _ = [chunk async for chunk in client.judge_stream([GROUPS])]
 
-    def test_a_call_under_way_ends(self, unused_tcp_port: int):
-        client = Client(f"127.0.0.1:{unused_tcp_port}")
+    def test_a_call_under_way_ends(self, nowhere: str):
+        client = Client(nowhere)
         client._connection.budget.reached = True  # so that it waits
         closing = threading.Timer(0.5, client.close)
         closing.start()

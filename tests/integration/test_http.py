@@ -218,6 +218,8 @@ def test_a_drain_lets_calls_end_and_turns_new_ones_away():
 
 def test_a_caller_who_leaves_ends_the_call(address: str, server: ServerProcess):
     mine = half_sent(address)
+    # It has begun once a call on the same loop that came later has ended.
+    assert ask(address, "/v1/GetServerInfo", {}).status == 200
     mine.close()
     until(
         lambda: any(

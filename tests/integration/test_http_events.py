@@ -112,7 +112,7 @@ def test_a_stream_from_its_start_to_its_ends(
         events = iter(left)
         assert next(events)[0] == "started"
         assert next(events)[1]["score"]["item_id"] == "1"  # as it is done, not in order
-        assert provider.in_flight == 1
+        until(lambda: provider.in_flight == 1)
         left.close()
         until(lambda: provider.in_flight == 0)
 

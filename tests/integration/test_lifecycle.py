@@ -194,7 +194,7 @@ class TestDrain:
             ready.process.send_signal(signal.SIGTERM)
             assert next(health).status == NOT_SERVING
             with pytest.raises(Unavailable) as caught:
-                client.judge([QueryGroup("q", ["a"], ["a"])], timeout=0.5)
+                client.with_options(max_retries=0).judge([QueryGroup("q", ["a"], ["a"])])
             assert (caught.value.reason, caught.value.retry_after) == ("DRAINING", 1.0)
             drained.set()
             assert [list(answer.verdicts.relevant) for answer in answers] == [[True]]
@@ -230,14 +230,14 @@ class TestDrain:
                 ready.process.send_signal(signal.SIGTERM)
                 assert next(health).status == NOT_SERVING
                 ready.process.send_signal(signal.SIGTERM)
-                assert ready.process.wait(30) == 0
+                assert ready.process.wait(60) == 0
                 closed.set()
                 assert list(answers) == []  # every chunk that there was is answered
 
     def test_sighup_reloads_and_the_server_goes_on(self, tmp_path: Path):
         with running_server() as ready, Client(ready.address) as client:
             ready.process.send_signal(signal.SIGHUP)
-            ends = time.monotonic() + 20
+            ends = time.monotonic() + 60
             while "reloaded by SIGHUP" not in ready.log_text():
                 assert time.monotonic() < ends
                 assert client.server_info().version
@@ -271,7 +271,7 @@ class TestDrain:
         process = start(flags, stderr=theirs)
         wait_for_port_file(process, port_file, port_file)
         process.send_signal(signal.SIGHUP)
-        assert process.wait(20) == 0
+        assert process.wait(60) == 0
         os.close(ours)
         os.close(theirs)
         assert not path.exists()
@@ -279,7 +279,7 @@ class TestDrain:
     def test_sigusr1_writes_stacks_and_the_server_goes_on(self):
         with running_server() as ready, Client(ready.address) as client:
             ready.process.send_signal(signal.SIGUSR1)
-            ends = time.monotonic() + 20
+            ends = time.monotonic() + 60
             while "most recent call first" not in ready.log_text():
                 assert time.monotonic() < ends
                 assert client.server_info().version
@@ -289,7 +289,7 @@ class TestDrain:
         port_file = tmp_path / "port"
         with running_server("--grace-s", "600") as ready:
             ready.process.send_signal(signal.SIGTERM)
-            assert ready.process.wait(20) == 0
+            assert ready.process.wait(60) == 0
         assert not port_file.exists()
 
 
@@ -312,5 +312,5 @@ def test_the_port_file_holds_the_address_and_goes_with_the_server(tmp_path: Path
             assert client.server_info().version
     finally:
         process.send_signal(signal.SIGTERM)
-        assert process.wait(30) == 0
+        assert process.wait(60) == 0
     assert not port_file.exists()

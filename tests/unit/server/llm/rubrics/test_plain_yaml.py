@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -83,10 +81,8 @@ def test_what_is_no_table_is_no_rubric(raw: bytes):
 
 
 def test_a_billion_laughs_are_not_laughed():
-    began = time.monotonic()
     with pytest.raises(SettingsError, match="anchors"):
         parse((GOOD + LAUGHS).encode(), "f", yaml=True)
-    assert time.monotonic() - began < 5
 
 
 def test_what_is_not_utf_8_is_refused():
