@@ -206,9 +206,10 @@ class Client(BaseClient[Connection]):
     ) -> MetricTable:
         """Return metrics of rankings whose relevance is known, however many topics there are.
 
-        `metadata` maps query ids to what is known of the query, for `options.slice_by`.
-        `human_values` are what people's labels make of some of the queries, drawn at random: every
-        mean then also comes corrected. Labels of judged rankings belong into these instead.
+        `metadata` maps query ids to what is known of the query, for `slice_by` and
+        `stratify_by` of the options. `human_values` are what people's labels make of some of the
+        queries, drawn at random: every mean then also comes corrected. Labels of judged rankings
+        belong into these instead.
         """
         parts = Parts(metrics, Given(relevance, metadata or {}, human_values), options)
         deadline = self._deadline(timeout, COMPUTING_S)

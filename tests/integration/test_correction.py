@@ -166,3 +166,25 @@ def test_the_command_line_shows_corrected_means(tmp_path, server_address: str):
     assert found["naive"]["value"] == document["metrics"]["precision@2"]["mean"]
     expected = sum(any(r[0] for r in line["relevant"]) for line in labels[::2]) / 60
     assert found["labels_only"]["value"] == pytest.approx(expected)
+
+
+def test_labels_drawn_by_a_key_of_the_metadata(client: Client, monkeypatch):
+    n = 300
+    metadata = {f"q{i}": {"topic": "law" if i % 3 else "tax"} for i in range(n)}
+    whole = GainRankings(
+        [GainRanking(f"q{i}", [float(i % 3 > 0), float(i % 2), 1.0], [1.0] * 3) for i in range(n)]
+    )
+    labelled = [f"q{i}" for i in range(n) if i % 3 == 0 or i % 9 == 1]  # all of tax, some of law
+    people = PerQueryValues(labelled, [[0.2 if int(q[1:]) % 3 else 0.8 for q in labelled]] * 2)
+    options = MetricOptions(stratify_by="topic")
+    found = client.compute_metrics(METRICS, whole, options, metadata=metadata, human_values=people)
+    for metric in found.metrics:
+        assert metric.corrected is not None
+        assert metric.corrected.labels_only is not None
+        assert metric.corrected.labels_only.value == pytest.approx(0.2 * 2 / 3 + 0.8 / 3)
+        interval = metric.corrected.labels_only.interval
+        assert interval is not None
+        assert "|strata:2|" in interval.signature
+    monkeypatch.setattr("judged._batching.rankings.PART_BYTES", 2_000)
+    parts = client.compute_metrics(METRICS, whole, options, metadata=metadata, human_values=people)
+    assert [m.corrected for m in parts.metrics] == [m.corrected for m in found.metrics]

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from judged.evaluation.datasets.files import FileError, Record, parse_json, read_lines
-from judged.labelling.picking import RANDOM_SHARE, drawing_order, inclusion_probabilities
+from judged.labelling.picking import (
+    RANDOM_SHARE,
+    bands,
+    drawing_order,
+    inclusion_probabilities,
+    stratified_order,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,29 +42,53 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """The items of a file, and in which order they are drawn. `missing` lines had no verdict."""
+    """The items of a file, and in which order they are drawn. `missing` lines had no verdict.
+
+    With `n_bands` of 2 or more, items are drawn from as many bands of beliefs, evenly in each.
+    """
 
     name: str
     items: Sequence[Item]
     missing: int
     random_share: float = RANDOM_SHARE
     seed: int = 0
+    n_bands: int = 0
+
+    @property
+    def strata(self) -> list[int]:
+        """The number of each item's band, from the lowest; nothing without bands."""
+        if not self.n_bands:
+            return []
+        return bands([item.belief for item in self.items], self.n_bands, self.random_share)
 
     def drawn(self, n: int) -> list[Item]:
         """Return the first n items of the draw, in its order."""
-        names = [item.item_id for item in self.items]
-        unsure = [item.uncertainty for item in self.items]
-        order = drawing_order(names, unsure, self.random_share, seed=self.seed)
-        return [self.items[i] for i in order[:n]]
+        return [self.items[i] for i in self._order()[:n]]
 
     def probabilities(self, n: int) -> dict[str, float]:
         """Return with which probability each item is among the first n."""
-        unsure = [item.uncertainty for item in self.items]
-        chances = inclusion_probabilities(unsure, n, self.random_share)
+        if self.n_bands:
+            chances = _shares_drawn(self.strata, self._order()[:n])
+        else:
+            unsure = [item.uncertainty for item in self.items]
+            chances = inclusion_probabilities(unsure, n, self.random_share)
         return {item.item_id: p for item, p in zip(self.items, chances, strict=True)}
 
+    def _order(self) -> list[int]:
+        names = [item.item_id for item in self.items]
+        unsure = [item.uncertainty for item in self.items]
+        if self.n_bands:
+            return stratified_order(names, self.strata, unsure, self.random_share, seed=self.seed)
+        return drawing_order(names, unsure, self.random_share, seed=self.seed)
+
     @classmethod
-    def read(cls, path: Path | str, random_share: float = RANDOM_SHARE, seed: int = 0) -> Judged:
+    def read(
+        cls,
+        path: Path | str,
+        random_share: float = RANDOM_SHARE,
+        seed: int = 0,
+        n_bands: int = 0,
+    ) -> Judged:
         """Return what `judged judge --output` wrote. Raises FileError."""
         name = str(path)
         lines, missing = [], 0
@@ -79,7 +110,14 @@ class Judged:
             raise FileError(name, None, "has no line with a verdict, so there is nothing to label")
         threshold = _threshold(lines)
         items = [line.item(threshold) for line in lines]
-        return cls(name, items, missing, random_share, seed)
+        return cls(name, items, missing, random_share, seed, n_bands)
+
+
+def _shares_drawn(strata: Sequence[int], drawn: Sequence[int]) -> list[float]:
+    """Return for each item which share of its stratum is drawn, at least one item's."""
+    sizes = Counter(strata)
+    taken = Counter(strata[i] for i in drawn)
+    return [max(taken[stratum], 1) / sizes[stratum] for stratum in strata]
 
 
 @dataclass(frozen=True, slots=True)

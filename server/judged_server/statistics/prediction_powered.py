@@ -29,9 +29,18 @@ Labels may be drawn with unequal probabilities, as long as these are known and n
 Candes (2024), "Active statistical inference", arXiv 2403.03208). Each label then stands for 1 / its
 inclusion probability items: means over the labelled become weighted ones (Hajek 1971), and so do
 their terms in psi. Clusters with labels count as many as Kish's share of them says, (sum of
-weights)^2 / (n * sum of squared weights), for the quantile and where labels hardly differ. Strata
-with sampling fractions of their own are such a design; the variance then takes no account of what
-the strata have gained, and the interval is the wider for it.
+weights)^2 / (n * sum of squared weights), for the quantile and where labels hardly differ.
+
+Labels may be drawn in strata, as many in each as one likes (Fisch et al. (2024), "Stratified
+Prediction-Powered Inference", arXiv 2406.04291). Every stratum then has a mean, a power and degrees
+of freedom of its own, and counts by its share W_h of all items, which is known:
+
+    corrected = sum_h W_h * (mean_L,h(human) - power_h * (mean_L,h(machine) - mean_h(machine)))
+
+The first term of psi is that of the item's stratum times W_h, without what strata differ by; the
+second becomes (mean_L,h(r) + power_h * f_i - corrected) / N. Clusters may lie in several strata.
+Degrees of freedom are put together by Satterthwaite's rule (Cochran (1977), Sampling Techniques,
+5.4). Without strata all items are one.
 """
 
 from __future__ import annotations
@@ -41,14 +50,23 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from judged_server.domain import BoolArray, FloatArray, IntArray
+from judged_server.domain import FloatArray, IntArray
 from judged_server.statistics.distributions import t_quantile
-from judged_server.statistics.intervals import Estimate, Interval, mean
+from judged_server.statistics.intervals import Estimate, Interval
+from judged_server.statistics.strata import (
+    FEW_DEPARTURES,
+    Spare,
+    Strata,
+    Stratum,
+    freedom,
+    has_label,
+    spare,
+    spread,
+    weighted_mean,
+)
 
 ENOUGH_LABELS = 200
 """Below as many labelled clusters the result carries a warning."""
-FEW_DEPARTURES = 10
-"""With fewer labelled clusters off the middle value, the normal approximation is not trusted."""
 
 MORE_LABELS = 50
 """How many labels more the forecast of a narrower interval is for."""
@@ -64,7 +82,8 @@ class CorrectedMean:
 
     n_labelled  the number of clusters with at least one label.
     n           the number of clusters with machine values, the labelled ones included.
-    power       how much the machine's values were trusted, from 0 to 1.
+    power       how much the machine's values were trusted, from 0 to 1; with strata the mean of
+                theirs, by their shares of the items.
     half_width_with_more  half the width that the corrected interval would have with MORE_LABELS
                 labels more, drawn the same way; None without an interval, where every item has a
                 label, and where labels hardly differ, so that nothing can be foretold.
@@ -87,6 +106,7 @@ def correct_mean(
     *,
     clusters: IntArray | None = None,
     inclusion: FloatArray | None = None,
+    strata: IntArray | None = None,
     confidence: float = 0.95,
     unit: str = "queries",
 ) -> CorrectedMean:
@@ -97,7 +117,10 @@ def correct_mean(
     labelled  int64[n]: where those items are in `machine`, each once.
     clusters  integers[N]: which items belong together. None: every item stands alone.
     inclusion  float64[n], above 0 and at most 1: with which probability each of the labelled items
-              was drawn. None: all with the same.
+              was drawn. None: all with the same; with `strata`, all of one stratum.
+    strata    integers[N]: from which stratum each item is, of which labels were drawn by
+              themselves. Those with neighbouring numbers are joined where labels are too few.
+              None: labels were drawn of all items together.
     unit      what a cluster is called in warnings, in the plural.
 
     The mean is over items, so that clusters weigh by their size. Values lie in [0, 1]; where some
@@ -110,19 +133,43 @@ def correct_mean(
     weights = (
         np.ones(len(labelled)) if inclusion is None else inclusion.max(initial=0.0) / inclusion
     )
-    naive = _plain(machine, np.ones(total), groups, range_, confidence)
-    labels_only = _plain(human, weights, groups[labelled], range_, confidence)
-    n_labelled = _distinct(groups[labelled])
+    everywhere = np.arange(total, dtype=np.int64)
+    of_all = Strata.build(None, total, everywhere, np.ones(total), groups)
+    naive = _plain(machine, of_all, groups, n, range_, confidence)
+    drawn = Strata.build(strata, total, labelled, weights, groups)
+    labels_only = _plain(human, drawn, groups, n, range_, confidence)
+    n_labelled = int(has_label(drawn, n).sum())
     if n_labelled < 2:
         warning = (
             f"labelled {unit}: {n_labelled}; a correction needs 2, and {ENOUGH_LABELS} to hold"
         )
         return CorrectedMean(Estimate(None), naive, labels_only, n_labelled, n, 0.0, (warning,))
-    fit = _tune(machine, human, labelled, weights, groups, n)
-    found = _corrected(fit, machine, human, labelled, weights, range_, confidence)
-    warnings = _warnings(fit, found.departures, n_labelled, total == len(labelled), unit)
+    fits = [_tune(machine, human, labelled, part) for part in drawn.parts]
+    powers = np.array([fit.power for fit in fits])
+    rest = human - powers[drawn.of_item[labelled]] * machine[labelled]
+    trusted = powers[drawn.of_item] * machine
+    top = float(powers.max())
+    least = spare(
+        drawn, rest, range_.low - top * range_.high, range_.high - top * range_.low, confidence
+    )
+    found = _estimate(rest, trusted, drawn, fits, groups, n, least, range_, confidence)
+    power = float(sum(part.share * fit.power for part, fit in zip(drawn.parts, fits, strict=True)))
+    warnings = (
+        *drawn.remarks,
+        *_warnings(
+            power,
+            _gap(machine, labelled, drawn, groups, n),
+            least.departures,
+            n_labelled,
+            total == len(labelled),
+            unit,
+        ),
+    )
+    corrected = Estimate(
+        range_.clip(found.value), found.interval("prediction_powered|variance:jackknife")
+    )
     return CorrectedMean(
-        found.estimate, naive, labels_only, n_labelled, n, fit.power, warnings, found.with_more
+        corrected, naive, labels_only, n_labelled, n, power, warnings, found.with_more()
     )
 
 
@@ -139,20 +186,15 @@ class _Range:
 
 @dataclass(frozen=True, slots=True)
 class _Fit:
-    """A tuned power and what the variance needs of it.
+    """The power of a stratum and what the variance needs of it.
 
-    groups      int64[N] numbers of clusters, `has_label` bool[n clusters].
-    leverage    float64[n clusters] of the labelled clusters in the regression, 0 elsewhere.
+    leverage    float64[c] of its labelled clusters in the regression.
     free        degrees of freedom.
-    gap         how far mean_L(machine) lies from mean(machine), in standard errors.
     """
 
     power: float
-    groups: IntArray
-    has_label: BoolArray
     leverage: FloatArray
     free: int
-    gap: float
 
 
 def _numbered(clusters: IntArray | None, total: int) -> tuple[IntArray, int]:
@@ -163,185 +205,144 @@ def _numbered(clusters: IntArray | None, total: int) -> tuple[IntArray, int]:
     return groups.astype(np.int64, copy=False), len(names)
 
 
-def _distinct(groups: IntArray) -> int:
-    return int(np.count_nonzero(np.bincount(groups)))
-
-
-def _tune(
-    machine: FloatArray,
-    human: FloatArray,
-    labelled: IntArray,
-    weights: FloatArray,
-    groups: IntArray,
-    n: int,
-) -> _Fit:
+def _tune(machine: FloatArray, human: FloatArray, labelled: IntArray, part: Stratum) -> _Fit:
     """Return the power: the slope of human on machine values over the sums of labelled clusters.
 
     It is zero where nothing can be fitted: with fewer than _TUNABLE_FROM clusters, where all
     machine values are alike, and where every item has a label, so that there is nothing to correct.
     """
-    of_label = groups[labelled]
-    has_label = np.bincount(of_label, minlength=n) > 0
-    n_labelled = int(has_label.sum())
-    leverage = np.bincount(of_label, weights, minlength=n) / weights.sum()
-    a = _influence(human, weights, of_label, n)
-    f = _influence(machine[labelled], weights, of_label, n)
-    spread = float(f @ f)
-    power, free, gap = 0.0, _counted(n_labelled, weights) - 1, 0.0
-    if n_labelled >= _TUNABLE_FROM and len(labelled) < len(machine) and spread > 0.0:
-        slope = float(a @ f) / spread
+    leverage = part.leverage
+    a = part.influence(human[part.places])
+    f = part.influence(machine[labelled[part.places]])
+    squares = float(f @ f)
+    power, free = 0.0, part.counted - 1
+    if part.n_clusters >= _TUNABLE_FROM and len(part.places) < len(part.items) and squares > 0.0:
+        slope = float(a @ f) / squares
         power = min(max(slope, 0.0), 1.0)
         if abs(power - slope) <= _EQUAL:
-            leverage = leverage + f**2 / spread
+            leverage = leverage + f**2 / squares
             free -= 1
-        whole = _influence(machine, np.ones(len(machine)), groups, n)
-        gap = abs(_weighted_mean(machine[labelled], weights) - float(machine.mean()))
-        gap /= math.sqrt(float(np.sum((f - whole) ** 2)))
-    return _Fit(power, groups, has_label, leverage, max(free, 1), gap)
+    return _Fit(power, leverage, max(free, 1))
+
+
+def _gap(
+    machine: FloatArray, labelled: IntArray, strata: Strata, groups: IntArray, n: int
+) -> float:
+    """Return how far the labelled items lie from all in the machine's values, in standard errors.
+
+    Each stratum is held against itself. 0.0 where nothing differs.
+    """
+    own = [machine[labelled[part.places]] for part in strata.parts]
+    means = np.array([float(machine[part.items].mean()) for part in strata.parts])
+    moved = [part.influence(each) for part, each in zip(strata.parts, own, strict=True)]
+    whole = np.bincount(groups, machine - means[strata.of_item], minlength=n) / len(machine)
+    error = math.sqrt(float(np.sum((spread(moved, strata, n) - whole) ** 2)))
+    if error == 0.0 or len(labelled) == len(machine):
+        return 0.0
+    off = [
+        part.share * (weighted_mean(each, part.weights) - mean)
+        for part, each, mean in zip(strata.parts, own, means.tolist(), strict=True)
+    ]
+    return abs(math.fsum(off)) / error
 
 
 @dataclass(frozen=True, slots=True)
-class _Corrected:
-    """A corrected mean, and how many clusters depart from the middle difference."""
+class _Estimate:
+    """An estimate before its interval is cut to what values can be."""
 
-    estimate: Estimate
-    departures: int
-    with_more: float | None
+    value: float
+    of_labels: FloatArray
+    of_machine: FloatArray
+    free: float
+    least: Spare
+    strata: Strata
+    range: _Range
+    confidence: float
 
+    def interval(self, method: str) -> Interval:
+        moved = self.of_labels + self.of_machine
+        error = math.sqrt(float(moved @ moved))
+        reach = t_quantile((1 + self.confidence) / 2, self.free) * error
+        joined = len(self.strata.parts)
+        drawn = "" if joined == 1 else f"|strata:{joined}"
+        if any(len(np.unique(part.weights)) > 1 for part in self.strata.parts):
+            drawn += "|weights:hajek"
+        return Interval(
+            self.range.clip(self.value - max(reach, self.least.below)),
+            self.range.clip(self.value + max(reach, self.least.above)),
+            self.confidence,
+            error,
+            f"{method}{drawn}|confidence:{self.confidence:.12g}|v1",
+        )
 
-def _corrected(
-    fit: _Fit,
-    machine: FloatArray,
-    human: FloatArray,
-    labelled: IntArray,
-    weights: FloatArray,
-    range_: _Range,
-    confidence: float,
-) -> _Corrected:
-    n = len(fit.has_label)
-    rest = human - fit.power * machine[labelled]
-    value = _weighted_mean(rest, weights) + fit.power * float(machine.mean())
-    of_label = fit.groups[labelled]
-    of_labels = _influence(rest, weights, of_label, n)
-    of_labels = _jackknifed(of_labels, fit.leverage, fit.has_label)
-    of_machine = fit.power * _influence(machine, np.ones(len(machine)), fit.groups, n)
-    moved = of_labels + of_machine
-    error = math.sqrt(float(moved @ moved))
-    reach = t_quantile((1 + confidence) / 2, fit.free) * error
-    lower, upper = value - reach, value + reach
-    spare = _spare(
-        rest,
-        weights,
-        of_label,
-        _Range(range_.low - fit.power * range_.high, range_.high - fit.power * range_.low),
-        confidence,
-    )
-    drawn = "" if len(np.unique(weights)) == 1 else "|weights:hajek"
-    signature = f"prediction_powered|variance:jackknife{drawn}|confidence:{confidence:.12g}|v1"
-    interval = Interval(
-        range_.clip(min(lower, value - spare.below)),
-        range_.clip(max(upper, value + spare.above)),
-        confidence,
-        error,
-        signature,
-    )
-    more = min(len(labelled) + MORE_LABELS, len(machine))
-    with_more = None
-    if spare.departures >= FEW_DEPARTURES and more > len(labelled):
+    def with_more(self) -> float | None:
+        """Return half the width to expect with MORE_LABELS labels more, drawn the same way."""
+        labels = len(self.strata.weights)
+        more = min(labels + MORE_LABELS, len(self.strata.of_item))
+        if self.least.departures < FEW_DEPARTURES or more == labels:
+            return None
         # Terms of labels become smaller as there are more of them; what they share with those of
         # the machine's values, and these alone, stay.
-        shrunk = float(of_labels @ of_labels) * len(labelled) / more
-        stays = float(of_machine @ of_machine + 2 * (of_labels @ of_machine))
-        free = max(fit.free * more // len(labelled), 1)
-        with_more = t_quantile((1 + confidence) / 2, free) * math.sqrt(max(shrunk + stays, 0.0))
-    return _Corrected(Estimate(range_.clip(value), interval), spare.departures, with_more)
+        shrunk = float(self.of_labels @ self.of_labels) * labels / more
+        stays = float(self.of_machine @ self.of_machine + 2 * (self.of_labels @ self.of_machine))
+        free = max(self.free * more // labels, 1)
+        quantile = t_quantile((1 + self.confidence) / 2, free)
+        return quantile * math.sqrt(max(shrunk + stays, 0.0))
+
+
+def _estimate(
+    rest: FloatArray,
+    trusted: FloatArray,
+    strata: Strata,
+    fits: list[_Fit],
+    groups: IntArray,
+    n: int,
+    least: Spare,
+    range_: _Range,
+    confidence: float,
+) -> _Estimate:
+    """Return the sum of the strata's means, `rest` of labelled items and `trusted` of all."""
+    moved, means = [], []
+    for part, fit in zip(strata.parts, fits, strict=True):
+        own = rest[part.places]
+        moved.append(part.jackknifed(part.influence(own), fit.leverage))
+        means.append(weighted_mean(own, part.weights))
+    value = math.fsum(
+        part.share * (middle + float(trusted[part.items].mean()))
+        for part, middle in zip(strata.parts, means, strict=True)
+    )
+    predicted = trusted + np.array(means)[strata.of_item]
+    of_machine = np.bincount(groups, predicted - value, minlength=n) / len(trusted)
+    variances = [
+        part.share**2 * float(own @ own) for part, own in zip(strata.parts, moved, strict=True)
+    ]
+    free = freedom(variances, [fit.free for fit in fits])
+    of_labels = spread(moved, strata, n)
+    return _Estimate(value, of_labels, of_machine, free, least, strata, range_, confidence)
 
 
 def _plain(
-    values: FloatArray, weights: FloatArray, groups: IntArray, range_: _Range, confidence: float
+    values: FloatArray,
+    strata: Strata,
+    groups: IntArray,
+    n: int,
+    range_: _Range,
+    confidence: float,
 ) -> Estimate:
-    """Return the mean of items in clusters; its interval is Student's when each stands alone."""
+    """Return the mean of labels alone; its interval is Student's when each item stands alone."""
     if not len(values):
         return Estimate(None)
-    value = _weighted_mean(values, weights)
-    sizes = np.bincount(groups, weights)
-    n = int(np.count_nonzero(sizes))
-    if n < 2:
-        return Estimate(value)
-    influence = _influence(values, weights, groups, len(sizes))
-    moved = _jackknifed(influence, sizes / weights.sum(), sizes > 0)
-    error = math.sqrt(float(moved @ moved))
-    reach = t_quantile((1 + confidence) / 2, max(_counted(n, weights) - 1, 1)) * error
-    spare = _spare(values, weights, groups, range_, confidence)
-    drawn = "" if len(np.unique(weights)) == 1 else "|weights:hajek"
-    interval = Interval(
-        range_.clip(value - max(reach, spare.below)),
-        range_.clip(value + max(reach, spare.above)),
-        confidence,
-        error,
-        f"t:clustered{drawn}|confidence:{confidence:.12g}|v1",
-    )
-    return Estimate(value, interval)
-
-
-def _weighted_mean(values: FloatArray, weights: FloatArray) -> float:
-    if bool((weights == weights[0]).all()):
-        return mean(values) or 0.0  # to the last bit that of a table
-    return float(values @ weights / weights.sum())
-
-
-def _counted(n_clusters: int, weights: FloatArray) -> int:
-    """Return as how many clusters they count: fewer, the more their weights differ (Kish 1965)."""
-    share = float(weights.sum()) ** 2 / (len(weights) * float(weights @ weights))
-    return max(1, round(n_clusters * share))
-
-
-def _influence(values: FloatArray, weights: FloatArray, groups: IntArray, n: int) -> FloatArray:
-    """Return float64[n]: what each cluster adds to the weighted mean of the values, in all 0."""
-    deviations = weights * (values - _weighted_mean(values, weights))
-    return np.bincount(groups, deviations, minlength=n) / float(weights.sum())
-
-
-def _jackknifed(moved: FloatArray, leverage: FloatArray, has_label: BoolArray) -> FloatArray:
-    """Return what leaving each cluster out would move, scaled so that the squares add up.
-
-    For clusters of one item and no power the sum of squares is var / n, with n - 1 below var.
-    """
-    n = int(has_label.sum())
-    left = np.maximum(1.0 - leverage, 1.0 / n)
-    return moved / left * math.sqrt((n - 1) / n)
-
-
-@dataclass(frozen=True, slots=True)
-class _Spare:
-    """How far an interval must reach at least, and how many clusters depart from the rest."""
-
-    below: float
-    above: float
-    departures: int
-
-
-def _spare(
-    values: FloatArray, weights: FloatArray, groups: IntArray, range_: _Range, confidence: float
-) -> _Spare:
-    """Return the least reach of an interval around a mean of almost equal values.
-
-    That of n equal values has no width by any formula that knows the values only, yet it is sure
-    of little: in n clusters without a departure, departures may still make up a share of
-    1 - tail^(1/n) (Clopper and Pearson 1934), each as far as the range goes. With FEW_DEPARTURES
-    or more the values speak for themselves.
-    """
-    middle = np.sort(values)[[(len(values) - 1) // 2, len(values) // 2]]
-    departures = min(_distinct(groups[np.abs(values - common) > _EQUAL]) for common in middle)
-    if departures >= FEW_DEPARTURES:
-        return _Spare(0.0, 0.0, departures)
-    share = 1 - ((1 - confidence) / 2) ** (1 / _counted(_distinct(groups), weights))
-    below, above = float(middle[1]) - range_.low, range_.high - float(middle[0])
-    return _Spare(share * below, share * above, departures)
+    if int(has_label(strata, n).sum()) < 2:
+        return Estimate(weighted_mean(values, strata.weights))
+    fits = [_Fit(0.0, part.leverage, max(part.counted - 1, 1)) for part in strata.parts]
+    least = spare(strata, values, range_.low, range_.high, confidence)
+    nothing = np.zeros(len(groups))
+    found = _estimate(values, nothing, strata, fits, groups, n, least, range_, confidence)
+    return Estimate(found.value, found.interval("t:clustered"))
 
 
 def _warnings(
-    fit: _Fit, departures: int, n_labelled: int, complete: bool, unit: str
+    power: float, gap: float, departures: int, n_labelled: int, complete: bool, unit: str
 ) -> tuple[str, ...]:
     warnings = []
     if n_labelled < ENOUGH_LABELS:
@@ -354,14 +355,14 @@ def _warnings(
             f"human and machine values differ by the same in all but {departures} of {n_labelled} "
             f"labelled {unit}; the interval is no narrower than Clopper and Pearson's for no event"
         )
-    if fit.power == 0.0 and not complete:
+    if power == 0.0 and not complete:
         warnings.append(
             "the power is 0: the labels alone make the estimate, since the machine's values do "
             "not rise with them"
         )
-    if fit.gap > _NOT_BY_CHANCE:
+    if gap > _NOT_BY_CHANCE:
         warnings.append(
             f"the labelled {unit} differ from the others in the machine's values, by "
-            f"{fit.gap:.1f} standard errors; the correction holds for labels drawn at random only"
+            f"{gap:.1f} standard errors; the correction holds for labels drawn at random only"
         )
     return tuple(warnings)

@@ -130,6 +130,7 @@ def write_calibrate(
         labels=[bool(items.labels[i]) for i in labelled],
         clusters=numbers_of(items.clusters),
         inclusion_probabilities=[inclusion[i] for i in labelled] if len(inclusion) else (),
+        strata=_numbers(items.strata),
         min_score=options.min_score,
         interval=write_interval_options(interval),
         precision_floor=options.precision_floor,
@@ -140,6 +141,13 @@ def write_calibrate(
         max_share=options.max_share,
         guarantee=None if options.guarantee is None else int(options.guarantee),  # type: ignore[arg-type]  # ours has the same numbers
     )
+
+
+def _numbers(strata: Sequence[int]) -> Sequence[int]:
+    for i, number in enumerate(strata):
+        if not 0 <= number < 1 << 32:  # the field could not hold it
+            raise errors.InvalidArgument.of_field(f"strata[{i}]", "must be from 0 to 4294967295")
+    return strata
 
 
 def write_identity(judge: JudgeIdentity | None) -> verdicts_pb2.JudgeIdentity | None:

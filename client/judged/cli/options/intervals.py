@@ -59,6 +59,13 @@ SliceBy = Annotated[
         "be repeated.",
     ),
 ]
+StratifyBy = Annotated[
+    str | None,
+    typer.Option(
+        metavar="KEY",
+        help="The labels were drawn from the queries of each value of this key by themselves.",
+    ),
+]
 UnjudgedPolicy = Annotated[
     UnjudgedName,
     typer.Option(case_sensitive=False, help="What a document counts as that nobody judged."),
