@@ -11,6 +11,11 @@ found_early_NOISE        share of judges changed on the day after the recording 
                          10 days; `late`: changed after 100 days
 days_early_NOISE, _late  median day on which it is found; not within 60 days counts as 60
 rounds_NOISE             mean number of rounds a day of an unchanged judge
+oracle_NOISE             share of judges changed on the day after the recording that a likelihood
+                         ratio finds within 10 days at the same bound, 20, if it knows how often
+                         each item flips before and after, and the day: what no test can know
+fixed_NOISE              share that Fisher's exact test at 5 % finds on the tenth day, if nobody
+                         looks before: it knows no more than the canary does
 found_one_item           share of judges without any noise of which one item flips for good from
                          day 100 on, found within 10 days
 
@@ -28,6 +33,7 @@ import numpy as np
 from judged.canary import FlipEvidence
 from judged.canary.asking import ASKS, CHOOSING, ROUNDS
 from judged_server.domain import FloatArray
+from scipy.stats import fisher_exact
 
 from benchmarks.harness import closing_line
 
@@ -72,6 +78,32 @@ def course(
     return Course(None, asked / days)
 
 
+def limits(rng: np.random.Generator, before: FloatArray, after: FloatArray) -> tuple[bool, bool]:
+    """Say whether the tests that know more, or look once, find a change within IN_TIME days.
+
+    There are as many rounds a day as `course` has on days of a changed judge.
+    """
+    old = int(rng.binomial(ASKS - CHOOSING, before).sum())
+    usual = old / recorded()
+    noisy = before > 0
+    gain = np.log(after[noisy] / before[noisy])
+    loss = np.log1p(-after[noisy]) - np.log1p(-before[noisy])
+    ratio = flips = asks = 0.0
+    known = False
+    for _ in range(IN_TIME):
+        today = 0
+        for number in range(1, ROUNDS + 1):
+            flipped = rng.random(ITEMS) < after
+            ratio += float(np.where(flipped[noisy], gain, loss).sum())
+            known = known or ratio >= ALARM
+            today += int(flipped.sum())
+            flips, asks = flips + int(flipped.sum()), asks + ITEMS
+            if today <= usual * number * ITEMS:
+                break
+    table = [[flips, asks - flips], [old, recorded() - old]]
+    return known, bool(fisher_exact(table, alternative="greater").pvalue <= 0.05)
+
+
 def recorded() -> int:
     """Return how many asks of a recording measure the noise."""
     return (ASKS - CHOOSING) * ITEMS
@@ -106,6 +138,13 @@ def main() -> None:
             print(
                 f"{noise:5.2f}   {name:6}  {'-':>6}  {share:16.3f}  {statistics.median(took):10.0f}"
             )
+        told = [limits(rng, before, 2 * before) for _ in range(years)]
+        samples[f"oracle_{noise}"] = [sum(known for known, _ in told) / years]
+        samples[f"fixed_{noise}"] = [sum(late for _, late in told) / years]
+        print(
+            f"{noise:5.2f}   who knows all: {samples[f'oracle_{noise}'][0]:.2f}; "
+            f"one look on day {IN_TIME}: {samples[f'fixed_{noise}'][0]:.2f}"
+        )
     nothing = np.zeros(ITEMS)
     one = np.where(np.arange(ITEMS) == 0, 1.0, 0.0)
     alone = [course(rng, nothing, one, LATE, LATE + IN_TIME) for _ in range(20)]

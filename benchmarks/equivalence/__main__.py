@@ -121,7 +121,7 @@ def own_labels(items: Items) -> dict[str, list[float]]:
         for seed in SEEDS:
             part = (np.random.default_rng(seed).permutation(len(names)) % parts)[question]
             made = [
-                fit(scored[chosen], labels[chosen]) or Platt()
+                fit(scored[chosen], labels[chosen], Platt()) or Platt()
                 for chosen in ((part != p) if small else (part == p) for p in range(parts))
             ]
             if small:

@@ -7,6 +7,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from judged import AsyncClient, Client, InvalidArgument, Judge
+from judged.evaluation import (
+    AsyncEvaluator,
+    CircularJudging,
+    Dataset,
+    Evaluator,
+    Question,
+    Results,
+    check_circular,
+    evaluate_answers,
+)
 
 from tests.integration.traced_world import World, filled, rewrite, running_world
 
@@ -94,3 +105,56 @@ def test_a_model_that_is_no_text_is_refused(world: World) -> None:
     assert "contexts.jsonl:1: has 'system_model' that is not text" in world.fails(
         "judge", str(path)
     )
+
+
+class TestPython:
+    """The Evaluators warn by themselves; others ask `check_circular`."""
+
+    def test_results_that_name_their_model(self, world: World) -> None:
+        name(world.folder / "results.jsonl", "openai/scripted-2")
+        dataset = Dataset.from_json(world.folder / "dataset.json")
+        results = Results.from_jsonl(world.folder / "results.jsonl")
+        with Client(world.server.address) as client:
+            with pytest.warns(CircularJudging, match="scripted-1 is of the family 'scripted'"):
+                Evaluator(client).evaluate(results, dataset, ["mrr"], "llm")
+            asked = world.provider.requests
+            with pytest.raises(InvalidArgument, match="models favour answers of their own") as told:
+                Evaluator(client).evaluate(results, dataset, ["mrr"], "llm", strict=True)
+            assert told.value.field == "judge"
+            assert world.provider.requests == asked
+            Evaluator(client).evaluate(results, dataset, ["mrr"], "exact", strict=True)
+
+    async def test_a_retriever_is_not_asked_where_strict(self, world: World) -> None:
+        dataset = Dataset.from_json(world.folder / "dataset.json")
+
+        def never(query: str, k: int) -> list[str]:
+            raise AssertionError(query, k)
+
+        async with AsyncClient(world.server.address) as client:
+            with pytest.raises(InvalidArgument, match="is that of the system, scripted-1"):
+                await AsyncEvaluator(client).evaluate(
+                    *(never, dataset, ["mrr"], "llm", 3), system_models="scripted-1", strict=True
+                )
+
+    def test_a_system_that_says_what_it_is(self, world: World) -> None:
+        def system(query: str) -> str:
+            return f"about {query}"
+
+        system.system_model = "scripted-3"  # type: ignore[attr-defined]
+        questions = [Question("q1", "what is rag")]
+        with Client(world.server.address) as client:
+            with pytest.warns(CircularJudging, match="as is that of the system, scripted-3"):
+                evaluate_answers(questions, system, ["answer_relevance"], client=client)
+            with pytest.raises(InvalidArgument) as told:
+                evaluate_answers(
+                    questions, system, ["answer_relevance"], client=client, strict=True
+                )
+            assert told.value.field == "rubrics"
+
+    def test_before_any_other_call(self, world: World) -> None:
+        with Client(world.server.address) as client:
+            info = client.server_info()
+        with pytest.warns(CircularJudging):
+            check_circular(info, Judge("llm", parameters={"model": "other"}), ["scripted-9"])
+        check_circular(info, "llm", ["claude-sonnet-4-5", "gpt-5"], strict=True)
+        check_circular(info, None, "scripted-1", strict=True)  # the default asks no model

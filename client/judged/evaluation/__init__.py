@@ -18,6 +18,7 @@ from judged.evaluation.answers.answer_evaluation import (
 from judged.evaluation.answers.ranking import CandidateAnswer, ComparedAnswers, compare_answers
 from judged.evaluation.answers.score_panel import Combine, PanelScores, score_by_panel
 from judged.evaluation.answers.similarity import AnswerSimilarity, NearNegative, answer_similarity
+from judged.evaluation.circular_judging import CircularJudging, check_circular
 from judged.evaluation.datasets.dataset import Dataset, MissingText
 from judged.evaluation.datasets.files import FileError
 from judged.evaluation.datasets.query import Document, Query
@@ -40,6 +41,7 @@ __all__ = [
     "AsyncEvaluator",
     "BatchRetriever",
     "CandidateAnswer",
+    "CircularJudging",
     "Combine",
     "ComparedAnswers",
     "Dataset",
@@ -64,6 +66,7 @@ __all__ = [
     "TrecQrels",
     "TrecRun",
     "answer_similarity",
+    "check_circular",
     "compare_answers",
     "evaluate_answers",
     "score_by_panel",

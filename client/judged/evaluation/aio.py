@@ -74,6 +74,8 @@ async def evaluate_answers(
     asking: Asking | None = None,
     include_replies: bool = False,
     trace: ScoreTrace | None = None,
+    system_models: str | Sequence[str] = (),
+    strict: bool = False,
     timeout: float = 3600.0,  # noqa: ASYNC109 - sent to the server as the call's deadline
     progress: Progress | None = None,
 ) -> AnswerEvaluation:
@@ -83,6 +85,7 @@ async def evaluate_answers(
     """
     need_async_client(client)
     run = AnswerRun(items, system, rubrics, resume, concurrency, asking, progress)
+    run.made_by(system_models, strict=strict)
     steps = run.steps(include_replies=include_replies, trace=trace, timeout=timeout)
     return await await_steps(client, steps)
 

@@ -115,6 +115,12 @@ class EvaluationRun:
         self._parts: dict[int, Verdicts] = {}
         self._usage: Usage | None = None
 
+    @property
+    def asks_server(self) -> bool:
+        """Whether a judge of the server is to be asked."""
+        given = self.local is not None or isinstance(self.judge, RecordedJudge)
+        return not given and not self._kept_only
+
     def _cutoff(self, k: int | None) -> int | None:
         if k is not None:
             return checked_k(k)

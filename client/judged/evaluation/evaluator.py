@@ -16,6 +16,7 @@ from judged._inputs import WrongType, as_metrics, need_kind
 from judged.aio import AsyncClient
 from judged.client import Client
 from judged.evaluation._steps.walking import OnThread, Step, Steps, await_steps, run_steps
+from judged.evaluation.circular_judging import check_circular, models_of
 from judged.evaluation.datasets.dataset import Dataset
 from judged.evaluation.evaluation_run import EvaluationRun, Piece
 from judged.evaluation.labels import own_metrics
@@ -63,6 +64,8 @@ class Evaluator:
         kept_only: bool = False,
         timings: bool = False,
         asking: Asking | None = None,
+        system_models: str | Sequence[str] = (),
+        strict: bool = False,
         timeout: float = 3600.0,
         progress: OnProgress | None = None,
     ) -> EvaluationResult:
@@ -86,6 +89,11 @@ class Evaluator:
         a file of another evaluation, InvalidArgument for what is wrong, and what `Client.evaluate`
         raises. `timeout` is about the judging. With `timings` the result says how long the
         retriever took. `progress` is called with a Progress, as in `progress=print`.
+
+        `system_models` are the language models that made what is judged; those that Results or an
+        attribute `system_model` of the retriever name count too. Where one of them or of its family
+        is to judge, there is a warning, CircularJudging; with `strict`, InvalidArgument before
+        anything is asked.
         """
         run = EvaluationRun(
             *(source, dataset, metrics, judge, k, options),
@@ -97,7 +105,8 @@ class Evaluator:
             asking=asking,
             progress=progress,
         )
-        return run_steps(self._client, _evaluate(run, asking, timeout, progress))
+        check = _check(run, models_of(source, system_models), strict=strict)
+        return run_steps(self._client, _evaluate(run, check, asking, timeout, progress))
 
     def evaluate_groups(
         self,
@@ -163,6 +172,8 @@ class AsyncEvaluator:
         kept_only: bool = False,
         timings: bool = False,
         asking: Asking | None = None,
+        system_models: str | Sequence[str] = (),
+        strict: bool = False,
         timeout: float = 3600.0,  # noqa: ASYNC109 - sent to the server as the call's deadline
         progress: OnProgress | None = None,
     ) -> EvaluationResult:
@@ -180,7 +191,9 @@ class AsyncEvaluator:
             asking=asking,
             progress=progress,
         )
-        return await await_steps(self._client, _evaluate(run, asking, timeout, progress))
+        check = _check(run, models_of(source, system_models), strict=strict)
+        steps = _evaluate(run, check, asking, timeout, progress)
+        return await await_steps(self._client, steps)
 
     async def evaluate_groups(
         self,
@@ -215,11 +228,23 @@ class AsyncEvaluator:
         return await self._client.estimate(judged, judge, asking=asking, timeout=timeout)
 
 
+def _check(run: EvaluationRun, system_models: Sequence[str], *, strict: bool) -> Steps[None]:
+    """Yield the steps that tell whether a system's own model is to judge it."""
+    if system_models and run.asks_server:
+        info: ServerInfo = yield lambda client: client.server_info()
+        check_circular(info, run.judge, system_models, strict=strict)  # type: ignore[arg-type]
+
+
 def _evaluate(
-    run: EvaluationRun, asking: Asking | None, timeout: float, progress: OnProgress | None
+    run: EvaluationRun,
+    check: Steps[None],
+    asking: Asking | None,
+    timeout: float,
+    progress: OnProgress | None,
 ) -> Steps[EvaluationResult]:
     """Yield the steps of `Evaluator.evaluate`."""
     with closing(run):
+        yield from check
         yield OnThread(run.retrieve)
         if run.asks_at_once:
             evaluation = yield from _evaluate_groups(

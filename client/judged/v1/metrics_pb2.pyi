@@ -1183,7 +1183,8 @@ class CorrectedEstimate(_message.Message):
     ones included.
     """
     power: _builtins.float
-    """power is the weight of the machine's values, from 0 (ignored) to 1: lambda
+    """power is the weight of the machine's values, from 0 (ignored) to 1, with
+    strata the mean of theirs by their shares: lambda
     of PPI++.
     """
     half_width_with_more: _builtins.float

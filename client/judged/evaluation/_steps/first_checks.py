@@ -14,7 +14,6 @@ from judged.types import (
     CacheMode,
     ChatModelInfo,
     Rubric,
-    RubricInfo,
     ServerInfo,
 )
 
@@ -48,8 +47,8 @@ def check_questions(questions: Sequence[object], rubrics: Sequence[Rubric], most
 
 def ask_server(
     question: Question, rubrics: Sequence[Rubric], asking: Asking | None
-) -> Steps[Sequence[RubricInfo]]:
-    """Return the rubrics of the server, once it has taken what it will be asked to score by.
+) -> Steps[ServerInfo]:
+    """Return what the server says of itself, once it has taken what it will be asked to score by.
 
     Asks no model. Raises what scoring would: an unknown rubric or model, a threshold or weights
     that are none, a limit on money without prices, a model without its key, a server out of reach.
@@ -59,7 +58,7 @@ def ask_server(
     yield lambda client: client.estimate_scores([item], rubrics, asking=asking)
     if asking is None or asking.cache is not CacheMode.ONLY:
         _refuse_unavailable(rubrics, info.chat_models)
-    return info.rubrics
+    return info
 
 
 def _refuse_unavailable(rubrics: Iterable[Rubric], models: Iterable[ChatModelInfo]) -> None:

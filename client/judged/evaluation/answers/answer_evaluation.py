@@ -27,6 +27,7 @@ from judged.evaluation._steps.answer_log import AnswerLog
 from judged.evaluation._steps.answering import Answering, Outcome
 from judged.evaluation._steps.first_checks import ask_server, check_questions
 from judged.evaluation._steps.walking import OnThread, Steps, need_client, run_steps
+from judged.evaluation.circular_judging import models_of, scoring_models, tell_circular
 from judged.evaluation.system import Answer, Question, System, signature_of
 from judged.types import (
     AnswerItem,
@@ -127,6 +128,8 @@ def evaluate_answers(
     asking: Asking | None = None,
     include_replies: bool = False,
     trace: ScoreTrace | None = None,
+    system_models: str | Sequence[str] = (),
+    strict: bool = False,
     timeout: float = 3600.0,
     progress: Progress | None = None,
 ) -> AnswerEvaluation:
@@ -141,12 +144,17 @@ def evaluate_answers(
     has no answer there. `trace`, a `judged.traces.TraceFile`, keeps the scores as `judged score
     --trace` does, so that they can be had again without a model. `timeout` is about the scoring.
     `progress` is called with (done, in all), where each answer counts as one, and so does each
-    score. Raises InvalidArgument for questions or rubrics that are wrong, FileError for a file that
+    score. `system_models`, and an attribute `system_model` of the system, name the language models
+    that answer: where one of their family is to score, there is a warning, CircularJudging; with
+    `strict`, InvalidArgument at `rubrics`.
+
+    Raises InvalidArgument for questions or rubrics that are wrong, FileError for a file that
     belongs to other questions or can't be written, and what `Client.score_answers` raises: before
     the first question where the server can tell then, as of an unknown rubric or model.
     """
     need_client(client)
     run = AnswerRun(items, system, rubrics, resume, concurrency, asking, progress)
+    run.made_by(system_models, strict=strict)
     steps = run.steps(include_replies=include_replies, trace=trace, timeout=timeout)
     return run_steps(client, steps)
 
@@ -171,15 +179,22 @@ class AnswerRun:
         self._questions, self._rubrics = list(items), as_rubrics(rubrics)
         check_questions(self._questions, self._rubrics, concurrency)
         self._system, self._resume, self._asking = system, resume, asking
+        self._models, self._strict = models_of(system), False
         self._answering = Answering(system, concurrency)
         self._counter = _Counter(progress, len(self._questions) * (1 + len(self._rubrics)))
+
+    def made_by(self, system_models: str | Sequence[str], *, strict: bool) -> None:
+        """Name further models that answer; `strict` refuses relatives of them as judges."""
+        self._models, self._strict = models_of(self._system, system_models), strict
 
     def steps(
         self, *, include_replies: bool, trace: ScoreTrace | None, timeout: float
     ) -> Steps[AnswerEvaluation]:
         """Yield the steps of `evaluate_answers`."""
         rubrics, asking, count = self._rubrics, self._asking, self._counter.add
-        known_rubrics = yield from ask_server(self._questions[0], rubrics, asking)
+        info = yield from ask_server(self._questions[0], rubrics, asking)
+        scoring = scoring_models(info, rubrics)
+        tell_circular(self._models, scoring, "rubrics", strict=self._strict)
         try:
             outcomes, resumed = yield OnThread(self._ask)
         finally:
@@ -197,7 +212,7 @@ class AnswerRun:
                 progress=lambda *_: count(1),
             )
             if trace is not None:
-                trace.keep_scores(answered, found.scores, known_rubrics)
+                trace.keep_scores(answered, found.scores, info.rubrics)
         scores = {(score.item_id, score.rubric): score for score in found}
         return AnswerEvaluation(
             [

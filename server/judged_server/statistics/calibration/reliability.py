@@ -5,6 +5,12 @@ targets that are drawn in a little from 0 and 1, as his are. It is fitted from M
 MIN_CLUSTERS questions on; below that two numbers would follow the labels' chance. What is said of a
 fitted one is cross-validated over clusters: the probability of an item is by a calibration that saw
 no label of its cluster.
+
+Where the judge comes with a calibration, the fit is drawn towards it: slope and intercept on its
+logit have normal priors around 1 and 0, of which labels that clearly contradict it make wider ones
+(by the evidence of either width, in Laplace's approximation: MacKay (1992), "Bayesian
+Interpolation", Neural Computation 4(3)). The labels then stand as they are, without Platt's
+targets.
 """
 
 from __future__ import annotations
@@ -32,6 +38,13 @@ MIN_LABELS = 200
 MIN_CLUSTERS = 30
 MIN_OF_A_KIND = 10
 """Labels of either kind without which nothing is fitted."""
+
+_PRIOR = (0.3, 0.15)
+"""Standard deviations of slope and intercept around those of the calibration that judges bring,"""
+_WIDER = 8.0
+"""how many times as wide they are where labels contradict it,"""
+_CLEARLY = math.log(20)
+"""and by how much more evidence: labels of one question say less than as many of several."""
 
 _LEAST = 1e-6
 _STEPS = 100
@@ -88,14 +101,14 @@ def reliability(
     kept = Platt() if shipped is None else shipped
     n_clusters = len(items.labels) if items.clusters is None else len(np.unique(items.clusters))
     refusal = _refusal(items, n_clusters)
-    fitted = None if refusal else fit(items.scores, items.labels)
+    fitted = None if refusal else fit(items.scores, items.labels, shipped)
     if fitted is None:
         what = "the score itself is" if shipped is None else "the shipped calibration is"
         refusal = refusal or "the scores do not rise with the labels; another judge may help"
         probabilities = kept.probabilities(items.scores)
         warnings: tuple[str, ...] = (f"{what} the probability, unchanged: {refusal}",)
     else:
-        probabilities = _held_out(items, kept, folds, options.seed)
+        probabilities = _held_out(items, shipped, folds, options.seed)
         warnings = ()
     brier, error, kappa = _estimates(items, probabilities, options)
     return Reliability(
@@ -136,21 +149,51 @@ def least_certain(
     )
 
 
-def fit(scores: FloatArray, labels: BoolArray) -> Platt | None:
-    """Return the calibration of some labels; None where scores do not rise with them."""
+def fit(scores: FloatArray, labels: BoolArray, shipped: Platt | None = None) -> Platt | None:
+    """Return the calibration of some labels; None where scores do not rise with them.
+
+    `shipped` is the calibration that the judge comes with; the labels then say how far to depart.
+    """
     n_yes = int(labels.sum())
     n_no = len(labels) - n_yes
     if n_yes == 0 or n_no == 0 or scores.min() == scores.max():
         return None
     x = _logits(scores)
-    target = np.where(labels, (n_yes + 1) / (n_yes + 2), 1 / (n_no + 2))
-    slope, intercept = 0.0, math.log((n_yes + 1) / (n_no + 1))
+    start = math.log((n_yes + 1) / (n_no + 1))
+    if shipped is None:
+        target = np.where(labels, (n_yes + 1) / (n_yes + 2), 1 / (n_no + 2))
+        made = _newton(x, target, start, math.inf)
+        return made.platt if made is not None and made.platt.slope > 0 else None
+    z = shipped.slope * x + shipped.intercept
+    near, wide = (_newton(z, labels.astype(np.float64), start, width) for width in (1.0, _WIDER))
+    if near is None or wide is None:
+        return None
+    change = (wide if wide.evidence > near.evidence + _CLEARLY else near).platt
+    slope = change.slope * shipped.slope
+    intercept = change.slope * shipped.intercept + change.intercept
+    return Platt(slope, intercept) if slope > 0 else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Fitted:
+    """Slope and intercept, and the log of how likely the labels are under the prior."""
+
+    platt: Platt
+    evidence: float
+
+
+def _newton(x: FloatArray, target: FloatArray, start: float, width: float) -> _Fitted | None:
+    """Return the logistic regression on x with priors `width` times _PRIOR; inf: without any."""
+    spread_a, spread_b = (width * each for each in _PRIOR)
+    slope, intercept = 0.0, start
     for _ in range(_STEPS):  # Newton's method on a convex loss
         p = 1 / (1 + np.exp(-(slope * x + intercept)))
         weight = p * (1 - p) + 1e-12
         gap = p - target
-        a, b, d = float(weight @ (x * x)), float(weight @ x), float(weight.sum())
-        g, h = float(gap @ x), float(gap.sum())
+        a, d = float(weight @ (x * x)) + spread_a**-2, float(weight.sum()) + spread_b**-2
+        b = float(weight @ x)
+        g = float(gap @ x) + (slope - 1) * spread_a**-2
+        h = float(gap.sum()) + intercept * spread_b**-2
         determinant = a * d - b * b
         if determinant <= 0:
             return None
@@ -160,7 +203,11 @@ def fit(scores: FloatArray, labels: BoolArray) -> Platt | None:
         slope, intercept = slope - size * step[0], intercept - size * step[1]
         if abs(step[0]) + abs(step[1]) < 1e-10:
             break
-    return Platt(slope, intercept) if slope > 0 else None
+    z = slope * x + intercept
+    likelihood = float(np.sum(target * z - np.logaddexp(0.0, z)))
+    off = ((slope - 1) / spread_a) ** 2 + (intercept / spread_b) ** 2
+    room = math.log(spread_a * spread_b) + 0.5 * math.log(determinant)
+    return _Fitted(Platt(slope, intercept), likelihood - 0.5 * off - room)
 
 
 def _logits(scores: FloatArray) -> FloatArray:
@@ -187,13 +234,13 @@ def _refusal(items: LabelledScores, n_clusters: int) -> str:
     return ""
 
 
-def _held_out(items: LabelledScores, kept: Platt, folds: int, seed: int) -> FloatArray:
+def _held_out(items: LabelledScores, shipped: Platt | None, folds: int, seed: int) -> FloatArray:
     """Return each item's probability by a calibration of the other folds."""
     fold_of, n_folds = cluster_folds(items, folds, seed)
     probabilities = np.empty(len(items.labels))
     for fold in range(n_folds):
         inside = fold_of == fold
-        made = fit(items.scores[~inside], items.labels[~inside]) or kept
+        made = fit(items.scores[~inside], items.labels[~inside], shipped) or shipped or Platt()
         probabilities[inside] = made.probabilities(items.scores[inside])
     return probabilities
 

@@ -58,7 +58,7 @@ from judged.cli.options.judges import (
     with_members,
     with_stages,
 )
-from judged.cli.options.system_models import judging_models, tell_circular
+from judged.cli.options.system_models import tell_circular
 from judged.cli.options.traces import (
     NoJudge,
     TraceFile,
@@ -102,6 +102,7 @@ from judged.cli.output.writer import Output, check_apart, progress_bar
 from judged.cli.problems import Problem, explained
 from judged.cli.replay import open_replay, replay_warnings, replayed
 from judged.evaluation import Evaluator
+from judged.evaluation.circular_judging import judging_models
 from judged.evaluation.labels import Labels, corrected_means
 from judged.evaluation.query_results import query_result
 from judged.evaluation.result_document import write_head, write_query

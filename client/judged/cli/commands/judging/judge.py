@@ -61,7 +61,7 @@ from judged.cli.options.judges import (
     with_members,
     with_stages,
 )
-from judged.cli.options.system_models import judging_models, tell_circular
+from judged.cli.options.system_models import tell_circular
 from judged.cli.options.traces import (
     NoJudge,
     TraceFile,
@@ -90,6 +90,7 @@ from judged.cli.output.writer import (
 )
 from judged.cli.problems import Problem, explained
 from judged.cli.replay import open_replay, replay_warnings, replayed
+from judged.evaluation.circular_judging import judging_models
 from judged.types import JudgeIdentity, ServerInfo
 from judged.types.verdicts import vote_agreement
 

@@ -49,7 +49,7 @@ from judged.cli.options.rubrics import (
     read_thresholds,
 )
 from judged.cli.options.score_panels import CombineFlag, PanelModels, read_panel
-from judged.cli.options.system_models import scoring_models, tell_circular
+from judged.cli.options.system_models import tell_circular
 from judged.cli.options.traces import (
     FLAG,
     NONE,
@@ -81,6 +81,7 @@ from judged.cli.output.writer import (
 from judged.cli.problems import Problem, explained
 from judged.cli.replay import open_score_replay, replay_warnings, replayed
 from judged.errors import JudgedError
+from judged.evaluation.circular_judging import scoring_models
 
 
 def command(

@@ -47,6 +47,54 @@ def test_a_fit_is_that_of_scikit_learn_on_platts_targets() -> None:
     assert found.intercept == pytest.approx(oracle.intercept_[0], abs=1e-4)
 
 
+class TestTowardsTheShippedCalibration:
+    """Labels that do not contradict it leave the fit near, those that do are followed."""
+
+    def test_few_labels_depart_less_than_by_themselves(self) -> None:
+        near = alone = 0.0
+        shipped = Platt(0.8, -0.5)
+        for n in range(200, 230):
+            items = drawn(n, 0.8, -0.5)
+            found, plain = fit(items.scores, items.labels, shipped), fit(items.scores, items.labels)
+            assert found is not None
+            assert plain is not None
+            near += abs(found.intercept + 0.5)
+            alone += abs(plain.intercept + 0.5)
+        assert near < 0.7 * alone
+
+    def test_the_fit_is_the_most_likely_one_under_the_priors(self) -> None:
+        items, shipped = drawn(300, 1.0, 0.1), Platt(1.1, 0.2)
+        found = fit(items.scores, items.labels, shipped)
+        assert found is not None
+        x = np.log(items.scores / (1 - items.scores))
+
+        def loss(slope: float, intercept: float) -> float:
+            a = slope / shipped.slope
+            b = intercept - a * shipped.intercept
+            z = slope * x + intercept
+            fits = np.sum(np.logaddexp(0, z) - items.labels * z)
+            return float(fits + (a - 1) ** 2 / (2 * 0.3**2) + b**2 / (2 * 0.15**2))
+
+        best = loss(found.slope, found.intercept)
+        for da, db in ((0.02, 0), (-0.02, 0), (0, 0.02), (0, -0.02)):
+            assert loss(found.slope + da, found.intercept + db) > best
+
+    def test_labels_that_contradict_it_are_followed(self) -> None:
+        items = drawn(400, 0.8, 2.0)
+        found, plain = fit(items.scores, items.labels, Platt()), fit(items.scores, items.labels)
+        assert found is not None
+        assert plain is not None
+        assert found.intercept == pytest.approx(plain.intercept, abs=0.25)
+        assert found.intercept > 1.5
+
+    def test_many_labels_say_it_all(self) -> None:
+        items = drawn(20_000, 0.7, 0.2)
+        found = fit(items.scores, items.labels, Platt())
+        assert found is not None
+        assert found.slope == pytest.approx(0.7, abs=0.05)
+        assert found.intercept == pytest.approx(0.2, abs=0.05)
+
+
 @pytest.mark.parametrize("labels", ["all", "none", "reversed", "one score"])
 def test_there_is_no_fit_where_scores_do_not_rise_with_labels(labels: str) -> None:
     items = drawn(400, 1.0, 0.0)
