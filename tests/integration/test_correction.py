@@ -188,3 +188,38 @@ def test_labels_drawn_by_a_key_of_the_metadata(client: Client, monkeypatch):
     monkeypatch.setattr("judged._batching.rankings.PART_BYTES", 2_000)
     parts = client.compute_metrics(METRICS, whole, options, metadata=metadata, human_values=people)
     assert [m.corrected for m in parts.metrics] == [m.corrected for m in found.metrics]
+
+
+def test_the_command_line_takes_labels_drawn_by_a_key(tmp_path, server_address: str):
+    queries, results, labels = [], [], []
+    for i in range(60):
+        topic, answer = ("tax", "law")[i % 2], f"answer number {i}"
+        queries.append(
+            {
+                "query_id": f"q{i}",
+                "query_text": "?",
+                "expected_answers": [answer],
+                "metadata": {"topic": topic},
+            }
+        )
+        text = answer if i % 3 else "other"
+        results.append({"query_id": f"q{i}", "results": [{"doc_id": "d", "text": text}]})
+        if topic == "law" or i % 8 == 0:  # all of one topic, some of the other
+            labels.append({"query_id": f"q{i}", "relevant": [[topic == "law"]]})
+    (tmp_path / "dataset.json").write_text(json.dumps({"queries": queries}))
+    for name, lines in (("results", results), ("labels", labels)):
+        text = "".join(json.dumps(line) + "\n" for line in lines)
+        (tmp_path / f"{name}.jsonl").write_text(text)
+    command = ("evaluate", "dataset.json", "--results", "results.jsonl", "--judge", "exact")
+    how = (*command, "-m", "hit_rate@1", "--stratify-by", "topic")
+    done = run_in(
+        *(tmp_path, *how, "--labels", "labels.jsonl", "--json", "out.json"),
+        JUDGED_TARGET=server_address,
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads((tmp_path / "out.json").read_text())["corrected"]["hit_rate@1"]
+    assert found["labels_only"]["value"] == pytest.approx(0.5)
+    assert "|strata:2|" in found["labels_only"]["interval"]["signature"]
+    done = run_in(tmp_path, *how, JUDGED_TARGET=server_address)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "--stratify-by says how labels were drawn; name them by --labels" in done.stderr
