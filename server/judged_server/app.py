@@ -226,13 +226,13 @@ class App:
         await self._health.enter_graceful_shutdown()
         self._interceptor.drain()
         waits = {
-            asyncio.create_task(self._interceptor.calls.wait_quiet()),
+            asyncio.create_task(self._interceptor.wait_quiet()),
             asyncio.create_task(self._hurry.wait()),
         }
         await asyncio.wait(waits, timeout=grace_s, return_when=asyncio.FIRST_COMPLETED)
         for wait in waits:
             wait.cancel()
-        await self._interceptor.calls.cut_short(CUT_SHORT_S)
+        await self._interceptor.cut_short(CUT_SHORT_S)
         if self._listeners is not None:
             # Those who watch our health are left, and they would watch for ever.
             await self._listeners.close(DRAIN_TIMEOUT_S)
@@ -325,7 +325,7 @@ class App:
                 await self._http_port.refresh()
         if self._directory is not None:
             await asyncio.to_thread(self._directory.refresh)
-            self._interceptor.live_calls.recheck(self._directory)
+            self._interceptor.recheck(self._directory)
 
     async def _load_model(self) -> None:
         try:

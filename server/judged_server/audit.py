@@ -1,6 +1,6 @@
 """The audit log: a line a call, of who asked which judge, and how much. Never a text.
 
-While a call runs, those who work for it note what was judged; without a log nobody notes anything.
+While a call runs, those who work for it write into its `call_notes`, which are None without a log.
 """
 
 from __future__ import annotations
@@ -27,29 +27,13 @@ class CallNotes:
     judged: dict[str, int] = field(default_factory=dict)
     request_bytes: int = 0
 
-
-_notes: ContextVar[CallNotes | None] = ContextVar("notes", default=None)
-
-
-def note_judged(signature: str, number: int) -> None:
-    """Note that a judge was asked for so many contexts or scores, by the call in work."""
-    notes = _notes.get()
-    if notes is not None:
-        notes.judged[signature] = notes.judged.get(signature, 0) + number
+    def add_judged(self, signature: str, number: int) -> None:
+        """Note that a judge was asked for so many contexts or scores."""
+        self.judged[signature] = self.judged.get(signature, 0) + number
 
 
-def note_received(size: int) -> None:
-    """Note a message that the call in work has received."""
-    notes = _notes.get()
-    if notes is not None:
-        notes.request_bytes += size
-
-
-def begin_notes() -> CallNotes:
-    """Let the rest of this task note what it does."""
-    notes = CallNotes()
-    _notes.set(notes)
-    return notes
+call_notes: ContextVar[CallNotes | None] = ContextVar("call_notes", default=None)
+"""The notes of the call in work; None where no audit log is written."""
 
 
 class AuditLog:

@@ -1,6 +1,7 @@
-"""What is counted and timed while calls are worked. Nothing is, unless somebody asks for it.
+"""What is counted and timed while calls are worked.
 
-Those who work say what happened; who listens is set once at the start (`use`).
+`active` is None unless somebody asked for it at the start (`use`), and those who work then do
+nothing more than look at it.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class Recorder:
         """Note what a question to a language model took; `cost` is None without a price."""
 
 
-active = Recorder()
+active: Recorder | None = None
 
 
 def use(recorder: Recorder) -> None:

@@ -16,8 +16,14 @@ from types import FrameType
 from judged_server import __main__ as program
 
 _PACKAGE = f"judged_server{os.sep}"
-_BY_THE_CLOCK = {"watchdog.py", "process_memory.py"}
-"""Files that are entered again and again, whether or not there is a call."""
+_BY_THE_CLOCK = {"Watchdog.run", "MemoryWatch.run", "apply_invalidations", "renew_leases"}
+"""What runs again and again, whether or not there is a call; what it calls is no part of one."""
+
+
+def _is_by_the_clock(frame: FrameType | None) -> bool:
+    while frame is not None and frame.f_code.co_qualname not in _BY_THE_CLOCK:
+        frame = frame.f_back
+    return frame is not None
 
 
 class Recorder:
@@ -31,7 +37,7 @@ class Recorder:
         """Note the file of a function that is called, if it is the server's."""
         if self._entered is not None and event == "call":
             _, package, name = frame.f_code.co_filename.rpartition(_PACKAGE)
-            if package and name not in _BY_THE_CLOCK:
+            if package and name not in self._entered and not _is_by_the_clock(frame):
                 self._entered.add(name)
 
     def toggle(self, *_: object) -> None:

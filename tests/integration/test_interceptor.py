@@ -22,8 +22,9 @@ from judged.v1.judge_service_pb2_grpc import (
     add_JudgeServiceServicer_to_server,
 )
 from judged_server import errors, telemetry
-from judged_server.api.interceptor import CallInterceptor, Deadlines, InterceptingRegistrar
+from judged_server.api.interceptor import CallInterceptor, Deadlines
 from judged_server.api.listening.receiving import Receiver
+from judged_server.api.registration import InterceptingRegistrar
 from judged_server.usecases.admission import Admission
 
 from tests.integration.server_process import running_server
@@ -158,7 +159,7 @@ async def test_a_callers_cancel_reaches_the_handler(service):
     await misbehaving.entered.wait()
     call.cancel()
     await asyncio.wait_for(misbehaving.cancelled.wait(), 10)
-    await asyncio.wait_for(interceptor.calls.wait_idle(), 10)
+    await asyncio.wait_for(interceptor.wait_idle(), 10)
 
 
 async def test_a_stream_whose_replies_nobody_reads_is_ended(silence: None):

@@ -6,8 +6,6 @@ which one a call came.
 
 from __future__ import annotations
 
-import asyncio
-from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,7 +13,6 @@ import grpc
 
 from judged_server import errors
 from judged_server.api.failed_calls import FailedCalls
-from judged_server.telemetry import logger
 from judged_server.tenants.directory import Directory, Identity
 
 Metadata = Sequence[tuple[str, str | bytes]]
@@ -31,8 +28,6 @@ _NO_TENANT = (
     "the client's certificate names no tenant of this server; its operator adds its URI to uris"
 )
 _NOT_VALID = "the token is not valid, or not any more; ask the operator of the server for a new one"
-
-_log = logger("tenants")
 
 
 class Authenticator:
@@ -113,48 +108,6 @@ class Authenticator:
             if found is not None:
                 return found
         return None
-
-
-class LiveCalls:
-    """The calls in work by credential, so that those of one that was revoked can be ended."""
-
-    def __init__(self) -> None:
-        self._tasks: defaultdict[Identity, set[asyncio.Task[Any]]] = defaultdict(set)
-        self._ended: set[asyncio.Task[Any]] = set()
-
-    def begin(self, identity: Identity) -> None:
-        """Note the call of this task."""
-        if (task := asyncio.current_task()) is not None:
-            self._tasks[identity].add(task)
-
-    def end(self, identity: Identity) -> None:
-        """Forget the call of this task."""
-        tasks = self._tasks[identity]
-        if (task := asyncio.current_task()) is not None:
-            tasks.discard(task)
-            self._ended.discard(task)
-        if not tasks:
-            del self._tasks[identity]
-
-    def recheck(self, directory: Directory) -> None:
-        """End the calls whose credential does not count any more."""
-        for identity, tasks in list(self._tasks.items()):
-            if directory.counts(identity):
-                continue
-            to_end = tasks - self._ended
-            if to_end:
-                _log.info("calls ended", tenant=identity.tenant.name, calls=len(to_end))
-            for task in to_end:
-                self._ended.add(task)
-                task.cancel()
-
-    def take_back(self) -> bool:
-        """Say whether the call of this task was ended here, and let it say so to its caller."""
-        task = asyncio.current_task()
-        if task is None or task not in self._ended:
-            return False
-        task.uncancel()
-        return True
 
 
 def revoked() -> errors.Unauthenticated:

@@ -15,32 +15,23 @@ import itertools
 import re
 import secrets
 import time
-from collections.abc import (
-    AsyncGenerator,
-    AsyncIterator,
-    Awaitable,
-    Callable,
-    Iterable,
-    Mapping,
-    Sequence,
-)
-from contextlib import aclosing
+from collections import Counter
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Any, Protocol
+from typing import Any, NoReturn
 
 import grpc
 
 from judged_server import errors, recorder, tracing
-from judged_server.api.authentication import Authenticator, LiveCalls, revoked
-from judged_server.api.calls_in_work import CallsInWork, draining
-from judged_server.api.listening.receiving import Receiver, lenient
-from judged_server.api.status import WireError, internal_fault, to_wire
-from judged_server.audit import AuditLog, CallNotes, begin_notes
-from judged_server.telemetry import UsageReport, access
+from judged_server.api.authentication import Authenticator, revoked
+from judged_server.api.listening.receiving import Receiver
+from judged_server.api.status import to_wire, wire_error
+from judged_server.audit import AuditLog, CallNotes, call_notes
+from judged_server.telemetry import access, logger
 from judged_server.tenant import Sender, current_tenant, send_as, serve
-from judged_server.tenants.directory import Identity
+from judged_server.tenants.directory import Directory, Identity
 
 REQUEST_ID = "x-request-id"
 WORK_CLASS = "x-judged-class"
@@ -81,9 +72,15 @@ _LEAVES_NO_LINE = errors.AuthenticationLimit.reason
 """Strangers who go on and on fill no disk."""
 _STATUS_S = 1.0
 """How long a call waits for its status to be taken."""
+QUIET_S, LONGEST_QUIET_S = 0.1, 3.0
+"""How long no call must come, at the end of a drain, and how long that is waited for."""
+_DRAINING = "the server is shutting down; another replica may answer"
+_DRAINED_AFTER_S = 1.0
+
+_log = logger("tenants")
 
 
-def _or_bytes(serialize: Callable[[Any], bytes]) -> Callable[[Any], bytes]:
+def or_bytes(serialize: Callable[[Any], bytes]) -> Callable[[Any], bytes]:
     """Let handlers return a reply's bytes too."""
 
     def write(reply: Any) -> bytes:  # noqa: ANN401 - any reply message
@@ -93,8 +90,6 @@ def _or_bytes(serialize: Callable[[Any], bytes]) -> Callable[[Any], bytes]:
 
 
 _metadata: ContextVar[Sequence[tuple[str, str | bytes]]] = ContextVar("metadata", default=())
-
-
 _shown: ContextVar[Shown] = ContextVar("shown", default=None)
 
 
@@ -105,38 +100,27 @@ def _callers_id() -> str | None:
     return None
 
 
-def _begin_span(method: str) -> tracing.CallSpan | None:
-    return None if tracing.active is None else tracing.active.call(method, _metadata.get())
+@dataclass(slots=True)
+class _Call:
+    """A call in work, and how it has ended once it has."""
 
-
-def _end_span(
-    span: tracing.CallSpan | None, code: str, reason: str, request_id: str, tenant: str
-) -> None:
-    if span is not None:
-        span.end(code, reason, request_id, tenant)
-
-
-def _wants_batch() -> bool:
-    return any(key == WORK_CLASS and value == "batch" for key, value in _metadata.get())
-
-
-def _failure(error: BaseException) -> WireError:
-    """Return what the caller is told; re-raise what is not a failure of the call."""
-    if isinstance(error, errors.JudgedError):
-        return to_wire(error)
-    if isinstance(error, asyncio.CancelledError):
-        task = asyncio.current_task()
-        if task is None or task.cancelling():
-            raise error
-        # Nobody cancelled this call: a cancelled child leaked. Swallowing it here is what keeps
-        # the caller from waiting for a reply that never comes.
-    elif isinstance(error, grpc.aio.AbortError | KeyboardInterrupt | SystemExit):
-        raise error
-    return to_wire(internal_fault(error))
+    method: str
+    started: float
+    request_id: str
+    counted: bool
+    task: asyncio.Task[Any] | None
+    span: tracing.CallSpan | None
+    notes: CallNotes | None
+    identity: Identity | None = None
+    limit_s: float | None = None
+    timeout: asyncio.Timeout | None = None
+    ended_by: errors.JudgedError | None = None
+    code: str = "CANCELLED"
+    reason: str = ""
 
 
 class CallInterceptor:
-    """Wraps method handlers. One instance serves a whole server."""
+    """Wraps method handlers, and knows the calls in work. One instance serves a whole server."""
 
     def __init__(
         self, deadlines: Deadlines, receiver: Receiver, audit_log: AuditLog | None = None
@@ -145,17 +129,59 @@ class CallInterceptor:
         self._receiver = receiver
         self._audit_log = audit_log
         self._draining = False
-        self.calls = CallsInWork()
-        self.live_calls = LiveCalls()
+        self._calls: dict[asyncio.Task[Any] | None, _Call] = {}
+        self._begun = 0
+        self._idle: asyncio.Event | None = None  # only while somebody waits for it
 
     @property
     def in_work(self) -> int:
-        """The calls with a limit that are in work."""
-        return len(self.calls)
+        """The calls with a limit that are in work; who watches our health would watch for ever."""
+        return sum(call.counted for call in self._calls.values())
 
     def drain(self) -> None:
         """Turn away every call with a limit from now on; those in work go on."""
         self._draining = True
+
+    async def wait_idle(self) -> None:
+        """Return when no call with a limit is in work."""
+        if self.in_work:
+            self._idle = self._idle or asyncio.Event()
+            await self._idle.wait()
+
+    async def wait_quiet(self) -> None:
+        """Return when none is in work and none has come for QUIET_S, or LONGEST_QUIET_S are over.
+
+        So those that gRPC has received and not begun are begun, and hear that the server drains;
+        whoever has heard it comes back later than that.
+        """
+        await self.wait_idle()
+        ends = time.monotonic() + LONGEST_QUIET_S
+        while True:
+            begun = self._begun
+            await asyncio.sleep(QUIET_S)
+            await self.wait_idle()
+            if begun == self._begun or time.monotonic() > ends:
+                return
+
+    async def cut_short(self, grace_s: float) -> None:
+        """End all calls in work as drained; return when they have ended, or after `grace_s`."""
+        for call in self._calls.values():
+            if call.counted:
+                _stop(call, errors.Draining(_DRAINING, _DRAINED_AFTER_S))
+        with suppress(TimeoutError):
+            async with asyncio.timeout(grace_s):
+                await self.wait_idle()
+
+    def recheck(self, directory: Directory) -> None:
+        """End the calls in work whose credential does not count any more."""
+        ended: Counter[str] = Counter()
+        for call in self._calls.values():
+            if call.identity is None or call.ended_by or directory.counts(call.identity):
+                continue
+            _stop(call, revoked())
+            ended[call.identity.tenant.name] += 1
+        for tenant, calls in ended.items():
+            _log.info("calls ended", tenant=tenant, calls=calls)
 
     def unary(
         self,
@@ -170,19 +196,13 @@ class CallInterceptor:
         Without an authenticator it serves everybody. The handler is one of a stream of requests,
         since only such a one decides when gRPC receives the message: after it knows who calls.
         """
-        maximum = self._deadlines.max_unary_s
+        maximum_s = self._deadlines.max_unary_s if limited else None
         receive = self._receiver.first if limited else self._receiver.unbounded
 
         async def body(_: object, context: Context) -> Any:  # noqa: ANN401 - any message
-            if self._draining and limited:
-                raise draining()
-            limit = self._deadlines.imposed(context, maximum) if limited else None
-            if limit is None:
-                return await inner(await receive(context.read), context)
-            async with _Expiring(limit):
-                return await inner(await receive(context.read), context)
+            return await inner(await receive(context.read), context)
 
-        return self._around(method, body, authenticator, counted=limited, is_batch=False)
+        return self._around(method, body, authenticator, maximum_s, is_batch=False)
 
     def stream(
         self,
@@ -197,26 +217,23 @@ class CallInterceptor:
 
         `many` says that it takes a stream of requests.
         """
+        maximum_s = self._deadlines.max_stream_s if limited else None
         receive = self._receiver.first if limited else self._receiver.unbounded
 
         async def body(requests: AsyncIterator[Any], context: Context) -> None:
-            limit = self._deadlines.imposed(context, self._deadlines.max_stream_s)
-            if self._draining and limited:
-                raise draining()
-            async with _Expiring(limit if limited else None):
-                if many:
-                    replies = inner(self._receiver.each(requests), context)
-                else:
-                    replies = inner(await receive(context.read), context)
-                if isinstance(replies, Awaitable):  # a handler that writes by itself
-                    await replies
-                    return
-                # Closed here and now, so that what it started never outlives the call.
-                async with aclosing(replies):
-                    async for reply in replies:
-                        await self._written(context, reply)
+            if many:
+                replies = inner(self._receiver.each(requests), context)
+            else:
+                replies = inner(await receive(context.read), context)
+            if isinstance(replies, Awaitable):  # a handler that writes by itself
+                await replies
+                return
+            # Closed here and now, so that what it started never outlives the call.
+            async with aclosing(replies):
+                async for reply in replies:
+                    await self._written(context, reply)
 
-        return self._around(method, body, authenticator, counted=limited, is_batch=many)
+        return self._around(method, body, authenticator, maximum_s, is_batch=many)
 
     async def _written(self, context: Context, reply: object) -> None:
         """Write a reply of a stream; raises DeadlineExceeded where nobody reads them any more."""
@@ -233,126 +250,128 @@ class CallInterceptor:
         method: str,
         body: UnaryHandler,
         authenticator: Authenticator | None,
+        maximum_s: float | None,
         *,
-        counted: bool,
         is_batch: bool,
     ) -> UnaryHandler:
+        """Return the handler around `body`: a call begins, is let in, works, and ends here.
+
+        Without a maximum it has no limit, nor is it counted.
+        """
+
         async def call(request: Any, context: Context) -> Any:  # noqa: ANN401 - any message
-            started = time.perf_counter()
-            request_id = _callers_id()
-            code, reason = "CANCELLED", ""
-            identity: Identity | None = None
-            span = _begin_span(method) if counted else None
-            task = self.calls.begin() if counted else None
-            notes = None if self._audit_log is None else begin_notes()
-            if request_id is None:
-                request_id = f"{_PROCESS}-{next(_NUMBERS):x}"
-                # Not to a caller who knows it: a trailer takes a fiftieth of a small call.
-                context.set_trailing_metadata(((REQUEST_ID, request_id),))
+            begun = self._begin(method, context, counted=maximum_s is not None)
             try:
                 if authenticator is not None:
-                    identity = self._identified(authenticator, context)
-                if counted:
+                    begun.identity = authenticator.identify(_shown.get(), context)
+                    serve(begun.identity.tenant)
+                if maximum_s is not None:
                     send_as(_sender(context, is_batch=is_batch))
-                reply = await body(request, context)
+                    begun.limit_s = self._limit_s(context, maximum_s)
+                async with asyncio.timeout(begun.limit_s) as begun.timeout:
+                    reply = await body(request, context)
             except BaseException as error:  # noqa: BLE001 - nothing may get past this
-                wire = _failure(self._ended_here(task) or error)
-                recorder.active.refusal(wire.reason)
-                reason = wire.reason
-                # Frames hold the request, and a cycle of them would be found by a rare collection.
-                error.__traceback__ = error.__context__ = None
-                code = wire.code.name
-                trailers = (*wire.trailers, (REQUEST_ID, request_id))
-                try:
-                    async with asyncio.timeout(_STATUS_S):
-                        await context.abort(wire.code, wire.message, trailers)
-                except TimeoutError:
-                    # The status waits behind replies that the caller does not read. The call ends
-                    # here all the same; gRPC hands over what it has when it is asked for.
-                    raise asyncio.CancelledError from None
+                await self._refuse(begun, context, error)
             else:
-                code = "OK"
+                begun.code = "OK"
                 return reply
             finally:
-                if counted:
-                    self.calls.end(task)
-                took, tenant = time.perf_counter() - started, self._ended(identity)
-                recorder.active.call(method, code, tenant, took)
-                _end_span(span, code, reason, request_id, tenant)
-                if reason != _LEAVES_NO_LINE:
-                    spent = access.call(method, code, took, request_id, tenant, context)
-                    self._audit(method, code, request_id, identity, notes, spent)
+                self._end(begun, context)
 
         return call
 
-    def _audit(
-        self,
-        method: str,
-        code: str,
-        request_id: str,
-        identity: Identity | None,
-        notes: CallNotes | None,
-        spent: UsageReport | None,
-    ) -> None:
-        """Write of a call that has ended, where there is an audit log."""
-        if self._audit_log is not None and notes is not None:
-            tenant = "" if identity is None else identity.tenant.name
-            shown = "" if identity is None else identity.credential
-            self._audit_log.call(method, code, request_id, tenant, shown, notes, spent)
+    def _begin(self, method: str, context: Context, *, counted: bool) -> _Call:
+        """Note a call that begins, and give it an id."""
+        request_id = _callers_id()
+        if request_id is None:
+            request_id = f"{_PROCESS}-{next(_NUMBERS):x}"
+            # Not to a caller who knows it: a trailer takes a fiftieth of a small call.
+            context.set_trailing_metadata(((REQUEST_ID, request_id),))
+        span = notes = None
+        if counted and tracing.active is not None:
+            span = tracing.active.call(method, _metadata.get())
+        if self._audit_log is not None:
+            call_notes.set(notes := CallNotes())
+        task, started = asyncio.current_task(), time.perf_counter()
+        call = _Call(method, started, request_id, counted, task, span, notes)
+        self._calls[task] = call
+        self._begun += counted
+        return call
 
-    def _identified(self, authenticator: Authenticator, context: Context) -> Identity:
-        """Return who calls, for whom the rest of the call then is. Raises Unauthenticated."""
-        identity = authenticator.identify(_shown.get(), context)
-        serve(identity.tenant)
-        self.live_calls.begin(identity)
-        return identity
+    def _limit_s(self, context: Context, maximum_s: float) -> float | None:
+        """Return the seconds to enforce. Raises Draining."""
+        if self._draining:
+            raise errors.Draining(_DRAINING, _DRAINED_AFTER_S)
+        return self._deadlines.imposed(context, maximum_s)
 
-    def _ended_here(self, task: asyncio.Task[Any] | None) -> errors.JudgedError | None:
-        """Return why the server itself has ended a call; None where it has not."""
-        if self.live_calls.take_back():
-            return revoked()
-        return draining() if self.calls.take_back(task) else None
+    async def _refuse(self, call: _Call, context: Context, error: BaseException) -> NoReturn:
+        """Send the status of a call that failed."""
+        if call.ended_by is not None and call.task is not None and call.task.cancelling():
+            call.task.uncancel()
+            wire = to_wire(call.ended_by)
+        elif (
+            isinstance(error, TimeoutError) and call.timeout is not None and call.timeout.expired()
+        ):
+            wire = to_wire(
+                errors.DeadlineExceeded(
+                    f"the call was stopped after {call.limit_s:g} s; set a deadline, send less, "
+                    "or stream it"
+                )
+            )
+        else:
+            wire = wire_error(error)
+        if recorder.active is not None:
+            recorder.active.refusal(wire.reason)
+        call.code, call.reason = wire.code.name, wire.reason
+        # Frames hold the request, and a cycle of them would be found by a rare collection.
+        error.__traceback__ = error.__context__ = None
+        try:
+            async with asyncio.timeout(_STATUS_S):
+                await context.abort(
+                    wire.code, wire.message, (*wire.trailers, (REQUEST_ID, call.request_id))
+                )
+        except TimeoutError:
+            # The status waits behind replies that the caller does not read. The call ends here
+            # all the same; gRPC hands over what it has when it is asked for.
+            raise asyncio.CancelledError from None
 
-    def _ended(self, identity: Identity | None) -> str:
-        """Return the tenant of a call that ends, "" for none."""
-        if identity is None:
-            return ""
-        self.live_calls.end(identity)
-        return identity.tenant.name
+    def _end(self, call: _Call, context: Context) -> None:
+        """Forget a call that has ended, and tell those who count, trace and log."""
+        took = time.perf_counter() - call.started
+        self._calls.pop(call.task, None)
+        if self._idle is not None and not self.in_work:
+            self._idle.set()
+            self._idle = None
+        tenant = credential = ""
+        if call.identity is not None:
+            tenant, credential = call.identity.tenant.name, call.identity.credential
+        if recorder.active is not None:
+            recorder.active.call(call.method, call.code, tenant, took)
+        if call.span is not None:
+            call.span.end(call.code, call.reason, call.request_id, tenant)
+        if call.reason == _LEAVES_NO_LINE:
+            return
+        spent = access.call(call.method, call.code, took, call.request_id, tenant, context)
+        if self._audit_log is not None and call.notes is not None:
+            self._audit_log.call(
+                call.method, call.code, call.request_id, tenant, credential, call.notes, spent
+            )
+
+
+def _stop(call: _Call, why: errors.JudgedError) -> None:
+    call.ended_by = why
+    if call.task is not None:
+        call.task.cancel()
 
 
 def _sender(context: Context, *, is_batch: bool) -> Sender:
     """Return who has sent a call: its tenant, or its connection where there are no tenants."""
     tenant = current_tenant()
-    return Sender(tenant.name or context.peer(), tenant.weight, is_batch or _wants_batch())
+    is_batch = is_batch or (WORK_CLASS, "batch") in _metadata.get()
+    return Sender(tenant.name or context.peer(), tenant.weight, is_batch)
 
 
-class _Expiring:
-    """asyncio.timeout whose expiry is a DeadlineExceeded."""
-
-    def __init__(self, limit: float | None) -> None:
-        self._limit = limit
-        self._timeout = asyncio.timeout(limit)
-
-    async def __aenter__(self) -> None:
-        await self._timeout.__aenter__()
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        try:
-            await self._timeout.__aexit__(kind, error, trace)
-        except TimeoutError:
-            raise errors.DeadlineExceeded(
-                f"the call was stopped after {self._limit:g} s; set a deadline, send less, "
-                "or stream it"
-            ) from None
-
-
-class _Handlers(grpc.GenericRpcHandler):
+class HandlerFinder(grpc.GenericRpcHandler):
     """Finds the handlers of a service, and notes the metadata of the call they are for.
 
     gRPC has them here, and would read them anew for whoever asks the context. It looks for the
@@ -374,53 +393,3 @@ class _Handlers(grpc.GenericRpcHandler):
             if self._authenticator is not None:
                 _shown.set(self._authenticator.by_metadata(metadata))
         return handler
-
-
-class Registry(Protocol):
-    """Takes what finds handlers, as a server of gRPC does."""
-
-    def add_generic_rpc_handlers(self, finders: Iterable[grpc.GenericRpcHandler], /) -> None:
-        """Look for handlers with these too."""
-        ...
-
-
-class InterceptingRegistrar:
-    """Stands in for a server where generated code registers handlers, and wraps each of them."""
-
-    def __init__(
-        self,
-        server: Registry,
-        interceptor: CallInterceptor,
-        *,
-        limited: bool = True,
-        authenticator: Authenticator | None = None,
-    ) -> None:
-        self._server = server
-        self._interceptor = interceptor
-        self._limited = limited
-        self._authenticator = authenticator
-
-    def add_generic_rpc_handlers(self, handlers: object) -> None:
-        """Ignore the unwrapped handlers; the next call brings the same ones by name."""
-
-    def add_registered_method_handlers(self, service: str, handlers: Mapping[str, Any]) -> None:
-        """Register every handler of a service, wrapped."""
-        wrapped = {
-            name: self._wrap(f"/{service}/{name}", handler) for name, handler in handlers.items()
-        }
-        self._server.add_generic_rpc_handlers((_Handlers(service, wrapped, self._authenticator),))
-
-    def _wrap(self, method: str, handler: Any) -> Any:  # noqa: ANN401 - grpc's named tuple
-        make: Callable[..., Any]
-        how: dict[str, Any] = {"limited": self._limited, "authenticator": self._authenticator}
-        if handler.unary_unary is not None:
-            make = grpc.stream_unary_rpc_method_handler
-            call = self._interceptor.unary(method, handler.unary_unary, **how)
-        else:
-            make = grpc.stream_stream_rpc_method_handler
-            many = handler.unary_stream is None
-            inner = handler.stream_stream if many else handler.unary_stream
-            call = self._interceptor.stream(method, inner, many=many, **how)
-        return make(
-            call, lenient(handler.request_deserializer), _or_bytes(handler.response_serializer)
-        )

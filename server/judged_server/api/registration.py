@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import grpc
 from grpc_health.v1 import health, health_pb2_grpc
@@ -12,8 +13,9 @@ from judged.v1.judge_service_pb2_grpc import add_JudgeServiceServicer_to_server
 from judged.v1.statistics_service_pb2_grpc import add_StatisticsServiceServicer_to_server
 
 from judged_server.api.authentication import Authenticator
-from judged_server.api.interceptor import CallInterceptor, InterceptingRegistrar, Registry
+from judged_server.api.interceptor import CallInterceptor, HandlerFinder, or_bytes
 from judged_server.api.judge_service import JudgeService
+from judged_server.api.listening.receiving import lenient
 from judged_server.api.statistics_service import StatisticsService
 
 CONTRACT = tuple(
@@ -22,6 +24,58 @@ CONTRACT = tuple(
     for service in file.services_by_name.values()
 )
 NAMES = tuple(service.full_name for service in CONTRACT)
+
+
+class Registry(Protocol):
+    """Takes what finds handlers, as a server of gRPC does."""
+
+    def add_generic_rpc_handlers(self, finders: Iterable[grpc.GenericRpcHandler], /) -> None:
+        """Look for handlers with these too."""
+        ...
+
+
+class InterceptingRegistrar:
+    """Stands in for a server where generated code registers handlers, and wraps each of them."""
+
+    def __init__(
+        self,
+        server: Registry,
+        interceptor: CallInterceptor,
+        *,
+        limited: bool = True,
+        authenticator: Authenticator | None = None,
+    ) -> None:
+        self._server = server
+        self._interceptor = interceptor
+        self._limited = limited
+        self._authenticator = authenticator
+
+    def add_generic_rpc_handlers(self, handlers: object) -> None:
+        """Ignore the unwrapped handlers; the next call brings the same ones by name."""
+
+    def add_registered_method_handlers(self, service: str, handlers: Mapping[str, Any]) -> None:
+        """Register every handler of a service, wrapped."""
+        wrapped = {
+            name: self._wrap(f"/{service}/{name}", handler) for name, handler in handlers.items()
+        }
+        self._server.add_generic_rpc_handlers(
+            (HandlerFinder(service, wrapped, self._authenticator),)
+        )
+
+    def _wrap(self, method: str, handler: Any) -> Any:  # noqa: ANN401 - grpc's named tuple
+        make: Callable[..., Any]
+        how: dict[str, Any] = {"limited": self._limited, "authenticator": self._authenticator}
+        if handler.unary_unary is not None:
+            make = grpc.stream_unary_rpc_method_handler
+            call = self._interceptor.unary(method, handler.unary_unary, **how)
+        else:
+            make = grpc.stream_stream_rpc_method_handler
+            many = handler.unary_stream is None
+            inner = handler.stream_stream if many else handler.unary_stream
+            call = self._interceptor.stream(method, inner, many=many, **how)
+        return make(
+            call, lenient(handler.request_deserializer), or_bytes(handler.response_serializer)
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ Domain errors are defined in `judged_server.errors`.
 
 from __future__ import annotations
 
+import asyncio
 import math
 import secrets
 from dataclasses import dataclass
@@ -75,6 +76,21 @@ def internal_fault(error: BaseException) -> errors.InternalFault | errors.Overlo
     ref = secrets.token_hex(8)
     _log.error("bug", ref=ref, exc_info=error)
     return errors.InternalFault(ref)
+
+
+def wire_error(error: BaseException) -> WireError:
+    """Return what the caller is told; re-raise what is not a failure of the call."""
+    if isinstance(error, errors.JudgedError):
+        return to_wire(error)
+    if isinstance(error, asyncio.CancelledError):
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise error
+        # Nobody cancelled this call: a cancelled child leaked. Swallowing it here is what keeps
+        # the caller from waiting for a reply that never comes.
+    elif isinstance(error, grpc.aio.AbortError | KeyboardInterrupt | SystemExit):
+        raise error
+    return to_wire(internal_fault(error))
 
 
 def to_wire(error: errors.JudgedError) -> WireError:

@@ -91,7 +91,8 @@ class ModelEmbedder:
         parts = await self._cache.get(keys)
         faults: dict[int, tuple[str, str]] = {}
         missing = await run_in_thread_if(heavy, _without, len(texts), parts)
-        recorder.active.lookups("vectors", len(texts) - len(missing), len(missing))
+        if recorder.active is not None:
+            recorder.active.lookups("vectors", len(texts) - len(missing), len(missing))
         if len(missing):
             waiter = asyncio.get_running_loop().create_future()
             call = await run_in_thread_if(

@@ -159,10 +159,12 @@ class ModelCaller:
             began = asyncio.get_running_loop().time()
             reply = await self._cache.stored(key, sure=sure)
             took = asyncio.get_running_loop().time() - began
-            recorder.active.stage("store", took)
+            if recorder.active is not None:
+                recorder.active.stage("store", took)
             if tracing.active is not None:
                 tracing.active.stages([tracing.StageRun("store", time.time_ns(), took)])
-        recorder.active.lookups("replies", int(reply is not None), int(reply is None))
+        if recorder.active is not None:
+            recorder.active.lookups("replies", int(reply is not None), int(reply is None))
         if reply is None:
             return None
         parsed = _parsed_reply(reply, question, card)
@@ -240,7 +242,6 @@ class ModelCaller:
                 if isinstance(fault, ProviderFault) and fault.attempts:
                     usage += Usage(attempts=fault.attempts, latency_s=now() - began)
                 break
-            recorder.active.stage("provider", done.latency_s)
             _trace(card, question, request, done.latency_s, done)
             reply = done.reply
             fallback = "" if done.answered_by is None else done.answered_by.name
@@ -256,21 +257,16 @@ class ModelCaller:
             if attempt > 0 and forms.right <= forms.wrong:
                 break
         if usage.calls:
-            recorder.active.question(
-                card.name,
-                current_tenant().name,
-                usage.input_tokens,
-                usage.output_tokens,
-                usage.cost,
-            )
-            call_options.cost_tracker.note(
-                usage.calls,
-                usage.input_tokens,
-                usage.output_tokens,
-                usage.cost,
-                usage.latency_s,
-            )
+            _report(card, usage, call_options)
         return Answer(parsed, reply, usage, fallback=fallback)
+
+
+def _report(card: ChatModelCard, usage: Usage, call_options: CallOptions) -> None:
+    """Tell those who count and who pay what a question has taken."""
+    tokens = usage.input_tokens, usage.output_tokens
+    if recorder.active is not None:
+        recorder.active.question(card.name, current_tenant().name, *tokens, usage.cost)
+    call_options.cost_tracker.note(usage.calls, *tokens, usage.cost, usage.latency_s)
 
 
 def _trace(
@@ -281,6 +277,8 @@ def _trace(
     came: Completed | ModelFault,
 ) -> None:
     """Tell of a question, where somebody collects that: its names and numbers, never its texts."""
+    if recorder.active is not None and isinstance(came, Completed):
+        recorder.active.stage("provider", seconds)
     if tracing.active is None:
         return
     call = tracing.ModelCall(

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import accumulate
 
 from judged_server import errors, tracing
-from judged_server.audit import note_judged
+from judged_server.audit import call_notes
 from judged_server.domain import QueryGroup, Verdicts
 from judged_server.judges.base import ANONYMOUS, Caller, Judge
 from judged_server.scheduling.threads import run_in_thread_if
@@ -28,7 +28,8 @@ async def judge_batch(
     """
     check_groups_fit(judge, groups, field)
     offsets = list(accumulate([group.n_contexts for group in groups], initial=0))
-    note_judged(judge.identity.signature, offsets[-1])
+    if (notes := call_notes.get()) is not None:
+        notes.add_judged(judge.identity.signature, offsets[-1])
     columns = await judge.judge(groups, caller)
     if len(columns.scores) != offsets[-1]:
         raise RuntimeError(

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from judged_server import errors, tracing
-from judged_server.audit import note_judged
+from judged_server.audit import call_notes
 from judged_server.domain import Calibrator, Status, Usage, VerdictFault
 from judged_server.domain.answers import (
     AnswerItem,
@@ -164,8 +164,9 @@ class Scoring:
             check_api_keys(scorer.model, caller.cache)
         if caller.max_cost is not None and not all(scorer.priced for scorer in scorers):
             raise unpriced()
-        for scorer in scorers:
-            note_judged(scorer.identity.signature, len(items))
+        if (notes := call_notes.get()) is not None:
+            for scorer in scorers:
+                notes.add_judged(scorer.identity.signature, len(items))
         large = len(items) * len(scorers) > LARGE_PAIRS
         pairs = await run_in_thread_if(large, distinct_pairs, items, scorers)
         choose_class(sum(scorers[pair.scorer].samples for pair in pairs))

@@ -21,7 +21,7 @@ import grpc
 from google.protobuf.message import DecodeError
 
 from judged_server import errors
-from judged_server.audit import note_received
+from judged_server.audit import call_notes
 from judged_server.scheduling.round_robin import FairQueue
 from judged_server.tenant import current_sender, current_tenant
 from judged_server.usecases.admission import Admission
@@ -47,6 +47,12 @@ def received_bytes() -> int:
     A message does not know its size: it would be written anew to tell it.
     """
     return _received.get()
+
+
+def _note_size(size: int) -> None:
+    _received.set(size)
+    if (notes := call_notes.get()) is not None:
+        notes.request_bytes += size
 
 
 class Unread:
@@ -102,8 +108,7 @@ def lenient(
     def parse(raw: bytes) -> Any:  # noqa: ANN401 - any request message
         if len(raw) > inline_bytes or raw.startswith(_GZIP):
             return Unread(raw, deserialize)
-        _received.set(len(raw))
-        note_received(len(raw))
+        _note_size(len(raw))
         try:
             return deserialize(raw)
         except (DecodeError, UnicodeDecodeError, ValueError):
@@ -229,8 +234,7 @@ class Receiver:
                         parsed = await asyncio.to_thread(message.read, size)
             finally:
                 message.drop()
-            _received.set(size)
-            note_received(size)
+            _note_size(size)
             return parsed
         if isinstance(message, errors.MalformedMessage):
             raise message

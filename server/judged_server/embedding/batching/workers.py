@@ -87,13 +87,15 @@ class Workers:
         while (entries := self._queue.take_texts()) is not None:
             begun = time.monotonic()
             waited = begun - entries[0].since
-            recorder.active.stage("queue", waited)
+            if recorder.active is not None:
+                recorder.active.stage("queue", waited)
             _trace("queue", waited, entries)
             try:
                 texts = [entry.text for entry in entries]
                 windows = self._tokenizer.encode(texts, entries[0].long_text)
                 took = time.monotonic() - begun
-                recorder.active.stage("tokenize", took)
+                if recorder.active is not None:
+                    recorder.active.stage("tokenize", took)
                 _trace("tokenize", took, entries)
                 self._queue.put_windows(entries, windows)
             except BaseException:  # a panic in Rust is no Exception, and the thread must live
@@ -120,7 +122,8 @@ class Workers:
             begun = time.monotonic()
             results = self._run(windows)
             took = time.monotonic() - begun
-            recorder.active.stage("infer", took)
+            if recorder.active is not None:
+                recorder.active.stage("infer", took)
             _trace("infer", took, (window.entry for window in windows))
             if all(_fault(result) is None for result in results):
                 self._queue.measured(batch, took, self._count)
