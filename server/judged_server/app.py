@@ -25,7 +25,7 @@ from judged_server.api.idempotency import IdempotentCalls
 from judged_server.api.interceptor import CallInterceptor
 from judged_server.api.judge_service import JudgeService
 from judged_server.api.listening.listeners import Listeners
-from judged_server.api.listening.receiving import Receiver
+from judged_server.api.listening.receiving import Admission, Receiver
 from judged_server.api.registration import CONTRACT, NAMES, Services
 from judged_server.api.statistics_service import StatisticsService
 from judged_server.audit import AuditLog
@@ -43,7 +43,6 @@ from judged_server.process.watchdog import Watchdog
 from judged_server.scheduling.threads import batch_scheduling
 from judged_server.settings import Settings, SettingsError
 from judged_server.telemetry import logger
-from judged_server.usecases.admission import Admission
 from judged_server.usecases.estimate_batch import Estimator
 from judged_server.usecases.offering import Offerings
 

@@ -23,9 +23,8 @@ from judged.v1.judge_service_pb2_grpc import (
 )
 from judged_server import errors, telemetry
 from judged_server.api.interceptor import CallInterceptor, Deadlines
-from judged_server.api.listening.receiving import Receiver
+from judged_server.api.listening.receiving import Admission, Receiver
 from judged_server.api.registration import InterceptingRegistrar
-from judged_server.usecases.admission import Admission
 
 from tests.integration.server_process import running_server
 

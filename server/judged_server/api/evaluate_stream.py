@@ -26,13 +26,13 @@ from judged_server.api.convert.metrics import (
 from judged_server.api.convert.verdict_encoder import write_verdicts
 from judged_server.api.idempotency import IdempotentCalls, check_request_id
 from judged_server.api.limits import RequestLimits
+from judged_server.api.listening.receiving import Admission
 from judged_server.api.status import code_of, internal_fault
 from judged_server.domain import QueryGroup, VerdictFault
 from judged_server.domain.usage import CostTracker
 from judged_server.judges.base import Caller
 from judged_server.judges.catalog import JudgeCatalog
 from judged_server.metrics import parse_metrics
-from judged_server.usecases.admission import Admission
 from judged_server.usecases.distinct_groups import Part
 from judged_server.usecases.evaluate import Evaluation, JudgedPart, PartedEvaluation
 

@@ -43,7 +43,7 @@ from judged_server.api.convert.verdict_encoder import reply_bytes, write_verdict
 from judged_server.api.evaluate_stream import evaluate_stream
 from judged_server.api.idempotency import IdempotentCalls, check_request_id
 from judged_server.api.judge_stream import judge_stream
-from judged_server.api.listening.receiving import received_bytes
+from judged_server.api.listening.receiving import Admission, received_bytes
 from judged_server.domain.answers import ScoreSummary
 from judged_server.judges.base import Caller
 from judged_server.judges.catalog import JudgeCatalog
@@ -52,7 +52,6 @@ from judged_server.metrics import parse_metrics
 from judged_server.scheduling.threads import run_computation, run_in_thread_if
 from judged_server.telemetry import access
 from judged_server.tenant import current_tenant
-from judged_server.usecases.admission import Admission
 from judged_server.usecases.estimate_batch import Estimator
 from judged_server.usecases.evaluate import Evaluation, JudgedPart, evaluate
 from judged_server.usecases.judge_batch import judge_batch

@@ -31,6 +31,7 @@ from judged_server.api.idempotency import (
     chunk_request,
 )
 from judged_server.api.limits import RequestLimits
+from judged_server.api.listening.receiving import Admission
 from judged_server.api.status import code_of, internal_fault
 from judged_server.domain import QueryGroup
 from judged_server.domain.usage import CostTracker
@@ -38,7 +39,6 @@ from judged_server.judges.base import Caller, Judge
 from judged_server.judges.catalog import JudgeCatalog
 from judged_server.llm.budget import unpriced
 from judged_server.scheduling.threads import run_in_thread_if
-from judged_server.usecases.admission import Admission
 from judged_server.usecases.judge_batch import judge_batch
 
 

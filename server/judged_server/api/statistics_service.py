@@ -21,11 +21,10 @@ from judged_server.api.convert.statistics.text_metrics import (
     write_text_metrics,
 )
 from judged_server.api.limits import RequestLimits
-from judged_server.api.listening.receiving import received_bytes
+from judged_server.api.listening.receiving import Admission, received_bytes
 from judged_server.judges.equivalence.judge import shipped_calibration
 from judged_server.metrics.text import measure_texts
 from judged_server.scheduling.threads import run_computation, run_in_thread_if
-from judged_server.usecases.admission import Admission
 
 Context = grpc.aio.ServicerContext[Any, Any]
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from judged_server.api.interceptor import CallInterceptor
+from judged_server.api.listening.receiving import Admission
 from judged_server.audit import AuditLog
 from judged_server.domain.usage import to_amount
 from judged_server.embedding.registry import StoredEmbedders
 from judged_server.llm.budget import Budgets
 from judged_server.monitoring.prometheus import Reading, Readings
 from judged_server.tenants.directory import FileDirectory
-from judged_server.usecases.admission import Admission
 
 if TYPE_CHECKING:  # their imports bring libraries that most servers never need
     from judged_server.api.listening.certificates import Certificates

@@ -1,6 +1,6 @@
 """What gRPC lets the connections of a server do: messages, calls at once, pings.
 
-What the calls may hold together is bounded in `usecases.admission`.
+What the calls may hold together is bounded in `receiving`.
 """
 
 from __future__ import annotations

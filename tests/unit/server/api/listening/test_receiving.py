@@ -15,14 +15,15 @@ from judged.v1 import groups_pb2
 from judged.v1 import judge_service_pb2 as pb
 from judged_server import errors
 from judged_server.api.listening.receiving import (
+    GROWTH,
     INLINE_BYTES,
+    Admission,
     Receiver,
     Unread,
     lenient,
     received_bytes,
 )
 from judged_server.process.memory import Memory, Pressure
-from judged_server.usecases.admission import GROWTH, Admission
 
 MOST = 1 << 20
 PARSE = lenient(pb.BatchJudgeRequest.FromString)

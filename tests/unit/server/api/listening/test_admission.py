@@ -1,9 +1,9 @@
 from __future__ import annotations
 
 import pytest
+from judged_server.api.listening.receiving import GROWTH, LARGE_SHARE, SMALL_BYTES, Admission
 from judged_server.errors import Overloaded
 from judged_server.process.memory import Memory, Pressure
-from judged_server.usecases.admission import GROWTH, LARGE_SHARE, SMALL_BYTES, Admission
 
 MIB = 1 << 20
 LIMIT = 40 * GROWTH * MIB
