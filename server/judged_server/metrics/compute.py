@@ -13,7 +13,7 @@ import numpy as np
 
 from judged_server.domain import BoolArray, FloatArray, IntArray
 from judged_server.errors import InvalidField, full_name, full_names
-from judged_server.metrics.families import refuse_families
+from judged_server.metrics.families import FAMILIES
 from judged_server.metrics.grades import graded
 from judged_server.metrics.input.gains import rank_gains
 from judged_server.metrics.input.qrels import condensed, extremes, unjudged_mask
@@ -37,13 +37,30 @@ MAX_VALUE = 1e100
 """The largest magnitude of a value that is merged, far from where a sum or a square overflows."""
 
 
+def _refuse_families(measures: Sequence[Measure], relevance: str) -> None:
+    """Raise InvalidField at `metrics[i]` for a metric of a family whose judge judges nothing here.
+
+    `relevance` says where relevance comes from instead: verdicts, qrels, gains.
+    """
+    for i, metric in enumerate(measure.metric for measure in measures):
+        if metric.family:
+            plain = metric.name.removesuffix(f"_{metric.family}")
+            kind = FAMILIES[metric.family].kind
+            instead = f"ask for {plain}"
+            if relevance == "verdicts":
+                mode = full_name(MatchingMode.ANY)
+                instead = f"ask for {plain} with matching {mode} over verdicts of the judge {kind}"
+            rule = f"{metric.name} is judged on the way, not taken from {relevance}"
+            raise InvalidField(f"metrics[{i}]", f"{rule}; use Evaluate, or {instead}")
+
+
 def check_modes(measures: Sequence[Measure], mode: MatchingMode, *, families: bool = False) -> None:
     """Raise InvalidField at `metrics[i]` for a metric that the mode leaves undefined.
 
     Families have a mode of their own. They pass where their judges run, which `families` says.
     """
     if not families:
-        refuse_families([measure.metric for measure in measures], "verdicts")
+        _refuse_families(measures, "verdicts")
     for i, measure in enumerate(measures):
         if mode not in measure.metric.modes and not measure.metric.family:
             defined = full_names(measure.metric.modes)
@@ -135,7 +152,7 @@ def compute_trec(
     are not relevant, but metrics that weigh grades take all of them, as under trec_eval -l;
     `options.max_documents` cuts the rankings first. Raises what `trec.rank_run` raises.
     """
-    refuse_families([measure.metric for measure in measures], "qrels")
+    _refuse_families(measures, "qrels")
     ranked = rank_run(
         qrels,
         run,
@@ -198,7 +215,7 @@ def compute_gains(
     Raises what `gains.rank_gains` raises, and InvalidField at `field[i].relevant_gains` for a
     query that has none when the policy is ERROR.
     """
-    refuse_families([measure.metric for measure in measures], "gains")
+    _refuse_families(measures, "gains")
     rankings = rank_gains(gains, relevant_gains, field)
     has_gold = _gold_mask(rankings.n_relevant, options.no_gold, field + "[{}].relevant_gains")
     rows = np.flatnonzero(has_gold)

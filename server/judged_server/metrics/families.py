@@ -6,10 +6,8 @@ matching a request names.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from judged_server.errors import InvalidField, full_name
 from judged_server.metrics.measures.declaration import Metric
 from judged_server.metrics.measures.ranking import RANKING_METRICS
 from judged_server.metrics.measures.weighted import WEIGHTED_METRICS
@@ -65,20 +63,3 @@ FAMILY_METRICS = tuple(
     if metric.name in _MEMBERS
 )
 """The metrics of both families, in the order GetServerInfo lists them."""
-
-
-def refuse_families(metrics: Sequence[Metric], relevance: str) -> None:
-    """Raise InvalidField at `metrics[i]` for a metric of a family whose judge judges nothing here.
-
-    `relevance` says where relevance comes from instead: verdicts, qrels, gains.
-    """
-    for i, metric in enumerate(metrics):
-        if metric.family:
-            plain = metric.name.removesuffix(f"_{metric.family}")
-            kind = FAMILIES[metric.family].kind
-            instead = f"ask for {plain}"
-            if relevance == "verdicts":
-                mode = full_name(MatchingMode.ANY)
-                instead = f"ask for {plain} with matching {mode} over verdicts of the judge {kind}"
-            rule = f"{metric.name} is judged on the way, not taken from {relevance}"
-            raise InvalidField(f"metrics[{i}]", f"{rule}; use Evaluate, or {instead}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, TypeVar
@@ -162,11 +162,14 @@ def compute(
     labelled = request.HasField("human_values") or request.judged.HasField("human_labels")
     refuse_unused(request.options, request.WhichOneof("relevance"), labelled=labelled)
     done = _measure(request, measures, options, limits, qrels, prefix)
-    metadata = read_query_metadata(request.metadata, done.query_ids, done.not_measured)
+    metadata: Sequence[Mapping[str, str]] = ()
+    if request.metadata:
+        metadata = read_query_metadata(request.metadata, done.query_ids, done.not_measured)
     table = with_intervals_and_slices(done.table, options, metadata)
-    table = with_correction(
-        *(table, request, measures, options, done.query_ids), metadata, done.judged
-    )
+    if labelled:
+        table = with_correction(
+            *(table, request, measures, options, done.query_ids), metadata, done.judged
+        )
     return write_table(
         table, done.query_ids, per_query=request.options.per_query, verdicts=done.verdicts
     )

@@ -40,7 +40,7 @@ def with_correction(
     metadata: Sequence[Mapping[str, str]] = (),
     judged: tuple[JudgedResults, FloatArray] | None = None,
 ) -> MetricTable:
-    """Return the table with corrected means, when the request brings labels or human values.
+    """Return the table with means corrected by the labels or the human values of the request.
 
     `query_ids` names the queries that were given, `metadata` is theirs or empty, `judged` holds
     their verdicts and scores if the request has any. Raises InvalidField at `human_values` when
