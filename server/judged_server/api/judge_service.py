@@ -45,7 +45,7 @@ from judged_server.api.idempotency import IdempotentCalls, check_request_id
 from judged_server.api.judge_stream import judge_stream
 from judged_server.api.listening.receiving import Admission, received_bytes
 from judged_server.domain.answers import ScoreSummary
-from judged_server.judges.base import Caller
+from judged_server.judges.base import ANONYMOUS, Caller
 from judged_server.judges.catalog import JudgeCatalog
 from judged_server.llm.budget import Budgets
 from judged_server.metrics import parse_metrics
@@ -116,7 +116,7 @@ class JudgeService(JudgeServiceServicer):
             read_asking(request.asking)  # nobody is asked, and what is wrong is wrong
         deadlines = self._facts.deadlines
         seconds = deadlines.allowed(context, deadlines.max_unary_s)
-        caller = Caller(_now() + seconds)
+        caller = Caller(_now() + seconds, cost_tracker=ANONYMOUS.cost_tracker)  # it spends nothing
         return self._judge_to_bytes(request, caller)
 
     async def _judge_to_bytes(self, request: pb.BatchJudgeRequest, caller: Caller) -> bytes:

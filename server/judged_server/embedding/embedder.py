@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -18,6 +19,7 @@ from judged_server.embedding.cache.vector_rows import VectorKeys, VectorRows, jo
 from judged_server.embedding.policy import LONG_TEXT_POLICIES, WINDOW_MAX
 from judged_server.embedding.runtime.backend import Session
 from judged_server.embedding.tokenizer import WindowTokenizer
+from judged_server.errors import ModelDamaged
 from judged_server.scheduling.admission import MAX_DELAY_S, Admission, Resource
 from judged_server.scheduling.threads import run_in_thread_if
 from judged_server.tenant import current_sender, current_tenant
@@ -154,6 +156,68 @@ class ModelEmbedder:
                 np.array([entry.flag for entry in entries], np.uint8),
             ),
         )
+
+
+class LazyEmbedder:
+    """A stored model that is checked and loaded by its first use; implements base.Embedder."""
+
+    def __init__(self, card: ModelCard, load: Callable[[], ModelEmbedder]) -> None:
+        """Take the card of the model as it will run; `load` must give a model with just that."""
+        self._card = card
+        self._load = load
+        self._embedder: ModelEmbedder | None = None
+        self._closed = False
+        self._lock = threading.Lock()
+
+    @property
+    def card(self) -> ModelCard:
+        """Which model this is and what runs it; the same before it is loaded and after."""
+        return self._card
+
+    @property
+    def loaded(self) -> bool:
+        """Whether the model is in memory."""
+        return self._embedder is not None
+
+    @property
+    def queued_tokens(self) -> int:
+        """Tokens, by estimate, of the texts that are not done."""
+        return 0 if self._embedder is None else self._embedder.queued_tokens
+
+    def load(self) -> ModelEmbedder:
+        """Return the model, loaded once; blocks. After a failure the next use tries again."""
+        with self._lock:
+            if self._closed:
+                raise RuntimeError(f"model {self._card.name} is closed")
+            if self._embedder is None:
+                loaded = self._load()
+                if loaded.card != self._card:
+                    # Verdicts were promised under the card's keys; those of another model, which
+                    # was put in its place since, must not bear them.
+                    loaded.close()
+                    raise ModelDamaged(
+                        self._card.name,
+                        "its files are no longer those the server found",
+                        "restart the server",
+                    )
+                self._embedder = loaded
+            return self._embedder
+
+    async def embed(
+        self, texts: Sequence[str], long_text: str, deadline: float | None = None
+    ) -> Embedded:
+        """Return the vectors of distinct texts; the first caller waits for the model to load."""
+        embedder = self._embedder
+        if embedder is None:
+            embedder = await asyncio.to_thread(self.load)
+        return await embedder.embed(texts, long_text, deadline)
+
+    def close(self) -> None:
+        """Close the model, once it has been loaded if that is going on."""
+        with self._lock:
+            self._closed = True
+            if self._embedder is not None:
+                self._embedder.close()
 
 
 def _estimate(text: str, most: int | None) -> int:

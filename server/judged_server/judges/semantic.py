@@ -9,6 +9,7 @@ import numpy as np
 
 from judged_server.domain import (
     ByteArray,
+    Float32Array,
     FloatArray,
     IntArray,
     JudgeIdentity,
@@ -20,7 +21,6 @@ from judged_server.domain import (
     VerdictFault,
 )
 from judged_server.embedding.base import Embedded, Embedder, Embedders, ModelCard
-from judged_server.embedding.cosine import Side, cosine_matrix
 from judged_server.embedding.models.manifest import CALLER
 from judged_server.embedding.policy import (
     EMBEDDING_FAILED,
@@ -29,6 +29,7 @@ from judged_server.embedding.policy import (
     TEXT_TOO_LONG,
     TRUNCATE,
 )
+from judged_server.embedding.runtime.backend import unit_rows
 from judged_server.judges.base import ANONYMOUS, Caller, LocalJudge, Parameter, Profile
 from judged_server.scheduling.threads import run_in_thread_if
 
@@ -46,6 +47,11 @@ _GROUP_COST = 1 << 16
 _TEXT_COST = 1 << 9
 _CODES = {TEXT_TOO_LONG: 3, OVERLOADED: 8, EMBEDDING_FAILED: 13}
 """gRPC's INVALID_ARGUMENT, RESOURCE_EXHAUSTED and INTERNAL."""
+
+BLOCK_CELLS = 1 << 20
+"""Cosines of one matrix product: 8 MB, however large the sides."""
+
+_ROUNDING = 1e-12
 
 
 class SemanticKind:
@@ -289,3 +295,40 @@ def _join(parts: Sequence[_GroupScores]) -> ScoreColumns:
         statuses = np.full(len(scores), Status.OK, np.uint8)
         statuses[[fault.index for fault in faults]] = Status.ERROR
     return ScoreColumns(scores, statuses, flags, faults)
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """Vectors of one side; text i owns the rows from `starts[i]`, without `starts` row i."""
+
+    vectors: Float32Array
+    starts: IntArray | None = None
+
+
+def cosine_matrix(rows: Side, columns: Side) -> FloatArray:
+    """Return the best cosine of each row text with each column text, in [0, 1].
+
+    A negative cosine is 0, and so is that of a zero vector. A vector that is not finite gives NaN.
+
+    Products are taken in double precision: that costs a fraction of the embedding, and a vector's
+    cosine with itself is then 1 to within 1e-15, not 1e-7.
+    """
+    right = unit_rows(columns.vectors).T
+    step = max(1, BLOCK_CELLS // max(1, right.shape[1]))
+    blocks = []
+    for start in range(0, len(rows.vectors), step):
+        block = unit_rows(rows.vectors[start : start + step]) @ right
+        if columns.starts is not None:
+            block = np.maximum.reduceat(block, columns.starts, axis=1)
+        blocks.append(block)
+    scores: FloatArray = np.concatenate(blocks)
+    if rows.starts is not None:
+        scores = np.maximum.reduceat(scores, rows.starts, axis=0)
+    return _clamp(scores)
+
+
+def _clamp(scores: FloatArray) -> FloatArray:
+    """Clamp rounding only: comparisons with NaN are false, so that NaN stays NaN."""
+    scores[scores <= 0] = 0.0
+    scores[scores > 1 - _ROUNDING] = 1.0
+    return scores

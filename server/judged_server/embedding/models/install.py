@@ -24,7 +24,8 @@ from judged_server.embedding.models.manifest import (
 )
 from judged_server.embedding.models.model_dir import ModelFolder, ModelOptions
 from judged_server.embedding.models.sources import ModelSourceError
-from judged_server.embedding.runtime.onnx_session import EncoderSession, UnusableGraphError
+from judged_server.embedding.runtime.backend import UnusableGraphError
+from judged_server.embedding.runtime.onnx_session import EncoderSession
 from judged_server.embedding.tokenizer import WindowTokenizer
 
 

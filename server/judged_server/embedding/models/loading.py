@@ -10,7 +10,7 @@ from judged_server.embedding.cache.vector_cache import VectorCache
 from judged_server.embedding.embedder import ModelEmbedder
 from judged_server.embedding.models.manifest import ModelFiles, reinstall
 from judged_server.embedding.policy import TRUNCATE
-from judged_server.embedding.runtime.backend import Session, finite_rows
+from judged_server.embedding.runtime.backend import Session, UnusableGraphError, finite_rows
 from judged_server.embedding.runtime.backend_selection import (
     FP16,
     FP32,
@@ -20,11 +20,7 @@ from judged_server.embedding.runtime.backend_selection import (
     RuntimeConfig,
 )
 from judged_server.embedding.runtime.cores import available_cores
-from judged_server.embedding.runtime.onnx_session import (
-    EncoderSession,
-    UnusableDeviceError,
-    UnusableGraphError,
-)
+from judged_server.embedding.runtime.onnx_session import EncoderSession, UnusableDeviceError
 from judged_server.embedding.tokenizer import WindowTokenizer
 from judged_server.errors import ModelDamaged
 from judged_server.settings import SettingsError

@@ -15,6 +15,10 @@ from numpy.typing import NDArray
 from judged_server.domain import BoolArray, Float32Array, IntArray
 
 
+class UnusableGraphError(ValueError):
+    """A graph can't be loaded, or is not that of a sentence embedding model."""
+
+
 def pool(hidden: Float32Array, mask: IntArray, pooling: str) -> Float32Array:
     """Return the pooled vectors of (rows, tokens, size) hidden states, padded on the right.
 
@@ -49,6 +53,16 @@ def unit_rows(vectors: NDArray[np.floating[Any]]) -> NDArray[np.float64]:
         lengths = np.linalg.norm(rows, axis=1, keepdims=True)
         rows /= np.where(lengths == 0, 1, lengths)
     return rows
+
+
+def to_vectors(
+    hidden: NDArray[Any], shape: tuple[int, ...], mask: IntArray, pooling: str
+) -> Float32Array:
+    """Return the unit vectors of (rows, tokens, size) hidden states for ids of `shape`."""
+    if hidden.ndim != 3 or hidden.shape[:2] != shape:
+        raise UnusableGraphError(f"its output has shape {hidden.shape}")
+    vectors = pool(hidden.astype(np.float32, copy=False), mask, pooling)
+    return unit_rows(vectors).astype(np.float32)
 
 
 def finite_rows(vectors: Float32Array) -> BoolArray:

@@ -21,16 +21,14 @@ import onnxruntime as ort
 from numpy.typing import NDArray
 
 from judged_server.domain import Float32Array, IntArray
-from judged_server.embedding.runtime.backend import SessionFacts
+from judged_server.embedding.runtime.backend import SessionFacts, UnusableGraphError, to_vectors
 from judged_server.embedding.runtime.backend_selection import CUDA, FP16, PROVIDERS, TENSORRT
 from judged_server.embedding.runtime.host_memory import Allocate, HostArrays, ordinary, page_locked
 from judged_server.embedding.runtime.onnx_session import (
     UnusableDeviceError,
-    UnusableGraphError,
     check_inputs,
     choose_output,
     first_line,
-    to_vectors,
 )
 
 BATCH_TOKENS = 8_192

@@ -9,7 +9,7 @@ import numpy as np
 import openvino
 from openvino import opset13
 
-from judged_server.embedding.runtime.onnx_session import UnusableGraphError
+from judged_server.embedding.runtime.backend import UnusableGraphError
 
 GROUP_SIZE = 128
 """Activations that share a scale, along a row. A row has scales of its own, so that a text's vector

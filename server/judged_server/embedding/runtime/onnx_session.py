@@ -7,10 +7,9 @@ from typing import Any
 
 import numpy as np
 import onnxruntime as ort
-from numpy.typing import NDArray
 
 from judged_server.domain import Float32Array, IntArray
-from judged_server.embedding.runtime.backend import SessionFacts, pool, unit_rows
+from judged_server.embedding.runtime.backend import SessionFacts, UnusableGraphError, to_vectors
 
 PROVIDER = "CPUExecutionProvider"
 OUTPUTS = ("last_hidden_state", "token_embeddings")
@@ -20,10 +19,6 @@ REQUIRED_INPUTS = frozenset({"input_ids", "attention_mask"})
 KNOWN_INPUTS = REQUIRED_INPUTS | {"token_type_ids"}
 
 _ERRORS_ONLY = 3
-
-
-class UnusableGraphError(ValueError):
-    """A graph can't be loaded, or is not that of a sentence embedding model."""
 
 
 class UnusableDeviceError(Exception):
@@ -86,16 +81,6 @@ def choose_output(ranks: Mapping[str, int]) -> str:
     if not named and not by_rank:
         raise UnusableGraphError("it has no output with a vector for each token")
     return (named or by_rank)[0]
-
-
-def to_vectors(
-    hidden: NDArray[Any], shape: tuple[int, ...], mask: IntArray, pooling: str
-) -> Float32Array:
-    """Return the unit vectors of (rows, tokens, size) hidden states for ids of `shape`."""
-    if hidden.ndim != 3 or hidden.shape[:2] != shape:
-        raise UnusableGraphError(f"its output has shape {hidden.shape}")
-    vectors = pool(hidden.astype(np.float32, copy=False), mask, pooling)
-    return unit_rows(vectors).astype(np.float32)
 
 
 def first_line(error: Exception) -> str:

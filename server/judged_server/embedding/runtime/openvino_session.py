@@ -12,7 +12,7 @@ import numpy as np
 import openvino
 
 from judged_server.domain import Float32Array, IntArray
-from judged_server.embedding.runtime.backend import SessionFacts
+from judged_server.embedding.runtime.backend import SessionFacts, UnusableGraphError, to_vectors
 from judged_server.embedding.runtime.backend_selection import (
     BF16,
     INT8_BY_GROUP,
@@ -20,13 +20,7 @@ from judged_server.embedding.runtime.backend_selection import (
     PROVIDERS,
 )
 from judged_server.embedding.runtime.int8_weights import GROUP_SIZE, compress_weights
-from judged_server.embedding.runtime.onnx_session import (
-    UnusableGraphError,
-    check_inputs,
-    choose_output,
-    first_line,
-    to_vectors,
-)
+from judged_server.embedding.runtime.onnx_session import check_inputs, choose_output, first_line
 
 PAD_TO = 16
 """Rows are padded to a multiple of this. In bf16 other lengths take another kernel, and a text's

@@ -8,7 +8,8 @@ from __future__ import annotations
 import onnx
 from onnxruntime.transformers.float16 import convert_float_to_float16
 
-from judged_server.embedding.runtime.onnx_session import UnusableGraphError, first_line
+from judged_server.embedding.runtime.backend import UnusableGraphError
+from judged_server.embedding.runtime.onnx_session import first_line
 
 
 def to_fp16(path: str) -> bytes:

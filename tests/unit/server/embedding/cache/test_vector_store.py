@@ -11,7 +11,7 @@ import sys
 
 import numpy as np
 import pytest
-from judged_server.embedding.cache.vector_store import FILE, StoredVectors, VectorStore
+from judged_server.embedding.cache.vector_cache import FILE, StoredVectors, VectorStore
 from judged_server.store import sqlite_file
 from judged_server.store.sqlite_file import DAMAGED
 
@@ -228,7 +228,7 @@ WRITER = """
 import sys
 from pathlib import Path
 sys.path[:0] = sys.argv[2:]
-from judged_server.embedding.cache.vector_store import VectorStore
+from judged_server.embedding.cache.vector_cache import VectorStore
 from tests.unit.server.embedding.cache.test_vector_store import CAP, entry
 store = VectorStore(Path(sys.argv[1]), CAP, 0)
 number = 0

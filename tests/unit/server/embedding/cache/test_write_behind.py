@@ -5,9 +5,9 @@ import threading
 
 import numpy as np
 import pytest
-from judged_server.embedding.cache import vector_store
+from judged_server.embedding.cache import vector_cache
+from judged_server.embedding.cache.vector_cache import VectorStore, WriteBehind
 from judged_server.embedding.cache.vector_rows import VectorRows
-from judged_server.embedding.cache.vector_store import VectorStore, WriteBehind
 
 CAP = 16 << 20
 
@@ -44,7 +44,7 @@ async def test_closing_writes_what_waits(store, tmp_path):
 
 
 async def test_many_keys_are_read_in_parts(store, tmp_path, monkeypatch):
-    monkeypatch.setattr(vector_store, "READ_KEYS", 4)
+    monkeypatch.setattr(vector_cache, "READ_KEYS", 4)
     behind = WriteBehind(store)
     behind.put(_keys(range(10)), _rows(range(10)))
     behind.close()

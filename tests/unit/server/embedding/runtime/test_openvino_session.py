@@ -7,8 +7,9 @@ import sys
 import numpy as np
 import onnx
 import pytest
+from judged_server.embedding.runtime.backend import UnusableGraphError
 from judged_server.embedding.runtime.backend_selection import has_bf16
-from judged_server.embedding.runtime.onnx_session import EncoderSession, UnusableGraphError
+from judged_server.embedding.runtime.onnx_session import EncoderSession
 from onnx import TensorProto, helper
 
 from tests.fakes import tiny_model

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from judged_server.embedding import cosine
-from judged_server.embedding.cosine import Side, cosine_matrix
+from judged_server.judges import semantic
+from judged_server.judges.semantic import Side, cosine_matrix
 
 
 def _random(rows: int, seed: int = 0) -> np.ndarray:
@@ -77,5 +77,5 @@ def test_with_windows_the_best_pair_counts(row_counts, column_counts):
 def test_blocks_change_nothing(monkeypatch):
     rows, columns = Side(_random(50), np.arange(0, 50, 5)), Side(_random(7, 1))
     whole = cosine_matrix(rows, columns)
-    monkeypatch.setattr(cosine, "BLOCK_CELLS", 20)
+    monkeypatch.setattr(semantic, "BLOCK_CELLS", 20)
     np.testing.assert_allclose(cosine_matrix(rows, columns), whole, atol=1e-14)
