@@ -16,7 +16,13 @@ from types import FrameType
 from judged_server import __main__ as program
 
 _PACKAGE = f"judged_server{os.sep}"
-_BY_THE_CLOCK = {"Watchdog.run", "MemoryWatch.run", "apply_invalidations", "renew_leases"}
+_BY_THE_CLOCK = {
+    "Watchdog.run",
+    "Watchdog._watch",
+    "MemoryWatch.run",
+    "apply_invalidations",
+    "renew_leases",
+}
 """What runs again and again, whether or not there is a call; what it calls is no part of one."""
 
 

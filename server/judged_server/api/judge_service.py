@@ -95,7 +95,7 @@ class JudgeService(JudgeServiceServicer):
     @property
     def _offering(self) -> Offering:
         """What the tenant of the call in work may ask for."""
-        return self._offerings.of(current_tenant().allowed)
+        return self._offerings[current_tenant().allowed]
 
     @property
     def _catalog(self) -> JudgeCatalog:

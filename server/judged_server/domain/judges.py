@@ -92,19 +92,16 @@ class JudgeIdentity:
     `scoring_key` is a SHA-256 in hex over all that can change a score; `fingerprint` covers
     min_score too; `signature` is the same for people, in one stable line. `max_grade` is the top
     of the scale of a judge that gives grades, score times max_grade; 0 for one that gives none.
+    Two are equal where their fingerprints are.
     """
 
-    kind: str
-    profile: str
-    min_score: float
-    signature: str
-    scoring_key: str
+    kind: str = field(compare=False)
+    profile: str = field(compare=False)
+    min_score: float = field(compare=False)
+    signature: str = field(compare=False)
+    scoring_key: str = field(compare=False)
     fingerprint: str
-    max_grade: int = 0
-
-    def __hash__(self) -> int:
-        """Return the hash of the fingerprint, which covers the rest; a string keeps its own."""
-        return hash(self.fingerprint)
+    max_grade: int = field(default=0, compare=False)
 
     @classmethod
     def build(

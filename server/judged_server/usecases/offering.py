@@ -48,8 +48,8 @@ class Offering:
         return [*self.catalog.offers(), *([] if scoring is None else [scoring])]
 
 
-class Offerings:
-    """Makes an offering of what a server has, once for all who are allowed the same."""
+class Offerings(dict[Allowed, Offering]):
+    """What callers may ask for, by what they are allowed; made when first looked up."""
 
     def __init__(
         self,
@@ -72,14 +72,12 @@ class Offerings:
         self._rubrics = rubrics
         self._model_caller = model_caller
         self._default_judge = default_judge
-        self._made: dict[Allowed, Offering] = {}
-        self._everything = self.of(EVERYTHING)
+        super().__init__()
+        self._everything = self[EVERYTHING]
 
-    def of(self, allowed: Allowed) -> Offering:
-        """Return what those who are allowed this much may ask for."""
-        made = self._made.get(allowed)
-        if made is None:
-            made = self._made[allowed] = self._make(allowed)
+    def __missing__(self, allowed: Allowed) -> Offering:
+        """Make what those who are allowed this much may ask for."""
+        made = self[allowed] = self._make(allowed)
         return made
 
     def check(self, tenant: Tenant) -> None:
@@ -100,7 +98,7 @@ class Offerings:
                         f"tenants: {tenant.name}: {what}: this server has no {name[:80]!r}; {hint}"
                     )
         try:
-            self.of(tenant.allowed)
+            _ = self[tenant.allowed]
         except JudgedError as error:
             raise SettingsError(f"tenants: {tenant.name}: judges: {error.message}") from None
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from judged_server.domain import TIE_TOLERANCE, Source, Status, Usage, VerdictFault
 from judged_server.domain.answers import DimensionScore, VerifiedClaim
 from judged_server.judges.llm.concurrency import fan_out
-from judged_server.judges.llm.contexts import CODES, count, raw_text
 from judged_server.llm.caller import Answer, CallOptions, ModelCaller, nothing
 from judged_server.llm.chat import ChatModel, ChatReply
 from judged_server.llm.faults import Reason
@@ -19,6 +19,29 @@ from judged_server.llm.rubrics import FieldValue, Rubric
 
 MAX_RAW_REPLIES_BYTES = 1 << 20
 """The replies kept of one score, together; those that come later are left out."""
+MAX_RAW_REPLY_BYTES = 64 << 10
+
+CODES = {
+    Reason.TIMEOUT: 4,
+    Reason.RATE_LIMITED: 8,
+    Reason.PROVIDER_UNREACHABLE: 14,
+    Reason.PROVIDER_ERROR: 14,
+    Reason.PROVIDER_REFUSED_KEY: 9,
+    Reason.BREAKER_OPEN: 14,
+    Reason.REFUSED: 2,
+    Reason.UNPARSABLE: 2,
+    Reason.SCHEMA: 13,
+    Reason.REPLY_TRUNCATED: 13,
+    Reason.NO_QUORUM: 2,
+    Reason.NOT_CACHED: 9,
+    Reason.BUDGET: 8,
+    Reason.EMPTY_ANSWER: 9,
+    Reason.NO_CONTEXT: 9,
+    Reason.NO_CLAIMS: 9,
+    Reason.MARKER_REPEATED: 2,
+}
+"""gRPC's codes: DEADLINE_EXCEEDED, RESOURCE_EXHAUSTED, UNAVAILABLE, FAILED_PRECONDITION, INTERNAL;
+UNKNOWN for a model that answered, but not with a verdict."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +116,76 @@ class ScoringSession:
             left -= len(raw.encode())
             kept.append(raw if left >= 0 else "")
         return tuple(kept)
+
+
+def raw_text(reply: ChatReply | None) -> str:
+    """Return a reply as it came, or as much of it as may be sent on.
+
+    UTF-8 can't carry lone surrogates: each becomes a question mark.
+    """
+    text = (reply.text or reply.refusal or "") if reply is not None else ""
+    raw = text.encode(errors="replace")
+    return raw[:MAX_RAW_REPLY_BYTES].decode(errors="ignore")
+
+
+class Vote(NamedTuple):
+    """What all samples say together.
+
+    `score`, `agreement` (both in [0, 1]) and `yes` (a strict majority) mean something only when
+    `status` is OK. `decisive` is the place of the sample whose reasoning, or whose failure, stands
+    for the vote; None when no single one does.
+    """
+
+    status: Status
+    score: float = 0.0
+    yes: bool = False
+    agreement: float = 0.0
+    reason: Reason | None = None
+    decisive: int | None = None
+
+
+def count(parsed_replies: Sequence[ParsedReply]) -> Vote:
+    """Return the vote of all samples that were asked for, of which there is at least one.
+
+    Without a valid sample the first failure counts; if nothing failed, the first abstention.
+    Raises ValueError when there are no samples.
+    """
+    if not parsed_replies:
+        raise ValueError("a vote needs at least one sample")
+    first = parsed_replies[0]
+    if len(parsed_replies) == 1 and first.status is Status.OK:  # the usual case
+        return Vote(Status.OK, first.score, first.yes, 1.0, decisive=0)
+    valid = [parsed for parsed in parsed_replies if parsed.status is Status.OK]
+    if len(valid) < len(parsed_replies):
+        for place, parsed in enumerate(parsed_replies):
+            if parsed.reason is Reason.NOT_CACHED:
+                return Vote(Status.ERROR, reason=parsed.reason, decisive=place)
+    if not valid:
+        return _without_votes(parsed_replies)
+    yes_votes = sum(parsed.yes for parsed in valid)
+    noes = len(valid) - yes_votes
+    if yes_votes == noes or 2 * len(valid) < len(parsed_replies):
+        return Vote(Status.ABSTAINED, reason=Reason.NO_QUORUM)
+    yes = yes_votes > noes
+    return Vote(
+        Status.OK,
+        score=sum(parsed.score for parsed in valid) / len(valid),
+        yes=yes,
+        agreement=max(yes_votes, noes) / len(valid),
+        decisive=next(
+            place
+            for place, parsed in enumerate(parsed_replies)
+            if parsed.status is Status.OK and parsed.yes == yes
+        ),
+    )
+
+
+def _without_votes(parsed_replies: Sequence[ParsedReply]) -> Vote:
+    for status in (Status.ERROR, Status.ABSTAINED, Status.NOT_ASSESSABLE):
+        for place, parsed in enumerate(parsed_replies):
+            if parsed.status is status:
+                return Vote(status, reason=parsed.reason, decisive=place)
+    raise ValueError("a sample that is not OK has the status ERROR, ABSTAINED or NOT_ASSESSABLE")
 
 
 @dataclass(frozen=True, slots=True)

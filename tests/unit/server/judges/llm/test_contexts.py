@@ -6,14 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from judged_server.domain import Flag, QueryGroup, Status, Usage, Verdicts
 from judged_server.judges.llm.contexts import (
-    CODES,
-    MAX_RAW_REPLY_BYTES,
     ContextVotes,
     TextContext,
     flags_of,
     number_contexts,
     to_columns,
 )
+from judged_server.judges.llm.scoring_session import CODES, MAX_RAW_REPLY_BYTES
 from judged_server.llm.caller import Answer
 from judged_server.llm.chat import ChatReply, FinishReason, TokenUsage
 from judged_server.llm.faults import Reason

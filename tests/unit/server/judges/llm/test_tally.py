@@ -7,7 +7,7 @@ from math import ceil, isclose
 
 import pytest
 from judged_server.domain import Status
-from judged_server.judges.llm.contexts import count
+from judged_server.judges.llm.scoring_session import count
 from judged_server.llm.faults import Reason
 from judged_server.llm.parsing.parsed_reply import ParsedReply
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from judged_server.llm.faults import ProviderFault, Reason
-from judged_server.llm.transport.tenant_slots import TenantSlots
+from judged_server.llm.transport.endpoint import TenantSlots
 from judged_server.tenant import Tenant, serve
 
 from tests.fakes.still_clock import StillClock
