@@ -27,7 +27,7 @@ def provider_on_a_thread(script: Script) -> Iterator[ScriptedProvider]:
     thread = threading.Thread(target=lambda: loop.run_until_complete(serve()))
     thread.start()
     try:
-        assert started.wait(10)
+        assert started.wait(60)
         yield ready[0]
     finally:
         loop.call_soon_threadsafe(over.set)

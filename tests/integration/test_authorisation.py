@@ -181,7 +181,7 @@ def outcome(world: World, credential: Credential, path: str, message: bytes) -> 
     call = ways[method.client_streaming, method.server_streaming](path)
     sent = iter([message]) if method.client_streaming else message
     try:
-        reply = call(sent, timeout=20, metadata=credential.metadata)
+        reply = call(sent, timeout=60, metadata=credential.metadata)
         if method.server_streaming:
             next(reply, None)
             reply.cancel()

@@ -175,7 +175,7 @@ class TestVerdicts:
         request = pb.BatchJudgeRequest(
             groups=[groups_pb2.QueryGroup(expected=["a"], retrieved=["a"])], include_details=True
         )
-        reply = stub.BatchJudge(request, timeout=10)
+        reply = stub.BatchJudge(request, timeout=60)
         assert not reply.HasField("usage")
         assert not reply.verdicts.agreement
         assert not reply.verdicts.details
@@ -281,7 +281,7 @@ class TestModels:
             judge=groups_pb2.JudgeSpec(kind="llm"),
         )
         with pytest.raises(grpc.RpcError) as caught:
-            stub.BatchJudge(request, timeout=10)
+            stub.BatchJudge(request, timeout=60)
         assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
 
     def test_neither_key_nor_texts_are_logged(self, llm: Client, llm_server: ServerProcess):

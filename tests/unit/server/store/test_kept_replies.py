@@ -118,7 +118,7 @@ async def test_a_look_ends_with_the_store(file, kept):
     gate.set()
     assert await waiting is None
     await closing
-    await asyncio.wait_for(asyncio.gather(looking, return_exceptions=True), 5)
+    await asyncio.wait_for(asyncio.gather(looking, return_exceptions=True), 60)
     assert kept._looking is None
 
 
