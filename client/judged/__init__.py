@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         PermissionDenied,
         Retryable,
         Unavailable,
+        WrongType,
     )
     from judged.types import (
         AnswerItem,
@@ -150,6 +151,7 @@ __all__ = [
     "Unjudged",
     "Verdict",
     "Verdicts",
+    "WrongType",
 ]
 
 _NAMES = {
@@ -157,7 +159,8 @@ _NAMES = {
     "client": "Client",
     "errors": (
         "BudgetExhausted ClientUnusable DeadlineExceeded FailedPrecondition InternalError "
-        "InvalidArgument JudgedError NotFound Overloaded PermissionDenied Retryable Unavailable"
+        "InvalidArgument JudgedError NotFound Overloaded PermissionDenied Retryable Unavailable "
+        "WrongType"
     ),
 }
 """The names of each public module but `types`, which has all others."""

@@ -9,17 +9,13 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from numbers import Integral
 from typing import Any, TypeVar, cast
 
-from judged.errors import InvalidArgument
+from judged.errors import InvalidArgument, WrongType
 
 Value = TypeVar("Value")
 
 _TEXT = {str}
 _NO_LISTS = (str, bytes, bytearray, Mapping)
 """Can be walked over, and hold no list of texts."""
-
-
-class WrongType(InvalidArgument, TypeError):
-    """An argument, or something in it, is of the wrong type; `field` names it."""
 
 
 def set_fields(value: object, **fields: object) -> None:

@@ -2,6 +2,7 @@
 
     JudgedError                 code, reason, message, metadata, request_id
       InvalidArgument           the request breaks a rule; `field` names it
+        WrongType               ... an argument is of the wrong type: a TypeError too
       NotFound                  no such judge
       FailedPrecondition        the server lacks something; the message says what to run
       BudgetExhausted           what the server may spend is used up
@@ -63,6 +64,10 @@ class InvalidArgument(JudgedError):
         )
         error.field = field
         return error
+
+
+class WrongType(InvalidArgument, TypeError):
+    """An argument, or something in it, is of the wrong type; `field` names it."""
 
 
 class NotFound(JudgedError):

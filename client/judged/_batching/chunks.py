@@ -13,8 +13,8 @@ from typing import Any
 
 from judged import errors
 from judged._convert.groups import as_items
-from judged._inputs import WrongType
 from judged._transport.status import may_retry
+from judged.errors import WrongType
 from judged.types.choices import Source, Status
 from judged.types.groups import Context, QueryGroup, Span, Spans
 from judged.types.judges import Asking, Judge, JudgeIdentity, Usage

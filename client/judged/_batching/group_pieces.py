@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from judged._batching.chunks import CHUNK_CHARACTERS, CHUNK_GROUPS, most_contexts, text_cost
 from judged._batching.distinct import at_ranks
 from judged._convert.groups import check_group
-from judged._inputs import WrongType
+from judged.errors import WrongType
 from judged.types.groups import QueryGroup
 from judged.types.judges import Judge
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 from itertools import chain
 
-from judged._inputs import WrongType, all_texts, kind_of, need_each, need_kind, no_id
-from judged.errors import InvalidArgument
+from judged._inputs import all_texts, kind_of, need_each, need_kind, no_id
+from judged.errors import InvalidArgument, WrongType
 from judged.types.embeddings import Embeddings
 from judged.types.groups import Context, QueryGroup, Span, Spans
 from judged.v1 import groups_pb2

@@ -15,7 +15,8 @@ from judged._convert.intervals import (
 )
 from judged._convert.trec import write_trec
 from judged._convert.verdicts import read_verdict_counts
-from judged._inputs import WrongType, as_metrics, need_kind
+from judged._inputs import as_metrics, need_kind
+from judged.errors import WrongType
 from judged.types.embeddings import EmbeddedRankings
 from judged.types.metrics import MetricCounts, MetricOptions, MetricResult, MetricSlice, MetricTable
 from judged.types.rankings import (

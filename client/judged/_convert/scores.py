@@ -11,7 +11,8 @@ from itertools import chain
 from judged import errors
 from judged._convert.judges import write_asking, write_calibration, write_value
 from judged._convert.verdicts import read_error, read_usage
-from judged._inputs import WrongType, all_texts, kind_of, no_id
+from judged._inputs import all_texts, kind_of, no_id
+from judged.errors import WrongType
 from judged.types.choices import Source, Status
 from judged.types.judges import Asking, JudgeIdentity, Usage
 from judged.types.scores import (

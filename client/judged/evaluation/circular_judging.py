@@ -16,6 +16,8 @@ _OF_MODELS = {"llm", "answers"}
 class CircularJudging(UserWarning):
     """A judge's model is that of the system, or of its family: models favour their own kind."""
 
+    __module__ = "judged.evaluation"
+
 
 def judging_models(info: ServerInfo, judge: Judge) -> list[str]:
     """Return the models that a judge asks, its members included, as their providers name them."""

@@ -13,8 +13,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from judged._batching.chunks import most_contexts
-from judged._inputs import WrongType, as_metrics, need_by_ids, need_list
-from judged.errors import InvalidArgument
+from judged._inputs import as_metrics, need_by_ids, need_list
+from judged.errors import InvalidArgument, WrongType
 from judged.evaluation._steps.evaluation_log import EvaluationLog, group_key
 from judged.evaluation._steps.retrieving import (
     Retrieval,

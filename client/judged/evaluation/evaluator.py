@@ -12,9 +12,10 @@ from pathlib import Path
 from judged._batching.distinct import distinct_group
 from judged._batching.evaluate_stream import Progress, Record
 from judged._convert.groups import as_groups
-from judged._inputs import WrongType, as_metrics, need_kind
+from judged._inputs import as_metrics, need_kind
 from judged.aio import AsyncClient
 from judged.client import Client
+from judged.errors import WrongType
 from judged.evaluation._steps.walking import OnThread, Step, Steps, await_steps, run_steps
 from judged.evaluation.circular_judging import check_circular, models_of
 from judged.evaluation.datasets.dataset import Dataset

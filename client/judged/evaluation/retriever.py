@@ -9,8 +9,7 @@ import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
-from judged._inputs import WrongType
-from judged.errors import InvalidArgument
+from judged.errors import InvalidArgument, WrongType
 from judged.evaluation.datasets.results import Retrieved
 
 Found = Retrieved | str | Mapping[str, Any]

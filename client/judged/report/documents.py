@@ -29,6 +29,8 @@ _HIT_METRICS = ("hit_rate", "mrr", "recall", "precision", "ndcg", "ap", "f1")
 class NoResultDocument(InvalidArgument, ValueError):
     """What was to be shown is no result document; `field` names what is wrong in it."""
 
+    __module__ = "judged.report"
+
 
 def read_run(document: object, name: str = "") -> Run:
     """Return the run of a result document. Raises NoResultDocument."""

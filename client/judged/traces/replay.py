@@ -50,6 +50,8 @@ class Place:
 class ReplayError(Exception):
     """A trace can't stand for a judge. The message says why."""
 
+    __module__ = "judged.traces"
+
 
 class Missing(ReplayError):
     """Neither the trace nor the cache has `missing` of `total` judgements, those called `name`.
@@ -57,6 +59,8 @@ class Missing(ReplayError):
     `judge` is the one they should come from, None where nothing tells; `first` and `next_step` are
     for the message.
     """
+
+    __module__ = "judged.traces"
 
     def __init__(
         self,
@@ -83,6 +87,8 @@ class Missing(ReplayError):
 class MissingJudgements(Missing):
     """Judgements of contexts are missing: the first is that of the place `first`, in `group`."""
 
+    __module__ = "judged.traces"
+
     def __init__(
         self,
         first: Place,
@@ -106,6 +112,8 @@ class MissingJudgements(Missing):
 class MissingScores(Missing):
     """Scores of answers are missing: the first is that of the item `item_id`."""
 
+    __module__ = "judged.traces"
+
     def __init__(
         self, item_id: str, missing: int, total: int, name: str, judge: JudgeIdentity | None = None
     ) -> None:
@@ -121,9 +129,13 @@ class MissingScores(Missing):
 class UnclearName(ReplayError):
     """The trace has judgements under several names."""
 
+    __module__ = "judged.traces"
+
 
 class UnclearThreshold(ReplayError):
     """The judgements were made under several thresholds."""
+
+    __module__ = "judged.traces"
 
 
 class OtherRubric(ReplayError):
@@ -131,6 +143,8 @@ class OtherRubric(ReplayError):
 
     `lacking` is the id of a rubric that the server does not have in any version, else "".
     """
+
+    __module__ = "judged.traces"
 
     def __init__(self, rubrics: str, lacking: str = "") -> None:
         super().__init__(f"the judgements were made by {rubrics}")

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from judged._inputs import (
-    WrongType,
     as_column,
     need_by_ids,
     need_column,
@@ -21,6 +20,7 @@ from judged._inputs import (
     set_fields,
 )
 from judged._views import View
+from judged.errors import WrongType
 from judged.types.embeddings import EmbeddedRankings
 from judged.types.intervals import HumanLabels
 

@@ -14,7 +14,7 @@ JudgedRanking JudgedRankings LabelledScores Matching MetricOptions MetricTable N
 Overloaded PairedComparison PanelMember PerQueryValues PermissionDenied QueryGroup RatingLevel
 RatingTable RetrievedDocuments Retryable Rubric ScoredAnswers ScoredDocuments Source Span Spans
 Status SystemRanking SystemScores TextItem TextMetricTable ThresholdCriterion TrecRankings
-Unavailable Unjudged Verdict Verdicts
+Unavailable Unjudged Verdict Verdicts WrongType
 """
 
 

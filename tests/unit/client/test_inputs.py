@@ -35,7 +35,8 @@ from judged._batching.chunks import fold
 from judged._batching.metric_parts import Given
 from judged._convert.groups import as_groups, write_group
 from judged._convert.metrics import write_metrics
-from judged._inputs import WrongType, as_metrics, by_ids
+from judged._inputs import as_metrics, by_ids
+from judged.errors import WrongType
 from judged.evaluation import (
     Answer,
     Dataset,

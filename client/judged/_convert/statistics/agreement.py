@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from judged import errors
 from judged._convert.intervals import read_corrected, read_estimate, write_interval_options
-from judged._inputs import WrongType, need_kind
+from judged._inputs import need_kind
+from judged.errors import WrongType
 from judged.types.calibrators import Calibrator
 from judged.types.intervals import Estimate, IntervalOptions
 from judged.types.judges import JudgeIdentity

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from judged._convert.statistics.agreement import numbers_of, write_identity
 from judged._convert.verdicts import read_guarantee
-from judged._inputs import WrongType, need_each, need_kind
+from judged._inputs import need_each, need_kind
+from judged.errors import WrongType
 from judged.types.calibrators import Calibrator
 from judged.types.statistics.cascades import (
     CascadeFrontier,

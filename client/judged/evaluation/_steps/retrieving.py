@@ -12,8 +12,8 @@ from itertools import islice
 from numbers import Integral
 from typing import Any, TypeVar
 
-from judged._inputs import WrongType, need_list
-from judged.errors import InvalidArgument
+from judged._inputs import need_list
+from judged.errors import InvalidArgument, WrongType
 from judged.evaluation.datasets.query import Query
 from judged.evaluation.datasets.results import Retrieved
 from judged.evaluation.retriever import as_retrieved, function_of, takes_all
@@ -43,7 +43,7 @@ class Retrieval:
     def take(self, query: Query, ranked: object, seconds: float) -> None:
         """Keep the first k documents of a query; what can't be read is a failure."""
         try:
-            found = self._read(ranked)
+            found = self._read(ranked, f"results[{query.query_id!r}]")
         except Exception as error:  # noqa: BLE001 - an iterator runs the retriever's own code
             self.fail(query, error)
             return
@@ -58,15 +58,19 @@ class Retrieval:
         if seconds is not None:
             self.seconds[query.query_id] = seconds
 
-    def _read(self, ranked: object) -> Sequence[Retrieved]:
+    def _read(self, ranked: object, field: str) -> Sequence[Retrieved]:
         """Return the first documents, one more than k at most of those that are drawn."""
         if isinstance(ranked, Coroutine):
             ranked.close()
-            raise TypeError("the retriever returned a coroutine; make it an `async def`")
+            rule = "the retriever returned a coroutine; make it an `async def`"
+            raise WrongType.of_field(field, rule)
+        if ranked is None:
+            rule = "the retriever returned None for this query; return [] where it finds nothing"
+            raise WrongType.of_field(field, rule)
         if isinstance(ranked, Iterator):
             ranked = list(islice(ranked, self.k + 1))
-        listed = need_list(ranked, "results", "texts or Retrieved(doc_id, score, text)")
-        return [as_retrieved(value, f"results[{rank}]") for rank, value in enumerate(listed)]
+        listed = need_list(ranked, field, "texts or Retrieved(doc_id, score, text)")
+        return [as_retrieved(value, f"{field}[{rank}]") for rank, value in enumerate(listed)]
 
     def fail(self, query: Query, error: Exception) -> None:
         """Note the failure of a query."""

@@ -20,9 +20,10 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from judged._batching.scoring import as_rubrics, summarise
-from judged._inputs import WrongType, need_kind
+from judged._inputs import need_kind
 from judged._views import View
 from judged.client import Client
+from judged.errors import WrongType
 from judged.evaluation._steps.answer_log import AnswerLog
 from judged.evaluation._steps.answering import Answering, Outcome
 from judged.evaluation._steps.first_checks import ask_server, check_questions

@@ -24,6 +24,8 @@ from judged.types import QueryGroup, Spans
 class MissingText(ValueError):
     """A result has no text or span to judge, or no id to match; the message names its place."""
 
+    __module__ = "judged.evaluation"
+
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Dataset(View):

@@ -33,6 +33,8 @@ class FileError(Exception):
     `line` counts from 1; None when the file as a whole is meant.
     """
 
+    __module__ = "judged.evaluation"
+
     def __init__(self, name: str, line: int | None, problem: str) -> None:
         place = name if line is None else f"{name}:{line}"
         super().__init__(f"{place}: {problem}")

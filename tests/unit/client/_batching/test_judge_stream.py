@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Sequence
 import pytest
 from judged import Asking, DeadlineExceeded, InternalError, QueryGroup, Unavailable
 from judged._batching.judge_stream import JudgeStream
-from judged._inputs import WrongType
 from judged._transport.call import Deadline, RetryBudget
+from judged.errors import WrongType
 from judged.v1 import judge_service_pb2 as pb
 from judged.v1 import verdicts_pb2
 

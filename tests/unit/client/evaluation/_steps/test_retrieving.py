@@ -6,7 +6,7 @@ import asyncio
 from itertools import count
 
 import pytest
-from judged import InvalidArgument
+from judged import InvalidArgument, WrongType
 from judged.evaluation import Query, Retrieved
 from judged.evaluation._steps.retrieving import retrieve_all
 
@@ -100,8 +100,8 @@ def test_a_failure_is_that_of_its_query():
 @pytest.mark.parametrize(
     ("row", "told"),
     [
-        (("d", 1.0), "WrongType: results[0]: must be a text, a Retrieved"),
-        ({"name": "d"}, "InvalidArgument: results[0]: has neither a doc_id nor a text"),
+        (("d", 1.0), "WrongType: results['q1'][0]: must be a text, a Retrieved"),
+        ({"name": "d"}, "InvalidArgument: results['q1'][0]: has neither a doc_id nor a text"),
         ({"text": 3}, "WrongType: text: must be text, not int"),
     ],
 )
@@ -109,6 +109,8 @@ def test_rows_that_are_no_results_are_failures_that_name_them(row, told):
     found = retrieve_all(lambda q, k: rank(q, k) if q == "text 0" else [row], QUERIES[:2], 2)
     assert list(found.failures) == ["q1"]
     assert found.failures["q1"].startswith(told)
+    with pytest.raises(WrongType, match=r"^results\['q0'\]: the retriever returned None .* \[\]"):
+        retrieve_all(lambda q, k: None, QUERIES, 2)
     with pytest.raises(TypeError, match="not one text"):
         retrieve_all(lambda q, k: "text", QUERIES, 2)
     with pytest.raises(TypeError, match="make it an `async def`"):
