@@ -36,6 +36,8 @@ from judged.cli.problems import Problem, explain
 from judged.errors import JudgedError
 from judged.evaluation import FileError, MissingText
 
+INTERRUPTED = 128 + 2
+"""The exit status after Ctrl-C."""
 HUNG_UP = 128 + 13
 """The exit status where who reads the output has gone, as in `| head`: that of SIGPIPE."""
 
@@ -124,6 +126,11 @@ def run(arguments: Sequence[str]) -> int:
     except SystemExit as left:
         if isinstance(left.__context__, BrokenPipeError):  # typer's own word for it is a plain 1
             return HUNG_UP
+        if left.code == INTERRUPTED:
+            _say(
+                "interrupted; what language models have replied is in the server's cache, if it "
+                "has one, so that the same command asks for the rest only"
+            )
         return left.code if isinstance(left.code, int) else 0
     except JudgedError as error:
         return _fail(explain(error))
@@ -133,10 +140,14 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _fail(message: str) -> int:
+    _say(message)
+    return 2
+
+
+def _say(message: str) -> None:
     # One line, whatever a library put into its message.
     with suppress(BrokenPipeError):  # nobody reads it; the status says enough
         sys.stderr.write(f"judged: {' '.join(message.split())}\n")
-    return 2
 
 
 def _leave(number: int, _: FrameType | None) -> NoReturn:

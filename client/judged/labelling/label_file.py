@@ -161,11 +161,15 @@ def write_csv(path: Path | str, items: Sequence[Item], labels: Mapping[str, Labe
 
 
 def read_csv(path: Path | str) -> Iterator[tuple[int, str, bool | None, str]]:
-    """Yield line number, item id, label and note of the rows with a label. Raises FileError."""
+    """Yield line number, item id, label and note of the rows with a label. Raises FileError.
+
+    Columns are divided by commas, or as spreadsheets of some countries do it: semicolons, tabs.
+    """
     name = str(path)
     with open_file(path) as file:
         text = file.read().decode("utf-8-sig", "replace")
-    rows = csv.DictReader(io.StringIO(text, newline=""))
+    divider = max(",;\t", key=text.partition("\n")[0].count)
+    rows = csv.DictReader(io.StringIO(text, newline=""), delimiter=divider)
     missing = [column for column in ("id", "label") if column not in (rows.fieldnames or ())]
     if missing:
         raise FileError(name, 1, f"has no column {missing[0]!r}; keep the first line as it was")

@@ -8,6 +8,7 @@ from importlib import metadata
 import judged.cli
 import pytest
 from judged.cli import __main__ as entry
+from judged.cli.app import run
 
 
 @pytest.fixture
@@ -38,6 +39,19 @@ def test_ctrl_c_while_modules_load_leaves_no_traceback(tmp_path):
     code = f"import sys; sys.path[:] = {path!r}; from judged.cli import __main__ as m; m.main()"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (130, "")
+
+
+def test_ctrl_c_says_what_is_kept(monkeypatch, capsys):
+    class Interrupted:
+        @property
+        def buffer(self):
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(sys, "stdin", Interrupted())
+    assert run(["texts", "-", "-m", "token_f1"]) == 130
+    told = capsys.readouterr().err
+    assert told.startswith("judged: interrupted; what language models have replied is in")
+    assert told.count("\n") == 1
 
 
 @pytest.mark.parametrize("name", ["typer", "rich"])

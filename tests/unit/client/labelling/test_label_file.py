@@ -102,6 +102,15 @@ def test_a_table_that_makes_no_sense_is_refused(tmp_path, table, message):
         list(read_csv(path))
 
 
+@pytest.mark.parametrize("divider", [",", ";", "\t"])
+def test_columns_may_be_divided_as_spreadsheets_do(tmp_path, divider):
+    path = tmp_path / "t.csv"
+    rows = [["id", "query", "label"], ["a", "one, two; three", "y"], ["b", "no\ttab", "n"]]
+    with path.open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file, delimiter=divider).writerows(rows)
+    assert [(name, said) for _, name, said, _ in read_csv(path)] == [("a", True), ("b", False)]
+
+
 def test_labels_are_read_in_the_words_that_people_write(tmp_path):
     path = tmp_path / "t.csv"
     path.write_text("id,label\na,Yes\nb,n\nc, ? \nd,\ne,FALSE\n")

@@ -122,7 +122,8 @@ def command(
     elif not summary:
         _on_screen(drawn, labels, who, chances)
     if all(label.relevant is None for label in labels.labels):
-        out.show(f"there are no labels in {output} yet")
+        step = f"; write y or n into the column `label` of {from_csv}" if from_csv else ""
+        out.show(f"there are no labels in {output} yet{step}")
         out.write_json({"labels": 0, "items": len(judged.items), "means": {}})
         out.finish()
         return
