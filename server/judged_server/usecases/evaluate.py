@@ -15,9 +15,6 @@ import numpy as np
 
 from judged_server import errors
 from judged_server.domain import (
-    BoolArray,
-    FloatArray,
-    IntArray,
     JudgeIdentity,
     JudgeSpec,
     QueryGroup,
@@ -41,13 +38,12 @@ from judged_server.metrics import (
     MetricTable,
     check_modes,
     compute_merged,
-    grades_of,
-    match_ids,
     with_intervals_and_slices,
 )
 from judged_server.scheduling.threads import run_computation, run_in_thread_if
 from judged_server.usecases.distinct_groups import DistinctGroups, Part
 from judged_server.usecases.judge_batch import check_groups_fit, judge_batch
+from judged_server.usecases.judged_results import join, results_of
 from judged_server.usecases.metric_judges import FamilyJudge, family_judges, own_measures
 from judged_server.usecases.negatives import (
     NegativeMatch,
@@ -194,7 +190,7 @@ class PartedEvaluation:
         max_grade = 0 if self.identity is None else self.identity.max_grade
         self._judged[part.number] = [
             # The families, behind the request's own judge, give no grades.
-            _results(part, column, max_grade if self._own and place == 0 else 0)
+            results_of(part, column, max_grade if self._own and place == 0 else 0)
             for place, column in enumerate(columns)
         ]
         for column in columns:
@@ -297,47 +293,15 @@ class PartedEvaluation:
         asked = [(self._own, self._options)] if self._own else []
         asked += [(family.bound, in_mode_any) for family in self._families]
         begins = np.flatnonzero(~np.array(self._continued, np.bool_))
+        n_dropped = self._groups.n_dropped
         judgings = [
-            Judging(some, self._joined(column, begins), how)
+            Judging(
+                some, join([columns[column] for columns in self._judged], begins, n_dropped), how
+            )
             for column, (some, how) in enumerate(asked)
         ]
         table = compute_merged(judgings, self._measures)
         return with_intervals_and_slices(table, self._options, self._metadata)
-
-    def _joined(self, column: int, begins: IntArray) -> JudgedResults:
-        """Return the results of all parts; `begins` are the entries that continue no other."""
-        parts = [columns[column] for columns in self._judged]
-        missing: BoolArray | None = None
-        if any(part.missing is not None for part in parts):
-            none = (np.zeros(len(part.relevant), np.bool_) for part in parts)
-            missing = np.concatenate(
-                [
-                    known if part.missing is None else part.missing
-                    for part, known in zip(parts, none, strict=True)
-                ]
-            )
-        gains: FloatArray | None = None
-        max_grade = max(part.max_grade for part in parts)
-        if max_grade:
-            # A part that has none was matched by id before there was anything to judge.
-            gains = np.concatenate(
-                [
-                    part.relevant.astype(np.float64) * max_grade
-                    if part.gains is None
-                    else part.gains
-                    for part in parts
-                ]
-            )
-        n_retrieved = np.concatenate([part.n_retrieved for part in parts])
-        return JudgedResults(
-            np.concatenate([part.relevant for part in parts]),
-            np.add.reduceat(n_retrieved, begins),
-            np.concatenate([part.n_expected for part in parts])[begins],
-            missing,
-            self._groups.n_dropped,
-            gains,
-            max_grade,
-        )
 
 
 async def evaluate(
@@ -371,44 +335,3 @@ def _failed(offsets: Sequence[int], fault: VerdictFault) -> Verdicts:
     faults = tuple(replace(fault, index=index) for index in range(n))
     columns = ScoreColumns(np.zeros(n), statuses, faults=faults)
     return Verdicts(np.zeros(n, np.bool_), columns, offsets)
-
-
-def _results(part: Part, verdicts: Verdicts, max_grade: int) -> JudgedResults:
-    """Return the results of a part, with grades where the judge gives some.
-
-    A group that is matched by id has the highest grade for its relevant documents.
-    """
-    gains = grades_of(verdicts.columns.scores, max_grade) if max_grade else None
-    statuses = verdicts.columns.statuses
-    missing: BoolArray | None = None if statuses is None else statuses != Status.OK
-    n_retrieved: IntArray = np.array([group.n_retrieved for group in part.groups], np.int64)
-    n_expected: IntArray = np.array([group.n_expected for group in part.groups], np.int64)
-    if not any(part.by_id):
-        return JudgedResults(
-            verdicts.relevant, n_retrieved, n_expected, missing, gains=gains, max_grade=max_grade
-        )
-    relevant_parts: list[BoolArray] = []
-    missing_parts: list[BoolArray] = []
-    gains_parts: list[FloatArray] = []
-    for index, group in enumerate(part.groups):
-        verdicts_of = slice(verdicts.offsets[index], verdicts.offsets[index + 1])
-        if part.by_id[index]:
-            targets = list(dict.fromkeys(group.relevant_document_ids))
-            n_expected[index] = len(targets)
-            relevant_parts.append(match_ids(part.document_ids(index), targets))
-            missing_parts.append(np.zeros(len(relevant_parts[-1]), np.bool_))
-            gains_parts.append(relevant_parts[-1].astype(np.float64) * max_grade)
-        else:
-            relevant_parts.append(verdicts.relevant[verdicts_of])
-            n = len(relevant_parts[-1])
-            missing_parts.append(np.zeros(n, np.bool_) if missing is None else missing[verdicts_of])
-            if gains is not None:
-                gains_parts.append(gains[verdicts_of])
-    return JudgedResults(
-        np.concatenate(relevant_parts),
-        n_retrieved,
-        n_expected,
-        None if missing is None else np.concatenate(missing_parts),
-        gains=None if gains is None else np.concatenate(gains_parts),
-        max_grade=max_grade,
-    )
