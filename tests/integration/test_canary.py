@@ -119,8 +119,12 @@ def test_a_judge_that_fails_ends_with_2_and_leaves_no_trace(world: World, mind: 
 
 def test_files_that_are_none_are_explained(world: World) -> None:
     assert "there is no such file" in world.fails("canary", "check", "none.json")
-    (world.folder / "c.json").write_text("{}")
-    assert "is no canary; `judged canary record` writes one" in world.fails(*CHECK)
+    world.fine(*RECORD)
+    history = ("--history", "contexts.jsonl")
+    assert "has no 'canary'; --history: name a file that `judged" in world.fails(*CHECK, *history)
+    for content in ("{}", '{"query": "q"}\n{"query": "r"}\n'):
+        (world.folder / "c.json").write_text(content)
+        assert "is no canary; `judged canary record` writes one" in world.fails(*CHECK)
     lines = world.folder / "contexts.jsonl"
     lines.write_text(lines.read_text() * 2)
     assert "has the id 'i0' of line 1" in world.fails(*RECORD)

@@ -115,7 +115,12 @@ class Canary:
     def read(cls, path: Path | str) -> Canary:
         """Return the canary of a file. Raises FileError."""
         name = str(path)
-        file = Record(parse_json(read_bytes(path), name, None), name, None, "")
+        whole = read_bytes(path)
+        try:
+            file = Record(parse_json(whole, name, None), name, None, "")
+        except FileError as error:
+            none = "so it is no canary; `judged canary record` writes one"
+            raise FileError(name, None, f"{error.problem}, {none}") from None
         if file.get("format") != FORMAT:
             raise file.error("is no canary; `judged canary record` writes one")
         if (version := file.position("version")) != VERSION:

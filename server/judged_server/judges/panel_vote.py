@@ -30,7 +30,7 @@ NO_QUORUM = "NO_QUORUM"
 _UNKNOWN = 2
 _NO_QUORUM = (
     "the members of the panel tie, or fewer than half of them have a verdict; "
-    "ask for an odd number, or see why they have none"
+    "name an odd number of members, or see why they have no verdict"
 )
 
 

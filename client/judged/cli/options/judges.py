@@ -157,7 +157,8 @@ def without_key(text: str, key: str) -> tuple[str, list[str]]:
     name, _, given = text.partition(":")
     parts = given.split(",")
     values = [part.partition("=")[2] for part in parts if part.startswith(f"{key}=")]
-    return f"{name}:{','.join(part for part in parts if not part.startswith(f'{key}='))}", values
+    others = ",".join(part for part in parts if not part.startswith(f"{key}="))
+    return f"{name}:{others}".rstrip(":"), values
 
 
 def read_stage(info: ServerInfo, text: str) -> Judge:

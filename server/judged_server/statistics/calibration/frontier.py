@@ -271,6 +271,6 @@ def _warnings(
         names = ", ".join(items.stages[place].name for place in sorted(unfitted))
         yield (
             f"not calibrated on these labels: {names}; half of the labels make the cascade, so "
-            f"{MIN_LABELS} of {MIN_CLUSTERS} queries are needed, {2 * MIN_OF_A_KIND} of either "
-            "kind, and scores that rise with them"
+            f"{MIN_LABELS} labels of {MIN_CLUSTERS} queries are needed, {2 * MIN_OF_A_KIND} of "
+            "either kind, and scores that rise with them"
         )

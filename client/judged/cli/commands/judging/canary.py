@@ -39,6 +39,7 @@ from judged.cli.output.writer import (
     progress_bar,
 )
 from judged.cli.problems import Problem, explained
+from judged.evaluation import FileError
 
 FALSE_ALARMS = 0.05
 
@@ -193,7 +194,11 @@ def check(
     kept = history_file or str(Path(canary_file).with_suffix("")) + ".history.jsonl"
     check_writable(kept, "--history")
     check_apart({"CANARY.json": canary_file}, history=kept, json=json_to)
-    history = History.read(kept, canary)
+    try:
+        history = History.read(kept, canary)
+    except FileError as error:
+        step = "name a file that `judged canary check` has kept, or one that is not there yet"
+        raise Problem(f"{error}; --history: {step}") from error
     if history.others:
         out.note(f"{kept}: {history.others} checks are of another recording and don't count")
     with (

@@ -200,8 +200,7 @@ def _read(server: Connection, text: str) -> _Stage:
             price = math.nan
         if not (math.isfinite(price) and price >= 0):
             raise Problem(f"--stage {text}: price must be a number, 0 or more")
-    name = plain.rstrip(":")
-    return _Stage(name, read_stage(server.info, plain), price)
+    return _Stage(plain, read_stage(server.info, plain), price)
 
 
 def _costs(
