@@ -91,7 +91,8 @@ class Canary:
         return {
             "format": FORMAT,
             "version": VERSION,
-            "recorded_at": self.recorded_at.isoformat(timespec="seconds"),
+            # What was recorded twice within a second is two recordings.
+            "recorded_at": self.recorded_at.isoformat(timespec="milliseconds"),
             "judge": write_judge(self.judge),
             "signature": self.signature,
             "fingerprint": self.fingerprint,
