@@ -73,7 +73,7 @@ def course(
             asked += 1
             if evidence.log_value >= ALARM:
                 return Course(day, asked / (day + 1))
-            if flips <= usual * number * ITEMS:
+            if flips <= usual * number * ITEMS and not evidence.doubled:
                 break
     return Course(None, asked / days)
 
@@ -81,25 +81,20 @@ def course(
 def limits(rng: np.random.Generator, before: FloatArray, after: FloatArray) -> tuple[bool, bool]:
     """Say whether the tests that know more, or look once, find a change within IN_TIME days.
 
-    There are as many rounds a day as `course` has on days of a changed judge.
+    They have all the rounds of a day, which `course` has at most.
     """
     old = int(rng.binomial(ASKS - CHOOSING, before).sum())
-    usual = old / recorded()
     noisy = before > 0
     gain = np.log(after[noisy] / before[noisy])
     loss = np.log1p(-after[noisy]) - np.log1p(-before[noisy])
     ratio = flips = asks = 0.0
     known = False
     for _ in range(IN_TIME):
-        today = 0
-        for number in range(1, ROUNDS + 1):
+        for _ in range(ROUNDS):
             flipped = rng.random(ITEMS) < after
             ratio += float(np.where(flipped[noisy], gain, loss).sum())
             known = known or ratio >= ALARM
-            today += int(flipped.sum())
             flips, asks = flips + int(flipped.sum()), asks + ITEMS
-            if today <= usual * number * ITEMS:
-                break
     table = [[flips, asks - flips], [old, recorded() - old]]
     return known, bool(fisher_exact(table, alternative="greater").pvalue <= 0.05)
 

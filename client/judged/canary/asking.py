@@ -147,7 +147,8 @@ def check_canary(
     """Ask the judge of a canary again, and return what it says now; the history has it too.
 
     Every item is asked once, and again, in up to `rounds` rounds, while this check's share of flips
-    is higher than the share of all asks before it. The judge has changed where `history.highest`
+    is higher than the share of all asks before it, or the last rounds, of earlier checks too, fit
+    twice that share better (`FlipEvidence.doubled`). The judge has changed where `history.highest`
     has reached log(1 / alpha). `timeout` is for each round, `max_cost` for all. Raises
     InvalidArgument, MissingVerdicts where the judge fails, and JudgedError for a failed call;
     nothing is added to the history then.
@@ -175,7 +176,7 @@ def check_canary(
         values.append(evidence.log_value)
         if progress is not None:
             progress(done + 1, rounds)
-        if flips.total() <= before * asked.total():
+        if flips.total() <= before * asked.total() and not evidence.doubled:
             break
     check = Check(
         (now or datetime.now(UTC)).replace(microsecond=0),

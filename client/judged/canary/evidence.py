@@ -1,38 +1,51 @@
 """How strongly flips speak against a judge that is unchanged, however often one looks.
 
 A flip is a verdict other than the recorded one. Items are asked in rounds, each item once a round.
-The hypothesis is that the share of flips to expect in a round, over all items, is the same in every
-round ever since the recording. Items may differ in how often they flip, and the share is unknown.
+The hypothesis is that the share q of flips to expect in a round, over all items, is the same in
+every round ever since the recording. Items may differ in how often they flip, and q is unknown.
 
-The evidence after a round is
+The evidence is a weighted mean over (k, r, h): from round k on the share is r times what it was,
+and it shows within h rounds. With A asks and F flips before round k, and S flips in the rounds from
+k on, at most H = h rounds of asks, its terms are
 
-    E = mean over (p, r, k) of L(p before round k, r * p from k on) / max over p of L(p throughout)
+    E = r**S / c**(F + S),  where c = (A + r * H) / (A + H).
 
-where L is the likelihood of all flips as coin tosses, p is a share on a grid, r a factor by which
-it grows, and k the round from which on it has grown. For the true share p in place of the maximum,
-each term is a likelihood ratio, linear in every single toss. Over the items of a round its
-expectation is a product of 1 + c * (p_i - p), and with p the mean of the p_i that is at most 1,
-since the geometric mean is below the arithmetic one. So that ratio is a test supermartingale, and
-E, which is below it, is an e-process: whatever p and the p_i are, the probability that E ever
-reaches 1 / alpha is at most alpha (Ville 1939). A round may be added because of what the ones
-before have shown.
+That is what r**S is, relative to its mean over all orders of the flips: c is the mean of the factor
+over the asks. The unknown q is not in it, so nothing is paid for not knowing it.
 
-Wasserman, Ramdas, Balakrishnan (2020), "Universal inference", PNAS 117(29), section 8 on sequences;
-Ramdas, Grünwald, Vovk, Shafer (2023), "Game-theoretic statistics and safe anytime-valid inference",
-Statistical Science 38(4). The weights on k are those of a mixture of e-detectors: Shin, Ramdas,
-Rinaldo (2024), arXiv 2203.03532.
+E is below a test supermartingale. Of a toss with probability p the mean of c**-flip is
+1 - (1 - 1/c) * p, which is at most exp(-(1 - 1/c) * p), and that of (r/c)**flip is at most
+exp((r/c - 1) * p). So E * exp(q * ((1 - 1/c) * A - (r/c - 1) * B)) after B asks of the window is a
+supermartingale that begins at 1, however q is spread over the items. Its exponent is
+q * A * (r - 1) * (H - B) / (A + r * H), which is not negative as long as B is at most H, and then
+the window is closed. The mean of such terms is below the mean of the supermartingales, so it is an
+e-process: the probability that it ever reaches 1 / alpha is at most alpha (Ville 1939). A round may
+be added because of what the ones before have shown.
+
+At B = H, E is the E-variable of Turner, Ly, Grünwald (2024), "Generic E-variables for exact
+sequential k-sample tests that allow for optional stopping", arXiv 2106.02693, for rare flips. The
+weights on k are those of a mixture of e-detectors: Shin, Ramdas, Rinaldo (2024), arXiv 2203.03532.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 from judged.errors import InvalidArgument
 
-_RATES = tuple(1e-4 * 5000 ** (i / 47) for i in range(48))  # from 1 in 10,000 to 1 in 2
-_FACTORS = ((2.0, 0.5), (5.0, 0.25), (50.0, 0.25))  # by what the share grows, and its weight
-_HIGHEST = 0.95
+_CHANGES = ((2.0, 15, 0.2), (2.0, 40, 0.4), (5.0, 10, 0.2), (50.0, 4, 0.2))
+"""By what the share grows, within how many rounds it shows, and the weight of that."""
 _HORIZON = 1000  # rounds over which half of the weight on the start of a change is spread evenly
+
+
+@dataclass(slots=True)
+class _Window:
+    """A change from some round on: log E with its weight, what a flip adds, and the asks left."""
+
+    log_value: float
+    gain: float
+    left: int
 
 
 class FlipEvidence:
@@ -43,11 +56,9 @@ class FlipEvidence:
         _check(flips, asks)
         self._flips, self._asks = flips, asks
         self._rounds = 0
-        pairs = [(p, min(r * p, _HIGHEST), w) for p in _RATES for r, w in _FACTORS]
-        self._before = [(math.log(p), math.log1p(-p)) for p, _, _ in pairs]
-        self._after = [(math.log(q), math.log1p(-q)) for _, q, _ in pairs]
-        self._prior = [math.log(weight / len(_RATES)) for _, _, weight in pairs]
-        self._changed = [-math.inf] * len(pairs)
+        self._open: list[_Window] = []
+        self._closed = -math.inf  # the logarithm of the sum of E over the windows that are closed
+        self._doubled = 0.0
 
     @property
     def share(self) -> float:
@@ -59,24 +70,39 @@ class FlipEvidence:
         """The natural logarithm of the evidence; 0.0 before the first round."""
         if not self._rounds:
             return 0.0
-        terms = [p + c for p, c in zip(self._prior, self._changed, strict=True)]
-        top = max(terms)
-        mixed = top + math.log(math.fsum(math.exp(term - top) for term in terms))
-        return mixed - _highest_likelihood(self._flips, self._asks)
+        return _log_sum([self._closed, *(window.log_value for window in self._open)])
+
+    @property
+    def doubled(self) -> float:
+        """The highest log likelihood ratio of a share that doubled in a round so far; 0.0 at least.
+
+        The cumulative sum of Page (1954), "Continuous inspection schemes", Biometrika 41, with the
+        share of all asks before each round. It has no error rate: it says where to look again.
+        """
+        return self._doubled
 
     def add(self, flips: int, asks: int) -> None:
         """Take in a round. Raises InvalidArgument for more flips than asks."""
         _check(flips, asks)
+        if not asks:
+            return
+        self._doubled = max(0.0, self._doubled + flips * math.log(2) - self.share * asks)
         self._rounds += 1
         starts = _log_weight(self._rounds)
-        held, old_flips = self._asks - self._flips, self._flips
-        kept = asks - flips
-        for i, (yes, no) in enumerate(self._after):
-            log_p, log_not = self._before[i]
-            begun = old_flips * log_p + held * log_not + starts
-            so_far = self._changed[i]
-            top, other = (begun, so_far) if begun > so_far else (so_far, begun)
-            self._changed[i] = top + math.log1p(math.exp(other - top)) + flips * yes + kept * no
+        for factor, rounds, weight in _CHANGES:
+            until = rounds * asks
+            mean = (self._asks + factor * until) / (self._asks + until)
+            value = math.log(weight) + starts - self._flips * math.log(mean)
+            self._open.append(_Window(value, math.log(factor / mean), until))
+        still_open = []
+        for window in self._open:
+            if window.left < asks:
+                self._closed = _log_sum([self._closed, window.log_value])
+                continue
+            window.log_value += flips * window.gain
+            window.left -= asks
+            still_open.append(window)
+        self._open = still_open
         self._flips += flips
         self._asks += asks
 
@@ -89,13 +115,11 @@ def _check(flips: int, asks: int) -> None:
 
 
 def _log_weight(number: int) -> float:
-    """Return the weight on a change from this round on; over all rounds they sum to at most 1."""
-    evenly = 1 / _HORIZON if number <= _HORIZON else 0.0
-    return math.log(0.5 / (number * (number + 1)) + 0.5 * evenly)
+    """Return the weight on a change from this round on; over all rounds they sum to 1."""
+    early = 0.4 if number == 1 else 0.1 / (number * (number - 1))
+    return math.log(early + (0.5 / _HORIZON if number <= _HORIZON else 0.0))
 
 
-def _highest_likelihood(flips: int, asks: int) -> float:
-    if flips in {0, asks}:
-        return 0.0
-    share = flips / asks
-    return flips * math.log(share) + (asks - flips) * math.log1p(-share)
+def _log_sum(values: list[float]) -> float:
+    top = max(values)
+    return top + math.log(math.fsum(math.exp(value - top) for value in values))

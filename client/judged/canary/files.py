@@ -146,8 +146,9 @@ class Canary:
 class Check:
     """What one check found: flips and asks by round, items by how often they flipped.
 
-    `evidence` is log E after each round, with all checks before; `asked` says how often each item
-    had a verdict at all.
+    `evidence` is log E after each round, with all checks before, and computed anew where a history
+    is read, so that all checks have the same; `asked` says how often each item had a verdict at
+    all.
     """
 
     checked_at: datetime
@@ -184,10 +185,11 @@ class History:
         if found.path is None or not found.path.exists():
             return found
         name, own = str(path), canary.sha256
+        evidence = canary.evidence()
         for number, raw in read_lines(found.path):
             line = Record(parse_json(raw, name, number), name, number, "")
             if line.text("canary") == own:
-                found.checks.append(_read_check(line))
+                found.checks.append(_read_check(line, evidence))
             else:
                 found.others += 1
         return found
@@ -248,21 +250,23 @@ def _read_item(record: Record) -> CanaryItem:
     )
 
 
-def _read_check(line: Record) -> Check:
-    rounds = []
+def _read_check(line: Record, evidence: FlipEvidence) -> Check:
+    """Return a check, and take its rounds into the evidence of all before it."""
+    rounds, values = [], []
     for pair in line.items("rounds"):
         match pair:
             case [int(flips), int(asks)] if 0 <= flips <= asks:
                 rounds.append((flips, asks))
+                evidence.add(flips, asks)
+                values.append(evidence.log_value)
             case _:
                 raise line.error("has 'rounds' that are not pairs of flips and asks")
-    evidence = [float(value) for value in line.items("evidence") if isinstance(value, int | float)]
     return Check(
         _time(line, "checked_at"),
         rounds,
         _counts(line, "flips"),
         _counts(line, "asked"),
-        evidence,
+        values,
         line.text("signature"),
         line.text("fingerprint"),
         line.texts("models"),

@@ -98,12 +98,23 @@ def test_a_history_grows_and_comes_back(tmp_path):
     path = tmp_path / "h.jsonl"
     history = History.read(path, canary())
     assert (history.checks, history.highest) == ([], 0.0)
-    history.add(check((0.5, 3.5)))
-    history.add(check((1.0,)))
+    evidence, values = canary().evidence(), []
+    for _ in range(3):
+        evidence.add(1, 1)
+        values.append(evidence.log_value)
+    history.add(check(values[:2]))
+    history.add(check(values[2:]))
     again = History.read(path, canary())
     assert again.checks == history.checks
-    assert again.highest == 3.5
+    assert again.highest == max(values)
     assert again.evidence().share == (1 + 3) / (25 + 3)
+
+
+def test_the_evidence_is_that_of_the_rounds_and_not_what_another_version_made_of_them(tmp_path):
+    path = tmp_path / "h.jsonl"
+    History.read(path, canary()).add(check((99.0,)))
+    again = History.read(path, canary())
+    assert again.highest == again.evidence().log_value < 99
 
 
 def test_checks_of_another_recording_do_not_count(tmp_path):
