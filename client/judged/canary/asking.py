@@ -127,7 +127,7 @@ def record_canary(
         asker.judge,
         asker.signature,
         asker.fingerprint,
-        (now or datetime.now(UTC)).replace(microsecond=0),
+        now or datetime.now(UTC),
         sorted(asker.models),
         sorted(asker.system_fingerprints),
     )

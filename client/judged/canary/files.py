@@ -92,7 +92,7 @@ class Canary:
             "format": FORMAT,
             "version": VERSION,
             # What was recorded twice within a second is two recordings.
-            "recorded_at": self.recorded_at.isoformat(timespec="milliseconds"),
+            "recorded_at": self.recorded_at.isoformat(),
             "judge": write_judge(self.judge),
             "signature": self.signature,
             "fingerprint": self.fingerprint,
