@@ -38,10 +38,11 @@ def read_csv(path: Path | str, content: Content, *, delimiter: str = ",") -> Non
         header = next(reader, None)
         if not header:
             raise FileError(name, None, "is empty; the first line names the columns")
-        line = reader.line_num + 1
-        for index, cells in enumerate(reader):
-            if cells:
+        line, index = reader.line_num + 1, 0
+        for cells in reader:
+            if cells:  # a blank line is no query, and takes no number
                 _take_row(content, header, cells, Place(name, line, index))
+                index += 1
             line = reader.line_num + 1
     except csv.Error as error:
         raise FileError(name, reader.line_num, f"is no table: {error}") from None

@@ -151,6 +151,12 @@ def test_an_answer_of_a_table_keeps_its_commas(tmp_path):
     assert list(second.expected_answers) == ["a, b", "c"]
 
 
+def test_a_blank_line_of_a_table_takes_no_number(tmp_path):
+    (tmp_path / "a.csv").write_text("query,expected_answers\nt,a\n\nu,b\n")
+    dataset = Dataset.from_csv(tmp_path / "a.csv")
+    assert [query.query_id for query in dataset.queries] == ["q1", "q2"]
+
+
 def test_spans_have_the_names_of_other_golden_sets_and_results_their_texts_in_metadata(tmp_path):
     span = {"filename": "a.md", "start_char_offset": 3, "end_char_offset": 9}
     (tmp_path / "a.json").write_text(
