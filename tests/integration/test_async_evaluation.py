@@ -137,8 +137,10 @@ async def test_a_cancelled_evaluation_asks_its_system_no_more_and_goes_on_later(
     assert running.cancelled()
     go_on.set()
     found = await evaluate()
-    assert [item.resumed for item in found.items] == [True, *[False] * 5]
-    assert len(asked) == 1 + 1 + 5
+    # The answer that was on its way may have come in time to be kept.
+    first, _, *others = [item.resumed for item in found.items]
+    assert (first, others) == (True, [False] * 4)
+    assert len(asked) == 2 + sum(not item.resumed for item in found.items)
 
 
 @pytest.mark.parametrize("function", aio.__all__)
