@@ -30,7 +30,7 @@ def main() -> None:
     folder = ORACLES / "evret-0.0.3"
     if not folder.is_dir():
         raise SystemExit("evret 0.0.3 is not installed; run `make setup`")
-    command = [sys.executable, "-m", "benchmarks.evaluator_worker", str(folder), str(SEED)]
+    command = [sys.executable, "-m", "benchmarks.peers.evret_evaluator", str(folder), str(SEED)]
     groups = build_groups(SEED)
     dataset = Dataset(
         [Query(f"q{i}", f"{group.query} {i}", group.expected) for i, group in enumerate(groups)]

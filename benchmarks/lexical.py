@@ -31,7 +31,7 @@ class Evret:
         if not folder.is_dir():
             raise SystemExit(f"evret {version} is not installed; run `make setup`")
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "benchmarks.evret_worker", str(folder), str(SEED)],
+            [sys.executable, "-m", "benchmarks.peers.evret_lexical", str(folder), str(SEED)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

@@ -28,9 +28,15 @@ from pathlib import Path
 
 from judged import QueryGroup
 
-from benchmarks.backends import REFERENCE, Backend, RunningBackend, add_backend_option, running
 from benchmarks.harness import closing_line
-from benchmarks.peers import NotRun
+from benchmarks.peers.backends import (
+    REFERENCE,
+    Backend,
+    RunningBackend,
+    add_backend_option,
+    running,
+)
+from benchmarks.peers.environments import NotRun
 from tests.conformance import prose
 
 SEED = 41

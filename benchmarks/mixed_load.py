@@ -26,11 +26,11 @@ from contextlib import ExitStack
 
 from judged import Client, QueryGroup
 
-from benchmarks.backends import RunningBackend, add_backend_option, backends, running
 from benchmarks.harness import ROOT, closing_line, ratios
-from benchmarks.open_loop import Tally, arrivals, drive
-from benchmarks.peers import NotRun
-from benchmarks.request_mix import RequestMaker, parse_mix
+from benchmarks.load.open_loop import Tally, arrivals, drive
+from benchmarks.load.request_mix import RequestMaker, parse_mix
+from benchmarks.peers.backends import RunningBackend, add_backend_option, backends, running
+from benchmarks.peers.environments import NotRun
 from tests.conformance.prose import build_groups
 
 SEED = 31

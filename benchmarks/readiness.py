@@ -21,9 +21,9 @@ import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from judged import Client, QueryGroup
 
-from benchmarks.backends import Backend, backends, running
 from benchmarks.harness import Server, closing_line, serving
-from benchmarks.peers import NotRun
+from benchmarks.peers.backends import Backend, backends, running
+from benchmarks.peers.environments import NotRun
 from tests.conformance.prose import build_groups
 
 SEED = 20

@@ -32,8 +32,9 @@ from contextlib import ExitStack
 
 from judged import AsyncClient, Client, QueryGroup, Verdicts
 
-from benchmarks import peers
-from benchmarks.backends import (
+from benchmarks.harness import ORACLES, closing_line, ratios
+from benchmarks.peers import environments
+from benchmarks.peers.backends import (
     Backend,
     RunningBackend,
     add_backend_option,
@@ -41,8 +42,7 @@ from benchmarks.backends import (
     running,
     start_all,
 )
-from benchmarks.harness import ORACLES, closing_line, ratios
-from benchmarks.passages import peer_model
+from benchmarks.peers.passages import peer_model
 from tests.conformance.prose import build_groups
 
 SEED = 100
@@ -97,10 +97,12 @@ class Evret:
         """Start it. Raises NotRun."""
         folder = ORACLES / f"evret-{EVRET}"
         if not folder.is_dir():
-            raise peers.NotRun(f"evret {EVRET} is not installed; run `make setup`")
-        python = peers.environment("sentence-transformers", peers.SENTENCE_TRANSFORMERS)
-        module = "benchmarks.evret_semantic_worker"
-        self._worker = peers.Worker(python, module, str(folder), str(peer_model()))
+            raise environments.NotRun(f"evret {EVRET} is not installed; run `make setup`")
+        python = environments.environment(
+            "sentence-transformers", environments.SENTENCE_TRANSFORMERS
+        )
+        module = "benchmarks.peers.evret_semantic"
+        self._worker = environments.Worker(python, module, str(folder), str(peer_model()))
         self.close = self._worker.close
 
     def rate(self, seed: int, queries: int) -> tuple[float, list[bool]]:
@@ -239,7 +241,7 @@ def main() -> None:
         try:
             evret = Evret()
             stack.callback(evret.close)
-        except peers.NotRun as problem:
+        except environments.NotRun as problem:
             print(f"evret: not run ({problem})")
             not_run["cold_over_evret"] = not_run["fastest_cold_over_evret"] = str(problem)
         samples = speed(servers, evret, arguments.queries, arguments.peer_queries, arguments.rounds)

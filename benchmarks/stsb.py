@@ -37,8 +37,8 @@ from pathlib import Path
 import numpy as np
 from judged import QueryGroup
 
-from benchmarks.backends import RunningBackend, add_backend_option, start_all
 from benchmarks.harness import closing_line
+from benchmarks.peers.backends import RunningBackend, add_backend_option, start_all
 from tests.conformance.prose import build_groups
 
 SEED = 5

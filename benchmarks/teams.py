@@ -29,10 +29,10 @@ import uvloop
 from judged import Client, QueryGroup
 from judged.credentials import Token
 
-from benchmarks.fanout import batch, provider_url, running, to_toml
-from benchmarks.fanout_worker import configuration
+from benchmarks.fanout.processes import batch, provider_url, running, to_toml
+from benchmarks.fanout.worker import configuration
 from benchmarks.harness import closing_line, ratios, serving
-from benchmarks.overload_weights import tenants_file
+from benchmarks.overload.weights import tenants_file
 from benchmarks.wire import SEED, batch_seconds, in_turns, small_request
 from tests.conformance.prose import build_groups
 
@@ -100,7 +100,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--calls", type=int, default=2000, help="questions in a round")
     arguments = parser.parse_args()
-    with running("benchmarks.fanout_provider", str(LATENCY_S)) as provider:
+    with running("benchmarks.fanout.provider", str(LATENCY_S)) as provider:
         samples = measure(arguments.rounds, arguments.calls, provider_url(provider))
     facts = {"calls": arguments.calls, "latency_s": LATENCY_S, "at_once": AT_ONCE}
     print(closing_line("teams", samples, facts=facts))

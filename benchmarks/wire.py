@@ -116,7 +116,7 @@ def main() -> None:
     gc.freeze()
     with (
         serving("judged_server") as real,
-        serving("benchmarks.null_server") as null,
+        serving("benchmarks.peers.null_server") as null,
         Client(real.address) as our_client,
         Client(null.address) as null_client,
     ):

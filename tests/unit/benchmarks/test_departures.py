@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from benchmarks.departures import depart
+from benchmarks.load.departures import depart
 
 
 async def test_each_begins_when_it_is_due_and_never_before():

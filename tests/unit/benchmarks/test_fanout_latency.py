@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import fanout, fanout_latency
-from benchmarks.fanout_worker import configuration
+from benchmarks.fanout import latency, processes
+from benchmarks.fanout.worker import configuration
 from benchmarks.harness import serving
 
 CALLS = 20
@@ -13,7 +13,7 @@ CALLS = 20
 
 @pytest.fixture(scope="module")
 def provider():
-    with fanout.running("benchmarks.fanout_provider", "0.02") as process:
+    with processes.running("benchmarks.fanout.provider", "0.02") as process:
         assert process.stdout is not None
         yield f"http://127.0.0.1:{process.stdout.readline().strip()}/v1"
 
@@ -21,7 +21,7 @@ def provider():
 @pytest.fixture(scope="module")
 def server(provider, tmp_path_factory):
     config = Path(tmp_path_factory.mktemp("fanout"), "llm.toml")
-    config.write_text(fanout.to_toml(configuration(provider, 64)), encoding="utf-8")
+    config.write_text(processes.to_toml(configuration(provider, 64)), encoding="utf-8")
     flags = ("--llm-config", str(config), "--llm-cache", "memory")
     with serving("judged_server", *flags, "--max-chunks-in-flight", "64") as running:
         yield running
@@ -33,8 +33,8 @@ def address(server):
 
 
 def test_calls_of_their_own_and_what_the_server_says_of_them(server):
-    log = fanout_latency.AccessLog(server.log)
-    seen = fanout_latency.called(server.address, CALLS, seed=1)
+    log = latency.AccessLog(server.log)
+    seen = latency.called(server.address, CALLS, seed=1)
     own = log.overheads(CALLS)
     assert seen.histogram.get_total_count() == own.histogram.get_total_count() == CALLS
     # What the server had of a call is a part of it, provider's time left out on both sides.
@@ -43,15 +43,15 @@ def test_calls_of_their_own_and_what_the_server_says_of_them(server):
 
 
 def test_chunks_of_one_stream(address):
-    tally = fanout_latency.streamed(address, CALLS, seed=2)
+    tally = latency.streamed(address, CALLS, seed=2)
     assert tally.histogram.get_total_count() == CALLS
 
 
 def test_a_bare_loop(provider):
-    tally = fanout_latency.bare(provider, CALLS, seed=3)
+    tally = latency.bare(provider, CALLS, seed=3)
     assert tally.histogram.get_total_count() == CALLS
 
 
 def test_a_judge_that_is_not_there_ends_it(address):
     with pytest.raises(SystemExit, match=r"calls failed: .*NOT_FOUND"):
-        fanout_latency.called(address, CALLS, seed=4, kind="no_such_judge")
+        latency.called(address, CALLS, seed=4, kind="no_such_judge")

@@ -4,8 +4,8 @@ import re
 from html.parser import HTMLParser
 from xml.etree import ElementTree as ET
 
-from benchmarks.latency_page import HEIGHT, WIDTH, curve, page, plot
-from benchmarks.open_loop import Outcome, Tally
+from benchmarks.load.latency_page import HEIGHT, WIDTH, curve, page, plot
+from benchmarks.load.open_loop import Outcome, Tally
 
 
 def _tally(*milliseconds: float, **errors: int) -> Tally:

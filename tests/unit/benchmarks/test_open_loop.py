@@ -13,7 +13,7 @@ from judged.v1.judge_service_pb2_grpc import (
     add_JudgeServiceServicer_to_server,
 )
 
-from benchmarks.open_loop import Request, Tally, arrivals, drive
+from benchmarks.load.open_loop import Request, Tally, arrivals, drive
 
 
 class TestArrivals:

@@ -4,8 +4,8 @@ import onnx
 import onnxruntime as ort
 import pytest
 
-from benchmarks import product_worker
-from benchmarks.passages import Passages
+from benchmarks.embed import product_worker
+from benchmarks.peers.passages import Passages
 
 
 @pytest.mark.parametrize("budget", [64, 256])

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from judged.v1 import judge_service_pb2 as pb
 
-from benchmarks.request_mix import RequestKind, RequestMaker, parse_mix
+from benchmarks.load.request_mix import RequestKind, RequestMaker, parse_mix
 
 WHOLE = st.integers(1, 50)
 KINDS = st.builds(

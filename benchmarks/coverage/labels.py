@@ -1,0 +1,147 @@
+"""Measures how often intervals hold that correct a mean by labels drawn where a judge is unsure.
+
+2,000 items of queries with 1 to 20 of them are judged; what people say of each is known. A judge's
+scores follow it, with a bias: too lenient, by query more or less so. Labels are drawn as `judged
+label` draws them, by uncertainty with a quarter at random; as with `--strata 5`, from bands of the
+scores; and evenly for comparison. Said of each: the share of 95 % intervals that cover, of the
+share of relevant items and of the judge's agreement with people, and the median width over that of
+evenly drawn labels alone.
+
+coverage_WHAT_N, width_WHAT_N        labels drawn by uncertainty; N of them; WHAT is prevalence or
+                                     agreement
+strata_coverage_.., strata_width_..  labels drawn from five bands of the scores
+even_coverage_.., even_width_..      labels drawn evenly, corrected too
+foretold_N                           width at N + 50 labels over what was foretold for it at N
+
+    python -m benchmarks.coverage.labels [--draws 1000]
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+from collections import defaultdict
+
+import numpy as np
+from judged.labelling import bands, drawing_order, inclusion_probabilities, stratified_order
+from judged_server.domain import FloatArray, IntArray
+from judged_server.statistics.prediction_powered import CorrectedMean, correct_mean
+
+from benchmarks.harness import closing_line
+
+SEED = 29
+ITEMS = 2_000
+LABELS = (50, 100, 150, 200, 250)
+SHOWN = (50, 100, 200)
+BANDS = 5
+
+
+def population(rng: np.random.Generator) -> tuple[FloatArray, FloatArray, IntArray]:
+    """Return a judge's scores, what people say, and the query of each of ITEMS items.
+
+    Queries differ in their share of relevant items, in size with it, and in how lenient the judge
+    is; the score is the probability that it believes.
+    """
+    sizes: list[int] = []
+    shares: list[float] = []
+    while sum(sizes) < ITEMS:
+        share = rng.beta(0.8, 1.6)
+        sizes.append(int(rng.integers(1, 11) if rng.random() < share else rng.integers(11, 21)))
+        shares.append(share)
+    of = np.repeat(np.arange(len(sizes)), sizes)[:ITEMS]
+    believed = np.clip(rng.beta(0.5, 0.5, ITEMS) * 0.5 + np.array(shares)[of] * 0.5, 0.01, 0.99)
+    sharp = 1 / (1 + ((1 - believed) / believed) ** 2.5)
+    human = rng.random(ITEMS) < sharp
+    lenient = rng.normal(0.4, 0.5, len(sizes))[of]
+    scores = 1 / (1 + np.exp(-(np.log(sharp / (1 - sharp)) + lenient)))
+    return scores, human.astype(np.float64), of
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--draws", type=int, default=1_000)
+    draws = parser.parse_args().draws
+    rng = np.random.Generator(np.random.PCG64(SEED))
+    big = [population(np.random.Generator(np.random.PCG64(SEED + 2 + i))) for i in range(300)]
+    agreed = [(scores >= 0.5) == (human > 0) for scores, human, _ in big]
+    truths = {
+        "prevalence": float(np.concatenate([human for _, human, _ in big]).mean()),
+        "agreement": float(np.concatenate(agreed).mean()),
+    }
+    hits: dict[str, list[bool]] = defaultdict(list)
+    widths: dict[str, list[float]] = defaultdict(list)
+    foretold: dict[str, list[float]] = defaultdict(list)
+    names = [str(i) for i in range(ITEMS)]
+    for number in range(draws):
+        scores, human, of = population(rng)
+        verdicts = (scores >= 0.5).astype(np.float64)
+        values = {
+            "prevalence": (verdicts, human),
+            "agreement": (np.maximum(scores, 1 - scores), (verdicts == human).astype(np.float64)),
+        }
+        uncertainty = np.sqrt(scores * (1 - scores)).tolist()
+        strata = bands(scores.tolist(), BANDS)
+        for design, share in (("", 0.25), ("strata_", 0.25), ("even_", 1.0)):
+            in_bands = design == "strata_"
+            order = (
+                stratified_order(names, strata, uncertainty, share, seed=number)
+                if in_bands
+                else drawing_order(names, uncertainty, share, seed=number)
+            )
+            for n in LABELS:
+                chances = inclusion_probabilities(uncertainty, n, share)
+                places = np.sort(np.array(order[:n]))
+                for what, (machine, people) in values.items():
+                    found = correct_mean(
+                        *(machine, people[places], places),
+                        clusters=of,
+                        inclusion=None if in_bands else np.array(chances)[places],
+                        strata=np.array(strata) if in_bands else None,
+                    )
+                    name = f"{what}_{n}"
+                    hits[design + name].append(covers(found, truths[what]))
+                    widths[design + name].append(width(found))
+                    if design == "even_":
+                        widths[f"labels_only_{name}"].append(width(found, alone=True))
+                    elif not design and found.half_width_with_more is not None:
+                        foretold[name].append(2 * found.half_width_with_more)
+    samples: dict[str, list[float]] = {}
+    print(
+        "labels  mean        coverage  width  in strata: coverage  width  evenly: coverage  width"
+    )
+    for what in truths:
+        for n in SHOWN:
+            name = f"{what}_{n}"
+            alone = statistics.median(widths[f"labels_only_{name}"])
+            row = []
+            for design in ("", "strata_", "even_"):
+                samples[f"{design}coverage_{name}"] = [statistics.mean(hits[design + name])]
+                samples[f"{design}width_{name}"] = [
+                    statistics.median(widths[design + name]) / alone
+                ]
+                row += [samples[f"{design}{kind}_{name}"][0] for kind in ("coverage", "width")]
+            print(
+                f"{n:6} {what:10} {row[0]:9.3f} {row[1]:6.3f} {row[2]:20.3f} {row[3]:6.3f} "
+                f"{row[4]:17.3f} {row[5]:6.3f}"
+            )
+            then = statistics.median(widths[f"{what}_{n + 50}"])
+            samples[f"foretold_{name}"] = [then / statistics.median(foretold[name])]
+            print(f"       foretold for {n + 50}: {samples[f'foretold_{name}'][0]:.3f} of it came")
+    print(closing_line("coverage_labels", samples, facts={"truths": truths}))
+
+
+def covers(found: CorrectedMean, truth: float) -> bool:
+    """Say whether the corrected interval holds the truth."""
+    interval = found.corrected.interval
+    return interval is not None and interval.lower <= truth <= interval.upper
+
+
+def width(found: CorrectedMean, *, alone: bool = False) -> float:
+    """Return the width of the corrected interval, or of that of the labels alone."""
+    interval = (found.labels_only if alone else found.corrected).interval
+    return 1.0 if interval is None else interval.upper - interval.lower
+
+
+if __name__ == "__main__":
+    main()

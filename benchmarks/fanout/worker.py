@@ -1,0 +1,263 @@
+"""One side of `benchmarks.fanout`: asks the provider when it is told, and states what it took.
+
+Runs as a process of its own, so that its CPU seconds are those of this side alone. Every line on
+standard input is {"calls": N, "seed": S}; what is asked is made before the clock starts, and every
+answer is read. With "rate": R the judge is given contexts one by one, R a second, and what is told
+is how long each took on top of the provider. The sides do the same calls, byte for byte but for the
+marker of each prompt:
+
+    bare    a loop over an aiohttp session that sends bytes which are ready
+    sdk     the `openai` package's AsyncOpenAI under a semaphore, given texts which are ready
+    judge   the judge `llm` as the server builds it, given contexts: prompts, limits, parsing,
+            cache, and Python's garbage collector as the server sets it
+
+    python -m benchmarks.fanout.worker bare|sdk|judge URL CONCURRENCY
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import random
+import sys
+import tempfile
+import time
+from collections.abc import Awaitable, Callable, Iterable
+from pathlib import Path
+from typing import Protocol
+
+import aiohttp
+import openai
+import orjson
+import uvloop
+from judged_server import telemetry
+from judged_server.domain import JudgeSpec, QueryGroup, Status
+from judged_server.judges.base import Caller
+from judged_server.judges.llm.judge import LlmKind
+from judged_server.llm.budget.budgets import Budgets
+from judged_server.llm.cache.reply_cache import ReplyCache
+from judged_server.llm.caller import ModelCaller
+from judged_server.llm.chat import ChatRequest
+from judged_server.llm.config.configuration import ModelConfiguration, parse_configuration
+from judged_server.llm.models import ChatModels
+from judged_server.llm.providers import openai as dialect
+from judged_server.llm.rubrics import load_builtin, new_nonce, write
+from judged_server.process import gc_tuning
+from judged_server.store.kept_replies import KeptReplies
+from judged_server.store.replies import ReplyFile
+
+from benchmarks.fanout.provider import TICKS_A_S
+from benchmarks.load.departures import depart
+from tests.conformance.prose import words
+
+MODEL = "scripted-1"
+PAID = "paid"
+"""A model with prices: its replies are on disk before they are answered."""
+RETRIEVED = 10
+WORDS = 60
+"""A group is one query, one expected text and so many retrieved ones, of about so many words."""
+CACHE_MEMORY_BYTES, CACHE_DISK_BYTES = 64 << 20, 1 << 30
+"""The server's defaults."""
+_RUBRIC = load_builtin()["retrieval_match"]
+
+
+class Side(Protocol):
+    """Something that asks."""
+
+    def prepare(self, groups: list[QueryGroup]) -> Callable[[], Awaitable[None]]:
+        """Return what is to be timed."""
+        ...
+
+
+def make_groups(calls: int, seed: int) -> list[QueryGroup]:
+    """Return groups with so many contexts in all, no text twice."""
+    rng, prose = random.Random(seed), words()
+
+    def text(size: int) -> str:
+        start = rng.randrange(len(prose) - size)
+        # A number makes it new, wherever the window lies.
+        return f"{' '.join(prose[start : start + size])} {rng.randrange(10**12)}"
+
+    groups = []
+    for begin in range(0, calls, RETRIEVED):
+        retrieved = [text(WORDS) for _ in range(min(RETRIEVED, calls - begin))]
+        groups.append(QueryGroup(str(begin), text(8), [text(WORDS)], retrieved))
+    return groups
+
+
+def _requests(groups: list[QueryGroup]) -> list[ChatRequest]:
+    return [
+        write(
+            _RUBRIC,
+            {"query": g.query, "expected_text": g.expected[0], "retrieved_text": retrieved},
+            new_nonce(),
+            structured=True,
+            max_tokens=256,
+            temperature=0.0,
+            seed=0,
+        )
+        for g in groups
+        for retrieved in g.retrieved
+    ]
+
+
+def bodies(groups: list[QueryGroup]) -> list[dict[str, object]]:
+    """Return the JSON objects that ask the provider about each context."""
+    model = ModelConfiguration("scripted", "scripted", MODEL)
+    return [dialect.write_request(model, request) for request in _requests(groups)]
+
+
+async def _at_once(
+    concurrency: int,
+    ask: Callable[[dict[str, object]], Awaitable[None]],
+    bodies: Iterable[dict[str, object]],
+) -> None:
+    semaphore = asyncio.Semaphore(concurrency)
+
+    async def one(body: dict[str, object]) -> None:
+        async with semaphore:
+            await ask(body)
+
+    await asyncio.gather(*map(one, bodies))
+
+
+def _check(content: object) -> None:
+    if not isinstance(content, str) or '"yes"' not in content:
+        raise SystemExit("the provider's answer did not arrive")
+
+
+class Bare:
+    """The least that asking costs in Python."""
+
+    def __init__(self, url: str, concurrency: int) -> None:
+        self._url = f"{url}/chat/completions"
+        self._concurrency = concurrency
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=concurrency),
+            headers={"Content-Type": "application/json"},
+        )
+
+    def prepare(self, groups: list[QueryGroup]) -> Callable[[], Awaitable[None]]:
+        """Return the loop over bodies that are ready."""
+        ready = iter([orjson.dumps(body) for body in bodies(groups)])
+
+        async def worker() -> None:
+            for body in ready:
+                async with self._session.post(self._url, data=body) as reply:
+                    answer = orjson.loads(await reply.read())
+                _check(answer["choices"][0]["message"]["content"])
+
+        async def run() -> None:
+            await asyncio.gather(*(worker() for _ in range(self._concurrency)))
+
+        return run
+
+
+class Sdk:
+    """What most people write: the provider's own package, and a semaphore."""
+
+    def __init__(self, url: str, concurrency: int) -> None:
+        self._concurrency = concurrency
+        self._client = openai.AsyncOpenAI(base_url=url, api_key="none", max_retries=0)
+
+    def prepare(self, groups: list[QueryGroup]) -> Callable[[], Awaitable[None]]:
+        """Return the loop over arguments that are ready."""
+        asked = bodies(groups)
+
+        async def ask(body: dict[str, object]) -> None:
+            # A body is of the fields that `create` has overloads for, but typed as any JSON object.
+            reply = await self._client.chat.completions.create(**body)  # type: ignore[call-overload]
+            _check(reply.choices[0].message.content)
+
+        return lambda: _at_once(self._concurrency, ask, asked)
+
+
+class JudgeSide:
+    """The judge `llm` with what the server gives it."""
+
+    def __init__(self, url: str, concurrency: int) -> None:
+        models = ChatModels(parse_configuration(configuration(url, concurrency), "fanout"), {})
+        self._folder = tempfile.TemporaryDirectory()
+        store = KeptReplies(ReplyFile(Path(self._folder.name), CACHE_DISK_BYTES))
+        asker = ModelCaller(Budgets(), ReplyCache(CACHE_MEMORY_BYTES, store=store))
+        kind = LlmKind(models, load_builtin(), asker)
+        name = kind.profiles[0].name
+        parameters = {p.name: p.default for p in kind.profiles[0].parameters}
+        self._judge = kind.build(JudgeSpec("llm", name, 0.5, parameters))
+
+    def prepare(self, groups: list[QueryGroup]) -> Callable[[], Awaitable[None]]:
+        """Return the one call of the judge."""
+
+        async def run() -> None:
+            columns = await self._judge.judge(groups, Caller())
+            if columns.statuses is not None and (columns.statuses != Status.OK).any():
+                raise SystemExit(f"verdicts are missing: {columns.faults[0]}")
+
+        return run
+
+    async def latencies_ms(self, groups: list[QueryGroup], rate: float) -> list[float]:
+        """Return how long each context took from when it was due, less what the provider took."""
+        alone = iter(
+            [
+                QueryGroup(g.query_id, g.query, g.expected, [retrieved])
+                for g in groups
+                for retrieved in g.retrieved
+            ]
+        )
+
+        async def one(due: float) -> float:
+            columns = await self._judge.judge([next(alone)], Caller())
+            took_s = time.perf_counter() - due
+            if columns.usage is None or columns.statuses is not None:
+                raise SystemExit("a verdict is missing")
+            return 1e3 * (took_s - columns.usage.input_tokens / TICKS_A_S)
+
+        contexts = sum(len(group.retrieved) for group in groups)
+        due = (number / rate for number in range(contexts))
+        return await depart(time.perf_counter() + 0.05, due, one)
+
+
+def configuration(url: str, concurrency: int) -> dict[str, object]:
+    """Return the configuration of a server that asks the provider of this benchmark.
+
+    The same model is there twice: without prices, which is the default, and as PAID with them.
+    """
+    model = {"provider": "scripted", "model": MODEL}
+    prices = {"input_per_million": 1.0, "output_per_million": 1.0}
+    return {
+        "providers": [{"name": "scripted", "base_url": url, "max_concurrency": concurrency}],
+        "models": [{"name": "scripted", **model}, {"name": PAID, **model, **prices}],
+    }
+
+
+async def serve(side: str, url: str, concurrency: int) -> None:
+    """Do what standard input says until it ends."""
+    telemetry.configure("warning")  # on standard error: standard output has the answers
+    kinds: dict[str, Callable[[str, int], Side]] = {"bare": Bare, "sdk": Sdk, "judge": JudgeSide}
+    running = kinds[side](url, concurrency)
+    if side == "judge":
+        gc_tuning.settle()
+    else:
+        gc.collect()
+        gc.freeze()
+    print("ready", flush=True)
+    while line := await asyncio.to_thread(sys.stdin.readline):
+        order = json.loads(line)
+        if "rate" in order and isinstance(running, JudgeSide):
+            groups = make_groups(order["calls"], order["seed"])
+            print(json.dumps(await running.latencies_ms(groups, order["rate"])), flush=True)
+            continue
+        work = running.prepare(make_groups(order["calls"], order["seed"]))
+        gc.collect()
+        cpu, wall = time.process_time(), time.perf_counter()
+        await work()
+        spent = {
+            "wall_s": time.perf_counter() - wall,
+            "cpu_s": time.process_time() - cpu,
+        }
+        print(json.dumps(spent), flush=True)
+
+
+if __name__ == "__main__":
+    uvloop.run(serve(sys.argv[1], sys.argv[2], int(sys.argv[3])))

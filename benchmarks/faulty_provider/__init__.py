@@ -1,0 +1,1 @@
+"""What callers get from an unwell provider, here and elsewhere."""

@@ -1,0 +1,1 @@
+"""Requests that leave when they are due, and what became of them."""

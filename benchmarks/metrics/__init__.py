@@ -1,0 +1,1 @@
+"""Metrics of large runs, beside pytrec_eval and ranx."""

@@ -1,0 +1,113 @@
+"""Asks what is left of the service when more is asked of it than it can do.
+
+Clients in processes of their own send BatchJudge requests of new texts to the semantic judge, which
+keeps no vectors here. They leave at random instants (Poisson), whether or not others are back, with
+deadlines of 1 s from the instant at which they were due. Each round measures its own peak, by a
+closed loop, right before it is exceeded. Work is counted in bytes of requests; only what is
+answered in time counts. The server runs with its default settings otherwise.
+
+goodput_09x, goodput_3x, goodput_10x   work done in time over the peak, at .9, 3 and 10 times of it
+goodput_heavy_mix_drop    goodput_10x less the same where half of the work is in large requests
+light_caller_success      of four callers who together ask for a fifth of the peak, beside one who
+                          asks for ten times of it
+light_caller_p99_ratio    their p99 then over their p99 when they are alone; of all rounds together
+refusal_p99_ms_3x         of the answers RESOURCE_EXHAUSTED
+recovery_s                from the end of ten times the peak until light calls are as fast as before
+health_p99_ms_10x         of health checks, 20 a second, meanwhile; of all rounds together
+admitted_but_late         requests that were not refused and not answered in time, over all that
+                          were not refused, at three times the peak
+rss_growth_mb             the most resident memory of the server in all this over that before
+
+rss_growth_mb_30x15mb     the most memory of a server over that before, through 30 requests of 15 MB
+                          at once; `rss_kept_mb_30x15mb` three seconds later
+health_worst_ms_inflating   the slowest health check while 40 compressed requests are sent that
+                          inflate to 15 MB each
+
+    python -m benchmarks.overload [--rounds 6] [--short] [--flags FLAGS]
+    python -m benchmarks.overload --weights [--rounds 6] [--short]      `weights` alone
+
+The first round warms up and is left out. Six rounds take about four minutes; `--short` takes two of
+shorter spells, for a look while developing.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from contextlib import ExitStack
+
+from judged.v1 import judge_service_pb2 as pb
+from tokenizers import Tokenizer
+
+from benchmarks.harness import closing_line
+from benchmarks.load.request_mix import RequestMaker, parse_mix
+from benchmarks.memory import memory_mb
+from benchmarks.overload.clients import HEAVY_MIX, MIX, SEED, percentile, start
+from benchmarks.overload.memory import measure_memory
+from benchmarks.overload.weights import measure_weights
+from benchmarks.peers.passages import stored_model
+
+
+def mean_tokens(mix: str) -> float:
+    """Return the mean tokens of a request of a mix."""
+    tokenizer = Tokenizer.from_file(str(stored_model() / "tokenizer.json"))
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    maker = RequestMaker(parse_mix(mix), SEED)
+    requests = [pb.BatchJudgeRequest.FromString(maker.make().body) for _ in range(200)]
+    groups = [group for request in requests for group in request.groups]
+    texts = [text for group in groups for text in (*group.expected, *group.retrieved)]
+    return sum(len(tokenizer.encode(text).ids) for text in texts) / len(requests)
+
+
+def measure(
+    rounds: int, spell_s: float, flags: Sequence[str]
+) -> tuple[dict[str, list[float]], int]:
+    """Return the samples of each figure, and how many light requests are behind the percentiles."""
+    with ExitStack() as stack:
+        load = start(stack, spell_s, flags)
+        server = load.server
+        load.peak(MIX)
+        before_mb = memory_mb(server.pid, "VmRSS")
+        for number in range(rounds):
+            load.round(counted=number > 0)
+        samples = load.samples
+        alone, beside = (percentile(rows, 99) for rows in (load.light_alone, load.light_beside))
+        samples["light_caller_p99_ratio"] = [beside / alone if alone else 0.0]
+        samples["light_caller_p99_ms"] = [beside]
+        samples["health_p99_ms_10x"] = [percentile(load.health, 99)]
+        samples["rss_growth_mb"] = [memory_mb(server.pid, "VmHWM") - before_mb]
+        return samples, len(load.light_beside)
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.overload")
+    parser.add_argument("--rounds", type=int, default=6, help="the first is left out (default 6)")
+    parser.add_argument("--short", action="store_true", help="two rounds of spells of 2 s")
+    parser.add_argument("--flags", default="", help="more flags of judged-server")
+    parser.add_argument("--weights", action="store_true", help="two tenants of weights 1 and 3")
+    arguments = parser.parse_args()
+    rounds, spell_s = (2, 2.0) if arguments.short else (arguments.rounds, 3.5)
+    if rounds < 2:
+        parser.error("--rounds is at least 2")
+    flags = arguments.flags.split()
+    if arguments.weights:
+        samples = measure_weights(rounds, spell_s, flags)
+        print(closing_line("overload_weights", samples, None, {"mix": MIX, "spell_s": spell_s}))
+        return
+    samples, n_light = measure(rounds, spell_s, flags)
+    samples |= measure_memory()
+    facts = {
+        "mix": MIX,
+        "tokens_a_request": round(mean_tokens(MIX), 1),
+        "heavy_mix": HEAVY_MIX,
+        "deadline_s": 1.0,
+        "spell_s": spell_s,
+        "light_requests": n_light,
+    }
+    print(closing_line("overload", samples, None, facts))
+
+
+if __name__ == "__main__":
+    main()
