@@ -28,7 +28,7 @@ PROBES_A_S = 20.0
 AFTER_S = 4.0
 SETTLE_S = 10.0
 INFLATING_S = 6.0
-_LEAD_S = 0.3
+LEAD_S = 0.3
 
 
 class Clients:
@@ -145,7 +145,7 @@ class Load:
         self.settle()
         self.hog.prepare(hog)
         self.others.prepare(others)
-        instant = time.perf_counter() + _LEAD_S
+        instant = time.perf_counter() + LEAD_S
         self.hog.start(instant)
         self.others.start(instant)
         done = [clients.rows() for clients in (self.hog, self.others)]
@@ -238,7 +238,7 @@ def watch_health(server: Server, work: Callable[[], None]) -> float:
         clients = Clients(stack, server.address)
         plan = {"mix": HEALTH, "rate": PROBES_A_S, "seconds": INFLATING_S, "seed": SEED}
         clients.prepare([plan])
-        clients.start(time.perf_counter() + _LEAD_S)
+        clients.start(time.perf_counter() + LEAD_S)
         work()
         (rows,) = clients.rows()
         return percentile(rows, 100)
