@@ -27,6 +27,8 @@ LIGHT_CALLERS, LIGHT_SHARE = 4, 0.2
 PROBES_A_S = 20.0
 AFTER_S = 4.0
 SETTLE_S = 10.0
+FILLED_S = 1.0
+"""Seconds until as much waits as will: work that is let in then ends some .4 s later."""
 INFLATING_S = 6.0
 LEAD_S = 0.3
 
@@ -85,8 +87,8 @@ class Spell:
 
     @property
     def done(self) -> list[Row]:
-        """Those answered before the spell was over."""
-        return [row for row in self.answered if row[0] + row[1] <= self.seconds]
+        """Those answered once the queue has filled, and before the spell was over."""
+        return [row for row in self.answered if FILLED_S < row[0] + row[1] <= self.seconds]
 
     @property
     def refused(self) -> list[Row]:
@@ -95,8 +97,13 @@ class Spell:
 
     @property
     def work_a_s(self) -> float:
-        """Work answered in time, and before the spell was over."""
-        return sum(row[3] for row in self.done) / self.seconds
+        """Work done in time in a second."""
+        return sum(row[3] for row in self.done) / (self.seconds - FILLED_S)
+
+    @property
+    def done_a_s(self) -> float:
+        """Requests done in time in a second."""
+        return len(self.done) / (self.seconds - FILLED_S)
 
     @property
     def codes(self) -> str:
@@ -182,7 +189,7 @@ class Load:
         """Measure everything once."""
         found: dict[str, float] = {}
         peak = self.peak(MIX)
-        rate = len(peak.done) / peak.seconds
+        rate = peak.done_a_s
         told = [f"peak {rate:.0f} requests/s"]
         for factor, name in ((0.9, "09x"), (3, "3x"), (10, "10x")):
             (spell,), _ = self.run([self.plan(MIX, rate=factor * rate)])
@@ -194,7 +201,7 @@ class Load:
                 found["admitted_but_late"] = spell.late_share
                 found["admitted_p99_ms_3x"] = percentile(spell.answered, 99)
         heavy_peak = self.peak(HEAVY_MIX)
-        heavy_rate = len(heavy_peak.done) / heavy_peak.seconds
+        heavy_rate = heavy_peak.done_a_s
         (heavy,), _ = self.run([self.plan(HEAVY_MIX, rate=10 * heavy_rate)])
         found["goodput_heavy_mix_10x"] = heavy.work_a_s / heavy_peak.work_a_s
         found["goodput_heavy_mix_drop"] = found["goodput_10x"] - found["goodput_heavy_mix_10x"]

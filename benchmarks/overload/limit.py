@@ -46,7 +46,7 @@ def measure_limit(rounds: int, spell_s: float, flags: Sequence[str]) -> dict[str
         load.peak(MIX)
         for number in range(rounds):
             peak = load.peak(MIX)
-            rate = REFUSED_OVER_PEAK * len(peak.done) / peak.seconds
+            rate = REFUSED_OVER_PEAK * peak.done_a_s
             load.settle()
             load.hog.prepare([load.plan(MIX, at_once=AT_ONCE)])
             flood.prepare([load.plan(MIX, rate=rate)])

@@ -62,7 +62,7 @@ def _round(load: Load, tokens: dict[str, str]) -> dict[str, float]:
         return load.plan(MIX, **how) | {"token": tokens[tenant]}
 
     (peak,), _ = load.run([plan("three", at_once=AT_ONCE)])
-    rate = OVER_PEAK * len(peak.done) / peak.seconds
+    rate = OVER_PEAK * peak.done_a_s
     (three,), (one,) = load.run([plan("three", rate=rate)], [plan("one", rate=rate)])
     (alone,), _ = load.run([plan("one", at_once=AT_ONCE)])
     both = one.work_a_s + three.work_a_s
