@@ -10,6 +10,7 @@ import argparse
 import itertools
 import os
 import sys
+import textwrap
 from collections.abc import Callable, Sequence
 from importlib import metadata
 from pathlib import Path
@@ -44,10 +45,18 @@ if TYPE_CHECKING:
 COMMANDS = frozenset({"cache", "tenants", "doctor", "models"})
 
 
+class _Help(argparse.HelpFormatter):
+    """Breaks no line at a hyphen, so that flags and models keep their names."""
+
+    def _split_lines(self, text: str, width: int) -> list[str]:
+        return textwrap.wrap(" ".join(text.split()), width, break_on_hyphens=False)
+
+
 def build_parser() -> argparse.ArgumentParser:
     """Return the parser: one flag for each setting, and the models commands."""
     parser = argparse.ArgumentParser(
         prog="judged-server",
+        formatter_class=_Help,
         usage="judged-server [--setting X ...] [models ACTION ... | cache ACTION ... | "
         "tenants ACTION ... | doctor]",
         description="Judge over gRPC. Settings: flag > JUDGED_* > --config file > default.",

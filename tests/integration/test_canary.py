@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -32,12 +33,17 @@ class Mind:
 
     no: set[str] = field(default_factory=set)
     fails: bool = False
+    unsteady: bool = False
     asked: int = 0
+    yes_to: set[str] = field(default_factory=set)
 
     def __call__(self, asked: Asked) -> Said:
         self.asked += 1
         if self.fails:
             return Failure(400)
+        if self.unsteady:  # each item's verdict is another one each time
+            self.yes_to ^= set(items := re.findall(r"item\d+", asked.user))
+            return {"reasoning": "so", "verdict": "yes" if items[0] in self.yes_to else "no"}
         yes = "good" in asked.user and not any(f"item{n} " in asked.user for n in self.no)
         return {"reasoning": "so it is", "verdict": "yes" if yes else "no"}
 
@@ -54,7 +60,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[World, M
 @pytest.fixture
 def world(running: tuple[World, Mind], tmp_path: Path) -> World:
     first, mind = running
-    mind.no, mind.fails, mind.asked = set(), False, 0
+    mind.no, mind.yes_to, mind.fails, mind.unsteady, mind.asked = set(), set(), False, False, 0
     lines = [
         {
             "id": f"i{n}",
@@ -115,6 +121,17 @@ def test_a_judge_that_fails_ends_with_2_and_leaves_no_trace(world: World, mind: 
     mind.fails = True
     assert "24 of 24 items have no verdict: " in world.fails(*CHECK)
     assert not (world.folder / "c.history.jsonl").exists()
+
+
+def test_a_judge_that_changes_its_mind_between_rounds_is_told(world: World, mind: Mind) -> None:
+    mind.unsteady = True
+    document = world.document(*RECORD)
+    assert document["noisy_items"] == ITEMS
+    assert document["share"] == 0.6  # of the 5 asks that measure, 3 differ from those that chose
+    [warning] = document["warnings"]
+    assert warning.startswith("24 of 24 items (100%) changed their verdict between rounds")
+    assert "only if more than 87% of verdicts differ" in warning
+    assert world.run(*RECORD, "--strict").returncode == 1
 
 
 def test_files_that_are_none_are_explained(world: World) -> None:

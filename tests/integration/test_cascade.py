@@ -191,6 +191,13 @@ def test_a_cascade_proposed_from_labels(tmp_path: Path, cascade_server: ServerPr
     assert "there is nothing to keep" in nothing.stderr
     typed = run_in(tmp_path, *given, "--stage", "exact:price=x", **there)
     assert "--stage exact:price=x: price must be a number" in typed.stderr
+    for wrong, told in (
+        ("llm:model=larg", "language model 'larg' can't be asked: this server knows"),
+        ("llm:model=large,rubric=none", "rubric: must be one of"),
+    ):
+        unknown = run_in(tmp_path, *given, "--stage", wrong, **there)
+        assert unknown.returncode == 2
+        assert f"judged: --stage {wrong}: {told}" in unknown.stderr
 
 
 async def test_frontier_from_python(cascade_server: ServerProcess):

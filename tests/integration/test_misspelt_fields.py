@@ -92,3 +92,55 @@ def test_rows_of_other_libraries_may_have_columns_of_any_kind():
     row = {"query": "a", "expected_answers": ["x"], "tags": ["a"], "day": date(2026, 1, 2)}
     (query,) = Dataset.from_rows([row]).queries
     assert query.metadata == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("expected_answer", "queries[0] has 'expected_answer': did you mean 'expected_answers'?"),
+        ("answers", "queries[0] has 'answers': did you mean 'expected_answers'?"),
+        ("topic", "give queries 'expected_answers', 'expected_doc_ids' or 'expected_spans'\n"),
+    ],
+)
+@pytest.mark.parametrize("flags", [[], ["--estimate"]])
+def test_evaluate_refuses_a_file_in_which_no_query_expects_anything(
+    tmp_path: Path, server_address: str, name: str, hint: str, flags: list[str]
+):
+    queries = [{"query_id": f"q{n}", "query_text": "what", name: ["rag"]} for n in (1, 2)]
+    write(tmp_path / "d.json", {"queries": queries})
+    write(tmp_path / "r.jsonl", *RESULTS)
+    done = run_in(
+        *(tmp_path, "evaluate", "d.json", "--results", "r.jsonl", "--metric", "mrr", *flags),
+        JUDGED_TARGET=server_address,
+    )
+    assert done.returncode == 2
+    assert "judged: d.json: no query says what it should find" in done.stderr
+    assert hint in done.stderr
+
+
+def test_evaluate_measures_what_should_not_be_found_alone(tmp_path: Path, server_address: str):
+    queries = [{"query_id": "q1", "query_text": "what", "negative_answers": ["a lake"]}]
+    write(tmp_path / "d.json", {**DATASET, "queries": queries})
+    write(tmp_path / "r.jsonl", RESULTS[0])
+    done = run_in(
+        *(tmp_path, "evaluate", "d.json", "--results", "r.jsonl", "--metric", "mrr"),
+        *("--max-negatives", "0"),
+        JUDGED_TARGET=server_address,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "1 query left out: nothing to be found" in done.stderr
+
+
+@pytest.mark.parametrize("flags", [[], ["--output", "o.jsonl"]])
+def test_judge_tells_of_lines_that_expect_a_blank_text(
+    tmp_path: Path, server_address: str, flags: list[str]
+):
+    blank = {**LINES[0], "expected_text": " "}
+    write(tmp_path / "c.jsonl", blank, LINES[1])
+    done = run_in(tmp_path, "judge", "c.jsonl", *flags, JUDGED_TARGET=server_address)
+    assert done.returncode == 0
+    assert "warning: 1 of 2 lines of c.jsonl has a blank 'expected_text'" in done.stderr
+    write(tmp_path / "c.jsonl", blank)
+    done = run_in(tmp_path, "judge", "c.jsonl", *flags, JUDGED_TARGET=server_address)
+    assert done.returncode == 2
+    assert "judged: c.jsonl: 'expected_text' is blank on every line" in done.stderr

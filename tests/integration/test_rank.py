@@ -163,6 +163,12 @@ def test_an_estimate_and_a_limit_hold(folder: Path, comparing_server: ServerProc
             "shows no two answers",
         ),
         ([("1", "q", "a", "x"), ("2", "p", "b", "x")], (), "nothing to compare"),
+        (
+            [("1", "q")],
+            (),
+            ':1: has no \'system\'; write a line for each system\'s answer: {"query_id": "q1", ',
+        ),
+        ([("1", "q", "a")], (), ":1: has no 'answer'; write a line for each system's answer: {"),
     ],
 )
 def test_says_what_to_do(
@@ -172,8 +178,8 @@ def test_says_what_to_do(
     flags: tuple[str, ...],
     message: str,
 ):
-    named = [dict(zip(("query_id", "query", "system", "answer"), line, strict=True))
-             for line in lines]  # fmt: skip
+    fields = ("query_id", "query", "system", "answer")
+    named = [dict(zip(fields, line, strict=False)) for line in lines]
     (tmp_path / "answers.jsonl").write_text("\n".join(map(json.dumps, named)))
     done = run_in(tmp_path, "rank", "answers.jsonl", *flags, JUDGED_TARGET=comparing_server.address)
     assert (done.returncode, message in done.stderr) == (2, True), done.stderr

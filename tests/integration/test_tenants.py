@@ -176,6 +176,24 @@ class TestWhatATenantMay:
         with pytest.raises(NotFound, match="no answers are scored here"):
             world.clients["words"].score_answers([item], ["answer_match"])
 
+    @pytest.mark.parametrize(
+        ("tenant", "missing"),
+        [("words", "the judge 'answers',"), ("answers", "the rubric answer_preference,")],
+    )
+    def test_the_command_says_what_is_not_offered(
+        self, world: World, tmp_path: Path, tenant: str, missing: str
+    ):
+        lines = [{"query": "q", "system": name, "answer": name} for name in ("a", "b")]
+        (tmp_path / "answers.jsonl").write_text("\n".join(map(json.dumps, lines)))
+        done = run_in(
+            *(tmp_path, "rank", "answers.jsonl"),
+            JUDGED_TARGET=world.server.address,
+            JUDGED_TOKEN=world.tokens[tenant],
+        )
+        assert done.returncode == 2
+        assert f"judged: this server does not offer {missing}" in done.stderr
+        assert "--rubric:" not in done.stderr
+
 
 class TestWhatNoneSeesOfAnother:
     def judged(self, world: World, tenant: str, text: str) -> Source:

@@ -36,6 +36,11 @@ from judged.errors import InvalidArgument
 
 _CHANGES = ((2.0, 15, 0.2), (2.0, 40, 0.4), (5.0, 10, 0.2), (50.0, 4, 0.2))
 """By what the share grows, within how many rounds it shows, and the weight of that."""
+LEAST_FACTOR = 1 / math.log(2)
+"""By what the share must grow at least for evidence of a change to grow, whatever the share was.
+
+In h rounds of n asks r S flips come instead of S, and log E of the smallest factor, 2, grows by
+r S log 2 - S: for many asks before, (F + r S) log c tends to S."""
 _HORIZON = 1000  # rounds over which half of the weight on the start of a change is spread evenly
 
 

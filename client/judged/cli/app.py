@@ -32,6 +32,7 @@ from judged.cli.defaults import (
     misspelt_variables,
 )
 from judged.cli.examples import epilog
+from judged.cli.help_text import keep_words_whole
 from judged.cli.problems import Problem, explain
 from judged.errors import JudgedError
 from judged.evaluation import FileError, MissingText
@@ -117,6 +118,7 @@ def run(arguments: Sequence[str]) -> int:
     logging.basicConfig(format="judged: %(message)s", level=logging.WARNING)
     try:
         group = typer.main.get_command(app)
+        keep_words_whole(group)
         arguments = config_first(arguments)
         commands = commands_of(group)
         given = defaults(commands, arguments, os.environ)

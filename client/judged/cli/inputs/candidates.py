@@ -15,6 +15,7 @@ from judged.evaluation.datasets.files import (
 )
 
 _FIELDS = ("query_id", "query", "system", "answer", "references", "contexts")
+_EXAMPLE = '{"query_id": "q1", "query": "What is RAG?", "system": "mine", "answer": "A method."}'
 
 
 def read_candidates(path: str) -> list[CandidateAnswer]:
@@ -31,7 +32,12 @@ def read_candidates(path: str) -> list[CandidateAnswer]:
     for number, raw in raw_lines:
         line = Record(parse_json(raw, name, number), name, number, "")
         known.check(line)
-        query, system = line.text("query"), line.identifier("system")
+        try:
+            query, system = line.text("query"), line.identifier("system")
+            answer = line.text("answer")
+        except FileError as error:
+            shape = f"write a line for each system's answer: {_EXAMPLE}"
+            raise FileError(name, number, f"{error.problem}; {shape}") from None
         query_id = line.optional_identifier("query_id") or query
         if (query_id, system) in line_of:
             before = line_of[query_id, system]
@@ -44,13 +50,13 @@ def read_candidates(path: str) -> list[CandidateAnswer]:
                 query_id,
                 system,
                 query,
-                line.text("answer"),
+                answer,
                 line.texts("references"),
                 line.texts("contexts"),
             )
         )
     if len({one.system for one in found}) < 2:
         raise FileError(
-            name, None, "holds no two systems; write lines of {query_id, query, system, answer}"
+            name, None, f"holds no two systems; write a line for each system's answer: {_EXAMPLE}"
         )
     return found

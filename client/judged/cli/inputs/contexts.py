@@ -13,9 +13,12 @@ from dataclasses import dataclass, replace
 from itertools import groupby, islice
 from typing import Any
 
-from judged import Context, QueryGroup, Status, Verdicts
+from judged import Context, Judge, QueryGroup, Status, Verdicts
+from judged._batching.chunks import ASKING_KINDS
 from judged.cli.field_path import Place, Steps
-from judged.cli.output.writer import STDOUT
+from judged.cli.output.tables import of_all, word
+from judged.cli.output.writer import STDOUT, Output
+from judged.cli.problems import Problem
 from judged.cli.replay import Name
 from judged.evaluation.datasets.files import (
     SYSTEM_MODEL,
@@ -59,6 +62,30 @@ def records(path: str, *more: str) -> Iterator[tuple[int, Record]]:
         yield number, record
 
 
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """What a file holds: lines, those of them that expect only a blank text, and contexts."""
+
+    lines: int = 0
+    expecting_nothing: int = 0
+    contexts: int = 0
+
+    def and_also(self, line: Line) -> Counted:
+        """Return the same with one line more."""
+        blank = not any(context.expected_text.strip() for context in line.contexts)
+        return Counted(
+            self.lines + 1, self.expecting_nothing + blank, self.contexts + len(line.contexts)
+        )
+
+
+def count_lines(lines: Iterable[Line]) -> Counted:
+    """Return what lines hold."""
+    counted = Counted()
+    for line in lines:
+        counted = counted.and_also(line)
+    return counted
+
+
 def read_contexts(path: str) -> list[Line]:
     """Return the lines of a file, or of standard input for "-". Raises FileError."""
     lines = []
@@ -75,20 +102,40 @@ def read_contexts(path: str) -> list[Line]:
     return lines
 
 
-def count_contexts(path: str) -> int:
-    """Return how many contexts a file holds, once all its lines are checked. Raises FileError.
+def count_contexts(path: str) -> Counted:
+    """Return what a file holds, once all its lines are checked. Raises FileError.
 
     No line is kept.
     """
-    total, ids = 0, IdIndex()
+    counted, ids = Counted(), IdIndex()
     for line, item_id, record in _each(path):
-        total += len(line.contexts)
+        counted = counted.and_also(line)
         if item_id is not None and not ids.add(item_id, line.number):
             first, _ = ids.find(item_id) or (0, 0)
             raise _repeated(record, item_id, first)
-    if not total:
+    if not counted.lines:
         raise _nothing(path)
-    return total
+    return counted
+
+
+def check_expectations(out: Output, path: str, judge: Judge, counted: Counted) -> None:
+    """Warn of lines whose expected text is blank. Raises Problem where all are.
+
+    Not where language models judge, whose rubrics need not show what was expected.
+    """
+    n = counted.expecting_nothing
+    if not n or judge.kind in ASKING_KINDS:
+        return
+    name = "standard input" if path == STDOUT else path
+    if n == counted.lines:
+        raise Problem(
+            f"{name}: 'expected_text' is blank on every line, so there is nothing to hold "
+            "'retrieved_text' against; write there what should be found"
+        )
+    out.warn(
+        f"{of_all(n, counted.lines, 'line', 'lines')} of {name} {word(n, 'has', 'have')} a blank "
+        "'expected_text', which only an empty text matches; write there what should be found"
+    )
 
 
 def blocks_of_contexts(path: str) -> Iterator[list[Line]]:

@@ -33,7 +33,7 @@ Stages = Annotated[
         "--stage",
         metavar="KIND[/PROFILE][:K=V,...]",
         help="Judge of --judge cascade, in order, as in "
-        "answer_equivalence:calibration=my.calibration.json; repeat it for each.",
+        "answer_equivalence:calibration=my.json; repeat it for each.",
     ),
 ]
 CascadeFile = Annotated[

@@ -159,7 +159,12 @@ def _id(rubric: str) -> str:
 
 
 def check_rubrics(names: Sequence[str], info: ServerInfo) -> None:
-    """Raise Problem for a rubric that is given twice or that the server lacks."""
+    """Raise Problem for a rubric that is given twice or that the server does not offer."""
+    if not any(judge.kind == ANSWERS for judge in info.judges):
+        raise Problem(
+            f"this server does not offer the judge {ANSWERS!r}, which scores and compares answers; "
+            "`judged judges` lists what it offers; ask its operator, or name another --target"
+        )
     known = {rubric.rubric: rubric.version for rubric in info.rubrics}
     fit = [rubric.rubric for rubric in info.rubrics if ANSWER_FIELDS.issuperset(rubric.fields)]
     for place, name in enumerate(names):
@@ -173,9 +178,9 @@ def check_rubrics(names: Sequence[str], info: ServerInfo) -> None:
             near = get_close_matches(rubric, fit, n=1)
             own = "; for one of yours, start the server with --rubrics-dir FOLDER"
             hint = f"; did you mean {near[0]}?" if near else own
+            has = ", ".join(fit) or "none that it offers"
             raise Problem(
-                f"--rubric {name}: no rubric has this id; this server scores answers by "
-                f"{', '.join(fit)}{hint}"
+                f"--rubric {name}: no rubric has this id; this server scores answers by {has}{hint}"
             )
 
 

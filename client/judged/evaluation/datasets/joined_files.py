@@ -16,6 +16,7 @@ from judged.evaluation.datasets.query import (
     QUERY_FIELDS,
     Document,
     Query,
+    expects_something,
     read_document,
     read_query,
 )
@@ -138,7 +139,7 @@ class JoinedFiles:
     def _check_queries(self, *, decide: bool) -> Example:
         """Return the queries without a line of results. `decide` whether groups bring spans."""
         name, missing = str(self._dataset), Example()
-        any_answers = any_spans = False
+        any_answers = any_spans = any_expectation = False
         known, inner = KnownFields(*QUERY_FIELDS), KnownFields(*DOCUMENT_FIELDS)
         n_by_answers = n_by_spans = 0
         fields: dict[str, object] = {}
@@ -158,6 +159,7 @@ class JoinedFiles:
                 n_by_spans += n * len(query.expected_spans)
                 any_answers = any_answers or bool(query.expected_answers)
                 any_spans = any_spans or bool(query.expected_spans)
+                any_expectation = any_expectation or expects_something(query)
             elif field == "documents":
                 record = Record(item, name, None, f"documents[{len(self._documents)}]")
                 document = read_document(record)
@@ -168,6 +170,8 @@ class JoinedFiles:
         KnownFields("queries", "documents").check(Record(fields, name, None, ""))
         if not len(self._query_ids):
             raise ReadWhole("there is no query")
+        if not any_expectation:
+            raise ReadWhole("no query says what it should find")
         if decide:
             self._by_spans = any_spans and not any_answers
         self.n_contexts = n_by_spans if self._by_spans else n_by_answers

@@ -26,6 +26,10 @@ QUERY_FIELDS = (
     "negative_answers",
     "metadata",
 )
+EXPECTATIONS = (
+    *("expected_answers", "expected_text", "expected_alternatives"),
+    *("expected_doc_ids", "relevant_doc_ids", "relevant_docs", "expected_spans"),
+)
 DOCUMENT_FIELDS = ("doc_id", "id", "text", "metadata")
 
 
@@ -87,6 +91,12 @@ def read_query(record: Record) -> Query:
         negative_answers=tuple(text for text in dict.fromkeys(negatives) if text.strip()),
         metadata=record.labels("metadata"),
     )
+
+
+def expects_something(query: Query) -> bool:
+    """Say whether a query says what should be found for it, or what should not."""
+    expected = query.expected_answers or query.relevant_document_ids or query.expected_spans
+    return bool(expected or query.negative_answers)
 
 
 def read_document(record: Record) -> Document:

@@ -7,6 +7,7 @@ import math
 
 import pytest
 from judged.canary import FlipEvidence
+from judged.canary.evidence import LEAST_FACTOR
 from judged.errors import InvalidArgument
 
 ITEMS = 2
@@ -45,6 +46,18 @@ def test_more_flips_than_recorded_make_it_grow_and_as_many_do_not():
         unchanged.add(2, 50)
     assert changed.log_value > math.log(20)
     assert unchanged.log_value < 0
+
+
+@pytest.mark.parametrize("share", [0.05, 0.2, 0.4])
+def test_it_grows_where_the_share_grows_by_more_than_the_least_factor(share: float):
+    def after(factor: float) -> float:
+        evidence = FlipEvidence(round(100_000 * share), 100_000)
+        for _ in range(30):
+            evidence.add(round(1000 * share * factor), 1000)
+        return evidence.log_value
+
+    assert after(0.95 * LEAST_FACTOR) < 0
+    assert after(1.1 * LEAST_FACTOR) > math.log(20)
 
 
 def test_fewer_flips_than_recorded_are_no_evidence():

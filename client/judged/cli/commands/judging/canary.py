@@ -15,6 +15,7 @@ from rich.table import Table
 
 from judged.canary import Canary, CanaryItem, Check, History, check_canary, record_canary
 from judged.canary.asking import ASKS, ROUNDS
+from judged.canary.evidence import LEAST_FACTOR
 from judged.cli.connection import Access, connect
 from judged.cli.inputs.contexts import read_contexts
 from judged.cli.options import common
@@ -139,12 +140,21 @@ def record(
             f"{len(canary.items)} items are few: it takes long to see a change; take "
             f"{ENOUGH_ITEMS} or more"
         )
+    if share > NOISY:
+        out.warn(
+            f"{noisy} of {len(canary.items)} items ({noisy / len(canary.items):.0%}) changed their "
+            "verdict between rounds, so a change shows only if more than "
+            f"{min(1.0, share * LEAST_FACTOR):.0%} of verdicts differ then, and another judge that "
+            "is as unsteady looks unchanged; lower --judge-temperature, raise --judge-samples, or "
+            "take items on which the judge is surer"
+        )
     out.write_json(
         {
             "items": len(canary.items),
             "flips": canary.flips,
             "asks": canary.asks,
             "share": share,
+            "noisy_items": noisy,
             "signature": canary.signature,
             "models": list(canary.models),
             "system_fingerprints": list(canary.system_fingerprints),
@@ -155,6 +165,8 @@ def record(
 
 
 ENOUGH_ITEMS = 20
+NOISY = 0.1
+"""The largest share of differing verdicts for which docs/canary.md says how soon a change shows."""
 
 
 def check(

@@ -19,7 +19,9 @@ from judged.cli.connection import Access, connect
 from judged.cli.inputs.contexts import (
     Line,
     blocks_of_contexts,
+    check_expectations,
     count_contexts,
+    count_lines,
     fold_lines,
     missing_line,
     of_lines,
@@ -208,6 +210,7 @@ def command(
                 out.warn(warning)
         else:
             spec = spec_of(server.info)
+            check_expectations(out, contexts, spec, count_lines(lines))
             tell_circular(out, system_models(lines), judging_models(server.info, spec))
             if estimate:
                 report_estimate(out, server.client.estimate(groups, spec, asking=asking))
@@ -303,7 +306,8 @@ def _judge_to_file(
     lines from there on have its error.
     """
     with out.told_misspellings():
-        total = count_contexts(contexts)
+        counted = count_contexts(contexts)
+    total = counted.contexts
     ends = time.monotonic() + timeout
     tally, replaced, done = Tally(), set[str](), 0
     with (
@@ -313,6 +317,7 @@ def _judge_to_file(
         progress_bar("judging", total) as progress,
     ):
         spec = spec_of(server.info)
+        check_expectations(out, contexts, spec, counted)
         models, systems = judging_models(server.info, spec), set[str]()
         blocks = blocks_of_contexts(contexts)
         lines: list[Line] = next(blocks)

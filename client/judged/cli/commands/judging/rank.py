@@ -94,6 +94,12 @@ def command(
     ):
         known = {info.rubric: info.fields for info in server.info.rubrics}
         fields = known.get(rubric.partition("@")[0])
+        if known and fields is None and rubric == RUBRIC:  # which nobody need have typed
+            raise Problem(
+                f"this server does not offer the rubric {RUBRIC}, which compares two answers; "
+                "`judged judges` lists what it offers; ask its operator, or name one of yours by "
+                "--rubric"
+            )
         if fields is not None and not {"answer", "other_answer"} <= set(fields):
             raise Problem(f"--rubric {rubric}: shows no two answers; {RUBRIC} does")
         [asked] = read_rubrics([rubric], server.info, None, with_parameters(flags, param), None)

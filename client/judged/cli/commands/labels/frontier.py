@@ -6,13 +6,23 @@ The cascades and their guarantees are the server's.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Annotated
 
 import typer
 
-from judged import Asking, CacheMode, Judge, QueryGroup, Status
+from judged import (
+    Asking,
+    CacheMode,
+    FailedPrecondition,
+    InvalidArgument,
+    Judge,
+    NotFound,
+    QueryGroup,
+    Status,
+)
 from judged.cli.connection import Access, Connection, connect
 from judged.cli.field_path import Steps, write_path
 from judged.cli.inputs.contexts import Line, fold_lines, of_lines, places
@@ -35,7 +45,7 @@ from judged.cli.output.writer import (
     open_output,
     progress_bar,
 )
-from judged.cli.problems import Problem, explained
+from judged.cli.problems import Problem, explain, explained
 from judged.types import (
     CascadeFrontier,
     CascadeGuarantee,
@@ -158,7 +168,7 @@ def command(
         explained(place=places(labels, contexts, groups)),
     ):
         stages = [_read(server, text) for text in stage]
-        would = [server.client.estimate(groups, one.judge, asking=_ANEW) for one in stages]
+        would = [_estimate(server, one, groups) for one in stages]
         if estimate:
             report_estimate(out, sum(would, CostEstimate()))
             return
@@ -203,6 +213,26 @@ def _read(server: Connection, text: str) -> _Stage:
     return _Stage(plain, read_stage(server.info, plain), price)
 
 
+def _estimate(server: Connection, stage: _Stage, groups: Sequence[QueryGroup]) -> CostEstimate:
+    """Return what it would take to ask a stage about everything."""
+    with _named(stage):
+        return server.client.estimate(groups, stage.judge, asking=_ANEW)
+
+
+@contextmanager
+def _named(stage: _Stage) -> Iterator[None]:
+    """Let problems with the judge of a stage name the `--stage` that was typed."""
+    try:
+        yield
+    except (FailedPrecondition, InvalidArgument, NotFound) as error:
+        if isinstance(error, InvalidArgument) and not error.field.startswith("judge."):
+            raise  # a place in the file
+        told = explain(error)
+        for flag in ("--param ", "--judge: ", "--profile: "):
+            told = told.removeprefix(flag)
+        raise Problem(f"--stage {stage.name}: {told}") from error
+
+
 def _costs(
     stages: Sequence[_Stage], would: Sequence[CostEstimate], n: int
 ) -> tuple[list[float], str]:
@@ -225,7 +255,7 @@ def _scored(
     timeout: float,
 ) -> ScoredStage:
     """Return the scores of a stage, None where it has no verdict."""
-    with progress_bar(f"judging by {stage.name}", len(contexts)) as progress:
+    with _named(stage), progress_bar(f"judging by {stage.name}", len(contexts)) as progress:
         verdicts = server.client.judge(
             groups, stage.judge, asking=asking, timeout=timeout, progress=progress
         )
