@@ -40,8 +40,9 @@ from judged_server.llm.caller import ModelCaller
 from judged_server.process import gc_tuning
 from judged_server.process.memory import MemoryWatch, group_limit
 from judged_server.process.watchdog import Watchdog
-from judged_server.scheduling.threads import batch_scheduling
-from judged_server.settings import Settings, SettingsError
+from judged_server.reloading import Reload, ReloadedParts
+from judged_server.scheduling.threads import IN_PYTHON, batch_scheduling
+from judged_server.settings import Settings
 from judged_server.telemetry import logger
 from judged_server.usecases.estimate_batch import Estimator
 from judged_server.usecases.offering import Offerings
@@ -58,11 +59,6 @@ CUT_SHORT_S = 0.5
 _CUT_SHORT_S = 2.0
 """The longest that a drain takes once a second signal has come."""
 
-_RELOADED_SETTINGS = {"max_pending_bytes", "grace_s", "failed_calls_per_minute"}
-"""Settings that SIGHUP takes over. The others are parts of what was built at the start."""
-_RELOADED_EVERY_S = 1.0
-"""How often a server looks whether tenants, tokens and its certificate have changed."""
-
 _log = logger("server")
 
 
@@ -72,8 +68,6 @@ class App:
     def __init__(self, settings: Settings, reread: Callable[[], Settings] | None = None) -> None:
         """Take the settings, and what returns them anew for SIGHUP. Raises as the parts do."""
         self._settings = settings
-        self._reread = reread or (lambda: settings)
-        self._grace_s = settings.grace_s
         self._embedders = StoredEmbedders(
             ModelStore(settings.models_dir or default_root(os.environ)),
             settings.model or DEFAULT_MODEL,
@@ -81,6 +75,7 @@ class App:
             caches=wiring.vector_caches(settings),
             health=self._models_run,
         )
+        IN_PYTHON.limit_delay(settings.max_queue_delay_s)
         self._chat_models = wiring.chat_models(settings)
         self._ledger = wiring.ledger_of(self._chat_models, settings)
         self._budgets = wiring.budgets_of(self._chat_models, self._ledger)
@@ -101,7 +96,6 @@ class App:
         )
         self._hurry = asyncio.Event()
         self._watches: list[asyncio.Task[None]] = []
-        self._reloading: asyncio.Task[None] | None = None
         self._health = health.aio.HealthServicer()
         self._listeners: Listeners | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -121,6 +115,18 @@ class App:
         )
         self._directory = wiring.directory(settings, self._offerings.check)
         self._failed_calls = FailedCalls(settings.failed_calls_per_minute)
+        parts = ReloadedParts(
+            self._certificates,
+            self._directory,
+            self._interceptor,
+            self._admission,
+            self._failed_calls,
+            self._chat_models,
+            self._budgets,
+            self._offerings,
+            self._audit_log,
+        )
+        self._reload = Reload(settings, reread or (lambda: settings), parts)
         self._monitoring_port = self._monitoring()
         self._export = wiring.otlp_export(settings)
         self._http_port: HttpPort | None = None
@@ -141,7 +147,8 @@ class App:
             )
             await self._listeners.open(listeners)
         if self._http_address is not None:
-            self._http_port = self._http(self._http_address, services)
+            port = self._http(self._http_address, services)
+            self._http_port = self._reload.parts.http_port = port
             await self._http_port.open()
         if self._monitoring_port is not None:
             await self._monitoring_port.open()
@@ -154,7 +161,7 @@ class App:
         if settings.port_file is not None:
             write_whole(settings.port_file, f"{self.address}\n")
         if self._certificates is not None or self._directory is not None:
-            self._watches.append(asyncio.create_task(self._watch_files()))
+            self._watches.append(asyncio.create_task(self._reload.watch()))
         if self._reply_cache is not None and settings.llm_cache == "disk":
             self._watches.append(
                 asyncio.create_task(wiring.apply_invalidations(self._reply_cache, settings))
@@ -197,8 +204,8 @@ class App:
         # Where a server hangs, the stacks of all its threads say at what.
         faulthandler.register(signal.SIGUSR1, file=sys.stderr, all_threads=True)
         await self.start()
-        _log.info("draining", signal=await asked.get(), grace_s=self._grace_s)
-        drain = asyncio.create_task(self.stop(self._grace_s))
+        _log.info("draining", signal=await asked.get(), grace_s=self._reload.grace_s)
+        drain = asyncio.create_task(self.stop(self._reload.grace_s))
         again = asyncio.create_task(asked.get())
         await asyncio.wait({drain, again}, return_when=asyncio.FIRST_COMPLETED)
         if not drain.done():
@@ -282,49 +289,10 @@ class App:
             with suppress(RuntimeError):  # the loop has ended, and nobody asks any more
                 asyncio.run_coroutine_threadsafe(report(), self._loop)
 
-    async def _watch_files(self) -> None:
-        """Take over what has changed of tenants, tokens and certificates, and end revoked calls."""
-        while True:
-            await asyncio.sleep(_RELOADED_EVERY_S)
-            await self._reload()
-
     def _ask_to_reload(self, _: int, __: object) -> None:
         """Reload soon: on the event loop, once there is one that serves."""
         if self._loop is not None:
-            self._loop.call_soon_threadsafe(self._reload_now)
-
-    def _reload_now(self) -> None:
-        if self._audit_log is not None:
-            self._audit_log.reopen()
-        self._reloading = asyncio.create_task(self._reload_all())
-
-    async def _reload_all(self) -> None:
-        """Reload what may change, the settings among it."""
-        await self._reload()
-        try:
-            settings = await asyncio.to_thread(self._reread)
-        except SettingsError as error:
-            _log.error(
-                "bad settings",
-                problem=str(error),
-                next_step="mend them and send SIGHUP again; what they said before holds on",
-            )
-            return
-        self._admission.limit(settings.max_pending_bytes)
-        self._failed_calls.per_minute = settings.failed_calls_per_minute
-        self._grace_s = settings.grace_s
-        if waiting := sorted(settings.differing(self._settings) - _RELOADED_SETTINGS):
-            _log.warning("settings wait for a restart", settings=", ".join(waiting))
-        _log.info("reloaded by SIGHUP")
-
-    async def _reload(self) -> None:
-        if self._certificates is not None:
-            await asyncio.to_thread(self._certificates.refresh)
-            if self._http_port is not None:
-                await self._http_port.refresh()
-        if self._directory is not None:
-            await asyncio.to_thread(self._directory.refresh)
-            self._interceptor.recheck(self._directory)
+            self._loop.call_soon_threadsafe(self._reload.begin)
 
     async def _load_model(self) -> None:
         try:
@@ -369,6 +337,7 @@ class App:
             self._certificates,
             self._directory,
             self._audit_log,
+            self._reload.failures,
         )
         metrics = PrometheusMetrics(readings(parts))
         recorder.use(metrics)

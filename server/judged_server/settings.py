@@ -186,7 +186,11 @@ class Settings(BaseSettings):
         16 << 20, ge=1 << 16, le=(1 << 31) - 1, description="bytes in one received message"
     )
     max_queue_delay_s: float = Field(
-        0.4, gt=0, le=60, description="seconds interactive calls may wait for an embedding model"
+        0.4,
+        gt=0,
+        le=60,
+        description="seconds interactive calls may wait for an embedding model, or for judging by "
+        "texts",
     )
     max_pending_bytes: int = Field(
         256 << 20, ge=1 << 20, description="request bytes in work before calls are turned away"

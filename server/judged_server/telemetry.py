@@ -208,24 +208,48 @@ def _dump(event: dict[str, Any], **_: object) -> bytes:
     return orjson.dumps(event, default=repr)
 
 
+_LEVELS = {name.lower(): number for name, number in logging.getLevelNamesMapping().items()}
+_lines: Lines | None = None
+_lowest = logging.INFO
+"""The lowest level that is logged."""
+
+
+def _at_level(
+    _: object, method: str, event: structlog.typing.EventDict
+) -> structlog.typing.EventDict:
+    if _LEVELS[method] < _lowest:
+        raise structlog.DropEvent
+    return event
+
+
 def configure(level: str) -> None:
     """Send every log line of the process to standard error from `level` on."""
-    number = logging.getLevelNamesMapping()[level.upper()]
-    lines = Lines()
-    access.open(lines if number <= logging.INFO else None)
+    global _lines  # noqa: PLW0603 - one a process, as standard error is
+    lines = _lines = Lines()
     structlog.configure(
         cache_logger_on_first_use=True,
-        wrapper_class=structlog.make_filtering_bound_logger(number),
         processors=[
+            _at_level,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.format_exc_info,
             _send,
             structlog.processors.JSONRenderer(serializer=_dump),
         ],
+        # Not by the level: loggers keep their class for good, and the level may change.
+        wrapper_class=structlog.make_filtering_bound_logger(logging.DEBUG),
         logger_factory=lambda *_: lines,
     )
-    logging.basicConfig(level=max(number, logging.WARNING), handlers=[_Forward()], force=True)
+    logging.basicConfig(handlers=[_Forward()], force=True)
+    set_level(level)
+
+
+def set_level(level: str) -> None:
+    """Log from `level` on, from now on; libraries from `warning` on at the lowest."""
+    global _lowest  # noqa: PLW0603 - one a process, as standard error is
+    _lowest = _LEVELS[level]
+    access.open(_lines if _lowest <= logging.INFO else None)
+    logging.getLogger().setLevel(max(_lowest, logging.WARNING))
 
 
 def logger(name: str) -> Logger:

@@ -34,6 +34,7 @@ class ServerParts:
     certificates: Certificates | None
     directory: FileDirectory | None
     audit_log: AuditLog | None
+    reload_failures: Mapping[str, int]
 
 
 def readings(parts: ServerParts) -> Readings:
@@ -80,4 +81,5 @@ def _failures(parts: ServerParts) -> Mapping[str, int]:
         "certificate": 0 if parts.certificates is None else parts.certificates.failures,
         "audit log": 0 if parts.audit_log is None else parts.audit_log.failures,
         "tenants": 0 if parts.directory is None else parts.directory.failures,
+        **parts.reload_failures,
     }

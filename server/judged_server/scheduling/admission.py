@@ -83,11 +83,14 @@ class _Share(Generic[Call]):
 
 
 class Admission(Generic[Call]):
-    """Counts work by class and sender, and refuses what would be too much."""
+    """Counts work by class and sender, and refuses what would be too much.
+
+    `max_delay_s` may be set while it is used.
+    """
 
     def __init__(self, resource: Resource, max_delay_s: float = MAX_DELAY_S) -> None:
         self._resource = resource
-        self._max_delay_s = max_delay_s
+        self.max_delay_s = max_delay_s
         self._shares: tuple[dict[str, _Share[Call]], dict[str, _Share[Call]]] = ({}, {})
         self._class_cost = [0, 0]
         self._rate = resource.rate
@@ -106,12 +109,12 @@ class Admission(Generic[Call]):
     @property
     def interactive_cost(self) -> int:
         """The most that a call may cost to be interactive."""
-        return int(min(self._resource.interactive, self._max_delay_s / 2 * self._rate))
+        return int(min(self._resource.interactive, self.max_delay_s / 2 * self._rate))
 
     @property
     def _room(self) -> float:
         """For the work of all interactive calls."""
-        return min(self._max_delay_s * self._rate, self._resource.most)
+        return min(self.max_delay_s * self._rate, self._resource.most)
 
     def admit(self, call: Call, now: float) -> list[Call]:
         """Let a call in; return the calls that must give way to it, and are counted until they do.

@@ -95,6 +95,11 @@ class FairThreads:
         self._running = self._begun = 0
         self._in_place = False
 
+    def limit_delay(self, seconds: float) -> None:
+        """Let interactive work wait and run for so long at most, where work is admitted at all."""
+        if self._admission is not None:
+            self._admission.max_delay_s = seconds
+
     def may_run_in_place(self) -> bool:
         """Say whether a turn's work may be done on the event loop, which the caller then does.
 

@@ -80,6 +80,11 @@ class Offerings(dict[Allowed, Offering]):
         made = self[allowed] = self._make(allowed)
         return made
 
+    def renew(self) -> None:
+        """Make all anew when it is next looked up; calls in work go on with what they have."""
+        self.clear()
+        self._everything = self[EVERYTHING]
+
     def check(self, tenant: Tenant) -> None:
         """Raise SettingsError where a tenant is allowed something that is not here. Reads files."""
         everything = self._everything

@@ -197,6 +197,15 @@ class TestAdmission:
         world.go.set()
         await asyncio.gather(*calls)
 
+    async def test_the_delay_may_change_while_threads_are_used(self, world):
+        world.threads.limit_delay(0.2)
+        first = asyncio.create_task(self.call(world, "busy", 100))
+        await asyncio.sleep(0)
+        with pytest.raises(Overloaded, match="room is for 200"):
+            await self.call(world, "busy", 100)
+        world.go.set()
+        assert await first == "busy"
+
     async def test_batch_work_waits_as_long_as_its_deadline_allows(self, world):
         calls = [asyncio.create_task(self.call(world, "busy", 1_000, 60.0)) for _ in range(3)]
         await asyncio.sleep(0)

@@ -1,0 +1,146 @@
+"""Takes over what has changed of a server's files while it runs.
+
+Tenants, tokens and certificates are looked at every second. SIGHUP does so at once, and takes over
+some of the settings and what language models cost. What can't be used changes nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from judged_server.api.failed_calls import FailedCalls
+from judged_server.api.interceptor import CallInterceptor
+from judged_server.api.listening.receiving import Admission
+from judged_server.audit import AuditLog
+from judged_server.llm.budget import Budgets
+from judged_server.settings import Settings, SettingsError
+from judged_server.telemetry import logger, set_level
+from judged_server.tenants.directory import FileDirectory
+from judged_server.usecases.offering import Offerings
+
+if TYPE_CHECKING:
+    from judged_server.api.listening.certificates import Certificates
+    from judged_server.http_api.port import HttpPort
+    from judged_server.llm.models import ChatModels
+
+_RELOADED_SETTINGS = {"max_pending_bytes", "grace_s", "failed_calls_per_minute", "log_level"}
+"""Settings that SIGHUP takes over. The others are parts of what was built at the start."""
+_LOOKED_AT_EVERY_S = 1.0
+
+_log = logger("server")
+
+
+@dataclass(slots=True)
+class ReloadedParts:
+    """The parts of a server that may change while it runs; None for those that it lacks."""
+
+    certificates: Certificates | None
+    directory: FileDirectory | None
+    interceptor: CallInterceptor
+    admission: Admission
+    failed_calls: FailedCalls
+    chat_models: ChatModels | None
+    budgets: Budgets
+    offerings: Offerings
+    audit_log: AuditLog | None
+    http_port: HttpPort | None = None
+
+
+@dataclass(slots=True)
+class Reload:
+    """What is read again, and how often it could not be used (`failures`).
+
+    `reread` returns the settings anew; `settings` are those of the start. Used on one event loop.
+    """
+
+    settings: Settings
+    reread: Callable[[], Settings]
+    parts: ReloadedParts
+    grace_s: float = field(init=False)
+    failures: dict[str, int] = field(
+        default_factory=lambda: {"settings": 0, "llm_config": 0}, init=False
+    )
+    _running: asyncio.Task[None] | None = field(default=None, init=False)
+    _one_at_a_time: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
+
+    def __post_init__(self) -> None:
+        """Begin with the settings of the start."""
+        self.grace_s = self.settings.grace_s
+
+    async def watch(self) -> None:
+        """Look at the files of tenants, tokens and certificates now and then, until cancelled."""
+        while True:
+            await asyncio.sleep(_LOOKED_AT_EVERY_S)
+            async with self._one_at_a_time:
+                await self._callers()
+
+    def begin(self) -> None:
+        """Reload all that may change, soon; begin a new audit log where that was moved away."""
+        if self.parts.audit_log is not None:
+            self.parts.audit_log.reopen()
+        self._running = asyncio.create_task(self._all())
+
+    async def _all(self) -> None:
+        async with self._one_at_a_time:
+            waiting = []
+            await self._callers()
+            try:
+                settings = await asyncio.to_thread(self.reread)
+            except SettingsError as error:
+                self._failed("settings", error)
+            else:
+                self._take(settings)
+                waiting = sorted(settings.differing(self.settings) - _RELOADED_SETTINGS)
+            try:
+                if not await self._prices():
+                    waiting.append("llm_config (all but prices and limits)")
+            except SettingsError as error:
+                self._failed("llm_config", error)
+        if waiting:
+            _log.warning("settings wait for a restart", settings=", ".join(waiting))
+        _log.info("reloaded by SIGHUP")
+
+    async def _callers(self) -> None:
+        """Take over tenants, tokens and certificates, and end the calls of those revoked."""
+        parts = self.parts
+        if parts.certificates is not None:
+            await asyncio.to_thread(parts.certificates.refresh)
+            if parts.http_port is not None:
+                await parts.http_port.refresh()
+        if parts.directory is not None:
+            await asyncio.to_thread(parts.directory.refresh)
+            parts.interceptor.recheck(parts.directory)
+
+    def _take(self, settings: Settings) -> None:
+        self.parts.admission.limit(settings.max_pending_bytes)
+        self.parts.failed_calls.per_minute = settings.failed_calls_per_minute
+        self.grace_s = settings.grace_s
+        set_level(settings.log_level)
+
+    async def _prices(self) -> bool:
+        """Take over what models cost and may spend; say whether no more of the file differs.
+
+        Calls in work go on with the models that they have, and so with their prices. Raises
+        SettingsError.
+        """
+        models, path = self.parts.chat_models, self.settings.llm_config
+        if models is None or path is None:
+            return True
+        # Imported here: it costs start-up time, and was needed to make the models.
+        from judged_server.llm.config.configuration import read_configuration  # noqa: PLC0415
+
+        is_all = models.reprice(await asyncio.to_thread(read_configuration, path))
+        self.parts.budgets.limit(models.budget.per_request, models.budget.per_day)
+        self.parts.offerings.renew()
+        return is_all
+
+    def _failed(self, what: str, error: SettingsError) -> None:
+        self.failures[what] += 1
+        _log.error(
+            f"bad {what}",
+            problem=str(error),
+            next_step="mend them and send SIGHUP again; what they said before holds on",
+        )
