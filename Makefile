@@ -61,7 +61,7 @@ test-wheel: setup
 
 # The judge `llm` with a real language model: llama.cpp's server on the CPU, 160 MB to fetch.
 test-llm: setup .venv/llama/.ready
-	$(OFFLINE) $(BIN)/python -m pytest tests/integration/test_llama_server.py
+	$(OFFLINE) $(BIN)/python -m pytest tests/integration/llm/test_llama_server.py
 
 .venv/llama/.ready: tests/llama-requirements.txt tests/llama-any-cpu-requirements.txt
 	rm -rf .venv/llama

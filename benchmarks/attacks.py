@@ -41,10 +41,10 @@ from pathlib import Path
 from judged import Client, Judge, QueryGroup, Status, Verdict
 
 from benchmarks.harness import ROOT, closing_line, serving
-from tests.fakes.llama_server import ALIAS, is_installed, llama_server
-from tests.fakes.prompt_attacks import CORPUS, FAMILIES, Attack, blocks
-from tests.fakes.provider_thread import provider_on_a_thread
-from tests.fakes.scripted_provider import Asked
+from tests.fakes.providers.llama_server import ALIAS, is_installed, llama_server
+from tests.fakes.providers.prompt_attacks import CORPUS, FAMILIES, Attack, blocks
+from tests.fakes.providers.provider_thread import provider_on_a_thread
+from tests.fakes.providers.scripted_provider import Asked
 
 TIMEOUT_S = 590.0
 """Of one call; a server allows ten minutes unless told otherwise."""

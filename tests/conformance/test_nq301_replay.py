@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 from judged import Client, Judge, QueryGroup, RatingTable
 
-from tests.fakes.provider_thread import provider_on_a_thread
-from tests.fakes.scripted_provider import Asked
+from tests.fakes.providers.provider_thread import provider_on_a_thread
+from tests.fakes.providers.scripted_provider import Asked
 from tests.integration.server_process import running_server
 
 _FILE = Path(__file__).parents[1] / "data" / "nq301" / "items.jsonl"

@@ -30,7 +30,7 @@ from judged_server.embedding.runtime.backend_selection import (
 from judged_server.errors import ModelNotInstalled
 from judged_server.settings import SettingsError
 
-from tests.fakes import tiny_model
+from tests.fakes.models import tiny_model
 
 TOLERANCE = 1e-4
 """On each element and on each cosine, in any company, at every precision."""

@@ -20,8 +20,8 @@ from judged.credentials import Token
 from judged.errors import JudgedError
 from judged_server.store.ledger import LEASE_S, Account, Ledger, boot_time
 
-from tests.fakes.provider_thread import provider_on_a_thread
-from tests.fakes.scripted_provider import Asked
+from tests.fakes.providers.provider_thread import provider_on_a_thread
+from tests.fakes.providers.scripted_provider import Asked
 from tests.integration.server_process import ServerProcess, running_server
 from tests.integration.tenant_files import new_token
 

@@ -23,21 +23,22 @@ TESTS = {
     "::test_a_day_is_held_to_by_all_calls_together",
     "usable_certificate": f"{UNIT}/api/listening/test_certificates.py"
     "::test_what_can_not_be_used_keeps_the_old_one",
-    "rotated_certificates": "tests/integration/test_tls.py"
+    "rotated_certificates": "tests/integration/access/test_tls.py"
     "::test_a_hundred_rotations_under_load_lose_no_call",
     "ends_of_tokens": f"{UNIT}/tenants/test_directory.py"
     "::test_a_token_that_has_ended_or_is_of_nobody_counts_for_nothing",
     "revoked_tokens": f"{UNIT}/tenants/test_directory.py::test_revoked_credentials_end_to_count",
-    "failed_calls": "tests/integration/test_failed_calls.py",
+    "failed_calls": "tests/integration/access/test_failed_calls.py",
     "urls_of_providers": f"{UNIT}/llm/test_configuration_urls.py::test_urls_that_are_not",
     "addresses_of_providers": f"{UNIT}/llm/transport/test_resolving.py"
     "::test_a_name_that_leads_inside_is_not_connected_to",
-    "redirects_of_providers": "tests/faults/test_provider_connections.py"
+    "redirects_of_providers": "tests/faults/providers/test_provider_connections.py"
     "::test_redirects_are_not_followed",
     "characters_of_keys": f"{UNIT}/llm/config/test_secrets.py"
     "::test_what_no_header_may_hold_is_refused_unseen",
-    "words_of_others": "tests/faults/test_provider_leaks.py::test_keys_and_texts_are_shown_nowhere",
-    "reflection_by_flag": "tests/integration/test_lifecycle.py"
+    "words_of_others": "tests/faults/providers/test_provider_leaks.py"
+    "::test_keys_and_texts_are_shown_nowhere",
+    "reflection_by_flag": "tests/integration/server/test_lifecycle.py"
     "::TestHealthAndReflection::test_reflection_is_off_unless_asked_for",
     "repeated_requests": f"{UNIT}/api/test_idempotency.py",
     "usable_tenants": f"{UNIT}/tenants/test_directory.py"
@@ -47,7 +48,7 @@ TESTS = {
     "::test_the_stacks_of_a_loop_that_stands_are_written_once",
     "end_of_a_standing_loop": f"{UNIT}/process/test_watchdog.py"
     "::test_a_process_whose_loop_stands_for_long_ends_with_its_stacks",
-    "unread_replies": "tests/integration/test_interceptor.py"
+    "unread_replies": "tests/integration/server/test_interceptor.py"
     "::test_a_stream_whose_replies_nobody_reads_is_ended",
     "calls_of_a_connection": f"{UNIT}/api/listening/test_connections.py"
     "::test_a_connection_has_so_many_calls_in_work_and_others_are_served",
@@ -60,7 +61,9 @@ if "JUDGED_STORM_CANCELS" in os.environ:  # `make faults`: these take half a min
     TESTS["pings_of_a_connection"] = (
         "tests/faults/test_connections.py::test_a_flood_of_pings_ends_its_connection_alone"
     )
-    TESTS["credentials_of_calls"] = "tests/integration/test_authorisation.py::test_who_is_let_in"
+    TESTS["credentials_of_calls"] = (
+        "tests/integration/access/test_authorisation.py::test_who_is_let_in"
+    )
 
 
 @pytest.mark.parametrize("guard", TESTS)

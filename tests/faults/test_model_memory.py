@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from tests.fakes import tiny_model
+from tests.fakes.models import tiny_model
 
 pytestmark = pytest.mark.skipif(
     not sys.platform.startswith("linux"), reason="not run: limits a process by RLIMIT_AS"

@@ -20,9 +20,9 @@ from judged.credentials import Token
 from judged.errors import JudgedError
 
 from tests.fakes.canaries import BODY_CANARY, KEY, TEXT, TOKEN, canaries, refuse_canaries
-from tests.fakes.faulty_http import FaultyHttp, always, completion, faulty_http, reply
 from tests.fakes.otlp_collector import Collector, running_collector
-from tests.faults.test_provider_leaks import LEAKY
+from tests.fakes.providers.faulty_http import FaultyHttp, always, completion, faulty_http, reply
+from tests.faults.providers.test_provider_leaks import LEAKY
 from tests.integration.server_process import ServerProcess, running_server
 from tests.integration.tenant_files import new_token
 

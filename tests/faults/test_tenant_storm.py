@@ -26,8 +26,8 @@ from judged.v1 import judge_service_pb2 as pb
 from judged.v1.judge_service_pb2_grpc import JudgeServiceStub
 from scipy.stats import mannwhitneyu
 
-from tests.fakes.provider_thread import provider_on_a_thread
-from tests.fakes.scripted_provider import Asked, Said
+from tests.fakes.providers.provider_thread import provider_on_a_thread
+from tests.fakes.providers.scripted_provider import Asked, Said
 from tests.integration.server_process import ServerProcess, running_server
 from tests.integration.tenant_files import new_token
 

@@ -17,8 +17,8 @@ from judged_server.llm.cache.reply_cache import to_payload
 from judged_server.llm.chat import ChatReply, FinishReason, TokenLogprob, TokenUsage
 from judged_server.llm.config.configured import Structured
 
-from tests.fakes.prompt_attacks import ATTACKS, CORPUS
-from tests.fakes.scripted_dialects import SHAPES, Heard
+from tests.fakes.providers.prompt_attacks import ATTACKS, CORPUS
+from tests.fakes.providers.scripted_dialects import SHAPES, Heard
 from tests.fuzz.targets import ASKED, FINISHES
 
 ROOT = Path(__file__).parents[2]

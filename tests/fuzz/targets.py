@@ -36,7 +36,7 @@ from judged_server.llm.transport.rates import retry_after_s
 from judged_server.settings import SettingsError
 
 from tests.fakes.limits import LIMITS as DEFAULT
-from tests.fakes.prompt_attacks import blocks
+from tests.fakes.providers.prompt_attacks import blocks
 
 Target = Callable[[bytes], None]
 

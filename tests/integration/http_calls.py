@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.integration.access.test_tls import wait_for_line
 from tests.integration.server_process import ServerProcess
-from tests.integration.test_tls import wait_for_line
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 from judged.cli.app import run
 
-from tests.fakes.provider_thread import provider_on_a_thread
-from tests.fakes.scripted_provider import Asked, Said, ScriptedProvider
+from tests.fakes.providers.provider_thread import provider_on_a_thread
+from tests.fakes.providers.scripted_provider import Asked, Said, ScriptedProvider
 from tests.integration.cli_process import fill, run_in
 from tests.integration.server_process import ServerProcess, running_server
 

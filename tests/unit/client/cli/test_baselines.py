@@ -1,4 +1,4 @@
-"""Baselines in a repository; `tests/integration/test_ci_action.py` keeps and reads them."""
+"""Baselines in a repository; `tests/integration/cli/test_ci_action.py` keeps and reads them."""
 
 import pytest
 from judged.cli.baselines import read

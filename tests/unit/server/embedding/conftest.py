@@ -7,9 +7,9 @@ from judged_server.embedding.cache.vector_cache import VectorCache
 from judged_server.embedding.embedder import ModelEmbedder
 from judged_server.embedding.tokenizer import WindowTokenizer
 
-from tests.fakes import tiny_model
-from tests.fakes.session import CARD, FakeSession
-from tests.fakes.tiny_model import HIDDEN, WINDOW
+from tests.fakes.models import tiny_model
+from tests.fakes.models.session import CARD, FakeSession
+from tests.fakes.models.tiny_model import HIDDEN, WINDOW
 
 
 @pytest.fixture

@@ -15,8 +15,8 @@ from judged_server.embedding.batching.inflight import InflightText
 from judged_server.embedding.policy import TEXT_TOO_LONG
 from judged_server.tenant import EVERYBODY, Tenant, serve
 
-from tests.fakes.session import begun, queued, until
-from tests.fakes.tiny_model import HIDDEN
+from tests.fakes.models.session import begun, queued, until
+from tests.fakes.models.tiny_model import HIDDEN
 
 TEXTS = ["a b c", "", "b", "c d e f g h", "zz"]
 

@@ -13,7 +13,7 @@ from judged_server.embedding.registry import StoredEmbedders
 from judged_server.embedding.runtime.backend_selection import PROVIDERS, Backend, RuntimeConfig
 from judged_server.errors import ModelDamaged, ModelNotInstalled
 
-from tests.fakes import tiny_model
+from tests.fakes.models import tiny_model
 
 
 @pytest.fixture

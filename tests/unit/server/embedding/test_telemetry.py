@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.fakes.tiny_model import write_folder
+from tests.fakes.models.tiny_model import write_folder
 
 RUN = """
 import sys

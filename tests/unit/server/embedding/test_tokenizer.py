@@ -21,8 +21,8 @@ from judged_server.embedding.policy import (
 from judged_server.embedding.tokenizer import WindowTokenizer
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
-from tests.fakes import tiny_model
-from tests.fakes.tiny_model import CAPACITY, VOCABULARY, WINDOW
+from tests.fakes.models import tiny_model
+from tests.fakes.models.tiny_model import CAPACITY, VOCABULARY, WINDOW
 
 CLS, SEP = VOCABULARY.index("[CLS]"), VOCABULARY.index("[SEP]")
 TINY = WindowTokenizer(tiny_model.tokenizer(), WINDOW)

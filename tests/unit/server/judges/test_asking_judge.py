@@ -19,7 +19,7 @@ from judged_server.llm.question import PlannedCall, Question
 from judged_server.llm.rubrics import load_builtin
 from judged_server.usecases.estimate_batch import Estimator
 
-from tests.fakes.scripted_provider import Answer, Asked, Said
+from tests.fakes.providers.scripted_provider import Answer, Asked, Said
 from tests.unit.server.judges.llm.test_judge import group, outcomes, provider_and_models, verdict
 
 PRICES = {"input_per_million": 1.0, "output_per_million": 10.0}

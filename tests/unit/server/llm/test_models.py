@@ -11,8 +11,8 @@ from judged_server.llm.faults import ProviderFault, Reason
 from judged_server.llm.models import ChatModels
 from judged_server.settings import SettingsError
 
-from tests.fakes.recording_http import Noted, recording_http
-from tests.fakes.scripted_provider import (
+from tests.fakes.providers.recording_http import Noted, recording_http
+from tests.fakes.providers.scripted_provider import (
     Answer,
     Asked,
     Failure,

@@ -30,7 +30,7 @@ from judged_server.llm.transport.request_queue import RequestQueue, Turn
 from judged_server.tenant import current_sender
 from judged_server.usecases.score_answers import MAX_IN_WORK, MAX_WAITING, Scoring, distinct_pairs
 
-from tests.fakes.scripted_provider import Answer, Asked, Said
+from tests.fakes.providers.scripted_provider import Answer, Asked, Said
 from tests.unit.server.judges.llm.test_answers import says, scoring_over, texts_of
 
 

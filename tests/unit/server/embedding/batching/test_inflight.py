@@ -8,7 +8,7 @@ import pytest
 from judged_server.embedding import embedder as embedders
 from judged_server.embedding.batching import queue
 
-from tests.fakes.session import begun, queued, until
+from tests.fakes.models.session import begun, queued, until
 
 
 async def test_a_text_of_several_calls_runs_once(make, session):

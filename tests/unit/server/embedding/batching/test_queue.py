@@ -16,8 +16,8 @@ from judged_server.scheduling.admission import Admission
 from judged_server.scheduling.round_robin import BATCH, INTERACTIVE
 from judged_server.tenant import Sender, send_as
 
-from tests.fakes.session import begun, queued
-from tests.fakes.tiny_model import WINDOW
+from tests.fakes.models.session import begun, queued
+from tests.fakes.models.tiny_model import WINDOW
 
 
 def _call(texts, *, interactive=False, policy="truncate"):

@@ -5,7 +5,7 @@ import pytest
 from judged_server.embedding.batching import workers
 from judged_server.embedding.policy import EMBEDDING_FAILED, OVERLOADED
 
-from tests.fakes.session import Panic, until
+from tests.fakes.models.session import Panic, until
 
 
 class TestFaults:

@@ -5,8 +5,8 @@ import onnx
 import onnxruntime as ort
 from judged_server.embedding.models.bert_graph import BertShape, build_bert_graph
 
-from tests.fakes import tiny_model
-from tests.fakes.numpy_bert import hidden_states
+from tests.fakes.models import tiny_model
+from tests.fakes.models.numpy_bert import hidden_states
 
 
 def test_the_same_weights_give_the_same_bytes():

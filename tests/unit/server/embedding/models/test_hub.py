@@ -10,7 +10,7 @@ from judged_server.embedding.models import hub as module
 from judged_server.embedding.models.hub import Hub, HubReference
 from judged_server.embedding.models.sources import ModelSourceError
 
-from tests.fakes.hub import BRANCH, COMMIT, REPOSITORY, running_hub
+from tests.fakes.models.hub import BRANCH, COMMIT, REPOSITORY, running_hub
 
 GRAPH = b"graph" * 1000
 FILES = {"config.json": b"{}", "onnx/model.onnx": GRAPH, "tokenizer.json": b"{}" * 50}

@@ -8,8 +8,8 @@ from judged_server.embedding.models.model_dir import ModelOptions
 from judged_server.embedding.models.sources import ModelSourceError
 from judged_server.embedding.models.store import ModelStore
 
-from tests.fakes import tiny_model
-from tests.fakes.hub import BRANCH, COMMIT, REPOSITORY, folder_files, running_hub
+from tests.fakes.models import tiny_model
+from tests.fakes.models.hub import BRANCH, COMMIT, REPOSITORY, folder_files, running_hub
 
 PINNED = HubReference(REPOSITORY, COMMIT)
 

@@ -11,9 +11,9 @@ from judged_server.embedding.models.store import ModelStore
 from onnx import helper, numpy_helper
 from tokenizers import Tokenizer
 
-from tests.fakes import tiny_model
-from tests.fakes.numpy_bert import hidden_states
-from tests.fakes.tiny_model import write_folder, write_json
+from tests.fakes.models import tiny_model
+from tests.fakes.models.numpy_bert import hidden_states
+from tests.fakes.models.tiny_model import write_folder, write_json
 
 TEXTS = ["a cat", "", "the cats sleep", "b" * 40, "naïve, 中文!"]
 

@@ -9,7 +9,7 @@ from judged_server.embedding.runtime.onnx_session import EncoderSession
 from judged_server.errors import ModelDamaged
 from judged_server.settings import SettingsError
 
-from tests.fakes import tiny_model
+from tests.fakes.models import tiny_model
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 from judged_server.embedding.models import minilm
 
-from tests.fakes import tiny_model
+from tests.fakes.models import tiny_model
 
 
 def test_the_pins_are_those_of_the_published_files():

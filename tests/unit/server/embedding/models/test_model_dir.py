@@ -4,7 +4,7 @@ import pytest
 from judged_server.embedding.models.model_dir import ModelFolder, ModelOptions
 from judged_server.embedding.models.sources import ModelSourceError
 
-from tests.fakes.tiny_model import POSITIONS, WINDOW, write_folder, write_json
+from tests.fakes.models.tiny_model import POSITIONS, WINDOW, write_folder, write_json
 
 
 @pytest.fixture

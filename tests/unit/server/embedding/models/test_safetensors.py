@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from judged_server.embedding.models.bert_graph import read_safetensors
 
-from tests.fakes import tiny_model
+from tests.fakes.models import tiny_model
 
 
 def _file(header: object, body: bytes = b"") -> bytes:

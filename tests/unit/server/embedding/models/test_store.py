@@ -18,8 +18,8 @@ from judged_server.embedding.models.sources import ModelSourceError, PinnedWheel
 from judged_server.embedding.models.store import ModelStore, default_root
 from judged_server.errors import ModelDamaged, ModelNotInstalled
 
-from tests.fakes import tiny_model
-from tests.fakes.tiny_model import NAME
+from tests.fakes.models import tiny_model
+from tests.fakes.models.tiny_model import NAME
 
 FILES = (GRAPH_FILE, TOKENIZER_FILE, MANIFEST_FILE)
 

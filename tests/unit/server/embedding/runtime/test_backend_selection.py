@@ -9,7 +9,7 @@ from judged_server.embedding.runtime import backend_selection
 from judged_server.embedding.runtime.backend_selection import Backend, Machine, choose
 from judged_server.settings import SettingsError
 
-from tests.fakes import tiny_model
+from tests.fakes.models import tiny_model
 
 
 def _machine(*parts: str) -> Machine:

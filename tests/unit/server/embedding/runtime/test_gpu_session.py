@@ -14,7 +14,7 @@ from judged_server.embedding.runtime.onnx_session import EncoderSession, Unusabl
 from judged_server.embedding.runtime.to_fp16 import to_fp16
 from onnx import TensorProto, helper
 
-from tests.fakes import tiny_model
+from tests.fakes.models import tiny_model
 
 CPU = "CPUExecutionProvider"
 IDS = np.array([[2, 9, 17, 3], [2, 30, 3, 0]], np.int64)

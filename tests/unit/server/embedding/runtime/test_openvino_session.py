@@ -12,7 +12,7 @@ from judged_server.embedding.runtime.backend_selection import has_bf16
 from judged_server.embedding.runtime.onnx_session import EncoderSession
 from onnx import TensorProto, helper
 
-from tests.fakes import tiny_model
+from tests.fakes.models import tiny_model
 
 pytest.importorskip("openvino", reason="not run: OpenVINO is not installed")
 

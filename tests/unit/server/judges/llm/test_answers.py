@@ -22,7 +22,7 @@ from judged_server.llm.models import ChatModels
 from judged_server.llm.rubrics import load_builtin
 from judged_server.usecases.score_answers import Scoring
 
-from tests.fakes.scripted_provider import (
+from tests.fakes.providers.scripted_provider import (
     Answer,
     Asked,
     Said,

@@ -24,7 +24,7 @@ from judged_server.llm.rubrics.loading import parse
 from judged_server.llm.transport.request_queue import RequestQueue, Turn
 from judged_server.tenant import current_sender
 
-from tests.fakes.scripted_provider import (
+from tests.fakes.providers.scripted_provider import (
     Answer,
     Asked,
     Failure,

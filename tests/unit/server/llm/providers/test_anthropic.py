@@ -24,7 +24,7 @@ from judged_server.llm.providers.anthropic import DIALECT, headers, read_reply, 
 from judged_server.llm.rubrics import load_builtin
 from pydantic import ConfigDict, SecretStr, TypeAdapter, ValidationError, with_config
 
-from tests.fakes.recording_http import recording_http
+from tests.fakes.providers.recording_http import recording_http
 
 with_config(ConfigDict(extra="forbid"))(MessageCreateParamsNonStreaming)
 ORACLE: TypeAdapter[Any] = TypeAdapter(MessageCreateParamsNonStreaming)

@@ -28,7 +28,7 @@ from judged_server.llm.faults import ProviderFault, Reason
 from judged_server.llm.providers.gemini import DIALECT, headers, read_reply, write_request
 from pydantic import SecretStr, ValidationError
 
-from tests.fakes.recording_http import recording_http
+from tests.fakes.providers.recording_http import recording_http
 
 MEANS = DIALECT.capabilities.structured
 SCHEMA = ReplySchema(

@@ -29,7 +29,7 @@ from openai.types.chat import ChatCompletion
 from openai.types.chat.completion_create_params import CompletionCreateParamsNonStreaming
 from pydantic import ConfigDict, SecretStr, TypeAdapter, ValidationError, with_config
 
-from tests.fakes.scripted_provider import Answer, Asked, completion
+from tests.fakes.providers.scripted_provider import Answer, Asked, completion
 
 with_config(ConfigDict(extra="forbid"))(CompletionCreateParamsNonStreaming)
 ORACLE: TypeAdapter[Any] = TypeAdapter(CompletionCreateParamsNonStreaming)
@@ -384,7 +384,7 @@ def test_the_sdk_and_we_get_the_same_from_the_scripted_provider():
     """One server, asked by the `openai` package with our request, answers both of us alike."""
     from openai import AsyncOpenAI
 
-    from tests.fakes.scripted_provider import scripted_provider
+    from tests.fakes.providers.scripted_provider import scripted_provider
 
     async def ask() -> None:
         async with scripted_provider(lambda _: {"verdict": "yes"}, key="k") as provider:

@@ -12,7 +12,14 @@ from judged_server.llm.chat import ChatReply, FinishReason, TokenUsage
 from judged_server.llm.parsing import read
 from judged_server.llm.rubrics import Rubric, load_builtin, write
 
-from tests.fakes.prompt_attacks import ATTACKS, CORPUS, FAMILIES, Attack, blocks, naive_model
+from tests.fakes.providers.prompt_attacks import (
+    ATTACKS,
+    CORPUS,
+    FAMILIES,
+    Attack,
+    blocks,
+    naive_model,
+)
 
 ASKED = [step for rubric in load_builtin().values() for step in rubric.steps]
 LISTS = {"references", "contexts"}

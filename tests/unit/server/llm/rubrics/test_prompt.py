@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from judged_server.llm.rubrics import load_builtin, new_nonce, write
 from judged_server.llm.rubrics.prompt import data_block
 
-from tests.fakes.prompt_attacks import ATTACKS, blocks, naive_model
+from tests.fakes.providers.prompt_attacks import ATTACKS, blocks, naive_model
 
 RUBRIC = load_builtin()["retrieval_match"]
 LISTED = [load_builtin()["answer_match"], load_builtin()["faithfulness"].steps[1]]

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from judged_server.llm.rubrics import holds_reserved
 
-from tests.fakes.prompt_attacks import CORPUS
+from tests.fakes.providers.prompt_attacks import CORPUS
 
 TAGS = "".join(chr(0xE0000 + ord(letter)) for letter in "yes")
 

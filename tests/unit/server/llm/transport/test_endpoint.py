@@ -14,7 +14,7 @@ from judged_server.llm.providers.openai import read_reply
 from judged_server.llm.transport.endpoint import Call, Endpoint
 from judged_server.llm.transport.http import HttpReply, HttpTransport
 
-from tests.fakes.faulty_http import completion
+from tests.fakes.providers.faulty_http import completion
 from tests.fakes.still_clock import StillClock
 
 CALL = Call("/x", {}, b"{}", read_reply, 100)

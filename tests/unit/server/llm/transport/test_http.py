@@ -9,7 +9,7 @@ import pytest
 from judged_server.llm.config.configuration import ProviderConfiguration
 from judged_server.llm.transport.http import HttpTransport
 
-from tests.fakes.faulty_http import Connection, always, faulty_http, reply
+from tests.fakes.providers.faulty_http import Connection, always, faulty_http, reply
 
 
 async def test_sends_what_it_is_given_and_returns_what_comes():

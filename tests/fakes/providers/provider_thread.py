@@ -1,0 +1,35 @@
+"""A scripted provider on a thread of its own, for tests whose server is another process."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from tests.fakes.providers.scripted_provider import Script, ScriptedProvider, scripted_provider
+
+
+@contextmanager
+def provider_on_a_thread(script: Script) -> Iterator[ScriptedProvider]:
+    """Yield a running provider; its counters may be read from any thread."""
+    ready: list[ScriptedProvider] = []
+    started = threading.Event()
+    loop = asyncio.new_event_loop()
+    over = asyncio.Event()
+
+    async def serve() -> None:
+        async with scripted_provider(script) as provider:
+            ready.append(provider)
+            started.set()
+            await over.wait()
+
+    thread = threading.Thread(target=lambda: loop.run_until_complete(serve()))
+    thread.start()
+    try:
+        assert started.wait(60)
+        yield ready[0]
+    finally:
+        loop.call_soon_threadsafe(over.set)
+        thread.join(10)
+        loop.close()

@@ -1,0 +1,201 @@
+"""Replies that are cut, that trickle, or that never end: over a real socket."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import json
+import tracemalloc
+from contextlib import suppress
+
+import pytest
+from judged_server.llm.chat import TokenUsage
+from judged_server.llm.config.configuration import ProviderConfiguration
+from judged_server.llm.faults import ProviderFault, Reason
+from judged_server.llm.providers.openai import read_reply
+from judged_server.llm.transport.http import MAX_BODY_BYTES, HttpTransport
+
+from tests.fakes.providers.faulty_http import (
+    Connection,
+    always,
+    chunked,
+    completion,
+    faulty_http,
+    gzip_bomb,
+    reply,
+)
+from tests.faults.providers.provider import GOOD, REQUEST, fault_of, in_turn, leaks, models_at
+
+
+class TestTrickle:
+    async def test_is_cut_after_its_grace(self):
+        async def trickle(connection: Connection) -> None:
+            head, _, body = GOOD.partition(b"\r\n\r\n")
+            await connection.send(head + b"\r\n\r\n")
+            await connection.trickle(body, 0.01)
+
+        async with faulty_http(trickle) as server:
+            transport = HttpTransport(ProviderConfiguration("p", server.url), trickle_grace_s=0.05)
+            with pytest.raises(ProviderFault, match="slower than 1000 bytes a second") as caught:
+                await transport.post("/x", {}, b"{}", 30.0)
+            await transport.close()
+        assert caught.value.reason is Reason.TIMEOUT
+
+    async def test_is_waited_for_where_the_operator_allows_it(self):
+        async def trickle(connection: Connection) -> None:
+            await connection.trickle(GOOD, 0.001)
+
+        async with faulty_http(trickle) as server:
+            slow = ProviderConfiguration("p", server.url, min_bytes_per_s=0)
+            transport = HttpTransport(slow, trickle_grace_s=0.0)
+            assert (await transport.post("/x", {}, b"{}", 30.0)).body == completion()
+            await transport.close()
+
+    async def test_a_reply_in_two_parts_within_its_grace_is_none(self):
+        async def halves(connection: Connection) -> None:
+            await connection.send(GOOD[:-20])
+            await asyncio.sleep(0.02)
+            await connection.send(GOOD[-20:])
+
+        async with faulty_http(halves) as server, models_at(server.url) as model:
+            assert (await model.complete(REQUEST, 100.0)).reply.text == "YES"
+
+
+PACKED = gzip.compress(completion())
+
+
+WHOLE = {
+    "length": GOOD,
+    "chunked": chunked(completion()),
+    "gzip": reply(PACKED, "200 OK", "Content-Encoding: gzip"),
+    "chunked gzip": chunked(PACKED).replace(b"\r\n\r\n", b"\r\nContent-Encoding: gzip\r\n\r\n", 1),
+}
+
+
+class TestCutReplies:
+    @pytest.mark.parametrize("form", WHOLE)
+    async def test_are_faults_wherever_they_are_cut(self, form):
+        response = WHOLE[form]
+        cut_at = 0
+
+        async def cut(connection: Connection) -> None:
+            await connection.send(response[:cut_at])
+
+        async with faulty_http(cut) as server:
+            transport = HttpTransport(ProviderConfiguration("p", server.url))
+            for cut_at in range(len(response)):
+                with pytest.raises(ProviderFault) as caught:
+                    got = await transport.post("/x", {}, b"{}", 30.0)
+                    read_reply(got.status, got.body)
+                assert caught.value.retryable, f"cut at {cut_at}"
+                assert caught.value.reason in {Reason.PROVIDER_UNREACHABLE, Reason.PROVIDER_ERROR}
+            cut_at = len(response)
+            got = await transport.post("/x", {}, b"{}", 30.0)
+            assert read_reply(got.status, got.body).text == "YES"
+            await transport.close()
+
+    async def test_without_a_length_are_faults_even_when_they_are_whole(self):
+        head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n"
+        async with faulty_http(always(head + completion())) as server:
+            transport = HttpTransport(ProviderConfiguration("p", server.url))
+            with pytest.raises(ProviderFault, match="how long it is"):
+                await transport.post("/x", {}, b"{}", 30.0)
+            await transport.close()
+
+    async def test_are_asked_for_again(self):
+        async with (
+            faulty_http(in_turn(GOOD[:-5], GOOD)) as server,
+            models_at(server.url) as model,
+        ):
+            done = await model.complete(REQUEST, 100.0)
+        assert (done.attempts, done.reply.text) == (2, "YES")
+
+    @pytest.mark.parametrize(
+        "garbage", [b"\x00\xff" * 50, b"SSH-2.0-OpenSSH\r\n", b"HTTP/1.1 abc\r\n\r\n"]
+    )
+    async def test_what_is_not_http_is_a_fault(self, garbage):
+        async with faulty_http(always(garbage)) as server, models_at(server.url) as model:
+            fault = await fault_of(model)
+        assert fault.reason in {Reason.PROVIDER_ERROR, Reason.PROVIDER_UNREACHABLE}
+        assert not leaks(fault)
+
+
+async def endless(connection: Connection) -> None:
+    await connection.send(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+    with suppress(ConnectionError):
+        while True:
+            await connection.send(b"10000\r\n" + bytes(0x10000) + b"\r\n")
+
+
+async def a_gigabyte(connection: Connection) -> None:
+    await connection.send(b"HTTP/1.1 200 OK\r\nContent-Length: 1073741824\r\n\r\n")
+    with suppress(ConnectionError):
+        for _ in range(1 << 14):
+            await connection.send(bytes(1 << 16))
+
+
+async def endless_headers(connection: Connection) -> None:
+    await connection.send(b"HTTP/1.1 200 OK\r\n")
+    with suppress(ConnectionError):
+        while True:
+            await connection.send(b"X-More: %s\r\n" % (b"x" * 4000))
+
+
+class TestLargeReplies:
+    @pytest.mark.parametrize(
+        "make",
+        [lambda: always(gzip_bomb(64)), lambda: endless, lambda: a_gigabyte],
+        ids=["bomb", "endless", "gigabyte"],
+    )
+    async def test_are_dropped_at_the_limit(self, make):
+        behaviour = make()
+        async with faulty_http(behaviour) as server, models_at(server.url) as model:
+            tracemalloc.start()
+            try:
+                fault = await fault_of(model)
+                _, peak = tracemalloc.get_traced_memory()
+            finally:
+                tracemalloc.stop()
+        assert (fault.reason, fault.retryable) == (Reason.PROVIDER_ERROR, False)
+        assert f"larger than {MAX_BODY_BYTES} bytes" in fault.message
+        assert peak < 20 << 20
+
+    async def test_headers_have_a_limit_too(self):
+        async with faulty_http(endless_headers) as server, models_at(server.url) as model:
+            fault = await fault_of(model)
+        assert fault.reason in {Reason.PROVIDER_ERROR, Reason.PROVIDER_UNREACHABLE}
+
+    @pytest.mark.parametrize("extra", [0, 1])
+    async def test_the_limit_is_exact(self, extra):
+        body = completion().ljust(MAX_BODY_BYTES + extra)
+        packed = reply(gzip.compress(body), "200 OK", "Content-Encoding: gzip")
+        for response in (reply(body), packed):
+            async with faulty_http(always(response)) as server, models_at(server.url) as model:
+                if extra:
+                    assert "larger than" in (await fault_of(model)).message
+                else:
+                    assert (await model.complete(REQUEST, 100.0)).reply.text == "YES"
+
+    @pytest.mark.parametrize("lost", [1, 8])
+    async def test_gzip_without_its_checksum_is_a_fault(self, lost):
+        short = reply(PACKED[:-lost], "200 OK", "Content-Encoding: gzip")
+        async with faulty_http(always(short)) as server, models_at(server.url) as model:
+            assert "cut gzip" in (await fault_of(model)).message
+
+    @pytest.mark.parametrize("encoding", ["br", "deflate", "zstd", "gzip, gzip"])
+    async def test_other_encodings_are_faults(self, encoding):
+        packed = reply(completion(), "200 OK", f"Content-Encoding: {encoding}")
+        async with faulty_http(always(packed)) as server, models_at(server.url) as model:
+            assert "encoding" in (await fault_of(model)).message
+
+
+@pytest.mark.parametrize("counted", [{"prompt_tokens": 2**62}, {"completion_tokens": 10**6}])
+async def test_a_count_of_tokens_that_can_not_be_is_no_count(counted: dict[str, int]):
+    body = json.loads(completion())
+    body["usage"] |= counted
+    async with (
+        faulty_http(always(reply(json.dumps(body).encode()))) as server,
+        models_at(server.url) as model,
+    ):
+        done = await model.complete(REQUEST, 100.0)
+    assert done.reply.usage == TokenUsage()

@@ -1,0 +1,454 @@
+"""Tenants that share a real server: what each may, what none sees of another, what ends when."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import threading
+import uuid
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from judged import (
+    AnswerItem,
+    AsyncClient,
+    Client,
+    Judge,
+    NotFound,
+    PermissionDenied,
+    QueryGroup,
+    Rubric,
+    Source,
+)
+from judged._transport.status import to_error
+from judged.credentials import Token
+from judged.errors import JudgedError
+from judged.v1 import groups_pb2
+from judged.v1 import judge_service_pb2 as pb
+from judged.v1.judge_service_pb2_grpc import JudgeServiceStub
+
+from tests.fakes.providers.provider_thread import provider_on_a_thread
+from tests.fakes.providers.scripted_provider import Asked, Said, ScriptedProvider
+from tests.integration.access.test_tls import wait_for_line
+from tests.integration.cli_process import run_in
+from tests.integration.server_process import ServerProcess, running_server, until
+from tests.integration.tenant_files import new_token, tenants
+
+TENANTS = """
+[tenants.all]
+[tenants.other]
+[tenants.one]
+cache = "shared:research"
+[tenants.two]
+cache = "shared:research"
+[tenants.little]
+judges = ["exact", "llm", "panel"]
+rubrics = ["answer_match"]
+models = ["m"]
+[tenants.answers]
+judges = ["exact", "answers"]
+rubrics = ["answer_match"]
+models = ["m"]
+[tenants.words]
+judges = ["token_overlap"]
+"""
+NAMES = re.findall(r"\[tenants\.(\w+)\]", TENANTS)
+
+
+class Gate:
+    """Keeps back answers to texts with "held" in them until it is opened."""
+
+    def __init__(self) -> None:
+        self.open = threading.Event()
+
+    async def script(self, asked: Asked) -> Said:
+        while "held" in asked.user and not self.open.is_set():  # noqa: ASYNC110 - another thread's
+            await asyncio.sleep(0.01)
+        return {"reasoning": "so it is", "verdict": "yes"}
+
+
+@dataclass
+class World:
+    server: ServerProcess
+    provider: ScriptedProvider
+    clients: dict[str, Client]
+    tokens: dict[str, str]
+    path: Path
+    gate: Gate
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    folder = tmp_path_factory.mktemp("tenants")
+    path, config = folder / "tenants.toml", folder / "llm.toml"
+    path.write_text(TENANTS)
+    tokens = {name: new_token(path, name) for name in NAMES}
+    gate = Gate()
+    with ExitStack() as stack:
+        provider = stack.enter_context(provider_on_a_thread(gate.script))
+        config.write_text(
+            f'providers = [{{ name = "p", base_url = "{provider.base_url}" }}]\n'
+            'models = [{ name = "m", provider = "p", model = "scripted-1" },\n'
+            '          { name = "dear", provider = "p", model = "scripted-1" }]\n'
+        )
+        flags = ["--tenants", str(path), "--llm-config", str(config)]
+        flags += ["--llm-cache-dir", str(folder / "replies")]
+        server = stack.enter_context(running_server(*flags))
+        clients = {
+            name: stack.enter_context(Client(server.address, credentials=Token(token)))
+            for name, token in tokens.items()
+        }
+        yield World(server, provider, clients, tokens, path, gate)
+
+
+def groups(text: str) -> list[QueryGroup]:
+    return [QueryGroup("q", [f"expected {text}"], [f"retrieved {text}"], text)]
+
+
+LLM = Judge("llm")
+
+
+class TestWhatATenantMay:
+    def test_it_is_offered_that_alone(self, world: World):
+        little = world.clients["little"].server_info()
+        assert {judge.kind for judge in little.judges} == {"exact", "panel"}
+        assert little.default_judge == "exact"
+        assert [rubric.rubric for rubric in little.rubrics] == ["answer_match"]
+        assert [model.name for model in little.chat_models] == ["m"]
+        assert little.models == []
+        everything = world.clients["all"].server_info()
+        assert {"llm", "semantic", "answers"} <= {judge.kind for judge in everything.judges}
+
+    def test_a_request_that_names_no_judge_gets_one_of_them(self, world: World):
+        assert world.clients["little"].judge(groups("a")).judge.kind == "exact"
+
+    @pytest.mark.parametrize(
+        ("tenant", "forbidden", "unknown"),
+        [
+            ("words", Judge("semantic"), Judge("semantid")),
+            ("words", LLM, Judge("lln")),
+            ("little", Judge("token_overlap"), Judge("token_overlab")),
+        ],
+    )
+    def test_a_forbidden_judge_looks_as_one_that_nobody_has(
+        self, world: World, tenant: str, forbidden: Judge, unknown: Judge
+    ):
+        for call in (
+            lambda judge: world.clients[tenant].judge(groups("a"), judge),
+            lambda judge: world.clients[tenant].evaluate(groups("a"), ["mrr"], judge),
+            lambda judge: world.clients[tenant].estimate(groups("a"), judge),
+            lambda judge: list(world.clients[tenant].judge_stream([groups("a")], judge)),
+        ):
+            assert told(call, forbidden, forbidden.kind) == told(call, unknown, unknown.kind)
+
+    def test_a_forbidden_model_too(self, world: World):
+        client = world.clients["answers"]
+
+        def call(model: str) -> object:
+            item = AnswerItem("i", "q", "a", ["a"])
+            rubric = Rubric("answer_match", parameters={"model": model})
+            return client.score_answers([item], [rubric])
+
+        assert told(call, "dear", "dear") == told(call, "deer", "deer")
+
+    def test_a_forbidden_rubric_too(self, world: World):
+        client = world.clients["answers"]
+
+        def call(rubric: str) -> object:
+            return client.score_answers([AnswerItem("i", "q", "a", ["a"])], [rubric])
+
+        names = ("faithfulness", "faithfulnest")
+        forbidden, unknown = (told(call, name, name) for name in names)
+        assert forbidden == unknown
+
+    def test_metrics_that_bring_a_forbidden_judge_are_refused(self, world: World):
+        with pytest.raises(NotFound, match="no judge is called 'exact'"):
+            world.clients["words"].evaluate(groups("a"), ["recall_exact"])
+
+    def test_answers_are_scored_by_those_who_may(self, world: World):
+        item = AnswerItem("i", "q", "a", ["a"])
+        with pytest.raises(NotFound, match="no answers are scored here"):
+            world.clients["words"].score_answers([item], ["answer_match"])
+
+    @pytest.mark.parametrize(
+        ("tenant", "missing"),
+        [("words", "the judge 'answers',"), ("answers", "the rubric answer_preference,")],
+    )
+    def test_the_command_says_what_is_not_offered(
+        self, world: World, tmp_path: Path, tenant: str, missing: str
+    ):
+        lines = [{"query": "q", "system": name, "answer": name} for name in ("a", "b")]
+        (tmp_path / "answers.jsonl").write_text("\n".join(map(json.dumps, lines)))
+        done = run_in(
+            *(tmp_path, "rank", "answers.jsonl"),
+            JUDGED_TARGET=world.server.address,
+            JUDGED_TOKEN=world.tokens[tenant],
+        )
+        assert done.returncode == 2
+        assert f"judged: this server does not offer {missing}" in done.stderr
+        assert "--rubric:" not in done.stderr
+
+
+class TestWhatNoneSeesOfAnother:
+    def judged(self, world: World, tenant: str, text: str) -> Source:
+        (verdict,) = world.clients[tenant].judge(groups(text), LLM)
+        assert verdict.relevant
+        return verdict.source
+
+    def test_kept_replies_are_the_domains_own(self, world: World):
+        asked = len(world.provider.asked)
+        assert self.judged(world, "all", "kept") is Source.COMPUTED
+        assert self.judged(world, "all", "kept") is Source.CACHE
+        assert self.judged(world, "other", "kept") is Source.COMPUTED
+        assert len(world.provider.asked) == asked + 2
+
+    def test_a_shared_domain_is_shared(self, world: World):
+        assert self.judged(world, "one", "shared") is Source.COMPUTED
+        assert self.judged(world, "two", "shared") is Source.CACHE
+        assert self.judged(world, "all", "shared") is Source.COMPUTED
+
+    async def test_work_under_way_is_the_domains_own(self, world: World):
+        asked = len(world.provider.asked)
+        world.gate.open.clear()
+        names = ["all", "other", "one", "two", "two"]
+        clients = [
+            AsyncClient(world.server.address, credentials=Token(world.tokens[name]))
+            for name in names
+        ]
+        calls = [asyncio.create_task(each.judge(groups("held"), LLM)) for each in clients]
+        while len(world.provider.asked) < asked + 3:  # noqa: ASYNC110 - another thread's
+            await asyncio.sleep(0.01)
+        world.gate.open.set()
+        sources = [(await call)[0].source for call in calls]
+        assert sources[:2] == [Source.COMPUTED] * 2
+        assert sorted(sources[2:]) == sorted([Source.COMPUTED, Source.SHARED, Source.SHARED])
+        assert len(world.provider.asked) == asked + 3
+        for each in clients:
+            await each.close()
+
+    def test_request_ids_are_the_tenants_own(self, world: World):
+        request_id = str(uuid.uuid4())
+
+        def call(tenant: str, text: str) -> pb.BatchJudgeResponse:
+            group = groups_pb2.QueryGroup(query="q", expected=[f"e {text}"], retrieved=["r"])
+            request = pb.BatchJudgeRequest(
+                groups=[group], judge=groups_pb2.JudgeSpec(kind="llm"), request_id=request_id
+            )
+            metadata = (("authorization", f"Bearer {world.tokens[tenant]}"),)
+            with grpc.insecure_channel(world.server.address) as channel:
+                return JudgeServiceStub(channel).BatchJudge(request, timeout=20, metadata=metadata)
+
+        asked = len(world.provider.asked)
+        assert call("all", "x").usage.calls == call("all", "x").usage.calls == 1
+        assert len(world.provider.asked) == asked + 1
+        assert call("other", "x").usage.calls == 1  # not the reply that was kept for another
+        assert len(world.provider.asked) == asked + 2
+        call("one", "y")  # nor is it refused, as a second use of the id with other fields is
+        with pytest.raises(grpc.RpcError) as caught:
+            call("all", "y")
+        assert to_error(caught.value, "here").code == "INVALID_ARGUMENT"
+
+    def test_the_log_names_the_tenant_and_no_token(self, world: World):
+        world.clients["other"].server_info()
+
+        def named() -> bool:  # lines of calls are written a few at a time
+            *lines, _ = world.server.log_text().split("\n")
+            calls = [json.loads(line) for line in lines if '"part":"call"' in line]
+            return "other" in {call.get("tenant") for call in calls}
+
+        until(named)
+        assert not [token for token in world.tokens.values() if token in world.server.log_text()]
+
+
+def told(call, asked: object, name: str) -> tuple[str, ...]:
+    """Return all that a refusal says, but for the name that was asked for."""
+    with pytest.raises(JudgedError) as caught:
+        call(asked)
+    error = caught.value
+    said = (error.code, error.reason, error.message, repr(sorted(error.metadata.items())))
+    return tuple(part.replace(name, "NAME") for part in said)
+
+
+class TestChanges:
+    """Each on a server and a file of its own."""
+
+    @pytest.fixture
+    def path(self, tmp_path: Path) -> Path:
+        path = tmp_path / "tenants.toml"
+        path.write_text("[tenants.a]\n[tenants.b]\n")
+        return path
+
+    def test_a_revoked_token_ends_its_calls_and_nobody_elses(self, path: Path):
+        a, b = new_token(path, "a"), new_token(path, "b")
+        with running_server("--tenants", str(path)) as server:
+            ended = threading.Event()
+            never = threading.Event()
+
+            def messages() -> Iterator[pb.StreamJudgeRequest]:
+                yield pb.StreamJudgeRequest(start=pb.StreamJudgeStart())
+                never.wait(60)
+
+            def open_stream(token: str) -> Any:
+                metadata = (("authorization", f"Bearer {token}"),)
+                stream = JudgeServiceStub(channel).StreamJudge(
+                    messages(), timeout=60, metadata=metadata
+                )
+                assert next(stream).HasField("started")
+                return stream
+
+            with grpc.insecure_channel(server.address) as channel:
+                streams = open_stream(a), open_stream(b)
+                streams[0].add_callback(ended.set)
+                done = tenants(path, "revoke", "a")
+                assert done.returncode == 0, done.stderr
+                assert ended.wait(30), "a revoked token counts for 5 s at most, on an idle machine"
+                assert streams[0].code() is grpc.StatusCode.UNAUTHENTICATED
+                assert streams[1].is_active()
+                streams[1].cancel()
+                never.set()
+            with (
+                Client(server.address, credentials=Token(a)) as client,
+                pytest.raises(PermissionDenied, match="not valid, or not any more"),
+            ):
+                client.server_info()
+            with Client(server.address, credentials=Token(b)) as client:
+                assert client.server_info().version
+
+    def test_a_rotated_token_file_loses_no_call(self, path: Path, tmp_path: Path):
+        held = tmp_path / "token"
+        tenants(path, "add", "a", "--out", str(held))
+        with (
+            running_server("--tenants", str(path)) as server,
+            Client(server.address, credentials=Token(file=held)) as client,
+        ):
+            assert client.server_info().version
+            done = tenants(path, "rotate", "a", "--out", f"{held}.next")
+            assert done.returncode == 0, done.stderr
+            assert client.server_info().version, "the one before counts on"
+            # The server has both before the client shows the new one.
+            wait_for_line(server, "tenants read")
+            Path(f"{held}.next").replace(held)
+            assert client.server_info().version
+
+    def test_a_bad_file_keeps_the_old_and_a_mended_one_counts(self, path: Path):
+        token = new_token(path, "a")
+        with (
+            running_server("--tenants", str(path)) as server,
+            Client(server.address, credentials=Token(token)) as client,
+        ):
+            for bad, problem in (
+                ("[tenants.a", "is not TOML"),
+                ("[tenants.a]\njudges = ['exakt']", "has no 'exakt'"),
+            ):
+                path.write_text(bad)
+                wait_for_line(server, "bad tenants", problem)
+                assert len(client.server_info().judges) > 2
+            path.write_text("[tenants.a]\njudges = ['exact']")
+            wait_for_line(server, "tenants read")
+            assert {judge.kind for judge in client.server_info().judges} == {"exact"}
+
+    def test_a_server_does_not_start_with_a_judge_that_is_not_there(self, path: Path):
+        from tests.integration.access.test_tls import refusal
+
+        new_token(path, "a")
+        path.write_text('[tenants.a]\njudges = ["exakt"]\n')
+        said = refusal("--tenants", str(path))
+        assert "tenants: a: judges: this server has no 'exakt'; did you mean exact?" in said
+
+
+class TestSockets:
+    def test_each_has_its_mode_and_tenant(self, tmp_path: Path):
+        path = tmp_path / "tenants.toml"
+        path.write_text(
+            f'[tenants.a]\njudges = ["exact"]\nsockets = [{{ path = "{tmp_path}/a" }}]\n'
+            f'[tenants.b]\nsockets = [{{ path = "{tmp_path}/b", mode = "0660" }}]\n'
+        )
+        new_token(path, "a")
+        with running_server("--tenants", str(path)) as server:
+            for name, mode, judges in (("a", 0o600, 1), ("b", 0o660, 6)):
+                assert (tmp_path / name).stat().st_mode & 0o777 == mode
+                with Client(f"unix:{tmp_path}/{name}") as client:
+                    found = {judge.kind for judge in client.server_info().judges}
+                    assert len(found) >= judges
+                    assert (found == {"exact"}) is (name == "a")
+            with Client(server.address) as client, pytest.raises(PermissionDenied):
+                client.server_info()
+        assert not (tmp_path / "a").exists()
+
+    def test_an_owner_who_is_not_there_is_named(self, tmp_path: Path):
+        from tests.integration.access.test_tls import refusal
+
+        path = tmp_path / "tenants.toml"
+        path.write_text(f'[tenants.a]\nsockets = [{{ path = "{tmp_path}/a", owner = "nobody-x" }}]')
+        new_token(path, "a")
+        said = refusal("--tenants", str(path))
+        assert "socket_owner nobody-x" in said
+        assert "there is no such user; see getent passwd" in said
+
+
+class TestCommand:
+    def test_a_token_from_a_file_or_the_environment(self, world: World, tmp_path: Path):
+        held = tmp_path / "token"
+        held.write_text(world.tokens["all"] + "\n")
+        target = ("judges", "--target", world.server.address)
+        for done in (
+            run_in(tmp_path, *target, "--token-file", str(held)),
+            run_in(tmp_path, *target, JUDGED_TOKEN_FILE=str(held)),
+            run_in(tmp_path, *target, JUDGED_TOKEN=world.tokens["all"]),
+        ):
+            assert done.returncode == 0, done.stderr
+
+    @pytest.mark.parametrize(
+        ("options", "said"),
+        [
+            ((), "this server wants to know who calls: send a token"),
+            (("--token-file", "no-such"), "the token file no-such can't be read"),
+            (("--token-file", "empty"), "the token file empty is empty"),
+            (("--token-file", "words"), "a token is one word of visible ASCII characters"),
+            (("--token-file", "wrong"), "the token is not valid, or not any more"),
+        ],
+    )
+    def test_it_says_what_is_wrong(
+        self, world: World, tmp_path: Path, options: tuple[str, ...], said: str
+    ):
+        (tmp_path / "empty").write_text("\n")
+        (tmp_path / "words").write_text("two words")
+        (tmp_path / "wrong").write_text("judged_wrong")
+        done = run_in(tmp_path, "judges", "--target", world.server.address, *options)
+        assert done.returncode == 2
+        assert said in done.stderr
+        assert len(done.stderr.splitlines()) == 1
+
+    def test_tenants_are_listed_with_what_they_may(self, world: World):
+        done = tenants(world.path, "list")
+        assert "little  judges: exact, llm, panel; rubrics: answer_match; models: m" in done.stdout
+        assert not [token for token in world.tokens.values() if token in done.stdout]
+
+    @pytest.mark.parametrize(
+        ("arguments", "said"),
+        [
+            (("add", "all"), "all is there and has a token; use tenants rotate"),
+            (("add", "A b"), "can't be a name: it has small letters, digits and -"),
+            (("rotate", "nobody"), "has no 'nobody'; use tenants add"),
+            (("revoke", "nobody"), "nobody has no token"),
+            (("revoke", "all", "--token", "ff"), "no token ff"),
+            (("rotate", "all", "--days", "nan"), "--days is a number from 0"),
+        ],
+    )
+    def test_it_says_what_can_not_be(self, world: World, arguments: tuple[str, ...], said: str):
+        done = tenants(world.path, *arguments)
+        assert done.returncode == 2
+        assert said in done.stderr
+
+    def test_a_server_of_ones_own_is_nobody_elses(self, tmp_path: Path):
+        path = tmp_path / "tenants.toml"
+        path.write_text("[tenants.a]\n")
+        new_token(path, "a")
+        done = run_in(tmp_path, "judges", JUDGED_TENANTS=str(path))
+        assert done.returncode == 0, done.stderr

@@ -1,0 +1,126 @@
+"""Evaluations by a language model, interrupted at random moments and run again.
+
+Run again, they are what an uninterrupted evaluation is, byte for byte, and cost no more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from judged import AsyncClient
+from judged._batching import chunks
+from judged.evaluation import AsyncEvaluator, Dataset, Query
+
+from tests.fakes.providers.provider_thread import provider_on_a_thread
+from tests.fakes.providers.scripted_provider import Asked, ScriptedProvider
+from tests.integration.server_process import ServerProcess, running_server
+
+ROUNDS = int(os.environ.get("JUDGED_INTERRUPTIONS", "20"))
+QUERIES = 6
+METRICS = ["mrr@2", "recall@2"]
+_RETRIEVED = re.compile(r'name="retrieved_text">\n(.*)\n<')
+
+
+class Script:
+    """Says yes to every other text; tells `on_asked` of each question before it answers."""
+
+    def __init__(self) -> None:
+        self.on_asked: Callable[[int], None] | None = None
+        self.asked: Counter[str] = Counter()
+
+    def __call__(self, asked: Asked) -> dict[str, str]:
+        text = json.loads(_RETRIEVED.findall(asked.user)[0])
+        self.asked[text] += 1
+        if self.on_asked is not None:
+            self.on_asked(self.asked.total())
+        yes = text.endswith("even")
+        return {"reasoning": "read", "verdict": "yes" if yes else "no"}
+
+
+@pytest.fixture(scope="module")
+def script() -> Script:
+    return Script()
+
+
+@pytest.fixture(scope="module")
+def provider(script: Script) -> Iterator[ScriptedProvider]:
+    with provider_on_a_thread(script) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def llm_server(
+    provider: ScriptedProvider, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ServerProcess]:
+    folder = tmp_path_factory.mktemp("llm")
+    config = folder / "llm.toml"
+    config.write_text(
+        f"""
+        [[providers]]
+        name = "scripted"
+        base_url = "{provider.base_url}"
+        max_concurrency = 1
+
+        [[models]]
+        name = "small"
+        provider = "scripted"
+        model = "scripted-1"
+        """
+    )
+    # Without a cache nothing but the call itself can spare a second charge.
+    flags = ("--llm-config", str(config), "--llm-cache", "off")
+    with running_server(*flags) as ready:
+        yield ready
+
+
+async def test_the_document_is_that_of_an_uninterrupted_run_and_nothing_is_charged_twice(
+    llm_server: ServerProcess, script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    rng = random.Random(19)
+    async with AsyncClient(llm_server.address) as client:
+        for number in range(ROUNDS):
+            monkeypatch.setattr(chunks, "ASKED_CONTEXTS", rng.choice([1, 2, 3, 5, 64]))
+            await _interrupt_once(client, script, rng, number, tmp_path)
+
+
+async def _interrupt_once(
+    client: AsyncClient, script: Script, rng: random.Random, number: int, folder: Path
+) -> None:
+    """Interrupt an evaluation when one of its questions arrives, and run it again."""
+    dataset = Dataset([Query(f"q{i}", f"{number}: question {i}", ["e"]) for i in range(QUERIES)])
+    results = {
+        f"q{i}": [f"{number}: text {i} {kind}" for kind in ("odd", "even")] for i in range(QUERIES)
+    }
+    script.asked.clear()
+    loop, arrived = asyncio.get_running_loop(), asyncio.Event()
+    at = rng.randrange(1, 2 * QUERIES + 1)
+
+    def on_asked(n: int) -> None:
+        if n == at:
+            loop.call_soon_threadsafe(arrived.set)
+
+    async def evaluate(resume: str) -> str:
+        done = await AsyncEvaluator(client).evaluate(
+            results, dataset, METRICS, judge="llm", resume=folder / resume
+        )
+        return done.to_json()
+
+    script.on_asked = on_asked
+    running = asyncio.create_task(evaluate(f"{number}.resume"))
+    await asyncio.wait_for(arrived.wait(), 60)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    script.on_asked = None
+    again = await evaluate(f"{number}.resume")
+    assert len(script.asked) == script.asked.total() == 2 * QUERIES
+    assert await evaluate(f"{number}.resume") == again
+    assert script.asked.total() == 2 * QUERIES
+    assert await evaluate(f"{number}.whole") == again

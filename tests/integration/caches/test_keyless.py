@@ -1,0 +1,143 @@
+"""A server whose key is gone: what it was told before can be had, and nothing more is asked."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from judged import (
+    AnswerItem,
+    Asking,
+    CacheMode,
+    Client,
+    FailedPrecondition,
+    Judge,
+    QueryGroup,
+    Source,
+    Status,
+)
+
+from tests.fakes.providers.provider_thread import provider_on_a_thread
+from tests.fakes.providers.scripted_provider import Asked, Said, ScriptedProvider
+from tests.integration.cli_process import fill, run_in
+from tests.integration.server_process import ServerProcess, running_server
+
+KEY = "JUDGED_TEST_A_KEY"
+ONLY = Asking(CacheMode.ONLY)
+SAYS = f"language model 'small' can't be asked: the environment variable {KEY} is not set"
+GROUP = QueryGroup("q", ["e"], ["yes", "no"], "1")
+ITEM = AnswerItem("1", "q", "an answer", references=["r"])
+PANEL = Judge("panel", members=[Judge("llm"), Judge("llm", parameters={"max_tokens": 99})])
+
+
+def script(asked: Asked) -> Said:
+    schema = asked.body["response_format"]["json_schema"]["schema"]
+    verdict = schema["properties"]["verdict"]["enum"][0]
+    return {"reasoning": "so it is", "verdict": verdict}
+
+
+@pytest.fixture(scope="module")
+def provider() -> Iterator[ScriptedProvider]:
+    with provider_on_a_thread(script) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def keyless(
+    provider: ScriptedProvider, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ServerProcess]:
+    """A server without the key, over the replies that one with the key has kept."""
+    folder = tmp_path_factory.mktemp("keyless")
+    config = folder / "llm.toml"
+    config.write_text(
+        f'providers = [{{ name = "p", base_url = "{provider.base_url}", key_env = "{KEY}" }}]\n'
+        '[[models]]\nname = "small"\nprovider = "p"\nmodel = "scripted-1"\n'
+    )
+    cache = ("--llm-cache", "disk", "--llm-cache-dir", str(folder / "replies"))
+    flags = ("--llm-config", str(config), *cache)
+    with running_server(*flags, env={KEY: "k"}) as ready, Client(ready.address) as client:
+        assert client.judge([GROUP], PANEL).relevant == [True, True]
+        assert client.score_answers([ITEM], ["answer_match"]).scores[0].passed
+        work = fill(folder)
+        command = ("judge", "contexts.jsonl", "--judge", "llm", "--target", ready.address)
+        assert run_in(work, *command).returncode == 0
+    with running_server(*flags) as ready:
+        yield ready
+
+
+@pytest.fixture
+def client(keyless: ServerProcess) -> Iterator[Client]:
+    with Client(keyless.address) as connected:
+        yield connected
+
+
+@pytest.mark.parametrize("judge", [Judge("llm"), PANEL])
+def test_kept_verdicts_are_had_and_no_others(
+    provider: ScriptedProvider, client: Client, judge: Judge
+):
+    before = provider.requests
+    found = client.judge([GROUP], judge, asking=ONLY)
+    assert (found.relevant, set(found.source)) == ([True, True], {Source.CACHE})
+    (chunk,) = client.judge_stream([[GROUP]], judge, asking=ONLY)
+    assert chunk.verdicts is not None
+    assert chunk.verdicts.relevant == [True, True]
+    assert client.evaluate([GROUP], ["mrr"], judge, asking=ONLY).table["mrr"].mean == 1.0
+    missing = client.judge([QueryGroup("q", ["e"], ["new"], "1")], judge, asking=ONLY)[0]
+    assert missing.status is Status.ERROR
+    assert missing.error is not None
+    assert missing.error.reason == "NOT_CACHED"
+    assert SAYS in missing.error.message
+    for asking in (None, Asking(CacheMode.REFRESH)):
+        with pytest.raises(FailedPrecondition, match=SAYS):
+            client.judge([GROUP], judge, asking=asking)
+        with pytest.raises(FailedPrecondition, match=SAYS):
+            client.evaluate([GROUP], ["mrr"], judge, asking=asking)
+        with pytest.raises(FailedPrecondition, match=SAYS):
+            list(client.judge_stream([[GROUP]], judge, asking=asking))
+    assert provider.requests == before
+
+
+def test_kept_scores_are_had_and_no_others(provider: ScriptedProvider, client: Client):
+    before = provider.requests
+    (score,) = client.score_answers([ITEM], ["answer_match"], asking=ONLY)
+    assert (score.passed, score.source) == (True, Source.CACHE)
+    (missing,) = client.score_answers([ITEM], ["answer_relevance"], asking=ONLY)
+    assert missing.error is not None
+    assert missing.error.reason == "NOT_CACHED"
+    assert SAYS in missing.error.message
+    with pytest.raises(FailedPrecondition, match=SAYS):
+        client.score_answers([ITEM], ["answer_match"])
+    assert provider.requests == before
+
+
+def test_what_the_rest_would_cost_is_told(client: Client):
+    group = QueryGroup("q", ["e"], ["yes", "new"], "1")
+    found = client.estimate([group], "llm")
+    assert (found.cache_hits, found.calls) == (1, 1)
+
+
+def test_the_server_still_says_that_it_can_not_ask(client: Client):
+    info = client.server_info()
+    unavailable = {judge.kind: judge.unavailable for judge in info.judges}
+    assert SAYS in unavailable["llm"]
+    assert SAYS in unavailable["answers"]
+    assert [bool(model.unavailable) for model in info.chat_models] == [True]
+
+
+def test_the_command_line_judges_from_the_cache(keyless: ServerProcess, tmp_path: Path):
+    fill(tmp_path)
+    command = ("judge", "contexts.jsonl", "--judge", "llm", "--target", keyless.address)
+    done = run_in(tmp_path, *command, "--cache-only", "--output", "judged.jsonl")
+    assert (done.returncode, done.stderr.count("2 samples from the cache")) == (0, 1)
+    line = {"query": "other", "expected_text": "e", "retrieved_text": "r"}
+    (tmp_path / "contexts.jsonl").write_text(json.dumps(line) + "\n")
+    done = run_in(tmp_path, *command, "--cache-only")
+    assert done.returncode == 2
+    assert done.stderr.strip() == (
+        f"judged: --cache-only: 1 of 1 verdict not in the server's cache; {SAYS}; set it to the "
+        "key, and start the server again; then run the same command once without --cache-only, "
+        "with the same model, rubric and texts, to fill it"
+    )
+    assert run_in(tmp_path, *command).returncode == 2

@@ -1,0 +1,339 @@
+"""The verdict cache from the client to the provider: counts of calls, over a real server."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+
+import pytest
+from judged import Asking, AsyncClient, CacheMode, Client, Judge, QueryGroup, Source, Status
+from judged.evaluation import Evaluator
+from judged_server.__main__ import run as run_server
+from judged_server.store.replies import FILE
+
+from tests.fakes.providers.provider_thread import provider_on_a_thread
+from tests.fakes.providers.scripted_provider import Answer, Asked, Said, ScriptedProvider
+from tests.integration.cli_process import fill, run_in
+from tests.integration.server_process import ServerProcess, running_server, until
+
+CLIENTS = 50
+CONTEXTS = 1000
+
+ONLY, REFRESH = Asking(CacheMode.ONLY), Asking(CacheMode.REFRESH)
+_RETRIEVED = re.compile(r'name="retrieved_text">\n(.*)\n<')
+
+
+def script(asked: Asked) -> Said:
+    """Say yes to texts with "yes" in them, take a moment for slow ones, refuse the others."""
+    text = json.loads(_RETRIEVED.findall(asked.user)[0])
+    if text.startswith("refuse"):
+        return Answer("", refusal="I can't help with that.")
+    answer = {"reasoning": "so it is", "verdict": "yes" if "yes" in text else "no"}
+    return Answer(json.dumps(answer), delay_s=0.05 if "slow" in text else 0.0)
+
+
+@pytest.fixture(scope="module")
+def provider() -> Iterator[ScriptedProvider]:
+    with provider_on_a_thread(script) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def config(provider: ScriptedProvider, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("config") / "llm.toml"
+    path.write_text(
+        f'providers = [{{ name = "scripted", base_url = "{provider.base_url}" }}]\n'
+        "[[models]]\n"
+        'name = "small"\nprovider = "scripted"\nmodel = "scripted-1"\n'
+        "input_per_million = 1.0\noutput_per_million = 2.0\n"
+    )
+    return path
+
+
+Serve = Callable[..., AbstractContextManager[ServerProcess]]
+
+
+@pytest.fixture
+def serve(config: Path, tmp_path: Path) -> Serve:
+    """Start a server over the provider; its cache is on disk, in a folder of the test."""
+
+    @contextmanager
+    def start(*flags: str) -> Iterator[ServerProcess]:
+        cache = ("--llm-cache", "disk", "--llm-cache-dir", str(tmp_path / "replies"))
+        with running_server("--llm-config", str(config), *cache, *flags) as ready:
+            yield ready
+
+    return start
+
+
+@pytest.fixture(scope="module")
+def server(config: Path) -> Iterator[ServerProcess]:
+    """A server whose cache is in memory, for tests whose texts are their own."""
+    with running_server("--llm-config", str(config), "--llm-cache", "memory") as ready:
+        yield ready
+
+
+@pytest.fixture
+def client(server: ServerProcess) -> Iterator[Client]:
+    with Client(server.address) as client:
+        yield client
+
+
+@pytest.fixture
+def calls(provider: ScriptedProvider) -> Callable[[], int]:
+    """Return how many requests the provider had since the test began."""
+    before = provider.requests
+    return lambda: provider.requests - before
+
+
+@pytest.fixture
+def group(request: pytest.FixtureRequest) -> Callable[..., QueryGroup]:
+    """Build groups whose query is the test's own."""
+    return lambda *retrieved: QueryGroup(request.node.name, ["e"], retrieved, "1")
+
+
+def judge(min_score: float | None = None, **parameters: object) -> Judge:
+    return Judge("llm", min_score=min_score, parameters=parameters)
+
+
+Group = Callable[..., QueryGroup]
+Calls = Callable[[], int]
+
+
+class TestModes:
+    def test_the_second_time_nothing_is_asked_and_nothing_costs(
+        self, client: Client, group: Group, calls: Calls
+    ):
+        first = client.judge([group("yes", "no")], judge(samples=3))
+        again = client.judge([group("no", "new", "yes")], judge(samples=3))
+        assert calls() == 9
+        assert set(first.source) == {Source.COMPUTED}
+        assert again.source == [Source.CACHE, Source.COMPUTED, Source.CACHE]
+        assert again.relevant == [False, False, True]
+        assert again.usage is not None
+        assert (again.usage.calls, again.usage.cached) == (3, 6)
+        warm = client.judge([group("yes")], judge(samples=3), include_details=True)
+        assert warm.usage is not None
+        assert (warm.usage.calls, warm.usage.cost, warm.usage.cached) == (0, 0, 3)
+        detail = warm[0].detail
+        assert detail is not None
+        assert detail.rationale == "so it is"
+        assert detail.model == "scripted-1-2024-07-18"
+
+    def test_another_bar_asks_nobody(self, client: Client, group: Group, calls: Calls):
+        assert client.judge([group("yes", "no")], judge()).relevant == [True, False]
+        strict = client.judge([group("yes", "no")], judge(1.0))
+        lax = client.judge([group("yes", "no")], judge(0.0))
+        assert {*strict.source, *lax.source} == {Source.CACHE}
+        assert strict.judge.min_score == 1.0
+        assert calls() == 2
+
+    def test_other_samples_and_temperatures_are_other_questions(
+        self, client: Client, group: Group, calls: Calls
+    ):
+        client.judge([group("yes")], judge())
+        more = client.judge([group("yes")], judge(samples=2))
+        assert (more.source, calls()) == ([Source.COMPUTED], 2)
+        client.judge([group("yes")], judge(samples=1, temperature=0.5))
+        assert calls() == 3
+
+    def test_only_asks_nobody_and_says_what_to_do(self, client: Client, group: Group, calls: Calls):
+        client.judge([group("yes")], judge())
+        found = client.judge([group("yes", "no")], judge(), asking=ONLY)
+        assert found.status == [Status.OK, Status.ERROR]
+        error = found[1].error
+        assert error is not None
+        assert (error.code, error.reason, error.retryable) == (9, "NOT_CACHED", False)
+        assert "CacheMode.USE" in error.message
+        streamed = client.judge_stream([[group("yes", "no")]], judge(), asking=ONLY)
+        verdicts = next(iter(streamed)).verdicts
+        assert verdicts is not None
+        assert verdicts.status == [Status.OK, Status.ERROR]
+        evaluated = client.evaluate([group("yes", "no")], ["mrr"], judge(), asking=ONLY)
+        assert evaluated.table.counts.verdicts is not None
+        assert evaluated.table.counts.verdicts.error == 1
+        by_evaluator = Evaluator(client).evaluate_groups(
+            [group("yes", "no")], ["mrr"], judge(), asking=ONLY
+        )
+        assert by_evaluator.verdicts is not None
+        assert by_evaluator.verdicts.source[0] == Source.CACHE
+        assert 1 in by_evaluator.verdicts.errors
+        assert calls() == 1
+
+    def test_refresh_asks_anew(self, client: Client, group: Group, calls: Calls):
+        client.judge([group("yes")], judge())
+        found = client.judge([group("yes")], judge(), asking=REFRESH)
+        assert (found.source, calls()) == ([Source.COMPUTED], 2)
+        assert client.judge([group("yes")], judge()).source == [Source.CACHE]
+
+    async def test_the_asynchronous_client_says_it_too(
+        self, server: ServerProcess, group: Group, calls: Calls
+    ):
+        async with AsyncClient(server.address) as client:
+            assert (await client.judge([group("yes")], judge(), asking=ONLY)).n_ok == 0
+            chunks = client.judge_stream([[group("yes")]], judge(), asking=ONLY)
+            assert [chunk.verdicts.n_ok async for chunk in chunks if chunk.verdicts] == [0]
+            found = await client.evaluate([group("yes")], ["mrr"], judge(), asking=ONLY)
+            assert found.table["mrr"].lower_bound == 0
+        assert calls() == 0
+
+    def test_abstentions_are_asked_again(self, client: Client, group: Group, calls: Calls):
+        for _ in range(2):
+            assert client.judge([group("refuse")], judge()).status == [Status.ABSTAINED]
+        assert calls() == 2
+
+    def test_off_keeps_nothing(self, serve: Serve, group: Group, calls: Calls, tmp_path: Path):
+        with serve("--llm-cache", "off") as server, Client(server.address) as client:
+            for _ in range(2):
+                client.judge([group("yes")], judge())
+            error = client.judge([group("yes")], judge(), asking=ONLY)[0].error
+            assert error is not None
+            assert "--llm-cache" in error.message
+        assert calls() == 2
+        assert not (tmp_path / "replies").exists()
+
+
+class TestOnDisk:
+    def test_another_server_has_what_the_first_kept(self, serve: Serve, group: Group, calls: Calls):
+        texts = [f"yes {number}" for number in range(300)]
+        with serve() as server, Client(server.address) as client:
+            client.judge([group(*texts)], judge())
+        with serve() as server, Client(server.address) as client:
+            found = client.judge([group(*texts)], judge(), asking=ONLY)
+        assert set(found.source) == {Source.CACHE}
+        assert found.n_ok == calls() == 300
+
+    def test_a_damaged_file_is_begun_anew_and_calls_are_fine(
+        self, serve: Serve, group: Group, calls: Calls, tmp_path: Path
+    ):
+        (tmp_path / "replies").mkdir()
+        (tmp_path / "replies" / FILE).write_bytes(b"garbage" * 1000)
+        for expected in (Source.COMPUTED, Source.CACHE):
+            with serve() as server, Client(server.address) as client:
+                assert client.judge([group("yes")], judge()).source == [expected]
+        assert calls() == 1
+
+    def test_a_folder_that_cant_be_written_stops_nobody(
+        self, serve: Serve, group: Group, calls: Calls, tmp_path: Path
+    ):
+        (tmp_path / "replies").write_text("a file")
+        with serve() as server, Client(server.address) as client:
+            for expected in (Source.COMPUTED, Source.CACHE):
+                assert client.judge([group("yes")], judge()).source == [expected]
+            assert server.log_text().count("not used any more") == 1
+        assert calls() == 1
+
+    def test_replies_are_shown_and_purged(
+        self,
+        serve: Serve,
+        group: Group,
+        calls: Calls,
+        tmp_path: Path,
+        capsys: pytest.CaptureFixture[str],
+    ):
+        with serve() as server, Client(server.address) as client:
+            client.judge([group("yes", "no")], judge())
+
+        def cache(*arguments: str) -> str:
+            folder = ["--llm-cache-dir", str(tmp_path / "replies")]
+            assert run_server([*folder, "cache", *arguments]) == 0
+            return capsys.readouterr().out
+
+        assert "retrieval_match@1  small  2 replies" in cache("show")
+        assert cache("purge", "--rubric", "retrieval_match@2").startswith("0 replies")
+        assert cache("purge", "--model", "other").startswith("0 replies")
+        assert cache("purge", "--rubric", "retrieval_match@1").startswith("2 replies")
+        assert cache("show").startswith("0 replies")
+        with serve() as server, Client(server.address) as client:
+            assert client.judge([group("yes")], judge()).source == [Source.COMPUTED]
+        assert calls() == 3
+
+    def test_a_server_that_runs_forgets_what_is_purged(
+        self,
+        serve: Serve,
+        group: Group,
+        calls: Calls,
+        tmp_path: Path,
+        capsys: pytest.CaptureFixture[str],
+    ):
+        def cache(*arguments: str) -> str:
+            assert run_server(["--llm-cache-dir", str(tmp_path / "replies"), *arguments]) == 0
+            return capsys.readouterr().out
+
+        with serve() as server, Client(server.address) as client:
+            client.judge([group("yes")], judge())
+            until(lambda: "1 reply in" in cache("cache", "show"))  # it is written a little later
+            assert cache("cache", "purge", "--model", "small").startswith("1 reply deleted")
+            until(lambda: "were purged" in server.log_text())
+            assert client.judge([group("yes")], judge()).source == [Source.COMPUTED]
+            assert client.judge([group("yes")], judge()).source == [Source.CACHE]
+        assert calls() == 2
+
+
+class TestSharing:
+    def test_fifty_clients_with_the_same_contexts_are_one(
+        self, server: ServerProcess, group: Group, calls: Calls
+    ):
+        texts = [f"slow {'yes' if n % 3 else 'no'} {n}" for n in range(CONTEXTS)]
+
+        def ask(_: int) -> tuple[list[int], list[bool | None], int]:
+            with Client(server.address) as client:
+                found = client.judge([group(*texts)], judge(), timeout=300)
+                assert found.usage is not None
+                return list(found.source), list(found.relevant), found.usage.calls
+
+        with ThreadPoolExecutor(CLIENTS) as pool:
+            answers = list(pool.map(ask, range(CLIENTS)))
+        assert all(relevant == answers[0][1] for _, relevant, _ in answers)
+        assert answers[0][1] == [n % 3 > 0 for n in range(CONTEXTS)]
+        ratio = calls() / CONTEXTS
+        print(f"{CLIENTS} clients, {CONTEXTS} contexts: {calls()} calls, ratio {ratio}")
+        assert ratio <= 1.01
+        assert sum(called for _, _, called in answers) == calls()
+        sources = [source for some, _, _ in answers for source in some]
+        assert sources.count(Source.COMPUTED) == calls()
+
+
+class TestCommandLine:
+    @pytest.mark.parametrize(
+        "arguments",
+        ["judge contexts.jsonl", "evaluate dataset.json --results results.jsonl --metric mrr"],
+    )
+    def test_cache_only_exits_with_2_and_the_next_step_until_it_was_filled(
+        self, server: ServerProcess, calls: Calls, tmp_path: Path, arguments: str
+    ):
+        folder = fill(tmp_path)
+
+        def run(*flags: str) -> tuple[int, str, str]:
+            asked = (*arguments.split(), "--judge", "llm", *flags)
+            done = run_in(folder, *asked, JUDGED_TARGET=server.address)
+            return done.returncode, done.stdout, done.stderr
+
+        status, said, problem = run("--cache-only")
+        assert (status, said, calls()) == (2, "", 0)
+        assert "2 of 2 verdicts not in the server's cache" in problem
+        assert "without --cache-only" in problem
+        assert (run()[0], calls()) == (0, 2)
+        status, said, remarks = run("--cache-only")
+        assert (status, calls()) == (0, 2)
+        assert "2 samples from the cache" in said + remarks
+        assert (run("--judge-refresh")[0], calls()) == (0, 4)
+
+    @pytest.mark.parametrize(
+        ("flags", "says"),
+        [
+            (("--judge", "exact", "--cache-only"), "--cache-only: is for --judge llm"),
+            (("--judge-refresh",), "--judge-refresh: is for --judge llm"),
+            (("--judge", "llm", "--cache-only", "--judge-refresh"), "exclude each other"),
+        ],
+    )
+    def test_flags_that_make_no_sense_are_refused(
+        self, tmp_path: Path, flags: tuple[str, ...], says: str
+    ):
+        done = run_in(fill(tmp_path), "judge", "contexts.jsonl", *flags)
+        assert done.returncode == 2
+        assert says in done.stderr

@@ -1,0 +1,285 @@
+"""`Evaluator.evaluate` with real servers: sources, judges, interruptions, and what docs show."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import re
+from pathlib import Path
+
+import pytest
+from judged import AsyncClient, Client, InvalidArgument, Judge, MetricOptions
+from judged.evaluation import (
+    AsyncEvaluator,
+    Dataset,
+    EvaluationResult,
+    Evaluator,
+    FileError,
+    LocalJudge,
+    Progress,
+    Query,
+    Retrieved,
+)
+
+from tests.integration.cli_process import run_in
+
+PAGE = (Path(__file__).resolve().parents[3] / "docs" / "evaluator.md").read_text(encoding="utf-8")
+ROUNDS = int(os.environ.get("JUDGED_INTERRUPTIONS", "12"))
+METRICS = ["mrr@3", "recall@2", "ndcg@3"]
+WORDS = ["books may be kept four weeks", "late books cost twenty cents", "rooms have forty seats"]
+
+
+def dataset(n: int = 12) -> Dataset:
+    return Dataset(
+        [
+            Query(
+                f"q{i}",
+                f"question {i}",
+                [WORDS[i % 3], f"answer number {i} of many"],
+                (),
+                (),
+                [WORDS[(i + 1) % 3]] if i % 2 else (),
+                {"kind": str(i % 2)},
+            )
+            for i in range(n)
+        ]
+    )
+
+
+def shelf(query: str, k: int) -> list[Retrieved]:
+    shift = int(query.split()[1]) % 3
+    texts = [WORDS[(shift + place) % 3] for place in (2, 0, 1)]
+    return [Retrieved(f"d{rank}", 1.0 - rank, text) for rank, text in enumerate(texts)][:k]
+
+
+def test_a_retriever_a_batch_and_given_results_give_the_same(client: Client):
+    def batch(queries, k):
+        return [[vars_of(result) for result in shelf(query, k)] for query in queries]
+
+    def vars_of(result):
+        return {"id": result.doc_id, "score": result.score, "metadata": {"text": result.text}}
+
+    given = {query.query_id: shelf(query.text, 3) for query in dataset().queries}
+    documents = [
+        Evaluator(client).evaluate(source, dataset(), METRICS).to_dict() | {"k": None}
+        for source in (shelf, batch, given)
+    ]
+    assert documents[0] == documents[1] == documents[2]
+    assert documents[0]["metrics"]["mrr@3"]["mean"] == 0.5
+    first = documents[0]["queries"][0]["retrieved"]
+    assert [(r["rank"], r["document_id"], r["relevant"], r["matches"]) for r in first] == [
+        (1, "d0", False, []),
+        (2, "d1", True, [0]),
+        (3, "d2", False, []),
+    ]
+    assert documents[0]["metrics"]["mrr@3"]["interval"]["lower"] == 0.5
+    assert documents[0]["negatives"]["queries_hit"] == 6
+
+
+async def test_the_asynchronous_one_gives_the_same(client: Client, server_address: str):
+    async def later(query: str, k: int) -> list[Retrieved]:
+        await asyncio.sleep(0)
+        return shelf(query, k)
+
+    def by_start(context):
+        return context.retrieved_text[:9] == context.expected_text[:9]
+
+    async with AsyncClient(server_address) as connected:
+        evaluator = AsyncEvaluator(connected)
+        ours = await evaluator.evaluate(later, dataset(), METRICS)
+        local = await evaluator.evaluate(later, dataset(), METRICS, by_start)
+    theirs = await asyncio.to_thread(Evaluator(client).evaluate, shelf, dataset(), METRICS)
+    assert ours.to_json() == theirs.to_json()
+    assert local["mrr@3"].mean == 0.5
+
+
+def test_a_python_judge_gives_the_numbers_of_the_same_judge_of_the_server(client: Client):
+    def exact(context):
+        return float(context.expected_text == context.retrieved_text)
+
+    options = MetricOptions(slice_by=["kind"])
+    theirs = Evaluator(client).evaluate(shelf, dataset(), METRICS, "exact", None, options).to_dict()
+    ours = Evaluator(client).evaluate(shelf, dataset(), METRICS, exact, None, options)
+    assert ours.judge is not None
+    assert re.fullmatch(r"local\|.*exact\|sha:\w{8}\|min_score:0.5", ours.judge.signature)
+    named = {"judge": None, "signature": None}
+    assert ours.to_dict() | named == theirs | named
+
+
+def test_what_a_python_judge_can_not_say_is_a_missing_verdict(client: Client):
+    def faulty(context):
+        if context.query == "question 0":
+            raise ValueError("no idea")
+        return {"question 1": None, "question 2": 3}.get(context.query, True)
+
+    found = Evaluator(client).evaluate(shelf, dataset(4), METRICS, faulty)
+    statuses = [query.retrieved[0].status for query in found.queries]
+    assert statuses == ["ERROR", "ABSTAINED", "ERROR", "OK"]
+    assert found.queries[0].retrieved[0].error == "JUDGE_FAILED: ValueError: no idea"
+    assert (found["mrr@3"].lower_bound, found["mrr@3"].upper_bound) == (0.25, 1.0)
+    assert any("no idea" in warning for warning in found.warnings)
+
+
+def test_failures_are_those_of_their_queries_and_threads_change_nothing(client: Client):
+    def fails(query: str, k: int) -> list[Retrieved]:
+        if query == "question 3":
+            raise OSError("no shelf")
+        return shelf(query, k)
+
+    told: list[Progress] = []
+    one = Evaluator(client).evaluate(fails, dataset(), METRICS)
+    many = Evaluator(client).evaluate(
+        fails, dataset(), METRICS, concurrency=5, progress=told.append
+    )
+    assert one.failures == {"q3": "OSError: no shelf"}
+    assert one.to_json() == many.to_json()
+    assert {step.stage for step in told} == {"retrieving", "judging"}
+    assert (told[-1].done, told[-1].remaining_s) == (told[-1].total, 0)
+    assert re.fullmatch(r"judging \d+/\d+, 0 s left", str(told[-1]))
+
+
+class Interrupted(BaseException):
+    """Ends a run at once, as the interrupt key does."""
+
+
+def test_an_interrupted_evaluation_goes_on_where_it_ended(client: Client, tmp_path: Path):
+    """At random moments, in retrieving as in judging; nothing that was finished is asked again."""
+    rng = random.Random(19)
+    wanted = Evaluator(client).evaluate(shelf, dataset(), METRICS, judge=LocalJudge(_same, "j"))
+    for number in range(ROUNDS):
+        calls: list[str] = []
+        left = rng.randrange(1, 12 + 12 * 6 + 6 * 3)  # queries, contexts, and those of negatives
+
+        def step(what: str, calls: list[str] = calls) -> None:
+            nonlocal left
+            left -= 1
+            if left == 0:
+                raise Interrupted
+            calls.append(what)
+
+        def retrieve(query: str, k: int) -> list[Retrieved]:
+            step(query)
+            return shelf(query, k)
+
+        def judge(context) -> bool:
+            step(f"{context}")
+            return _same(context)
+
+        resume = tmp_path / f"{number}.resume"
+        how = {"judge": LocalJudge(judge, "j"), "resume": resume}
+        with pytest.raises(Interrupted):
+            Evaluator(client).evaluate(retrieve, dataset(), METRICS, **how)
+        if rng.random() < 0.5:  # half a line, as a kill leaves it
+            resume.write_bytes(resume.read_bytes() + b'{"query_id": "q')
+        again = Evaluator(client).evaluate(retrieve, dataset(), METRICS, **how)
+        found = again.to_dict() | {"judge": None, "signature": None}
+        assert found == wanted.to_dict() | {"judge": None, "signature": None}
+        asked = [call for call in calls if call.startswith("question")]
+        assert sorted(asked) == sorted(query.text for query in dataset().queries)
+        once = Evaluator(client).evaluate(retrieve, dataset(), METRICS, **how)
+        assert once.to_json() == again.to_json()
+        assert len([call for call in calls if call.startswith("question")]) == 12
+
+
+def test_what_an_interrupted_evaluation_has_is_a_result(client: Client, tmp_path: Path):
+    calls = 0
+
+    def judge(context) -> bool:
+        nonlocal calls
+        calls += 1
+        if calls > 40:
+            raise Interrupted
+        return _same(context)
+
+    def refuse(query: str, k: int) -> list[Retrieved]:
+        raise AssertionError("nothing is asked")
+
+    refuse.__qualname__ = shelf.__qualname__
+    how = {"judge": LocalJudge(judge, "j"), "resume": tmp_path / "run.resume"}
+    with pytest.raises(Interrupted):
+        Evaluator(client).evaluate(shelf, dataset(), METRICS, **how)
+    calls = 1000
+    partial = Evaluator(client).evaluate(refuse, dataset(), METRICS, kept_only=True, **how)
+    whole = Evaluator(client).evaluate(shelf, dataset(), METRICS, judge=LocalJudge(_same, "j"))
+    done = {query.query_id for query in dataset().queries} - set(partial.failures)
+    assert 0 < len(done) < 12
+    assert set(partial.failures.values()) == {"not finished"}
+    assert any(f"partial: {12 - len(done)} of 12" in warning for warning in partial.warnings)
+    values = dict(zip(whole.table.query_ids, whole.table["mrr@3"].per_query, strict=True))
+    kept = dict(zip(partial.table.query_ids, partial.table["mrr@3"].per_query, strict=True))
+    assert kept == {query_id: values[query_id] for query_id in kept}
+    assert set(kept) == done
+    with pytest.raises(InvalidArgument, match="holds no query that was finished"):
+        Evaluator(client).evaluate(
+            shelf, dataset(), METRICS, judge=LocalJudge(judge, "j"), kept_only=True,
+            resume=tmp_path / "other.resume",
+        )  # fmt: skip
+    with pytest.raises(InvalidArgument, match="needs resume=FILE"):
+        Evaluator(client).evaluate(shelf, dataset(), METRICS, kept_only=True)
+
+
+def _same(context) -> bool:
+    return context.expected_text == context.retrieved_text
+
+
+def test_a_servers_judge_is_resumed_too_and_gives_the_same_document(client: Client, tmp_path: Path):
+    whole = Evaluator(client).evaluate(shelf, dataset(), METRICS, "token_overlap")
+    how = {"resume": tmp_path / "run.resume"}
+    first = Evaluator(client).evaluate(shelf, dataset(), METRICS, "token_overlap", **how)
+    lines = (tmp_path / "run.resume").read_bytes().splitlines(keepends=True)
+    (tmp_path / "run.resume").write_bytes(b"".join(lines[:-5]))
+    again = Evaluator(client).evaluate(shelf, dataset(), METRICS, "token_overlap", **how)
+    assert whole.to_json() == first.to_json() == again.to_json()
+    with pytest.raises(FileError, match="judge 'token_overlap', and now it is 'exact'"):
+        Evaluator(client).evaluate(shelf, dataset(), METRICS, "exact", **how)
+    with pytest.raises(FileError, match="is of an evaluation with dataset"):
+        Evaluator(client).evaluate(shelf, dataset(3), METRICS, "token_overlap", **how)
+
+
+def test_the_commands_read_what_it_writes(client: Client, server_address: str, tmp_path: Path):
+    better = {query.query_id: [query.expected_answers[0]] for query in dataset().queries}
+    for name, source in {"a": shelf, "b": better}.items():
+        found = Evaluator(client).evaluate(source, dataset(), METRICS, name=name)
+        found.to_json(tmp_path / f"{name}.json")
+        assert EvaluationResult.from_json(tmp_path / f"{name}.json").name == name
+    done = run_in(tmp_path, "compare", "a.json", "b.json", "--target", server_address)
+    assert (done.returncode, "mrr@3" in done.stdout) == (0, True), done.stderr
+
+
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        ({"metrics": ["mrr"]}, "k: name how many documents"),
+        ({"source": {"x": ["a"]}}, "no query of the data set is among them"),
+        ({"source": {"q0": [3]}}, r"results\['q0'\]\[0\]: must be a text, a Retrieved"),
+        ({"source": 3}, "retriever: must have a method retrieve"),
+        ({"judge": 3}, "judge: must be a judge's name"),
+        ({"dataset": []}, "dataset: must be a Dataset"),
+        ({"concurrency": 0}, "concurrency: must be 1 or more"),
+        ({"judge": Judge("nobody")}, "nobody"),
+    ],
+)
+def test_what_is_wrong_is_named(client: Client, given, problem):
+    how = {"source": shelf, "dataset": dataset(), "metrics": METRICS} | given
+    with pytest.raises((InvalidArgument, Exception), match=problem):
+        Evaluator(client).evaluate(**how)
+
+
+def test_the_page_prints_what_it_shows(server_address: str, tmp_path: Path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    snippets = [
+        code.replace("127.0.0.1:8470", server_address)
+        for code in re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    ]
+    names: dict[str, object] = {}
+    exec(snippets[0], names)  # noqa: S102 - our own page
+    shown = re.search(r"```\n(metric .*?)```", PAGE, re.DOTALL)
+    assert shown is not None
+    assert capsys.readouterr().out == shown[1]
+    assert (tmp_path / "queries.csv").read_text().startswith("query_id,query,")
+    with Client(server_address) as client:
+        names["client"] = client
+        for code in snippets[1:]:
+            exec(code, names)  # noqa: S102 - our own page
+    assert (tmp_path / "run.resume").exists()

@@ -1,0 +1,164 @@
+"""Grades of a language model as gains: Evaluate, the Evaluator, traces and the command."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from judged import (
+    Client,
+    HumanLabels,
+    InvalidArgument,
+    Judge,
+    JudgedRanking,
+    JudgedRankings,
+    MetricOptions,
+    QueryGroup,
+    Status,
+)
+from judged.evaluation import Dataset, Evaluator, Query
+
+from tests.fakes.providers.provider_thread import provider_on_a_thread
+from tests.fakes.providers.scripted_provider import Asked, Failure, Said, ScriptedProvider
+from tests.integration.cli_process import run_in
+from tests.integration.server_process import ServerProcess, running_server
+
+_RETRIEVED = re.compile(r'name="retrieved_text">\n"(.*)"\n<')
+JUDGE = Judge("llm", parameters={"rubric": "graded_relevance"})
+
+
+def script(asked: Asked) -> Said:
+    """Give the grade that the retrieved text begins with."""
+    assert "expected_text" not in asked.user
+    [text] = _RETRIEVED.findall(asked.user)
+    return Failure(400) if text == "failing" else {"reasoning": "read", "grade": text[0]}
+
+
+@pytest.fixture(scope="module")
+def provider() -> Iterator[ScriptedProvider]:
+    with provider_on_a_thread(script) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def grading_server(
+    provider: ScriptedProvider, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ServerProcess]:
+    config = tmp_path_factory.mktemp("llm") / "llm.toml"
+    config.write_text(
+        f"""
+        [[providers]]
+        name = "scripted"
+        base_url = "{provider.base_url}"
+
+        [[models]]
+        name = "small"
+        provider = "scripted"
+        model = "scripted-1"
+        """
+    )
+    with running_server("--llm-config", str(config), "--llm-cache", "off") as ready:
+        yield ready
+
+
+@pytest.fixture
+def client(grading_server: ServerProcess) -> Iterator[Client]:
+    with Client(grading_server.address) as connected:
+        yield connected
+
+
+def ndcg(gains: list[int], ideal: list[int]) -> float:
+    def dcg(grades: list[int]) -> float:
+        return sum(grade / math.log2(rank + 2) for rank, grade in enumerate(grades))
+
+    return dcg(gains) / dcg(sorted(ideal, reverse=True))
+
+
+def test_grades_are_the_gains_of_ndcg(client: Client, provider: ScriptedProvider):
+    groups = [
+        QueryGroup("one", ["a", "b"], ["1 a", "3 b", "0 c"], "1"),
+        QueryGroup("two", ["a"], ["2 x", "3 y"], "2"),
+        QueryGroup("three", ["a"], ["1 x"], "3"),
+    ]
+    before = len(provider.asked)
+    done = client.evaluate(
+        groups, ["ndcg@3", "precision@2"], JUDGE, MetricOptions(per_query=True),
+        include_verdicts=True,
+    )  # fmt: skip
+    # The expected text is not shown, so that each result is asked about once.
+    assert len(provider.asked) - before == 6
+    assert done.judge is not None
+    assert done.judge.max_grade == 3
+    assert done.verdicts is not None
+    assert [verdict.grade for verdict in done.verdicts] == [1, 1, 3, 3, 0, 0, 2, 3, 1]
+    # One of two expected texts is not found, and the one of the third query.
+    assert done.table["ndcg@3"].per_query == pytest.approx(
+        [ndcg([1, 3, 0], [1, 3, 3]), ndcg([2, 3], [2, 3]), ndcg([1], [1, 3])]
+    )
+    assert done.table["precision@2"].per_query == [0.5, 0.5, 0.0]
+    assert "grades:0-3" in done.table["ndcg@3"].signature
+
+
+def test_a_failed_grade_leaves_its_query_out_and_bounds_hold_it(client: Client):
+    groups = [
+        QueryGroup("one", ["a"], ["2 x", "failing"], "1"),
+        QueryGroup("two", ["a"], ["1 x", "2 y"], "2"),
+    ]
+    done = client.evaluate(groups, ["ndcg@3"], JUDGE, include_verdicts=True)
+    metric = done.table["ndcg@3"]
+    sure = ndcg([1, 2], [1, 2])
+    assert metric.n == 1
+    assert metric.mean == pytest.approx(sure)
+    assert metric.lower_bound is not None
+    assert metric.upper_bound is not None
+    assert metric.lower_bound <= (sure + ndcg([2, 3], [2, 3])) / 2 <= metric.upper_bound
+    assert done.verdicts is not None
+    assert [verdict.grade for verdict in done.verdicts][:2] == [2, None]
+    assert done.verdicts[1].status is Status.ERROR
+
+
+def test_going_on_and_replaying_give_the_same_numbers(
+    client: Client, grading_server: ServerProcess, provider: ScriptedProvider, tmp_path: Path
+):
+    dataset = Dataset([Query(str(n), f"query {n}", ["a"]) for n in range(3)])
+    results = {str(n): [f"{(n + rank) % 4} text" for rank in range(3)] for n in range(3)}
+    metrics = ["ndcg@3", "rbp"]
+    whole = Evaluator(client).evaluate(results, dataset, metrics, judge=JUDGE)
+    for _ in range(2):
+        resumed = Evaluator(client).evaluate(
+            results, dataset, metrics, judge=JUDGE, resume=tmp_path / "run.resume"
+        )
+        assert resumed.table["ndcg@3"].per_query == whole.table["ndcg@3"].per_query
+        assert resumed.table["rbp"].signature == whole.table["rbp"].signature
+    dataset.save(tmp_path / "dataset.json")
+    lines = [
+        json.dumps({"query_id": q, "results": [{"text": text} for text in found]})
+        for q, found in results.items()
+    ]
+    (tmp_path / "results.jsonl").write_text("\n".join(lines))
+    command = [
+        "evaluate", "dataset.json", "--results", "results.jsonl", "-m", "ndcg@3",
+        "--trace", "kept.jsonl", "--target", grading_server.address, "--json", "-",
+    ]  # fmt: skip
+    asked = run_in(tmp_path, *command, "--judge", "llm", "--param", "rubric=graded_relevance")
+    before = len(provider.asked)
+    replayed = run_in(tmp_path, *command, "--judge", "none")
+    assert len(provider.asked) == before
+    [mean] = {json.loads(done.stdout)["metrics"]["ndcg@3"]["mean"] for done in (asked, replayed)}
+    assert mean == pytest.approx(whole.table["ndcg@3"].mean)
+
+
+def test_human_labels_are_yes_or_no_and_correct_no_grades(client: Client):
+    rankings = JudgedRankings(
+        [JudgedRanking("1", 1, 1)],
+        [True],
+        score=[1.0],
+        max_grade=3,
+        human_labels=HumanLabels(["1"], [True]),
+    )
+    with pytest.raises(InvalidArgument, match="can't correct grades"):
+        client.compute_metrics(["ndcg"], rankings)

@@ -1,0 +1,236 @@
+"""Traces from the command line and from Python: written by a run with a model, read without any."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from judged import (
+    AnswerItem,
+    Client,
+    InvalidArgument,
+    Judge,
+    QueryGroup,
+    Rubric,
+    Source,
+    Span,
+    Spans,
+)
+from judged.evaluation import Evaluator
+from judged.traces import OtherRubric, Replay, ScoreReplay, Trace, record_scores, record_verdicts
+
+from tests.fakes.providers.provider_thread import provider_on_a_thread
+from tests.integration.cli_process import DATASET, LINES, RESULTS, fill, lines_of
+from tests.integration.server_process import ServerProcess, running_server
+from tests.integration.traced_world import (
+    ANSWERS,
+    EVALUATE,
+    JUDGE,
+    KEY,
+    NAME,
+    SCORE,
+    Processes,
+    World,
+    configured,
+    filled,
+    numbers,
+    rewrite,
+    running_world,
+    script,
+)
+
+
+@pytest.fixture(scope="module")
+def llm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    with running_world(tmp_path_factory.mktemp("llm")) as world:
+        yield world
+
+
+@pytest.fixture
+def world(llm: World, tmp_path: Path) -> World:
+    return filled(llm, tmp_path)
+
+
+class TestWithoutProvider:
+    def test_metrics_scores_and_verdicts_are_the_same_once_it_is_gone(self, tmp_path: Path):
+        fill(tmp_path)
+        (tmp_path / "answers.jsonl").write_text("".join(json.dumps(a) + "\n" for a in ANSWERS))
+        with ExitStack() as stack:
+            provider = stack.enter_context(provider_on_a_thread(script))
+            flags = [*configured(provider, tmp_path)[:2], "--llm-cache", "off"]
+            with running_server(*flags, env={"SCRIPTED_KEY": KEY}) as server:
+                world = Processes(provider, server, tmp_path)
+                llm = ("--judge", "llm", "--judge-samples", "3", "--trace", "t.jsonl")
+                first = world.document(*EVALUATE, *llm)
+                judged = world.document(*JUDGE, *llm)
+                scored = world.document(*SCORE, "--trace", "t.jsonl")
+                stack.close()
+                asked = provider.requests
+                none = ("--judge", "none", "--trace", "t.jsonl")
+                replay = ("--trace-judge", NAME)
+                again = world.document(*EVALUATE, *none, *replay)
+                rejudged = world.document(*JUDGE, *none, *replay)
+                rescored = world.document(*SCORE, *none)
+        assert asked > 0
+        assert provider.requests == asked
+        assert numbers(again) == numbers(first)
+        assert json.dumps(again["metrics"]) == json.dumps(first["metrics"])
+        assert first["usage"]["calls"] == 6
+        assert "usage" not in again
+        for line in (*judged["verdicts"], *rejudged["verdicts"]):
+            line.pop("source")
+        assert rejudged["verdicts"] == judged["verdicts"]
+        assert rejudged["signature"] == judged["signature"]
+        assert rescored["rubrics"] == scored["rubrics"]
+        for line in (*scored["scores"], *rescored["scores"]):
+            line.pop("source")
+        assert rescored["scores"] == scored["scores"]
+
+    def test_a_server_without_any_model_serves_as_well(self, world: World, server: ServerProcess):
+        first = world.document(*EVALUATE, "--judge", "llm", "--trace", "t.jsonl")
+        bare = World(world.provider, server, world.folder)
+        again = bare.document(*EVALUATE, "--no-judge", "--trace", "t.jsonl")
+        assert numbers(again) == numbers(first)
+
+
+class TestFile:
+    def test_tells_what_the_judge_said_and_no_secret(self, world: World):
+        world.fine(*JUDGE, "--judge", "llm", "--judge-samples", "3", "--trace", "t.jsonl")
+        text = (world.folder / "t.jsonl").read_text()
+        assert KEY not in text
+        header, line, _ = map(json.loads, text.splitlines())
+        assert header == {
+            "format": "judged-trace",
+            "version": 1,
+            "created_by": header["created_by"],
+        }
+        assert line["query"] == LINES[0]["query"]
+        judgement = line["judgements"][NAME]
+        assert judgement["rubric"] == "retrieval_match"
+        assert judgement["rubric_version"] == "1"
+        assert judgement["rationale"] == "read it"
+        assert judgement["model"] == "scripted-1-2024-07-18"
+        facts = ("status", "passed", "score", "samples", "majority", "agreement")
+        assert [judgement[name] for name in facts] == ["OK", True, 1.0, 3, True, 1.0]
+        assert judgement["source"] in {"COMPUTED", "CACHE"}
+
+    def test_the_lines_tell_no_more_than_without_a_trace(self, world: World):
+        done = world.fine(*JUDGE, "--judge", "llm", "--trace", "t.jsonl")
+        assert all("detail" not in line for line in lines_of(done.stdout))
+        again = world.fine(*JUDGE, "--judge", "none", "--trace", "t.jsonl", "--details")
+        first, _ = lines_of(again.stdout)
+        assert first["source"] == "REPLAY"
+        assert first["detail"]["rationale"] == "read it"
+
+    def test_runs_add_to_it_and_hashes_find_the_same(self, world: World):
+        world.fine(*JUDGE, "--judge", "exact", "--trace", "t.jsonl", "--trace-texts", "hash")
+        world.fine(*EVALUATE, "--trace", "t.jsonl", "--trace-texts", "hash")
+        text = (world.folder / "t.jsonl").read_text()
+        assert "rag combines" not in text
+        assert len(text.splitlines()) == 1 + 2 + 2
+        done = world.fine(
+            *JUDGE, "--judge", "none", "--trace", "t.jsonl", "--trace-judge", "exact/verbatim"
+        )
+        assert [line["source"] for line in lines_of(done.stdout)] == ["REPLAY", "REPLAY"]
+
+    def test_negatives_are_replayed_too(self, world: World):
+        dataset = {**DATASET, "queries": [{**DATASET["queries"][0], "negative_answers": ["rag x"]}]}
+        (world.folder / "dataset.json").write_text(json.dumps(dataset))
+        (world.folder / "results.jsonl").write_text(json.dumps(RESULTS[0]))
+        first = world.document(*EVALUATE, "--judge", "llm", "--trace", "t.jsonl")
+        again = world.document(*EVALUATE, "--judge", "none", "--trace", "t.jsonl")
+        assert first["negatives"]["queries_hit"] == 1
+        assert again["negatives"] == first["negatives"]
+        rewrite(world.folder / "t.jsonl", lambda lines: lines[:-1])
+        assert "first that of query 'q1', result 'd2', negative answer 1" in world.fails(
+            *EVALUATE, "--judge", "none", "--trace", "t.jsonl"
+        )
+
+    def test_a_file_that_is_no_trace_is_refused_before_anybody_is_asked(self, world: World):
+        asked = world.provider.requests
+        shutil.copy(world.folder / "contexts.jsonl", world.folder / "others.jsonl")
+        message = world.fails(*JUDGE, "--judge", "llm", "--trace", "others.jsonl")
+        assert message.startswith("others.jsonl:1: is no header of a trace")
+        assert world.provider.requests == asked
+
+    def test_what_a_command_reads_is_not_written_over(self, world: World):
+        before = (world.folder / "contexts.jsonl").read_bytes()
+        for flag in ("--trace", "--output", "--json"):
+            message = world.fails(*JUDGE, "--judge", "llm", flag, "contexts.jsonl")
+            assert message.startswith(f"{flag} contexts.jsonl: is the file of CONTEXTS.jsonl too")
+        assert (world.folder / "contexts.jsonl").read_bytes() == before
+
+
+class TestBar:
+    def test_another_one_is_applied_when_it_is_read(self, world: World):
+        world.fine(*JUDGE, "--trace", "t.jsonl")
+        for threshold, relevant in (("0.9", [False, False]), ("0.3", [True, False])):
+            judged = world.fine(*JUDGE, "--min-score", threshold)
+            again = world.fine(*JUDGE, "--no-judge", "--trace", "t.jsonl", "--min-score", threshold)
+            assert [line["relevant"] for line in lines_of(again.stdout)] == relevant
+            assert again.stderr == judged.stderr
+
+    def test_the_server_gives_the_same_identity(self, client: Client):
+        groups = [QueryGroup("q", ["a b c"], ["a b", "c"])]
+        trace = Trace()
+        record_verdicts(trace, groups, client.judge(groups, "token_overlap"))
+        for threshold in (0.0, 0.1, 1 / 3, 0.7, 1.0):
+            live = client.judge(groups, Judge("token_overlap", min_score=threshold))
+            again = Replay(trace, min_score=threshold).verdicts(groups, [])
+            assert again is not None
+            assert again.judge == live.judge
+            assert again.relevant == live.relevant
+
+
+class TestPython:
+    GROUPS = (
+        QueryGroup("q", ["e"], ["rag", "x"], query_id="1"),
+        QueryGroup("q", (), ["x"], "2", ["d"], ["d"]),
+    )
+
+    def test_an_evaluation_from_a_trace(self, world: World):
+        trace = Trace()
+        with Client(world.server.address) as client:
+            evaluator = Evaluator(client)
+            first = evaluator.evaluate_groups(
+                self.GROUPS,
+                ["mrr", "ap"],
+                "llm",
+                record=lambda groups, verdicts: record_verdicts(trace, groups, verdicts),
+            )
+            trace.write(world.folder / "t.jsonl")
+            asked = world.provider.requests
+            again = evaluator.evaluate_groups(
+                self.GROUPS, ["mrr", "ap"], Replay(Trace.read(world.folder / "t.jsonl"))
+            )
+        assert world.provider.requests == asked
+        assert again.table == first.table
+        assert again.judge == first.judge
+        assert again.verdicts is not None
+        assert set(again.verdicts.source) == {Source.REPLAY}
+
+    def test_scores_from_a_trace(self, world: World):
+        items = [AnswerItem("a", "q", "one. two", contexts=["one"])]
+        trace = Trace()
+        with Client(world.server.address) as client:
+            known = client.server_info().rubrics
+            first = client.score_answers(items, ["faithfulness", "answer_quality"])
+        record_scores(trace, items, first.scores, known)
+        path = world.folder / "t.jsonl"
+        trace.write(path, hashed=True)
+        rubrics = [Rubric(name) for name in ("faithfulness", "answer_quality")]
+        again = ScoreReplay(Trace.read(path)).scores(items, rubrics, known)
+        assert again.rubrics == first.rubrics
+        assert again[0].claims == first[0].claims
+        assert again[1].dimensions == first[1].dimensions
+        with pytest.raises(OtherRubric, match="which this server lacks"):
+            ScoreReplay(trace).scores(items, rubrics, [])
+
+    def test_spans_are_refused(self, client: Client):
+        group = QueryGroup("q", spans=Spans([Span("f", 0, 9)], [Span("f", 0, 9)]))
+        with pytest.raises(InvalidArgument, match=r"groups\[0\]\.spans: can't be kept in a trace"):
+            record_verdicts(Trace(), [group], client.judge([group], "span"))

@@ -1,0 +1,472 @@
+"""Budgets through a real server: what is asked, what is refused, and what an estimate promised."""
+
+from __future__ import annotations
+
+import json
+import re
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from google.rpc import error_details_pb2, status_pb2
+from judged import (
+    AnswerItem,
+    Asking,
+    AsyncClient,
+    BudgetExhausted,
+    Client,
+    InvalidArgument,
+    Judge,
+    QueryGroup,
+)
+from judged._convert.verdicts import read_reason
+from judged.evaluation import Evaluator
+from judged.v1 import groups_pb2, scores_pb2, verdicts_pb2
+from judged.v1 import judge_service_pb2 as pb
+from judged.v1.judge_service_pb2_grpc import JudgeServiceStub
+
+from tests.fakes.providers.provider_thread import provider_on_a_thread
+from tests.fakes.providers.scripted_provider import Answer, Asked, Said, ScriptedProvider
+from tests.integration.cli_process import fill, run_in
+from tests.integration.server_process import ServerProcess, running_server
+
+_RETRIEVED = re.compile(r'name="retrieved_text">\n(.*)\n')
+UNPRICED = (
+    "the model has no prices on this server, so nobody can tell what it costs; leave it out, or "
+    "ask the operator to set input_per_million and output_per_million of the model"
+)
+CLAIMS = [f"the sky has the colour number {n}" for n in range(5)]
+
+
+def script(asked: Asked) -> Said:
+    """Answer every form of rubric; a retrieved text "slow" takes half a minute."""
+    schema = asked.body["response_format"]["json_schema"]["schema"]
+    reply: dict[str, Any] = {}
+    for name, held in schema["properties"].items():
+        if name == "claims":
+            reply[name] = CLAIMS
+        elif "enum" in held:
+            reply[name] = held["enum"][0]
+        else:
+            reply[name] = 0.9 if held["type"] == "number" else "it is so, as the text says"
+    rendered = _RETRIEVED.findall(asked.user)
+    slow = bool(rendered) and json.loads(rendered[0]) == "slow"
+    return Answer(json.dumps(reply), delay_s=600.0 if slow else 0.0)
+
+
+@pytest.fixture(scope="module")
+def provider() -> Iterator[ScriptedProvider]:
+    with provider_on_a_thread(script) as running:
+        yield running
+
+
+@contextmanager
+def server(provider: ScriptedProvider, folder: Path, budget: str = "") -> Iterator[ServerProcess]:
+    folder.mkdir(exist_ok=True)
+    config = folder / "llm.toml"
+    config.write_text(
+        f"""
+        currency = "EUR"
+        [[providers]]
+        name = "scripted"
+        base_url = "{provider.base_url}"
+
+        [[models]]
+        name = "small"
+        provider = "scripted"
+        model = "scripted-1"
+        input_per_million = 1.0
+        output_per_million = 2.0
+        {budget}
+        """
+    )
+    flags = ("--llm-config", str(config), "--llm-cache", "memory")
+    with running_server(*flags) as ready:
+        yield ready
+
+
+@pytest.fixture(scope="module")
+def free(
+    provider: ScriptedProvider, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ServerProcess]:
+    """A server without a budget, but with an unpriced model."""
+    more = '[[models]]\nname = "unpriced"\nprovider = "scripted"\nmodel = "scripted-1"\n'
+    with server(provider, tmp_path_factory.mktemp("free"), more) as ready:
+        yield ready
+
+
+@pytest.fixture
+def stub(free: ServerProcess) -> Iterator[JudgeServiceStub]:
+    with grpc.insecure_channel(free.address) as channel:
+        yield JudgeServiceStub(channel)
+
+
+def groups(word: str, n: int) -> list[groups_pb2.QueryGroup]:
+    """A group of n contexts about a word of the test's own: the cache has not seen them."""
+    texts = [f"the retrieved text of {word}, number {i}, 1234567890 {{}}" for i in range(n)]
+    return [groups_pb2.QueryGroup(query="q?", expected=["an expected text"], retrieved=texts)]
+
+
+def work(word: str, n: int, max_cost: float | None = None, **judge: Any) -> pb.BatchJudgeRequest:
+    return pb.BatchJudgeRequest(
+        groups=groups(word, n),
+        judge=groups_pb2.JudgeSpec(kind="llm", **judge),
+        asking=groups_pb2.AskingOptions(max_cost=max_cost),
+    )
+
+
+def answers(word: str, n: int, *rubrics: str) -> pb.ScoreAnswersRequest:
+    items = [
+        scores_pb2.AnswerItem(
+            item_id=str(i),
+            query=f"why is {word} blue?",
+            answer=f"{word} number {i} is blue because it is.",
+            references=["it scatters light"],
+            contexts=["a context about light", "another one: 1, 2, 3"],
+        )
+        for i in range(n)
+    ]
+    return pb.ScoreAnswersRequest(
+        items=items, rubrics=[scores_pb2.RubricSpec(rubric=name) for name in rubrics]
+    )
+
+
+def estimate(stub: JudgeServiceStub, **work: Any) -> pb.EstimateBatchResponse:
+    return stub.EstimateBatch(pb.EstimateBatchRequest(**work), timeout=60)
+
+
+def reasons(reply: pb.BatchJudgeResponse) -> set[str]:
+    return {read_reason(error.reason) for error in reply.verdicts.errors}
+
+
+def details(failure: grpc.RpcError) -> dict[str, Any]:
+    trailers: dict[str, Any] = dict(failure.trailing_metadata() or ())
+    status = status_pb2.Status.FromString(trailers["grpc-status-details-bin"])
+    found = {}
+    for packed in status.details:
+        message = getattr(error_details_pb2, packed.type_url.rpartition(".")[2])()
+        assert packed.Unpack(message)
+        found[type(message).__name__] = message
+    return found
+
+
+class TestEstimate:
+    def test_is_above_what_judging_then_takes(self, stub: JudgeServiceStub):
+        asked = work("above", 20)
+        asked.groups[0].retrieved.append(asked.groups[0].retrieved[0])
+        asked.judge.parameters["samples"].int_value = 3
+        found = estimate(stub, judge=asked)
+        usage = stub.BatchJudge(asked, timeout=60).usage
+        assert (found.contexts, found.distinct_texts, found.cache_hits) == (21, 22, 0)
+        assert found.calls == usage.calls == 60
+        assert usage.input_tokens <= found.input_tokens < 4 * usage.input_tokens
+        assert usage.output_tokens <= found.output_tokens == 60 * 256
+        assert 0 < usage.cost <= found.cost
+        assert found.currency == "EUR"
+
+    def test_the_cache_is_counted_and_nothing_is_asked(
+        self, provider: ScriptedProvider, stub: JudgeServiceStub
+    ):
+        asked = work("known", 4)
+        before = provider.requests
+        assert estimate(stub, judge=asked).calls == 4
+        assert provider.requests == before
+        stub.BatchJudge(asked, timeout=60)
+        asked.groups[0].retrieved.append("one that is new")
+        found = estimate(stub, judge=asked)
+        assert (found.cache_hits, found.calls) == (4, 1)
+        asked.asking.cache = groups_pb2.CACHE_MODE_REFRESH
+        assert estimate(stub, judge=asked).calls == 5
+        asked.asking.cache = groups_pb2.CACHE_MODE_ONLY
+        found = estimate(stub, judge=asked)
+        assert (found.cache_hits, found.calls, found.cost) == (4, 0, 0)
+
+    def test_a_max_cost_of_the_estimate_lets_all_be_asked(self, stub: JudgeServiceStub):
+        asked = work("enough", 30)
+        asked.asking.max_cost = estimate(stub, judge=asked).cost
+        assert not stub.BatchJudge(asked, timeout=60).verdicts.errors
+
+    @pytest.mark.parametrize(
+        "rubric",
+        ["answer_match", "answer_quality", "answer_relevance", "context_recall", "faithfulness"],
+    )
+    def test_is_above_what_scoring_then_takes(self, stub: JudgeServiceStub, rubric: str):
+        asked = answers(f"above {rubric}", 3, rubric)
+        found = estimate(stub, score=asked)
+        _, *scores, last = stub.ScoreAnswers(asked, timeout=60)
+        assert {item.score.status for item in scores} == {verdicts_pb2.VERDICT_STATUS_OK}
+        usage = last.summary.usage
+        assert found.contexts == 3
+        assert usage.calls <= found.calls
+        assert usage.input_tokens <= found.input_tokens
+        assert usage.output_tokens <= found.output_tokens
+        assert 0 < usage.cost <= found.cost
+
+    def test_answers_that_are_not_assessable_take_nothing(self, stub: JudgeServiceStub):
+        asked = answers("empty", 1, "answer_match", "faithfulness")
+        asked.items[0].answer = " "
+        found = estimate(stub, score=asked)
+        assert (found.contexts, found.calls, found.cost) == (2, 0, 0)
+
+    def test_judges_that_ask_no_model_take_nothing(self, stub: JudgeServiceStub):
+        asked = work("free", 3)
+        asked.judge.kind = "exact"
+        found = estimate(stub, judge=asked)
+        assert (found.contexts, found.calls, found.input_tokens) == (3, 0, 0)
+        assert found.HasField("cost")
+        assert found.cost == 0
+
+    def test_without_prices_there_is_no_cost(self, stub: JudgeServiceStub):
+        asked = work("unpriced", 3)
+        asked.judge.parameters["model"].string_value = "unpriced"
+        found = estimate(stub, judge=asked)
+        assert found.calls == 3
+        assert not found.HasField("cost")
+
+    def test_a_panel_takes_what_its_members_take(self, stub: JudgeServiceStub):
+        asked = work("panel", 2)
+        alone = estimate(stub, judge=asked)
+        member = groups_pb2.PanelMember(judge=asked.judge)
+        lexical = groups_pb2.PanelMember(judge=groups_pb2.JudgeSpec(kind="exact"))
+        asked.judge.CopyFrom(groups_pb2.JudgeSpec(kind="panel", members=[member, lexical]))
+        assert estimate(stub, judge=asked).cost == alone.cost
+
+
+class TestMaxCost:
+    def test_what_could_exceed_it_is_not_asked(
+        self, provider: ScriptedProvider, stub: JudgeServiceStub
+    ):
+        asked = work("some", 40)
+        asked.asking.max_cost = estimate(stub, judge=asked).cost / 4
+        before = provider.requests
+        reply = stub.BatchJudge(asked, timeout=60)
+        assert reasons(reply) == {"BUDGET"}
+        error = reply.verdicts.errors[0]
+        assert error.code == grpc.StatusCode.RESOURCE_EXHAUSTED.value[0]
+        assert not error.retryable
+        assert "EUR is left of the call's max_cost of" in error.message
+        assert error.message.endswith("raise max_cost, or send less")
+        assert 10 <= reply.usage.calls == provider.requests - before < 40
+        assert reply.usage.cost <= asked.asking.max_cost
+
+    def test_what_is_cached_is_free(self, stub: JudgeServiceStub):
+        asked = work("again", 3)
+        stub.BatchJudge(asked, timeout=60)
+        asked.asking.max_cost = 1e-9
+        assert not stub.BatchJudge(asked, timeout=60).verdicts.errors
+
+    def test_is_for_the_whole_stream(self, stub: JudgeServiceStub):
+        asked = work("stream", 40)
+        most = estimate(stub, judge=asked).cost / 4
+        start = pb.StreamJudgeStart(judge=asked.judge, asking={"max_cost": most})
+        messages = [pb.StreamJudgeRequest(start=start)]
+        for number, text in enumerate(asked.groups[0].retrieved):
+            one = groups_pb2.QueryGroup(query="q?", expected=["an expected text"], retrieved=[text])
+            chunk = pb.JudgeChunk(chunk_id=number, groups=[one])
+            messages.append(pb.StreamJudgeRequest(chunk=chunk))
+        _, *replies = stub.StreamJudge(iter(messages), timeout=60)
+        spent = sum(reply.chunk.usage.cost for reply in replies)
+        refused = [reply for reply in replies if reply.chunk.verdicts.errors]
+        assert 0 < spent <= most
+        assert 0 < len(refused) <= 30
+
+    def test_scores_are_held_to_it_too(self, stub: JudgeServiceStub):
+        asked = answers("held", 8, "answer_match")
+        asked.asking.max_cost = estimate(stub, score=asked).cost / 7
+        _, *scores, last = stub.ScoreAnswers(asked, timeout=60)
+        assert {read_reason(item.score.error.reason) for item in scores} == {"", "BUDGET"}
+        assert 0 < last.summary.usage.cost <= asked.asking.max_cost
+
+
+class TestServersBudgets:
+    def test_a_request_may_cost_no_more(self, provider: ScriptedProvider, tmp_path: Path):
+        with (
+            server(provider, tmp_path, "[budget]\nper_request = 0.005") as ready,
+            grpc.insecure_channel(ready.address) as channel,
+        ):
+            stub = JudgeServiceStub(channel)
+            reply = stub.BatchJudge(work("request", 40), timeout=60)
+            assert reasons(reply) == {"BUDGET"}
+            assert 0 < reply.usage.cost <= 0.005
+            assert "what one request may cost" in reply.verdicts.errors[0].message
+            assert not stub.BatchJudge(work("next", 2), timeout=60).verdicts.errors
+
+    def test_a_day_outlives_the_server_and_is_shared(
+        self, provider: ScriptedProvider, tmp_path: Path
+    ):
+        file = tmp_path / "spending.sqlite"
+        budget = f'[budget]\nper_day = 0.03\nfile = "{file}"'
+        costs: list[float] = []
+        with (
+            server(provider, tmp_path / "a", budget) as first,
+            server(provider, tmp_path / "b", budget) as second,
+        ):
+            for ready in (first, second):
+                with grpc.insecure_channel(ready.address) as channel:
+                    stub = JudgeServiceStub(channel)
+                    reply = stub.BatchJudge(work(f"day {len(costs)}", 12), timeout=60)
+                    costs.append(reply.usage.cost)
+        assert min(costs) > 0
+        with (
+            server(provider, tmp_path / "a", budget) as again,
+            grpc.insecure_channel(again.address) as channel,
+        ):
+            stub = JudgeServiceStub(channel)
+            reply = stub.BatchJudge(work("day 3", 60), timeout=60)
+            costs.append(reply.usage.cost)
+            assert reasons(reply) == {"BUDGET"}
+            assert "what this server may spend a day" in reply.verdicts.errors[0].message
+            before = provider.requests
+            with pytest.raises(grpc.RpcError) as caught:
+                stub.BatchJudge(work("day 4", 5), timeout=60)
+            with pytest.raises(grpc.RpcError) as scoring:
+                list(stub.ScoreAnswers(answers("day 5", 2, "answer_match"), timeout=60))
+            assert provider.requests == before
+        for failure in (caught.value, scoring.value):
+            assert failure.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+            found = details(failure)
+            assert set(found) == {"ErrorInfo", "QuotaFailure"}
+            assert found["ErrorInfo"].reason == "BUDGET_EXHAUSTED"
+            assert found["ErrorInfo"].metadata["budget"] == "per_day"
+        with sqlite3.connect(file) as db:
+            ((currency, nano),) = db.execute("SELECT currency, nano FROM settled").fetchall()
+        assert currency == "EUR"
+        assert nano == pytest.approx(1e9 * sum(costs))
+        assert nano <= 3e7
+
+    def test_what_was_cut_off_counts_in_full(self, provider: ScriptedProvider, tmp_path: Path):
+        file = tmp_path / "spending.sqlite"
+        with (
+            server(provider, tmp_path, f'[budget]\nper_day = 1\nfile = "{file}"') as ready,
+            Client(ready.address) as client,
+        ):
+            group = QueryGroup("q", ["e"], ["slow"])
+            found = client.judge([group], Judge("llm"), timeout=4)
+            assert found.errors[0].reason == "TIMEOUT"
+        with sqlite3.connect(file) as db:
+            ((nano,),) = db.execute("SELECT nano FROM settled").fetchall()
+        assert nano > 256 * 2000  # the whole of max_tokens, and the input
+
+    def test_a_model_without_prices_stops_the_start(
+        self, provider: ScriptedProvider, tmp_path: Path
+    ):
+        budget = (
+            '[[models]]\nname = "big"\nprovider = "scripted"\nmodel = "x"\n'
+            "[budget]\nper_request = 1"
+        )
+        with (
+            pytest.raises(Exception, match="model big has no prices"),
+            server(provider, tmp_path, budget),
+        ):
+            pass
+
+
+class TestClients:
+    GROUP = QueryGroup("q", ["e"], ["one of the client's texts", "another"])
+
+    def test_estimate_and_max_cost(self, free: ServerProcess):
+        with Client(free.address) as client:
+            found = client.estimate([self.GROUP], "llm")
+            assert (found.contexts, found.calls, found.currency) == (2, 2, "EUR")
+            assert found.cost is not None
+            item = AnswerItem("1", "q?", "an answer of the client's")
+            assert client.estimate_scores([item], ["helpfulness"]).calls == 1
+            with pytest.raises(InvalidArgument) as caught:
+                client.estimate([self.GROUP], Judge("llm", min_score=7))
+            assert caught.value.field == "judge.min_score"
+            unpriced = Judge("llm", parameters={"model": "unpriced"})
+            with pytest.raises(InvalidArgument, match="set input_per_million") as caught:
+                client.judge([self.GROUP], unpriced, asking=Asking(max_cost=1))
+            assert caught.value.field == "asking.max_cost"
+
+    def test_many_messages_keep_one_limit(self, free: ServerProcess):
+        texts = [f"many: {n}" for n in range(1200)]
+        with Client(free.address) as client:
+            work = [QueryGroup("q", ["e"], texts)]
+            whole = client.estimate(work, "llm")
+            assert (whole.contexts, whole.calls) == (1200, 1200)
+            most = (whole.cost or 0) / 60
+            found = client.judge(work, "llm", asking=Asking(max_cost=most))
+            assert found.usage is not None
+            assert 0 < (found.usage.cost or 0) <= most
+            assert {error.reason for error in found.errors.values()} == {"BUDGET"}
+            streamed = Evaluator(client).evaluate_groups(
+                [QueryGroup("q", ["f"], texts, "1")],
+                ["mrr"],
+                "llm",
+                asking=Asking(max_cost=most),
+            )
+            assert streamed.usage is not None
+            assert 0 < (streamed.usage.cost or 0) <= most
+
+    async def test_the_asynchronous_client_gets_the_same(self, free: ServerProcess):
+        async with AsyncClient(free.address) as client:
+            assert (await client.estimate([self.GROUP], "exact")).calls == 0
+            found = await client.estimate_scores([AnswerItem("1", "q", "a")], ["helpfulness"])
+            assert found.calls == 1
+
+    def test_a_used_up_day_is_an_error_of_its_own(self, provider: ScriptedProvider, tmp_path: Path):
+        budget = f'[budget]\nper_day = 0.000001\nfile = "{tmp_path / "day.sqlite"}"'
+        with server(provider, tmp_path, budget) as ready, Client(ready.address) as client:
+            with pytest.raises(BudgetExhausted, match="raise per_day") as caught:
+                client.judge([self.GROUP], "llm")
+            assert caught.value.reason == "BUDGET_EXHAUSTED"
+            with pytest.raises(BudgetExhausted):
+                client.score_answers([AnswerItem("1", "q", "a")], ["helpfulness"])
+            with pytest.raises(BudgetExhausted):
+                Evaluator(client).evaluate_groups(
+                    [QueryGroup("q", ["e"], ["r"], "1")], ["mrr"], "llm"
+                )
+
+
+class TestCommandLine:
+    def test_estimates(self, free: ServerProcess, provider: ScriptedProvider, tmp_path: Path):
+        line = {"query": "q", "expected_text": "e", "retrieved_text": "of the command line"}
+        (tmp_path / "c.jsonl").write_text(json.dumps(line))
+        answer = {"item_id": "1", "query": "q", "answer": "of the command line"}
+        (tmp_path / "a.jsonl").write_text(json.dumps(answer))
+        fill(tmp_path)
+        before = provider.requests
+        evaluate = ("evaluate", "dataset.json", "--results", "results.jsonl", "-m", "mrr")
+        for command, calls in (
+            (("judge", "c.jsonl", "--judge", "llm"), 1),
+            (("judge", "c.jsonl"), 0),
+            ((*evaluate, "--judge", "llm"), 2),
+            (("score", "a.jsonl", "--rubric", "helpfulness"), 1),
+        ):
+            flags = ("--estimate", "--json", "-")
+            done = run_in(tmp_path, *command, *flags, JUDGED_TARGET=free.address)
+            assert done.returncode == 0, done.stderr
+            found = json.loads(done.stdout)["estimate"]
+            assert (found["calls"], found["currency"]) == (calls, "EUR")
+        done = run_in(
+            tmp_path, "judge", "c.jsonl", "--judge", "llm", "--estimate", JUDGED_TARGET=free.address
+        )
+        assert re.search(r"calls +1\n", done.stdout)
+        assert re.search(r"cost +0\.\d+ EUR\n", done.stdout)
+        assert provider.requests == before
+
+    @pytest.mark.parametrize(
+        ("flags", "says"),
+        [
+            (["--max-cost", "0"], "--max-cost 0: must be above 0; leave it out for no limit"),
+            (["--max-cost", "nan"], "--max-cost nan: must be above 0; leave it out for no limit"),
+            (
+                ["--max-cost", "1", "--judge-model", "unpriced"],
+                f"--max-cost: {UNPRICED}",
+            ),
+        ],
+    )
+    def test_refuses_limits_that_are_none(
+        self, free: ServerProcess, tmp_path: Path, flags: list[str], says: str
+    ):
+        line = {"query": "q", "expected_text": "e", "retrieved_text": "r"}
+        (tmp_path / "c.jsonl").write_text(json.dumps(line))
+        done = run_in(
+            tmp_path, "judge", "c.jsonl", "--judge", "llm", *flags, JUDGED_TARGET=free.address
+        )
+        assert (done.returncode, done.stderr) == (2, f"judged: {says}\n")

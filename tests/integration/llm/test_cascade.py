@@ -1,0 +1,224 @@
+"""The judge `cascade` through a real server: what one stage settles costs nothing at the next."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from judged import AsyncClient, Calibrator, Client, Flag, InvalidArgument, Judge, QueryGroup
+from judged.types import CascadeOptions, ScoredStage, StagedLabels
+
+from tests.fakes.providers.provider_thread import provider_on_a_thread
+from tests.fakes.providers.scripted_provider import Asked, Said, ScriptedProvider
+from tests.integration.cli_process import lines_of, run_in
+from tests.integration.server_process import ServerProcess, running_server
+
+DATA = Path(__file__).parents[3] / "benchmarks" / "equivalence" / "data" / "nq301_human.jsonl"
+_RETRIEVED = re.compile(r'name="retrieved_text">\n(.*)\n<')
+
+
+def script(asked: Asked) -> Said:
+    """The model says yes to texts of an even length."""
+    text = json.loads(_RETRIEVED.findall(asked.user)[0])
+    return {"reasoning": "by length", "verdict": "no" if len(text) % 2 else "yes"}
+
+
+@pytest.fixture(scope="module")
+def provider() -> Iterator[ScriptedProvider]:
+    with provider_on_a_thread(script) as running:
+        running.models = ("large",)
+        yield running
+
+
+@pytest.fixture
+def cascade_server(provider: ScriptedProvider, tmp_path: Path) -> Iterator[ServerProcess]:
+    """A server for each test: what one asks of the model must cost nothing less for the next."""
+    config = tmp_path / "llm.toml"
+    config.write_text(
+        f'[[providers]]\nname = "scripted"\nbase_url = "{provider.base_url}"\n'
+        '[[models]]\nname = "large"\nprovider = "scripted"\nmodel = "large"\n'
+        "input_per_million = 1.0\noutput_per_million = 1.0\n"
+    )
+    with running_server("--llm-config", str(config)) as ready:
+        yield ready
+
+
+def test_the_least_certain_share_is_asked_about(tmp_path: Path, cascade_server: ServerProcess):
+    there = {"JUDGED_TARGET": cascade_server.address}
+    made = run_in(
+        *(tmp_path, "calibrate", str(DATA), "--judge", "answer_equivalence"),
+        *("--label-field", "label", "--max-share", "0.2", "--resamples", "200"),
+        *("-o", "my.calibration.json"),
+        **there,
+    )
+    assert made.returncode == 0, made.stderr
+    stages = (
+        *("--judge", "cascade"),
+        *("--stage", "answer_equivalence:calibration=my.calibration.json"),
+        *("--stage", "llm:model=large"),
+    )
+    given = ("judge", str(DATA), *stages)
+    would = run_in(tmp_path, *given, "--estimate", "--json", "estimate.json", **there)
+    assert would.returncode == 0, would.stderr
+    foretold = json.loads((tmp_path / "estimate.json").read_text())["estimate"]["calls"]
+
+    done = run_in(tmp_path, *given, "--output", "o", "--json", "j.json", **there)
+    assert done.returncode == 0, done.stderr
+    lines = lines_of((tmp_path / "o").read_text())
+    asked = [line for line in lines if line["stage"] == 2]
+    assert 0 < len(asked) <= 0.2 * 293
+    assert all(line["stage"] == 1 for line in lines if line not in asked)
+    for line in asked:
+        assert line["relevant"] == (len(line["retrieved_text"]) % 2 == 0)
+    usage = json.loads((tmp_path / "j.json").read_text())["usage"]
+    assert 0 < usage["calls"] <= foretold
+    assert usage["avoided_calls"] > 3 * usage["calls"]
+    assert f"stage 2 settled {len(asked)} of 293 verdicts" in done.stderr
+    assert "calls avoided, which would have cost" in done.stderr
+    told = usage["cascade"]
+    assert [stage["settled"] for stage in told["stages"]] == [293 - len(asked), len(asked)]
+    assert told["stages"][1]["cost"] == usage["cost"]
+    assert told["avoided_cost"] > usage["cost"]
+    would_do = json.loads((tmp_path / "estimate.json").read_text())["estimate"]["cascade"]
+    assert [stage["asked"] for stage in would_do["stages"]] == [293, len(asked)]
+
+    run_in(tmp_path, *given, "--trace", "t.jsonl", "--output", "first", **there)
+    replayed = run_in(
+        *(tmp_path, "judge", str(DATA), "--judge", "none", "--trace", "t.jsonl", "--output", "r"),
+        **there,
+    )
+    assert replayed.returncode == 0, replayed.stderr
+    again = lines_of((tmp_path / "r").read_text())
+    assert [line["stage"] for line in again] == [line["stage"] for line in lines]
+
+    poor = run_in(
+        tmp_path, *given, "--judge-refresh", "--max-cost", "1e-9", "--output", "p", **there
+    )
+    assert poor.returncode == 0, poor.stderr
+    lines = lines_of((tmp_path / "p").read_text())
+    assert {line["status"] for line in lines} == {"OK", "ABSTAINED"}
+    assert "BUDGET" in poor.stderr
+    kept = run_in(
+        *(tmp_path, *given, "--param", "unsettled=earlier", "--judge-refresh"),
+        *("--max-cost", "1e-9", "--output", "k"),
+        **there,
+    )
+    assert kept.returncode == 0, kept.stderr
+    lines = lines_of((tmp_path / "k").read_text())
+    assert sum(line.get("flags") == ["UNSETTLED"] for line in lines) == len(asked)
+    assert f"no stage settled {len(asked)} of 293 verdicts" in kept.stderr
+
+    early = ("--stage", "token_overlap", "--stage", "llm:model=large")
+    wrong = run_in(tmp_path, "judge", str(DATA), "--judge", "cascade", *early, **there)
+    assert wrong.returncode == 2
+    assert "--stage token_overlap: calibration: must have accept or reject" in wrong.stderr
+
+
+def test_a_client_of_python_reads_the_stages(cascade_server: ServerProcess):
+    group = QueryGroup("", ["a b c d"], ["a b c d", "d a", "x"], query_id="q1")
+    with Client(cascade_server.address) as client:
+        bare = client.judge([group], "token_overlap")
+        sure = Calibrator(bare.judge.scoring_key, 1.0, 0.0, accept=0.9, reject=0.1)
+        first = Judge("token_overlap", calibration=sure)
+        found = client.judge([group], Judge("cascade", members=[first, "exact"]))
+        assert found.stage == [1, 2, 1]
+        assert [verdict.stage for verdict in found] == [1, 2, 1]
+        assert list(found.relevant) == [True, False, False]
+        alone = Judge("cascade", members=[first], parameters={"unsettled": "earlier"})
+        flagged = client.judge([group], alone)
+        assert [bool(v.flags & Flag.UNSETTLED) for v in flagged] == [False, True, False]
+        assert flagged[1].probability == 0.5
+        panel = Judge("panel", "mean", members=["exact", "token_overlap"])
+        mixed = client.judge([group], Judge("cascade", members=[first, panel]))
+        assert mixed.stage == [1, 2, 1]
+        evaluated = client.evaluate([group], ["hit_rate@1"], Judge("cascade", members=[first]))
+        assert evaluated.table["hit_rate@1"].mean == 1.0
+        assert evaluated.usage is not None
+        assert evaluated.usage.cascade is not None
+        assert [stage.settled for stage in evaluated.usage.cascade.stages] == [2]
+        assert evaluated.usage.cascade.unsettled == 1
+        (streamed,) = client.judge_stream([[group]], Judge("cascade", members=[first]))
+        assert streamed.verdicts is not None
+        assert streamed.verdicts.usage == evaluated.usage
+
+
+def test_a_cascade_proposed_from_labels(tmp_path: Path, cascade_server: ServerProcess):
+    there = {"JUDGED_TARGET": cascade_server.address}
+    stages = ("--stage", "llm:model=large", "--stage", "answer_equivalence")
+    given = ("frontier", str(DATA), "--label-field", "label", *stages)
+    made = run_in(
+        *(tmp_path, *given, "--max-share", "0.3", "-o", "my.cascade.json"),
+        *("--diagram", "f.svg", "--json", "f.json"),
+        **there,
+    )
+    assert made.returncode == 0, made.stderr
+    found = json.loads((tmp_path / "f.json").read_text())
+    point = found["frontier"][found["proposed"]]
+    assert point["stages"][0]["stage"] == 1
+    assert all(each["share"] <= 0.4 for each in point["stages"] if each["stage"] == 0)
+    assert (tmp_path / "f.svg").read_text().count("<circle") == len(found["frontier"])
+    assert "of what it settles contradicts people, with a confidence of 0.95" in made.stdout
+
+    judging = ("judge", str(DATA), "--cascade", "my.cascade.json")
+    done = run_in(tmp_path, *judging, "--json", "j.json", **there)
+    assert done.returncode == 0, done.stderr
+    assert "guarantee: at most" in done.stderr
+    told = json.loads((tmp_path / "j.json").read_text())["usage"]["cascade"]
+    assert told["guarantee"] == point["guarantee"]
+    lines = json.loads((tmp_path / "j.json").read_text())["verdicts"]
+    wrong = sum(line["relevant"] != line["label"] for line in lines)
+    known = point["guarantee"]
+    assert wrong >= known["n_wrong"]
+    assert {line["stage"] for line in lines} <= {1, 2}
+    both = run_in(tmp_path, *judging, "--judge", "exact", **there)
+    assert "--cascade and --judge exact exclude each other" in both.stderr
+
+    text = (tmp_path / "my.cascade.json").read_text()
+    kept = json.loads(text)
+    kept["guarantee"]["stages_sha256"] = "0" * 64
+    (tmp_path / "other.json").write_text(json.dumps(kept))
+    other = run_in(tmp_path, "judge", str(DATA), "--cascade", "other.json", **there)
+    assert other.returncode == 2
+    assert "--cascade: is of other stages" in other.stderr
+
+    nothing = run_in(tmp_path, *given, "--max-error", "0.01", "-o", "n.json", **there)
+    assert nothing.returncode == 2
+    assert "no cascade is certified at an error of 0.01" in nothing.stderr
+    assert "there is nothing to keep" in nothing.stderr
+    typed = run_in(tmp_path, *given, "--stage", "exact:price=x", **there)
+    assert "--stage exact:price=x: price must be a number" in typed.stderr
+    for wrong, told in (
+        ("llm:model=larg", "language model 'larg' can't be asked: this server knows"),
+        ("llm:model=large,rubric=none", "rubric: must be one of"),
+    ):
+        unknown = run_in(tmp_path, *given, "--stage", wrong, **there)
+        assert unknown.returncode == 2
+        assert f"judged: --stage {wrong}: {told}" in unknown.stderr
+
+
+async def test_frontier_from_python(cascade_server: ServerProcess):
+    truth = [place % 2 == 0 for place in range(400)]
+    groups = [QueryGroup("q", ["a b c d"], ["a b c d" if yes else "x"]) for yes in truth]
+    with Client(cascade_server.address) as client:
+        first = client.judge(groups, "token_overlap")
+        second = client.judge(groups, "exact")
+        stages = [ScoredStage(first.judge, first.score), ScoredStage(second.judge, second.score, 1)]
+        clusters = [str(place // 4) for place in range(400)]
+        items = StagedLabels(stages, truth, clusters)
+        found = client.calibrate_cascade(items, CascadeOptions(max_error=0.1))
+        assert found.proposed == 0
+        point = found.points[0]
+        assert point.accuracy == 1
+        assert (point.cost, point.certified) == (0.0, True)
+        cascade = point.judge(["token_overlap", "exact"])
+        verdicts = client.judge(groups, cascade)
+        assert list(verdicts.relevant) == truth
+        swapped = replace(cascade, members=["exact"])
+        with pytest.raises(InvalidArgument, match="of other stages"):
+            client.judge(groups, swapped)
+    async with AsyncClient(cascade_server.address) as client:
+        assert await client.calibrate_cascade(items, CascadeOptions(max_error=0.1)) == found

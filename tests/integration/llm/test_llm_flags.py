@@ -1,0 +1,432 @@
+"""Every flag that has to do with language models, on every command that has it, over gRPC.
+
+`flag` lists the commands that a test is for; the last test fails when a command has a flag that no
+test here is for, and that is not one of those that go with any judge.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from judged.cli.app import app
+from judged.cli.defaults import options_of
+from typer.core import TyperGroup
+
+from tests.fakes.providers.provider_thread import provider_on_a_thread
+from tests.fakes.providers.scripted_provider import Asked, Said
+from tests.integration.server_process import running_server
+from tests.integration.traced_world import KEY, World, configured
+
+_BLOCK = re.compile(r'<data-\w+ name="(\w+)">\n(.*)\n</data-')
+COMMANDS: dict[str, tuple[str, ...]] = {
+    "judge": ("judge", "contexts.jsonl", "--judge", "llm"),
+    "evaluate": (
+        *("evaluate", "dataset.json", "--results", "results.jsonl"),
+        *("-m", "mrr", "--judge", "llm"),
+    ),
+    "score": ("score", "answers.jsonl", "--rubric", "helpfulness"),
+    "calibrate": ("calibrate", "labels.jsonl", "--judge", "llm"),
+}
+GROUP = typer.main.get_command(app)
+assert isinstance(GROUP, TyperGroup)
+OPTIONS = {
+    name: set(options_of(command)) - {"help"}
+    for name, command in GROUP.commands.items()
+    if name in COMMANDS
+}
+ANY_JUDGE = {
+    "target", "json", "timeout", "output", "per_item", "per_query", "profile", "results", "metric",
+    "matching", "interval", "confidence", "resamples", "seed", "slice_by", "labels", "max_drop",
+    "max_negatives", "min_coverage", "baseline", "allow_other_signature", "precision_floor",
+    "folds", "max_error", "label_field", "token_file", "tls_ca", "tls_cert", "tls_key",
+    "calibration", "cascade", "criterion", "diagram", "guarantee", "max_share", "rubric", "stage",
+    "stratify_by",
+}  # fmt: skip
+"""Flags that any judge has; they are tested beside the others of their kind."""
+
+covered: set[tuple[str, str]] = set()
+words = (f"word{number}" for number in count())
+
+
+def script(asked: Asked) -> Said:
+    """Find all relevant and helpful; "split" is a no in one sample of three, "bad" in all."""
+    texts = str({name: json.loads(text) for name, text in _BLOCK.findall(asked.user)})
+    form = asked.body["response_format"]["json_schema"]["schema"]["properties"]
+    no = "bad" in texts or ("split" in texts and asked.body["seed"] == 1)
+    if "relevance" in form:
+        return {"reasoning": "weighed", **dict.fromkeys(list(form)[1:], 0.5), "accuracy": 1.0}
+    if "verdict" in form:
+        return {"reasoning": "so it is", "verdict": "no" if no else "yes"}
+    return {"reasoning": "so it is", "score": 0.2 if no else 0.9}
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    folder = tmp_path_factory.mktemp("llm")
+    with provider_on_a_thread(script) as provider:
+        flags = configured(provider, folder)
+        with running_server(*flags, env={"SCRIPTED_KEY": KEY}) as server:
+            yield World(provider, server, folder)
+
+
+@pytest.fixture
+def world(running: World, tmp_path: Path) -> World:
+    """The server, with two contexts and two answers that nobody has asked about yet."""
+    return filled(World(running.provider, running.server, tmp_path))
+
+
+def filled(world: World, kind: str = "good") -> World:
+    word = next(words)
+    texts = [f"{kind} {word} one", f"{kind} {word} two"]
+    contexts = [{"query": word, "expected_text": "e", "retrieved_text": text} for text in texts]
+    labels = [{**c, "relevant": i == 0, "score": 0.5} for i, c in enumerate(contexts)]
+    answers = [{"query": word, "answer": text, "contexts": ["c"]} for text in texts]
+    query = {"query_id": "q", "query_text": word, "expected_answers": ["e"]}
+    results = [{"doc_id": str(place), "text": text} for place, text in enumerate(texts)]
+    for name, lines in (
+        ("contexts.jsonl", contexts),
+        ("labels.jsonl", labels),
+        ("answers.jsonl", answers),
+        ("results.jsonl", [{"query_id": "q", "results": results}]),
+        ("dataset.json", [{"queries": [query]}]),
+    ):
+        (world.folder / name).write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return world
+
+
+def flag(*names: str, without: str = "") -> Callable[[Any], Any]:
+    """Let a test run for every command that has all of these flags, and not the one `without`."""
+    having = [name for name, options in OPTIONS.items() if options.issuperset(names)]
+    commands = [name for name in having if without not in OPTIONS[name]]
+    assert commands, names
+    covered.update((command, name) for command in commands for name in names)
+    return pytest.mark.parametrize("command", commands)
+
+
+def panel_profile(command: str) -> str:
+    """How the members decide: `calibrate` needs a panel whose score a threshold is held against."""
+    return "mean" if command == "calibrate" else "majority"
+
+
+def panel(command: str) -> tuple[str, ...]:
+    """The command with a panel of two lexical judges and a language model."""
+    bare = [word for word in COMMANDS[command] if word not in {"--judge", "llm"}]
+    members = ("exact", "exact/normalized", "llm:model=other")
+    named = [word for each in members for word in ("--member", each)]
+    profile = panel_profile(command)
+    asked = [] if profile == "majority" else ["--profile", profile]
+    return (*bare, "--judge", "panel", *named, *asked)
+
+
+def asked_by(world: World, *arguments: str, status: int = 0) -> list[Asked]:
+    """What the model was asked while a command ran, which ends as it should."""
+    before = len(world.provider.asked)
+    done = world.run(*arguments)
+    assert done.returncode == status, done.stderr
+    return world.provider.asked[before:]
+
+
+def said(world: World, *arguments: str) -> str:
+    """All that a command that is fine has printed."""
+    done = world.fine(*arguments)
+    return done.stdout + done.stderr
+
+
+@flag("judge_model")
+def test_judge_model(world: World, command: str):
+    assert "|model:other|" in said(world, *COMMANDS[command], "--judge-model", "other")
+    assert "this server knows small, other" in world.fails(
+        *COMMANDS[command], "--judge-model", "gpt"
+    )
+
+
+@flag("judge_samples")
+def test_judge_samples(world: World, command: str):
+    asked = asked_by(world, *COMMANDS[command], "--judge-samples", "3")
+    assert sorted(each.body["seed"] for each in asked) == [0, 0, 1, 1, 2, 2]
+
+
+@flag("judge_temperature")
+def test_judge_temperature(world: World, command: str):
+    asked = asked_by(world, *COMMANDS[command], "--judge-temperature", "0.7")
+    assert [each.body["temperature"] for each in asked] == [0.7] * 6
+
+
+@flag("judge_samples", "judge_temperature", "judge_max_tokens", "param")
+def test_what_was_typed_is_named_when_it_is_refused(world: World, command: str):
+    for name, value in {"samples": "-1", "temperature": "3", "max-tokens": "0"}.items():
+        message = world.fails(*COMMANDS[command], f"--judge-{name}", value)
+        assert message.startswith(f"--judge-{name}: "), message
+    temperature = ("--judge-temperature", "nan")
+    assert world.fails(*COMMANDS[command], *temperature).startswith("--judge-temperature: ")
+    assert "--param temperature: is given by --judge-temperature already" in world.fails(
+        *COMMANDS[command], "--judge-temperature", "1", "--param", "temperature=1"
+    )
+
+
+@flag("judge_max_tokens")
+def test_judge_max_tokens(world: World, command: str):
+    asked = asked_by(world, *COMMANDS[command], "--judge-max-tokens", "77")
+    assert [each.body["max_tokens"] for each in asked] == [77, 77]
+
+
+@flag("judge_refresh")
+def test_judge_refresh(world: World, command: str):
+    assert len(asked_by(world, *COMMANDS[command])) == 2
+    assert len(asked_by(world, *COMMANDS[command])) == 0
+    assert len(asked_by(world, *COMMANDS[command], "--judge-refresh")) == 2
+
+
+@flag("cache_only")
+def test_cache_only(world: World, command: str):
+    before = len(world.provider.asked)
+    missing = world.fails(*COMMANDS[command], "--cache-only")
+    assert missing == (
+        "--cache-only: 2 of 2 verdicts not in the server's cache; run the same command once "
+        "without --cache-only, with the same model, rubric and texts, to fill it"
+    )
+    assert len(world.provider.asked) == before
+    world.fine(*COMMANDS[command])
+    assert asked_by(world, *COMMANDS[command], "--cache-only") == []
+    # One sample of each is there, and that is not a vote of two or of three.
+    for samples in ("2", "3"):
+        assert "2 of 2 verdicts not in" in world.fails(
+            *COMMANDS[command], "--cache-only", "--judge-samples", samples
+        )
+    assert len(world.provider.asked) == before + 2
+
+
+@flag("estimate")
+def test_estimate(world: World, command: str):
+    asked = asked_by(world, *COMMANDS[command], "--estimate", "--json", "out.json")
+    assert asked == []
+    estimate = json.loads((world.folder / "out.json").read_text())["estimate"]
+    assert (estimate["contexts"], estimate["calls"], estimate["cache_hits"]) == (2, 2, 0)
+    assert estimate["cost"] > 0
+    world.fine(*COMMANDS[command])
+    again = said(world, *COMMANDS[command], "--estimate")
+    assert re.search(r"in the cache +2\n", again)
+    assert re.search(r"calls +0\n", again)
+
+
+@flag("max_cost")
+def test_max_cost(world: World, command: str):
+    # Too little for a single score, so the command fails.
+    assert asked_by(world, *COMMANDS[command], "--max-cost", "1e-9", status=2) == []
+    done = world.run(*COMMANDS[command], "--max-cost", "1e-9")
+    assert (done.returncode, "2 of 2" in done.stderr) == (2, True), done.stderr
+    assert len(asked_by(world, *COMMANDS[command], "--max-cost", "1")) == 2
+    assert "must be above 0" in world.fails(*COMMANDS[command], "--max-cost", "0")
+
+
+@flag("trace", "judge", without="folds")
+def test_a_trace_stands_for_the_judge(world: World, command: str):
+    world.fine(*COMMANDS[command], "--trace", "t.jsonl", "--json", "first.json")
+    unjudged = [*COMMANDS[command], "--trace", "t.jsonl", "--json", "again.json"]
+    if "--judge" in unjudged:
+        unjudged[unjudged.index("llm")] = "none"
+    else:
+        unjudged += ["--judge", "none"]
+    assert asked_by(world, *unjudged) == []
+    first, again = (
+        json.loads((world.folder / f"{n}.json").read_text()) for n in ("first", "again")
+    )
+    for name in ("metrics", "rubrics", "counts"):
+        assert first.get(name) == again.get(name)
+    (world.folder / "t.jsonl").unlink()
+    assert "there is no such file; write it by running" in world.fails(*unjudged)
+
+
+@flag("trace", "judge", "folds")
+def test_a_trace_of_calibrate_stands_for_the_judge_of_others(world: World, command: str):
+    world.fine(*COMMANDS[command], "--trace", "t.jsonl")
+    unjudged = ("judge", "contexts.jsonl", "--judge", "none", "--trace", "t.jsonl", "--details")
+    before = len(world.provider.asked)
+    assert world.fine(*unjudged).stdout.count('"so it is"') >= 2
+    bare = COMMANDS[command][:2]
+    for none in (["--judge", "none"], ["--no-judge"]):
+        assert "--judge none asks none" in world.fails(*bare, *none, "--trace", "t.jsonl")
+    assert len(world.provider.asked) == before
+
+
+@flag("no_judge", "folds")
+def test_no_judge_of_calibrate_reads_the_scores_of_the_lines(world: World, command: str):
+    bare = COMMANDS[command][:2]
+    assert asked_by(world, *bare, "--no-judge", "--json", "out.json") == []
+    found = json.loads((world.folder / "out.json").read_text())
+    assert (found["judge"], found["quality"]["n"]) == (None, 2)
+    assert "exclude each other" in world.fails(*bare, "--no-judge", "--judge", "llm")
+
+
+@flag("no_judge", without="folds")
+def test_no_judge(world: World, command: str):
+    world.fine(*COMMANDS[command], "--trace", "t.jsonl")
+    bare = [word for word in COMMANDS[command] if word not in {"--judge", "llm"}]
+    assert asked_by(world, *bare, "--no-judge", "--trace", "t.jsonl") == []
+    # The server's cache has them too, for whoever names the model.
+    assert asked_by(world, *bare, "--no-judge", "--judge-model", "small") == []
+
+
+@flag("trace_texts")
+def test_trace_texts(world: World, command: str):
+    for kept in ("full", "hash"):
+        world.fine(*COMMANDS[command], "--trace", f"{kept}.jsonl", "--trace-texts", kept)
+    full, hashed = ((world.folder / f"{kept}.jsonl").read_text() for kept in ("full", "hash"))
+    assert "good word" in full
+    assert "good word" not in hashed
+    assert "query_sha256" in hashed
+
+
+@flag("trace_judge")
+def test_trace_judge(world: World, command: str):
+    bare = [word for word in COMMANDS[command] if word not in {"--judge", "llm"}]
+    for judge in ("llm", "exact"):
+        world.fine(*bare, "--judge", judge, "--trace", "t.jsonl")
+    unjudged = (*bare, "--no-judge", "--trace", "t.jsonl")
+    assert "--trace-judge" in world.fails(*unjudged)
+    assert "exact|profile:" in said(world, *unjudged, "--trace-judge", "exact/verbatim")
+    assert "llm|rubric:" in said(world, *unjudged, "--trace-judge", "llm/retrieval_match")
+
+
+@flag("details")
+def test_details(world: World, command: str):
+    printed = () if command == "judge" else ("--output", "-")
+    plain = world.fine(*COMMANDS[command], *printed).stdout
+    detailed = world.fine(*COMMANDS[command], *printed, "--details").stdout
+    assert "so it is" not in plain
+    assert detailed.count('"so it is') >= 2
+
+
+@flag("strict")
+def test_strict_fails_on_votes_on_both_sides(world: World, command: str):
+    filled(world, "split")
+    line = (*COMMANDS[command], "--judge-samples", "3")
+    done = world.run(*line)
+    assert done.returncode == 0
+    assert "votes on both sides" in done.stderr
+    assert world.run(*line, "--strict").returncode == 1
+
+
+@flag("param")
+def test_param(world: World, command: str):
+    asked = asked_by(world, *COMMANDS[command], "--param", "samples=2", "--param", "max_tokens=50")
+    assert [each.body["max_tokens"] for each in asked] == [50] * 4
+
+
+@flag("min_score")
+def test_min_score(world: World, command: str):
+    assert "min_score:0.95" in said(world, *COMMANDS[command], "--min-score", "0.95")
+
+
+@flag("member", without="combine")
+def test_member(world: World, command: str):
+    before = len(world.provider.asked)
+    rendered = said(world, *panel(command))
+    assert f"panel|profile:{panel_profile(command)}|members:exact/" in rendered
+    assert len(world.provider.asked) == before + 2
+
+
+@flag("member", "combine")
+def test_models_of_a_panel_of_scores(world: World, command: str):
+    members = ("--member", "small", "--member", "other", "--combine", "median")
+    rendered = said(world, *COMMANDS[command], *members)
+    assert "score_panel|combine:median|members:" in rendered
+
+
+@flag("member", "cache_only", "judge_refresh", without="combine")
+def test_a_panel_is_asked_as_its_models_are(world: World, command: str):
+    asking = panel(command)
+    assert asked_by(world, *asking, "--cache-only", status=2) == []
+    assert "2 of 2 verdicts not in the server's cache" in world.fails(*asking, "--cache-only")
+    assert len(asked_by(world, *asking)) == 2
+    assert asked_by(world, *asking, "--cache-only") == []
+    assert len(asked_by(world, *asking, "--judge-refresh")) == 2
+
+
+@flag("rubric", without="label_field")  # that of `calibrate` takes the place of its judge
+def test_rubric(world: World, command: str):
+    found = said(world, *COMMANDS[command], "--rubric", "answer_relevance")
+    assert "rubric:helpfulness@1" in found
+    assert "rubric:answer_relevance@1" in found
+
+
+@flag("weights")
+def test_weights(world: World, command: str):
+    line = ("score", "answers.jsonl", "--rubric", "answer_quality")
+    even = world.document(*line)["rubrics"]["answer_quality"]["mean"]
+    weighted = world.document(*line, "--weights", "accuracy=1")["rubrics"]["answer_quality"]["mean"]
+    assert (even, weighted) == (pytest.approx(0.6), 1.0)
+
+
+class TestWhereOptionsComeFrom:
+    """A flag goes before JUDGED_*, that before the file, and that before the default."""
+
+    @pytest.mark.parametrize("command", COMMANDS)
+    def test_each_source_covers_the_next(
+        self, world: World, command: str, monkeypatch: pytest.MonkeyPatch
+    ):
+        line = COMMANDS[command]
+        (world.folder / "judged.toml").write_text("judge-max-tokens = 11\njudge-samples = 2\n")
+
+        def longest(*arguments: str) -> set[int]:
+            return {each.body["max_tokens"] for each in asked_by(filled(world), *arguments)}
+
+        by_default = longest(*line)
+        assert len(by_default) == 1
+        assert by_default.isdisjoint({11, 22, 33})
+        assert longest("--config", "judged.toml", *line) == {11}
+        monkeypatch.setenv("JUDGED_JUDGE_MAX_TOKENS", "22")
+        assert longest("--config", "judged.toml", *line) == {22}
+        assert longest("--config", "judged.toml", *line, "--judge-max-tokens", "33") == {33}
+        monkeypatch.setenv("JUDGED_CLI_CONFIG", "judged.toml")
+        assert len(asked_by(filled(world), *line)) == 4  # two samples, as the file says
+        assert longest(*line, "--judge-max-tokens", "33") == {33}
+
+    @pytest.mark.parametrize("command", COMMANDS)
+    def test_a_whole_command_from_the_environment(
+        self, world: World, command: str, monkeypatch: pytest.MonkeyPatch
+    ):
+        for name, value in {
+            "JUDGE": "llm", "JUDGE_MODEL": "other", "JUDGE_SAMPLES": "3", "METRIC": "mrr ndcg@5",
+            "RUBRIC": "helpfulness answer_relevance", "RESULTS": "results.jsonl",
+            # Few labels are a warning.
+            "STRICT": "" if command == "calibrate" else "true",
+            "TRACE": "t.jsonl", "JSON": "out.json", "JUDGE_REFRESH": "yes", "MAX_COST": "",
+        }.items():  # fmt: skip
+            monkeypatch.setenv(f"JUDGED_{name}", value)
+        rubrics = 2 if command == "score" else 1
+        assert len(asked_by(world, *COMMANDS[command][:2])) == 6 * rubrics
+        document = json.loads((world.folder / "out.json").read_text())
+        assert "|model:other|" in str(document)
+        assert (world.folder / "t.jsonl").exists()
+        # What is typed turns the rest of it aside.
+        before = len(world.provider.asked)
+        unjudged = ("--judge", "none") if command == "calibrate" else ("--no-judge",)
+        world.fine(*COMMANDS[command][:2], *unjudged)
+        if command != "score":
+            world.run(*COMMANDS[command][:2], "--judge", "exact")
+        assert len(world.provider.asked) == before
+
+    def test_what_is_wrong_is_named_by_its_source(
+        self, world: World, monkeypatch: pytest.MonkeyPatch
+    ):
+        (world.folder / "judged.toml").write_text("judge-modle = 'small'\n")
+        message = world.fails("--config", "judged.toml", *COMMANDS["judge"])
+        assert message == "judged.toml: judge-modle is no option; did you mean judge-model?"
+        monkeypatch.setenv("JUDGED_NO_JUDGE", "maybe")
+        assert world.fails(*COMMANDS["judge"]) == (
+            "JUDGED_NO_JUDGE: must be true or false, or unset"
+        )
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_no_flag_is_left_out(command: str):
+    tested = {name for of, name in covered if of == command}
+    assert OPTIONS[command] - ANY_JUDGE == tested - ANY_JUDGE

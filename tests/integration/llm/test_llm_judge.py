@@ -1,0 +1,366 @@
+"""The judge `llm` from the client to the provider and back: a real server, a scripted provider."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import grpc
+import pytest
+from judged import (
+    AsyncClient,
+    Client,
+    FailedPrecondition,
+    InvalidArgument,
+    Judge,
+    QueryGroup,
+    Status,
+    Verdicts,
+)
+from judged.evaluation import Evaluator
+from judged.v1 import groups_pb2
+from judged.v1 import judge_service_pb2 as pb
+from judged.v1.judge_service_pb2_grpc import JudgeServiceStub
+from judged_server.llm.rubrics import load_builtin
+
+from tests.fakes.providers.provider_thread import provider_on_a_thread
+from tests.fakes.providers.scripted_provider import Answer, Asked, Failure, Said, ScriptedProvider
+from tests.integration.cli_process import fill, lines_of, run_in
+from tests.integration.server_process import ServerProcess, running_server, until
+
+_RETRIEVED = re.compile(r'name="retrieved_text">\n(.*)\n<')
+KEY = "sk-canary-0123456789"
+
+
+def says(answer: str) -> dict[str, str]:
+    return {"reasoning": f"it is a {answer}", "verdict": answer}
+
+
+def script(asked: Asked) -> Said:
+    """Do what the retrieved text says; "split" is a no in one sample of three."""
+    text = json.loads(_RETRIEVED.findall(asked.user)[0])
+    if text == "refuse":
+        return Answer("", refusal="I can't help with that.")
+    if text == "slow":
+        return Answer(json.dumps(says("yes")), delay_s=600)
+    if text == "error":
+        return Failure(500)
+    if text == "broken":
+        return '{"verdict": "maybe"}'
+    if text == "split":
+        return says("no" if asked.body["seed"] == 1 else "yes")
+    return says("yes" if text.startswith(("yes", "rag")) else "no")
+
+
+@pytest.fixture(scope="module")
+def provider() -> Iterator[ScriptedProvider]:
+    with provider_on_a_thread(script) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def llm_server(
+    provider: ScriptedProvider, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ServerProcess]:
+    config = tmp_path_factory.mktemp("llm") / "llm.toml"
+    config.write_text(
+        f"""
+        [[providers]]
+        name = "scripted"
+        base_url = "{provider.base_url}"
+        key_env = "SCRIPTED_KEY"
+
+        [[providers]]
+        name = "locked"
+        base_url = "{provider.base_url}"
+        key_env = "A_VARIABLE_THAT_IS_NOT_SET"
+
+        [[models]]
+        name = "small"
+        provider = "scripted"
+        model = "scripted-1"
+        input_per_million = 1.0
+        output_per_million = 2.0
+
+        [[models]]
+        name = "locked"
+        provider = "locked"
+        model = "scripted-1"
+        """
+    )
+    # Every test counts its own calls.
+    flags = ("--llm-config", str(config), "--llm-cache", "off")
+    with running_server(*flags, env={"SCRIPTED_KEY": KEY}) as ready:
+        yield ready
+
+
+@pytest.fixture
+def llm(llm_server: ServerProcess) -> Iterator[Client]:
+    with Client(llm_server.address) as client:
+        yield client
+
+
+@pytest.fixture
+def stub(llm_server: ServerProcess) -> Iterator[JudgeServiceStub]:
+    with grpc.insecure_channel(llm_server.address) as channel:
+        yield JudgeServiceStub(channel)
+
+
+def group(*retrieved: str, query_id: str = "1") -> QueryGroup:
+    return QueryGroup("q", ["e"], retrieved, query_id)
+
+
+def judge(**parameters: object) -> Judge:
+    return Judge("llm", parameters=parameters)
+
+
+def outcome(verdicts: Verdicts) -> list[tuple[str, bool | None, str | None]]:
+    return [(v.status.name, v.relevant, v.error.reason if v.error else None) for v in verdicts]
+
+
+class TestVerdicts:
+    def test_come_back_with_agreement_and_usage(self, llm: Client):
+        found = llm.judge([group("yes", "no", "split")], judge(samples=3))
+        assert found.relevant == [True, False, True]
+        assert found.score == pytest.approx([1, 0, 2 / 3])
+        assert found.agreement == pytest.approx([1, 1, 2 / 3])
+        assert found[1].agreement == 1
+        assert found.details == {}
+        usage = found.usage
+        assert usage is not None
+        assert (usage.calls, usage.attempts) == (9, 9)
+        assert usage.cost == pytest.approx((usage.input_tokens + 2 * usage.output_tokens) / 1e6)
+        assert found.judge.signature.startswith("llm|rubric:retrieval_match@1|")
+
+    def test_a_bar_above_the_score_turns_a_majority_down(self, llm: Client):
+        strict = Judge("llm", min_score=0.9, parameters={"samples": 3})
+        assert llm.judge([group("split", "yes")], strict).relevant == [False, True]
+
+    def test_details_when_asked_for(self, llm: Client):
+        found = llm.judge([group("no", "refuse")], judge(samples=2), include_details=True)
+        assert set(found.details) == {0, 1}
+        no, refused = found[0].detail, found[1].detail
+        assert no is not None
+        assert no.rationale == "it is a no"
+        assert [sample.relevant for sample in no.samples] == [False, False]
+        assert json.loads(no.samples[0].raw_reply) == says("no")
+        assert no.model == "scripted-1-2024-07-18"
+        assert no.system_fingerprint == "fp_scripted"
+        assert no.usage.calls == 2
+        assert refused is not None
+        assert refused.samples[0].status is Status.ABSTAINED
+        assert refused.samples[0].score is None
+
+    def test_one_bad_context_changes_nothing_for_the_others(self, llm: Client):
+        expected = {
+            "yes": ("OK", True, None),
+            "refuse": ("ABSTAINED", None, "REFUSED"),
+            "broken": ("ERROR", None, "SCHEMA"),
+            "no": ("OK", False, None),
+        }
+        assert outcome(llm.judge([group(*expected)], judge())) == list(expected.values())
+        for text, alone in expected.items():
+            assert outcome(llm.judge([group(text)], judge())) == [alone]
+
+    def test_the_call_is_fine_even_when_every_item_failed(self, llm: Client):
+        found = llm.judge([group("broken", "error", "refuse")], judge(), timeout=8)
+        assert found.status == [Status.ERROR, Status.ERROR, Status.ABSTAINED]
+        assert found.n_ok == 0
+        assert found[1].error is not None
+        assert (found[1].error.reason, found[1].error.retryable) == ("PROVIDER_ERROR", True)
+
+    def test_other_judges_neither_vote_nor_ask(self, stub: JudgeServiceStub):
+        request = pb.BatchJudgeRequest(
+            groups=[groups_pb2.QueryGroup(expected=["a"], retrieved=["a"])], include_details=True
+        )
+        reply = stub.BatchJudge(request, timeout=60)
+        assert not reply.HasField("usage")
+        assert not reply.verdicts.agreement
+        assert not reply.verdicts.details
+
+    async def test_the_asynchronous_client_gets_the_same(self, llm_server: ServerProcess):
+        async with AsyncClient(llm_server.address) as client:
+            found = await client.judge([group("yes", "no")], judge(), include_details=True)
+            assert found.relevant == [True, False]
+            assert set(found.details) == {0, 1}
+            chunks = [
+                chunk
+                async for chunk in client.judge_stream(
+                    [[group("yes")], [group("no")]], judge(), include_details=True
+                )
+            ]
+        assert {chunk.chunk_id for chunk in chunks} == {0, 1}
+        for chunk in chunks:
+            assert chunk.verdicts is not None
+            assert chunk.verdicts.usage is not None
+            assert chunk.verdicts.usage.calls == 1
+            assert set(chunk.verdicts.details) == {0}
+
+
+class TestEvaluate:
+    GROUPS = (group("no", "yes"), group("refuse", query_id="2"))
+
+    def test_measures_verdicts_and_tells_usage(self, llm: Client):
+        found = llm.evaluate(
+            self.GROUPS, ["mrr"], judge(), include_verdicts=True, include_details=True
+        )
+        assert found.table["mrr"].mean == 0.5
+        assert found.table["mrr"].upper_bound == 0.75
+        assert found.usage is not None
+        assert found.usage.calls == 3
+        assert found.verdicts is not None
+        assert set(found.verdicts.details) == {0, 1, 2}
+
+    def test_the_evaluator_gives_the_same_numbers(self, llm: Client):
+        found = Evaluator(llm).evaluate_groups(self.GROUPS, ["mrr"], judge())
+        assert found.table["mrr"].mean == 0.5
+        assert found.usage is not None
+        assert found.usage.calls == 3
+        assert found.verdicts is not None
+        assert found.verdicts.agreement == [1, 1, 0]
+
+
+class TestDeadline:
+    def test_the_reply_arrives_with_what_was_answered_in_time(self, llm: Client):
+        # A call that outlasts its deadline raises.
+        found = llm.judge([group("slow", "yes")], judge(), timeout=4)
+        assert outcome(found) == [("ERROR", None, "TIMEOUT"), ("OK", True, None)]
+        error = found[0].error
+        assert error is not None
+        assert error.retryable
+        assert error.code == grpc.StatusCode.DEADLINE_EXCEEDED.value[0]
+
+    def test_cancelling_the_call_ends_the_calls_to_the_provider(
+        self, provider: ScriptedProvider, stub: JudgeServiceStub
+    ):
+        request = pb.BatchJudgeRequest(
+            groups=[groups_pb2.QueryGroup(expected=list("abcdef"), retrieved=["slow"])],
+            judge=groups_pb2.JudgeSpec(kind="llm"),
+        )
+        call = stub.BatchJudge.future(request, timeout=60)
+        until(lambda: provider.in_flight == 6)
+        call.cancel()
+        until(lambda: provider.in_flight == 0)
+
+
+class TestModels:
+    def test_the_server_lists_rubrics_and_models(self, llm: Client):
+        info = llm.server_info()
+        assert [rubric.rubric for rubric in info.rubrics] == [*load_builtin()]
+        assert {len(rubric.sha256) for rubric in info.rubrics} == {64}
+        with pytest.raises(InvalidArgument, match="retrieval_match"):
+            llm.judge([group("yes")], judge(rubric="faithfulness"))
+        small, locked = info.chat_models
+        assert (small.name, small.provider, small.model) == ("small", "scripted", "scripted-1")
+        assert (small.is_default, small.unavailable) == (True, "")
+        assert "A_VARIABLE_THAT_IS_NOT_SET" in locked.unavailable
+
+    @pytest.mark.parametrize(
+        ("name", "says"), [("gpt", "this server knows small, locked"), ("locked", "not set")]
+    )
+    def test_a_model_that_cant_be_asked_is_refused_with_the_next_step(
+        self, llm: Client, name: str, says: str
+    ):
+        with pytest.raises(FailedPrecondition, match=says) as caught:
+            llm.judge([group("yes")], judge(model=name))
+        assert caught.value.reason == "PROVIDER_NOT_CONFIGURED"
+
+    def test_without_configuration_no_model_is_asked(self, client: Client):
+        with pytest.raises(FailedPrecondition, match="--llm-config") as caught:
+            client.judge([group("yes")], "llm")
+        assert caught.value.reason == "PROVIDER_NOT_CONFIGURED"
+        offer = next(judge for judge in client.server_info().judges if judge.kind == "llm")
+        assert "--llm-config" in offer.unavailable
+
+    def test_vectors_are_refused(self, stub: JudgeServiceStub):
+        vectors = groups_pb2.GroupEmbeddings(dimensions=1, expected=b"\0" * 4, retrieved=b"\0" * 4)
+        request = pb.BatchJudgeRequest(
+            groups=[groups_pb2.QueryGroup(embeddings=vectors)],
+            judge=groups_pb2.JudgeSpec(kind="llm"),
+        )
+        with pytest.raises(grpc.RpcError) as caught:
+            stub.BatchJudge(request, timeout=60)
+        assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+
+    def test_neither_key_nor_texts_are_logged(self, llm: Client, llm_server: ServerProcess):
+        llm.judge([group("yes, and this is a canary text", "broken")], judge())
+        with pytest.raises(InvalidArgument):
+            llm.judge([group("yes")], judge(samples=99))
+        # Lines are written together, some time after their calls.
+        until(lambda: "INVALID_ARGUMENT" in llm_server.log_text())
+        log = llm_server.log_text()
+        assert "BatchJudge" in log
+        assert "canary" not in log
+
+
+class TestCommandLine:
+    def test_judges_lines(self, llm_server: ServerProcess, tmp_path: Path):
+        done = run_in(
+            fill(tmp_path),
+            *("judge", "contexts.jsonl", "--judge", "llm", "--judge-model", "small"),
+            *("--judge-samples", "3", "--judge-temperature", "0.5", "--judge-max-tokens", "99"),
+            *("--details", "--json", "out.json"),
+            JUDGED_TARGET=llm_server.address,
+        )
+        assert done.returncode == 0, done.stderr
+        first, second = lines_of(done.stdout)
+        assert (first["relevant"], second["relevant"]) == (True, False)
+        assert first["agreement"] == 1
+        assert first["detail"]["rationale"] == "it is a yes"
+        assert [sample["status"] for sample in first["detail"]["samples"]] == ["OK"] * 3
+        assert "model:small|structured:true|samples:3|temperature:0.5|max_tokens:99" in done.stderr
+        assert "6 calls answered in 6 tries" in done.stderr
+        document = json.loads((tmp_path / "out.json").read_text())
+        assert document["usage"]["calls"] == 6
+
+    def test_warns_of_votes_on_both_sides(self, llm_server: ServerProcess, tmp_path: Path):
+        line = {"query": "q", "expected_text": "e", "retrieved_text": "split"}
+        (tmp_path / "c.jsonl").write_text(json.dumps(line))
+        done = run_in(
+            tmp_path,
+            *("judge", "c.jsonl", "--judge", "llm", "--judge-samples", "3", "--strict"),
+            JUDGED_TARGET=llm_server.address,
+        )
+        assert done.returncode == 1
+        assert "1 of 1 verdict has votes on both sides" in done.stderr
+
+    def test_evaluates(self, llm_server: ServerProcess, tmp_path: Path):
+        done = run_in(
+            fill(tmp_path),
+            *("evaluate", "dataset.json", "--results", "results.jsonl", "-m", "mrr"),
+            *("--judge", "llm", "--judge-samples", "1", "--json", "out.json"),
+            JUDGED_TARGET=llm_server.address,
+        )
+        assert done.returncode == 0, done.stderr
+        assert "2 calls answered in 2 tries" in done.stdout
+        assert json.loads((tmp_path / "out.json").read_text())["usage"]["calls"] == 2
+
+    def test_lists_rubrics_and_models(self, llm_server: ServerProcess, tmp_path: Path):
+        done = run_in(tmp_path, "judges", JUDGED_TARGET=llm_server.address)
+        shown = ", ".join(f"{name}@1" for name in load_builtin())
+        assert f"rubrics        {shown}\n" in done.stdout
+        assert "chat models    small, locked (unavailable: " in done.stdout
+
+    @pytest.mark.parametrize(
+        ("flags", "message"),
+        [
+            (
+                ["--judge-model", "small"],
+                "--judge-model: is for --judge llm; say that too, or leave it out",
+            ),
+            (
+                ["--judge", "llm", "--judge-samples", "2", "--param", "samples=3"],
+                "--param samples: is given by --judge-samples already",
+            ),
+        ],
+    )
+    def test_names_the_flag_that_is_wrong(
+        self, llm_server: ServerProcess, tmp_path: Path, flags: list[str], message: str
+    ):
+        done = run_in(
+            fill(tmp_path), "judge", "contexts.jsonl", *flags, JUDGED_TARGET=llm_server.address
+        )
+        assert done.returncode == 2
+        assert done.stderr == f"judged: {message}\n"

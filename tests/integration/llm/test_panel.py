@@ -1,0 +1,222 @@
+"""The judge `panel` through a real server: lexical judges beside language models."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import grpc
+import pytest
+from judged import Client, InvalidArgument, Judge, PanelMember, QueryGroup, Status
+from judged.v1 import groups_pb2
+from judged.v1 import judge_service_pb2 as pb
+from judged.v1.judge_service_pb2_grpc import JudgeServiceStub
+
+from tests.fakes.providers.provider_thread import provider_on_a_thread
+from tests.fakes.providers.scripted_provider import Answer, Asked, Said, ScriptedProvider
+from tests.integration.cli_process import fill, lines_of, run_in
+from tests.integration.server_process import ServerProcess, running_server
+
+_RETRIEVED = re.compile(r'name="retrieved_text">\n(.*)\n<')
+
+
+def script(asked: Asked) -> Said:
+    """The model "sure" says yes; "contrary" says no, and refuses what is called so."""
+    text = json.loads(_RETRIEVED.findall(asked.user)[0])
+    if text == "refused" or (text == "half refused" and asked.body["model"] == "contrary"):
+        return Answer("", refusal="I can't help with that.")
+    answer = "yes" if asked.body["model"] == "sure" else "no"
+    return {"reasoning": f"{asked.body['model']} says {answer}", "verdict": answer}
+
+
+@pytest.fixture(scope="module")
+def provider() -> Iterator[ScriptedProvider]:
+    with provider_on_a_thread(script) as running:
+        running.models = ("sure", "contrary")
+        yield running
+
+
+@pytest.fixture(scope="module")
+def panel_server(
+    provider: ScriptedProvider, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ServerProcess]:
+    config = tmp_path_factory.mktemp("llm") / "llm.toml"
+    lines = [f'[[providers]]\nname = "scripted"\nbase_url = "{provider.base_url}"']
+    lines += [
+        f'[[models]]\nname = "{name}"\nprovider = "scripted"\nmodel = "{name}"'
+        for name in provider.models
+    ]
+    config.write_text("\n".join(lines))
+    with running_server("--llm-config", str(config)) as ready:
+        yield ready
+
+
+@pytest.fixture
+def server(panel_server: ServerProcess) -> Iterator[Client]:
+    with Client(panel_server.address) as client:
+        yield client
+
+
+def model(name: str) -> Judge:
+    return Judge("llm", parameters={"model": name})
+
+
+def group(*retrieved: str) -> QueryGroup:
+    return QueryGroup("q", ["e"], retrieved, "1")
+
+
+MODELS = (model("sure"), model("contrary"))
+
+
+class TestVerdicts:
+    def test_most_members_decide(self, server: Client):
+        found = server.judge([group("e", "x")], Judge("panel", members=[*MODELS, "exact"]))
+        assert found.relevant == [True, False]
+        assert found.score == pytest.approx([2 / 3, 1 / 3])
+        assert found.agreement == pytest.approx([2 / 3, 2 / 3])
+        assert found.usage is not None
+        assert found.usage.calls + found.usage.cached == 4
+        assert re.fullmatch(
+            r"panel\|profile:majority"
+            r"\|members:llm/[0-9a-f]{8},llm/[0-9a-f]{8},exact/[0-9a-f]{8}\|min_score:0.5\|v1",
+            found.judge.signature,
+        )
+
+    def test_a_tie_and_missing_votes_are_no_verdict(self, server: Client):
+        found = server.judge(
+            [group("tie", "half refused", "refused")], Judge("panel", members=MODELS)
+        )
+        assert found.status == [Status.ABSTAINED, Status.OK, Status.ABSTAINED]
+        assert found.relevant == [False, True, False]
+        reasons = {index: error.reason for index, error in found.errors.items()}
+        assert reasons == {0: "NO_QUORUM", 2: "REFUSED"}
+
+    def test_means_and_weights(self, server: Client):
+        mean = server.judge([group("e w")], Judge("panel", "mean", members=[*MODELS, "exact"]))
+        assert mean.score == pytest.approx([1 / 3])
+        assert mean.relevant == [False]
+        members = [PanelMember(model("sure"), 3.0), PanelMember(model("contrary")), "exact"]
+        weighted = server.judge([group("e w")], Judge("panel", "weighted", members=members))
+        assert weighted.score == pytest.approx([3 / 5])
+        assert weighted.agreement == pytest.approx([3 / 5])
+        assert weighted.relevant == [True]
+        assert weighted.judge.scoring_key != mean.judge.scoring_key
+
+    def test_details_hold_a_sample_for_each_member(self, server: Client):
+        found = server.judge(
+            [group("half refused")],
+            Judge("panel", members=[*MODELS, "exact"]),
+            include_details=True,
+        )
+        # One yes, one refusal, one no: a tie.
+        assert found.status == [Status.ABSTAINED]
+        detail = found[0].detail
+        assert detail is not None
+        assert detail.rationale == ""
+        assert [sample.status.name for sample in detail.samples] == ["OK", "ABSTAINED", "OK"]
+        assert [sample.relevant for sample in detail.samples] == [True, None, False]
+        assert [sample.judge.partition("|")[0] for sample in detail.samples] == [
+            *("llm", "llm", "exact")
+        ]
+        assert detail.samples[0].reasoning == "sure says yes"
+        assert detail.samples[1].reason == "REFUSED"
+        assert detail.model == "sure-2024-07-18"
+
+    def test_the_rationale_is_that_of_a_member_that_agrees(self, server: Client):
+        judge = Judge("panel", members=[*MODELS, "token_overlap"])
+        found = server.judge([group("zzz")], judge, include_details=True)
+        assert found.relevant == [False]
+        assert found.details[0].rationale == "contrary says no"
+
+    def test_a_panel_of_lexical_judges_costs_nothing(self, server: Client):
+        found = server.judge([group("e", "f")], Judge("panel", members=["exact", "token_overlap"]))
+        assert found.relevant == [True, False]
+        assert found.agreement == [1, 1]
+        assert found.usage is None
+
+    def test_streams_and_evaluations_take_it(self, server: Client):
+        judge = Judge("panel", members=[*MODELS, "exact"])
+        (chunk,) = server.judge_stream([[group("e", "x")]], judge)
+        assert chunk.verdicts is not None
+        assert chunk.verdicts.relevant == [True, False]
+        found = server.evaluate([group("x", "e")], ["mrr"], judge)
+        assert found.table["mrr"].mean == 0.5
+        assert found.judge.kind == "panel"
+
+    def test_spans_are_judged_by_members_that_take_them(self, panel_server: ServerProcess):
+        spans = groups_pb2.GroupSpans(
+            expected=[groups_pb2.Span(file="f", start=0, end=10)],
+            retrieved=[groups_pb2.Span(file="f", start=0, end=6)],
+        )
+        members = [
+            groups_pb2.PanelMember(judge=groups_pb2.JudgeSpec(kind="span", min_score=threshold))
+            for threshold in (0.5, 0.7)
+        ]
+        request = pb.BatchJudgeRequest(
+            groups=[groups_pb2.QueryGroup(spans=spans)],
+            judge=groups_pb2.JudgeSpec(kind="panel", profile="mean", members=members),
+        )
+        with grpc.insecure_channel(panel_server.address) as channel:
+            reply = JudgeServiceStub(channel).BatchJudge(request, timeout=10)
+        assert list(reply.verdicts.score) == pytest.approx([0.6])
+        assert list(reply.verdicts.agreement) == [0.5]
+
+
+def test_the_server_lists_the_profiles(server: Client):
+    offers = [judge for judge in server.server_info().judges if judge.kind == "panel"]
+    assert [offer.profile for offer in offers] == ["majority", "mean", "weighted"]
+    assert {offer.unavailable for offer in offers} == {""}
+    assert {offer.signature for offer in offers} == {""}
+
+
+class TestCommandLine:
+    def test_judges_lines(self, panel_server: ServerProcess, tmp_path: Path):
+        done = run_in(
+            fill(tmp_path),
+            *("judge", "contexts.jsonl", "--judge", "panel", "--profile", "weighted"),
+            *("--member", "llm:model=sure,weight=3", "--member", "token_overlap/weighted"),
+            "--details",
+            JUDGED_TARGET=panel_server.address,
+        )
+        assert done.returncode == 0, done.stderr
+        first, _ = lines_of(done.stdout)
+        assert first["score"] >= 0.75
+        assert len(first["detail"]["samples"]) == 2
+        assert "panel|profile:weighted|members:llm/" in done.stderr
+
+    @pytest.mark.parametrize(
+        ("flags", "message"),
+        [
+            (["--member", "exact"], "--member: is for --judge panel; say that too"),
+            (["--judge", "panel", "--member", "exact"], "--member: 1 member; name 2 to 16"),
+            (["--judge", "panel"], "--member: 0 members; name 2 to 16 judges"),
+            (
+                ["--judge", "panel", "--member", "exact", "--member", "exact"],
+                "--member[1].judge: is the judge of members[0] again",
+            ),
+            (["--judge", "panel", "--member", ":x=1"], "--member :x=1: begin with the kind"),
+            (
+                ["--judge", "panel", "--member", "exact:weight=much"],
+                "--member exact:weight=much: weight must be a number",
+            ),
+            (
+                ["--judge", "panel", "--member", "exact:size=1"],
+                "--member exact:size=1: size: judge exact verbatim has no parameters",
+            ),
+        ],
+    )
+    def test_names_the_flag_that_is_wrong(
+        self, panel_server: ServerProcess, tmp_path: Path, flags: list[str], message: str
+    ):
+        done = run_in(
+            fill(tmp_path), "judge", "contexts.jsonl", *flags, JUDGED_TARGET=panel_server.address
+        )
+        assert done.returncode == 2
+        assert message in done.stderr
+
+
+def test_the_client_names_the_member_that_is_wrong(server: Client):
+    with pytest.raises(InvalidArgument, match=re.escape("judge.members[1].judge.kind")):
+        server.judge([group("e")], Judge("panel", members=["exact", "panel"]))

@@ -1,0 +1,66 @@
+"""What a newcomer runs first: `judged demo`, `judged doctor`, completion."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.integration.cli_process import run_in
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def test_the_demo_judges_compares_and_writes_a_report(tmp_path):
+    done = run_in(tmp_path, "demo", "--json", "demo.json")
+    assert done.returncode == 0, done.stderr
+    assert "The report is in judged-demo.html" in done.stdout
+    page = (tmp_path / "judged-demo.html").read_text()
+    assert "all words beside the baseline first words" in page
+    runs = json.loads((tmp_path / "demo.json").read_text())["runs"]
+    means = {name: run["metrics"]["mrr"]["mean"] for name, run in runs.items()}
+    assert 0 < means["first words"] < means["all words"] <= 1
+
+
+def test_the_pictures_of_terminals_are_fresh():
+    script = ROOT / "docs/images/terminals.py"
+    done = subprocess.run(
+        [sys.executable, script, "--check"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_doctor_finds_a_server_and_shows_no_secret(tmp_path, server_address):
+    settings = {"JUDGED_TARGET": server_address, "JUDGED_PROBE_TOKEN": "hidden"}
+    done = run_in(tmp_path, "doctor", "--json", "found.json", **settings)
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = json.loads((tmp_path / "found.json").read_text())
+    assert found["problems"] == 0
+    assert {"Python", "server", "judges"} <= {one["check"] for one in found["findings"]}
+    assert "JUDGED_PROBE_TOKEN=***" in done.stdout
+    assert "hidden" not in done.stdout
+
+
+def test_doctor_says_what_to_do_about_a_server_that_is_not_there(tmp_path):
+    done = run_in(tmp_path, "doctor", "--target", "127.0.0.1:9")
+    assert done.returncode == 2
+    assert "What to do:" in done.stdout
+    assert "is judged-server running there" in done.stdout
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_is_offered(tmp_path, shell):
+    # Or it would be that of the shell which the tests were started from, if there is one.
+    named = {"_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}
+    done = run_in(tmp_path, "--show-completion", shell, **named)
+    assert done.returncode == 0, done.stderr
+    assert "_JUDGED_COMPLETE" in done.stdout
+
+
+def test_completion_knows_the_commands(tmp_path):
+    asked = {"_JUDGED_COMPLETE": "complete_bash", "COMP_WORDS": "judged co", "COMP_CWORD": "1"}
+    done = run_in(tmp_path, **asked)
+    assert set(done.stdout.split()) >= {"compare", "convert"}

@@ -1,0 +1,114 @@
+"""Scores of a rubric calibrated on people's labels, by a file and by the name of one."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+
+import pytest
+from judged import AnswerItem, Calibrator, Client, InvalidArgument, Rubric
+
+from tests.fakes.providers.provider_thread import provider_on_a_thread
+from tests.fakes.providers.scripted_provider import Asked, Said, ScriptedProvider
+from tests.integration.cli_process import lines_of, run_in
+from tests.integration.server_process import running_server
+
+_ANSWER = re.compile(r'name="answer">\n(.*)\n<')
+RUBRIC = ("--rubric", "answer_relevance")
+
+
+def script(asked: Asked) -> Said:
+    """The score of an answer is the number that it begins with."""
+    (text,) = _ANSWER.findall(asked.user)
+    return {"reasoning": "read off", "score": float(json.loads(text).split()[0])}
+
+
+@pytest.fixture(scope="module")
+def provider() -> Iterator[ScriptedProvider]:
+    with provider_on_a_thread(script) as running:
+        running.models = ("small",)
+        yield running
+
+
+def write_labels(path: Path, n: int) -> list[dict[str, object]]:
+    """Write answers of which people like three in ten more than the scores say."""
+    rng = Random(0)
+    lines = []
+    for place in range(n):
+        score = place % 10 / 10
+        lines.append(
+            {
+                "item_id": f"i{place}",
+                "query": f"q{place // 4}",
+                "answer": f"{score} of {place}",
+                "relevant": rng.random() < 0.3 + 0.7 * score,
+            }
+        )
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return lines
+
+
+def test_from_labels_to_probabilities_of_scores(tmp_path: Path, provider: ScriptedProvider) -> None:
+    (tmp_path / "llm.toml").write_text(
+        f'[[providers]]\nname = "scripted"\nbase_url = "{provider.base_url}"\n'
+        '[[models]]\nname = "small"\nprovider = "scripted"\nmodel = "small"\n'
+    )
+    lines = write_labels(tmp_path / "labels.jsonl", 240)
+    (tmp_path / "kept").mkdir()
+    config = ("--llm-config", str(tmp_path / "llm.toml"))
+    with running_server(*config) as ready:
+        there = {"JUDGED_TARGET": ready.address}
+        made = run_in(
+            *(tmp_path, "calibrate", "labels.jsonl", *RUBRIC, "--resamples", "200"),
+            *("-o", "kept/ours.calibration.json", "--json", "c.json"),
+            **there,
+        )
+        assert made.returncode == 0, made.stderr
+        believed = json.loads((tmp_path / "c.json").read_text())["reliability"]
+        assert (believed["fitted"], believed["n_labels"], believed["n_queries"]) == (True, 240, 60)
+        kept = Calibrator.load(tmp_path / "kept" / "ours.calibration.json")
+
+        scored = ("score", "labels.jsonl", *RUBRIC, "--output", "o.jsonl", "--json", "s.json")
+        done = run_in(*(tmp_path, *scored, "--calibration", "kept/ours.calibration.json"), **there)
+        assert done.returncode == 0, done.stderr
+        assert f"|calibration:{kept.sha256[:8]}|" in done.stdout
+        found = lines_of((tmp_path / "o.jsonl").read_text())
+        share = sum(bool(line["relevant"]) for line in lines) / len(lines)
+        mean = sum(score["probability"] for score in found) / len(found)
+        assert abs(mean - share) < 0.02
+        assert all(score["min_score"] == kept.min_score for score in found)
+        assert [score["score"] for score in found[:3]] == [0.0, 0.1, 0.2]
+
+        other = ("score", "labels.jsonl", "--rubric", "helpfulness")
+        wrong = run_in(*(tmp_path, *other, "--calibration", "kept/ours.calibration.json"), **there)
+        assert wrong.returncode == 2
+        assert "--rubric helpfulness: --calibration: was made for another judge" in wrong.stderr
+        both = run_in(
+            *(tmp_path, *scored, "--rubric", "helpfulness", "--calibration", "ours"), **there
+        )
+        assert "say which rubric it is of" in both.stderr
+
+        write_labels(tmp_path / "few.jsonl", 40)
+        few = run_in(*(tmp_path, "calibrate", "few.jsonl", *RUBRIC, "--resamples", "200"), **there)
+        assert few.returncode == 0, few.stderr
+        assert "the score itself is the probability, unchanged" in few.stderr
+        judge = run_in(tmp_path, "calibrate", "few.jsonl", *RUBRIC, "--judge", "exact", **there)
+        assert "--rubric: takes the place of a judge" in judge.stderr
+
+    with (
+        running_server(*config, "--calibrations-dir", str(tmp_path / "kept")) as ready,
+        Client(ready.address) as client,
+    ):
+        item = AnswerItem("i", "q", "0.5 of all")
+        rubric = Rubric("answer_relevance", calibration="ours")
+        (score,) = client.score_answers([item], [rubric])
+        assert score.probability is not None
+        assert 0.5 < score.probability < 0.8
+        assert score.min_score == kept.min_score
+        (bare,) = client.score_answers([item], ["answer_relevance"])
+        assert bare.probability is None
+        with pytest.raises(InvalidArgument, match="no calibration is called 'theirs'"):
+            client.score_answers([item], [Rubric("answer_relevance", calibration="theirs")])

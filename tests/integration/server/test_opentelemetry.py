@@ -1,0 +1,248 @@
+"""Spans, log lines and verdict events of real servers, as a collector gets them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from judged import AnswerItem, Client, Judge, QueryGroup
+from judged.errors import JudgedError
+
+from tests.fakes.otlp_collector import Collector, attributes, running_collector
+from tests.fakes.providers.provider_thread import provider_on_a_thread
+from tests.fakes.providers.scripted_provider import Asked
+from tests.integration.access.test_tls import refusal
+from tests.integration.server_process import running_server
+
+CANARY = "canary-text"
+TRACE_ID, PARENT_ID = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
+TRACED = {"traceparent": f"00-{TRACE_ID}-{PARENT_ID}-01"}
+GROUP = QueryGroup(
+    "q",
+    [f"red green {CANARY}"],
+    ["red green", "x"],
+    "query-7",
+    metadata={"gen_ai.response.id": "chatcmpl-7"},
+)
+PRICED = AnswerItem("chatcmpl-8", "q", CANARY, ["a"])
+
+
+def reply(asked: Asked) -> dict[str, str]:
+    return {"reasoning": f"it says {CANARY}", "verdict": "yes"}
+
+
+@pytest.fixture(scope="module")
+def llm_config(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    path = tmp_path_factory.mktemp("traced") / "llm.toml"
+    with provider_on_a_thread(reply) as provider:
+        path.write_text(
+            f'providers = [{{ name = "p", base_url = "{provider.base_url}" }}]\n'
+            '[[models]]\nname = "m"\nprovider = "p"\nmodel = "scripted-1"\n'
+        )
+        yield path
+
+
+@dataclass(frozen=True)
+class Traced:
+    """What a server has sent by its end, and its own log."""
+
+    collector: Collector
+    log: str
+
+    def span(self, name: str, parent: bytes | None = None):
+        """Return the only span of a name, or the only one beneath another."""
+        found = [
+            span
+            for span in self.collector.spans
+            if span.name == name and parent in {None, span.parent_span_id}
+        ]
+        assert len(found) == 1, (name, [span.name for span in self.collector.spans])
+        return found[0]
+
+
+@pytest.fixture(scope="module")
+def traced(llm_config: Path) -> Iterator[Traced]:
+    with running_collector() as collector:
+        with running_server(
+            *("--otlp-endpoint", collector.address, "--otlp-verdicts"),
+            *("--llm-config", str(llm_config)),
+        ) as server:
+            with Client(server.address) as client:
+                client.judge([GROUP], "semantic")
+                client.evaluate([GROUP], ["mrr"], Judge("exact"))
+                with pytest.raises(JudgedError):
+                    client.judge([GROUP], Judge("nobody"))
+                client.score_answers([PRICED], ["answer_match"], include_replies=True)
+            with Client(server.address, metadata=TRACED) as client:
+                client.judge([GROUP], "llm", include_details=True)
+            server.process.terminate()
+            assert server.process.wait(40) == 0  # by then all is sent
+            log = server.log_text()
+        yield Traced(collector, log)
+
+
+def test_a_call_is_a_span_of_the_trace_that_its_caller_is_in(traced: Traced):
+    span = traced.span("judged.v1.JudgeService/BatchJudge", bytes.fromhex(PARENT_ID))
+    assert span.trace_id.hex() == TRACE_ID
+    assert span.kind == span.SPAN_KIND_SERVER
+    told = attributes(span.attributes)
+    assert told["rpc.system.name"] == "grpc"
+    assert told["rpc.response.status_code"] == "OK"
+    assert told["judged.request_id"]
+
+
+def test_questions_to_models_have_the_names_of_the_conventions(traced: Traced):
+    call = traced.span("judged.v1.JudgeService/BatchJudge", bytes.fromhex(PARENT_ID))
+    found = [span for span in traced.collector.spans if span.parent_span_id == call.span_id]
+    asked = [span for span in found if span.name == "chat scripted-1"]
+    assert len(asked) == 2
+    assert all(span.kind == span.SPAN_KIND_CLIENT for span in asked)
+    told = attributes(asked[0].attributes)
+    assert told["gen_ai.operation.name"] == "chat"
+    assert told["gen_ai.provider.name"] == "openai"
+    assert told["gen_ai.request.model"] == "scripted-1"
+    assert told["gen_ai.usage.input_tokens"] > 0
+    assert told["gen_ai.usage.output_tokens"] > 0
+    assert told["judged.rubric"] == "retrieval_match"
+    assert any(span.name == "store" for span in found)
+    assert all(span.start_time_unix_nano <= span.end_time_unix_nano for span in found)
+
+
+def test_stages_of_an_embedding_model_are_beneath_their_call(traced: Traced):
+    infer = traced.span("infer")
+    parents = {span.span_id: span for span in traced.collector.spans}
+    call = parents[infer.parent_span_id]
+    assert call.name == "judged.v1.JudgeService/BatchJudge"
+    for stage in ("queue", "tokenize"):
+        assert traced.span(stage).parent_span_id == call.span_id
+    assert attributes(infer.attributes)["judged.stage.runs"] >= 1
+
+
+def test_a_call_that_fails_says_why(traced: Traced):
+    failed = [
+        told
+        for span in traced.collector.spans
+        if (told := attributes(span.attributes)).get("rpc.response.status_code") == "NOT_FOUND"
+    ]
+    assert [told["error.type"] for told in failed] == ["UNKNOWN_JUDGE"]
+
+
+def test_every_verdict_is_an_event(traced: Traced):
+    events = [attributes(event.attributes) for event in traced.collector.events()]
+    by_name: dict[object, list[dict[str, object]]] = {}
+    for told in events:
+        by_name.setdefault(told["gen_ai.evaluation.name"], []).append(told)
+    assert {name: len(found) for name, found in by_name.items()} == {
+        "semantic": 2,
+        "exact": 2,
+        "llm": 2,
+        "answer_match": 1,
+    }
+    exact = by_name["exact"][1]
+    assert exact["gen_ai.evaluation.score.value"] == 0.0
+    assert exact["gen_ai.evaluation.score.label"] == "not_relevant"
+    assert exact["gen_ai.response.id"] == "chatcmpl-7"
+    assert exact["judged.query_id"] == "query-7"
+    assert exact["judged.context"] == 1
+    assert exact["judged.judge"] == "exact"
+    assert exact["judged.version"] == "v1"
+    assert str(exact["judged.signature"]).startswith("exact|")
+    score = by_name["answer_match"][0]
+    assert score["gen_ai.evaluation.score.label"] == "pass"
+    assert score["gen_ai.response.id"] == "chatcmpl-8"
+
+
+def test_events_and_lines_are_of_the_trace_of_their_call(traced: Traced):
+    of_trace = [record for record in traced.collector.logs if record.trace_id.hex() == TRACE_ID]
+    assert [record.event_name for record in of_trace if record.event_name] == [
+        "gen_ai.evaluation.result"
+    ] * 2
+    call = next(record for record in of_trace if record.body.string_value == "call")
+    told = attributes(call.attributes)
+    span = traced.span("judged.v1.JudgeService/BatchJudge", bytes.fromhex(PARENT_ID))
+    assert told["judged.request_id"] == attributes(span.attributes)["judged.request_id"]
+    assert told["judged.model_calls"] == 2
+
+
+def test_no_text_is_sent(traced: Traced):
+    assert traced.collector.bodies
+    assert not [body for body in traced.collector.bodies if CANARY.encode() in body]
+    assert CANARY not in traced.log
+
+
+def test_reasoning_is_sent_where_the_operator_asks_for_it(llm_config: Path):
+    with running_collector() as collector:
+        with (
+            running_server(
+                *("--otlp-endpoint", collector.address, "--otlp-verdicts", "--otlp-reasoning"),
+                *("--llm-config", str(llm_config), "--otlp-sample-ratio", "0"),
+            ) as server,
+            Client(server.address) as client,
+        ):
+            client.judge([GROUP], "llm", include_details=True)
+            client.score_answers([PRICED], ["answer_match"])
+        told = [attributes(event.attributes) for event in collector.events()]
+    explained = [each["gen_ai.evaluation.explanation"] for each in told]
+    assert explained == [f"it says {CANARY}"] * 3
+    assert collector.spans == []  # none was sampled
+
+
+def test_a_failed_verdict_has_no_score(tmp_path: Path):
+    path = tmp_path / "llm.toml"
+    with (
+        provider_on_a_thread(lambda asked: "neither") as provider,
+        running_collector() as collector,
+    ):
+        path.write_text(
+            f'providers = [{{ name = "p", base_url = "{provider.base_url}" }}]\n'
+            '[[models]]\nname = "m"\nprovider = "p"\nmodel = "scripted-1"\n'
+        )
+        with (
+            running_server(
+                *("--otlp-endpoint", collector.address, "--otlp-verdicts"),
+                *("--llm-config", str(path)),
+            ) as server,
+            Client(server.address) as client,
+        ):
+            client.judge([QueryGroup("q", ["a"], ["b"])], "llm")
+    (event,) = collector.events()
+    told = attributes(event.attributes)
+    assert told["judged.status"] in {"ERROR", "ABSTAINED"}
+    assert told["error.type"] in {"SCHEMA", "UNPARSABLE"}
+    assert not [key for key in told if key.startswith("gen_ai.evaluation.score")]
+
+
+def test_a_collector_that_is_gone_harms_no_call():
+    with running_collector() as collector:
+        gone = collector.address
+    with running_server("--otlp-endpoint", gone, "--otlp-verdicts") as server:
+        with Client(server.address) as client:
+            assert client.judge([GROUP], "exact").relevant == [False, False]
+        server.process.terminate()
+        assert server.process.wait(40) == 0
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (("--otlp-endpoint", "localhost:4318"), "give the base of an OTLP/HTTP receiver"),
+        (("--otlp-verdicts",), "go with otlp_endpoint"),
+    ],
+)
+def test_what_cannot_be_sent_is_refused(flags: tuple[str, ...], said: str):
+    assert said in refusal(*flags)
+
+
+def test_nothing_of_it_is_loaded_unless_asked_for():
+    program = (
+        "import sys\nfrom judged_server.app import App\nfrom judged_server.settings import load\n"
+        "App(load({'listen': '127.0.0.1:0'}, None))\n"
+        "from judged_server import tracing\n"
+        "assert tracing.active is None\n"
+        "assert not [name for name in sys.modules if name.startswith('opentelemetry')]\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)

@@ -1,0 +1,139 @@
+"""Lines with several expected texts, against what people decided on the same items."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.integration.cli_process import lines_of, run_in
+
+ITEMS = Path(__file__).parents[2] / "data" / "nq301" / "items.jsonl"
+PUBLISHED = Path(__file__).parents[3] / "benchmarks" / "equivalence" / "data" / "nq301_human.jsonl"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    items = [json.loads(line) for line in ITEMS.read_text().splitlines()]
+    lines = [
+        {
+            "query": item["query"],
+            "expected_text": item["expected"][0],
+            "expected_alternatives": item["expected"],
+            "retrieved_text": item["retrieved"],
+            "label": item["human"],
+        }
+        for item in items
+    ]
+    (tmp_path / "lines.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    queries = [
+        {
+            "query_id": str(n),
+            "query_text": line["query"],
+            "expected_text": line["expected_text"],
+            "expected_alternatives": line["expected_alternatives"],
+        }
+        for n, line in enumerate(lines)
+    ]
+    results = [
+        {"query_id": str(n), "results": [{"text": line["retrieved_text"]}]}
+        for n, line in enumerate(lines)
+    ]
+    (tmp_path / "dataset.json").write_text(json.dumps({"queries": queries}))
+    (tmp_path / "results.jsonl").write_text("".join(json.dumps(one) + "\n" for one in results))
+    return tmp_path
+
+
+def test_all_commands_read_them_as_alternatives(folder: Path, server_address: str):
+    """By the first alternative alone 213 of the 293 items are judged as people did, not 239."""
+    there = {"JUDGED_TARGET": server_address}
+    done = run_in(folder, "judge", "lines.jsonl", "--json", "judged.json", "--output", "o", **there)
+    assert done.returncode == 0, done.stderr
+    lines = lines_of((folder / "o").read_text())
+    assert len(lines) == 293
+    assert sum(line["relevant"] == line["label"] for line in lines) == 239
+    relevant = sum(line["relevant"] for line in lines)
+    assert json.loads((folder / "judged.json").read_text())["counts"]["relevant"] == relevant
+    done = run_in(
+        *(folder, "calibrate", "lines.jsonl", "--label-field", "label", "--json", "c.json"), **there
+    )
+    assert done.returncode == 0, done.stderr
+    quality = json.loads((folder / "c.json").read_text())["quality"]
+    assert quality["true_positives"] + quality["true_negatives"] == 239
+    done = run_in(
+        *(folder, "evaluate", "dataset.json", "--results", "results.jsonl"),
+        *("--metric", "hit_rate@1", "--json", "e.json"),
+        **there,
+    )
+    assert done.returncode == 0, done.stderr
+    metric = json.loads((folder / "e.json").read_text())["metrics"]["hit_rate@1"]
+    assert metric["mean"] == pytest.approx(relevant / 293)
+
+
+def test_a_trace_of_them_replays(folder: Path, server_address: str):
+    there = {"JUDGED_TARGET": server_address}
+    run_in(folder, "judge", "lines.jsonl", "--trace", "t.jsonl", "--output", "a", **there)
+    done = run_in(
+        *(folder, "judge", "lines.jsonl", "--judge", "none", "--trace", "t.jsonl"),
+        *("--output", "b"),
+        **there,
+    )
+    assert done.returncode == 0, done.stderr
+    first, again = (lines_of((folder / name).read_text()) for name in ("a", "b"))
+    for line in (*first, *again):
+        line.pop("source")
+    assert first == again
+
+
+def test_labels_of_another_name_are_asked_for(folder: Path, server_address: str):
+    done = run_in(folder, "calibrate", "lines.jsonl", JUDGED_TARGET=server_address)
+    assert done.returncode == 2
+    assert "--label-field" in done.stderr
+
+
+def test_the_judge_that_sees_all_of_them_gives_a_line_one_score(
+    tmp_path: Path, server_address: str
+):
+    """The file is read as it is published; a verdict brings its probability, a replay too."""
+    there = {"JUDGED_TARGET": server_address}
+    asked = ("judge", str(PUBLISHED), "--judge", "answer_equivalence")
+    done = run_in(tmp_path, *asked, "--trace", "t.jsonl", "--output", "o", **there)
+    assert done.returncode == 0, done.stderr
+    lines = lines_of((tmp_path / "o").read_text())
+    assert len(lines) == 293
+    assert sum(line["relevant"] == line["label"] for line in lines) >= 0.82 * 293
+    for line in lines:
+        assert line["relevant"] == (line["score"] >= 0.5)
+        assert 0 < line["probability"] < 1
+    done = run_in(
+        *(tmp_path, "judge", str(PUBLISHED), "--judge", "none", "--trace", "t.jsonl"),
+        *("--output", "again"),
+        **there,
+    )
+    assert done.returncode == 0, done.stderr
+    again = lines_of((tmp_path / "again").read_text())
+    for line in (*lines, *again):
+        line.pop("source")
+    assert again == lines
+    done = run_in(
+        *(tmp_path, "calibrate", str(PUBLISHED), "--judge", "answer_equivalence"),
+        *("--label-field", "label", "--json", "c.json"),
+        **there,
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads((tmp_path / "c.json").read_text())["quality"]["n"] == 293
+
+
+def test_lines_of_one_answer_do_not_share_their_expected_texts(tmp_path: Path, server_address: str):
+    """Two lines of the same query and answer stand together, but expect different texts."""
+    lines = [
+        {"query": "capital of france", "expected_text": expected, "retrieved_text": "Lyon"}
+        for expected in ("Paris", "Lyon")
+    ]
+    (tmp_path / "lines.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    done = run_in(
+        *(tmp_path, "judge", "lines.jsonl", "--judge", "answer_equivalence"),
+        JUDGED_TARGET=server_address,
+    )
+    assert [line["relevant"] for line in lines_of(done.stdout)] == [False, True]
