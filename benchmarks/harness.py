@@ -48,18 +48,22 @@ class Server:
 
 
 @contextmanager
-def serving(module: str, *flags: str) -> Iterator[Server]:
-    """Run `python -m module --listen ... --port-file ...` and yield it once it is ready."""
+def serving(module: str, *flags: str, root: Path = ROOT) -> Iterator[Server]:
+    """Run `python -m module --listen ... --port-file ...` and yield it once it is ready.
+
+    Another checkout's module is run by the interpreter of its `.venv`.
+    """
     with tempfile.TemporaryDirectory() as folder:
         port_file = Path(folder, "port")
         written = Path(folder, "log")
-        command = [sys.executable, "-m", module, "--listen", "127.0.0.1:0"]
+        python = sys.executable if root == ROOT else str(root / ".venv" / "bin" / "python")
+        command = [python, "-m", module, "--listen", "127.0.0.1:0"]
         with written.open("wb") as log:
             process = subprocess.Popen(
                 [*command, "--port-file", str(port_file), *flags],
                 stderr=log,
-                cwd=ROOT,
-                env=_environment(),
+                cwd=root,
+                env=_environment(root),
             )
         try:
             ends = time.monotonic() + 60
@@ -77,13 +81,13 @@ def serving(module: str, *flags: str) -> Iterator[Server]:
                 process.wait()
 
 
-def _environment() -> dict[str, str]:
+def _environment(root: Path) -> dict[str, str]:
     """Return the environment of a server.
 
     It keeps its bytecode, as an installed package does: compiling all of it takes over a second.
     """
     kept = {n: v for n, v in os.environ.items() if n != "PYTHONDONTWRITEBYTECODE"}
-    return {**DEFAULTS, "PYTHONPYCACHEPREFIX": str(ROOT / ".venv" / "bytecode"), **kept}
+    return {**DEFAULTS, "PYTHONPYCACHEPREFIX": str(root / ".venv" / "bytecode"), **kept}
 
 
 def machine() -> dict[str, object]:

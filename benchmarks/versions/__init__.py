@@ -1,0 +1,1 @@
+"""This checkout beside another one."""
