@@ -11,7 +11,7 @@ better; those that end in _cpu count the CPU seconds of client and server, the o
     metrics    5 metrics of 10,000 topics of 100 documents
     fanout     1,000 contexts by `llm` in one call, of a provider that takes 100 ms
 
-    python -m benchmarks.versions OTHER [--rounds 7]
+    python -m benchmarks.versions OTHER [--rounds 7] [--work wire lexical ...]
 
 OTHER is another checkout of this project, say `git worktree add ../before v0.1.0`, after
 `make setup` in it. The first round warms up and is left out.
@@ -23,7 +23,7 @@ import argparse
 import json
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -102,10 +102,10 @@ def new_input(work: str, seed: int) -> list[Any]:
     ]
 
 
-def measure(other: Path, rounds: int) -> dict[str, list[float]]:
+def measure(other: Path, rounds: int, works: Sequence[str]) -> dict[str, list[float]]:
     """Return the samples of each figure."""
     spent: dict[str, dict[Path, list[tuple[float, float]]]] = {
-        work: {other: [], ROOT: []} for work in WORK
+        work: {other: [], ROOT: []} for work in works
     }
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
@@ -115,7 +115,7 @@ def measure(other: Path, rounds: int) -> dict[str, list[float]]:
         flags = ("--llm-config", str(config), "--log-level", "warning")
         sides = {root: stack.enter_context(side(root, flags)) for root in (other, ROOT)}
         for number in range(rounds + 1):
-            for seed, work in enumerate(WORK, number * len(WORK)):
+            for seed, work in enumerate(works, number * len(works)):
                 order = {"work": work, "input": new_input(work, seed)}
                 for root in (other, ROOT) if number % 2 else (ROOT, other):
                     took = sides[root].spent(order)
@@ -138,6 +138,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.versions")
     parser.add_argument("other", type=Path, help="another checkout, set up")
     parser.add_argument("--rounds", type=int, default=7, help="one more warms up (default 7)")
+    parser.add_argument("--work", nargs="+", choices=WORK, default=WORK, help="some of it alone")
     arguments = parser.parse_args()
     other: Path = arguments.other.resolve()
     if not (other / ".venv" / "bin" / "python").exists():
@@ -148,7 +149,7 @@ def main() -> None:
         text=True,
         check=False,
     ).stdout.strip()
-    samples = measure(other, arguments.rounds)
+    samples = measure(other, arguments.rounds, arguments.work)
     print(closing_line("versions", samples, None, {"other": commit or other.name}))
 
 
