@@ -172,7 +172,7 @@ def _pieces(index: int, group: QueryGroup, most: int) -> Iterator[tuple[Piece, i
 def text_cost(group: QueryGroup) -> int:
     """Return about how many characters a group has, or bytes of what stands for its texts."""
     texts = (group.expected, group.retrieved, group.negatives)
-    cost = len(group.query) + sum(len(text) for some in texts for text in some)
+    cost = len(group.query) + sum(sum(map(len, some)) for some in texts)
     vectors, spans = group.embeddings, group.spans
     if vectors is not None:
         cost += len(vectors.expected) + len(vectors.retrieved)
