@@ -50,8 +50,11 @@ class Tls:
 
     def __post_init__(self) -> None:
         if (self.certificate is None) != (self.key is None):
+            given, missing = "key", "certificate"
+            if self.key is None:
+                given, missing = missing, given
             raise errors.InvalidArgument.of_field(
-                "credentials", "a certificate and its key go together; give both, or neither"
+                "credentials", f"Tls({given}=...) needs {missing}= too; give both, or neither"
             )
 
 

@@ -291,3 +291,19 @@ def cache_folder(environ: Mapping[str, str], name: str) -> Path:
     """Return judged/NAME in the user's cache folder, which XDG_CACHE_HOME names or is ~/.cache."""
     cache = environ.get("XDG_CACHE_HOME")
     return (Path(cache) if cache else Path.home() / ".cache") / "judged" / name
+
+
+def certificate_pair(settings: Settings) -> tuple[Path, Path] | None:
+    """Return the files of the server's certificate and its key; None without TLS.
+
+    Raises SettingsError for one without the other, and for client_ca without both.
+    """
+    pair = {"certificate": settings.certificate, "private_key": settings.private_key}
+    missing = [name for name, path in pair.items() if path is None]
+    if settings.certificate is not None and settings.private_key is not None:
+        return settings.certificate, settings.private_key
+    given = [name for name, path in pair.items() if path is not None]
+    given += ["client_ca"] if settings.client_ca is not None else []
+    if given:
+        raise SettingsError(f"{given[0]}: needs {' and '.join(missing)} too")
+    return None

@@ -32,7 +32,7 @@ from judged_server.llm.budget import BudgetAccount, Budgets, TenantBudgets, defa
 from judged_server.llm.cache.reply_cache import ReplyCache
 from judged_server.llm.rubrics import Rubric, load_builtin, load_folder
 from judged_server.llm.transport.clock import Clock
-from judged_server.settings import Settings, SettingsError, cache_folder
+from judged_server.settings import Settings, SettingsError, cache_folder, certificate_pair
 from judged_server.store.kept_replies import KeptReplies
 from judged_server.store.ledger import LEASE_S, Ledger
 from judged_server.store.replies import CacheInvalidation, ReplyFile
@@ -158,10 +158,8 @@ def http_address(settings: Settings) -> Address | None:
 
 def certificates(settings: Settings, *addresses: Address | None) -> Certificates | None:
     """Return the certificate that the settings name. Raises SettingsError for one that is bad."""
-    certificate, key = settings.certificate, settings.private_key
-    if certificate is None or key is None:
-        if certificate is not key or settings.client_ca is not None:
-            raise SettingsError("certificate and private_key go together, and client_ca with both")
+    pair = certificate_pair(settings)
+    if pair is None:
         return None
     if not any(address is not None and address.path is None for address in addresses):
         raise SettingsError(
@@ -170,7 +168,7 @@ def certificates(settings: Settings, *addresses: Address | None) -> Certificates
     # Imported here: most servers have no certificate, and reading one takes a library.
     from judged_server.api.listening.certificates import CertificateFiles, Certificates  # noqa: PLC0415
 
-    return Certificates(CertificateFiles(certificate, key, settings.client_ca))
+    return Certificates(CertificateFiles(*pair, settings.client_ca))
 
 
 def rubrics(settings: Settings) -> Mapping[str, Rubric]:

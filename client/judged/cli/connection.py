@@ -33,7 +33,10 @@ class Access:
     def credentials(self) -> Credentials | None:
         """Return the credentials that the options and JUDGED_TOKEN give. Raises Problem."""
         if (self.tls_cert is None) != (self.tls_key is None):
-            raise Problem("--tls-cert and --tls-key go together; give both, or neither")
+            given, missing = "--tls-key", "--tls-cert"
+            if self.tls_key is None:
+                given, missing = missing, given
+            raise Problem(f"{given}: needs {missing} FILE too; give both, or neither")
         if self.tls_cert is not None and self.tls_ca is None:
             raise Problem("--tls-cert: needs --tls-ca FILE too, or --tls-ca default")
         named = os.environ.get(TOKEN_VARIABLE, "").strip()

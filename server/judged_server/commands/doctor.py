@@ -17,7 +17,13 @@ from urllib.parse import urlsplit
 
 from judged_server.address import Address, AddressError
 from judged_server.errors import JudgedError
-from judged_server.settings import Settings, SettingsError, cache_folder, misspelt_variables
+from judged_server.settings import (
+    Settings,
+    SettingsError,
+    cache_folder,
+    certificate_pair,
+    misspelt_variables,
+)
 
 OK, WARN, BAD = "ok  ", "warn", "BAD "
 _CONNECT_S = 5.0
@@ -92,13 +98,12 @@ def _address(settings: Settings, setting: str, named: str) -> Iterator[Finding]:
 
 
 def _certificate(settings: Settings) -> Iterator[Finding]:
-    if settings.certificate is None or settings.private_key is None:
-        if settings.certificate is not settings.private_key or settings.client_ca is not None:
-            raise SettingsError("certificate and private_key go together, and client_ca with both")
+    pair = certificate_pair(settings)
+    if pair is None:
         return
     from judged_server.api.listening.certificates import CertificateFiles, Certificates  # noqa: PLC0415
 
-    files = CertificateFiles(settings.certificate, settings.private_key, settings.client_ca)
+    files = CertificateFiles(*pair, settings.client_ca)
     days = (Certificates(files).ends - datetime.now(UTC)).days
     state = OK if days > _DAYS_LEFT else WARN
     yield Finding(state, "certificate", f"{settings.certificate} ends in {days} days")

@@ -124,7 +124,8 @@ class TestCommand:
             ([], "TLS? a server that wants it"),
             (["--tls-ca", "/no/such.pem"], "the file /no/such.pem can't be read: No such file"),
             (["--tls-ca", __file__], "is no PEM file"),
-            (["--tls-cert", "x"], "--tls-cert and --tls-key go together"),
+            (["--tls-cert", "x"], "--tls-cert: needs --tls-key FILE too"),
+            (["--tls-key", "x"], "--tls-key: needs --tls-cert FILE too"),
             (["--tls-cert", "x", "--tls-key", "y"], "--tls-cert: needs --tls-ca"),
         ],
     )
@@ -197,8 +198,10 @@ def wait_for_line(server: ServerProcess, event: str, problem: str = "") -> dict[
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        (["--certificate", "x.pem"], "certificate and private_key go together"),
-        (["--client-ca", "x.pem"], "certificate and private_key go together"),
+        (["--certificate", "x.pem"], "certificate: needs private_key too"),
+        (["--private-key", "x.pem"], "private_key: needs certificate too"),
+        (["--client-ca", "x.pem"], "client_ca: needs certificate and private_key too"),
+        (["--client-ca", "x", "--private-key", "y"], "private_key: needs certificate too"),
         (["--certificate", "x.pem", "--private-key", "y"], "x.pem: can't be read: No such file"),
     ],
 )
@@ -221,6 +224,12 @@ def refusal(*given: str) -> str:
     done = run_server_command("--listen", "127.0.0.1:0", *given)
     assert done.returncode == 2
     return done.stderr
+
+
+@pytest.mark.parametrize(("given", "missing"), [("certificate", "key"), ("key", "certificate")])
+def test_half_of_a_pair_names_the_other_half(given: str, missing: str):
+    with pytest.raises(InvalidArgument, match=rf"Tls\({given}=\.\.\.\) needs {missing}= too"):
+        Tls(**{given: "x.pem"})
 
 
 @pytest.mark.parametrize("target", ["judge.example:8470", "10.0.0.1:8470", "dns:///judge:8470"])
