@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -167,7 +168,19 @@ def test_on_paper_the_examples_are_open_and_the_table_is_not_there(opened):
     assert page.is_visible(".onlyprint")
 
 
+def long_names() -> dict[str, object]:
+    """Return a document whose metrics, topics, ids and gates have names without a blank."""
+    text = json.dumps(result_document(20))
+    for name in ("topic", "python", "mrr", "q00001", "retrieval"):
+        text = text.replace(name, f"{name}_with_more_characters_than_a_telephone_has_room_for" * 2)
+    document: dict[str, object] = json.loads(text)
+    document["name"] = "a-file-with-a-name-that-somebody-typed-without-a-single-blank.json"
+    document["gates"] = [{"passed": False, "message": "--min-score" * 20}]
+    return document
+
+
 REPORTS = {
+    "long names": lambda: make_report(long_names()),
     "many": lambda: make_report(result_document(100)),
     "none": lambda: make_report(result_document(0)),
     "all fail": lambda: make_report(result_document(20, fails=True)),
@@ -191,6 +204,7 @@ def test_axe_finds_nothing_and_nothing_is_cut_off(browser, tmp_path, kind, width
     page.wait_for_selector(READY, state="attached")
     if kind != "none":
         page.click("#body th button")
+        page.evaluate("document.querySelectorAll('details').forEach((part) => part.open = true)")
     page.evaluate(axe)
     found = page.evaluate("axe.run().then((result) => result.violations)")
     assert [(rule["impact"], rule["id"], rule["nodes"][0]["html"]) for rule in found] == []

@@ -181,6 +181,7 @@ def gates_document(outcomes: Sequence[Outcome]) -> dict[str, object]:
                 "value": outcome.value,
                 "worst_case": outcome.value if outcome.worst is None else outcome.worst,
                 "passed": outcome.passed,
+                "message": outcome.message,
             }
             for outcome in outcomes
         ]

@@ -11,6 +11,7 @@ from judged.cli.output.gates import Gates, finish, gates_document, split_min_sco
 from judged.cli.output.writer import Output
 from judged.cli.problems import Problem
 from judged.evaluation import FileError
+from judged.report.documents import read_gates
 from judged.types import MetricCounts, MetricResult, NegativeMatch, NegativeReport, VerdictCounts
 
 NDCG = "rbp(p=0.5)@10"
@@ -226,7 +227,10 @@ class TestSplit:
 
 def test_the_document_lists_the_gates():
     outcomes = gates([f"{NDCG}=0.8"]).check(table(), None, Output(None))
-    assert gates_document(outcomes) == {
+    document = gates_document(outcomes)
+    sentence = f"fell short: {NDCG} is 0.7600, 0.0400 below --min-score {NDCG}=0.8"
+    assert read_gates(document) == [(False, sentence)]  # as a report shows it
+    assert document == {
         "gates": [
             {
                 "gate": "min_score",
@@ -235,6 +239,7 @@ def test_the_document_lists_the_gates():
                 "value": 0.76,
                 "worst_case": 0.76,
                 "passed": False,
+                "message": sentence,
             }
         ]
     }
