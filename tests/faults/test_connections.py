@@ -6,12 +6,14 @@ Rows 34, 45 and 46 of the fault table.
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import socket
 import struct
 import subprocess
 import threading
 import time
+import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -25,7 +27,7 @@ from judged.v1 import judge_service_pb2 as pb
 from judged.v1.judge_service_pb2_grpc import JudgeServiceStub
 
 from tests.fakes.canaries import TEXT
-from tests.integration.server_process import ServerProcess, running_server
+from tests.integration.server_process import ServerProcess, running_server, until
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="not run: /proc")
 
@@ -36,7 +38,7 @@ GROUP = QueryGroup(f"q {TEXT}", [TEXT], [TEXT])
 
 @pytest.fixture
 def server() -> Iterator[ServerProcess]:
-    with running_server("--log-level", "warning") as ready:
+    with running_server("--metrics-listen", "127.0.0.1:0", "--grace-s", "1") as ready:
         yield ready
 
 
@@ -79,6 +81,14 @@ def resident_mb(server: ServerProcess) -> float:
     return int(line.split()[1]) * 1024 / 1e6
 
 
+def gauge(server: ServerProcess, name: str) -> float:
+    """Return the present value of a metric."""
+    (address,) = re.findall(r'"metrics":"([^"]+)"', server.log_text())
+    with urllib.request.urlopen(f"http://{address}/metrics", timeout=60) as reply:
+        (value,) = re.findall(rf"^{name} (\S+)$", reply.read().decode(), re.MULTILINE)
+    return float(value)
+
+
 def is_served(server: ServerProcess) -> bool:
     with grpc.insecure_channel(server.address) as channel:
         health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(), timeout=60)
@@ -98,7 +108,7 @@ def test_a_flood_of_pings_ends_its_connection_alone(server: ServerProcess):
         assert is_served(server)
 
 
-def test_calls_that_are_reset_at_once_take_no_memory_and_hold_nobody_up(server: ServerProcess):
+def test_calls_that_are_reset_at_once_leave_nothing_and_hold_nobody_up(server: ServerProcess):
     before = resident_mb(server)
     headers = call_headers()
     for _ in range(5):
@@ -110,6 +120,8 @@ def test_calls_that_are_reset_at_once_take_no_memory_and_hold_nobody_up(server: 
             except ConnectionError:
                 pass  # it had enough
             assert is_served(server)
+    until(lambda: gauge(server, "judged_calls_in_work") == 0, 5)
+    assert gauge(server, "judged_request_bytes_in_work") == 0
     assert resident_mb(server) < before + 100
 
 
@@ -138,27 +150,29 @@ def test_more_connections_than_descriptors_are_survived(server: ServerProcess):
 
 @pytest.mark.timeout(300)
 def test_streams_that_nobody_reads_are_bounded_and_end():
-    texts = [f"{TEXT} {n}" for n in range(60)]
+    texts = [f"{TEXT} {n}" for n in range(120)]
     group = groups_pb2.QueryGroup(query="q", expected=texts, retrieved=texts)
     done = threading.Event()
+    chunks, streams = 1_000, 4
+    sent = [0] * streams
     start = pb.StreamJudgeStart(judge=groups_pb2.JudgeSpec(kind="exact"))
 
-    def requests() -> Iterator[pb.StreamJudgeRequest]:
+    def requests(stream: int) -> Iterator[pb.StreamJudgeRequest]:
         yield pb.StreamJudgeRequest(start=start)
-        for number in range(400):
+        for number in range(chunks):
             if done.is_set():
                 return
+            sent[stream] += 1
             chunk = pb.JudgeChunk(chunk_id=number, groups=[group])
             yield pb.StreamJudgeRequest(chunk=chunk)
 
-    streams = 10
     with (
-        running_server("--max-unread-s", "1") as server,
+        running_server("--max-unread-s", "2") as server,
         grpc.insecure_channel(server.address) as channel,
     ):
         before = resident_mb(server)
         method = JudgeServiceStub(channel).StreamJudge
-        opened = [method(requests(), timeout=100) for _ in range(streams)]
+        opened = [method(requests(stream), timeout=100) for stream in range(streams)]
         for replies in opened:
             next(replies)  # and no other
         ends = time.monotonic() + 60
@@ -172,4 +186,6 @@ def test_streams_that_nobody_reads_are_bounded_and_end():
         for replies in opened:
             replies.cancel()
         assert {line["code"] for line in ended} == {"DEADLINE_EXCEEDED"}
-        assert resident_mb(server) < before + 8 * streams + 50
+        assert resident_mb(server) < before + 8 * streams
+        # Reading stops with the replies, so that who sends is held up and not only who is late.
+        assert max(sent) < chunks / 3

@@ -50,6 +50,24 @@ TESTS = {
     "::test_a_process_whose_loop_stands_for_long_ends_with_its_stacks",
     "unread_replies": "tests/integration/server/test_interceptor.py"
     "::test_a_stream_whose_replies_nobody_reads_is_ended",
+    "chunks_in_flight": "tests/faults/test_connections.py"
+    "::test_streams_that_nobody_reads_are_bounded_and_end",
+    "lag_of_the_loop": f"{UNIT}/monitoring/test_port.py::test_how_late_the_loop_was_is_told",
+    "calls_that_have_ended": "tests/faults/test_connections.py"
+    "::test_calls_that_are_reset_at_once_leave_nothing_and_hold_nobody_up",
+    "addresses_of_listeners": f"{UNIT}/test_wiring.py"
+    "::test_an_address_of_other_machines_wants_tls_and_callers",
+    "core_dumps": "tests/integration/test_lifecycle.py"
+    "::TestStart::test_a_crash_would_write_no_memory_to_the_disk",
+    "deadlines_at_the_door": f"{UNIT}/scheduling/test_admission.py"
+    "::test_what_no_idle_model_could_do_in_time_is_not_worth_a_retry",
+    "deadlines_of_others": "tests/integration/test_interceptor.py"
+    "::test_a_call_without_a_deadline_gets_one",
+    "memory_of_requests": f"{UNIT}/api/listening/test_receiving.py"
+    "::test_a_message_without_room_is_refused_before_it_is_inflated",
+    "size_when_inflated": f"{UNIT}/api/listening/test_receiving.py"
+    "::test_what_inflates_to_too_much_is_not_inflated",
+    "end_of_a_drain": "tests/faults/test_drains.py::test_no_call_that_was_received_is_lost",
     "calls_of_a_connection": f"{UNIT}/api/listening/test_connections.py"
     "::test_a_connection_has_so_many_calls_in_work_and_others_are_served",
     "want_of_memory": f"{UNIT}/embedding/batching/test_workers.py"

@@ -198,6 +198,103 @@ def unread_replies() -> None:
     CallInterceptor._written = written
 
 
+def chunks_in_flight() -> None:
+    """Let a stream have as many chunks read and not answered as its caller sends."""
+    from judged_server.api import chunk_window
+
+    window = chunk_window.work_in_window
+
+    def endless(requests: Any, _: int, begin: Any) -> Any:
+        return window(requests, 1 << 20, begin)
+
+    chunk_window.work_in_window = endless
+
+
+def lag_of_the_loop() -> None:
+    """Measure nothing of the loop."""
+    from judged_server.monitoring.port import MonitoringPort
+
+    async def nothing(self: Any) -> None:
+        pass
+
+    MonitoringPort._measure_lag = nothing
+
+
+def calls_that_have_ended() -> None:
+    """Keep what a call that has ended held."""
+    from judged_server.api.interceptor import CallInterceptor
+
+    CallInterceptor._end = lambda self, call, context: None
+
+
+def addresses_of_listeners() -> None:
+    """Listen wherever it is asked for, reflection and all."""
+    from judged_server import wiring
+
+    wiring.refuse_open_address = lambda settings, address, *, tls: None
+
+
+def core_dumps() -> None:
+    """Let a crash write the memory of the server to a disk."""
+    import resource
+
+    limit = resource.setrlimit
+
+    def unless_core(kind: int, limits: tuple[int, int]) -> None:
+        if kind != resource.RLIMIT_CORE:
+            limit(kind, limits)
+
+    resource.setrlimit = unless_core
+
+
+def deadlines_at_the_door() -> None:
+    """Let work in that can't be done before its deadline."""
+    from judged_server.scheduling.admission import Admission
+
+    admit = Admission.admit
+
+    def patient(self: Any, call: Any, now: float) -> Any:
+        call.deadline = None
+        return admit(self, call, now)
+
+    Admission.admit = patient
+
+
+def deadlines_of_others() -> None:
+    """Give calls without a deadline none."""
+    from judged_server.api.interceptor import Deadlines
+
+    Deadlines.imposed = lambda self, context, maximum: None
+
+
+def memory_of_requests() -> None:
+    """Let requests in whatever memory those in work take."""
+    from judged_server.api.listening.receiving import Admission, Admitted
+
+    def admit(self: Any, size: int) -> Any:
+        return Admitted(Admission(1), size)
+
+    Admission.admit = admit
+
+
+def size_when_inflated() -> None:
+    """Inflate whatever it becomes."""
+    from judged_server.api.listening.receiving import Unread
+
+    size = Unread.size
+    Unread.size = lambda self, most: size(self, 1 << 40)
+
+
+def end_of_a_drain() -> None:
+    """Stop without waiting for calls."""
+    from judged_server.api.interceptor import CallInterceptor
+
+    async def at_once(self: Any, *_: Any) -> None:
+        pass
+
+    CallInterceptor.wait_quiet = CallInterceptor.cut_short = at_once
+
+
 def calls_of_a_connection() -> None:
     """Let a connection have as many calls in work as it likes."""
     import judged_server.api.listening.connections
@@ -249,6 +346,16 @@ GUARDS: dict[str, Callable[[], None]] = {
         stacks_of_a_standing_loop,
         end_of_a_standing_loop,
         unread_replies,
+        chunks_in_flight,
+        lag_of_the_loop,
+        calls_that_have_ended,
+        addresses_of_listeners,
+        core_dumps,
+        deadlines_at_the_door,
+        deadlines_of_others,
+        memory_of_requests,
+        size_when_inflated,
+        end_of_a_drain,
         calls_of_a_connection,
         pings_of_a_connection,
     )

@@ -141,7 +141,8 @@ async def test_a_stray_cancelled_error_does_not_leave_the_caller_hanging(service
 
 async def test_a_call_without_a_deadline_gets_one(service):
     misbehaving, stub, _ = service
-    error = await failure(stub.ComputeMetrics(pb.ComputeMetricsRequest()))
+    async with asyncio.timeout(10):
+        error = await failure(stub.ComputeMetrics(pb.ComputeMetricsRequest()))
     assert (error.code, error.reason) == ("DEADLINE_EXCEEDED", "DEADLINE_EXCEEDED")
     assert misbehaving.cancelled.is_set()
 

@@ -3,8 +3,11 @@ from __future__ import annotations
 import grp
 import os
 import pty
+import shutil
 import signal
 import stat
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -51,9 +54,19 @@ class TestStart:
         assert policies["event_engine"] == {os.SCHED_BATCH}
         assert os.sched_getscheduler(server.process.pid) == os.SCHED_OTHER
 
-    @pytest.mark.skipif(not Path("/proc/self/limits").exists(), reason="not run: Linux alone")
-    def test_a_crash_would_write_no_memory_to_the_disk(self, server: ServerProcess):
-        limits = Path(f"/proc/{server.process.pid}/limits").read_text().splitlines()
+    @pytest.mark.skipif(shutil.which("prlimit") is None, reason="not run: no prlimit")
+    def test_a_crash_would_write_no_memory_to_the_disk(self, tmp_path: Path):
+        # Where a crash of whoever starts it would.
+        port_file, log = tmp_path / "port", tmp_path / "log"
+        command = ["prlimit", "--core=1048576:", sys.executable, "-m", "judged_server"]
+        flags = ["--listen", "127.0.0.1:0", "--port-file", str(port_file)]
+        with (
+            log.open("wb") as stderr,
+            subprocess.Popen([*command, *flags], stderr=stderr) as process,
+        ):
+            wait_for_port_file(process, port_file, log)
+            limits = Path(f"/proc/{process.pid}/limits").read_text().splitlines()
+            process.send_signal(signal.SIGTERM)
         [core] = [line.split() for line in limits if line.startswith("Max core file size")]
         assert core[4] == "0"
 
