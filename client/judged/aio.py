@@ -273,11 +273,14 @@ class AsyncClient(BaseClient[AsyncConnection]):
         *,
         include_replies: bool = False,
         asking: Asking | None = None,
+        request_id: str = "",
         timeout: float | None = None,  # noqa: ASYNC109 - sent to the server as the call's deadline
         progress: Callable[[int, int], object] | None = None,
     ) -> ScoredAnswers:
         """Return the score of every item by every rubric, in order; see Client.score_answers."""
-        scoring = Scoring(items, rubrics, asking, progress, include_replies=include_replies)
+        scoring = Scoring(
+            items, rubrics, asking, progress, request_id, include_replies=include_replies
+        )
         async for _ in self._scores(scoring, timeout):
             pass  # the parts keep them
         return scoring.whole()

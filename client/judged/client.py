@@ -143,9 +143,8 @@ class Client(BaseClient[Connection]):
     ) -> Generator[JudgedChunk, None, None]:
         """Yield every chunk's verdicts as they finish, in any order; ids count chunks from 0.
 
-        A stream that breaks is sent again with what has no answer, while `timeout` lasts, under the
-        same `request_id` (a UUID of version 4, drawn where none is given), so that models are asked
-        nothing twice.
+        A stream that breaks is sent again with what has no answer, while `timeout` lasts, under one
+        `request_id` (a UUID of version 4, drawn where none is given): models answer nothing twice.
         """
         stream = JudgeStream(
             *(chunks, judge, asking, self._deadline(timeout, STREAM_S), self._connection.budget),
@@ -206,10 +205,9 @@ class Client(BaseClient[Connection]):
     ) -> MetricTable:
         """Return metrics of rankings whose relevance is known, however many topics there are.
 
-        `metadata` maps query ids to what is known of the query, for `slice_by` and
-        `stratify_by` of the options. `human_values` are what people's labels make of some of the
-        queries, drawn at random: every mean then also comes corrected. Labels of judged rankings
-        belong into these instead.
+        `metadata` maps query ids to what is known of the query, for `slice_by` and `stratify_by`.
+        `human_values` are what people's labels make of some of the queries, drawn at random: every
+        mean then also comes corrected. Labels of judged rankings belong into these instead.
         """
         parts = Parts(metrics, Given(relevance, metadata or {}, human_values), options)
         deadline = self._deadline(timeout, COMPUTING_S)
@@ -240,8 +238,7 @@ class Client(BaseClient[Connection]):
         those that bring documents. Everything travels in one message: measure what is larger with
         `compute_metrics` and compare the values.
         """
-        call = calls.compare_runs(metrics, runs, qrels, options, comparison)
-        return self._call(call, timeout)
+        return self._call(calls.compare_runs(metrics, runs, qrels, options, comparison), timeout)
 
     def compute_text_metrics(
         self,
@@ -254,8 +251,7 @@ class Client(BaseClient[Connection]):
     ) -> TextMetricTable:
         """Return metrics of texts against references, however many items there are.
 
-        Names are "bleu", "rouge1", "rouge2", "rougeL", "token_f1", "exact_match". Items that
-        several messages hold give the numbers that one would; the last message holds the values.
+        Names are "bleu", "rouge1", "rouge2", "rougeL", "token_f1", "exact_match".
         """
         steps = calls.text_metrics(metrics, items, per_item=per_item, interval=interval)
         return self._call_each(steps, timeout)
@@ -309,16 +305,20 @@ class Client(BaseClient[Connection]):
         *,
         include_replies: bool = False,
         asking: Asking | None = None,
+        request_id: str = "",
         timeout: float | None = None,
         progress: Callable[[int, int], object] | None = None,
     ) -> ScoredAnswers:
         """Return the score of every item by every rubric, in this order, however many there are.
 
-        Large inputs travel in parts, several at once. Scores that never came have the status
-        ERROR; the call raises when the request is wrong or nothing was answered. `progress` is
-        called with (scores done, scores in all). `include_replies` asks for the models' replies.
+        Large inputs travel in parts, several at once. Scores that never came have the status ERROR;
+        the call raises when the request is wrong or nothing was answered. `progress` is called with
+        (scores done, scores in all). `include_replies` asks for the models' replies. For 10 minutes
+        a score is not paid twice under one `request_id` (a UUID of version 4).
         """
-        scoring = Scoring(items, rubrics, asking, progress, include_replies=include_replies)
+        scoring = Scoring(
+            items, rubrics, asking, progress, request_id, include_replies=include_replies
+        )
         for _ in self._scores(scoring, timeout):
             pass  # the parts keep them
         return scoring.whole()

@@ -55,6 +55,7 @@ class Part:
         items: Sequence[AnswerItem],
         rubrics: Sequence[Rubric],
         asking: Asking | None,
+        request_id: str = "",
         *,
         include_replies: bool,
     ) -> None:
@@ -63,7 +64,8 @@ class Part:
         self._rubrics = rubrics
         self._asking = asking
         self._include_replies = include_replies
-        self._request_id = str(uuid.uuid4())  # of all tries: what is under way is not paid again
+        # Of all tries: what is under way is not paid again.
+        self._request_id = request_id or str(uuid.uuid4())
         self._pairs = [(item.item_id, rubric.id) for item in items for rubric in rubrics]
         self._known = frozenset(self._pairs)
         self._scores: dict[_Pair, AnswerScore] = {}
@@ -177,6 +179,7 @@ class Scoring:
         rubrics: Iterable[Rubric | str],
         asking: Asking | None,
         progress: Progress | None = None,
+        request_id: str = "",
         *,
         include_replies: bool,
     ) -> None:
@@ -191,6 +194,7 @@ class Scoring:
                 part,
                 self._rubrics,
                 share(asking, len(part), len(self._items)),
+                request_id,
                 include_replies=include_replies,
             )
             for start, part in _cut(self._items, max(1, PART_SCORES // len(self._rubrics)))

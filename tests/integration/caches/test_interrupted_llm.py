@@ -15,9 +15,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from judged import AsyncClient
+from judged import Asking, AsyncClient, CacheMode, Client
 from judged._batching import chunks
-from judged.evaluation import AsyncEvaluator, Dataset, Query
+from judged.evaluation import AsyncEvaluator, Dataset, Query, Question, evaluate_answers
+from judged.evaluation.aio import evaluate_answers as await_answers
 
 from tests.fakes.providers.provider_thread import provider_on_a_thread
 from tests.fakes.providers.scripted_provider import Asked, ScriptedProvider
@@ -26,7 +27,7 @@ from tests.integration.server_process import ServerProcess, running_server
 ROUNDS = int(os.environ.get("JUDGED_INTERRUPTIONS", "20"))
 QUERIES = 6
 METRICS = ["mrr@2", "recall@2"]
-_RETRIEVED = re.compile(r'name="retrieved_text">\n(.*)\n<')
+_JUDGED = re.compile(r'name="(?:retrieved_text|answer)">\n(.*)\n<')
 
 
 class Script:
@@ -37,7 +38,7 @@ class Script:
         self.asked: Counter[str] = Counter()
 
     def __call__(self, asked: Asked) -> dict[str, str]:
-        text = json.loads(_RETRIEVED.findall(asked.user)[0])
+        text = json.loads(_JUDGED.findall(asked.user)[0])
         self.asked[text] += 1
         if self.on_asked is not None:
             self.on_asked(self.asked.total())
@@ -124,3 +125,45 @@ async def _interrupt_once(
     assert await evaluate(f"{number}.resume") == again
     assert script.asked.total() == 2 * QUERIES
     assert await evaluate(f"{number}.whole") == again
+
+
+@pytest.mark.parametrize("mode", [CacheMode.USE, CacheMode.REFRESH])
+async def test_no_score_of_an_interrupted_evaluation_of_answers_is_charged_twice(
+    llm_server: ServerProcess, script: Script, tmp_path: Path, mode: CacheMode
+):
+    questions = [Question(str(n), f"{mode.name} {n}", ["even"]) for n in range(QUERIES)]
+    log, loop, arrived = tmp_path / "said.jsonl", asyncio.get_running_loop(), asyncio.Event()
+    script.asked.clear()
+
+    def on_asked(n: int) -> None:
+        if n == QUERIES // 2:
+            loop.call_soon_threadsafe(arrived.set)
+
+    script.on_asked = on_asked
+    async with AsyncClient(llm_server.address) as client:
+        running = asyncio.create_task(
+            await_answers(
+                *(questions, str, ["answer_match"]),
+                client=client,
+                resume=log,
+                asking=Asking(mode),
+            )
+        )
+        await asyncio.wait_for(arrived.wait(), 60)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+    script.on_asked = None
+
+    def again() -> int:
+        """Return what was asked in all, once they are evaluated again."""
+        with Client(llm_server.address) as other:
+            found = evaluate_answers(
+                *(questions, str, ["answer_match"]), client=other, resume=log, asking=Asking(mode)
+            )
+        assert all(item.resumed and len(item.scores) == 1 for item in found.items)
+        assert found.rubrics[0].counts.ok == QUERIES
+        return script.asked.total()
+
+    assert again() == len(script.asked) == QUERIES
+    # All have their scores: what is asked from now on is asked anew, on a server without a cache.
+    assert again() == 2 * QUERIES

@@ -1,10 +1,15 @@
-"""The file that a run of questions goes on from: a line an answer, written as they come."""
+"""The file that a run of questions goes on from: a line an answer, written as they come.
+
+A line with a `run` holds the request_id under which the answers are scored from there on. It stays
+the same until all have their scores, so that a scoring that broke is not paid for twice.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
+import uuid
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import BinaryIO
 
@@ -25,6 +30,7 @@ class AnswerLog:
         self._path = Path(path)
         self._system = system
         self.known: dict[str, tuple[Answer, float]] = {}
+        self.run = ""
         self._file: BinaryIO | None = None
         self._read({question.item_id: question for question in questions})
 
@@ -47,6 +53,8 @@ class AnswerLog:
         except OSError as error:
             problem = f"can't be written: {error.strerror or error}"
             raise FileError(self._name, None, problem) from None
+        if not self.run:
+            self._begin_run(self._file)
 
     def _is_whole(self, rest: bytes, number: int, questions: dict[str, Question]) -> bool:
         """Say whether the last line only lacks its end; else the run that wrote it ended there."""
@@ -59,6 +67,9 @@ class AnswerLog:
 
     def _take(self, raw: bytes, number: int, questions: dict[str, Question]) -> None:
         line = Record(parse_json(raw, self._name, number), self._name, number, "")
+        if line.get("run") is not None:
+            self.run = line.text("run")
+            return
         item_id = line.identifier("item_id")
         question = questions.get(item_id)
         if question is None:
@@ -92,8 +103,20 @@ class AnswerLog:
             "metadata": dict(answer.metadata),
             "seconds": round(outcome.seconds, 6),
         }
-        self._file.write(json.dumps(line, ensure_ascii=False, default=str).encode() + b"\n")
-        self._file.flush()
+        self._write(self._file, line)
+
+    def scored(self) -> None:
+        """Note that all answers have their scores: to score them again is to pay again."""
+        with self._path.open("ab") as file:
+            self._begin_run(file)
+
+    def _begin_run(self, file: BinaryIO) -> None:
+        self.run = str(uuid.uuid4())
+        self._write(file, {"run": self.run})
+
+    def _write(self, file: BinaryIO, line: Mapping[str, object]) -> None:
+        file.write(json.dumps(line, ensure_ascii=False, default=str).encode() + b"\n")
+        file.flush()
 
     def close(self) -> None:
         """Close the file."""

@@ -142,8 +142,9 @@ def evaluate_answers(
     are with it at once. An exception of the system is that question's failure.
 
     `resume` names a file that every answer is written to as it comes: a later run asks only what
-    has no answer there. `trace`, a `judged.traces.TraceFile`, keeps the scores as `judged score
-    --trace` does, so that they can be had again without a model. `timeout` is about the scoring.
+    has no answer there, and within 10 minutes of an interruption pays for no score twice. `trace`,
+    a `judged.traces.TraceFile`, keeps the scores as `judged score --trace` does, so that they can
+    be had again without a model. `timeout` is about the scoring.
     `progress` is called with (done, in all), where each answer counts as one, and so does each
     score. `system_models`, and an attribute `system_model` of the system, name the language models
     that answer: where one of their family is to score, there is a warning, CircularJudging; with
@@ -197,7 +198,7 @@ class AnswerRun:
         scoring = scoring_models(info, rubrics)
         tell_circular(self._models, scoring, "rubrics", strict=self._strict)
         try:
-            outcomes, resumed = yield OnThread(self._ask)
+            outcomes, resumed, log = yield OnThread(self._ask)
         finally:
             self._answering.stop()  # who left the step does not want the rest
         told = [outcomes[question.item_id] for question in self._questions]
@@ -209,9 +210,12 @@ class AnswerRun:
                 rubrics,
                 include_replies=include_replies,
                 asking=asking,
+                request_id="" if log is None else log.run,
                 timeout=timeout,
                 progress=lambda *_: count(1),
             )
+            if log is not None and not any(score.status is Status.ERROR for score in found):
+                log.scored()
             if trace is not None:
                 trace.keep_scores(answered, found.scores, info.rubrics)
         scores = {(score.item_id, score.rubric): score for score in found}
@@ -224,8 +228,8 @@ class AnswerRun:
             found.usage,
         )
 
-    def _ask(self) -> tuple[dict[str, Outcome], set[str]]:
-        """Return the outcome of each question, and the ids of those that an earlier run had."""
+    def _ask(self) -> tuple[dict[str, Outcome], set[str], AnswerLog | None]:
+        """Return the outcome of each question, the ids of those of earlier runs, and their file."""
         log = None
         if self._resume is not None:
             log = AnswerLog(self._resume, self._questions, signature_of(self._system))
@@ -242,7 +246,7 @@ class AnswerRun:
             for outcome in _answers(self._answering, waiting, log):
                 outcomes[outcome.question.item_id] = outcome
                 self._counter.add(1 if outcome.answer is not None else 1 + len(self._rubrics))
-        return outcomes, resumed
+        return outcomes, resumed, log
 
 
 def _pair(known: tuple[Answer, float]) -> tuple[Answer, None, float]:

@@ -276,7 +276,8 @@ class TestResume:
         asked = system_async if is_async else system
         with pytest.raises(leave):
             evaluate_answers(QUESTIONS, asked, ["a"], client=client, resume=log, concurrency=1)
-        kept = [json.loads(line)["item_id"] for line in log.read_text().splitlines()]
+        lines = map(json.loads, log.read_text().splitlines())
+        kept = [line["item_id"] for line in lines if "item_id" in line]
         assert kept[:3] == ["0", "1", "2"]
         asked_again: list[str] = []
         signed = signature_of(asked)
