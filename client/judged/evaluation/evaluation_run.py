@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -107,6 +108,7 @@ class EvaluationRun:
                 raise WrongType.of_field("judge", f"{rule}, not {type(judge).__name__}")
         self._k = self._cutoff(k)
         self._log = None if resume is None else EvaluationLog(resume, self._about())
+        self._left = threading.Event()
         self.warnings: list[str] = []
         self._retrieval = Retrieval(self._k or 0)
         self.groups: list[QueryGroup] = []
@@ -177,7 +179,10 @@ class EvaluationRun:
                 if log is None
                 else lambda query, found, s: log.keep_retrieved(query.query_id, found, s),
                 progress=stage("retrieving", self._progress),
+                stopped=self._left,
             )
+            if self._left.is_set():
+                return
             self.warnings += self._retrieval.warnings(self.metrics)
         by_spans = True if self.judge == "span" else None
         groups = self._dataset.to_groups(self._retrieval.results, by_spans=by_spans)
@@ -297,7 +302,8 @@ class EvaluationRun:
         )
 
     def close(self) -> None:
-        """Close the file to go on from."""
+        """Ask the retriever no more, and close the file to go on from."""
+        self._left.set()
         if self._log is not None:
             self._log.close()
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +13,7 @@ from pathlib import Path
 import pytest
 from judged import AnswerItem, AsyncClient, Client, InvalidArgument, NotFound, TextItem
 from judged import evaluation as plain
-from judged.evaluation import CandidateAnswer, Question, aio
+from judged.evaluation import CandidateAnswer, Dataset, Query, Question, aio
 
 from tests.integration.server_process import ServerProcess, running_server
 
@@ -141,6 +143,96 @@ async def test_a_cancelled_evaluation_asks_its_system_no_more_and_goes_on_later(
     first, _, *others = [item.resumed for item in found.items]
     assert (first, others) == (True, [False] * 4)
     assert len(asked) == 2 + sum(not item.resumed for item in found.items)
+
+
+class Retriever:
+    """Finds one text for every query; the second asked waits until the test lets it go on."""
+
+    def __init__(self) -> None:
+        self.second, self.go_on = threading.Event(), threading.Event()
+        self.asked: list[str] = []
+        self.threads: set[threading.Thread] = set()
+
+    def find(self, query: str, k: int) -> list[str]:
+        del k
+        self.threads.add(threading.current_thread())
+        self.asked.append(query)
+        if len(self.asked) == 2:
+            self.second.set()
+            self.go_on.wait(60)
+        return [query]
+
+    async def find_async(self, query: str, k: int) -> list[str]:
+        return self.find(query, k)
+
+
+@pytest.mark.parametrize(
+    ("method", "concurrency"), [("find", None), ("find", 2), ("find_async", 1), ("find_async", 2)]
+)
+async def test_a_cancelled_evaluation_asks_its_retriever_no_more(
+    client: Client, tmp_path: Path, method: str, concurrency: int | None
+):
+    retriever = Retriever()
+    dataset = Dataset([Query(f"q{n}", f"question {n}", ["e"]) for n in range(50)])
+    async with AsyncClient(client.target) as connected:
+        running = asyncio.create_task(
+            plain.AsyncEvaluator(connected).evaluate(
+                *(getattr(retriever, method), dataset, ["mrr@1"]),
+                judge="exact",
+                resume=tmp_path / "r.resume",
+                concurrency=concurrency,
+                k=1,
+            )
+        )
+        assert await asyncio.to_thread(retriever.second.wait, 60)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+    assert running.cancelled()
+    before = len(retriever.asked)
+    retriever.go_on.set()
+    for thread in retriever.threads:
+        await asyncio.to_thread(thread.join, 60)
+        assert not thread.is_alive()
+    # One that another thread was about to ask is under way too.
+    assert len(retriever.asked) <= before + (concurrency or 1) - 1
+    assert all(thread.daemon for thread in retriever.threads)
+
+
+HANGING = """
+import asyncio, threading
+from judged import AsyncClient
+from judged.evaluation import AsyncEvaluator, Dataset, Query
+
+asked = threading.Event()
+
+def find(query, k):
+    asked.set()
+    threading.Event().wait()
+
+async def main():
+    dataset = Dataset([Query("q", "question", ["e"])])
+    async with AsyncClient("127.0.0.1:1") as client:
+        evaluating = AsyncEvaluator(client).evaluate(
+            find, dataset, ["mrr@1"], judge="exact", concurrency=CONCURRENCY
+        )
+        running = asyncio.create_task(evaluating)
+        while not asked.is_set():
+            await asyncio.sleep(0.01)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+    print("left", running.cancelled())
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("concurrency", [None, 3])
+def test_a_retriever_that_hangs_does_not_keep_python_from_exiting(concurrency: int | None):
+    program = HANGING.replace("CONCURRENCY", repr(concurrency))
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=100, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "left True\n", "")
 
 
 @pytest.mark.parametrize("function", aio.__all__)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import re
+import threading
 import time
+from collections import deque
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
 from numbers import Integral
@@ -25,6 +28,8 @@ CONCURRENCY = 4
 Result = TypeVar("Result")
 Kept = Callable[[Query, Sequence[Retrieved], float], object]
 """Is told what was found for a query, and the seconds it took."""
+_Called = tuple[object, Exception | None, float]
+"""What a retriever returned for a query, or what it raised instead, and the seconds it took."""
 _CUTOFF = re.compile(r"@(\d+)$")
 
 
@@ -144,11 +149,13 @@ def retrieve_all(
     known: Mapping[str, tuple[Sequence[Retrieved], float | None]] | None = None,
     kept: Kept | None = None,
     progress: Callable[[int, int], object] | None = None,
+    stopped: threading.Event | None = None,
 ) -> Retrieval:
     """Return what a retriever finds for queries. Raises its first failure if it never succeeds.
 
     What is `known` by query id is not asked again. `concurrency` is how many queries are asked at
-    once, by default one on this thread, of a coroutine function four.
+    once, by default one on this thread, of a coroutine function four. Once it is `stopped`, no more
+    queries are asked, and what is under way is let go.
     """
     function, found = function_of(retriever), Retrieval(checked_k(k), kept=kept)
     known = known or {}
@@ -156,7 +163,7 @@ def retrieve_all(
         if query.query_id in known:
             found.have(query, *known[query.query_id])
     left = [query for query in queries if query.query_id not in known]
-    asked = _Asked(function, found, len(queries), progress)
+    asked = _Asked(function, found, len(queries), progress, stopped or threading.Event())
     if not left:
         pass
     elif takes_all(function):
@@ -164,8 +171,7 @@ def retrieve_all(
     elif is_async(function):
         _run(asked.each_awaited(left, concurrency or CONCURRENCY))
     elif concurrency is None or concurrency == 1:
-        for query in left:
-            asked.one(query)
+        asked.one_by_one(left)
     else:
         asked.on_threads(left, concurrency)
     if found.first_failure is not None and not found.results:
@@ -184,11 +190,15 @@ class _Asked:
     found: Retrieval
     total: int
     progress: Callable[[int, int], object] | None
+    stopped: threading.Event
 
-    def one(self, query: Query) -> None:
-        self._take(query, *self._call(query))
+    def one_by_one(self, queries: Sequence[Query]) -> None:
+        for query in queries:
+            if self.stopped.is_set():
+                break
+            self._take(query, *self._call(query))
 
-    def _call(self, query: Query) -> tuple[object, Exception | None, float]:
+    def _call(self, query: Query) -> _Called:
         started = time.monotonic()
         try:
             ranked = self.function(query.text, self.found.k)
@@ -199,6 +209,8 @@ class _Asked:
         return ranked, None, time.monotonic() - started
 
     def _take(self, query: Query, ranked: object, error: Exception | None, seconds: float) -> None:
+        if self.stopped.is_set():
+            return
         if error is not None:
             self.found.fail(query, error)
         else:
@@ -207,20 +219,39 @@ class _Asked:
             self.progress(len(self.found.results) + len(self.found.failures), self.total)
 
     def on_threads(self, queries: Sequence[Query], concurrency: int) -> None:
-        with ThreadPoolExecutor(concurrency, "judged-retrieving") as threads:
-            waiting = iter(queries)
-            in_flight = [(q, threads.submit(self._call, q)) for q in islice(waiting, concurrency)]
-            while in_flight:
-                query, future = in_flight.pop(0)
-                outcome = future.result()
-                in_flight.extend((q, threads.submit(self._call, q)) for q in islice(waiting, 1))
-                self._take(query, *outcome)
+        asked: list[tuple[Query, Future[_Called]]] = [(query, Future()) for query in queries]
+        waiting = deque(asked)
+
+        def work() -> None:
+            with suppress(IndexError):  # none is left
+                while True:
+                    query, future = waiting.popleft()
+                    if self.stopped.is_set():
+                        future.cancel()
+                        continue
+                    try:
+                        future.set_result(self._call(query))
+                    except BaseException as error:  # noqa: BLE001 - raised again where it is taken
+                        future.set_exception(error)
+
+        for _ in range(min(concurrency, len(asked))):
+            # Daemons: a retriever that hangs must not keep the interpreter from ending.
+            threading.Thread(target=work, daemon=True, name="judged-retrieving").start()
+        try:
+            for query, future in asked:
+                self._take(query, *future.result())
+        except CancelledError:
+            pass  # it was stopped
+        finally:
+            waiting.clear()  # who leaves early wants no more
 
     async def each_awaited(self, queries: Sequence[Query], concurrency: int) -> None:
         waiting = iter(queries)
 
         async def work() -> None:
             for query in waiting:
+                if self.stopped.is_set():
+                    break
                 started = time.monotonic()
                 try:
                     ranked = await self.function(query.text, self.found.k)

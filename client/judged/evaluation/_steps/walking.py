@@ -6,8 +6,10 @@ It yields what is to be done with the client, or on a thread, and is sent what t
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable, Generator
-from contextlib import closing
+from contextlib import closing, suppress
+from contextvars import copy_context
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
@@ -52,7 +54,7 @@ async def await_steps(client: AsyncClient, steps: Steps[Result]) -> Result:
         while (step := walk.step) is not None:
             try:
                 if isinstance(step, OnThread):
-                    outcome = await asyncio.to_thread(step.work)
+                    outcome = await _on_daemon(step.work)
                 else:
                     outcome = await step(same)
             except BaseException as error:  # noqa: BLE001 - raised again where the step stands
@@ -60,6 +62,39 @@ async def await_steps(client: AsyncClient, steps: Steps[Result]) -> Result:
             else:
                 walk.answered(outcome)
         return walk.whole
+
+
+async def _on_daemon(work: Callable[[], Any]) -> Any:  # noqa: ANN401 - whatever it returns
+    """Return the result of work on a thread of its own, which does not keep Python from exiting.
+
+    Who is cancelled here leaves at once; the thread goes on until the work has noticed.
+    """
+    loop = asyncio.get_running_loop()
+    outcome: asyncio.Future[Any] = loop.create_future()
+    context = copy_context()
+
+    def settle(result: object, error: BaseException | None) -> None:
+        if outcome.done():
+            return
+        if error is None:
+            outcome.set_result(result)
+        else:
+            outcome.set_exception(error)
+
+    def run() -> None:
+        result: object = None
+        failure: BaseException | None = None
+        try:
+            result = context.run(work)
+        except StopIteration as error:  # which no future takes
+            failure = RuntimeError(f"the work raised {error!r}")
+        except BaseException as error:  # noqa: BLE001 - raised again where it is waited for
+            failure = error
+        with suppress(RuntimeError):  # the loop has ended, and nobody waits
+            loop.call_soon_threadsafe(settle, result, failure)
+
+    threading.Thread(target=run, daemon=True, name="judged-step").start()
+    return await outcome
 
 
 def need_client(client: object) -> None:

@@ -184,9 +184,17 @@ class ComparedRuns(View):
         return [row for made in self.comparisons for row in made.to_rows()]
 
     def between(self, metric: str, run: str) -> RunComparison:
-        """Return how a run compares with the first by one metric. Raises KeyError."""
+        """Return how a run compares with the first by one metric. Raises KeyError.
+
+        Any spelling of the metric will do, as for a call: `rbp(p=0.8)@2` is `rbp@2`.
+        """
         for made in self.comparisons:
-            if (made.metric, made.run) == (metric, run):
+            if made.run == run and self._is(metric, made.metric, run):
                 return made
         known = ", ".join(f"{made.metric} of {made.run}" for made in self.comparisons)
         raise KeyError(f"{metric} of {run}; compared were {known}")
+
+    def _is(self, asked: str, metric: str, run: str) -> bool:
+        table = self.tables.get(run)
+        found = None if table is None or asked not in table else table[asked]
+        return asked == metric or (found is not None and found.name == metric)
