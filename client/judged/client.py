@@ -113,10 +113,11 @@ class Client(BaseClient[Connection]):
 
         Large batches travel in chunks, several at once. A chunk that fails for good gives its
         contexts the status ERROR; the call raises when the request is wrong or nothing was
-        answered. `progress` is called with (contexts done, contexts in all). `include_details`
-        asks how a language model came to each verdict, `asking` says how models are asked. A call
-        that is made again within 10 minutes with the same `request_id` (a UUID of version 4) and
-        all else the same gets the replies to the first, those still under way included.
+        answered. `progress` is called with (contexts done, contexts in all). `include_details` asks
+        how a language model came to each verdict, `asking` says how models are asked. A call that
+        is made again within 10 minutes with the same `request_id` (a UUID of version 4) and all
+        else the same gets the replies to the first, those under way included. Which model made the
+        texts is not known here: `judged.evaluation.check_circular` warns where it judges its own.
         """
         batch = Batch(fold(items), progress, asking, judge, request_id)
         requests = batch.requests(write_judge(judge), include_details=include_details)
@@ -249,10 +250,7 @@ class Client(BaseClient[Connection]):
         interval: IntervalOptions | None = None,
         timeout: float | None = None,
     ) -> TextMetricTable:
-        """Return metrics of texts against references, however many items there are.
-
-        Names are "bleu", "rouge1", "rouge2", "rougeL", "token_f1", "exact_match".
-        """
+        """Return bleu, rouge1, rouge2, rougeL, token_f1 or exact_match of texts and references."""
         steps = calls.text_metrics(metrics, items, per_item=per_item, interval=interval)
         return self._call_each(steps, timeout)
 
@@ -314,7 +312,7 @@ class Client(BaseClient[Connection]):
         Large inputs travel in parts, several at once. Scores that never came have the status ERROR;
         the call raises when the request is wrong or nothing was answered. `progress` is called with
         (scores done, scores in all). `include_replies` asks for the models' replies. For 10 minutes
-        a score is not paid twice under one `request_id` (a UUID of version 4).
+        no score is paid twice under one `request_id` (a UUID of version 4).
         """
         scoring = Scoring(
             items, rubrics, asking, progress, request_id, include_replies=include_replies

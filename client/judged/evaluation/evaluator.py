@@ -124,7 +124,8 @@ class Evaluator:
         """Return the metrics of groups and the verdicts they rest on; see `Client.evaluate`.
 
         A recorded judge, say a Replay of a trace, stands for one: then nobody is asked, and the
-        families can't be.
+        families can't be. Which model made the texts is not known here, as it is to `evaluate`:
+        `check_circular` warns where it judges its own.
         """
         steps = _evaluate_groups(groups, metrics, judge, options, asking, record, timeout, progress)
         return run_steps(self._client, steps)

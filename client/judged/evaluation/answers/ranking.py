@@ -139,8 +139,10 @@ def compare_answers(
     """Return the ranking of systems by their answers, each pair compared in both orders.
 
     An empty answer loses against any other without a call, and equal answers tie without one.
-    Comparisons without an outcome are left out. Raises as `Client.score_answers` and
-    `Client.rank_systems` do, and InvalidArgument where nothing has an outcome.
+    Comparisons without an outcome are left out. Which models the systems are made of is not known
+    here: `judged.evaluation.check_circular(info, Judge("answers"), models)` warns where one of them
+    compares its own answers. Raises as `Client.score_answers` and `Client.rank_systems` do, and
+    InvalidArgument where nothing has an outcome.
     """
     need_client(client)
     pairs = AnswerPairs(answers)

@@ -80,6 +80,9 @@ def score_by_panel(
     shared by the members in equal parts; `include_replies` asks for the models' replies, which are
     in `members`. Raises InvalidArgument for other numbers of models, for one that is named twice
     and for a rubric that names a model or has a calibration, and as `Client.score_answers` does.
+
+    Which model gave the answers is not known here: `judged.evaluation.check_circular`, called for
+    `Judge("answers", parameters={"model": name})` of each member, warns where it scores its own.
     """
     need_client(client)
     steps = panel_steps(
