@@ -15,15 +15,20 @@ from judged.v1 import metrics_pb2
 
 from judged_server import errors
 from judged_server.api.chunk_window import ChunkIds, work_in_window
-from judged_server.api.convert.asking import read_asking, write_usage
-from judged_server.api.convert.judging import read_spec, take_groups, write_identity
+from judged_server.api.convert.judging import (
+    read_asking,
+    read_spec,
+    take_groups,
+    write_identity,
+    write_usage,
+)
 from judged_server.api.convert.metrics import (
     read_options,
     refuse_unused,
     write_evaluation,
     write_match,
 )
-from judged_server.api.convert.verdict_encoder import write_verdicts
+from judged_server.api.convert.verdicts import write_verdicts
 from judged_server.api.idempotency import IdempotentCalls, check_request_id
 from judged_server.api.limits import RequestLimits
 from judged_server.api.listening.receiving import Admission
@@ -61,7 +66,7 @@ async def evaluate_stream(
     start = first.start
     asking = read_asking(start.asking)
     details = start.include_details and start.include_verdicts
-    caller = Caller(deadline, details, asking.cache, asking.max_cost)
+    caller = Caller(deadline, details, asking.cache, CostTracker(asking.max_cost))
     spends(caller.cost_tracker)
     options = read_options(start.options)
     refuse_unused(start.options, "groups")

@@ -18,7 +18,7 @@ from judged.v1 import judge_service_pb2 as pb
 
 from judged_server import errors
 from judged_server.api.convert.scoring import write_score
-from judged_server.api.convert.verdict_encoder import write_verdicts
+from judged_server.api.convert.verdicts import write_verdicts
 from judged_server.domain import Verdicts
 from judged_server.domain.answers import AnswerScore
 from judged_server.judges.base import Caller

@@ -13,11 +13,11 @@ from judged.v1 import groups_pb2
 from judged.v1 import judge_service_pb2 as pb
 from judged.v1.judge_service_pb2_grpc import JudgeServiceServicer
 
-from judged_server.api.convert.asking import read_asking
 from judged_server.api.convert.info import ServerFacts, write_info
 from judged_server.api.convert.judging import (
     LARGE_BYTES,
     LARGE_GROUPS,
+    read_asking,
     read_spec,
     refuse_evaluation,
     take_groups,
@@ -39,12 +39,13 @@ from judged_server.api.convert.scoring import (
 )
 from judged_server.api.convert.statistics.intervals import is_long
 from judged_server.api.convert.tenant_usage import read_days, write_usage
-from judged_server.api.convert.verdict_encoder import reply_bytes, write_verdicts
+from judged_server.api.convert.verdicts import reply_bytes, write_verdicts
 from judged_server.api.evaluate_stream import evaluate_stream
 from judged_server.api.idempotency import IdempotentCalls, check_request_id
 from judged_server.api.judge_stream import judge_stream
 from judged_server.api.listening.receiving import Admission, received_bytes
 from judged_server.domain.answers import ScoreSummary
+from judged_server.domain.usage import CostTracker
 from judged_server.judges.base import ANONYMOUS, Caller
 from judged_server.judges.catalog import JudgeCatalog
 from judged_server.llm.budget import Budgets
@@ -222,12 +223,8 @@ class JudgeService(JudgeServiceServicer):
         deadlines = self._facts.deadlines
         seconds = deadlines.allowed(context, maximum_s or deadlines.max_unary_s)
         asking = read_asking(message)
-        return Caller(
-            _now() + seconds,
-            wants_details,
-            asking.cache,
-            asking.max_cost,
-        )
+        tracker = CostTracker(asking.max_cost)
+        return Caller(_now() + seconds, wants_details, asking.cache, tracker)
 
     async def ComputeMetrics(
         self,

@@ -15,15 +15,15 @@ from judged.v1 import verdicts_pb2
 
 from judged_server import errors
 from judged_server.api.chunk_window import ChunkIds, work_in_window
-from judged_server.api.convert.asking import read_asking, write_usage
 from judged_server.api.convert.judging import (
+    read_asking,
     read_spec,
-    reason_number,
     refuse_evaluation,
     take_groups,
     write_identity,
+    write_usage,
 )
-from judged_server.api.convert.verdict_encoder import write_verdicts
+from judged_server.api.convert.verdicts import reason_number, write_verdicts
 from judged_server.api.idempotency import (
     LARGE_BYTES,
     IdempotentCalls,
@@ -76,7 +76,9 @@ async def judge_stream(
         judge=write_identity(judge.identity), max_chunks_in_flight=window
     )
     yield pb.StreamJudgeResponse(started=started)
-    caller = Caller(deadline, first.start.include_details, asking.cache, asking.max_cost)
+    caller = Caller(
+        deadline, first.start.include_details, asking.cache, CostTracker(asking.max_cost)
+    )
     spends(caller.cost_tracker)
     stream = _Stream(admission, limits, judge, caller, first.start, identified)
     async with aclosing(work_in_window(requests, window, stream.begin)) as answers:

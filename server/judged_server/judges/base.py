@@ -199,19 +199,14 @@ class Caller:
 
     `deadline` is when the caller stops waiting, on the event loop's clock; None: never. With
     `wants_details` it also asks how each verdict came about. `cache` is what the verdict cache is
-    for, `max_cost` the most that models may cost, in the currency of their prices; None: no limit.
-    `cost_tracker` keeps to that: callers made of one by `replace` spend from the same.
+    for. `cost_tracker` has the most that models may cost, and keeps to it: callers made of one by
+    `replace` spend from the same.
     """
 
     deadline: float | None = None
     wants_details: bool = False
     cache: CacheMode = CacheMode.USE
-    max_cost: float | None = None
-    cost_tracker: CostTracker = field(default=None, compare=False)  # type: ignore[assignment]
-
-    def __post_init__(self) -> None:
-        if self.cost_tracker is None:
-            object.__setattr__(self, "cost_tracker", CostTracker(self.max_cost))
+    cost_tracker: CostTracker = field(default_factory=CostTracker, compare=False)
 
 
 ANONYMOUS = Caller()

@@ -258,7 +258,7 @@ class Cascade:
         Where the call has a limit on its cost, items go on in the order of their doubt, as many as
         can be paid whatever the replies; once those are answered, as many as what is left can pay.
         """
-        if self._by_cost and caller.max_cost is None:
+        if self._by_cost and caller.cost_tracker.max_cost is None:
             raise errors.InvalidField(
                 "asking.max_cost", f'must be set where a cascade has "go_on": "{BY_COST}"'
             )

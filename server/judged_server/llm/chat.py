@@ -166,6 +166,14 @@ class ChatModel(Protocol):
         ...
 
 
+def prices_of(model: ChatModel) -> tuple[Prices, ...]:
+    """Return the prices of all models that may answer in a model's name; () when one has none."""
+    if model.card.prices is None:
+        return ()
+    prices = [card.prices for card in model.cards if card.prices is not None]
+    return tuple(prices) if len(prices) == len(model.cards) else ()
+
+
 def missing_key_fault(model: ChatModel) -> ModelNotConfigured | None:
     """Return why a model whose key is missing can't be asked; None for all others."""
     return ModelNotConfigured(model.card.name, model.problem) if model.problem else None

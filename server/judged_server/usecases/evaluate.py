@@ -239,7 +239,7 @@ class PartedEvaluation:
         """Choose the judges; `groups` show whether they are to compare the caller's vectors."""
         judge = self._catalog.choose(self._spec, groups=groups)
         if groups:
-            if self._caller.max_cost is not None and not judge.priced:
+            if self._caller.cost_tracker.max_cost is not None and not judge.priced:
                 raise unpriced()
             judge.check_api_keys(self._caller.cache)
         self._families = family_judges(self._catalog, self._measures, groups)

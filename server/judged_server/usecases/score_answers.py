@@ -170,7 +170,9 @@ class Scoring:
         """
         for scorer in scorers:
             check_api_keys(scorer.model, caller.cache)
-        if caller.max_cost is not None and not all(scorer.priced for scorer in scorers):
+        if caller.cost_tracker.max_cost is not None and not all(
+            scorer.priced for scorer in scorers
+        ):
             raise unpriced()
         if (notes := call_notes.get()) is not None:
             for scorer in scorers:

@@ -1,40 +1,39 @@
-"""Between the judging messages and the domain: groups, specs and verdicts that callers send."""
+"""Between the judging messages and the domain: groups, judges, how models are asked, usage."""
 
 from __future__ import annotations
 
 import asyncio
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import dataclass
 from functools import lru_cache
-from itertools import accumulate
 
 import numpy as np
+from google.protobuf.duration_pb2 import Duration
 from judged.v1 import groups_pb2, verdicts_pb2
-from judged.v1.error_reason_pb2 import ErrorReason
 
 from judged_server import errors
 from judged_server.api.convert.golden import check_golden, read_metadata, read_spans
-from judged_server.api.convert.statistics.guarantee import read_error_guarantee
+from judged_server.api.convert.statistics.guarantee import (
+    read_error_guarantee,
+    write_error_guarantee,
+)
 from judged_server.api.limits import RequestLimits
 from judged_server.domain import (
-    BoolArray,
+    CacheMode,
     Calibrator,
     CallerEmbeddings,
-    Flag,
+    CascadeUsage,
     Float32Array,
     JudgeIdentity,
     JudgeSpec,
     PanelMember,
     ParameterScalar,
     QueryGroup,
-    ScoreColumns,
-    Source,
-    Status,
-    VerdictCounts,
-    VerdictFault,
-    Verdicts,
+    Usage,
 )
+
+_MODES = {int(mode) for mode in CacheMode}
 
 
 def read_groups(
@@ -241,6 +240,33 @@ def read_parameters(
     return parameters
 
 
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """What a request says of asking."""
+
+    cache: CacheMode = CacheMode.USE
+    max_cost: float | None = None
+
+
+def read_asking(message: groups_pb2.AskingOptions, field: str = "asking") -> Asking:
+    """Return what the message says, or the defaults. Raises InvalidField under `field`."""
+    mode = CacheMode.USE
+    if message.HasField("cache"):
+        if message.cache not in _MODES:
+            raise errors.InvalidField(
+                f"{field}.cache", f"must be unset or one of {errors.full_names(CacheMode)}"
+            )
+        mode = CacheMode(message.cache)
+    cost = None
+    if message.HasField("max_cost"):
+        cost = message.max_cost
+        if not (math.isfinite(cost) and cost > 0):
+            raise errors.InvalidField(
+                f"{field}.max_cost", "must be a finite number above 0; leave it unset for no limit"
+            )
+    return Asking(mode, cost)
+
+
 @lru_cache(maxsize=256)
 def write_identity(identity: JudgeIdentity) -> verdicts_pb2.JudgeIdentity:
     """Return the message of a judge's identity; it is shared, so it must not be changed."""
@@ -255,87 +281,37 @@ def write_identity(identity: JudgeIdentity) -> verdicts_pb2.JudgeIdentity:
     )
 
 
-def reason_number(name: str) -> ErrorReason.ValueType:
-    """Return the value of the contract's enum that a reason of ours stands for."""
-    return ErrorReason.Value(f"ERROR_REASON_{name or 'UNSPECIFIED'}")
-
-
-def write_fault(fault: VerdictFault) -> verdicts_pb2.VerdictError:
-    """Return the message of one missing verdict's reason."""
-    return verdicts_pb2.VerdictError(
-        index=fault.index,
-        code=fault.code,
-        reason=reason_number(fault.reason),
-        message=fault.message,
-        retryable=fault.retryable,
+def write_usage(usage: Usage) -> verdicts_pb2.Usage:
+    """Return the message of what calls took; without a price it has no cost."""
+    latency = Duration()
+    latency.FromNanoseconds(round(usage.latency_s * 1e9))
+    return verdicts_pb2.Usage(
+        calls=usage.calls,
+        attempts=usage.attempts,
+        input_tokens=usage.input_tokens,
+        output_tokens=usage.output_tokens,
+        cost=usage.cost,
+        latency=latency,
+        cached=usage.cached,
+        shared=usage.shared,
+        avoided_calls=usage.avoided_calls,
+        cascade=None if usage.cascade is None else write_cascade(usage.cascade),
     )
 
 
-def write_counts(counts: VerdictCounts) -> verdicts_pb2.VerdictCounts:
-    """Return the message of counts."""
-    return verdicts_pb2.VerdictCounts(**asdict(counts))
-
-
-def read_verdicts(
-    message: verdicts_pb2.VerdictColumns, sizes: Sequence[int], field: str
-) -> Verdicts:
-    """Return verdicts that a caller sends back, for groups of `sizes` contexts.
-
-    Decisions are taken as they are: the threshold was applied when they were made. Raises
-    InvalidField when a column is of another length or holds a value no reply has.
-    """
-    offsets = list(accumulate(sizes, initial=0))
-    total = offsets[-1]
-    relevant = np.array(message.relevant, dtype=np.bool_)
-    scores = np.array(message.score, dtype=np.float64)
-    statuses = np.array(message.status, dtype=np.int64)
-    flags = np.array(message.flags, dtype=np.int64)
-    sources = np.array(message.source, dtype=np.int64)
-    agreements = np.array(message.agreement, dtype=np.float64)
-    for name, column, optional in (
-        ("relevant", relevant, False),
-        ("score", scores, True),
-        ("status", statuses, True),
-        ("source", sources, True),
-        ("flags", flags, True),
-        ("agreement", agreements, True),
-    ):
-        if len(column) != total and (len(column) or not optional):
-            raise errors.InvalidField(
-                f"{field}.{name}", f"{len(column)} values for {total} contexts"
+def write_cascade(cascade: CascadeUsage) -> verdicts_pb2.CascadeUsage:
+    """Return the message of what the stages of a cascade did."""
+    guarantee = cascade.guarantee
+    return verdicts_pb2.CascadeUsage(
+        stages=[
+            verdicts_pb2.StageUsage(
+                judge=stage.judge, asked=stage.asked, settled=stage.settled, cost=stage.cost
             )
-    _check_all((scores >= 0) & (scores <= 1), f"{field}.score", "from 0 to 1")
-    _check_all((agreements >= 0) & (agreements <= 1), f"{field}.agreement", "from 0 to 1")
-    _check_all(
-        (statuses >= min(Status)) & (statuses <= max(Status)),
-        f"{field}.status",
-        f"one of {errors.full_names(Status, 'VerdictStatus')}",
+            for stage in cascade.stages
+        ],
+        avoided_cost=cascade.avoided_cost,
+        guarantee=None if guarantee is None else write_error_guarantee(guarantee),
     )
-    _check_all(
-        (sources >= min(Source)) & (sources <= max(Source)),
-        f"{field}.source",
-        f"one of {errors.full_names(Source, 'VerdictSource')}",
-    )
-    _check_all((flags & ~sum(Flag)) == 0, f"{field}.flags", "a sum of known flags")
-    if message.group_offsets and list(message.group_offsets) != offsets:
-        raise errors.InvalidField(
-            f"{field}.group_offsets", "disagree with the sizes of the rankings"
-        )
-    if len(statuses) and (relevant & (statuses != Status.OK)).any():
-        raise errors.InvalidField(
-            f"{field}.relevant", "true where the status is not VERDICT_STATUS_OK"
-        )
-    columns = ScoreColumns(
-        scores if len(scores) else relevant.astype(np.float64),
-        statuses.astype(np.uint8) if len(statuses) else None,
-        flags.astype(np.uint8) if len(flags) else None,
-    )
-    return Verdicts(relevant, columns, offsets)
-
-
-def _check_all(good: BoolArray, field: str, rule: str) -> None:
-    if not good.all():
-        raise errors.InvalidField(f"{field}[{int(np.argmin(good))}]", f"must be {rule}")
 
 
 LARGE_BYTES = 2 << 20

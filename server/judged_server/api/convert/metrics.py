@@ -12,13 +12,13 @@ from judged.v1 import judge_service_pb2, metrics_pb2
 from judged.v1 import judge_service_pb2 as pb
 
 from judged_server import errors
-from judged_server.api.convert.asking import write_usage
 from judged_server.api.convert.embedded import measure_embedded
 from judged_server.api.convert.golden import read_query_metadata
-from judged_server.api.convert.judging import read_verdicts, write_counts, write_identity
+from judged_server.api.convert.judging import write_identity, write_usage
 from judged_server.api.convert.statistics.correction import with_correction, write_corrected
 from judged_server.api.convert.statistics.intervals import read_interval_options, write_interval
 from judged_server.api.convert.topics import read_qrels, read_run
+from judged_server.api.convert.verdicts import read_verdicts, write_counts
 from judged_server.api.limits import RequestLimits
 from judged_server.domain import FloatArray, IntArray, Status, VerdictCounts, Verdicts
 from judged_server.metrics import (

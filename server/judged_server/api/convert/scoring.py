@@ -8,18 +8,20 @@ from judged.v1 import judge_service_pb2 as pb
 from judged.v1 import scores_pb2
 
 from judged_server import errors
-from judged_server.api.convert.asking import read_asking, write_cascade, write_usage
 from judged_server.api.convert.judging import (
     LARGE_BYTES,
     LARGE_GROUPS,
+    read_asking,
     read_calibration,
     read_parameters,
     read_spec,
     refuse_evaluation,
     take_groups,
-    write_fault,
+    write_cascade,
     write_identity,
+    write_usage,
 )
+from judged_server.api.convert.verdicts import write_fault
 from judged_server.api.limits import RequestLimits
 from judged_server.domain import JudgeIdentity
 from judged_server.domain.answers import (

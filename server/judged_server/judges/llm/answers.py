@@ -1,8 +1,12 @@
-"""The judge `answers`: a language model scores an answer by a rubric."""
+"""The judge `answers`: a language model scores an answer by a rubric.
+
+Below it, what a rubric shows of an answer: its texts by the names that rubrics use.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import unicodedata
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,10 +21,18 @@ from judged_server.domain import (
 from judged_server.domain.answers import AnswerItem, AnswerScore
 from judged_server.errors import ModelNotConfigured
 from judged_server.judges.base import Parameter, Profile
-from judged_server.judges.llm.answer_texts import MissingInput, RenderedText, show, texts_of
 from judged_server.judges.llm.claims import find_claims, most_asked
 from judged_server.judges.llm.dimensions import assessable, find_dimensions
-from judged_server.judges.llm.judge import NO_CONFIGURATION, VOTES_ABOVE_ZERO, AskableModels
+from judged_server.judges.llm.judge import (
+    MODEL,
+    NO_CONFIGURATION,
+    TEMPERATURE,
+    VOTES_ABOVE_ZERO,
+    AskableModels,
+    key_parts,
+    samples_of,
+    signature_parts,
+)
 from judged_server.judges.llm.scoring_session import (
     Asking,
     SampleResult,
@@ -29,13 +41,11 @@ from judged_server.judges.llm.scoring_session import (
     find_by_vote,
     no_usage,
 )
-from judged_server.llm.budget import prices_of
 from judged_server.llm.caller import ModelCaller
-from judged_server.llm.chat import ChatModel
+from judged_server.llm.chat import ChatModel, prices_of
 from judged_server.llm.faults import Reason
-from judged_server.llm.parsing import PARSER_VERSION
-from judged_server.llm.question import MAX_SAMPLES, PlannedCall, Question
-from judged_server.llm.rubrics import PROMPT_VERSION, FieldValue, Rubric
+from judged_server.llm.question import PlannedCall, Question
+from judged_server.llm.rubrics import FieldValue, Rubric, holds_reserved
 from judged_server.llm.rubrics.rubric import MAX_CLAIMS
 from judged_server.statistics.calibration import Platt
 
@@ -78,15 +88,9 @@ class AnswersKind:
     def profile(self) -> Profile:
         """The one profile; the threshold is each rubric's own, so that it has none."""
         parameters = (
-            Parameter("model", "", "The language model; empty for the server's default."),
-            Parameter(
-                "samples",
-                0,
-                "Votes on each score; 0 stands for 1 at temperature 0 and for 3 above.",
-                0,
-                MAX_SAMPLES,
-            ),
-            Parameter("temperature", 0.0, "Chance in the model's choice of words.", 0.0, 2.0),
+            MODEL,
+            samples_of("score"),
+            TEMPERATURE,
             Parameter("max_tokens", 1024, "The longest reply.", 1, 32768),
             Parameter(
                 "max_context_tokens",
@@ -222,19 +226,16 @@ class AnswerScorer:
         return float(platt.probabilities(np.array([score]))[0])
 
     def _rendered(self, item: AnswerItem) -> RenderedText | MissingInput:
-        rendered = show(self.rubric, item, self._max_context_tokens)
-        if isinstance(rendered, RenderedText) and not self._has_whole(rendered):
-            rendered = MissingInput(
-                Reason.NO_CONTEXT,
-                "the item brings no contexts, and no dimension without them has a weight",
-            )
-        return rendered
-
-    def _has_whole(self, rendered: RenderedText) -> bool:
         rubric, weights = self.rubric, self._settled.weights
-        if not rubric.dimensions:
-            return True
-        return bool(assessable(rubric, weights, has_contexts=rendered.has_contexts))
+        rendered = show(rubric, item, self._max_context_tokens)
+        if isinstance(rendered, MissingInput) or not rubric.dimensions:
+            return rendered
+        if assessable(rubric, weights, has_contexts=rendered.has_contexts):
+            return rendered
+        return MissingInput(
+            Reason.NO_CONTEXT,
+            "the item brings no contexts, and no dimension without them has a weight",
+        )
 
     async def _find(self, session: ScoringSession, rendered: RenderedText) -> SampleResult:
         rubric, samples, threshold = self.rubric, self._samples, self._settled.min_score
@@ -254,15 +255,7 @@ class AnswerScorer:
 
     def _identity(self) -> JudgeIdentity:
         rubric, card = self.rubric, self._model.card
-        parts = [
-            ("rubric", f"{rubric.id}@{rubric.version}"),
-            ("sha", rubric.sha256[:8]),
-            ("model", card.name),
-            ("structured", str(card.structured).lower()),
-            ("samples", str(self._samples)),
-            ("temperature", card.shown_temperature(self._temperature)),
-            ("max_tokens", str(self._max_tokens)),
-        ]
+        parts = signature_parts(rubric, card, self._samples, self._temperature, self._max_tokens)
         if "contexts" in rubric.fields:
             parts.append(("max_context_tokens", str(self._max_context_tokens)))
         if rubric.dimensions:
@@ -271,18 +264,134 @@ class AnswerScorer:
             printed = ",".join(f"{name}={share:.12g}" for name, share in shares.items())
             parts.append(("weights", printed))
         return JudgeIdentity.build(
-            KIND,
-            "",
-            self._settled.min_score,
-            parts,
-            VERSION,
-            [
-                ("provider", card.provider),
-                ("dialect", card.dialect),
-                ("provider_model", card.model),
-                ("conditions", card.conditions),
-                ("rubric_sha256", rubric.sha256),
-                ("prompt_version", str(PROMPT_VERSION)),
-                ("parser_version", str(PARSER_VERSION)),
-            ],
+            KIND, "", self._settled.min_score, parts, VERSION, key_parts(rubric, card)
         )
+
+
+BYTES_A_TOKEN = 4
+"""A usual English token, by which the budget of contexts is estimated."""
+
+
+@dataclass(frozen=True, slots=True)
+class RenderedText:
+    """The texts of one item by the names in `rubric.fields`, and what people should know of them.
+
+    `has_contexts` is False when the item brings none, or none that holds a text.
+    """
+
+    fields: Mapping[str, FieldValue]
+    has_contexts: bool
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class MissingInput:
+    """What an item lacks for a rubric to be asked about it."""
+
+    reason: Reason
+    message: str
+
+
+def texts_of(rubric: Rubric, item: AnswerItem) -> tuple[FieldValue, ...]:
+    """Return the texts that the rubric shows of the item, whole: items alike in them score alike.
+
+    In the order of `rubric.fields`.
+    """
+    return tuple(_VALUES[name](item) for name in rubric.fields)
+
+
+def show(rubric: Rubric, item: AnswerItem, max_context_tokens: int) -> RenderedText | MissingInput:
+    """Return the texts to show, the contexts within the budget, or what the item lacks.
+
+    A text of white space only counts as none, and an answer of punctuation only: many models pass
+    ":" as right (Zhao et al., One Token to Fool LLM-as-a-Judge, arXiv:2507.08794). A rubric with
+    dimensions does without contexts, if it has one that needs none.
+    """
+    fields = {name: _VALUES[name](item) for name in rubric.fields}
+    if "answer" in fields and not any(map(_says_something, item.answer)):
+        what = "nothing but punctuation" if item.answer.strip() else "no text"
+        return MissingInput(Reason.EMPTY_ANSWER, f"the answer holds {what}")
+    has_contexts = any(text.strip() for text in item.contexts)
+    optional = {"contexts"} if rubric.dimensions else set()
+    for name, value in fields.items():
+        texts = (value,) if isinstance(value, str) else value
+        if name not in optional and not any(text.strip() for text in texts):
+            what = _CALLED.get(name, name)
+            return MissingInput(
+                Reason.NO_CONTEXT, f"the item brings no {what}, which {rubric.id} reads"
+            )
+    warnings = []
+    if "contexts" in fields:
+        kept = within(item.contexts, BYTES_A_TOKEN * max_context_tokens)
+        if kept is not item.contexts:
+            fields["contexts"] = kept
+            warnings.append(_cut_warning(item.contexts, kept, max_context_tokens))
+    if "reference" in fields and len(item.references) > 1:
+        warnings.append(
+            f"{rubric.id} reads one reference: the first of {len(item.references)} was shown"
+        )
+    suspicious = [name for name, value in fields.items() if _holds_reserved(value)]
+    if suspicious:
+        warnings.append(
+            "tokens of chat templates, or characters that only a model reads, stand in: "
+            + ", ".join(suspicious)
+        )
+    return RenderedText(fields, has_contexts, tuple(warnings))
+
+
+def _says_something(character: str) -> bool:
+    """Say whether a character may be an answer: a letter, a digit, a sign like an emoji or ∞."""
+    if character.isalnum():
+        return True
+    return not character.isascii() and unicodedata.category(character)[0] in "LMNS"
+
+
+def _holds_reserved(value: FieldValue) -> bool:
+    return holds_reserved(value) if isinstance(value, str) else any(map(holds_reserved, value))
+
+
+def within(texts: Sequence[str], max_bytes: int) -> Sequence[str]:
+    """Return the texts themselves when they fit; else as many as do, the last cut where it must be.
+
+    Bytes are those of UTF-8; no character is cut in two, and no text is cut to nothing.
+    """
+    kept: list[str] = []
+    left = max_bytes
+    for text in texts:
+        if len(text) > left:  # a character takes a byte at least
+            size = left + 1
+        else:
+            size = len(text) if text.isascii() else len(text.encode(errors="replace"))
+        if size > left:
+            part = text[:left].encode(errors="replace")[:left].decode(errors="ignore")
+            if part:
+                kept.append(part)
+            return kept
+        kept.append(text)
+        left -= size
+    return texts
+
+
+_CALLED = {
+    "reference": "references",
+    "other_answer": "other answer to compare with",
+    "confidence": "confidence of the system",
+}
+
+
+_VALUES: Mapping[str, Callable[[AnswerItem], FieldValue]] = {
+    "query": lambda item: item.query,
+    "answer": lambda item: item.answer,
+    "other_answer": lambda item: item.other_answer,
+    "reference": lambda item: item.references[0] if item.references else "",
+    "references": lambda item: tuple(item.references),
+    "contexts": lambda item: tuple(item.contexts),
+    "sources_used": lambda item: tuple(item.sources_used),
+    "confidence": lambda item: "" if item.confidence is None else f"{item.confidence:g}",
+}
+
+
+def _cut_warning(texts: Sequence[str], kept: Sequence[str], budget: int) -> str:
+    in_part = bool(kept) and kept[-1] != texts[len(kept) - 1]
+    shown = f"{len(kept)} of {len(texts)} were shown" + (", the last in part" if in_part else "")
+    return f"the contexts were truncated to max_context_tokens ({budget}): {shown}"

@@ -25,9 +25,15 @@ from judged_server.judges.llm.contexts import (
     number_contexts,
     to_columns,
 )
-from judged_server.llm.budget import prices_of, refuse_if_nothing_asked, unpriced
+from judged_server.llm.budget import refuse_if_nothing_asked, unpriced
 from judged_server.llm.caller import CallOptions, ModelCaller, nothing
-from judged_server.llm.chat import ChatModel, check_api_keys, missing_key_fault
+from judged_server.llm.chat import (
+    ChatModel,
+    ChatModelCard,
+    check_api_keys,
+    missing_key_fault,
+    prices_of,
+)
 from judged_server.llm.parsing import PARSER_VERSION
 from judged_server.llm.question import MAX_SAMPLES, PlannedCall, Question
 from judged_server.llm.rubrics import PROMPT_VERSION, Rubric
@@ -51,6 +57,44 @@ NO_CONFIGURATION = (
     "name a provider and a model in a file and start the server with --llm-config FILE; "
     'see "Providers of language models" in the documentation'
 )
+
+
+MODEL = Parameter("model", "", "The language model; empty for the server's default.")
+TEMPERATURE = Parameter("temperature", 0.0, "Chance in the model's choice of words.", 0.0, 2.0)
+
+
+def samples_of(what: str) -> Parameter:
+    """Return the parameter of how many samples vote on each of what is judged."""
+    description = f"Votes on each {what}; 0 stands for 1 at temperature 0 and for 3 above."
+    return Parameter("samples", 0, description, 0, MAX_SAMPLES)
+
+
+def signature_parts(
+    rubric: Rubric, card: ChatModelCard, samples: int, temperature: float, max_tokens: int
+) -> list[tuple[str, str]]:
+    """Return the parts of a signature that say what is asked, of whom and how often."""
+    return [
+        ("rubric", f"{rubric.id}@{rubric.version}"),
+        ("sha", rubric.sha256[:8]),
+        ("model", card.name),
+        ("structured", str(card.structured).lower()),
+        ("samples", str(samples)),
+        ("temperature", card.shown_temperature(temperature)),
+        ("max_tokens", str(max_tokens)),
+    ]
+
+
+def key_parts(rubric: Rubric, card: ChatModelCard) -> list[tuple[str, str]]:
+    """Return what else can change a reply or its meaning, as parts of a key."""
+    return [
+        ("provider", card.provider),
+        ("dialect", card.dialect),
+        ("provider_model", card.model),
+        ("conditions", card.conditions),
+        ("rubric_sha256", rubric.sha256),
+        ("prompt_version", str(PROMPT_VERSION)),
+        ("parser_version", str(PARSER_VERSION)),
+    ]
 
 
 class AskableModels(Protocol):
@@ -80,7 +124,7 @@ class LlmKind:
     def profiles(self) -> tuple[Profile, ...]:
         """One profile; its parameters are the model, what it is asked, and how often."""
         parameters = (
-            Parameter("model", "", "The language model; empty for the server's default."),
+            MODEL,
             Parameter(
                 "rubric",
                 self._rubric,
@@ -90,14 +134,8 @@ class LlmKind:
                     *(f"{name}@{rubric.version}" for name, rubric in self._rubrics.items()),
                 ),
             ),
-            Parameter(
-                "samples",
-                0,
-                "Votes on each context; 0 stands for 1 at temperature 0 and for 3 above.",
-                0,
-                MAX_SAMPLES,
-            ),
-            Parameter("temperature", 0.0, "Chance in the model's choice of words.", 0.0, 2.0),
+            samples_of("context"),
+            TEMPERATURE,
             Parameter("max_tokens", 256, "The longest reply.", 1, 32768),
             Parameter(
                 "scoring",
@@ -192,25 +230,11 @@ class LlmJudge:
             "",
             min_score,
             [
-                ("rubric", f"{rubric.id}@{rubric.version}"),
-                ("sha", rubric.sha256[:8]),
-                ("model", card.name),
-                ("structured", str(card.structured).lower()),
-                ("samples", str(samples)),
-                ("temperature", card.shown_temperature(temperature)),
-                ("max_tokens", str(max_tokens)),
+                *signature_parts(rubric, card, samples, temperature, max_tokens),
                 *([("scoring", LOGPROBS)] if logprobs else []),
             ],
             VERSION,
-            [
-                ("provider", card.provider),
-                ("dialect", card.dialect),
-                ("provider_model", card.model),
-                ("conditions", card.conditions),
-                ("rubric_sha256", rubric.sha256),
-                ("prompt_version", str(PROMPT_VERSION)),
-                ("parser_version", str(PARSER_VERSION)),
-            ],
+            key_parts(rubric, card),
         )
         self.identity = replace(identity, max_grade=rubric.max_grade)
 
@@ -251,7 +275,7 @@ class LlmJudge:
         self.check_api_keys(caller.cache)
         large = len(groups) > LARGE_CONTEXTS
         large = large or sum(group.n_contexts for group in groups) > LARGE_CONTEXTS
-        if caller.max_cost is not None and not self.priced:
+        if caller.cost_tracker.max_cost is not None and not self.priced:
             raise unpriced()
         call_options = CallOptions.of(
             caller.deadline, caller.cost_tracker, caller.cache, LlmKind.kind

@@ -2,7 +2,7 @@
 
 tokens_at_most, request_tokens   text, ChatRequest -> tokens, from above
 cost_of                          Prices and tokens -> nano-units
-prices_of, most_of               model, ChatRequest -> the most it can cost, in nano-units
+most_of                          model, ChatRequest -> the most it can cost, in nano-units
 Budgets                          reserves before a call to a model, settles after it
 TenantBudgets                    those of the tenant of the call in work
 BudgetLeft                       a budget, and what is left of it
@@ -21,7 +21,6 @@ from judged_server.llm.budget.pricing import (
     cost_of,
     estimate_call,
     most_of,
-    prices_of,
     request_tokens,
     tokens_at_most,
 )
@@ -39,7 +38,6 @@ __all__ = [
     "default_ledger",
     "estimate_call",
     "most_of",
-    "prices_of",
     "refuse_if_nothing_asked",
     "request_tokens",
     "tokens_at_most",

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from judged_server.domain.usage import CostTracker, nano_within, to_amount
 from judged_server.errors import BudgetExhausted, InvalidField
 from judged_server.llm.budget.account import BudgetAccount, Period, Spending
-from judged_server.llm.budget.pricing import cost_of, most_of, prices_of
-from judged_server.llm.chat import ChatModel, ChatRequest, Completed, Prices, TokenUsage
+from judged_server.llm.budget.pricing import cost_of, most_of
+from judged_server.llm.chat import ChatModel, ChatRequest, Completed, Prices, TokenUsage, prices_of
 from judged_server.llm.faults import ModelFault, Reason
 from judged_server.llm.transport.clock import Clock
 from judged_server.store.ledger import Account, LedgerFault, Used

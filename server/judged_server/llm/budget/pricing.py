@@ -11,7 +11,7 @@ from functools import lru_cache
 import orjson
 
 from judged_server.domain.usage import nano_covering
-from judged_server.llm.chat import ChatModel, ChatRequest, Prices
+from judged_server.llm.chat import ChatModel, ChatRequest, Prices, prices_of
 from judged_server.llm.question import Question, request_for
 from judged_server.llm.rubrics import new_nonce
 
@@ -58,14 +58,6 @@ def _exact(prices: Prices) -> tuple[Decimal, Decimal]:
         Decimal(repr(prices.input_per_million)) * _PER_MILLION,
         Decimal(repr(prices.output_per_million)) * _PER_MILLION,
     )
-
-
-def prices_of(model: ChatModel) -> tuple[Prices, ...]:
-    """Return the prices of all models that may answer in a model's name; () when one has none."""
-    if model.card.prices is None:
-        return ()
-    prices = [card.prices for card in model.cards if card.prices is not None]
-    return tuple(prices) if len(prices) == len(model.cards) else ()
 
 
 def most_of(prices: Sequence[Prices], request: ChatRequest) -> int:

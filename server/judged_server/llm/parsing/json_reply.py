@@ -18,7 +18,6 @@ from judged_server.llm.parsing.parsed_reply import (
     Claims,
     Dimensions,
     ParsedReply,
-    shortened,
 )
 from judged_server.llm.rubrics.rubric import MAX_CLAIMS, Form, Rubric
 
@@ -209,6 +208,19 @@ _NO_REMARK = re.compile(
 )
 _MAX_REMARK = 400
 _SPACE = "\ufeff \t\r\n\v\f\x85\xa0\u2028\u2029"
+
+
+MAX_REASONING = 2000
+"""Characters of reasoning that are kept; an ellipsis stands for the rest."""
+
+
+def shortened(text: str) -> str:
+    """Return `text` cut to MAX_REASONING characters, with U+FFFD for each lone surrogate."""
+    if len(text) > MAX_REASONING:
+        text = text[: MAX_REASONING - 1] + "…"
+    if text.isascii():
+        return text
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def unwrapped(text: str) -> str:

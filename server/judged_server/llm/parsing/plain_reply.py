@@ -11,8 +11,8 @@ import re
 from judged_server.domain import Status
 from judged_server.llm.faults import Reason
 from judged_server.llm.parsing import keywords
-from judged_server.llm.parsing.json_reply import has_tags
-from judged_server.llm.parsing.parsed_reply import REFUSED, ParsedReply, shortened
+from judged_server.llm.parsing.json_reply import has_tags, shortened
+from judged_server.llm.parsing.parsed_reply import REFUSED, ParsedReply
 
 MAX_CHARACTERS = 1 << 15
 """A longer reply is no answer to a question that asks for one word."""

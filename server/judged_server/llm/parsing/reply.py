@@ -1,7 +1,7 @@
 """From a reply to a parsed reply: JSON first, then plain words.
 
-The ways of reading are `json_reply`, `plain_reply`, `plain_score` and `plain_grade`. Nothing here
-raises, whatever the reply holds, and no message quotes it.
+The ways of reading are `json_reply`, `plain_reply` and `plain_score`. Nothing here raises, whatever
+the reply holds, and no message quotes it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 from judged_server.domain import Status
 from judged_server.llm.chat import ChatReply, FinishReason
 from judged_server.llm.faults import Reason
-from judged_server.llm.parsing import json_reply, plain_grade, plain_reply, plain_score
+from judged_server.llm.parsing import json_reply, plain_reply, plain_score
 from judged_server.llm.parsing.json_reply import unwrapped, without_remarks
 from judged_server.llm.parsing.parsed_reply import REFUSED, ParsedReply
 from judged_server.llm.rubrics.rubric import Rubric
@@ -86,8 +86,6 @@ def _in_words(text: str, rubric: Rubric, *, cut: bool) -> tuple[ParsedReply, boo
     if rubric.takes_json:
         refused = plain_reply.refuses(text[: plain_reply.HEAD].lower())
         return (REFUSED if refused else _EMPTY), False
-    if rubric.form == "score":
-        return plain_score.read(text, rubric, cut=cut), plain_score.is_bare(text)
-    if rubric.form == "grade":
-        return plain_grade.read(text, rubric, cut=cut), plain_grade.is_bare(text, rubric)
+    if rubric.form in {"score", "grade"}:
+        return plain_score.read(text, rubric, cut=cut), plain_score.is_bare(text, rubric)
     return plain_reply.read(text, cut=cut), plain_reply.is_bare(text)

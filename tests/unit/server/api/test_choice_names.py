@@ -14,10 +14,10 @@ from judged.types.intervals import IntervalMethod as PythonMethod
 from judged.types.judges import CacheMode as PythonCache
 from judged.types.statistics.agreement import RatingLevel as PythonLevel
 from judged.v1 import groups_pb2, metrics_pb2, statistics_service_pb2, verdicts_pb2
-from judged_server.api.convert.asking import read_asking
-from judged_server.api.convert.judging import read_verdicts
+from judged_server.api.convert.judging import read_asking
 from judged_server.api.convert.metrics import read_options
 from judged_server.api.convert.statistics.agreement import read_ratings
+from judged_server.api.convert.verdicts import read_verdicts
 from judged_server.domain import CacheMode, Source, Status
 from judged_server.errors import InvalidField, full_name, full_names
 from judged_server.metrics import MatchingMode, NoGoldPolicy, UnjudgedPolicy

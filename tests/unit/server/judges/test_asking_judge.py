@@ -9,12 +9,13 @@ from collections.abc import Iterator, Sequence
 import pytest
 from judged_server import errors
 from judged_server.domain import CacheMode, JudgeIdentity, QueryGroup, ScoreColumns
+from judged_server.domain.usage import CostTracker
 from judged_server.judges.base import Caller
 from judged_server.judges.llm.concurrency import fan_out
 from judged_server.judges.llm.contexts import ContextVotes, number_contexts, to_columns
-from judged_server.llm.budget import prices_of, refuse_if_nothing_asked, unpriced
+from judged_server.llm.budget import refuse_if_nothing_asked, unpriced
 from judged_server.llm.caller import CallOptions, ModelCaller, nothing
-from judged_server.llm.chat import ChatModel, check_api_keys
+from judged_server.llm.chat import ChatModel, check_api_keys, prices_of
 from judged_server.llm.question import PlannedCall, Question
 from judged_server.llm.rubrics import load_builtin
 from judged_server.usecases.estimate_batch import Estimator
@@ -52,7 +53,7 @@ class OnceJudge:
 
     async def judge(self, groups: Sequence[QueryGroup], caller: Caller) -> ScoreColumns:
         self.check_api_keys(caller.cache)
-        if caller.max_cost is not None and not self.priced:
+        if caller.cost_tracker.max_cost is not None and not self.priced:
             raise unpriced()
         call_options = CallOptions.of(caller.deadline, caller.cost_tracker, caller.cache)
         none = nothing(self._model.card.prices)
@@ -88,13 +89,13 @@ async def test_the_deadline_holds():
 async def test_max_cost_holds_and_needs_prices():
     async with provider_and_models(yes, **PRICES) as (provider, models):
         judge = OnceJudge(models.get(""), ModelCaller())
-        columns = await judge.judge([group("quick")], Caller(max_cost=1e-9))
+        columns = await judge.judge([group("quick")], Caller(cost_tracker=CostTracker(1e-9)))
         assert provider.requests == 0
     assert outcomes(columns) == [(2, False, "BUDGET")]
     async with provider_and_models(yes) as (_, models):
         judge = OnceJudge(models.get(""), ModelCaller())
         with pytest.raises(errors.InvalidField, match="max_cost"):
-            await judge.judge([group("quick")], Caller(max_cost=1.0))
+            await judge.judge([group("quick")], Caller(cost_tracker=CostTracker(1.0)))
 
 
 async def test_it_is_estimated():

@@ -22,7 +22,7 @@ from judged_server.domain import (
     Verdicts,
     stages_sha256,
 )
-from judged_server.domain.usage import NANO
+from judged_server.domain.usage import NANO, CostTracker
 from judged_server.errors import InvalidField
 from judged_server.judges import cascade_items
 from judged_server.judges.base import Caller, LocalJudge, Profile
@@ -118,7 +118,7 @@ def judge(
 ) -> Verdicts:
     chosen = catalog_of(model).choose(spec)
     assert isinstance(chosen, Cascade)
-    columns = asyncio.run(chosen.judge(groups, Caller(max_cost=max_cost)))
+    columns = asyncio.run(chosen.judge(groups, Caller(cost_tracker=CostTracker(max_cost))))
     return Verdicts.decide(columns, [], chosen.identity.min_score)
 
 

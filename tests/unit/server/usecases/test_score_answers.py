@@ -14,6 +14,7 @@ import pytest
 from judged_server import errors
 from judged_server.domain import Status
 from judged_server.domain.answers import AnswerItem, AnswerScore, RubricSpec, ScoreSummary
+from judged_server.domain.usage import CostTracker
 from judged_server.judges.base import Caller
 from judged_server.judges.llm.answers import AnswerScorer, AnswersKind
 from judged_server.llm.caller import ModelCaller
@@ -143,7 +144,7 @@ class TestScores:
     async def test_a_limit_on_money_needs_prices(self):
         async with scoring_over(lambda _: says(1)) as (provider, scoring):
             with pytest.raises(errors.InvalidField, match="max_cost"):
-                await gathered(scoring, items("a"), caller=Caller(max_cost=1.0))
+                await gathered(scoring, items("a"), caller=Caller(cost_tracker=CostTracker(1.0)))
         assert provider.requests == 0
 
 

@@ -1,7 +1,8 @@
 from __future__ import annotations
 
 from judged.v1.error_reason_pb2 import ERROR_REASON_REFUSED
-from judged_server.api.convert.asking import write_detail, write_usage
+from judged_server.api.convert.judging import write_usage
+from judged_server.api.convert.verdicts import write_detail
 from judged_server.domain import Status, Usage, VerdictDetail, VerdictSample
 
 

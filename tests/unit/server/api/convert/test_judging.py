@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from judged.v1 import groups_pb2, verdicts_pb2
 from judged_server import errors
-from judged_server.api.convert.judging import read_groups, read_verdicts, write_counts
-from judged_server.api.convert.verdict_encoder import write_verdicts
+from judged_server.api.convert.judging import read_groups
+from judged_server.api.convert.verdicts import read_verdicts, write_counts, write_verdicts
 from judged_server.domain import ScoreColumns, VerdictCounts, VerdictFault, Verdicts
 
 from tests.fakes.limits import LIMITS as DEFAULT

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from judged_server.domain.answers import AnswerItem
-from judged_server.judges.llm.answer_texts import MissingInput, RenderedText, show, texts_of, within
+from judged_server.judges.llm.answers import MissingInput, RenderedText, show, texts_of, within
 from judged_server.llm.faults import Reason
 from judged_server.llm.rubrics import load_builtin
 

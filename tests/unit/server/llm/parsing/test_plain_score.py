@@ -28,14 +28,14 @@ def test_a_bare_line_needs_no_reasoning(score, before, after):
     text = f"{before}{score}{after}"
     found = read(text)
     assert (found.status, found.score, found.reasoning) == (Status.OK, float(score), "")
-    assert plain_score.is_bare(text)
+    assert plain_score.is_bare(text, RUBRIC)
 
 
 def test_prose_is_kept_as_reasoning():
     found = read("It helps.\nScore: 0.8")
     assert found.reasoning == "It helps.\nScore: 0.8"
     assert found.yes
-    assert not plain_score.is_bare("It helps.\nScore: 0.8")
+    assert not plain_score.is_bare("It helps.\nScore: 0.8", RUBRIC)
 
 
 @given(st.floats(allow_nan=False).filter(lambda score: not 0 <= score <= 1))

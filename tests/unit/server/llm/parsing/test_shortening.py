@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
-from judged_server.llm.parsing.parsed_reply import MAX_REASONING, shortened
+from judged_server.llm.parsing.json_reply import MAX_REASONING, shortened
 
 
 def test_a_long_text_ends_in_an_ellipsis():

@@ -7,9 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from judged.v1 import judge_service_pb2 as pb
 from judged.v1 import verdicts_pb2
-from judged_server.api.convert.asking import write_detail, write_usage
-from judged_server.api.convert.judging import write_counts, write_fault, write_identity
-from judged_server.api.convert.verdict_encoder import reply_bytes, write_verdicts
+from judged_server.api.convert.judging import write_identity, write_usage
+from judged_server.api.convert.verdicts import (
+    reply_bytes,
+    write_counts,
+    write_detail,
+    write_fault,
+    write_verdicts,
+)
 from judged_server.domain import (
     JudgeIdentity,
     ScoreColumns,
