@@ -38,10 +38,6 @@ class Choice:
             raise ValueError(self.rule)
         return text
 
-    def write(self, value: ParameterValue) -> str:
-        """Return the text that `read` turns into `value`."""
-        return str(value)
-
 
 @dataclass(frozen=True, slots=True)
 class Number:
@@ -68,10 +64,6 @@ class Number:
         if not self.minimum <= value <= self.maximum or "_" in text or not text.isascii():
             raise ValueError(self.rule)
         return value + 0.0  # -0.0 becomes 0.0, which prints one way
-
-    def write(self, value: ParameterValue) -> str:
-        """Return the shortest text that `read` turns into `value`: 0.5, 1, 1e-07."""
-        return repr(float(value) + 0.0).removesuffix(".0")
 
 
 @dataclass(frozen=True, slots=True)

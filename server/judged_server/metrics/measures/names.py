@@ -96,7 +96,7 @@ class Measure:
 
     def __str__(self) -> str:
         chosen = [
-            f"{parameter.name}={parameter.write(self.parameters[parameter.name])}"
+            f"{parameter.name}={write_value(self.parameters[parameter.name])}"
             for parameter in self.metric.parameters
             if self.parameters[parameter.name] != parameter.default
         ]
@@ -122,7 +122,7 @@ class Measure:
         an old line means), the `settings` the rankings were made under, the metric's version.
         """
         parameters = [
-            f"{parameter.name}:{parameter.write(self.parameters[parameter.name])}"
+            f"{parameter.name}:{write_value(self.parameters[parameter.name])}"
             for parameter in self.metric.parameters
         ]
         made_under = [f"{name}:{value}" for name, value in settings]
@@ -160,6 +160,11 @@ def parse_metrics(
             raise InvalidField(f"{field}[{i}]", f"is {measure} again, as in {field}[{first}]")
         measures.append(measure)
     return tuple(measures)
+
+
+def write_value(value: ParameterValue) -> str:
+    """Return the text of a parameter: a word, or the shortest of a number: 0.5, 1, 1e-07."""
+    return value if isinstance(value, str) else repr(value + 0.0).removesuffix(".0")
 
 
 def _brought(name: str) -> Measure:

@@ -3,6 +3,7 @@
 import pytest
 from judged_server.metrics import METRICS, MatchingMode
 from judged_server.metrics.measures.declaration import Choice, Number
+from judged_server.metrics.measures.names import write_value
 
 EVERY_MODE = {"precision", "recall", "f1", "hit_rate", "mrr", "hybrid_log_rank"}
 NO_MODE = {"bpref", "judged", "infap"}
@@ -33,7 +34,7 @@ def test_a_declaration_is_complete(name):
     assert (MatchingMode.MAXIMUM in metric.modes) == (name not in {*NO_MODE, *FAMILIES})
     for parameter in metric.parameters:
         assert parameter.description.endswith(".")
-        assert parameter.read(parameter.write(parameter.default)) == parameter.default
+        assert parameter.read(write_value(parameter.default)) == parameter.default
 
 
 def test_parameters_say_their_rule():
@@ -46,5 +47,5 @@ def test_parameters_say_their_rule():
 )
 def test_a_number_prints_as_short_as_it_reads_back(value, text):
     number = Number("p", 0.8, 0, 1, "P.")
-    assert number.write(value) == text
+    assert write_value(value) == text
     assert number.read(text) == value
