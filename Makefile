@@ -1,6 +1,8 @@
 # Everything runs in .venv, which each target makes when it is missing.
 PYTHON ?= python3
 BIN := .venv/bin
+# Tests start many Pythons; without compiled files each compiles all that it imports.
+unexport PYTHONDONTWRITEBYTECODE
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 # What follows has no network but loopback, where the kernel can deny it; see tests/offline.py.
 OFFLINE := $(BIN)/python -m tests.offline

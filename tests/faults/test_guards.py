@@ -74,14 +74,10 @@ TESTS = {
     "::TestFaults::test_want_of_memory_is_said_and_may_pass",
     "halved_batches": f"{UNIT}/embedding/batching/test_workers.py"
     "::TestFaults::test_a_failed_batch_is_halved_once",
+    "pings_of_a_connection": "tests/faults/test_connections.py"
+    "::test_a_flood_of_pings_ends_its_connection_alone",
+    "credentials_of_calls": "tests/integration/access/test_authorisation.py::test_who_is_let_in",
 }
-if "JUDGED_STORM_CANCELS" in os.environ:  # `make faults`: these take half a minute
-    TESTS["pings_of_a_connection"] = (
-        "tests/faults/test_connections.py::test_a_flood_of_pings_ends_its_connection_alone"
-    )
-    TESTS["credentials_of_calls"] = (
-        "tests/integration/access/test_authorisation.py::test_who_is_let_in"
-    )
 
 
 @pytest.mark.parametrize("guard", TESTS)

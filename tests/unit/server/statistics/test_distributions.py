@@ -92,19 +92,16 @@ class TestT:
         assert close(t_cdf(-60, 30), special.stdtr(30, -60))
 
 
-def mean_of_normals(x, df, nc):
-    """P(T <= x) as the mean of Phi(x S - nc), S^2 a chi-squared over its degrees of freedom."""
-    s = np.linspace(0.0, 1 + 14 / math.sqrt(2 * df), 400_001)[1:]
-    density = stats.chi.pdf(s * math.sqrt(df), df) * math.sqrt(df)
-    return float(np.sum(special.ndtr(x * s - nc) * density) * (s[1] - s[0]))
-
-
 class TestNoncentralT:
     @pytest.mark.parametrize("df", [3, 9, 49, 999, 99_999])
-    @pytest.mark.parametrize("nc", [0.0, 5e-324, 0.5, 2.8, 8.0])
-    @pytest.mark.parametrize("x", [-3.5, -0.7, 0.0, 0.7, 1.97, 3.5, 12.7])
-    def test_is_the_mean_of_normals_over_the_scale(self, x, df, nc):
-        assert noncentral_t_cdf(x, df, nc) == pytest.approx(mean_of_normals(x, df, nc), abs=1e-9)
+    def test_is_the_mean_of_normals_over_the_scale(self, df):
+        """P(T <= x) is the mean of Phi(x S - nc), S^2 a chi-squared over its degrees of freedom."""
+        s = np.linspace(0.0, 1 + 14 / math.sqrt(2 * df), 400_001)[1:]
+        weights = stats.chi.pdf(s * math.sqrt(df), df) * math.sqrt(df) * (s[1] - s[0])
+        for nc in (0.0, 5e-324, 0.5, 2.8, 8.0):
+            for x in (-3.5, -0.7, 0.0, 0.7, 1.97, 3.5, 12.7):
+                mean = float(special.ndtr(x * s - nc) @ weights)
+                assert noncentral_t_cdf(x, df, nc) == pytest.approx(mean, abs=1e-9), (x, nc)
 
     @given(some.floats(-10, 10), some.integers(1, 100_000))
     def test_is_students_t_without_noncentrality(self, x, df):

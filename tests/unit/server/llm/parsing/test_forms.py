@@ -69,9 +69,15 @@ def test_the_corpus_is_large_and_covers_every_outcome():
             assert outcomes[rubric.id, reason] >= 1, (rubric.id, reason)
 
 
-@pytest.mark.parametrize("place", range(len(CORPUS)))
-def test_a_recorded_reply(place: int):
-    case = CORPUS[place]
+@pytest.mark.parametrize("rubric", sorted({case["rubric"] for case in CORPUS}))
+def test_recorded_replies(rubric: str, subtests: pytest.Subtests):
+    for place, case in enumerate(CORPUS):
+        if case["rubric"] == rubric:
+            with subtests.test(case["note"], place=place):
+                means_what_is_recorded(case)
+
+
+def means_what_is_recorded(case: dict[str, Any]) -> None:
     found = parsed(
         case["reply"],
         ASKED[case["rubric"]],

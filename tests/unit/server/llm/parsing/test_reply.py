@@ -8,6 +8,7 @@ from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from time import thread_time
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -41,9 +42,15 @@ def test_the_corpus_is_large_and_covers_every_outcome():
             assert outcomes[form, outcome] >= 2, (form, outcome)
 
 
-@pytest.mark.parametrize("place", range(len(CORPUS)))
-def test_a_recorded_reply(place: int):
-    case = CORPUS[place]
+@pytest.mark.parametrize("form", sorted({case["form"] for case in CORPUS}))
+def test_recorded_replies(form: str, subtests: pytest.Subtests):
+    for place, case in enumerate(CORPUS):
+        if case["form"] == form:
+            with subtests.test(case["note"], place=place):
+                means_what_is_recorded(case)
+
+
+def means_what_is_recorded(case: dict[str, Any]) -> None:
     found = parsed(
         case["reply"], case["form"], FinishReason[case["finish_reason"]], case.get("refusal")
     )

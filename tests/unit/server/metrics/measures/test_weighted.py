@@ -145,10 +145,10 @@ def test_grades_up_to_one_stay_as_they_are():
 
 
 @pytest.mark.parametrize("name", [*NAMES, "hybrid_log_rank(gamma=1e100)", "err(max_grade=100)"])
-@pytest.mark.parametrize("gains", [[1e308] * 9, [1e308, 1e-308], [5e-324, 5e-324], [2.0**31, 1.0]])
-def test_gains_of_any_size_stay_finite(gains, name):
-    values = parse_measure(name).values(ranked([(gains, gains), ([0, *gains], gains)]))
-    assert np.all((values >= 0) & (values <= 1))
+def test_gains_of_any_size_stay_finite(name):
+    for gains in ([1e308] * 9, [1e308, 1e-308], [5e-324, 5e-324], [2.0**31, 1.0]):
+        values = parse_measure(name).values(ranked([(gains, gains), ([0, *gains], gains)]))
+        assert np.all((values >= 0) & (values <= 1)), gains
 
 
 def test_gamma_has_a_straight_line_as_its_limit():

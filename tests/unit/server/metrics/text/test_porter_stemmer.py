@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import pytest
 from judged_server.metrics.text.porter_stemmer import stem
 
 PAIRS = """caresses caress  ponies poni  ties tie  cats cat  feed feed  agreed agre
@@ -15,6 +14,5 @@ PAIRS = """caresses caress  ponies poni  ties tie  cats cat  feed feed  agreed a
 CASES = PAIRS.split()
 
 
-@pytest.mark.parametrize(("word", "expected"), list(zip(CASES[::2], CASES[1::2], strict=True)))
-def test_the_papers_examples(word, expected):
-    assert stem(word) == expected
+def test_the_papers_examples():
+    assert [stem(word) for word in CASES[::2]] == CASES[1::2]
