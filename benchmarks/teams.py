@@ -10,6 +10,7 @@ contexts_on_over_off    30,000 contexts in one judge() call, `exact`
 questions_on_over_off   contexts in one BatchJudge to the judge `llm`, whose scripted provider
                         answers after 20 ms, 64 at once
 questions_cpu_off_over_on   CPU seconds, as above, for these questions
+paid_on_over_off, paid_cpu_off_over_on    the same to a model with prices, by a tenant with a budget
 
     python -m benchmarks.teams [--rounds 9] [--calls 2000]
 """
@@ -30,7 +31,7 @@ from judged import Client, QueryGroup
 from judged.credentials import Token
 
 from benchmarks.fanout.processes import batch, provider_url, running, to_toml
-from benchmarks.fanout.worker import configuration
+from benchmarks.fanout.worker import PAID, configuration
 from benchmarks.harness import closing_line, ratios, serving
 from benchmarks.overload.weights import tenants_file
 from benchmarks.wire import SEED, batch_seconds, in_turns, small_request
@@ -49,7 +50,9 @@ def measure(rounds: int, calls: int, url: str) -> dict[str, list[float]]:
         config.write_text(to_toml(configuration(url, AT_ONCE)))
         os.environ["XDG_STATE_HOME"] = str(folder)  # for the ledger
         path, tokens = tenants_file(folder)
-        token = Token(tokens["one"])
+        with path.open("a") as tenants:
+            tenants.write("per_day = 1e8\n")  # of the last one, "three"
+        token, payer = Token(tokens["one"]), Token(tokens["three"])
         off = stack.enter_context(serving("judged_server", "--llm-config", str(config)))
         on = stack.enter_context(
             serving(
@@ -74,19 +77,25 @@ def measure(rounds: int, calls: int, url: str) -> dict[str, list[float]]:
             wholes = [batch_seconds(client, groups) for client in order]
             # New texts each time: nothing may come from a cache.
             seed = time.time_ns()
-            sides = [(off, None), (on, token)] if swapped else [(on, token), (off, None)]
+            sides = [(off, None, None), (on, token, payer)][:: 1 if swapped else -1]
             asked = [
                 batch(server, calls, seed + place, credentials=shown)
-                for place, (server, shown) in enumerate(sides)
+                for place, (server, shown, _) in enumerate(sides)
+            ]
+            paid = [
+                batch(server, calls, seed + place + 2, PAID, shown)
+                for place, (server, _, shown) in enumerate(sides)
             ]
             if swapped:
-                wholes, asked = wholes[::-1], asked[::-1]
+                wholes, asked, paid = wholes[::-1], asked[::-1], paid[::-1]
             found = {
                 "requests_on_over_off": statistics.median(ratios(seconds_off, seconds_on)),
                 "requests_cpu_off_over_on": cpu_off / cpu_on,
                 "contexts_on_over_off": wholes[1] / wholes[0],
                 "questions_on_over_off": asked[1]["wall_s"] / asked[0]["wall_s"],
                 "questions_cpu_off_over_on": asked[1]["cpu_s"] / asked[0]["cpu_s"],
+                "paid_on_over_off": paid[1]["wall_s"] / paid[0]["wall_s"],
+                "paid_cpu_off_over_on": paid[1]["cpu_s"] / paid[0]["cpu_s"],
             }
             print("; ".join(f"{name} {value:.3f}" for name, value in found.items()), flush=True)
             for name, value in found.items() if number else ():

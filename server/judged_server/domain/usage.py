@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from enum import IntEnum
+from functools import lru_cache
 
 from judged_server.domain.judges import ErrorGuarantee
 
@@ -176,6 +177,7 @@ class CostTracker:
         return noted
 
 
+@lru_cache(maxsize=1024)
 def nano_within(amount: float) -> int:
     """Return the nano-units of a limit, never more than it."""
     exact = Decimal(repr(amount)) * NANO

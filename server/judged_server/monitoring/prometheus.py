@@ -113,6 +113,8 @@ class PrometheusMetrics(Recorder):
         registry.register(_Collector(readings))
         # The look-up of a child by its labels takes longer than counting does.
         self._of_call = lru_cache(maxsize=4096)(self._child_of_call)
+        self._of_question = lru_cache(maxsize=4096)(self._children_of_question)
+        self._of_cost = lru_cache(maxsize=4096)(self._child_of_cost)
         self._of_stage = lru_cache(maxsize=16)(self._stages.labels)
 
     def call(self, method: str, code: str, tenant: str, seconds: float) -> None:
@@ -140,12 +142,12 @@ class PrometheusMetrics(Recorder):
         self, model: str, tenant: str, input_tokens: int, output_tokens: int, cost: float | None
     ) -> None:
         """Note what a question to a language model took; `cost` is None without a price."""
-        who = self._bounded(tenant)
-        self._questions.labels(model, who).inc()
-        self._tokens.labels(model, who, "input").inc(input_tokens)
-        self._tokens.labels(model, who, "output").inc(output_tokens)
+        questions, read, written = self._of_question(model, tenant)
+        questions.inc()
+        read.inc(input_tokens)
+        written.inc(output_tokens)
         if cost is not None:
-            self._cost.labels(model, who).inc(cost)
+            self._of_cost(model, tenant).inc(cost)
 
     def lag(self, seconds: float) -> None:
         """Note how late the event loop was."""
@@ -161,6 +163,17 @@ class PrometheusMetrics(Recorder):
             self._calls.labels(short, code, self._bounded(tenant)),
             self._seconds.labels(short),
         )
+
+    def _children_of_question(self, model: str, tenant: str) -> tuple[Counter, ...]:
+        who = self._bounded(tenant)
+        return (
+            self._questions.labels(model, who),
+            self._tokens.labels(model, who, "input"),
+            self._tokens.labels(model, who, "output"),
+        )
+
+    def _child_of_cost(self, model: str, tenant: str) -> Counter:
+        return self._cost.labels(model, self._bounded(tenant))
 
     def _bounded(self, tenant: str) -> str:
         if tenant not in self._tenants:

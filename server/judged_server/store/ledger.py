@@ -21,14 +21,14 @@ import sqlite3
 import time
 import uuid
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import NamedTuple
 
 from judged_server.domain.usage import MOST_NANO
 from judged_server.settings import SettingsError
+from judged_server.store.ledger_rows import Account, Drawn, Settled, Used, together
 from judged_server.store.sqlite_file import make_private
 from judged_server.telemetry import logger
 
@@ -99,43 +99,10 @@ class LedgerFault(Exception):
     """The file can't be read or written, so that nobody knows what was spent."""
 
 
-class Account(NamedTuple):
-    """A budget in one period: "" for the server's, or that of a tenant."""
-
-    account: str
-    period: str
-    currency: str
-
-
-class Drawn(NamedTuple):
-    """What was drawn, and all that is settled or drawn by anybody since."""
-
-    amount: int
-    taken: int
-
-
-class Used(NamedTuple):
-    """What a tenant asked of a model by a judge and a rubric on a day; `nano` are nano-units.
-
-    The judge is its kind, "" in what an older release has written.
-    """
-
-    day: str
-    tenant: str
-    judge: str
-    model: str
-    rubric: str
-    currency: str
-    questions: int
-    input_tokens: int
-    output_tokens: int
-    nano: int
-
-
-class _Settled(NamedTuple):
-    account: Account
-    spent: int
-    released: int
+def _wake(waiters: Iterable[asyncio.Future[None]]) -> None:
+    for waiter in waiters:
+        if not waiter.done():
+            waiter.set_result(None)
 
 
 def boot_time() -> float:
@@ -153,11 +120,17 @@ class Ledger:
         self._now = now
         self._process = uuid.uuid4().hex
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="ledger")
-        self._waiting: deque[_Settled | Used] = deque()
+        self._waiting: deque[Settled | Used] = deque()
         self._writing: asyncio.Future[None] | None = None
         self._later: asyncio.TimerHandle | None = None
         self._owes = False
         """Whether money waits to be written, and not only what was asked."""
+        self._is_due = False
+        """Whether it is written in the next round of the event loop."""
+        self._waiters: list[asyncio.Future[None]] = []
+        """Those for whom what is being written, or is next, is all; the others need the one after,
+        unless nothing waits by then."""
+        self._later_waiters: list[asyncio.Future[None]] = []
         self._closed = False
         try:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -195,7 +168,7 @@ class Ledger:
     def settle(self, account: Account, spent: int, released: int) -> None:
         """Write soon what was spent for good, and give back so much of what was drawn."""
         if spent or released:
-            self._waiting.append(_Settled(account, spent, released))
+            self._waiting.append(Settled(account, spent, released))
             self._owes = True
             self._write_soon()
 
@@ -207,18 +180,26 @@ class Ledger:
         self._waiting.append(used)
         self._write_soon()
 
-    async def written(self) -> None:
-        """Return once all that was settled or noted before is in the file, or can't be."""
-        # What waited before is in the writing that is going on, or in the next one.
-        for _ in range(2):
-            if self._writing is None and self._waiting:
-                self._begin_writing()
-            if (writing := self._writing) is None:
+    async def written(self, within_s: float | None = None) -> None:
+        """Return once all that was settled or noted before is in the file, or can't be.
+
+        Or when the time is over; None for as long as it takes.
+        """
+        if self._writing is None:
+            if not self._waiting:
                 return
-            with suppress(sqlite3.Error):
-                await asyncio.shield(writing)
-            # A future that has ended lets nobody else have a turn, and `_wrote` needs one.
-            await asyncio.sleep(0)
+            self._owes = True
+            self._write_soon()
+        loop = asyncio.get_running_loop()
+        waiter: asyncio.Future[None] = loop.create_future()
+        # What waited before is in the writing that is going on, or in the next one.
+        (self._waiters if self._writing is None else self._later_waiters).append(waiter)
+        timer = None if within_s is None else loop.call_later(within_s, _wake, (waiter,))
+        try:
+            await waiter
+        finally:
+            if timer is not None:
+                timer.cancel()
 
     async def renew(self) -> None:
         """Keep what this process has drawn for LEASE_S more."""
@@ -252,13 +233,15 @@ class Ledger:
         self._db.close()
 
     def _write_soon(self) -> None:
-        """Write what waits: at once where it is money, else with what comes in the meantime."""
-        if self._writing is not None:
+        """Write what waits: in the loop's next round where it is money, else within a moment."""
+        if self._writing is not None or self._is_due:
             return
+        loop = asyncio.get_running_loop()
         if self._owes:
-            self._begin_writing()
+            self._write_no_later()
+            self._is_due = True
+            loop.call_soon(self._begin_writing)
         elif self._later is None:
-            loop = asyncio.get_running_loop()
             self._later = loop.call_later(NOTES_WAIT_S, self._begin_writing)
 
     def _write_no_later(self) -> None:
@@ -268,19 +251,27 @@ class Ledger:
 
     def _begin_writing(self) -> None:
         self._write_no_later()
-        self._owes = False
+        self._owes = self._is_due = False
+        if self._closed:
+            return
         loop = asyncio.get_running_loop()
         self._writing = loop.run_in_executor(self._thread, self._write)
         self._writing.add_done_callback(self._wrote)
 
     def _wrote(self, written: asyncio.Future[None]) -> None:
         self._writing = None
+        waiters, self._waiters, self._later_waiters = self._waiters, self._later_waiters, []
         if not written.cancelled() and (error := written.exception()) is not None:
             # It stays here, and what was drawn for it stays drawn: nothing more is asked than
             # there was money for.
             _log.warning("spending not written", file=str(self._path), reason=str(error))
         elif self._waiting:
+            self._owes = self._owes or bool(self._waiters)
             self._write_soon()
+            _wake(waiters)
+            return
+        _wake((*waiters, *self._waiters))
+        self._waiters = []
 
     def _write(self) -> None:
         """Write all that waits; what can't be written waits on."""
@@ -288,7 +279,7 @@ class Ledger:
         until = self._now() + LEASE_S
         try:
             with self._transaction():
-                for entry in entries:
+                for entry in together(entries):
                     if isinstance(entry, Used):
                         self._db.execute(_USED, entry)
                     else:
@@ -297,7 +288,7 @@ class Ledger:
             self._waiting.extendleft(reversed(entries))
             raise
 
-    def _settle(self, entry: _Settled, until: float) -> None:
+    def _settle(self, entry: Settled, until: float) -> None:
         values: dict[str, object] = {
             **entry.account._asdict(),
             "spent": min(entry.spent, MOST_NANO),

@@ -9,7 +9,8 @@ from datetime import UTC, datetime, timedelta
 from judged_server.errors import Overloaded
 from judged_server.llm.budget import BudgetLeft, Budgets, Period
 from judged_server.llm.transport.clock import Clock
-from judged_server.store.ledger import LedgerFault, Used
+from judged_server.store.ledger import LedgerFault
+from judged_server.store.ledger_rows import Used
 from judged_server.tenant import current_tenant
 
 _BACK_AFTER_S = 1.0

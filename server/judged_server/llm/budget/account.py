@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from datetime import date, datetime
 from enum import Enum
+from functools import lru_cache
 from pathlib import Path
 from typing import Protocol
 
 from judged_server.llm.transport.clock import Clock
-from judged_server.store.ledger import Account, Drawn, Used
+from judged_server.store.ledger_rows import Account, Drawn, Used
 
 STEPS = 100
 """The allowances a budget is cut into."""
@@ -25,6 +27,15 @@ class Period(Enum):
 
     DAY = "%Y-%m-%d"
     MONTH = "%Y-%m"
+
+    def name_at(self, time: datetime) -> str:
+        """Return the name of the day or month that a time is in."""
+        return _name_of_day(self.value, time.toordinal())
+
+
+@lru_cache(maxsize=16)
+def _name_of_day(form: str, day: int) -> str:
+    return date.fromordinal(day).strftime(form)
 
 
 class Spending(Protocol):
@@ -45,8 +56,8 @@ class Spending(Protocol):
         """Write soon what a tenant asked of a model."""
         ...
 
-    async def written(self) -> None:
-        """Return once all that was settled before outlives the process."""
+    async def written(self, within_s: float | None = None) -> None:
+        """Return once all that was settled before outlives the process, or the time is over."""
         ...
 
     async def used(self, since: str, tenant: str | None = None) -> list[Used]:
@@ -92,6 +103,7 @@ class BudgetAccount:
         self._held: dict[Account, int] = {}
         self._allowance = 0
         self._taken = 0
+        self._day = clock.date().toordinal()
         self._now = self._account()
         self._drawing = asyncio.Lock()
 
@@ -176,10 +188,14 @@ class BudgetAccount:
 
     def _account(self) -> Account:
         name = f"tenant:{self.owner}" if self.owner else ""
-        return Account(name, self._clock.date().strftime(self.period.value), self._currency)
+        return Account(name, self.period.name_at(self._clock.date()), self._currency)
 
     def _roll_over(self) -> None:
         """Begin a new period, in whichever direction the clock has gone."""
+        day = self._clock.date().toordinal()
+        if day == self._day:
+            return
+        self._day = day
         now = self._account()
         if now != self._now:
             self._ledger.settle(self._now, 0, self._allowance)

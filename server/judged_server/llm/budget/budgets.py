@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 
 from judged_server.domain.usage import CostTracker, nano_within, to_amount
@@ -18,7 +17,8 @@ from judged_server.llm.budget.pricing import cost_of, most_of
 from judged_server.llm.chat import ChatModel, ChatRequest, Completed, Prices, TokenUsage, prices_of
 from judged_server.llm.faults import ModelFault, Reason
 from judged_server.llm.transport.clock import Clock
-from judged_server.store.ledger import Account, LedgerFault, Used
+from judged_server.store.ledger import LedgerFault
+from judged_server.store.ledger_rows import Account, Used
 from judged_server.tenant import current_tenant
 
 WRITTEN_WITHIN_S = 0.25
@@ -120,9 +120,7 @@ class Budgets:
             self._note(model, judge, rubric, replied, receipt.settle(answered))
         if accounts and self._ledger is not None:
             # What was paid for is not answered before it is written down, or that took too long.
-            with suppress(TimeoutError):
-                async with asyncio.timeout(min(WRITTEN_WITHIN_S, max(0.0, ends - now()))):
-                    await self._ledger.written()
+            await self._ledger.written(min(WRITTEN_WITHIN_S, max(0.0, ends - now())))
         return done
 
     def _note(
@@ -133,7 +131,7 @@ class Budgets:
             return
         usage = TokenUsage() if done is None else done.reply.usage
         used = Used(
-            self._clock.date().strftime(Period.DAY.value),
+            Period.DAY.name_at(self._clock.date()),
             current_tenant().name,
             judge,
             (model.card if done is None else done.answered_by or model.card).name,

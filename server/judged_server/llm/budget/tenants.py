@@ -17,23 +17,25 @@ class TenantBudgets:
         self._ledger = ledger
         self._currency = currency
         self._clock = clock
-        self._accounts: dict[tuple[str, Period], BudgetAccount] = {}
+        self._months: dict[str, BudgetAccount] = {}
+        self._days: dict[str, BudgetAccount] = {}
 
     def __call__(self) -> Sequence[BudgetAccount]:
         """Return none, one or two of them, those of a month first."""
         tenant = current_tenant()
-        limits = (Period.MONTH, tenant.per_month), (Period.DAY, tenant.per_day)
-        return [
-            self._account(tenant.name, period, limit)
-            for period, limit in limits
-            if limit is not None
-        ]
+        found = []
+        if tenant.per_month is not None:
+            account = self._months.get(tenant.name) or self._begin(tenant.name, Period.MONTH)
+            account.limit = nano_within(tenant.per_month)
+            found.append(account)
+        if tenant.per_day is not None:
+            account = self._days.get(tenant.name) or self._begin(tenant.name, Period.DAY)
+            account.limit = nano_within(tenant.per_day)
+            found.append(account)
+        return found
 
-    def _account(self, name: str, period: Period, limit: float) -> BudgetAccount:
-        account = self._accounts.get((name, period))
-        if account is None:
-            account = self._accounts[name, period] = BudgetAccount(
-                self._ledger, self._currency, 0, self._clock, name, period
-            )
-        account.limit = nano_within(limit)
+    def _begin(self, name: str, period: Period) -> BudgetAccount:
+        known = self._months if period is Period.MONTH else self._days
+        account = BudgetAccount(self._ledger, self._currency, 0, self._clock, name, period)
+        known[name] = account
         return account

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 from pathlib import Path
 
-from judged_server.store.ledger import Account, Ledger, Used
+from judged_server.store.ledger import Ledger
+from judged_server.store.ledger_rows import Account, Used
 
 
 def used(model: str) -> Used:
@@ -45,3 +47,38 @@ async def test_what_waits_is_written_at_the_close(tmp_path: Path):
     ledger.note(used("m"))
     ledger.close()
     assert counts(path) == (1, 0)
+
+
+async def test_whoever_waits_has_its_own_money_in_the_file(tmp_path: Path):
+    ledger = Ledger(path := tmp_path / "ledger")
+
+    async def spend(number: int) -> None:
+        for _ in range(number % 7):  # some come while others' money is written
+            await asyncio.sleep(0)
+        ledger.settle(Account(f"a{number}", "2026-11-25", "USD"), number, 0)
+        ledger.note(used("m"))
+        await ledger.written()
+        with sqlite3.connect(path) as db:
+            found = db.execute("SELECT nano FROM settled WHERE account = ?", (f"a{number}",))
+            assert found.fetchone() == (number,)
+
+    async with asyncio.timeout(60), asyncio.TaskGroup() as tasks:
+        for number in range(1, 60):
+            tasks.create_task(spend(number))
+    assert counts(path) == (59, sum(range(60)))
+    ledger.close()
+
+
+async def test_a_file_that_another_keeps_to_itself_is_not_waited_for_too_long(tmp_path: Path):
+    ledger = Ledger(path := tmp_path / "ledger")
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    ledger.settle(Account("a", "2026-11-25", "USD"), 7, 0)
+    await ledger.written(0.01)
+    assert counts(path) == (0, 0)
+    other.execute("ROLLBACK")
+    await ledger.written()
+    await ledger.written()  # the first attempt may have given up
+    assert counts(path) == (0, 7)
+    other.close()
+    ledger.close()

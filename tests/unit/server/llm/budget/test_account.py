@@ -12,7 +12,8 @@ import pytest
 from judged_server.llm.budget import BudgetAccount, Period, TenantBudgets, default_ledger
 from judged_server.llm.transport.clock import Clock
 from judged_server.settings import SettingsError
-from judged_server.store.ledger import LEASE_S, Account, Ledger, LedgerFault, Used
+from judged_server.store.ledger import LEASE_S, Ledger, LedgerFault
+from judged_server.store.ledger_rows import Account, Used
 from judged_server.tenant import Tenant, serve
 
 Process = Callable[[int], BudgetAccount]
