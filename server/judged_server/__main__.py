@@ -59,7 +59,8 @@ def build_parser() -> argparse.ArgumentParser:
         formatter_class=_Help,
         usage="judged-server [--setting X ...] [models ACTION ... | cache ACTION ... | "
         "tenants ACTION ... | doctor]",
-        description="Judge over gRPC. Settings: flag > JUDGED_* > --config file > default.",
+        description="Judge over gRPC. Settings: flag > JUDGED_* > --config file > "
+        "default. Without a command it serves.",
     )
     version = f"judged-server {metadata.version('judged')}"
     parser.add_argument("--version", action="version", version=version)

@@ -260,7 +260,7 @@ def load(flags: Mapping[str, str], toml: Path | None = None) -> Settings:
     except ValidationError as error:
         problems = "; ".join(
             f"{'.'.join(str(part) for part in item['loc'])}: "
-            f"{item['msg'].removeprefix('Value error, ')}"
+            f"{_said(item['type'], item['msg'], str(item['loc'][-1]))}"
             for item in error.errors()
         )
         where = f" (flags, JUDGED_* or {toml})" if toml else " (flags or JUDGED_*)"
@@ -268,6 +268,16 @@ def load(flags: Mapping[str, str], toml: Path | None = None) -> Settings:
     except (ValueError, OSError) as error:
         raise SettingsError(f"settings file {toml}: {error}") from None
     return settings
+
+
+def _said(kind: str, message: str, name: str) -> str:
+    """Return what is wrong with a setting, in our words where pydantic's don't help."""
+    if kind != "extra_forbidden":
+        return message.removeprefix("Value error, ")
+    if name in {"providers", "models"}:
+        return "is no setting, but of a file of language models, which llm_config names"
+    hint = did_you_mean(name, Settings.model_fields)
+    return f"is no setting; {hint}" if hint else "is no setting"
 
 
 def misspelt_variables(environ: Mapping[str, str]) -> Iterator[str]:

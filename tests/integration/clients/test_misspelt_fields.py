@@ -81,6 +81,13 @@ def test_convert_tells_of_metadata_that_it_leaves_out(tmp_path: Path, strict: bo
     ] * 2
 
 
+def test_validate_names_the_column_that_may_have_been_meant(tmp_path: Path):
+    (tmp_path / "d.csv").write_text("query,expected_answer\nwhat,rag\n")
+    done = run_in(tmp_path, "validate", "d.csv")
+    assert "expects nothing" in done.stderr
+    assert "is that what is called 'expected_answer' here?" in done.stderr
+
+
 def test_validate_tells_of_them_too(tmp_path: Path):
     query = {"query_id": "q1", "query_text": "a", "expected_answers": ["x"], "metadata": {"o": {}}}
     write(tmp_path / "d.jsonl", query)

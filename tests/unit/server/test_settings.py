@@ -31,6 +31,8 @@ def no_variables(monkeypatch):
         ("llm_cache_ttl_s = inf", "llm_cache_ttl_s: "),
         ("max_groups = true", "max_groups: must be a number, not true"),
         ("grace_s = false", "grace_s: must be a number, not false"),
+        ("grase_s = 1", "grase_s: is no setting; did you mean grace_s"),
+        ("models = []", "models: is no setting, but of a file of language models, which llm_conf"),
         ('max_groups = "1_000"', "max_groups: must be a number in the digits 0 to 9"),
         ('max_groups = "\uff11"', "max_groups: must be a number in the digits 0 to 9"),
     ],

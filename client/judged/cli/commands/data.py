@@ -242,7 +242,7 @@ def _described(dataset: Dataset, path: Path, format_name: str | None) -> dict[st
 def _tell(out: Output, written: Mapping[str, Any]) -> None:
     for text in written["cannot_hold"]:
         out.warn(f"{written['path']}: {text}")
-    out.note(f"{written['path']}: {written['queries']} queries")
+    out.note(f"{written['path']}: {plural(written['queries'], 'query', 'queries')}")
 
 
 def _finish(

@@ -20,6 +20,7 @@ _GZIP_MAGIC = b"\x1f\x8b"
 _NEARLY = 0.8
 """How alike two names are, by difflib, when one may be meant by the other."""
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_UTF_16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 # Fields with a meaning of their own, which are no misspelling of another one.
 SYSTEM_MODEL = "system_model"
 """The field of a line that names the language model which made its texts."""
@@ -118,7 +119,7 @@ def parse_json(raw: bytes, name: str, line: int | None) -> object:
     except json.JSONDecodeError as error:
         inner = f"line {error.lineno} " if line is None else ""
         problem = error.msg.removesuffix(" at")
-        hint = "" if line is None else _other_format(text)
+        hint = _other_format(text, whole=line is None)
         raise FileError(
             name, line, f"is not JSON: {problem} at {inner}column {error.colno}{hint}"
         ) from None
@@ -159,16 +160,22 @@ def too_large(value: object) -> bool:
     return isinstance(value, float) and math.isinf(value)
 
 
-def _other_format(text: str) -> str:
-    """Return a hint at what a line that is not JSON may be instead."""
-    start = text.strip()
-    if start[0] in "{[":
-        whole = start in ("{", "[") or start.endswith((",", "{", "["))
-        return "; write each object on one line, as `jq -c .` does" if whole else ""
+def _other_format(text: str, *, whole: bool) -> str:
+    """Return a hint at what a line, or a whole file, that is not JSON may be instead."""
+    if "\0" in text:
+        return "; it holds NUL characters, as UTF-16 does: save it as UTF-8"
+    start, read = text.strip().partition("\n")[0] if whole else text.strip(), "JSON lines are"
+    if whole:
+        read = "one JSON value is"
+        if start.startswith("{") and start.endswith("}"):
+            return "; this looks like JSON lines, and one JSON value is read here"
+    if start[:1] in ("{", "["):
+        parts = start in ("{", "[") or start.endswith((",", "{", "["))
+        return "; write each object on one line, as `jq -c .` does" if parts and not whole else ""
     if len(start.split()) in (4, 6) and "," not in start:
-        return "; this looks like TREC, and JSON lines are read here"
-    if "," in start or "\t" in start:
-        return "; this looks like CSV, and JSON lines are read here"
+        return f"; this looks like TREC, and {read} read here"
+    if any(divider in start for divider in ",;\t"):
+        return f"; this looks like CSV, and {read} read here"
     return ""
 
 
@@ -177,6 +184,8 @@ def decode(raw: bytes, name: str, line: int | None) -> str:
     try:
         return raw.decode()
     except UnicodeDecodeError as error:
+        if raw[:2] in _UTF_16_MARKS:
+            raise FileError(name, line, "is UTF-16; save it as UTF-8") from None
         problem = f"is not UTF-8: {error.reason} at byte {error.start}; save it as UTF-8"
         raise FileError(name, line, problem) from None
 

@@ -7,15 +7,18 @@ import warnings
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 
 from judged.evaluation.datasets.files import FileError, UnknownField
 from judged.evaluation.datasets.formats.catalog import read_content
 from judged.evaluation.datasets.formats.content import Content
-from judged.evaluation.datasets.query import Query
+from judged.evaluation.datasets.query import EXPECTATIONS, Query
 
 _NEARLY = 0.85
 """The Jaccard similarity of two questions' words from which they may be the same question."""
+_NEARLY_NAMED = 0.5
+"""How alike a column's name is, by difflib, to that of one in which nothing was found."""
 _COMMON = 0.05
 """Words of more than this share of the questions tell nothing of which are alike."""
 
@@ -57,9 +60,13 @@ def _remarks(content: Content) -> Iterator[str]:
         if not query.text.strip():
             yield f"{place}: query {query.query_id!r} has no text; only matching by id can use it"
         if not (query.expected_answers or query.relevant_document_ids or query.expected_spans):
+            near = [
+                n for n in query.metadata if get_close_matches(n, EXPECTATIONS, 1, _NEARLY_NAMED)
+            ]
+            hint = f"; is that what is called {near[0]!r} here?" if near else ""
             yield (
                 f"{place}: query {query.query_id!r} expects nothing and is left out of every "
-                "metric; give it expected_answers, expected_doc_ids or expected_spans"
+                f"metric; give it expected_answers, expected_doc_ids or expected_spans{hint}"
             )
         both = set(query.expected_answers) & set(query.negative_answers)
         if both:

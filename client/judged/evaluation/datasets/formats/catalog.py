@@ -51,6 +51,8 @@ def read_content(
     path: Path | str, name: str | None = None, problems: list[FileError] | None = None
 ) -> Content:
     """Return what a file or a folder holds. Raises FileError, or puts it into `problems`."""
+    if not Path(path).exists():
+        raise FileError(str(path), None, "there is no such file or folder")
     content = Content(problems=problems)
     FORMATS[format_of(path, name)][0](path, content)
     return content

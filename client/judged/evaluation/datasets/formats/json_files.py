@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 from judged.evaluation.datasets.files import (
+    FileError,
     KnownFields,
     Record,
     parse_json,
@@ -29,7 +30,15 @@ def read_json(path: Path | str, content: Content) -> None:
     raw = read_bytes(path)
     if not raw.strip():
         raise Record({}, name, None, "").error(f"is empty; {SHAPE}")
-    root = Record(parse_json(raw, name, None), name, None, "")
+    try:
+        root = Record(parse_json(raw, name, None), name, None, "")
+    except FileError as error:
+        hint = (
+            "; `judged convert` writes JSON from other formats"
+            if "looks like" in str(error)
+            else ""
+        )
+        raise FileError(name, None, f"{error.problem}{hint}") from None
     if root.get("queries") is None:
         raise root.error(f'has no "queries"; {SHAPE}')
     KnownFields("queries", "documents").check(root)

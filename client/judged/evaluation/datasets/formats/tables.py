@@ -29,10 +29,15 @@ _COLUMNS = ("query_id", "query_text", *("expected_answers", "expected_doc_ids"))
 _OPTIONAL = ("expected_spans", "negative_answers", "metadata")
 
 
-def read_csv(path: Path | str, content: Content, *, delimiter: str = ",") -> None:
-    """Read a table with a header. Without ids, queries are q1, q2, … Raises FileError."""
+def read_csv(path: Path | str, content: Content, *, delimiter: str | None = None) -> None:
+    """Read a table with a header. Without ids, queries are q1, q2, … Raises FileError.
+
+    Without a delimiter it is what the header has most of: commas, semicolons as spreadsheets of
+    many languages write them, or tabs.
+    """
     name = str(path)
     text = decode(read_bytes(path), name, None)
+    delimiter = delimiter or max(",;\t", key=text.partition("\n")[0].count)
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
     try:
         header = next(reader, None)

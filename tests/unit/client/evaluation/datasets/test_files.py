@@ -139,13 +139,29 @@ class TestRecord:
         (b"[" * 200_000 + b"]" * 200_000, "nested too deeply"),
         (b"{\n", "one line"),
         (b"query,expected,retrieved\n", "looks like CSV"),
+        (b"query;expected\n", "looks like CSV, and JSON lines are read here"),
         (b"q1 Q0 d1 1\n", "looks like TREC"),
+        ("{}".encode("utf-16"), "lines.jsonl:3: is UTF-16; save it as UTF-8"),
+        ('{"a": 1}'.encode("utf-16-le"), "as UTF-16 does: save it as UTF-8"),
     ],
 )
 def test_json_that_python_or_a_writer_would_trip_over_is_refused(raw: bytes, problem: str) -> None:
     with pytest.raises(FileError, match=problem) as caught:
         parse_json(raw, "lines.jsonl", 3)
     assert caught.value.line == 3
+
+
+@pytest.mark.parametrize(
+    ("raw", "problem"),
+    [
+        (b'{"a": 1}\n{"a": 2}\n', "this looks like JSON lines, and one JSON value is read here"),
+        (b"a;b\n1;2\n", "this looks like CSV, and one JSON value is read here"),
+        (b'{"a": 1,\n"b"}\n', r"is not JSON: Expecting ':' delimiter at line 2 column 4$"),
+    ],
+)
+def test_a_whole_file_of_another_format_is_told(raw: bytes, problem: str) -> None:
+    with pytest.raises(FileError, match=problem):
+        parse_json(raw, "whole.json", None)
 
 
 def test_an_unfinished_text_is_told_in_one_at() -> None:

@@ -151,6 +151,26 @@ def test_an_answer_of_a_table_keeps_its_commas(tmp_path):
     assert list(second.expected_answers) == ["a, b", "c"]
 
 
+@pytest.mark.parametrize("divider", [",", ";", "\t"])
+def test_a_table_is_divided_by_what_its_header_has_most_of(tmp_path, divider: str):
+    header, row = ("query", "expected_answers", "topic"), ("who?", "a", "x")
+    text = "".join(divider.join(cells) + "\n" for cells in (header, row))
+    (tmp_path / "a.csv").write_text(text)
+    (query,) = Dataset.from_csv(tmp_path / "a.csv").queries
+    assert (query.text, query.expected_answers, query.metadata) == ("who?", ["a"], {"topic": "x"})
+
+
+def test_a_path_that_is_not_there_is_no_folder_of_beir(tmp_path):
+    with pytest.raises(FileError, match="nothing: there is no such file or folder"):
+        Dataset.load(tmp_path / "nothing")
+
+
+def test_a_data_set_in_lines_is_told_what_reads_it(tmp_path):
+    (tmp_path / "a.json").write_text('{"query": "a"}\n{"query": "b"}\n')
+    with pytest.raises(FileError, match=r"JSON lines, .*`judged convert` writes JSON from other"):
+        Dataset.load(tmp_path / "a.json")
+
+
 def test_a_blank_line_of_a_table_takes_no_number(tmp_path):
     (tmp_path / "a.csv").write_text("query,expected_answers\nt,a\n\nu,b\n")
     dataset = Dataset.from_csv(tmp_path / "a.csv")
