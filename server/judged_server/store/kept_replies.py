@@ -121,12 +121,17 @@ logger = logging.getLogger(__name__)
 class KeptReplies:
     """A file that nobody waits for, but for what they read, and for what must not be lost."""
 
-    def __init__(self, file: ReplyFile, max_waiting_bytes: int = MAX_WAITING_BYTES) -> None:
+    def __init__(
+        self,
+        file: ReplyFile,
+        max_waiting_bytes: int = MAX_WAITING_BYTES,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._file = file
         self._waiting: dict[bytes, list[asyncio.Future[StoredReply | None]]] = {}
         self._reading: asyncio.Task[None] | None = None
         self._reader = ThreadPoolExecutor(1, thread_name_prefix="replies-read")
-        self._ids = StoredIds(file, self._reader)
+        self._ids = StoredIds(file, self._reader, now)
         self._looking: asyncio.Task[None] | None = None
         self._late = 0
         self._queue: WriteQueue[StoredReply] = WriteQueue(

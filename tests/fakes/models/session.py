@@ -71,3 +71,8 @@ async def until(fact: Callable[[], bool]) -> None:
 async def queued(embedder: ModelEmbedder, tokens: int = 1) -> None:
     """Return once that many tokens wait behind the batches that run."""
     await until(lambda: sum(pool.tokens for pool in embedder._queue._pools) >= tokens)
+
+
+async def called(embedder: ModelEmbedder, calls: int) -> None:
+    """Return once that many calls wait for texts."""
+    await until(lambda: len(embedder._queue._calls) == calls)

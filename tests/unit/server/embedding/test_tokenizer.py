@@ -177,18 +177,28 @@ class TestPrefix:
             WindowTokenizer(tiny_model.tokenizer(), WINDOW, "\ud800")
 
 
+PADDING = {
+    "strategy": "BatchLongest", "direction": "Right", "pad_to_multiple_of": None,
+    "pad_id": 3, "pad_type_id": 0, "pad_token": "[PAD]",
+}  # fmt: skip
+PAD_TOKEN = {
+    "id": 1, "content": "<pad>", "special": True,
+    "single_word": False, "lstrip": False, "rstrip": False, "normalized": False,
+}  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("change", "pad_id"),
     [
         ({}, 0),
-        ({"padding": {"pad_id": 3}}, 3),
+        ({"padding": PADDING}, 3),
         ({"padding": None}, 0),
-        ({"padding": None, "added_tokens": [{"id": 1, "content": "<pad>"}]}, 1),
+        ({"padding": None, "added_tokens": [PAD_TOKEN]}, 1),
     ],
 )
 def test_the_padding_token_is_the_files_own(change, pad_id):
     settings = json.loads(tiny_model.tokenizer()) | change
-    assert module._pad_id(settings) == pad_id
+    assert WindowTokenizer(json.dumps(settings).encode(), WINDOW).pad_id == pad_id
 
 
 class TestPieces:

@@ -288,7 +288,7 @@ class TestSharing:
 
     async def test_the_last_one_who_leaves_ends_the_call(self):
         gate = asyncio.get_running_loop().create_future()
-        model_caller, model = keeping(), Model(gate)
+        model_caller, model = keeping(), Model(gate, says(YES))
         asking = [
             asyncio.create_task(model_caller.ask(model, asked(), call_options())) for _ in range(3)
         ]
@@ -297,7 +297,8 @@ class TestSharing:
             task.cancel()
         await asyncio.gather(*asking, return_exceptions=True)
         assert model.in_flight == 0
-        assert len(model_caller._inflight) == 0
+        again = await model_caller.ask(model, asked(), call_options())
+        assert (again.source, len(model.asked)) == (Source.COMPUTED, 2)
 
     async def test_one_with_more_time_asks_again_after_the_leaders_time_out(self):
         gate = asyncio.get_running_loop().create_future()

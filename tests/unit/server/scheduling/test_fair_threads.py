@@ -165,9 +165,10 @@ class TestAdmission:
     @pytest.fixture
     async def world(self):
         characters = Resource("judging", "characters", 1_000.0, 10_000, 100)
-        world = World(admission=Admission(characters, max_delay_s=0.4))
+        admission: Admission[Any] = Admission(characters, max_delay_s=0.4)
+        world = World(admission=admission)
         for _ in range(100):
-            world.threads._admission.measured(1_000, 1.0, 1, full=True)
+            admission.measured(1_000, 1.0, 1, full=True)
         self.held = asyncio.create_task(world.threads.run(world.hold, cost=100))
         assert await asyncio.to_thread(world.begun.wait, WAIT_S)
         yield world

@@ -27,9 +27,22 @@ def file(tmp_path):
     return CountingFile(tmp_path / "replies")
 
 
+class FakeTime:
+    def __init__(self):
+        self.now = 0.0
+
+    def __call__(self):
+        return self.now
+
+
 @pytest.fixture
-def kept(file):
-    kept = KeptReplies(file)
+def time():
+    return FakeTime()
+
+
+@pytest.fixture
+def kept(file, time):
+    kept = KeptReplies(file, now=time)
     yield kept
     kept.close()
 
@@ -56,16 +69,18 @@ async def test_one_who_leaves_takes_nothing_from_the_others(tmp_path, kept):
     assert await asyncio.gather(*tasks[1:]) == [entry(1)] * 2
 
 
-async def looked(kept):
-    """Look at the file's ids, and let no time go by after that."""
-    await kept._ids.look()
-    kept._ids._now = lambda: kept._ids._looked_at
+async def looked(kept, file):
+    """Return once the ids of the file are known, so that a key without a row costs no read."""
+    async with asyncio.timeout(60):
+        file.reads.append(1)
+        while file.reads:
+            file.reads.clear()
+            assert await kept.get(entry(-1).key) is None
 
 
 async def test_what_is_certainly_not_stored_waits_for_no_read(tmp_path, file, kept):
     ReplyFile(tmp_path / "replies", CAP, 0).put([entry(1)])
-    await looked(kept)
-    file.reads.clear()
+    await looked(kept, file)
     for number in range(2, 100):
         with pytest.raises(StopIteration) as end:  # at once
             kept.get(entry(number).key).send(None)
@@ -76,7 +91,7 @@ async def test_what_is_certainly_not_stored_waits_for_no_read(tmp_path, file, ke
 
 
 async def test_who_must_be_sure_reads_the_file_whatever_is_known_of_it(tmp_path, file, kept):
-    await looked(kept)
+    await looked(kept, file)
     ReplyFile(tmp_path / "replies", CAP, 0).put([entry(1)])
     assert await kept.get(entry(1).key) is None  # what another process stored just now
     assert await kept.get(entry(1).key, sure=True) == entry(1)
@@ -85,21 +100,24 @@ async def test_who_must_be_sure_reads_the_file_whatever_is_known_of_it(tmp_path,
     assert file.reads == [1]
 
 
-async def test_what_another_process_stored_is_found_with_the_next_look(tmp_path, kept):
-    await looked(kept)
+async def test_what_another_process_stored_is_found_with_the_next_look(tmp_path, file, kept, time):
+    await looked(kept, file)
     ReplyFile(tmp_path / "replies", CAP, 0).put([entry(1)])
-    until = kept._ids._looked_at + LOOK_S + 0.01
-    kept._ids._now = lambda: until
     assert await kept.get(entry(1).key) is None
-    await kept._looking
-    assert await kept.get(entry(1).key) == entry(1)
+    time.now += LOOK_S + 0.01
+    async with asyncio.timeout(60):
+        while (found := await kept.get(entry(1).key)) is None:  # noqa: ASYNC110 - it looks
+            await asyncio.sleep(0)
+    assert found == entry(1)
 
 
-async def test_what_this_process_stores_is_never_ruled_out(kept):
-    await looked(kept)
+async def test_what_this_process_stores_is_never_ruled_out(file, kept):
+    await looked(kept, file)
     kept.put(entry(1))
-    assert kept._ids.rules_out(entry(2).key)
-    assert not kept._ids.rules_out(entry(1).key)
+    await kept.get(entry(2).key)
+    assert file.reads == []
+    await kept.get(entry(1).key)
+    assert file.reads == [1]
 
 
 async def test_a_look_ends_with_the_store(file, kept):
@@ -113,13 +131,13 @@ async def test_a_look_ends_with_the_store(file, kept):
     file.newest = hanging
     waiting = asyncio.create_task(kept.get(entry(1).key))
     await asyncio.sleep(0)
-    looking = kept._looking
     closing = asyncio.create_task(asyncio.to_thread(kept.close))
     gate.set()
     assert await waiting is None
     await closing
-    await asyncio.wait_for(asyncio.gather(looking, return_exceptions=True), 60)
-    assert kept._looking is None
+    looking = asyncio.all_tasks() - {asyncio.current_task()}
+    _, late = await asyncio.wait(looking, timeout=60) if looking else (set(), set())
+    assert not late
 
 
 async def test_closing_writes_what_waits_and_then_finds_nothing(tmp_path, kept):

@@ -8,7 +8,7 @@ import pytest
 from judged_server.embedding import embedder as embedders
 from judged_server.embedding.batching import queue
 
-from tests.fakes.models.session import begun, queued, until
+from tests.fakes.models.session import begun, called, queued
 
 
 async def test_a_text_of_several_calls_runs_once(make, session):
@@ -17,7 +17,7 @@ async def test_a_text_of_several_calls_runs_once(make, session):
     texts = (["a", "b"], ["b", "c"], ["b"])
     calls = [asyncio.create_task(embedder.embed(some, "truncate")) for some in texts]
     await begun(session)
-    await until(lambda: len(embedder._queue._calls) == 3)
+    await called(embedder, 3)
     session.gate.set()
     done = await asyncio.gather(*calls)
     assert sorted(text for batch in session.batches for text in batch) == ["a", "b", "c"]
@@ -31,7 +31,7 @@ async def test_policies_do_not_share(make, session):
     calls = [
         asyncio.create_task(embedder.embed(["a"], policy)) for policy in ("truncate", "reject")
     ]
-    await until(lambda: len(embedder._queue._calls) == 2)
+    await called(embedder, 2)
     session.gate.set()
     await asyncio.gather(*calls)
     assert [text for batch in session.batches for text in batch] == ["a", "a"]
@@ -47,7 +47,7 @@ async def test_the_first_caller_may_go(make, session, running):
     first = asyncio.create_task(embedder.embed(["a"], "truncate"))
     await (begun(session) if running else queued(embedder))
     second = asyncio.create_task(embedder.embed(["a"], "truncate"))
-    await until(lambda: len(embedder._queue._calls) == 2 + (not running))
+    await called(embedder, 2 + (not running))
     first.cancel()
     with pytest.raises(asyncio.CancelledError):
         await first

@@ -35,8 +35,13 @@ def _read(work):
 
 
 @pytest.fixture
-def work():
-    return WorkQueue(2, Admission(replace(MODEL, most=1000)))
+def admission():
+    return Admission(replace(MODEL, most=1000))
+
+
+@pytest.fixture
+def work(admission):
+    return WorkQueue(2, admission)
 
 
 async def test_texts_are_read_in_slices_call_by_call_the_interactive_ones_first(work, monkeypatch):
@@ -81,14 +86,13 @@ async def test_a_call_is_woken_when_its_last_text_has_ended(work):
     assert faults == {0: ("R", "m")}
 
 
-async def test_leaving_drops_what_was_neither_read_nor_run(work):
-    admitted = work._admission
+async def test_leaving_drops_what_was_neither_read_nor_run(work, admission):
     call = _call(["a", "b"])
     work.submit(call)
     work.leave(call)
-    assert (admitted.cost, work._entries) == (0, {})
-    work.submit(_call(["c"]))
-    assert _read(work) == ["c"]
+    assert admission.cost == 0
+    work.submit(_call(["c", "a"]))
+    assert _read(work) == ["c", "a"], "nothing waits for the a that was left"
 
 
 async def test_a_text_that_is_left_while_it_is_read_is_dropped_afterwards(work):
@@ -98,7 +102,8 @@ async def test_a_text_that_is_left_while_it_is_read_is_dropped_afterwards(work):
     work.leave(call)
     work.put_windows(entries, [TokenizedText((np.zeros(3, np.int64),))])
     assert work.take_batch(express=False, timeout_s=0.001).windows == ()
-    assert work._entries == {}
+    work.submit(_call(["a"]))
+    assert _read(work) == ["a"]
 
 
 async def test_a_closed_queue_wakes_everybody(work):
@@ -199,12 +204,13 @@ class TestTurns:
         session.gate.clear()
         first = asyncio.create_task(embedder.embed(["a"], "truncate"))
         await begun(session)
+        alone = embedder.queued_tokens
         second = asyncio.create_task(embedder.embed(["b"], "truncate"))
         await queued(embedder)
         second.cancel()
         with pytest.raises(asyncio.CancelledError):
             await second
-        assert embedder._queue._pools[0].tokens == 0
+        assert embedder.queued_tokens == alone
         session.gate.set()
         await first
         await embedder.embed(["c"], "truncate")

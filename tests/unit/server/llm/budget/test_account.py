@@ -16,7 +16,16 @@ from judged_server.store.ledger import LEASE_S, Ledger, LedgerFault
 from judged_server.store.ledger_rows import Account, Used
 from judged_server.tenant import Tenant, serve
 
-Process = Callable[[int], BudgetAccount]
+
+class Process(BudgetAccount):
+    """An account of one process, which has opened the ledger for itself."""
+
+    def __init__(self, ledger: Ledger, limit: int, clock: Clock) -> None:
+        super().__init__(ledger, "USD", limit, clock)
+        self.ledger = ledger
+
+
+Begin = Callable[[int], Process]
 
 
 class Calendar(Clock):
@@ -55,8 +64,8 @@ def ledgers(file: Path, calendar: Calendar) -> Iterator[Callable[[], Ledger]]:
 
 
 @pytest.fixture
-def process(ledgers: Callable[[], Ledger], calendar: Calendar) -> Process:
-    return lambda limit: BudgetAccount(ledgers(), "USD", limit, calendar)
+def process(ledgers: Callable[[], Ledger], calendar: Calendar) -> Begin:
+    return lambda limit: Process(ledgers(), limit, calendar)
 
 
 def rows(file: Path) -> dict[str, int]:
@@ -71,18 +80,18 @@ async def take(account: BudgetAccount, amount: int) -> Account | None:
     return taken
 
 
-async def spend(account: BudgetAccount, amount: int, spent: int) -> bool:
+async def spend(account: Process, amount: int, spent: int) -> bool:
     taken = await take(account, amount)
     if taken is not None:
         account.settle(taken, amount, spent)
-        await account._ledger.written()
+        await account.ledger.written()
     return taken is not None
 
 
 async def test_what_was_spent_is_there_after_a_restart(file, process):
     first = process(1000)
     assert await spend(first, 600, 450)
-    first._ledger.close()
+    first.ledger.close()
     assert rows(file) == {"2026-03-01": 450}
     again = process(1000)
     assert await take(again, 551) is None
@@ -110,7 +119,7 @@ async def test_a_process_that_runs_renews_what_it_holds(process, calendar):
     assert await take(running, 300) is not None
     for _ in range(5):
         calendar.since_boot += LEASE_S / 2
-        await running._ledger.renew()
+        await running.ledger.renew()
         assert await take(other, 701) is None
     assert await take(other, 690) is not None
 
@@ -143,7 +152,7 @@ async def test_what_a_burst_did_not_need_goes_back(process):
     assert await take(second, 10) is None
     for each in taken:
         first.settle(each, 100, 1)
-    await first._ledger.written()
+    await first.ledger.written()
     assert await take(second, 900) is not None
 
 
@@ -218,7 +227,7 @@ async def test_what_could_not_be_written_is_written_before_more_is_drawn(file, p
     other = sqlite3.connect(file, isolation_level=None)
     other.execute("BEGIN EXCLUSIVE")
     account.settle(taken, 400, 400)
-    await account._ledger.written()
+    await account.ledger.written()
     assert rows_of(other) == {}
     other.execute("ROLLBACK")
     other.close()

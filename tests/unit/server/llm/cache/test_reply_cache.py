@@ -128,8 +128,6 @@ async def test_a_row_whose_payload_is_no_reply_is_a_miss(payload):
 
 
 async def test_what_came_in_while_the_store_was_read_is_found():
-    cache = ReplyCache(1 << 20, store=FakeStore(), now=FakeTime())
-
     class Slow(FakeStore):
         async def get(self, wanted, *, sure):
             keep(cache, 1)
@@ -138,7 +136,7 @@ async def test_what_came_in_while_the_store_was_read_is_found():
         def put(self, replies):
             pass
 
-    cache._store = Slow()
+    cache = ReplyCache(1 << 20, store=Slow(), now=FakeTime())
     assert await cache.stored(key(1), sure=False) == reply()
 
 
