@@ -175,6 +175,8 @@ def contexts_of(record: Record) -> list[Context]:
     These are `expected_text` and those of `expected_alternatives` that hold something; one of the
     two fields must be there.
     """
+    if record.get("query") is None and record.get("queries") is not None:
+        raise record.error(f"is a data set, for judged evaluate; lines of {FIELDS} are read here")
     query = record.text("query")
     alternatives = [text for text in record.texts("expected_alternatives") if text.strip()]
     if not alternatives or record.get("expected_text") is not None:

@@ -111,6 +111,9 @@ def named_as_typed(flags: Sequence[str]) -> Iterator[None]:
     except Problem as problem:
         named, colon, rule = str(problem).partition(": ")
         name = named.removeprefix("--param ")
+        for value in (text.removeprefix("model=") for text in flags if text.startswith("model=")):
+            if str(problem).startswith(f"language model {value!r} "):
+                raise Problem(f"{_flag('model')} {value}: {problem}") from problem
         if name == named or name not in _names(flags):
             raise
         raise Problem(f"{_flag(name)}{colon}{rule}") from problem

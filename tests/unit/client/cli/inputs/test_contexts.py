@@ -31,6 +31,7 @@ class TestReadContexts:
         [
             ("", ": holds nothing to judge; write lines of {query, expected_text, retrieved_text}"),
             ("[]", ":1: must be an object"),
+            ('{"queries": []}', ":1: is a data set, for judged evaluate; lines of {query, exp"),
             ('{"query": "q", "expected_text": "e"}', ":1: has no 'retrieved_text'"),
             (
                 '{"query": "q", "expected_text": ["e"], "retrieved_text": "r"}',
