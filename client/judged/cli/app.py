@@ -10,7 +10,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
@@ -33,6 +33,7 @@ from judged.cli.defaults import (
 )
 from judged.cli.examples import epilog
 from judged.cli.help_text import keep_words_whole
+from judged.cli.options.groups import with_groups
 from judged.cli.problems import Problem, explain
 from judged.errors import JudgedError
 from judged.evaluation import FileError, MissingText
@@ -76,36 +77,42 @@ def _whole(
     del config, version  # `defaults` reads the one before any command is chosen
 
 
-app.command("judge", epilog=epilog("judge"))(judge.command)
-app.command("evaluate", epilog=epilog("evaluate"))(evaluate.command)
-app.command("score", epilog=epilog("score"))(score.command)
-app.command("metrics", epilog=epilog("metrics"))(metrics.command)
-app.command("texts", epilog=epilog("texts"))(texts.command)
-app.command("compare", epilog=epilog("compare"))(compare.command)
-app.command("report", epilog=epilog("report"))(report.command)
-app.command("ci", epilog=epilog("ci"))(ci.command)
-app.command("rank", epilog=epilog("rank"))(rank.command)
-app.command("agree", epilog=epilog("agree"))(agree.command)
-app.command("calibrate", epilog=epilog("calibrate"))(calibrate.command)
-app.command("label", epilog=epilog("label"))(label.command)
 canaries = typer.Typer(
     help="Tell when a judge is no longer the one it was.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
-canaries.command("record", epilog=epilog("canary record"))(canary.record)
-canaries.command("check", epilog=epilog("canary check"))(canary.check)
+
+
+def _add(command: Callable[..., None], name: str, group: typer.Typer = app) -> None:
+    group.command(name.rpartition(" ")[2], epilog=epilog(name))(with_groups(command))
+
+
+_add(judge.command, "judge")
+_add(evaluate.command, "evaluate")
+_add(score.command, "score")
+_add(metrics.command, "metrics")
+_add(texts.command, "texts")
+_add(compare.command, "compare")
+_add(report.command, "report")
+_add(ci.command, "ci")
+_add(rank.command, "rank")
+_add(agree.command, "agree")
+_add(calibrate.command, "calibrate")
+_add(label.command, "label")
 app.add_typer(canaries, name="canary")
-app.command("frontier", epilog=epilog("frontier"))(frontier.command)
-app.command("judges", epilog=epilog("judges"))(judges.command)
-app.command("usage", epilog=epilog("usage"))(usage.command)
-app.command("doctor", epilog=epilog("doctor"))(doctor.command)
-app.command("demo", epilog=epilog("demo"))(demo.command)
-app.command("convert", epilog=epilog("convert"))(data.convert)
-app.command("validate", epilog=epilog("validate"))(data.validate)
-app.command("split", epilog=epilog("split"))(data.split)
-app.command("slice", epilog=epilog("slice"))(data.slice_command)
-app.command("merge", epilog=epilog("merge"))(data.merge)
+_add(canary.record, "canary record", canaries)
+_add(canary.check, "canary check", canaries)
+_add(frontier.command, "frontier")
+_add(judges.command, "judges")
+_add(usage.command, "usage")
+_add(doctor.command, "doctor")
+_add(demo.command, "demo")
+_add(data.convert, "convert")
+_add(data.validate, "validate")
+_add(data.split, "split")
+_add(data.slice_command, "slice")
+_add(data.merge, "merge")
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -6,6 +6,9 @@ import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from typing import Annotated
+
+import typer
 
 from judged import Client, DeadlineExceeded, InvalidArgument, NotFound
 from judged._transport.channel import fault
@@ -23,12 +26,43 @@ WELL_KNOWN = "default"
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """How a server is to be spoken to: the options of the same names."""
+    """The options that say which server a command talks to, and how."""
 
-    token_file: str | None = None
-    tls_ca: str | None = None
-    tls_cert: str | None = None
-    tls_key: str | None = None
+    target: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ADDR",
+            help="Server to ask: HOST:PORT or unix:PATH. Without it JUDGED_TARGET, else a private "
+            "server is started for this call.",
+        ),
+    ] = None
+    token_file: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="File with the token that the server asks for. Without it the token in "
+            "JUDGED_TOKEN.",
+        ),
+    ] = None
+    tls_ca: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE|default",
+            help="Speak TLS, and trust the authorities in this PEM file; default: well-known ones.",
+        ),
+    ] = None
+    tls_cert: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="PEM file with your own certificate, for mTLS."),
+    ] = None
+    tls_key: Annotated[
+        str | None, typer.Option(metavar="FILE", help="PEM file with its private key.")
+    ] = None
+
+    @property
+    def named(self) -> str | None:
+        """The server that is named: that of the option, else of JUDGED_TARGET."""
+        return self.target or os.environ.get("JUDGED_TARGET") or None
 
     def credentials(self) -> Credentials | None:
         """Return the credentials that the options and JUDGED_TOKEN give. Raises Problem."""
@@ -63,12 +97,9 @@ class Connection:
 
 
 @contextmanager
-def connect(target: str | None, access: Access = Access()) -> Iterator[Connection]:
-    """Connect to `target`, else to JUDGED_TARGET, else to a server started for this command.
-
-    `access` is for a server that is named: one that is started here is nobody else's.
-    """
-    named = target or os.environ.get("JUDGED_TARGET")
+def connect(access: Access = Access()) -> Iterator[Connection]:
+    """Connect to the server that is named, else to one started for this command alone."""
+    named = access.named
     if named:
         check_target(named)
     with ExitStack() as stack:
@@ -85,9 +116,9 @@ def connect(target: str | None, access: Access = Access()) -> Iterator[Connectio
                 yield Connection(client, info_as_private(_ask(client)))
 
 
-def require_target(target: str | None, why: str) -> None:
+def require_target(access: Access, why: str) -> None:
     """Raise Problem where no server is named, for a command that a private one can't serve."""
-    if not (target or os.environ.get("JUDGED_TARGET")):
+    if not access.named:
         raise Problem(f"{why}; name one: --target HOST:PORT, or JUDGED_TARGET")
 
 

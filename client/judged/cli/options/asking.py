@@ -9,6 +9,7 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Annotated
 
 import typer
@@ -25,35 +26,52 @@ NOT_CACHED = "NOT_CACHED"
 _KEYLESS = re.compile(r"language model .* can't be asked: .*")
 """What the server adds when the model's key is missing: what to do about that."""
 
-JudgeModel = Annotated[
-    str | None,
-    typer.Option(metavar="NAME", help="Language model of --judge llm, see `judged judges`."),
-]
-JudgeSamples = Annotated[
-    int | None,
-    typer.Option(
-        metavar="N", help="Votes on each context; by default 1 at temperature 0 and 3 above."
-    ),
-]
-JudgeTemperature = Annotated[
-    float | None, typer.Option(metavar="T", help="Chance in the model's words; 0 by default.")
-]
-JudgeMaxTokens = Annotated[
-    int | None, typer.Option(metavar="N", help="Longest reply of the model.")
-]
 Details = Annotated[
     bool, typer.Option("--details", help="Tell how the model of --judge llm came to each verdict.")
 ]
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFlags:
+    """Which language model judges, and how it is asked."""
+
+    judge_model: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Language model of --judge llm, see `judged judges`."),
+    ] = None
+    judge_samples: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N", help="Votes on each context; by default 1 at temperature 0 and 3 above."
+        ),
+    ] = None
+    judge_temperature: Annotated[
+        float | None,
+        typer.Option(metavar="T", help="Chance in the model's words; 0 by default."),
+    ] = None
+    judge_max_tokens: Annotated[
+        int | None, typer.Option(metavar="N", help="Longest reply of the model.")
+    ] = None
+
+    def parameters(self, kind: str | None) -> list[str]:
+        """Return the flags that were given as `--param` takes them. Raises Problem."""
+        flags = {
+            "model": self.judge_model,
+            "samples": self.judge_samples,
+            "temperature": self.judge_temperature,
+            "max_tokens": self.judge_max_tokens,
+        }
+        given = {name: value for name, value in flags.items() if value is not None}
+        if given and kind != KIND:
+            flag = _flag(next(iter(given)))
+            raise Problem(f"{flag}: is for --judge {KIND}; say that too, or leave it out")
+        return [f"{name}={value}" for name, value in given.items()]
+
+
 JudgeRefresh = Annotated[
     bool,
     typer.Option(
         "--judge-refresh", help="Ask the model anew, and keep its replies in place of older ones."
-    ),
-]
-CacheOnly = Annotated[
-    bool,
-    typer.Option(
-        "--cache-only", help="Ask no model; exit with 2 if a reply is not in the server's cache."
     ),
 ]
 EstimateOnly = Annotated[
@@ -73,25 +91,44 @@ MaxCost = Annotated[
 ]
 
 
-def llm_parameters(
-    kind: str | None,
-    model: str | None,
-    samples: int | None,
-    temperature: float | None,
-    max_tokens: int | None,
-) -> list[str]:
-    """Return the flags that were given as `--param` takes them. Raises Problem."""
-    flags = {
-        "model": model,
-        "samples": samples,
-        "temperature": temperature,
-        "max_tokens": max_tokens,
-    }
-    given = {name: value for name, value in flags.items() if value is not None}
-    if given and kind != KIND:
-        flag = _flag(next(iter(given)))
-        raise Problem(f"{flag}: is for --judge {KIND}; say that too, or leave it out")
-    return [f"{name}={value}" for name, value in given.items()]
+@dataclass(frozen=True, slots=True)
+class AskingFlags:
+    """Whether models are asked at all, and for how much."""
+
+    judge_refresh: JudgeRefresh = False
+    cache_only: Annotated[
+        bool,
+        typer.Option(
+            "--cache-only",
+            help="Ask no model; exit with 2 if a reply is not in the server's cache.",
+        ),
+    ] = False
+    estimate: EstimateOnly = False
+    max_cost: MaxCost = None
+
+    def asking(self, kind: str | None, *, replays: bool = False) -> Asking | None:
+        """Return how to ask the judge, None for the defaults. Raises Problem."""
+        check_max_cost(self.max_cost)
+        if replays and (self.estimate or self.max_cost is not None):
+            flag = "--estimate" if self.estimate else "--max-cost"
+            raise Problem(f"{flag}: no model is asked with --judge none; leave one of them out")
+        if self.judge_refresh and self.cache_only:
+            raise Problem("--judge-refresh and --cache-only exclude each other; say one of them")
+        if not (self.judge_refresh or self.cache_only):
+            return None if self.max_cost is None else Asking(max_cost=self.max_cost)
+        if kind not in {KIND, PANEL, CASCADE}:
+            flag = "--judge-refresh" if self.judge_refresh else "--cache-only"
+            raise Problem(
+                f"{flag}: is for --judge {KIND}, --judge {PANEL} and --judge {CASCADE}; say one of "
+                "them too, or leave it out"
+            )
+        return Asking(CacheMode.REFRESH if self.judge_refresh else CacheMode.ONLY, self.max_cost)
+
+
+def check_max_cost(max_cost: float | None) -> None:
+    """Raise Problem for a limit that is none."""
+    if max_cost is not None and not (math.isfinite(max_cost) and max_cost > 0):
+        raise Problem(f"--max-cost {max_cost:g}: must be above 0; leave it out for no limit")
 
 
 def with_parameters(flags: Sequence[str], param: Sequence[str] | None) -> list[str]:
@@ -127,23 +164,6 @@ def _flag(name: str) -> str:
     return f"--judge-{name.replace('_', '-')}"
 
 
-def read_asking(
-    kind: str | None, *, refresh: bool, cache_only: bool, max_cost: float | None = None
-) -> Asking | None:
-    """Return how to ask the judge, None for the defaults. Raises Problem."""
-    if refresh and cache_only:
-        raise Problem("--judge-refresh and --cache-only exclude each other; say one of them")
-    if not (refresh or cache_only):
-        return None if max_cost is None else Asking(max_cost=max_cost)
-    if kind not in {KIND, PANEL, CASCADE}:
-        flag = "--judge-refresh" if refresh else "--cache-only"
-        raise Problem(
-            f"{flag}: is for --judge {KIND}, --judge {PANEL} and --judge {CASCADE}; say one of "
-            "them too, or leave it out"
-        )
-    return Asking(CacheMode.REFRESH if refresh else CacheMode.ONLY, max_cost)
-
-
 def refuse_missing(verdicts: Verdicts | None) -> None:
     """Raise Problem with the next step when a verdict is missing because it was not cached."""
     if verdicts is None:
@@ -163,12 +183,3 @@ def refuse_uncached(errors: Iterable[VerdictError], total: int) -> None:
         f"server's cache; {first}run the same command once without --cache-only, with the same "
         "model, rubric and texts, to fill it"
     )
-
-
-def check_costs(max_cost: float | None, *, estimate: bool, replays: bool) -> None:
-    """Raise Problem for a limit that is none, and for flags of models that are not asked."""
-    if max_cost is not None and not (math.isfinite(max_cost) and max_cost > 0):
-        raise Problem(f"--max-cost {max_cost:g}: must be above 0; leave it out for no limit")
-    if replays and (estimate or max_cost is not None):
-        flag = "--estimate" if estimate else "--max-cost"
-        raise Problem(f"{flag}: no model is asked with --judge none; leave one of them out")

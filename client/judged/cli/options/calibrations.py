@@ -110,9 +110,3 @@ def read_calibration(info: ServerInfo, given: str, flag: str = "--calibration") 
         f"{flag} {given}: there is no such file, and the server has no calibration of that "
         f"name; it has {known}"
     )
-
-
-def refuse_calibration(given: str | None, why: str) -> None:
-    """Raise Problem where no judge runs that a calibration could be of."""
-    if given is not None:
-        raise Problem(f"--calibration: {why}")

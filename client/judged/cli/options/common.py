@@ -23,39 +23,6 @@ class MatchingName(StrEnum):
         return Matching[self.name]
 
 
-Target = Annotated[
-    str | None,
-    typer.Option(
-        metavar="ADDR",
-        help="Server to ask: HOST:PORT or unix:PATH. Without it JUDGED_TARGET, else a private "
-        "server is started for this call.",
-    ),
-]
-TokenFile = Annotated[
-    str | None,
-    typer.Option(
-        "--token-file",
-        metavar="FILE",
-        help="File with the token that the server asks for. Without it the token in JUDGED_TOKEN.",
-    ),
-]
-TlsCa = Annotated[
-    str | None,
-    typer.Option(
-        "--tls-ca",
-        metavar="FILE|default",
-        help="Speak TLS, and trust the authorities in this PEM file; default: well-known ones.",
-    ),
-]
-TlsCert = Annotated[
-    str | None,
-    typer.Option(
-        "--tls-cert", metavar="FILE", help="PEM file with your own certificate, for mTLS."
-    ),
-]
-TlsKey = Annotated[
-    str | None, typer.Option("--tls-key", metavar="FILE", help="PEM file with its private key.")
-]
 Json = Annotated[
     str | None,
     typer.Option(
@@ -85,9 +52,6 @@ Metrics = Annotated[
 ]
 PerQuery = Annotated[
     bool, typer.Option("--per-query", help="Show the values of every query, not only the means.")
-]
-Timeout = Annotated[
-    float, typer.Option(metavar="SECONDS", help="Longest that judging may take.", min=1)
 ]
 LabelsFile = Annotated[
     str | None,

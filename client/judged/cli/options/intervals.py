@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated
 
@@ -33,12 +34,6 @@ class UnjudgedName(StrEnum):
 
 LARGEST_SEED = 2**64 - 1
 """What the contract holds."""
-IntervalName = Annotated[
-    MethodName | None,
-    typer.Option(
-        "--interval", case_sensitive=False, help="Show a confidence interval of every mean."
-    ),
-]
 Confidence = Annotated[
     float | None,
     typer.Option(metavar="X", min=0.5, max=0.9999, help="Confidence of the intervals; 0.95."),
@@ -72,17 +67,32 @@ UnjudgedPolicy = Annotated[
 ]
 
 
-def interval_options(
-    method: MethodName | None, confidence: float | None, resamples: int | None, seed: int | None
-) -> IntervalOptions | None:
-    """Return the options of intervals, None when none of them was given."""
-    if method is None and confidence is None and resamples is None and seed is None:
-        return None
-    number = None if method is None else IntervalMethod[method.name]
-    return IntervalOptions(number, confidence, resamples, seed)
+@dataclass(frozen=True, slots=True)
+class IntervalFlags:
+    """How the intervals of means are made, for commands that show them where they are asked to."""
+
+    interval: Annotated[
+        MethodName | None,
+        typer.Option(case_sensitive=False, help="Show a confidence interval of every mean."),
+    ] = None
+    confidence: Confidence = None
+    resamples: Resamples = None
+    seed: Seed = None
+
+    def options(self) -> IntervalOptions | None:
+        """Return the options of intervals, None when none of them was given."""
+        given = (self.interval, self.confidence, self.resamples, self.seed)
+        if all(value is None for value in given):
+            return None
+        method = None if self.interval is None else IntervalMethod[self.interval.name]
+        return IntervalOptions(method, self.confidence, self.resamples, self.seed)
 
 
-Method = Annotated[
-    MethodName | None,
-    typer.Option("--interval", case_sensitive=False, help="Method of the intervals; percentile."),
-]
+@dataclass(frozen=True, slots=True)
+class MethodFlags(IntervalFlags):
+    """How intervals are made, for commands that always show them."""
+
+    interval: Annotated[
+        MethodName | None,
+        typer.Option(case_sensitive=False, help="Method of the intervals; percentile."),
+    ] = None

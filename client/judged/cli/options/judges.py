@@ -10,7 +10,7 @@ import math
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Annotated
 
@@ -18,7 +18,8 @@ import typer
 
 from judged import InvalidArgument, Judge, PanelMember
 from judged._batching.chunks import ASKING_KINDS
-from judged.cli.options.calibrations import with_calibration
+from judged.cli.options.calibrations import CalibrationFlag, with_calibration
+from judged.cli.options.common import Parameters
 from judged.cli.problems import Problem
 from judged.types import JudgeInfo, ParameterInfo, Scalar, ServerInfo, load_cascade
 
@@ -36,14 +37,6 @@ Stages = Annotated[
         "answer_equivalence:calibration=my.json; repeat it for each.",
     ),
 ]
-CascadeFile = Annotated[
-    str | None,
-    typer.Option(
-        "--cascade",
-        metavar="FILE",
-        help="Judge by the cascade of this file, which `judged frontier -o` wrote.",
-    ),
-]
 Members = Annotated[
     list[str] | None,
     typer.Option(
@@ -52,6 +45,48 @@ Members = Annotated[
         help="Judge of --judge panel, as in semantic:min_score=0.7,weight=2; repeat it for each.",
     ),
 ]
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeFlags:
+    """What a judge is made of, beside its kind, its profile and its threshold."""
+
+    param: Parameters = None
+    member: Members = None
+    stage: Stages = None
+    cascade: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="Judge by the cascade of this file, which `judged frontier -o` wrote.",
+        ),
+    ] = None
+    calibration: CalibrationFlag = None
+
+    def kind(self, kind: str | None) -> str | None:
+        """Return the kind of judge. Raises Problem where --cascade names it and is not alone."""
+        if self.cascade is None:
+            return kind
+        if kind not in {None, CASCADE} or self.stage:
+            what = "--stage" if self.stage else f"--judge {kind}"
+            raise Problem(f"--cascade and {what} exclude each other: the file names the judges")
+        return CASCADE
+
+    def judge(
+        self,
+        info: ServerInfo,
+        kind: str | None,
+        profile: str | None,
+        min_score: float | None,
+        parameters: Sequence[str],
+    ) -> Judge:
+        """Return the judge; `parameters` are those of all flags. Raises Problem."""
+        judge = read_judge(info, kind, profile, min_score, parameters)
+        if self.cascade is not None:
+            kept = _read_cascade(self.cascade)
+            judge = replace(kept, parameters={**kept.parameters, **judge.parameters})
+        judge = with_stages(with_members(judge, info, self.member), info, self.stage)
+        return with_calibration(judge, info, self.calibration)
 
 
 def read_judge(
@@ -166,27 +201,13 @@ def read_stage(info: ServerInfo, text: str) -> Judge:
     return _judge_of(_member(info, text, "--stage"))
 
 
-def with_cascade(judge: Judge, path: str | None) -> Judge:
-    """Return the cascade of a file in place of a judge; its parameters hold beside the file's."""
-    if path is None:
-        return judge
+def _read_cascade(path: str) -> Judge:
     try:
-        kept = load_cascade(path)
+        return load_cascade(path)
     except OSError as error:
         raise Problem(f"--cascade {path}: {error.strerror}") from None
     except InvalidArgument as error:
         raise Problem(f"--cascade: {error.message}") from None
-    return replace(kept, parameters={**kept.parameters, **judge.parameters})
-
-
-def cascade_kind(kind: str | None, path: str | None, stages: Sequence[str] | None) -> str | None:
-    """Return the kind of judge that flags ask for. Raises Problem where --cascade is not alone."""
-    if path is None:
-        return kind
-    if kind not in {None, CASCADE} or stages:
-        what = "--stage" if stages else f"--judge {kind}"
-        raise Problem(f"--cascade and {what} exclude each other: the file names the judges")
-    return CASCADE
 
 
 @contextmanager

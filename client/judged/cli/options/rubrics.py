@@ -15,6 +15,7 @@ import typer
 
 from judged import InvalidArgument, JudgedError, NotFound, Rubric
 from judged.cli.field_path import Key, read_path
+from judged.cli.options.asking import ModelFlags
 from judged.cli.options.judges import read_judge
 from judged.cli.output.gates import (
     Gate,
@@ -61,15 +62,6 @@ MinScores = Annotated[
         "mean of the rubric is below X, scores that are missing counted as 0; may be repeated.",
     ),
 ]
-JudgeModel = Annotated[
-    str | None, typer.Option(metavar="NAME", help="Language model, see `judged judges`.")
-]
-JudgeSamples = Annotated[
-    int | None,
-    typer.Option(
-        metavar="N", help="Samples of each score; by default 1 at temperature 0 and 3 above."
-    ),
-]
 Weights = Annotated[
     str | None,
     typer.Option(
@@ -85,6 +77,21 @@ Details = Annotated[
 PerItem = Annotated[
     bool, typer.Option("--per-item", help="Show the scores of every answer, not only the means.")
 ]
+
+
+@dataclass(frozen=True, slots=True)
+class RubricModelFlags(ModelFlags):
+    """Which language model scores, and how it is asked."""
+
+    judge_model: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Language model, see `judged judges`.")
+    ] = None
+    judge_samples: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N", help="Samples of each score; by default 1 at temperature 0 and 3 above."
+        ),
+    ] = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,24 +16,20 @@ from rich.table import Table
 from judged.canary import Canary, CanaryItem, Check, History, check_canary, record_canary
 from judged.canary.asking import ASKS, ROUNDS
 from judged.canary.evidence import LEAST_FACTOR
-from judged.cli.connection import Access, connect
+from judged.cli.connection import connect
 from judged.cli.inputs.contexts import read_contexts
 from judged.cli.options import common
 from judged.cli.options.asking import (
-    JudgeMaxTokens,
-    JudgeModel,
-    JudgeSamples,
-    JudgeTemperature,
     MaxCost,
-    check_costs,
-    llm_parameters,
+    ModelFlags,
+    check_max_cost,
     named_as_typed,
     with_parameters,
 )
 from judged.cli.options.calibrations import CalibrationFlag, with_calibration
 from judged.cli.options.judges import Members, Stages, read_judge, with_members, with_stages
+from judged.cli.options.server import JudgingFlags
 from judged.cli.output.writer import (
-    Output,
     check_apart,
     check_writable,
     new_table,
@@ -77,10 +73,8 @@ def record(
     member: Members = None,
     stage: Stages = None,
     calibration: CalibrationFlag = None,
-    judge_model: JudgeModel = None,
-    judge_samples: JudgeSamples = None,
-    judge_temperature: JudgeTemperature = None,
-    judge_max_tokens: JudgeMaxTokens = None,
+    *,
+    model: ModelFlags,
     asks: Annotated[
         int,
         typer.Option(
@@ -91,26 +85,19 @@ def record(
         ),
     ] = ASKS,
     max_cost: MaxCost = None,
-    target: common.Target = None,
-    token_file: common.TokenFile = None,
-    tls_ca: common.TlsCa = None,
-    tls_cert: common.TlsCert = None,
-    tls_key: common.TlsKey = None,
-    json_to: common.Json = None,
-    timeout: common.Timeout = 3600.0,
-    strict: common.Strict = False,
+    shared: JudgingFlags,
 ) -> None:
     """Record what a judge says of fixed items, and how often it says something else."""
-    out = Output(json_to, strict=strict)
+    out = shared.output()
     check_writable(output, "--output")
-    check_apart({"CONTEXTS.jsonl": items}, output=output, json=json_to)
-    flags = llm_parameters(judge, judge_model, judge_samples, judge_temperature, judge_max_tokens)
+    check_apart({"CONTEXTS.jsonl": items}, output=output, json=shared.json_to)
+    flags = model.parameters(judge)
     given = with_parameters(flags, param)
-    check_costs(max_cost, estimate=False, replays=False)
+    check_max_cost(max_cost)
     with out.told_misspellings():
         asked = read_items(items)
     with (
-        connect(target, Access(token_file, tls_ca, tls_cert, tls_key)) as server,
+        connect(shared) as server,
         named_as_typed(flags),
         explained(),
         progress_bar("recording", asks) as progress,
@@ -124,7 +111,7 @@ def record(
             spec,
             asks=asks,
             max_cost=max_cost,
-            timeout=timeout,
+            timeout=shared.timeout,
             progress=progress,
         )
     canary.write(output)
@@ -190,22 +177,16 @@ def check(
         ),
     ] = FALSE_ALARMS,
     max_cost: MaxCost = None,
-    target: common.Target = None,
-    token_file: common.TokenFile = None,
-    tls_ca: common.TlsCa = None,
-    tls_cert: common.TlsCert = None,
-    tls_key: common.TlsKey = None,
-    json_to: common.Json = None,
-    timeout: common.Timeout = 3600.0,
-    strict: common.Strict = False,
+    *,
+    shared: JudgingFlags,
 ) -> None:
     """Ask again, and end with 1 where the judge is no longer the one that was recorded."""
-    out = Output(json_to, strict=strict)
-    check_costs(max_cost, estimate=False, replays=False)
+    out = shared.output()
+    check_max_cost(max_cost)
     canary = Canary.read(canary_file)
     kept = history_file or str(Path(canary_file).with_suffix("")) + ".history.jsonl"
     check_writable(kept, "--history")
-    check_apart({"CANARY.json": canary_file}, history=kept, json=json_to)
+    check_apart({"CANARY.json": canary_file}, history=kept, json=shared.json_to)
     try:
         history = History.read(kept, canary)
     except FileError as error:
@@ -214,7 +195,7 @@ def check(
     if history.others:
         out.note(f"{kept}: {history.others} checks are of another recording and don't count")
     with (
-        connect(target, Access(token_file, tls_ca, tls_cert, tls_key)) as server,
+        connect(shared) as server,
         explained(),
         progress_bar("checking", rounds) as progress,
     ):
@@ -224,7 +205,7 @@ def check(
             history,
             rounds=rounds,
             max_cost=max_cost,
-            timeout=timeout,
+            timeout=shared.timeout,
             progress=progress,
         )
     level = math.log(1 / false_alarms)

@@ -15,28 +15,15 @@ import typer
 from rich.table import Table
 
 from judged import Evaluation, JudgedError, MetricOptions, Verdicts
-from judged.cli.connection import Access, connect
+from judged.cli.connection import connect
 from judged.cli.inputs.queries import check_fit, missing_context, places, read_queries
 from judged.cli.options import common, intervals
 from judged.cli.options.asking import (
-    CacheOnly,
-    EstimateOnly,
-    JudgeMaxTokens,
-    JudgeModel,
-    JudgeRefresh,
-    JudgeSamples,
-    JudgeTemperature,
-    MaxCost,
-    check_costs,
-    llm_parameters,
+    AskingFlags,
+    ModelFlags,
     named_as_typed,
-    read_asking,
     refuse_missing,
     with_parameters,
-)
-from judged.cli.options.calibrations import (
-    CalibrationFlag,
-    with_calibration,
 )
 from judged.cli.options.common import LabelsFile
 from judged.cli.options.gates import (
@@ -47,17 +34,8 @@ from judged.cli.options.gates import (
     MinCoverage,
     MinScoresOrThreshold,
 )
-from judged.cli.options.judges import (
-    CascadeFile,
-    Members,
-    Stages,
-    cascade_kind,
-    read_judge,
-    stages_as_typed,
-    with_cascade,
-    with_members,
-    with_stages,
-)
+from judged.cli.options.judges import JudgeFlags, stages_as_typed
+from judged.cli.options.server import JudgingFlags
 from judged.cli.options.system_models import tell_circular
 from judged.cli.options.traces import (
     NoJudge,
@@ -125,19 +103,10 @@ def command(
     judge: common.JudgeKind = None,
     profile: common.Profile = None,
     min_score: MinScoresOrThreshold = None,
-    param: common.Parameters = None,
-    member: Members = None,
-    stage: Stages = None,
-    cascade: CascadeFile = None,
-    calibration: CalibrationFlag = None,
-    judge_model: JudgeModel = None,
-    judge_samples: JudgeSamples = None,
-    judge_temperature: JudgeTemperature = None,
-    judge_max_tokens: JudgeMaxTokens = None,
-    judge_refresh: JudgeRefresh = False,
-    cache_only: CacheOnly = False,
-    estimate: EstimateOnly = False,
-    max_cost: MaxCost = None,
+    *,
+    of_judge: JudgeFlags,
+    model: ModelFlags,
+    ask: AskingFlags,
     trace: TraceFile = None,
     trace_texts: TraceTexts = None,
     trace_judge: TraceJudge = None,
@@ -147,10 +116,7 @@ def command(
         typer.Option(case_sensitive=False, help="How results are paired with expected answers."),
     ] = common.MatchingName.GREEDY_FIRST,
     per_query: common.PerQuery = False,
-    interval: intervals.IntervalName = None,
-    confidence: intervals.Confidence = None,
-    resamples: intervals.Resamples = None,
-    seed: intervals.Seed = None,
+    interval: intervals.IntervalFlags,
     slice_by: intervals.SliceBy = None,
     stratify_by: intervals.StratifyBy = None,
     labels: LabelsFile = None,
@@ -159,23 +125,16 @@ def command(
     min_coverage: MinCoverage = None,
     baseline: Baseline = None,
     allow_other_signature: AllowOtherSignature = False,
-    target: common.Target = None,
-    token_file: common.TokenFile = None,
-    tls_ca: common.TlsCa = None,
-    tls_cert: common.TlsCert = None,
-    tls_key: common.TlsKey = None,
-    json_to: common.Json = None,
-    timeout: common.Timeout = 3600.0,
-    strict: common.Strict = False,
+    shared: JudgingFlags,
 ) -> None:
     """Judge retrieval results and measure them.
 
     Both files are read as they are sent and not held, unless the results are compressed, or
     --estimate, --labels, --trace or --judge none need all of them at once.
     """
-    out = Output(json_to, strict=strict)
+    out = shared.output()
     read = {"DATASET.json": dataset, "--results": results, "--labels": labels}
-    check_apart(read, json=json_to, trace=trace)
+    check_apart(read, json=shared.json_to, trace=trace)
     threshold, min_scores = split_min_scores(min_score or [])
     gates = Gates(
         metric,
@@ -186,14 +145,13 @@ def command(
         min_coverage=min_coverage,
         allow_other_signature=allow_other_signature,
     )
-    judge = cascade_kind(judge, cascade, stage)
+    judge = of_judge.kind(judge)
     tracing = read_tracing(judge, trace, trace_texts, trace_judge, no_judge=no_judge)
     kind = tracing.llm_kind(judge)
-    flags = llm_parameters(kind, judge_model, judge_samples, judge_temperature, judge_max_tokens)
-    given = with_parameters(flags, param)
-    check_costs(max_cost, estimate=estimate, replays=tracing.replays)
-    asking = read_asking(judge, refresh=judge_refresh, cache_only=cache_only, max_cost=max_cost)
-    whole = tracing.replays or trace is not None or estimate or labels is not None
+    flags = model.parameters(kind)
+    given = with_parameters(flags, of_judge.param)
+    asking = ask.asking(judge, replays=tracing.replays)
+    whole = tracing.replays or trace is not None or ask.estimate or labels is not None
     with out.told_misspellings():
         by_spans = True if judge == "span" else None
         queries = read_queries(dataset, results, by_spans=by_spans, whole=whole)
@@ -205,14 +163,14 @@ def command(
     asked = MetricOptions(
         matching.mode,
         per_query=per_query or out.writes_json or labels is not None,
-        interval=intervals.interval_options(interval, confidence, resamples, seed),
+        interval=interval.options(),
         slice_by=slice_by or [],
     )
     kept = kept_trace(tracing, out)
     with (
-        connect(target, Access(token_file, tls_ca, tls_cert, tls_key)) as server,
+        connect(shared) as server,
         named_as_typed(flags),
-        stages_as_typed(judge, stage),
+        stages_as_typed(judge, of_judge.stage),
         explained(metric, places(queries)),
         progress_bar("judging", queries.n_contexts) as progress,
     ):
@@ -221,21 +179,19 @@ def command(
             replay = open_replay(
                 *(tracing, out, server, given, threshold),
                 profile=profile,
-                members=member,
-                timeout=timeout,
+                members=of_judge.member,
+                timeout=shared.timeout,
             )
             with replayed(tracing, replay, server, threshold, missing_context(list(groups))):
-                found = evaluator.evaluate_groups(groups, metric, replay, asked, timeout=timeout)
+                found = evaluator.evaluate_groups(
+                    groups, metric, replay, asked, timeout=shared.timeout
+                )
             for warning in replay_warnings(replay, trace):
                 out.warn(warning)
         else:
-            spec = read_judge(server.info, judge, profile, threshold, given)
-            spec = with_cascade(spec, cascade)
-            spec = with_members(spec, server.info, member)
-            spec = with_stages(spec, server.info, stage)
-            spec = with_calibration(spec, server.info, calibration)
+            spec = of_judge.judge(server.info, judge, profile, threshold, given)
             tell_circular(out, queries.system_models, judging_models(server.info, spec))
-            if estimate:
+            if ask.estimate:
                 would = evaluator.estimate(groups, metric, spec, asked, asking)
                 report_estimate(out, would)
                 return
@@ -247,7 +203,7 @@ def command(
                     asked,
                     asking=asking,
                     record=None if kept is None else kept.record,
-                    timeout=timeout,
+                    timeout=shared.timeout,
                     progress=progress,
                 )
         refuse_missing(found.verdicts)

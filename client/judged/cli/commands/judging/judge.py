@@ -31,38 +31,15 @@ from judged.cli.inputs.contexts import (
 )
 from judged.cli.options import common
 from judged.cli.options.asking import (
-    CacheOnly,
+    AskingFlags,
     Details,
-    EstimateOnly,
-    JudgeMaxTokens,
-    JudgeModel,
-    JudgeRefresh,
-    JudgeSamples,
-    JudgeTemperature,
-    MaxCost,
-    check_costs,
-    llm_parameters,
+    ModelFlags,
     named_as_typed,
-    read_asking,
     refuse_missing,
     with_parameters,
 )
-from judged.cli.options.calibrations import (
-    CalibrationFlag,
-    refuse_calibration,
-    with_calibration,
-)
-from judged.cli.options.judges import (
-    CascadeFile,
-    Members,
-    Stages,
-    cascade_kind,
-    read_judge,
-    stages_as_typed,
-    with_cascade,
-    with_members,
-    with_stages,
-)
+from judged.cli.options.judges import JudgeFlags, stages_as_typed
+from judged.cli.options.server import JudgingFlags
 from judged.cli.options.system_models import tell_circular
 from judged.cli.options.traces import (
     NoJudge,
@@ -116,19 +93,10 @@ def command(
     judge: common.JudgeKind = None,
     profile: common.Profile = None,
     min_score: common.MinScore = None,
-    param: common.Parameters = None,
-    member: Members = None,
-    stage: Stages = None,
-    cascade: CascadeFile = None,
-    calibration: CalibrationFlag = None,
-    judge_model: JudgeModel = None,
-    judge_samples: JudgeSamples = None,
-    judge_temperature: JudgeTemperature = None,
-    judge_max_tokens: JudgeMaxTokens = None,
-    judge_refresh: JudgeRefresh = False,
-    cache_only: CacheOnly = False,
-    estimate: EstimateOnly = False,
-    max_cost: MaxCost = None,
+    *,
+    of_judge: JudgeFlags,
+    model: ModelFlags,
+    ask: AskingFlags,
     details: Details = False,
     trace: TraceFile = None,
     trace_texts: TraceTexts = None,
@@ -137,49 +105,37 @@ def command(
     output: Annotated[
         str, typer.Option(metavar="FILE|-", help="Where the judged lines go.")
     ] = STDOUT,
-    target: common.Target = None,
-    token_file: common.TokenFile = None,
-    tls_ca: common.TlsCa = None,
-    tls_cert: common.TlsCert = None,
-    tls_key: common.TlsKey = None,
-    json_to: common.Json = None,
-    timeout: common.Timeout = 3600.0,
-    strict: common.Strict = False,
+    shared: JudgingFlags,
 ) -> None:
     """Judge every line of a file and print it with its verdict.
 
     With --output FILE lines are read as they are sent and not held, unless they are standard input,
     or --json, --trace, --judge none, --estimate, --cache-only or --max-cost need all at once.
     """
-    out = Output(json_to, strict=strict)
+    out = shared.output()
     check_writable(output, "--output")
-    check_apart({"CONTEXTS.jsonl": contexts}, output=output, json=json_to, trace=trace)
-    judge = cascade_kind(judge, cascade, stage)
+    check_apart({"CONTEXTS.jsonl": contexts}, output=output, json=shared.json_to, trace=trace)
+    judge = of_judge.kind(judge)
     refuse_other(judge)
     tracing = read_tracing(judge, trace, trace_texts, trace_judge, no_judge=no_judge)
     kind = tracing.llm_kind(judge)
-    flags = llm_parameters(kind, judge_model, judge_samples, judge_temperature, judge_max_tokens)
-    given = with_parameters(flags, param)
-    check_costs(max_cost, estimate=estimate, replays=tracing.replays)
-    asking = read_asking(judge, refresh=judge_refresh, cache_only=cache_only, max_cost=max_cost)
-    access = Access(token_file, tls_ca, tls_cert, tls_key)
+    flags = model.parameters(kind)
+    given = with_parameters(flags, of_judge.param)
+    asking = ask.asking(judge, replays=tracing.replays)
 
-    def spec_of(info: ServerInfo) -> Judge:
-        spec = read_judge(info, judge, profile, min_score, given)
-        spec = with_cascade(spec, cascade)
-        spec = with_stages(with_members(spec, info, member), info, stage)
-        return with_calibration(spec, info, calibration)
-
-    whole = json_to is not None or trace is not None or tracing.replays or estimate
-    if not (whole or cache_only or max_cost is not None or STDOUT in (contexts, output)):
+    spec_of = partial(
+        of_judge.judge, kind=judge, profile=profile, min_score=min_score, parameters=given
+    )
+    whole = shared.json_to is not None or trace is not None or tracing.replays or ask.estimate
+    if not (whole or ask.cache_only or ask.max_cost is not None or STDOUT in (contexts, output)):
         _judge_to_file(
-            *(out, contexts, output, target, access),
+            *(out, contexts, output, shared),
             spec_of,
-            as_typed=partial(stages_as_typed, judge, stage),
+            as_typed=partial(stages_as_typed, judge, of_judge.stage),
             flags=flags,
             details=details,
             asking=asking,
-            timeout=timeout,
+            timeout=shared.timeout,
         )
         return
     with out.told_misspellings():
@@ -187,20 +143,21 @@ def command(
     groups = fold_lines(lines)
     kept = kept_trace(tracing, out)
     with (
-        connect(target, access) as server,
+        connect(shared) as server,
         named_as_typed(flags),
-        stages_as_typed(judge, stage),
+        stages_as_typed(judge, of_judge.stage),
         explained(place=places(contexts, lines, groups)),
         progress_bar("judging", len(lines)) as progress,
     ):
         if tracing.replays:
-            refuse_calibration(calibration, "a trace has the probabilities that it was made with")
+            if of_judge.calibration is not None:
+                raise Problem("--calibration: a trace has the probabilities that it was made with")
             replay = open_replay(
                 *(tracing, out, server, given, min_score),
                 profile=profile,
-                members=member,
+                members=of_judge.member,
                 details=details,
-                timeout=timeout,
+                timeout=shared.timeout,
             )
             with replayed(
                 *(tracing, replay, server, min_score, missing_line(contexts, lines, groups))
@@ -212,7 +169,7 @@ def command(
             spec = spec_of(server.info)
             check_expectations(out, contexts, spec, count_lines(lines))
             tell_circular(out, system_models(lines), judging_models(server.info, spec))
-            if estimate:
+            if ask.estimate:
                 report_estimate(out, server.client.estimate(groups, spec, asking=asking))
                 return
             verdicts = server.client.judge(
@@ -220,7 +177,7 @@ def command(
                 spec,
                 include_details=details or kept is not None,
                 asking=asking,
-                timeout=timeout,
+                timeout=shared.timeout,
                 progress=progress,
             )
             if kept is not None:
@@ -290,7 +247,6 @@ def _judge_to_file(
     out: Output,
     contexts: str,
     output: str,
-    target: str | None,
     access: Access,
     spec_of: Callable[[ServerInfo], Judge],
     *,
@@ -311,7 +267,7 @@ def _judge_to_file(
     ends = time.monotonic() + timeout
     tally, replaced, done = Tally(), set[str](), 0
     with (
-        connect(target, access) as server,
+        connect(access) as server,
         named_as_typed(flags),
         as_typed(),
         progress_bar("judging", total) as progress,

@@ -10,24 +10,12 @@ from rich.table import Table
 
 from judged import IntervalOptions, SystemRanking
 from judged.cli.commands.judging.score import flagged
-from judged.cli.connection import Access, connect
+from judged.cli.connection import connect
 from judged.cli.inputs.candidates import read_candidates
 from judged.cli.options import common, intervals
-from judged.cli.options.asking import (
-    KIND,
-    CacheOnly,
-    EstimateOnly,
-    JudgeMaxTokens,
-    JudgeRefresh,
-    JudgeTemperature,
-    MaxCost,
-    check_costs,
-    llm_parameters,
-    named_as_typed,
-    read_asking,
-    with_parameters,
-)
-from judged.cli.options.rubrics import JudgeModel, JudgeSamples, read_rubrics
+from judged.cli.options.asking import KIND, AskingFlags, named_as_typed, with_parameters
+from judged.cli.options.rubrics import RubricModelFlags, read_rubrics
+from judged.cli.options.server import JudgingFlags
 from judged.cli.output.scores import score_warnings
 from judged.cli.output.tables import plural, word
 from judged.cli.output.usage import describe_usage, report_estimate
@@ -53,14 +41,9 @@ def command(
             help="Rubric that shows an answer and the other answer; see `judged judges`.",
         ),
     ] = RUBRIC,
-    judge_model: JudgeModel = None,
-    judge_samples: JudgeSamples = None,
-    judge_temperature: JudgeTemperature = None,
-    judge_max_tokens: JudgeMaxTokens = None,
-    judge_refresh: JudgeRefresh = False,
-    cache_only: CacheOnly = False,
-    estimate: EstimateOnly = False,
-    max_cost: MaxCost = None,
+    *,
+    model: RubricModelFlags,
+    ask: AskingFlags,
     param: common.Parameters = None,
     confidence: intervals.Confidence = None,
     resamples: Annotated[
@@ -68,26 +51,18 @@ def command(
         typer.Option(metavar="N", min=100, max=100_000, help="Resamples of queries; 1,000."),
     ] = None,
     seed: intervals.Seed = None,
-    target: common.Target = None,
-    token_file: common.TokenFile = None,
-    tls_ca: common.TlsCa = None,
-    tls_cert: common.TlsCert = None,
-    tls_key: common.TlsKey = None,
-    json_to: common.Json = None,
-    timeout: common.Timeout = 3600.0,
-    strict: common.Strict = False,
+    shared: JudgingFlags,
 ) -> None:
     """Rank systems: a language model compares their answers."""
-    out = Output(json_to, strict=strict)
-    check_apart({"ANSWERS.jsonl": answers}, json=json_to)
-    check_costs(max_cost, estimate=estimate, replays=False)
-    asking = read_asking(KIND, refresh=judge_refresh, cache_only=cache_only, max_cost=max_cost)
+    out = shared.output()
+    check_apart({"ANSWERS.jsonl": answers}, json=shared.json_to)
+    asking = ask.asking(KIND)
     with out.told_misspellings():
         pairs = AnswerPairs(read_candidates(answers))
-    flags = llm_parameters(KIND, judge_model, judge_samples, judge_temperature, judge_max_tokens)
+    flags = model.parameters(KIND)
     interval = IntervalOptions(confidence=confidence, resamples=resamples, seed=seed)
     with (
-        connect(target, Access(token_file, tls_ca, tls_cert, tls_key)) as server,
+        connect(shared) as server,
         named_as_typed(flags),
         flagged([rubric], lambda _: None),
         progress_bar("comparing", len(pairs.items)) as progress,
@@ -103,10 +78,10 @@ def command(
         if fields is not None and not {"answer", "other_answer"} <= set(fields):
             raise Problem(f"--rubric {rubric}: shows no two answers; {RUBRIC} does")
         [asked] = read_rubrics([rubric], server.info, None, with_parameters(flags, param), None)
-        if estimate:
+        if ask.estimate:
             report_estimate(out, server.client.estimate_scores(pairs.items, [asked], asking=asking))
             return
-        steps = comparing_steps(pairs, asked, interval, asking, timeout, progress)
+        steps = comparing_steps(pairs, asked, interval, asking, shared.timeout, progress)
         found = run_steps(server.client, steps)
     _report(out, found)
 

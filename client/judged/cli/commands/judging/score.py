@@ -14,22 +14,14 @@ from typing import Annotated
 import typer
 
 from judged import ScoredAnswers, Source, Status
-from judged.cli.connection import Access, connect
+from judged.cli.connection import connect
 from judged.cli.field_path import Place
 from judged.cli.inputs.answers import read_answers
 from judged.cli.options import common
 from judged.cli.options.asking import (
     KIND,
-    CacheOnly,
-    EstimateOnly,
-    JudgeMaxTokens,
-    JudgeRefresh,
-    JudgeTemperature,
-    MaxCost,
-    check_costs,
-    llm_parameters,
+    AskingFlags,
     named_as_typed,
-    read_asking,
     refuse_uncached,
     with_parameters,
 )
@@ -37,10 +29,9 @@ from judged.cli.options.calibrations import RubricCalibrations, with_calibration
 from judged.cli.options.gates import MinCoverage
 from judged.cli.options.rubrics import (
     Details,
-    JudgeModel,
-    JudgeSamples,
     MinScores,
     PerItem,
+    RubricModelFlags,
     Rubrics,
     Thresholds,
     Weights,
@@ -49,6 +40,7 @@ from judged.cli.options.rubrics import (
     read_thresholds,
 )
 from judged.cli.options.score_panels import CombineFlag, PanelModels, read_panel
+from judged.cli.options.server import JudgingFlags
 from judged.cli.options.system_models import tell_circular
 from judged.cli.options.traces import (
     FLAG,
@@ -97,16 +89,11 @@ def command(
     min_coverage: MinCoverage = None,
     weights: Weights = None,
     calibration: RubricCalibrations = None,
-    judge_model: JudgeModel = None,
+    *,
+    model: RubricModelFlags,
     member: PanelModels = None,
     combine: CombineFlag = None,
-    judge_samples: JudgeSamples = None,
-    judge_temperature: JudgeTemperature = None,
-    judge_max_tokens: JudgeMaxTokens = None,
-    judge_refresh: JudgeRefresh = False,
-    cache_only: CacheOnly = False,
-    estimate: EstimateOnly = False,
-    max_cost: MaxCost = None,
+    ask: AskingFlags,
     param: common.Parameters = None,
     per_item: PerItem = False,
     details: Details = False,
@@ -121,32 +108,24 @@ def command(
         str | None,
         typer.Option(metavar="FILE|-", help="Write every score as a JSON line; - prints them."),
     ] = None,
-    target: common.Target = None,
-    token_file: common.TokenFile = None,
-    tls_ca: common.TlsCa = None,
-    tls_cert: common.TlsCert = None,
-    tls_key: common.TlsKey = None,
-    json_to: common.Json = None,
-    timeout: common.Timeout = 3600.0,
-    strict: common.Strict = False,
+    shared: JudgingFlags,
 ) -> None:
     """Score answers by rubrics."""
-    out = Output(json_to, strict=strict)
+    out = shared.output()
     if output is not None:
         check_writable(output, "--output")
-    check_apart({"ANSWERS.jsonl": answers}, output=output, json=json_to, trace=trace)
+    check_apart({"ANSWERS.jsonl": answers}, output=output, json=shared.json_to, trace=trace)
     thresholds = read_thresholds(min_score or [], rubric)
     refuse_judge(judge)
     tracing = read_tracing(judge, trace, trace_texts, None, no_judge=no_judge)
     if tracing.replays and calibration:
         raise Problem(f"--calibration and {FLAG} exclude each other: a trace has bare scores")
-    if tracing.replays and judge_refresh:
+    if tracing.replays and ask.judge_refresh:
         raise Problem(f"--judge-refresh and {FLAG} exclude each other; say one of them")
-    check_costs(max_cost, estimate=estimate, replays=tracing.replays)
-    asking = read_asking(KIND, refresh=judge_refresh, cache_only=cache_only, max_cost=max_cost)
+    asking = ask.asking(KIND, replays=tracing.replays)
     with out.told_misspellings():
         file = read_answers(answers)
-    flags = llm_parameters(KIND, judge_model, judge_samples, judge_temperature, judge_max_tokens)
+    flags = model.parameters(KIND)
     given = with_parameters(flags, param)
     panel = read_panel(
         *(member, combine, given),
@@ -156,7 +135,7 @@ def command(
     members: dict[str, ScoredAnswers] = {}
     kept = kept_trace(tracing, out)
     with (
-        connect(target, Access(token_file, tls_ca, tls_cert, tls_key)) as server,
+        connect(shared) as server,
         named_as_typed(flags),
         flagged(rubric, file.place()),
         progress_bar("scoring", len(file.items) * len(rubric)) as progress,
@@ -170,13 +149,13 @@ def command(
         if tracing.replays:
             told = given or weights
             replay = open_score_replay(
-                tracing, out, server, from_cache=bool(told), details=details, timeout=timeout
+                tracing, out, server, from_cache=bool(told), details=details, timeout=shared.timeout
             )
             with replayed(tracing, replay, server, thresholds.threshold):
                 found = replay.scores(file.items, rubrics, server.info.rubrics)
             for warning in replay_warnings(replay, trace):
                 out.warn(warning)
-        elif estimate:
+        elif ask.estimate:
             each = [
                 server.client.estimate_scores(file.items, some, asking=asking) for some in by_model
             ]
@@ -187,7 +166,7 @@ def command(
                 *(server.client, file.items, rubrics),
                 include_replies=details,
                 asking=asking,
-                timeout=timeout,
+                timeout=shared.timeout,
                 progress=progress,
             )
             found, members = scored.scores, scored.members

@@ -15,11 +15,12 @@ import typer
 from rich.table import Table
 
 from judged import RatingLevel, RatingTable
-from judged.cli.connection import Access, connect
-from judged.cli.options import common, intervals
+from judged.cli.connection import connect
+from judged.cli.options import intervals
+from judged.cli.options.server import ResultFlags
 from judged.cli.output.estimates import estimate_warnings, estimates_document, estimates_table
 from judged.cli.output.tables import of_all, word
-from judged.cli.output.writer import STDOUT, Output, check_apart, new_table
+from judged.cli.output.writer import STDOUT, check_apart, new_table
 from judged.cli.problems import Problem, explained
 from judged.evaluation.datasets.files import FileError, Record, number_lines, parse_json, read_lines
 from judged.types import Agreement, Estimate
@@ -65,21 +66,13 @@ def command(
         str | None,
         typer.Option(metavar="A,B,C", help="All categories in order; else those of the file."),
     ] = None,
-    interval: intervals.Method = None,
-    confidence: intervals.Confidence = None,
-    resamples: intervals.Resamples = None,
-    seed: intervals.Seed = None,
-    target: common.Target = None,
-    token_file: common.TokenFile = None,
-    tls_ca: common.TlsCa = None,
-    tls_cert: common.TlsCert = None,
-    tls_key: common.TlsKey = None,
-    json_to: common.Json = None,
-    strict: common.Strict = False,
+    *,
+    interval: intervals.MethodFlags,
+    shared: ResultFlags,
 ) -> None:
     """Tell how far raters agree on items; no judge is asked."""
-    out = Output(json_to, strict=strict)
-    check_apart({"LABELS.jsonl": labels}, json=json_to)
+    out = shared.output()
+    check_apart({"LABELS.jsonl": labels}, json=shared.json_to)
     rated = read_ratings(labels)
     if len(rated.raters) < 2:
         raise Problem(f"{rated.name}: has one rater, {rated.raters[0]!r}; agreement needs two")
@@ -89,8 +82,8 @@ def command(
         {rater: [item.get(rater) for item in rated.items] for rater in rated.raters},
         RatingLevel[level.name],
     )
-    with connect(target, Access(token_file, tls_ca, tls_cert, tls_key)) as server, explained():
-        made = intervals.interval_options(interval, confidence, resamples, seed)
+    with connect(shared) as server, explained():
+        made = interval.options()
         found = server.client.measure_agreement(table, interval=made).ratings
     if found is None:  # pragma: no cover - the server answers what it is asked
         raise Problem("the server did not answer; is it of an older version?")

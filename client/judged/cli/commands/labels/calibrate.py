@@ -15,7 +15,7 @@ import typer
 from judged import Asking, CalibrateOptions, Judge, LabelledScores, Rubric, Status, Verdicts
 from judged.cli.commands.judging.judge import refuse_other
 from judged.cli.commands.judging.score import flagged
-from judged.cli.connection import Access, Connection, connect
+from judged.cli.connection import Connection, connect
 from judged.cli.field_path import Steps, write_path
 from judged.cli.inputs.answers import AnswerFile, read_answers
 from judged.cli.inputs.contexts import Line, fold_lines, of_lines, places
@@ -23,18 +23,9 @@ from judged.cli.inputs.labels import LABEL, LabelledLine, cluster_of, read_label
 from judged.cli.options import common, intervals
 from judged.cli.options.asking import KIND as LLM
 from judged.cli.options.asking import (
-    CacheOnly,
-    EstimateOnly,
-    JudgeMaxTokens,
-    JudgeModel,
-    JudgeRefresh,
-    JudgeSamples,
-    JudgeTemperature,
-    MaxCost,
-    check_costs,
-    llm_parameters,
+    AskingFlags,
+    ModelFlags,
     named_as_typed,
-    read_asking,
     refuse_missing,
     refuse_uncached,
     with_parameters,
@@ -42,6 +33,7 @@ from judged.cli.options.asking import (
 from judged.cli.options.calibrations import CriterionName, GuaranteeName
 from judged.cli.options.judges import Members, read_judge, with_members
 from judged.cli.options.rubrics import read_rubrics
+from judged.cli.options.server import JudgingFlags
 from judged.cli.options.traces import TraceTexts, kept_trace, read_tracing
 from judged.cli.output.calibration import reliability_estimates, report_calibration
 from judged.cli.output.diagrams.reliability import reliability_diagram
@@ -110,14 +102,9 @@ def command(
     min_score: common.MinScore = None,
     param: common.Parameters = None,
     member: Members = None,
-    judge_model: JudgeModel = None,
-    judge_samples: JudgeSamples = None,
-    judge_temperature: JudgeTemperature = None,
-    judge_max_tokens: JudgeMaxTokens = None,
-    judge_refresh: JudgeRefresh = False,
-    cache_only: CacheOnly = False,
-    estimate: EstimateOnly = False,
-    max_cost: MaxCost = None,
+    *,
+    model: ModelFlags,
+    ask: AskingFlags,
     trace: Annotated[
         str | None,
         typer.Option(metavar="FILE", help="Keep the judgements in this file, beside those it has."),
@@ -173,51 +160,42 @@ def command(
         str | None,
         typer.Option(metavar="FILE.svg", help="Draw the reliability diagram into this file."),
     ] = None,
-    interval: intervals.Method = None,
-    confidence: intervals.Confidence = None,
-    resamples: intervals.Resamples = None,
-    seed: intervals.Seed = None,
-    target: common.Target = None,
-    token_file: common.TokenFile = None,
-    tls_ca: common.TlsCa = None,
-    tls_cert: common.TlsCert = None,
-    tls_key: common.TlsKey = None,
-    json_to: common.Json = None,
-    timeout: common.Timeout = 3600.0,
-    strict: common.Strict = False,
+    interval: intervals.MethodFlags,
+    shared: JudgingFlags,
 ) -> None:
     """Hold a judge against human labels.
 
     Tells its quality, the best threshold, and means corrected for its error.
     """
-    out = Output(json_to, strict=strict)
-    check_apart({"LABELS.jsonl": labels}, json=json_to, trace=trace, output=output, diagram=diagram)
+    out = shared.output()
+    check_apart(
+        {"LABELS.jsonl": labels}, json=shared.json_to, trace=trace, output=output, diagram=diagram
+    )
     _check_files(output, diagram)
     none = no_judge or judge == NO_JUDGE
     others = bool(profile or param or member or trace)
     _check_judge(judge, rubric, none=none, others=others, output=output)
     tracing = read_tracing(judge, trace, trace_texts, None, no_judge=no_judge)
     kind = LLM if rubric is not None else judge
-    flags = llm_parameters(kind, judge_model, judge_samples, judge_temperature, judge_max_tokens)
+    flags = model.parameters(kind)
     given = with_parameters(flags, param)
-    check_costs(max_cost, estimate=estimate, replays=tracing.replays)
-    asking = read_asking(kind, refresh=judge_refresh, cache_only=cache_only, max_cost=max_cost)
+    asking = ask.asking(kind, replays=tracing.replays)
     with out.told_misspellings():
         answers = None if rubric is None else read_answers(labels, label_field=label_field)
         scored_lines = tracing.replays
         lines = [] if answers else read_labels(labels, scored=scored_lines, label_field=label_field)
     contexts = [Line(line.number, {}, line.contexts) for line in lines if line.contexts]
     groups = fold_lines(contexts)
-    made = intervals.interval_options(interval, confidence, resamples, seed)
+    made = interval.options()
     kept = kept_trace(tracing, out)
-    with connect(target, Access(token_file, tls_ca, tls_cert, tls_key)) as server:
+    with connect(shared) as server:
         if answers is not None and rubric is not None:
             with named_as_typed(flags), flagged([rubric], answers.place()):
                 (by,) = read_rubrics([rubric], server.info, min_score, given, None)
-                if estimate:
+                if ask.estimate:
                     report_estimate(out, server.client.estimate_scores(answers.items, [by]))
                     return
-                scored = _scored_answers(out, server, answers, by, asking, timeout)
+                scored = _scored_answers(out, server, answers, by, asking, shared.timeout)
         elif tracing.replays:
             scores = [line.score for line in lines if line.score is not None]
             scored = _Scored(lines, scores, None, min_score)
@@ -230,7 +208,7 @@ def command(
                 spec = read_judge(server.info, judge, profile, min_score, given)
                 spec = with_members(spec, server.info, member)
                 _refuse_majority(spec)
-                if estimate:
+                if ask.estimate:
                     report_estimate(out, server.client.estimate(groups, spec, asking=asking))
                     return
                 verdicts = server.client.judge(
@@ -238,7 +216,7 @@ def command(
                     spec,
                     include_details=kept is not None,
                     asking=asking,
-                    timeout=timeout,
+                    timeout=shared.timeout,
                     progress=progress,
                 )
                 if kept is not None:

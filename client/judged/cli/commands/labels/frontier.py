@@ -23,14 +23,15 @@ from judged import (
     QueryGroup,
     Status,
 )
-from judged.cli.connection import Access, Connection, connect
+from judged.cli.connection import Connection, connect
 from judged.cli.field_path import Steps, write_path
 from judged.cli.inputs.contexts import Line, fold_lines, of_lines, places
 from judged.cli.inputs.labels import LABEL, LabelledLine, cluster_of, read_labels
-from judged.cli.options import common, intervals
+from judged.cli.options import intervals
 from judged.cli.options.asking import EstimateOnly, JudgeRefresh, MaxCost, refuse_missing
 from judged.cli.options.calibrations import GuaranteeName
 from judged.cli.options.judges import read_stage, without_key
+from judged.cli.options.server import JudgingFlags
 from judged.cli.output.diagrams.frontier import frontier_diagram
 from judged.cli.output.frontier import (
     describe_stages,
@@ -139,21 +140,15 @@ def command(
     max_cost: MaxCost = None,
     confidence: intervals.Confidence = None,
     seed: intervals.Seed = None,
-    target: common.Target = None,
-    token_file: common.TokenFile = None,
-    tls_ca: common.TlsCa = None,
-    tls_cert: common.TlsCert = None,
-    tls_key: common.TlsKey = None,
-    json_to: common.Json = None,
-    timeout: common.Timeout = 3600.0,
-    strict: common.Strict = False,
+    *,
+    shared: JudgingFlags,
 ) -> None:
     """Propose a cascade of judges from labels.
 
     Says which judges, in which order, and what goes on to the next.
     """
-    out = Output(json_to, strict=strict)
-    check_apart({"LABELS.jsonl": labels}, json=json_to, output=output, diagram=diagram)
+    out = shared.output()
+    check_apart({"LABELS.jsonl": labels}, json=shared.json_to, output=output, diagram=diagram)
     for path, flag in ((output, "--output"), (diagram, "--diagram")):
         if path is not None:
             check_writable(path, flag)
@@ -164,7 +159,7 @@ def command(
     groups = fold_lines(contexts)
     asking = Asking(CacheMode.REFRESH if judge_refresh else CacheMode.USE, max_cost)
     with (
-        connect(target, Access(token_file, tls_ca, tls_cert, tls_key)) as server,
+        connect(shared) as server,
         explained(place=places(labels, contexts, groups)),
     ):
         stages = [_read(server, text) for text in stage]
@@ -174,7 +169,7 @@ def command(
             return
         costs, unit = _costs(stages, would, len(lines))
         scored = [
-            _scored(out, server, one, cost, contexts, groups, asking, timeout)
+            _scored(out, server, one, cost, contexts, groups, asking, shared.timeout)
             for one, cost in zip(stages, costs, strict=True)
         ]
         with explained(place=_place):

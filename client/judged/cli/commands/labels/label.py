@@ -15,11 +15,12 @@ from typing import Annotated
 
 import typer
 
-from judged.cli.connection import Access, connect
-from judged.cli.options import common, intervals
+from judged.cli.connection import connect
+from judged.cli.options import intervals
+from judged.cli.options.server import ResultFlags
 from judged.cli.output.estimates import corrected_table, corrected_warnings, more_labels
 from judged.cli.output.tables import plural
-from judged.cli.output.writer import Output, check_apart, check_writable
+from judged.cli.output.writer import check_apart, check_writable
 from judged.cli.problems import Problem, explained
 from judged.labelling import Item, Judged, Label, LabelFile, read_csv, write_csv
 from judged.labelling.picking import RANDOM_SHARE
@@ -76,24 +77,19 @@ def command(
         bool, typer.Option("--summary", help="Label nothing; show what the labels say.")
     ] = False,
     confidence: intervals.Confidence = None,
-    target: common.Target = None,
-    token_file: common.TokenFile = None,
-    tls_ca: common.TlsCa = None,
-    tls_cert: common.TlsCert = None,
-    tls_key: common.TlsKey = None,
-    json_to: common.Json = None,
-    strict: common.Strict = False,
+    *,
+    shared: ResultFlags,
 ) -> None:
     """Label the items that the judge is unsure of.
 
     What it says is then corrected by these labels.
     """
-    out = Output(json_to, strict=strict)
+    out = shared.output()
     if sum((to_csv is not None, from_csv is not None, summary)) > 1:
         raise Problem("--to-csv, --from-csv and --summary exclude each other; use one at a time")
     check_writable(output, "--output")
     inputs = {"RESULTS.jsonl": results, "--from-csv": from_csv}
-    check_apart(inputs, output=output, json=json_to, to_csv=to_csv)
+    check_apart(inputs, output=output, json=shared.json_to, to_csv=to_csv)
     who = annotator or getpass.getuser()
     if strata < 0 or strata == 1:
         raise Problem("--strata must be 2 or more, or 0 for none")
@@ -127,7 +123,7 @@ def command(
         out.write_json({"labels": 0, "items": len(judged.items), "means": {}})
         out.finish()
         return
-    with connect(target, Access(token_file, tls_ca, tls_cert, tls_key)) as server, explained():
+    with connect(shared) as server, explained():
         found = summarize(server.client, judged, labels, confidence)
     for warning in [*found.warnings, *corrected_warnings(found.means)]:
         out.warn(warning)

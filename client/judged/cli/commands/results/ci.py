@@ -19,8 +19,8 @@ from judged import IntervalOptions, MetricOptions
 from judged.cli import baselines
 from judged.cli.connection import Access, connect
 from judged.cli.inputs.documents import common_metrics, measured_runs
-from judged.cli.options import common
 from judged.cli.options.gates import AllowOtherSignature
+from judged.cli.options.server import ResultFlags
 from judged.cli.output.annotations import Annotation, for_github, for_gitlab, lines_of_queries
 from judged.cli.output.reports import Report as Measured
 from judged.cli.output.reports import parse_report
@@ -86,16 +86,11 @@ def command(
         str, typer.Option(metavar="NAME", help="Branch that baselines are kept on.")
     ] = baselines.BRANCH,
     allow_other_signature: AllowOtherSignature = False,
-    target: common.Target = None,
-    token_file: common.TokenFile = None,
-    tls_ca: common.TlsCa = None,
-    tls_cert: common.TlsCert = None,
-    tls_key: common.TlsKey = None,
-    json_to: common.Json = None,
-    strict: common.Strict = False,
+    *,
+    shared: ResultFlags,
 ) -> None:
     """Hold a result against main's: what moved, and how certain."""
-    out = Output(json_to, strict=strict)
+    out = shared.output()
     content = read_bytes(result)
     now = parse_report(content, str(result))
     if save:
@@ -112,9 +107,8 @@ def command(
     before, age = _baseline(name, baseline, remote, main, branch, max_age)
     compared: list[dict[str, Any]] = []
     if before is not None:
-        access = Access(token_file, tls_ca, tls_cert, tls_key)
         known = parse_report(before, f"the baseline {name!r}")
-        compared = _compared(out, [known, now], alpha, target, access, allow=allow_other_signature)
+        compared = _compared(out, [known, now], alpha, shared, allow=allow_other_signature)
     if age is not None and age.stale:
         out.warn(f"{age}, older than --max-age {max_age:g}; run judged ci --save on main")
     made = make_report(
@@ -150,7 +144,6 @@ def _compared(
     out: Output,
     measured: Sequence[Measured],
     alpha: float,
-    target: str | None,
     access: Access,
     *,
     allow: bool,
@@ -158,7 +151,7 @@ def _compared(
     """Return how the second result differs from the first. Raises Problem."""
     metrics = common_metrics(measured)
     runs = measured_runs(out, ["main", "pull request"], measured, metrics, allow=allow)
-    with connect(target, access) as server, explained(metrics):
+    with connect(access) as server, explained(metrics):
         found = server.client.compare_runs(
             metrics,
             {run.name: run.values for run in runs},

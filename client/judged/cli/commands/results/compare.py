@@ -24,11 +24,12 @@ from judged import (
     TrecRankings,
 )
 from judged.cli.commands.results.metrics import check_join, topic_warnings
-from judged.cli.connection import Access, connect
+from judged.cli.connection import connect
 from judged.cli.field_path import Steps, write_path
 from judged.cli.inputs.documents import MeasuredRun, common_metrics, measured_runs, run_names
-from judged.cli.options import common, intervals
+from judged.cli.options import intervals
 from judged.cli.options.gates import AllowOtherSignature
+from judged.cli.options.server import ResultFlags
 from judged.cli.output.comparison import comparison_table, moved_table, power_table, tukey_table
 from judged.cli.output.gates import (
     Gate,
@@ -110,18 +111,13 @@ def command(
         ),
     ] = None,
     allow_other_signature: AllowOtherSignature = False,
-    target: common.Target = None,
-    token_file: common.TokenFile = None,
-    tls_ca: common.TlsCa = None,
-    tls_cert: common.TlsCert = None,
-    tls_key: common.TlsKey = None,
-    json_to: common.Json = None,
-    strict: common.Strict = False,
+    *,
+    shared: ResultFlags,
 ) -> None:
     """Test whether runs on the same queries differ."""
-    out = Output(json_to, strict=strict)
+    out = shared.output()
     numbered = {f"RUN {number}": run for number, run in enumerate(runs, 1)}
-    check_apart({**numbered, "--qrels": qrels, "--baseline": baseline}, json=json_to)
+    check_apart({**numbered, "--qrels": qrels, "--baseline": baseline}, json=shared.json_to)
     if baseline is not None:
         runs = [baseline, *(run for run in runs if run != baseline)]
     if len(runs) < 2:
@@ -133,7 +129,7 @@ def command(
     interval = None  # the server's default
     if confidence is not None or seed is not None:
         interval = IntervalOptions(confidence=confidence, seed=seed)
-    with connect(target, Access(token_file, tls_ca, tls_cert, tls_key)) as server:
+    with connect(shared) as server:
         metrics = list(metric or ())
         if qrels is None:
             reports = [_read(path) for path in runs]

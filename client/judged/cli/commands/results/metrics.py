@@ -12,9 +12,10 @@ from typing import Annotated
 import typer
 
 from judged import MetricOptions, TrecRankings
-from judged.cli.connection import Access, connect
+from judged.cli.connection import connect
 from judged.cli.options import common, intervals
 from judged.cli.options.gates import AllowOtherSignature, Baseline, MaxDrops, MinCoverage, MinScores
+from judged.cli.options.server import ResultFlags
 from judged.cli.output.estimates import interval_warnings
 from judged.cli.output.gates import Gates, finish, gates_document
 from judged.cli.output.tables import (
@@ -25,7 +26,7 @@ from judged.cli.output.tables import (
     per_query_table,
     plural,
 )
-from judged.cli.output.writer import Output, check_apart
+from judged.cli.output.writer import check_apart
 from judged.cli.problems import Problem, explained
 from judged.evaluation import TrecQrels, TrecRun
 from judged.types import MetricCounts
@@ -58,26 +59,18 @@ def command(
         ),
     ] = None,
     unjudged: intervals.UnjudgedPolicy = intervals.UnjudgedName.NON_RELEVANT,
-    interval: intervals.IntervalName = None,
-    confidence: intervals.Confidence = None,
-    resamples: intervals.Resamples = None,
-    seed: intervals.Seed = None,
+    *,
+    interval: intervals.IntervalFlags,
     min_score: MinScores = None,
     max_drop: MaxDrops = None,
     min_coverage: MinCoverage = None,
     baseline: Baseline = None,
     allow_other_signature: AllowOtherSignature = False,
-    target: common.Target = None,
-    token_file: common.TokenFile = None,
-    tls_ca: common.TlsCa = None,
-    tls_cert: common.TlsCert = None,
-    tls_key: common.TlsKey = None,
-    json_to: common.Json = None,
-    strict: common.Strict = False,
+    shared: ResultFlags,
 ) -> None:
     """Measure a TREC run; no judge is asked."""
-    out = Output(json_to, strict=strict)
-    check_apart({"--qrels": qrels, "--run": run}, json=json_to)
+    out = shared.output()
+    check_apart({"--qrels": qrels, "--run": run}, json=shared.json_to)
     gates = Gates(
         metric,
         min_score or [],
@@ -88,9 +81,9 @@ def command(
     )
     judged, retrieved = TrecQrels.from_file(qrels), TrecRun.from_file(run)
     check_join(judged, retrieved, complete=complete)
-    made = intervals.interval_options(interval, confidence, resamples, seed)
+    made = interval.options()
     with (
-        connect(target, Access(token_file, tls_ca, tls_cert, tls_key)) as server,
+        connect(shared) as server,
         explained(metric),
     ):
         table = server.client.compute_metrics(

@@ -14,8 +14,8 @@ import typer
 
 from judged.cli.connection import Access, connect
 from judged.cli.inputs.documents import common_metrics, measured_runs, run_names
-from judged.cli.options import common
 from judged.cli.options.gates import AllowOtherSignature
+from judged.cli.options.server import ResultFlags
 from judged.cli.output.reports import read_report
 from judged.cli.output.writer import STDOUT, Output, check_apart, check_writable, open_output
 from judged.cli.problems import Problem, explained
@@ -58,28 +58,22 @@ def command(
         str, typer.Option(metavar="TEXT", help="Heading of the report.")
     ] = "Evaluation report",
     allow_other_signature: AllowOtherSignature = False,
-    target: common.Target = None,
-    token_file: common.TokenFile = None,
-    tls_ca: common.TlsCa = None,
-    tls_cert: common.TlsCert = None,
-    tls_key: common.TlsKey = None,
-    json_to: common.Json = None,
-    strict: common.Strict = False,
+    *,
+    shared: ResultFlags,
 ) -> None:
     """Show results as an HTML page, as Markdown or as JUnit XML."""
-    out = Output(json_to, strict=strict)
+    out = shared.output()
     if len(documents) > 2:
         raise Problem("a report shows one document, or two of which the first is the baseline")
     forms = [(to, _form(to)) for to in output]
     inputs = {f"RESULT {number}": path for number, path in enumerate(documents, 1)}
     for to, _ in forms:
-        check_apart(inputs, output=to, json=json_to)
+        check_apart(inputs, output=to, json=shared.json_to)
         check_writable(to, "--output")
     names = run_names(documents)
     read = [parse_json(read_bytes(path), str(path), None) for path in documents]
-    access = Access(token_file, tls_ca, tls_cert, tls_key)
     compared = (
-        _compared(out, documents, names, target, access, allow=allow_other_signature)
+        _compared(out, documents, names, shared, allow=allow_other_signature)
         if len(documents) == 2
         else []
     )
@@ -131,7 +125,6 @@ def _compared(
     out: Output,
     documents: Sequence[Path],
     names: Sequence[str],
-    target: str | None,
     access: Access,
     *,
     allow: bool,
@@ -140,7 +133,7 @@ def _compared(
     reports = [read_report(path) for path in documents]
     metrics = common_metrics(reports)
     measured = measured_runs(out, names, reports, metrics, allow=allow)
-    with connect(target, access) as server, explained(metrics):
+    with connect(access) as server, explained(metrics):
         found = server.client.compare_runs(
             metrics,
             {run.name: run.values for run in measured},

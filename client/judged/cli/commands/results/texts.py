@@ -10,14 +10,15 @@ from typing import Annotated
 import typer
 
 from judged import MetricTable, TextItem, TextMetricTable
-from judged.cli.connection import Access, connect
+from judged.cli.connection import connect
 from judged.cli.inputs.answers import AnswerFile, read_answers
 from judged.cli.options import common, intervals
 from judged.cli.options.gates import AllowOtherSignature, Baseline, MaxDrops, MinScores
+from judged.cli.options.server import ResultFlags
 from judged.cli.output.estimates import interval_warnings
 from judged.cli.output.gates import Gate, Gates, Outcome, finish, gates_document
 from judged.cli.output.tables import document, means_table, of_all, per_query_table, plural
-from judged.cli.output.writer import Output, check_apart
+from judged.cli.output.writer import check_apart
 from judged.cli.problems import Problem, explained
 from judged.evaluation.answers.similarity import METRIC, AnswerSimilarity, answer_similarity
 from judged.types import MetricCounts, MetricResult
@@ -41,10 +42,8 @@ def command(
         ),
     ],
     per_query: common.PerQuery = False,
-    interval: intervals.IntervalName = None,
-    confidence: intervals.Confidence = None,
-    resamples: intervals.Resamples = None,
-    seed: intervals.Seed = None,
+    *,
+    interval: intervals.IntervalFlags,
     max_negatives: Annotated[
         int | None,
         typer.Option(
@@ -58,17 +57,11 @@ def command(
     max_drop: MaxDrops = None,
     baseline: Baseline = None,
     allow_other_signature: AllowOtherSignature = False,
-    target: common.Target = None,
-    token_file: common.TokenFile = None,
-    tls_ca: common.TlsCa = None,
-    tls_cert: common.TlsCert = None,
-    tls_key: common.TlsKey = None,
-    json_to: common.Json = None,
-    strict: common.Strict = False,
+    shared: ResultFlags,
 ) -> None:
     """Measure answers against references by words or embeddings."""
-    out = Output(json_to, strict=strict)
-    check_apart({"ANSWERS.jsonl": answers}, json=json_to)
+    out = shared.output()
+    check_apart({"ANSWERS.jsonl": answers}, json=shared.json_to)
     gates = Gates(
         metric,
         min_score or [],
@@ -84,9 +77,9 @@ def command(
                 f"{read.name}:{number}: item {item.item_id!r} has no 'references'; a text metric "
                 "needs at least one"
             )
-    made = intervals.interval_options(interval, confidence, resamples, seed)
+    made = interval.options()
     with (
-        connect(target, Access(token_file, tls_ca, tls_cert, tls_key)) as server,
+        connect(shared) as server,
         explained(metric, read.place()),
     ):
         by_words = [name for name in metric if name != METRIC]

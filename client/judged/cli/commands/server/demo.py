@@ -15,10 +15,10 @@ from typing import Annotated
 import typer
 
 from judged import MetricOptions, PerQueryValues
-from judged.cli.connection import Access, connect
-from judged.cli.options import common
+from judged.cli.connection import connect
+from judged.cli.options.server import ServerFlags
 from judged.cli.output.tables import means_table
-from judged.cli.output.writer import Output, check_writable, open_output
+from judged.cli.output.writer import check_writable, open_output
 from judged.cli.problems import explained
 from judged.evaluation import Dataset, EvaluationResult, Evaluator, Retrieved
 from judged.report import make_report, to_html
@@ -38,18 +38,14 @@ def command(
         str,
         typer.Option(*("--output", "-o"), metavar="FILE.html", help="Where to write the report."),
     ] = "judged-demo.html",
-    target: common.Target = None,
-    token_file: common.TokenFile = None,
-    tls_ca: common.TlsCa = None,
-    tls_cert: common.TlsCert = None,
-    tls_key: common.TlsKey = None,
-    json_to: common.Json = None,
+    *,
+    shared: ServerFlags,
 ) -> None:
     """Show what judged does, on data that it brings.
 
     It takes some seconds, and asks no model and no network.
     """
-    out = Output(json_to)
+    out = shared.output()
     check_writable(output, "--output")
     with resources.as_file(resources.files("judged.cli") / "data" / DATA) as path:
         dataset = Dataset.from_json(path)
@@ -62,8 +58,7 @@ def command(
         "one looks at the first three words of a question, the other at all of them.",
         "The judge token_overlap decides which passages say what the expected answer says.",
     )
-    access = Access(token_file, tls_ca, tls_cert, tls_key)
-    with connect(target, access) as server, explained(_METRICS):
+    with connect(shared) as server, explained(_METRICS):
         evaluator = Evaluator(server.client)
         found = {
             name: evaluator.evaluate(

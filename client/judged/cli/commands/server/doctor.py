@@ -12,8 +12,8 @@ from importlib.util import find_spec
 
 from judged.cli.connection import Access, connect
 from judged.cli.defaults import FILE_VARIABLE, PREFIX
-from judged.cli.options import common
-from judged.cli.output.writer import Output, new_table
+from judged.cli.options.server import ServerFlags
+from judged.cli.output.writer import new_table
 from judged.cli.problems import Problem
 from judged.types import ServerInfo
 
@@ -36,20 +36,15 @@ class Finding:
 
 
 def command(
-    target: common.Target = None,
-    token_file: common.TokenFile = None,
-    tls_ca: common.TlsCa = None,
-    tls_cert: common.TlsCert = None,
-    tls_key: common.TlsKey = None,
-    json_to: common.Json = None,
+    shared: ServerFlags,
 ) -> None:
     """Check that everything is there to judge.
 
     Ends with 2 where something is not.
     """
-    out = Output(json_to)
+    out = shared.output()
     findings = [*_packages(), *_variables()]
-    findings += _server(target, Access(token_file, tls_ca, tls_cert, tls_key))
+    findings += _server(shared)
     view = new_table("check", "", "found")
     for column in view.columns[1:]:
         column.justify = "left"
@@ -92,12 +87,11 @@ def _variables() -> Iterator[Finding]:
         yield Finding("options file", "ok" if there else "problem", named, step)
 
 
-def _server(target: str | None, access: Access) -> Iterator[Finding]:
-    named = target or os.environ.get("JUDGED_TARGET")
-    where = named or "a private server"
+def _server(access: Access) -> Iterator[Finding]:
+    where = access.named or "a private server"
     begun = time.monotonic()
     try:
-        with connect(target, access) as server:
+        with connect(access) as server:
             took = time.monotonic() - begun
             info = server.info
     except Problem as problem:

@@ -7,23 +7,18 @@ from typing import Any
 
 from rich.table import Table
 
-from judged.cli.connection import Access, connect
-from judged.cli.options import common
-from judged.cli.output.writer import Output, new_table
+from judged.cli.connection import connect
+from judged.cli.options.server import ServerFlags
+from judged.cli.output.writer import new_table
 from judged.types import ChatModelInfo, JudgeInfo, Scalar, ServerInfo
 
 
 def command(
-    target: common.Target = None,
-    token_file: common.TokenFile = None,
-    tls_ca: common.TlsCa = None,
-    tls_cert: common.TlsCert = None,
-    tls_key: common.TlsKey = None,
-    json_to: common.Json = None,
+    shared: ServerFlags,
 ) -> None:
     """Show what a server offers: judges, models, metrics."""
-    out = Output(json_to)
-    with connect(target, Access(token_file, tls_ca, tls_cert, tls_key)) as server:
+    out = shared.output()
+    with connect(shared) as server:
         info = server.info
     out.show(
         judges_table(info),

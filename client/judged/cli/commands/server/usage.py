@@ -8,9 +8,9 @@ from typing import Annotated, Any
 import typer
 from rich.console import RenderableType
 
-from judged.cli.connection import Access, connect, require_target
-from judged.cli.options import common
-from judged.cli.output.writer import Output, new_table
+from judged.cli.connection import connect, require_target
+from judged.cli.options.server import ServerFlags
+from judged.cli.output.writer import new_table
 from judged.types import TenantUsage
 
 _NOT_RECORDED = (
@@ -23,20 +23,16 @@ def command(
     days: Annotated[
         int, typer.Option("--days", metavar="N", min=1, max=366, help="The last N days, in UTC.")
     ] = 31,
-    target: common.Target = None,
-    token_file: common.TokenFile = None,
-    tls_ca: common.TlsCa = None,
-    tls_cert: common.TlsCert = None,
-    tls_key: common.TlsKey = None,
-    json_to: common.Json = None,
+    *,
+    shared: ServerFlags,
 ) -> None:
     """Show what your tenant asked of language models, by day.
 
     Says too what is left of its budgets.
     """
-    out = Output(json_to)
-    require_target(target, "usage is kept by servers that go on")
-    with connect(target, Access(token_file, tls_ca, tls_cert, tls_key)) as server:
+    out = shared.output()
+    require_target(shared, "usage is kept by servers that go on")
+    with connect(shared) as server:
         usage = server.client.usage(days)
     if not usage.is_recorded:
         out.note(_NOT_RECORDED)

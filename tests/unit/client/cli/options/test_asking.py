@@ -3,9 +3,9 @@
 import pytest
 from judged import Asking, CacheMode, Verdicts
 from judged.cli.options.asking import (
-    llm_parameters,
+    AskingFlags,
+    ModelFlags,
     named_as_typed,
-    read_asking,
     refuse_missing,
     with_parameters,
 )
@@ -21,18 +21,18 @@ def verdicts(**errors):
 
 
 def test_no_flag_is_the_default_for_every_judge():
-    assert read_asking(None, refresh=False, cache_only=False) is None
-    assert read_asking("exact", refresh=False, cache_only=False) is None
+    assert AskingFlags().asking(None) is None
+    assert AskingFlags().asking("exact") is None
 
 
 def test_flags_are_modes():
-    assert read_asking("llm", refresh=True, cache_only=False) == Asking(CacheMode.REFRESH)
-    assert read_asking("llm", refresh=False, cache_only=True) == Asking(CacheMode.ONLY)
+    assert AskingFlags(judge_refresh=True).asking("llm") == Asking(CacheMode.REFRESH)
+    assert AskingFlags(cache_only=True).asking("llm") == Asking(CacheMode.ONLY)
 
 
 def test_members_of_a_panel_may_be_models():
-    assert read_asking("panel", refresh=True, cache_only=False) == Asking(CacheMode.REFRESH)
-    assert read_asking("panel", refresh=False, cache_only=True) == Asking(CacheMode.ONLY)
+    assert AskingFlags(judge_refresh=True).asking("panel") == Asking(CacheMode.REFRESH)
+    assert AskingFlags(cache_only=True).asking("panel") == Asking(CacheMode.ONLY)
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_members_of_a_panel_may_be_models():
 )
 def test_what_makes_no_sense_is_refused(kind, refresh, only, says):
     with pytest.raises(Problem, match=says):
-        read_asking(kind, refresh=refresh, cache_only=only)
+        AskingFlags(judge_refresh=refresh, cache_only=only).asking(kind)
 
 
 def test_a_missing_reply_is_a_problem_with_the_next_step():
@@ -60,14 +60,14 @@ def test_other_errors_are_not():
 
 class TestParameters:
     def test_are_those_that_were_given(self):
-        given = llm_parameters("llm", "small", 3, 0.0, None)
+        given = ModelFlags("small", 3, 0.0).parameters("llm")
         assert given == ["model=small", "samples=3", "temperature=0.0"]
-        assert llm_parameters("exact", None, None, None, None) == []
+        assert ModelFlags().parameters("exact") == []
 
     @pytest.mark.parametrize("kind", [None, "exact"])
     def test_are_for_one_judge_only(self, kind):
         with pytest.raises(Problem, match="--judge-max-tokens: is for --judge llm"):
-            llm_parameters(kind, None, None, None, 9)
+            ModelFlags(judge_max_tokens=9).parameters(kind)
 
     def test_stand_beside_others(self):
         assert with_parameters(["samples=3"], None) == ["samples=3"]

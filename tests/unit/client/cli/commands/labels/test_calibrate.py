@@ -2,12 +2,8 @@ from __future__ import annotations
 
 import pytest
 from judged import Status, Verdicts
-from judged.cli.commands.labels.calibrate import (
-    _items,
-    _Scored,
-    _scored,
-    command,
-)
+from judged.cli.app import run
+from judged.cli.commands.labels.calibrate import _items, _Scored, _scored
 from judged.cli.inputs.labels import LabelledLine, read_labels
 from judged.cli.output.writer import Output
 from judged.cli.problems import Problem
@@ -98,15 +94,15 @@ class TestScored:
 @pytest.mark.parametrize(
     ("flags", "problem"),
     [
-        ({"member": ["exact"]}, "--judge none asks none"),
-        ({"trace": "t.jsonl"}, "--judge none asks none"),
-        ({"judge_model": "small"}, "--judge-model: is for --judge llm"),
-        ({"cache_only": True}, "--cache-only: is for --judge llm"),
-        ({"estimate": True}, "--estimate: no model is asked"),
-        ({"max_cost": 1.0}, "--max-cost: no model is asked"),
+        (["--member", "exact"], "--judge none asks none"),
+        (["--trace", "t.jsonl"], "--judge none asks none"),
+        (["--judge-model", "small"], "--judge-model: is for --judge llm"),
+        (["--cache-only"], "--cache-only: is for --judge llm"),
+        (["--estimate"], "--estimate: no model is asked"),
+        (["--max-cost", "1"], "--max-cost: no model is asked"),
     ],
 )
-def test_scores_of_the_lines_leave_no_judge_to_shape(flags, problem):
-    for none in ({"judge": "none"}, {"no_judge": True}):
-        with pytest.raises(Problem, match=problem):
-            command("labels.jsonl", **none, **flags)
+def test_scores_of_the_lines_leave_no_judge_to_shape(flags, problem, capsys):
+    for none in (["--judge", "none"], ["--no-judge"]):
+        assert run(["calibrate", "labels.jsonl", *none, *flags]) == 2
+        assert problem in capsys.readouterr().err
