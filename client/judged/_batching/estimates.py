@@ -11,8 +11,8 @@ from judged._batching.batch import Batch
 from judged._batching.calls import Call, Calls
 from judged._batching.chunks import fold
 from judged._batching.scoring import Scoring
+from judged._convert.fields import read_fields
 from judged._convert.judges import write_judge
-from judged._convert.verdicts import read_cascade
 from judged.errors import InvalidArgument
 from judged.types.groups import Context, QueryGroup
 from judged.types.judges import Asking, CostEstimate, Judge
@@ -55,17 +55,7 @@ def _estimate(requests: Iterable[pb.EstimateBatchRequest]) -> Estimating:
 
 def _read_estimate(reply: pb.EstimateBatchResponse) -> CostEstimate:
     """Return the estimate of a message."""
-    return CostEstimate(
-        reply.contexts,
-        reply.distinct_texts,
-        reply.cache_hits,
-        reply.calls,
-        reply.input_tokens,
-        reply.output_tokens,
-        reply.cost if reply.HasField("cost") else None,
-        reply.currency,
-        read_cascade(reply.cascade) if reply.HasField("cascade") else None,
-    )
+    return read_fields(CostEstimate, reply)
 
 
 def _of_work(error: InvalidArgument) -> InvalidArgument:

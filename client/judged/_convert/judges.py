@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 
+from judged._convert.fields import read_fields
 from judged._inputs import need_each, need_kind
 from judged.types.calibrators import Calibrator, ErrorGuarantee
 from judged.types.judges import Asking, Judge, JudgeIdentity, PanelMember, Scalar
@@ -123,12 +124,4 @@ def _is_limit(max_cost: float) -> bool:
 
 def read_identity(message: verdicts_pb2.JudgeIdentity) -> JudgeIdentity:
     """Return the identity of a judge."""
-    return JudgeIdentity(
-        message.kind,
-        message.profile,
-        message.min_score,
-        message.signature,
-        message.scoring_key,
-        message.fingerprint,
-        message.max_grade,
-    )
+    return read_fields(JudgeIdentity, message)

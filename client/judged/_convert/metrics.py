@@ -6,19 +6,17 @@ from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from judged import errors
+from judged._convert.fields import read_fields
 from judged._convert.groups import write_embeddings, write_metadata
 from judged._convert.intervals import (
-    read_corrected,
-    read_interval,
     write_interval_options,
     write_labels,
 )
 from judged._convert.trec import write_trec
-from judged._convert.verdicts import read_verdict_counts
 from judged._inputs import as_metrics, need_kind
 from judged.errors import WrongType
 from judged.types.embeddings import EmbeddedRankings
-from judged.types.metrics import MetricCounts, MetricOptions, MetricResult, MetricSlice, MetricTable
+from judged.types.metrics import MetricOptions, MetricTable
 from judged.types.rankings import (
     GainRankings,
     JudgedRankings,
@@ -145,47 +143,7 @@ def _write_values(values: PerQueryValues) -> metrics_pb2.PerQueryValues:
 
 def read_table(message: metrics_pb2.MetricTable) -> MetricTable:
     """Return the metrics of a reply."""
-    return MetricTable(
-        metrics=[_read_metric(metric) for metric in message.metrics],
-        query_ids=list(message.query_ids),
-        counts=_read_counts(message.counts),
-        slices=[
-            MetricSlice(part.key, part.value, [_read_metric(metric) for metric in part.metrics])
-            for part in message.slices
-        ],
-    )
-
-
-def _read_metric(message: metrics_pb2.MetricResult) -> MetricResult:
-    return MetricResult(
-        message.name,
-        message.mean if message.HasField("mean") else None,
-        message.n,
-        message.lower_bound if message.HasField("lower_bound") else None,
-        message.upper_bound if message.HasField("upper_bound") else None,
-        message.signature,
-        list(message.per_query),
-        interval=read_interval(message.interval) if message.HasField("interval") else None,
-        corrected=read_corrected(message.corrected) if message.HasField("corrected") else None,
-        per_query_lower=list(message.per_query_lower),
-        per_query_upper=list(message.per_query_upper),
-    )
-
-
-def _read_counts(message: metrics_pb2.MetricCounts) -> MetricCounts:
-    verdicts = message.verdicts if message.HasField("verdicts") else None
-    return MetricCounts(
-        message.queries,
-        message.evaluated,
-        message.skipped_no_gold,
-        message.skipped_missing,
-        message.skipped_unjudged,
-        message.skipped_unsettled,
-        message.duplicates,
-        message.retrieved,
-        verdicts and read_verdict_counts(verdicts),
-        message.unjudged,
-    )
+    return read_fields(MetricTable, message)
 
 
 def write_embedded(message: pb.EmbeddedRankings, rankings: EmbeddedRankings) -> None:

@@ -6,9 +6,11 @@ Which items a message holds is up to `_batching.scoring`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import chain
 
 from judged import errors
+from judged._convert.fields import read_fields
 from judged._convert.judges import write_asking, write_calibration, write_value
 from judged._convert.verdicts import read_error, read_usage
 from judged._inputs import all_texts, kind_of, no_id
@@ -18,10 +20,7 @@ from judged.types.judges import Asking, JudgeIdentity, Usage
 from judged.types.scores import (
     AnswerItem,
     AnswerScore,
-    ClaimVerdict,
-    DimensionScore,
     Rubric,
-    VerifiedClaim,
 )
 from judged.v1 import judge_service_pb2 as pb
 from judged.v1 import scores_pb2
@@ -118,41 +117,19 @@ def _check_text(text: object, path: str) -> None:
 def read_score(message: scores_pb2.AnswerScore, judge: JudgeIdentity | None) -> AnswerScore:
     """Return the score that `judge` gave. Raises InternalError for one that says nothing."""
     try:
-        status, source = Status(message.status), Source(message.source or Source.COMPUTED)
-        claims = [_read_claim(claim) for claim in message.claims]
+        score = read_fields(
+            AnswerScore,
+            message,
+            source=Source(message.source or Source.COMPUTED),
+            usage=read_usage(message.usage) if message.HasField("usage") else Usage(),
+            error=read_error(message.error) if message.HasField("error") else None,
+            judge=judge,
+        )
     except ValueError as problem:
         sent = f"the server sent a score that can't be read: {problem}"
         raise errors.InternalError(sent) from None
-    ok = status is Status.OK
-    if ok and not (message.HasField("score") and message.HasField("passed")):
+    if score.status is not Status.OK:
+        return replace(score, score=None, passed=None)
+    if score.score is None or score.passed is None:
         raise errors.InternalError("the server sent a score that is OK and has no value")
-    return AnswerScore(
-        item_id=message.item_id,
-        rubric=message.rubric,
-        status=status,
-        score=message.score if ok else None,
-        passed=message.passed if ok else None,
-        min_score=message.min_score,
-        reasoning=message.reasoning,
-        raw_replies=list(message.raw_replies),
-        usage=read_usage(message.usage) if message.HasField("usage") else Usage(),
-        samples=message.samples,
-        agreement=message.agreement if message.HasField("agreement") else None,
-        source=source,
-        dimensions=[
-            DimensionScore(d.name, d.score if d.HasField("score") else None, d.weight)
-            for d in message.dimensions
-        ],
-        reported_overall=message.reported_overall if message.HasField("reported_overall") else None,
-        claims=claims,
-        error=read_error(message.error) if message.HasField("error") else None,
-        warnings=list(message.warnings),
-        judge=judge,
-        model=message.model,
-        system_fingerprint=message.system_fingerprint,
-        probability=message.probability if message.HasField("probability") else None,
-    )
-
-
-def _read_claim(message: scores_pb2.VerifiedClaim) -> VerifiedClaim:
-    return VerifiedClaim(message.claim, ClaimVerdict(message.verdict), message.evidence)
+    return score

@@ -11,7 +11,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from judged import errors
-from judged._convert.intervals import read_interval, write_interval_options
+from judged._convert.fields import read_fields
+from judged._convert.intervals import write_interval_options
 from judged._inputs import need_each
 from judged.types.intervals import IntervalOptions
 from judged.types.metrics import TextItem, TextMetricResult, TextMetricTable
@@ -101,21 +102,7 @@ def read_text_metrics(
     message: statistics_service_pb2.ComputeTextMetricsResponse,
 ) -> TextMetricTable:
     """Return the metrics of a reply."""
-    return TextMetricTable(
-        [
-            TextMetricResult(
-                metric.name,
-                metric.mean,
-                metric.n,
-                read_interval(metric.interval) if metric.HasField("interval") else None,
-                metric.signature,
-                list(metric.values),
-                list(metric.precision),
-                list(metric.recall),
-            )
-            for metric in message.metrics
-        ]
-    )
+    return read_fields(TextMetricTable, message)
 
 
 def merge_text_metrics(

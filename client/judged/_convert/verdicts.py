@@ -7,22 +7,21 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
+from judged._convert.fields import read_fields
 from judged._transport.status import in_python
 from judged._views import Booleans
-from judged.types.calibrators import ErrorGuarantee
 from judged.types.choices import Source, Status
 from judged.types.groups import QueryGroup
-from judged.types.judges import CascadeUsage, JudgeIdentity, StageUsage, Usage
+from judged.types.judges import JudgeIdentity, Usage
 from judged.types.verdicts import (
     JudgedChunk,
-    VerdictCounts,
     VerdictDetail,
     VerdictError,
     Verdicts,
     VerdictSample,
 )
-from judged.v1 import groups_pb2, verdicts_pb2
 from judged.v1 import judge_service_pb2 as pb
+from judged.v1 import verdicts_pb2
 from judged.v1.error_reason_pb2 import ErrorReason
 
 
@@ -101,88 +100,27 @@ def read_chunk(
     )
 
 
-def read_verdict_counts(message: verdicts_pb2.VerdictCounts) -> VerdictCounts:
-    return VerdictCounts(
-        message.ok,
-        message.error,
-        message.abstained,
-        message.not_assessable,
-        message.relevant,
-        message.flagged_no_tokens,
-        message.flagged_truncated,
-        message.flagged_reserved_tokens,
-        message.flagged_fallback,
-    )
-
-
 def read_usage(message: verdicts_pb2.Usage) -> Usage:
     """Return what calls took."""
-    return Usage(
-        message.calls,
-        message.attempts,
-        message.input_tokens,
-        message.output_tokens,
-        message.cost if message.HasField("cost") else None,
-        message.latency.ToNanoseconds() / 1e9,
-        message.cached,
-        message.shared,
-        message.avoided_calls,
-        read_cascade(message.cascade) if message.HasField("cascade") else None,
-    )
-
-
-def read_cascade(message: verdicts_pb2.CascadeUsage) -> CascadeUsage:
-    """Return what the stages of a cascade did, or would do."""
-    return CascadeUsage(
-        [
-            StageUsage(
-                stage.judge,
-                stage.asked,
-                stage.settled,
-                stage.cost if stage.HasField("cost") else None,
-            )
-            for stage in message.stages
-        ],
-        message.avoided_cost if message.HasField("avoided_cost") else None,
-        read_guarantee(message.guarantee) if message.HasField("guarantee") else None,
-    )
-
-
-def read_guarantee(message: groups_pb2.ErrorGuarantee) -> ErrorGuarantee:
-    """Return the guarantee of a cascade."""
-    return ErrorGuarantee(
-        message.max_error,
-        message.confidence,
-        message.n_labels,
-        message.n_wrong,
-        message.n_clusters,
-        message.labels_counted,
-        message.method,
-        message.stages_sha256,
-    )
+    return read_fields(Usage, message, latency_s=message.latency.ToNanoseconds() / 1e9)
 
 
 def read_detail(message: verdicts_pb2.VerdictDetail) -> VerdictDetail:
     """Return how one verdict came about."""
-    return VerdictDetail(
-        message.rationale,
-        [_read_sample(sample) for sample in message.samples],
-        read_usage(message.usage),
-        message.model,
-        message.system_fingerprint,
+    return read_fields(
+        VerdictDetail,
+        message,
+        samples=[_read_sample(sample) for sample in message.samples],
+        usage=read_usage(message.usage),
     )
 
 
 def _read_sample(message: verdicts_pb2.VerdictSample) -> VerdictSample:
-    status = Status(message.status)
-    votes = status is Status.OK
-    return VerdictSample(
-        status,
-        message.relevant if votes else None,
-        message.score if votes else None,
-        read_reason(message.reason),
-        message.reasoning,
-        message.raw_reply,
-        message.judge,
-        message.fallback,
+    votes = Status(message.status) is Status.OK
+    return read_fields(
+        VerdictSample,
+        message,
+        relevant=message.relevant if votes else None,
+        score=message.score if votes else None,
+        reason=read_reason(message.reason),
     )

@@ -5,27 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from judged import errors
-from judged._convert.intervals import read_corrected, read_estimate, write_interval_options
+from judged._convert.fields import read_fields
+from judged._convert.intervals import write_interval_options
 from judged._inputs import need_kind
 from judged.errors import WrongType
 from judged.types.calibrators import Calibrator
-from judged.types.intervals import Estimate, IntervalOptions
+from judged.types.intervals import IntervalOptions
 from judged.types.judges import JudgeIdentity
 from judged.types.statistics.agreement import (
     Agreement,
     CalibrateOptions,
     Calibration,
-    CascadeBounds,
-    JudgeQuality,
     LabelledScores,
     MeasuredAgreement,
-    RankAgreement,
     RatingTable,
     Reliability,
-    ReliabilityBin,
     SystemScores,
-    Threshold,
-    ThresholdCriterion,
 )
 from judged.v1 import statistics_service_pb2, verdicts_pb2
 
@@ -73,37 +68,15 @@ def _write_ratings(table: RatingTable) -> statistics_service_pb2.RatingTable:
 
 def read_agreement(message: statistics_service_pb2.MeasureAgreementResponse) -> MeasuredAgreement:
     """Return the reply of MeasureAgreement."""
-    return MeasuredAgreement(
-        _read_ratings(message.ratings) if message.HasField("ratings") else None,
-        _read_systems(message.systems) if message.HasField("systems") else None,
-    )
+    ratings = _read_ratings(message.ratings) if message.HasField("ratings") else None
+    return read_fields(MeasuredAgreement, message, ratings=ratings)
 
 
 def _read_ratings(message: statistics_service_pb2.Agreement) -> Agreement:
     k = len(message.categories)
     cells = list(message.confusion)
-    return Agreement(
-        raters=list(message.raters),
-        n_items=message.n_items,
-        categories=list(message.categories),
-        confusion=[cells[row : row + k] for row in range(0, len(cells), k)],
-        observed=_read(message, "observed"),
-        cohen_kappa=_read(message, "cohen_kappa"),
-        linear_kappa=_read(message, "linear_kappa"),
-        quadratic_kappa=_read(message, "quadratic_kappa"),
-        fleiss_kappa=_read(message, "fleiss_kappa"),
-        krippendorff_alpha=_read(message, "krippendorff_alpha"),
-        warnings=tuple(message.warnings),
-    )
-
-
-def _read_systems(message: statistics_service_pb2.RankAgreement) -> RankAgreement:
-    return RankAgreement(
-        message.n_systems,
-        _read(message, "kendall_tau"),
-        _read(message, "tau_ap"),
-        tuple(message.warnings),
-    )
+    confusion = [cells[row : row + k] for row in range(0, len(cells), k)]
+    return read_fields(Agreement, message, confusion=confusion)
 
 
 def write_calibrate(
@@ -174,87 +147,8 @@ def numbers_of(names: Sequence[str]) -> list[int]:
 
 def read_calibration(message: statistics_service_pb2.CalibrateResponse) -> Calibration:
     """Return the reply of Calibrate."""
-    cascade = message.cascade
-    return Calibration(
-        quality=_read_quality(message.quality),
-        prevalence=read_corrected(message.prevalence),
-        agreement=read_corrected(message.agreement) if message.HasField("agreement") else None,
-        cascade=CascadeBounds(
-            cascade.accept if cascade.HasField("accept") else None,
-            cascade.reject if cascade.HasField("reject") else None,
-            cascade.escalated,
-            cascade.max_error,
-            cascade.labels_counted,
-            cascade.design_effect,
-            cascade.uncertified_accept if cascade.HasField("uncertified_accept") else None,
-            cascade.uncertified_reject if cascade.HasField("uncertified_reject") else None,
-        ),
-        signature=message.signature,
-        thresholds=tuple(
-            Threshold(
-                ThresholdCriterion(threshold.criterion),
-                threshold.min_score if threshold.HasField("min_score") else None,
-                threshold.fitted if threshold.HasField("fitted") else None,
-                _read(threshold, "cross_validated"),
-            )
-            for threshold in message.thresholds
-        ),
-        reliability=_read_reliability(message) if message.HasField("reliability") else None,
-    )
-
-
-def _read_reliability(message: statistics_service_pb2.CalibrateResponse) -> Reliability:
-    found, made = message.reliability, message.reliability.calibrator
-    return Reliability(
-        calibrator=Calibrator(
-            made.scoring_key,
-            made.slope,
-            made.intercept,
-            made.min_score if made.HasField("min_score") else None,
-            message.signature,
-            made.accept if made.HasField("accept") else None,
-            made.reject if made.HasField("reject") else None,
-        ),
-        fitted=found.fitted,
-        n_labels=found.n_labels,
-        n_clusters=found.n_clusters,
-        brier=_read(found, "brier"),
-        calibration_error=_read(found, "calibration_error"),
-        cohen_kappa=_read(found, "cohen_kappa"),
-        bins=tuple(
-            ReliabilityBin(each.n, each.probability, each.relevant, each.lower, each.upper)
-            for each in found.bins
-        ),
-        warnings=tuple(found.warnings),
-    )
-
-
-def _read_quality(message: statistics_service_pb2.JudgeQuality) -> JudgeQuality:
-    return JudgeQuality(
-        n=message.n,
-        true_positives=message.true_positives,
-        false_positives=message.false_positives,
-        true_negatives=message.true_negatives,
-        false_negatives=message.false_negatives,
-        accuracy=_read(message, "accuracy"),
-        balanced_accuracy=_read(message, "balanced_accuracy"),
-        cohen_kappa=_read(message, "cohen_kappa"),
-        precision=_read(message, "precision"),
-        recall=_read(message, "recall"),
-        auc=_read(message, "auc"),
-        expected_calibration_error=_read(message, "expected_calibration_error"),
-        warnings=tuple(message.warnings),
-    )
-
-
-def _read(
-    message: statistics_service_pb2.Agreement
-    | statistics_service_pb2.RankAgreement
-    | statistics_service_pb2.JudgeQuality
-    | statistics_service_pb2.Reliability
-    | statistics_service_pb2.Threshold,
-    name: str,
-) -> Estimate | None:
-    """Return an estimate, None where it is unset."""
-    present: bool = message.HasField(name)  # type: ignore[arg-type]  # every caller names a field of its message
-    return read_estimate(getattr(message, name)) if present else None
+    reliability = None
+    if message.HasField("reliability"):
+        made = read_fields(Calibrator, message.reliability.calibrator, made=message.signature)
+        reliability = read_fields(Reliability, message.reliability, calibrator=made)
+    return read_fields(Calibration, message, reliability=reliability)

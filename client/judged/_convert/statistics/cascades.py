@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from judged._convert.fields import read_fields
 from judged._convert.statistics.agreement import numbers_of, write_identity
-from judged._convert.verdicts import read_guarantee
 from judged._inputs import need_each, need_kind
 from judged.errors import WrongType
 from judged.types.calibrators import Calibrator
@@ -51,37 +51,17 @@ def write_calibrate_cascade(
 
 def read_frontier(message: pb.CalibrateCascadeResponse) -> CascadeFrontier:
     """Return the reply of CalibrateCascade."""
-    return CascadeFrontier(
-        tuple(_read_point(point, message.signature) for point in message.frontier),
-        message.proposed if message.HasField("proposed") else None,
-        message.uncertified if message.HasField("uncertified") else None,
-        message.n_proposing,
-        message.n_certifying,
-        message.n_clusters,
-        message.signature,
-        tuple(message.warnings),
-    )
+    points = [_read_point(point, message.signature) for point in message.frontier]
+    return read_fields(CascadeFrontier, message, points=points)
 
 
 def _read_point(message: pb.FrontierPoint, made: str) -> FrontierPoint:
-    stages = []
-    for stage in message.stages:
-        found = stage.calibrator
-        calibrator = Calibrator(
-            found.scoring_key,
-            found.slope,
-            found.intercept,
-            None,
-            made,
-            found.accept if found.HasField("accept") else None,
-            found.reject if found.HasField("reject") else None,
+    stages = [
+        read_fields(
+            FrontierStage,
+            stage,
+            calibrator=read_fields(Calibrator, stage.calibrator, min_score=None, made=made),
         )
-        stages.append(FrontierStage(stage.stage, calibrator, stage.fitted, stage.share))
-    return FrontierPoint(
-        tuple(stages),
-        message.cost,
-        message.settled,
-        message.error if message.HasField("error") else None,
-        read_guarantee(message.guarantee),
-        message.certified,
-    )
+        for stage in message.stages
+    ]
+    return read_fields(FrontierPoint, message, stages=stages)

@@ -7,21 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from judged._convert.intervals import read_estimate
-from judged._convert.metrics import read_table, write_metrics
+from judged._convert.fields import read_fields
+from judged._convert.metrics import write_metrics
 from judged._inputs import need_kind
-from judged.types.metrics import MetricOptions
+from judged.types.metrics import MetricOptions, MetricTable
 from judged.types.rankings import TrecRankings
 from judged.types.statistics.comparison import (
     ComparedRuns,
     CompareOptions,
-    ComparisonPower,
     DocumentRankings,
-    MovedQuery,
-    RunComparison,
     RunRelevance,
-    TestResult,
-    TukeyComparison,
 )
 from judged.v1 import statistics_service_pb2
 
@@ -71,52 +66,5 @@ def read_compare(
     message: statistics_service_pb2.CompareRunsResponse, names: Sequence[str]
 ) -> ComparedRuns:
     """Return the reply to a comparison of runs with these names."""
-    tables = [read_table(table) for table in message.tables]
-    return ComparedRuns(
-        dict(zip(names, tables, strict=True)),
-        [_read_comparison(made) for made in message.comparisons],
-        [
-            TukeyComparison(
-                pair.metric, pair.first, pair.second, read_estimate(pair.difference), pair.p_value
-            )
-            for pair in message.tukey
-        ],
-        message.signature,
-    )
-
-
-def _read_comparison(message: statistics_service_pb2.RunComparison) -> RunComparison:
-    power = message.power
-    return RunComparison(
-        metric=message.metric,
-        baseline=message.baseline,
-        run=message.run,
-        n=message.n,
-        baseline_mean=message.baseline_mean,
-        run_mean=message.run_mean,
-        difference=read_estimate(message.difference),
-        effect_size=message.effect_size if message.HasField("effect_size") else None,
-        t_test=_read_test(message.t_test),
-        wilcoxon=_read_test(message.wilcoxon),
-        permutation=_read_test(message.permutation),
-        mcnemar=_read_test(message.mcnemar) if message.HasField("mcnemar") else None,
-        wins=message.wins,
-        losses=message.losses,
-        ties=message.ties,
-        moved=[MovedQuery(moved.query_id, moved.baseline, moved.run) for moved in message.moved],
-        power=ComparisonPower(
-            power.detectable_difference if power.HasField("detectable_difference") else None,
-            power.power if power.HasField("power") else None,
-            power.queries_needed if power.HasField("queries_needed") else None,
-        ),
-        warnings=list(message.warnings),
-    )
-
-
-def _read_test(message: statistics_service_pb2.TestResult) -> TestResult:
-    return TestResult(
-        message.statistic if message.HasField("statistic") else None,
-        message.p_value,
-        message.p_holm,
-        message.p_benjamini_hochberg,
-    )
+    tables = [read_fields(MetricTable, table) for table in message.tables]
+    return read_fields(ComparedRuns, message, tables=dict(zip(names, tables, strict=True)))

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from judged._convert.intervals import read_estimate, write_interval_options
+from judged._convert.fields import read_fields
+from judged._convert.intervals import write_interval_options
 from judged._inputs import need_each
 from judged.types.intervals import IntervalOptions
 from judged.types.statistics.preferences import (
     PairedComparison,
-    PositionBias,
-    RankedSystem,
     SystemRanking,
 )
 from judged.v1 import statistics_service_pb2
@@ -37,22 +36,4 @@ def write_comparisons(
 
 def read_ranking(message: statistics_service_pb2.RankSystemsResponse) -> SystemRanking:
     """Return the reply of RankSystems."""
-    bias = message.position
-    lean = bias.preference_for_first if bias.HasField("preference_for_first") else None
-    return SystemRanking(
-        [
-            RankedSystem(
-                system.name,
-                read_estimate(system.strength),
-                system.wins,
-                system.ties,
-                system.losses,
-            )
-            for system in message.systems
-        ],
-        message.tie,
-        PositionBias(bias.pairs, bias.same, bias.first, bias.second, bias.mixed, lean),
-        message.queries,
-        list(message.warnings),
-        message.signature,
-    )
+    return read_fields(SystemRanking, message)

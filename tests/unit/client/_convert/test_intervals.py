@@ -1,8 +1,9 @@
 """Human labels on their way out, corrected means on their way in."""
 
 from judged import HumanLabels, JudgedRanking, JudgedRankings, MetricOptions, PerQueryValues
-from judged._convert.intervals import read_corrected
+from judged._convert.fields import read_fields
 from judged._convert.metrics import read_table, write_metrics
+from judged.types import CorrectedEstimate
 from judged.v1 import metrics_pb2
 
 
@@ -51,11 +52,11 @@ def test_a_corrected_mean_is_read_with_all_that_is_set():
         power=0.5,
         warnings=["few"],
     )
-    found = read_corrected(message)
+    found = read_fields(CorrectedEstimate, message)
     assert found.corrected is None
     assert (found.naive.value, found.naive.interval.upper) == (0.5, 0.75)
     assert (found.labels_only.value, found.labels_only.interval) == (0.0, None)
-    assert (found.n_labelled, found.n, found.power, found.warnings) == (1, 7, 0.5, ("few",))
+    assert (found.n_labelled, found.n, found.power, found.warnings) == (1, 7, 0.5, ["few"])
 
 
 def test_a_table_has_corrections_and_bounds_only_when_sent():
