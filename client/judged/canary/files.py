@@ -13,7 +13,14 @@ from typing import Any
 
 from judged.canary.evidence import FlipEvidence
 from judged.canary.judge_json import read_judge, write_judge
-from judged.evaluation.datasets.files import FileError, Record, parse_json, read_bytes, read_lines
+from judged.evaluation.datasets.files import (
+    FileError,
+    Record,
+    parse_json,
+    read_bytes,
+    read_records,
+    writing,
+)
 from judged.types import Judge
 
 FORMAT = "judged canary"
@@ -76,10 +83,8 @@ class Canary:
     def write(self, path: Path | str) -> None:
         """Write the file. Raises FileError."""
         text = json.dumps(self._document(), ensure_ascii=False, indent=1) + "\n"
-        try:
+        with writing(path):
             Path(path).write_text(text, encoding="utf-8")
-        except OSError as error:
-            raise FileError(str(path), None, f"can't be written: {error.strerror}") from None
 
     @property
     def sha256(self) -> str:
@@ -184,10 +189,8 @@ class History:
         found = cls(None if path is None else Path(path), canary)
         if found.path is None or not found.path.exists():
             return found
-        name, own = str(path), canary.sha256
-        evidence = canary.evidence()
-        for number, raw in read_lines(found.path):
-            line = Record(parse_json(raw, name, number), name, number, "")
+        own, evidence = canary.sha256, canary.evidence()
+        for _, line in read_records(found.path):
             if line.text("canary") == own:
                 found.checks.append(_read_check(line, evidence))
             else:
@@ -224,11 +227,8 @@ class History:
             "models": list(check.models),
             "system_fingerprints": list(check.system_fingerprints),
         }
-        try:
-            with self.path.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(line, ensure_ascii=False) + "\n")
-        except OSError as error:
-            raise FileError(str(self.path), None, f"can't be written: {error.strerror}") from None
+        with writing(self.path), self.path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(line, ensure_ascii=False) + "\n")
 
 
 def _read_item(record: Record) -> CanaryItem:

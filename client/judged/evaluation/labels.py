@@ -13,7 +13,7 @@ from pathlib import Path
 from judged._batching.distinct import distinct_ranks
 from judged.client import Client
 from judged.errors import InvalidArgument
-from judged.evaluation.datasets.files import FileError, Record, parse_json, read_lines
+from judged.evaluation.datasets.files import FileError, Record, read_records
 from judged.types import (
     CorrectedEstimate,
     Evaluation,
@@ -49,8 +49,7 @@ class Labels:
         by_query: dict[str, Sequence[bool]] = {}
         line_of: dict[str, int] = {}
         inclusion: dict[str, float] = {}
-        for number, raw in read_lines(path):
-            line = Record(parse_json(raw, name, number), name, number, "")
+        for number, line in read_records(path):
             query_id = line.identifier("query_id", "id")
             if query_id in line_of:
                 raise line.error(f"query {query_id!r} was on line {line_of[query_id]} already")

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from judged._views import plain
-from judged.evaluation.datasets.files import Record, parse_json, read_bytes
+from judged.evaluation.datasets.files import Record, read_object
 from judged.evaluation.query_result import QueryResult, RetrievedResult
 from judged.types import (
     Interval,
@@ -100,8 +100,7 @@ class ResultDocument:
     @classmethod
     def read(cls, path: Path | str) -> ResultDocument:
         """Return the document of a file. Raises FileError for what is none of this version."""
-        name = str(path)
-        root = Record(parse_json(read_bytes(path), name, None), name, None, "")
+        root = read_object(path)
         if root.get("format") != FORMAT:
             raise root.error(
                 f'has no "format": "{FORMAT}"; it is not what EvaluationResult.to_json writes'

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from judged.evaluation.datasets.files import FileError, Record, parse_json, read_lines
+from judged.evaluation.datasets.files import FileError, Record, read_records
 from judged.labelling.picking import (
     RANDOM_SHARE,
     bands,
@@ -93,8 +93,7 @@ class Judged:
         name = str(path)
         lines, missing = [], 0
         line_of: dict[str, int] = {}
-        for number, raw in read_lines(path):
-            record = Record(parse_json(raw, name, number), name, number, "")
+        for number, record in read_records(path):
             if record.get("status") is None:
                 raise record.error(
                     "has no 'status'; name a file that `judged judge --output` has written"

@@ -15,7 +15,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from judged.evaluation.datasets.files import FileError, Record, open_file, parse_json, read_lines
+from judged.evaluation.datasets.files import FileError, Record, open_file, read_records, writing
 from judged.evaluation.labels import INCLUSION, read_inclusion
 from judged.labelling.items import Item
 
@@ -54,10 +54,8 @@ class LabelFile:
         found = cls(Path(path), {item.item_id: item for item in items})
         if not found.path.exists():
             return found
-        name = str(path)
         seen: set[tuple[str, str]] = set()
-        for number, raw in read_lines(path):
-            record = Record(parse_json(raw, name, number), name, number, "")
+        for _, record in read_records(path):
             label = _read(record)
             if label.item_id not in found.items:
                 raise record.error(
@@ -96,14 +94,12 @@ class LabelFile:
     def write(self) -> None:
         """Write all labels. Raises FileError."""
         beside = self.path.with_name(self.path.name + ".new")
-        try:
+        with writing(self.path):
             with beside.open("w", encoding="utf-8") as file:
                 for label in self.labels:
                     line = _line(label, self.items[label.item_id])
                     file.write(json.dumps(line, ensure_ascii=False) + "\n")
             beside.replace(self.path)
-        except OSError as error:
-            raise FileError(str(self.path), None, f"can't be written: {error.strerror}") from None
 
 
 def _line(label: Label, item: Item) -> dict[str, Any]:
@@ -122,9 +118,7 @@ def _line(label: Label, item: Item) -> dict[str, Any]:
 
 
 def _read(record: Record) -> Label:
-    relevant = record.get("relevant")
-    if relevant is not None and not isinstance(relevant, bool):
-        raise record.error("has 'relevant' that is neither true, false nor null")
+    relevant = record.optional_bool("relevant")
     probability = read_inclusion(record)
     if probability is None:
         raise record.error(f"has no {INCLUSION!r}; it is no file of `judged label`")
@@ -144,20 +138,15 @@ def _read(record: Record) -> Label:
 
 def write_csv(path: Path | str, items: Sequence[Item], labels: Mapping[str, Label]) -> None:
     """Write items for a spreadsheet, with the labels that there are. Raises FileError."""
-    try:
-        with Path(path).open("w", encoding="utf-8", newline="") as file:
-            rows = csv.writer(file)
-            rows.writerow(_CSV)
-            for item in items:
-                label = labels.get(item.item_id)
-                said = (
-                    "" if label is None else {True: "y", False: "n", None: "unsure"}[label.relevant]
-                )
-                note = "" if label is None else label.note
-                expected = "\n".join(item.expected)
-                rows.writerow([item.item_id, item.query, expected, item.retrieved, said, note])
-    except OSError as error:
-        raise FileError(str(path), None, f"can't be written: {error.strerror}") from None
+    with writing(path), Path(path).open("w", encoding="utf-8", newline="") as file:
+        rows = csv.writer(file)
+        rows.writerow(_CSV)
+        for item in items:
+            label = labels.get(item.item_id)
+            said = "" if label is None else {True: "y", False: "n", None: "unsure"}[label.relevant]
+            note = "" if label is None else label.note
+            expected = "\n".join(item.expected)
+            rows.writerow([item.item_id, item.query, expected, item.retrieved, said, note])
 
 
 def read_csv(path: Path | str) -> Iterator[tuple[int, str, bool | None, str]]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from judged.evaluation.datasets.files import FileError, Record, parse_json, read_lines
+from judged.evaluation.datasets.files import FileError, Record, parse_json, read_lines, writing
 from judged.traces.items import JUDGEMENTS, Hashes, Item, Key, read_item, write_item
 from judged.traces.judgement import Judgement
 from judged.traces.judgement_json import read_judgement, write_judgement
@@ -124,7 +124,7 @@ class Trace:
         """
         target = Path(path)
         partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
-        try:
+        with writing(path):
             try:
                 with partial.open("w", encoding="utf-8") as file:
                     file.writelines(self._lines(hashed=hashed))
@@ -133,9 +133,6 @@ class Trace:
                 partial.replace(target)
             finally:
                 partial.unlink(missing_ok=True)
-        except OSError as error:
-            problem = f"can't be written: {error.strerror or error}"
-            raise FileError(str(path), None, problem) from None
 
     def _lines(self, *, hashed: bool) -> Iterator[str]:
         header = {"format": FORMAT, "version": VERSION, "created_by": f"judged {_version()}"}

@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from judged import AnswerItem
 from judged.cli.field_path import Place, Steps, write_path
-from judged.cli.output.writer import STDOUT
-from judged.evaluation.datasets.files import (
-    SYSTEM_MODEL,
-    FileError,
-    KnownFields,
-    Record,
-    number_lines,
-    parse_json,
-    read_lines,
-)
+from judged.cli.inputs.lines import check_labelled, input_records, name_of
+from judged.evaluation.datasets.files import SYSTEM_MODEL, FileError
 
 _FIELDS = (
     *("item_id", "id", "query", "answer", "other_answer", "references", "negative_references"),
@@ -59,17 +50,13 @@ def read_answers(
 
     An answer without an id goes by the number of its line. With `label_field` lines have labels.
     """
-    name = "standard input" if path == STDOUT else path
-    raw_lines = number_lines(sys.stdin.buffer) if path == STDOUT else read_lines(path)
+    name = name_of(path)
     items: list[AnswerItem] = []
     negatives: list[Sequence[str]] = []
     line_of: dict[str, int] = {}
     models: dict[str, None] = {}
     labels: list[bool | None] = []
-    known = KnownFields(*_FIELDS, *([label_field] if label_field else []))
-    for number, raw in raw_lines:
-        line = Record(parse_json(raw, name, number), name, number, "")
-        known.check(line)
+    for number, line in input_records(path, *_FIELDS, *([label_field] if label_field else [])):
         item_id = line.optional_identifier("item_id", "id") or str(number)
         if item_id in line_of:
             raise line.error(
@@ -102,11 +89,6 @@ def read_answers(
         )
     if not items:
         raise FileError(name, None, "holds nothing to score; write lines of {query, answer}")
-    if label_field is not None and all(label is None for label in labels):
-        raise FileError(
-            name,
-            None,
-            f"has no line with {label_field!r} true or false; label some lines, or name the field "
-            "that holds the labels with --label-field",
-        )
+    if label_field is not None:
+        check_labelled(name, label_field, labels)
     return AnswerFile(name, items, list(line_of.values()), list(models), negatives, labels)

@@ -2,17 +2,8 @@
 
 from __future__ import annotations
 
-import sys
-
-from judged.cli.output.writer import STDOUT
+from judged.cli.inputs.lines import input_records, name_of
 from judged.evaluation import CandidateAnswer, FileError
-from judged.evaluation.datasets.files import (
-    KnownFields,
-    Record,
-    number_lines,
-    parse_json,
-    read_lines,
-)
 
 _FIELDS = ("query_id", "query", "system", "answer", "references", "contexts")
 _EXAMPLE = '{"query_id": "q1", "query": "What is RAG?", "system": "mine", "answer": "A method."}'
@@ -23,21 +14,16 @@ def read_candidates(path: str) -> list[CandidateAnswer]:
 
     Answers without a query id belong together where their queries are equal.
     """
-    name = "standard input" if path == STDOUT else path
-    raw_lines = number_lines(sys.stdin.buffer) if path == STDOUT else read_lines(path)
     found: list[CandidateAnswer] = []
     line_of: dict[tuple[str, str], int] = {}
     query_of: dict[str, str] = {}
-    known = KnownFields(*_FIELDS)
-    for number, raw in raw_lines:
-        line = Record(parse_json(raw, name, number), name, number, "")
-        known.check(line)
+    for number, line in input_records(path, *_FIELDS):
         try:
             query, system = line.text("query"), line.identifier("system")
             answer = line.text("answer")
         except FileError as error:
             shape = f"write a line for each system's answer: {_EXAMPLE}"
-            raise FileError(name, number, f"{error.problem}; {shape}") from None
+            raise FileError(name_of(path), number, f"{error.problem}; {shape}") from None
         query_id = line.optional_identifier("query_id") or query
         if (query_id, system) in line_of:
             before = line_of[query_id, system]
@@ -56,7 +42,6 @@ def read_candidates(path: str) -> list[CandidateAnswer]:
             )
         )
     if len({one.system for one in found}) < 2:
-        raise FileError(
-            name, None, f"holds no two systems; write a line for each system's answer: {_EXAMPLE}"
-        )
+        problem = f"holds no two systems; write a line for each system's answer: {_EXAMPLE}"
+        raise FileError(name_of(path), None, problem)
     return found

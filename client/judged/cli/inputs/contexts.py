@@ -6,7 +6,6 @@ alternatives. Each alternative is a context of its own; the item's verdict is th
 
 from __future__ import annotations
 
-import sys
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -16,27 +15,23 @@ from typing import Any
 from judged import Context, Judge, QueryGroup, Status, Verdicts
 from judged._batching.chunks import ASKING_KINDS
 from judged.cli.field_path import Place, Steps
+from judged.cli.inputs.lines import input_records, name_of
 from judged.cli.output.tables import of_all, word
-from judged.cli.output.writer import STDOUT, Output
+from judged.cli.output.writer import Output
 from judged.cli.problems import Problem
 from judged.cli.replay import Name
 from judged.evaluation.datasets.files import (
     SYSTEM_MODEL,
     FileError,
-    KnownFields,
     Record,
     UnknownField,
-    number_lines,
-    parse_json,
-    read_lines,
 )
 from judged.evaluation.datasets.id_index import IdIndex
 from judged.traces import MissingJudgements
 
 BLOCK_LINES = 1 << 13
 """Lines that are held at once where verdicts go to a file."""
-FIELDS = "{query, expected_text, retrieved_text}"
-_FIELDS = ("id", "query", "expected_text", "expected_alternatives", "retrieved_text", SYSTEM_MODEL)
+FIELDS = ("id", "query", "expected_text", "expected_alternatives", "retrieved_text", SYSTEM_MODEL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,20 +41,6 @@ class Line:
     number: int
     fields: dict[str, Any]
     contexts: Sequence[Context]
-
-
-def records(path: str, *more: str) -> Iterator[tuple[int, Record]]:
-    """Yield the lines of a file, or of standard input for "-", as objects. Raises FileError.
-
-    Fields with nearly the name of one that is read, those of `more` included, are warned of.
-    """
-    name = "standard input" if path == STDOUT else path
-    raw_lines = number_lines(sys.stdin.buffer) if path == STDOUT else read_lines(path)
-    known = KnownFields(*_FIELDS, *more)
-    for number, raw in raw_lines:
-        record = Record(parse_json(raw, name, number), name, number, "")
-        known.check(record)
-        yield number, record
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +107,7 @@ def check_expectations(out: Output, path: str, judge: Judge, counted: Counted) -
     n = counted.expecting_nothing
     if not n or judge.kind in ASKING_KINDS:
         return
-    name = "standard input" if path == STDOUT else path
+    name = name_of(path)
     if n == counted.lines:
         raise Problem(
             f"{name}: 'expected_text' is blank on every line, so there is nothing to hold "
@@ -148,7 +129,7 @@ def blocks_of_contexts(path: str) -> Iterator[list[Line]]:
 
 
 def _each(path: str) -> Iterator[tuple[Line, str | None, Record]]:
-    for number, record in records(path):
+    for number, record in input_records(path, *FIELDS):
         item_id = record.optional_identifier("id")
         record.optional_text(SYSTEM_MODEL)
         yield Line(number, dict(record.fields), contexts_of(record)), item_id, record
@@ -165,8 +146,8 @@ def _repeated(record: Record, item_id: str, first: int) -> FileError:
 
 
 def _nothing(path: str) -> FileError:
-    name = "standard input" if path == STDOUT else path
-    return FileError(name, None, f"holds nothing to judge; write lines of {FIELDS}")
+    problem = "holds nothing to judge; write lines of {query, expected_text, retrieved_text}"
+    return FileError(name_of(path), None, problem)
 
 
 def contexts_of(record: Record) -> list[Context]:

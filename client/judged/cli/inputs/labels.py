@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from judged.cli.inputs.contexts import contexts_of, records
-from judged.cli.output.writer import STDOUT
+from judged.cli.inputs.contexts import FIELDS, contexts_of
+from judged.cli.inputs.lines import check_labelled, input_records, name_of
 from judged.evaluation.datasets.files import FileError
 from judged.evaluation.labels import read_inclusion
 from judged.types import Context
@@ -31,9 +31,9 @@ def read_labels(path: str, *, scored: bool, label_field: str = LABEL) -> list[La
 
     Lines must hold a score when `scored`, and the texts of a context otherwise.
     """
-    name = "standard input" if path == STDOUT else path
+    name = name_of(path)
     lines = []
-    for at, record in records(path, label_field, "query_id", "score"):
+    for at, record in input_records(path, *FIELDS, label_field, "query_id", "score"):
         label = record.optional_bool(label_field)
         contexts: Sequence[Context] = ()
         score = None
@@ -53,13 +53,7 @@ def read_labels(path: str, *, scored: bool, label_field: str = LABEL) -> list[La
         )
     if not lines:
         raise FileError(name, None, f"holds nothing; write lines with {label_field!r}")
-    if all(line.label is None for line in lines):
-        raise FileError(
-            name,
-            None,
-            f"has no line with {label_field!r} true or false; label some lines, or name the field "
-            "that holds the labels with --label-field",
-        )
+    check_labelled(name, label_field, (line.label for line in lines))
     return lines
 
 

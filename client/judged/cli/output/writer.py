@@ -45,8 +45,7 @@ class Output:
         self._in_vain = False
         self._unanswered = 0
         self.warnings: list[str] = []
-        if json_to is not None:
-            check_writable(json_to, "--json")
+        check_writable(json_to, "--json")
 
     @property
     def strict(self) -> bool:
@@ -205,9 +204,9 @@ def _standard_output() -> Iterator[TextIO]:
         raise Problem(f"standard output: can't be written: {error.strerror or error}") from None
 
 
-def check_writable(target: str, flag: str) -> None:
+def check_writable(target: str | None, flag: str) -> None:
     """Raise Problem when an output can't be written, before the work that it is to hold."""
-    if target == STDOUT:
+    if target is None or target == STDOUT:
         return
     path = Path(target)
     if path.is_dir():

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from judged.evaluation._steps.answering import Outcome
-from judged.evaluation.datasets.files import FileError, Record, parse_json
+from judged.evaluation.datasets.files import FileError, Record, parse_json, writing
 from judged.evaluation.system import Answer, Question
 
 
@@ -44,15 +44,12 @@ class AnswerLog:
             if line.strip():
                 self._take(line, number, questions)
         whole = not rest or self._is_whole(rest, len(lines) + 1, questions)
-        try:
+        with writing(self._path):
             self._file = self._path.open("ab")
             if not whole:
                 self._file.truncate(len(raw) - len(rest))
             elif rest:
                 self._file.write(b"\n")
-        except OSError as error:
-            problem = f"can't be written: {error.strerror or error}"
-            raise FileError(self._name, None, problem) from None
         if not self.run:
             self._begin_run(self._file)
 

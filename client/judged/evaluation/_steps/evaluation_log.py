@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from judged._transport.call import derived_id
-from judged.evaluation.datasets.files import FileError, Record, parse_json
+from judged.evaluation.datasets.files import FileError, Record, parse_json, writing
 from judged.evaluation.datasets.results import Retrieved, read_span
 from judged.types import Asking, JudgeIdentity, QueryGroup, Usage, VerdictError, Verdicts
 
@@ -52,13 +52,10 @@ class EvaluationLog:
                 self._check(record, head)
             else:
                 self._take(record)
-        try:
+        with writing(path):
             self._file: BinaryIO = self._path.open("ab")
             if len(whole) < len(raw):
                 self._file.truncate(len(whole))
-        except OSError as error:
-            problem = f"can't be written: {error.strerror or error}"
-            raise FileError(self._name, None, problem) from None
         if not whole:
             self._write({**head, "run": self._run})
 
@@ -141,12 +138,9 @@ class EvaluationLog:
         self.usage = usage if self.usage is None else self.usage + usage
 
     def _write(self, line: Mapping[str, object]) -> None:
-        try:
+        with writing(self._path):
             self._file.write(json.dumps(line, ensure_ascii=False).encode() + b"\n")
             self._file.flush()
-        except OSError as error:
-            problem = f"can't be written: {error.strerror or error}"
-            raise FileError(self._name, None, problem) from None
 
     def close(self) -> None:
         """Close the file."""

@@ -10,7 +10,7 @@ import json
 import math
 import warnings
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
 from pathlib import Path
@@ -103,6 +103,33 @@ def number_lines(file: BinaryIO | gzip.GzipFile) -> Iterator[tuple[int, bytes]]:
         text = line.removeprefix(_BYTE_ORDER_MARK) if number == 1 else line
         if text.strip():
             yield number, text
+
+
+def read_records(path: Path | str) -> Iterator[tuple[int, Record]]:
+    """Yield (line number, JSON object) of every line that is not blank. Raises FileError."""
+    return number_records(read_lines(path), str(path))
+
+
+def number_records(lines: Iterable[tuple[int, bytes]], name: str) -> Iterator[tuple[int, Record]]:
+    """Yield (line number, JSON object) of numbered lines of the file `name`. Raises FileError."""
+    for number, raw in lines:
+        yield number, Record(parse_json(raw, name, number), name, number, "")
+
+
+def read_object(path: Path | str) -> Record:
+    """Return the one JSON object that a file holds. Raises FileError."""
+    name = str(path)
+    return Record(parse_json(read_bytes(path), name, None), name, None, "")
+
+
+@contextmanager
+def writing(path: Path | str) -> Iterator[None]:
+    """Raise FileError for a file that can't be written."""
+    try:
+        yield
+    except OSError as error:
+        problem = f"can't be written: {error.strerror or error}"
+        raise FileError(str(path), None, problem) from None
 
 
 def parse_json(raw: bytes, name: str, line: int | None) -> object:

@@ -23,6 +23,7 @@ from judged.evaluation.datasets.files import (
     number_lines,
     open_file,
     parse_json,
+    writing,
 )
 from judged.evaluation.datasets.trec import TrecRun
 from judged.types import Span
@@ -125,16 +126,13 @@ class Results(Mapping[str, Sequence[Retrieved]]):
 
         Return what the format can't hold, as texts for people. Raises FileError.
         """
-        try:
+        with writing(path):
             if Path(path).suffix in (".run", ".trec"):
                 return self._save_run(path)
             with Path(path).open("w", encoding="utf-8") as file:
                 for query_id, ranked in self.by_query.items():
                     line = {"query_id": query_id, "results": [_write(r) for r in ranked]}
                     file.write(json.dumps(line, ensure_ascii=False, allow_nan=False) + "\n")
-        except OSError as error:
-            problem = f"can't be written: {error.strerror or error}"
-            raise FileError(str(path), None, problem) from None
         return []
 
     def _save_run(self, path: Path | str) -> list[str]:

@@ -112,8 +112,7 @@ def command(
 ) -> None:
     """Score answers by rubrics."""
     out = shared.output()
-    if output is not None:
-        check_writable(output, "--output")
+    check_writable(output, "--output")
     check_apart({"ANSWERS.jsonl": answers}, output=output, json=shared.json_to, trace=trace)
     thresholds = read_thresholds(min_score or [], rubric)
     refuse_judge(judge)

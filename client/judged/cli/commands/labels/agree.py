@@ -5,7 +5,6 @@ The numbers are the server's.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -16,13 +15,14 @@ from rich.table import Table
 
 from judged import RatingLevel, RatingTable
 from judged.cli.connection import connect
+from judged.cli.inputs.lines import input_records, name_of
 from judged.cli.options import intervals
 from judged.cli.options.server import ResultFlags
 from judged.cli.output.estimates import estimate_warnings, estimates_document, estimates_table
 from judged.cli.output.tables import of_all, word
-from judged.cli.output.writer import STDOUT, check_apart, new_table
+from judged.cli.output.writer import check_apart, new_table
 from judged.cli.problems import Problem, explained
-from judged.evaluation.datasets.files import FileError, Record, number_lines, parse_json, read_lines
+from judged.evaluation.datasets.files import FileError, Record
 from judged.types import Agreement, Estimate
 
 _MOST_CATEGORIES = 100
@@ -110,13 +110,11 @@ def command(
 
 def read_ratings(path: str) -> RatedItems:
     """Return the ratings of a file, or of standard input for "-". Raises FileError."""
-    name = "standard input" if path == STDOUT else path
-    raw_lines = number_lines(sys.stdin.buffer) if path == STDOUT else read_lines(path)
+    name = name_of(path)
     raters: dict[str, None] = {}
     items: list[dict[str, str]] = []
     seen: dict[str, int] = {}
-    for number, raw in raw_lines:
-        record = Record(parse_json(raw, name, number), name, number, "")
+    for number, record in input_records(path):
         item_id = record.identifier("item_id")
         first = seen.setdefault(item_id, number)
         if first != number:

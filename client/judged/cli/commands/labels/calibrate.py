@@ -171,7 +171,8 @@ def command(
     check_apart(
         {"LABELS.jsonl": labels}, json=shared.json_to, trace=trace, output=output, diagram=diagram
     )
-    _check_files(output, diagram)
+    check_writable(output, "--output")
+    check_writable(diagram, "--diagram")
     none = no_judge or judge == NO_JUDGE
     others = bool(profile or param or member or trace)
     _check_judge(judge, rubric, none=none, others=others, output=output)
@@ -279,12 +280,6 @@ def _scored(out: Output, lines: Sequence[LabelledLine], verdicts: Verdicts) -> _
     scores = [verdicts.score[i] for i in kept]
     judge = verdicts.judge
     return _Scored(scored, scores, judge.signature, judge.min_score, verdicts.usage, judge)
-
-
-def _check_files(output: str | None, diagram: str | None) -> None:
-    for path, flag in ((output, "--output"), (diagram, "--diagram")):
-        if path is not None:
-            check_writable(path, flag)
 
 
 def _check_judge(

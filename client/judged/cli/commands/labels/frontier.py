@@ -149,9 +149,8 @@ def command(
     """
     out = shared.output()
     check_apart({"LABELS.jsonl": labels}, json=shared.json_to, output=output, diagram=diagram)
-    for path, flag in ((output, "--output"), (diagram, "--diagram")):
-        if path is not None:
-            check_writable(path, flag)
+    check_writable(output, "--output")
+    check_writable(diagram, "--diagram")
     with out.told_misspellings():
         read = read_labels(labels, scored=False, label_field=label_field)
     lines = [line for line in read if line.label is not None]

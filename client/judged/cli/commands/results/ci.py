@@ -97,13 +97,9 @@ def command(
         of = baselines.save(name, content, remote, branch)
         out.note(f"kept {result} as the baseline {name!r} of commit {of[:10]} on {branch}")
         return
-    for flag, to in (
-        ("--comment", comment),
-        ("--report", report),
-        ("--code-quality", code_quality),
-    ):
-        if to is not None:
-            check_writable(to, flag)
+    check_writable(comment, "--comment")
+    check_writable(report, "--report")
+    check_writable(code_quality, "--code-quality")
     before, age = _baseline(name, baseline, remote, main, branch, max_age)
     compared: list[dict[str, Any]] = []
     if before is not None:

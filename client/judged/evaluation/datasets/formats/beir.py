@@ -9,7 +9,7 @@ import csv
 import json
 from pathlib import Path
 
-from judged.evaluation.datasets.files import FileError, Record, parse_json, read_lines
+from judged.evaluation.datasets.files import FileError, read_lines, read_records
 from judged.evaluation.datasets.formats.content import Content, Saved, lost
 from judged.evaluation.datasets.query import Document, Query
 
@@ -21,9 +21,7 @@ def read_beir(path: Path | str, content: Content, *, split: str = "test") -> Non
     folder = Path(path)
     qrels = folder / "qrels" / f"{split}.tsv"
     relevant = _read_qrels(qrels)
-    for number, raw in read_lines(folder / "queries.jsonl"):
-        name = str(folder / "queries.jsonl")
-        record = Record(parse_json(raw, name, number), name, number, "")
+    for _, record in read_records(folder / "queries.jsonl"):
         try:
             query_id = record.identifier("_id")
             if query_id in relevant:
@@ -36,9 +34,7 @@ def read_beir(path: Path | str, content: Content, *, split: str = "test") -> Non
     if missing and content.problems is None:
         problem = f"judges query {missing[0]!r}, which queries.jsonl lacks"
         raise FileError(str(qrels), None, problem)
-    name = str(folder / "corpus.jsonl")
-    for number, raw in read_lines(folder / "corpus.jsonl"):
-        record = Record(parse_json(raw, name, number), name, number, "")
+    for _, record in read_records(folder / "corpus.jsonl"):
         try:
             title, text = record.optional_text("title"), record.text("text")
             metadata = dict(inner.fields) if (inner := record.record("metadata")) else {}

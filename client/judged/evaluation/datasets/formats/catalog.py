@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from judged.evaluation.datasets.files import FileError
+from judged.evaluation.datasets.files import FileError, writing
 from judged.evaluation.datasets.formats import beir, json_files, qrels, ragas, tables
 from judged.evaluation.datasets.formats.content import Content, Saved
 
@@ -61,11 +61,8 @@ def read_content(
 def write_content(path: Path | str, dataset: Saved, name: str | None = None) -> list[str]:
     """Write a data set; return what the format can't hold. Raises FileError."""
     write = FORMATS[format_of(path, name)][1]
-    try:
+    with writing(path):
         return write(path, dataset)
-    except OSError as error:
-        problem = f"can't be written: {error.strerror or error}"
-        raise FileError(str(path), None, problem) from None
 
 
 def _names() -> str:

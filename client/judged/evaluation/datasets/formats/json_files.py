@@ -11,7 +11,7 @@ from judged.evaluation.datasets.files import (
     Record,
     parse_json,
     read_bytes,
-    read_lines,
+    read_records,
 )
 from judged.evaluation.datasets.formats.content import Content, Saved
 from judged.evaluation.datasets.query import (
@@ -65,10 +65,8 @@ def write_json(path: Path | str, dataset: Saved) -> list[str]:
 
 def read_jsonl(path: Path | str, content: Content) -> None:
     """Read a file of a query or a document a line: a line with a doc_id is a document."""
-    name = str(path)
     known, inner = KnownFields(*QUERY_FIELDS), KnownFields("doc_id", "text", "metadata")
-    for number, raw in read_lines(path):
-        record = Record(parse_json(raw, name, number), name, number, "")
+    for _, record in read_records(path):
         if record.get("doc_id") is not None and record.get("query_text", "query") is None:
             content.take_document(record)
             inner.check(record)
