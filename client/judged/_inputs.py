@@ -160,6 +160,19 @@ def need_text(value: object, field: str) -> str:
     return value
 
 
+def check_utf8(text: str, field: str) -> bytes:
+    """Return a text as UTF-8. Raises InvalidArgument that names the field where that can't be."""
+    try:
+        return text.encode()
+    except UnicodeEncodeError as problem:
+        raise InvalidArgument.of_field(field, no_utf8(problem)) from None
+
+
+def no_utf8(problem: UnicodeEncodeError) -> str:
+    """Return what is wrong with a text that UTF-8 can't carry."""
+    return f"holds a lone surrogate at character {problem.start}, which UTF-8 can't carry"
+
+
 def all_texts(values: Iterable[object]) -> bool:
     """Return whether all values are plain texts."""
     return set(map(type, values)) <= _TEXT

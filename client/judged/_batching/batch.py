@@ -13,7 +13,6 @@ from judged._convert.groups import write_group
 from judged._convert.judges import read_identity, share, write_asking
 from judged._convert.verdicts import read_verdicts, usage_of
 from judged._transport.call import derived_id
-from judged._transport.status import may_retry
 from judged.types.groups import QueryGroup
 from judged.types.judges import Asking, Judge
 from judged.types.verdicts import Verdicts
@@ -81,7 +80,7 @@ class Batch:
         if not isinstance(error, OF_THE_CHUNK):
             raise error
         self._failure = self._failure or error
-        self._assembly.fail(chunk, error, retryable=may_retry(error))
+        self._assembly.fail(chunk, error)
         self._tell(chunk)
 
     def verdicts(self) -> Verdicts:

@@ -13,7 +13,8 @@ from typing import Any
 
 from judged import errors
 from judged._convert.groups import as_items
-from judged._transport.status import may_retry
+from judged._convert.verdicts import missing_for
+from judged._transport.status import rename_paths
 from judged.errors import WrongType
 from judged.types.choices import Source, Status
 from judged.types.groups import Context, QueryGroup, Span, Spans
@@ -277,9 +278,9 @@ class Assembly:
             if index in verdicts.details:
                 self._details[target + index - source] = verdicts.details[index]
 
-    def fail(self, chunk: Sequence[Piece], error: errors.JudgedError, *, retryable: bool) -> None:
+    def fail(self, chunk: Sequence[Piece], error: errors.JudgedError) -> None:
         """Give every context of a chunk the error that befell the chunk."""
-        reason = VerdictError(0, error.reason or error.code, error.message, retryable)
+        reason = missing_for(error)
         for _, target, length in self._rows(chunk):
             for index in range(target, target + length):
                 self._status[index] = int(Status.ERROR)
@@ -316,19 +317,19 @@ def failed_verdicts(
     groups: Sequence[QueryGroup], error: errors.JudgedError, judge: JudgeIdentity
 ) -> Verdicts:
     """Return verdicts for groups of which none was judged, because of the error."""
-    offsets = [0, *accumulate(group.n_expected * group.n_retrieved for group in groups)]
-    total = offsets[-1]
-    reason = VerdictError(0, error.reason or error.code, error.message, may_retry(error))
+    sizes = [group.n_expected * group.n_retrieved for group in groups]
+    return replace(missing_verdicts(sizes, missing_for(error), judge), groups=groups)
+
+
+def missing_verdicts(sizes: Sequence[int], reason: VerdictError, judge: JudgeIdentity) -> Verdicts:
+    """Return verdicts of groups of these sizes, all of which are missing for a reason."""
+    offsets = [0, *accumulate(sizes)]
+    n = offsets[-1]
     return Verdicts(
-        relevant=[False] * total,
-        score=[0.0] * total,
-        status=[int(Status.ERROR)] * total,
-        source=[int(Source.COMPUTED)] * total,
-        flags=[0] * total,
-        offsets=offsets,
-        errors=dict.fromkeys(range(total), reason),
-        judge=judge,
-        groups=groups,
+        *([False] * n, [0.0] * n, [int(Status.ERROR)] * n, [int(Source.COMPUTED)] * n, [0] * n),
+        offsets,
+        dict.fromkeys(range(n), reason),
+        judge,
     )
 
 
@@ -346,8 +347,4 @@ def original_path(chunk: Sequence[Piece], error: errors.InvalidArgument) -> erro
             path += f".{match[2]}[{start + int(match[3])}]"
         return path
 
-    error.field = _PATH.sub(rename, error.field)
-    error.message = _PATH.sub(rename, error.message)
-    error.metadata = {key: _PATH.sub(rename, text) for key, text in error.metadata.items()}
-    error.args = (error.message,)
-    return error
+    return rename_paths(error, _PATH, rename)

@@ -5,6 +5,7 @@ Work is cut as it is for judging and scoring, so that each message is the one th
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from judged._batching.batch import Batch
@@ -13,13 +14,15 @@ from judged._batching.chunks import fold
 from judged._batching.scoring import Scoring
 from judged._convert.fields import read_fields
 from judged._convert.judges import write_judge
+from judged._transport.status import rename_paths
 from judged.errors import InvalidArgument
 from judged.types.groups import Context, QueryGroup
 from judged.types.judges import Asking, CostEstimate, Judge
 from judged.types.scores import AnswerItem, Rubric
 from judged.v1 import judge_service_pb2 as pb
 
-_WORK = ("judge.", "score.")
+_OF_WORK = re.compile(r"^(judge|score)\.")
+"""Where the work stands in a message; errors speak of the work alone."""
 
 Estimating = Calls[CostEstimate, CostEstimate]
 
@@ -49,22 +52,10 @@ def _estimate(requests: Iterable[pb.EstimateBatchRequest]) -> Estimating:
         for request in requests:
             found += yield Call(lambda to: to.judging.EstimateBatch, request, _read_estimate)
     except InvalidArgument as error:
-        raise _of_work(error) from None
+        raise rename_paths(error, _OF_WORK, lambda _: "") from None
     return found
 
 
 def _read_estimate(reply: pb.EstimateBatchResponse) -> CostEstimate:
     """Return the estimate of a message."""
     return read_fields(CostEstimate, reply)
-
-
-def _of_work(error: InvalidArgument) -> InvalidArgument:
-    """Make an error about the work in a message speak of the work alone."""
-    for prefix in _WORK:
-        if error.field.startswith(prefix):
-            error.field = error.field.removeprefix(prefix)
-            error.message = error.message.removeprefix(prefix)
-            error.metadata = {k: v.removeprefix(prefix) for k, v in error.metadata.items()}
-            error.args = (error.message,)
-            break
-    return error

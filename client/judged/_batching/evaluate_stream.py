@@ -13,18 +13,17 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 
 from judged import errors
+from judged._batching.chunks import missing_verdicts
 from judged._batching.distinct import distinct_group, distinct_ranks
 from judged._batching.group_pieces import Chunk, Piece, checked_group, cut_groups, n_contexts
 from judged._convert.evaluation import read_evaluation, read_match
 from judged._convert.groups import write_group
 from judged._convert.judges import read_identity, share, write_asking, write_judge
 from judged._convert.metrics import write_options
-from judged._convert.verdicts import read_verdicts, usage_of
+from judged._convert.verdicts import missing_for, read_verdicts, usage_of
 from judged._inputs import as_metrics, need_kind
 from judged._transport.call import Attempts, Deadline, RetryBudget
-from judged._transport.status import may_retry
 from judged._views import Listed, Texts
-from judged.types.choices import Source, Status
 from judged.types.evaluation import Evaluation, NegativeMatch
 from judged.types.groups import QueryGroup
 from judged.types.judges import Asking, Judge, JudgeIdentity
@@ -268,12 +267,16 @@ class EvaluateStream:
         of_chunk: Callable[[Chunk], tuple[Sequence[int], bool]],
     ) -> Verdicts:
         """Return the verdicts of all chunks; `of_chunk` says how many each of its groups has."""
+        reason = VerdictError(0, "INTERNAL", "the server sent no verdict", retryable=False)
+        if error is not None:
+            reason = missing_for(error)
+        judge = next(iter(known.values())).judge
         parts: list[Verdicts] = []
         continued: list[bool] = []
         for chunk_id, chunk in enumerate(self._chunks()):
             sizes, continues = of_chunk(chunk)
             part = known.get(chunk_id)
-            parts.append(_missing(sizes, self._try.judge, error) if part is None else part)
+            parts.append(missing_verdicts(sizes, reason, judge) if part is None else part)
             continued.append(continues)
         return join_verdicts(parts, continued, groups)
 
@@ -333,22 +336,3 @@ def _of_negatives(chunk: Chunk) -> tuple[Sequence[int], bool]:
 def _distinct(piece: Piece) -> int:
     """Return how many results of a piece repeat no earlier one of its group."""
     return sum(piece.begin <= rank < piece.end for rank in distinct_ranks(piece.group))
-
-
-def _missing(
-    sizes: Sequence[int], judge: JudgeIdentity | None, error: errors.JudgedError | None
-) -> Verdicts:
-    """Return verdicts that never came."""
-    n = sum(sizes)
-    offsets = [0]
-    for size in sizes:
-        offsets.append(offsets[-1] + size)
-    reason = VerdictError(0, "INTERNAL", "the server sent no verdict", retryable=False)
-    if error is not None:
-        reason = VerdictError(0, error.reason or error.code, error.message, may_retry(error))
-    return Verdicts(
-        *([False] * n, [0.0] * n, [int(Status.ERROR)] * n, [int(Source.COMPUTED)] * n, [0] * n),
-        offsets,
-        dict.fromkeys(range(n), reason),
-        judge,  # type: ignore[arg-type]  # known where any verdict is
-    )

@@ -28,6 +28,7 @@ from judged._batching.rankings import (
 )
 from judged._convert.metrics import read_table, write_metrics
 from judged._inputs import as_metrics, need_by_ids, need_kind, set_fields
+from judged._transport.status import rename_paths
 from judged.types.embeddings import EmbeddedRankings
 from judged.types.metrics import MetricOptions, MetricTable
 from judged.types.rankings import (
@@ -122,11 +123,7 @@ class Parts:
         try:
             yield
         except errors.InvalidArgument as error:
-            error.field = _PATH.sub(rename, error.field)
-            error.message = _PATH.sub(rename, error.message)
-            error.metadata = {key: _PATH.sub(rename, text) for key, text in error.metadata.items()}
-            error.args = (error.message,)
-            raise
+            raise rename_paths(error, _PATH, rename) from None
 
     def whole(self) -> tuple[Given, pb.ComputeMetricsRequest] | None:
         """Return what to send once all parts are answered; None where they say it all."""

@@ -14,9 +14,9 @@ from judged import errors
 from judged._batching.chunks import CHUNK_CHARACTERS
 from judged._convert.judges import read_identity, share
 from judged._convert.scores import check_item, read_score, write_scores
-from judged._convert.verdicts import read_usage
+from judged._convert.verdicts import missing_for, read_usage
 from judged._inputs import need_each
-from judged._transport.status import may_retry
+from judged._transport.status import rename_paths
 from judged.types.choices import Status
 from judged.types.judges import Asking, JudgeIdentity, Usage
 from judged.types.scores import (
@@ -27,7 +27,6 @@ from judged.types.scores import (
     ScoreCounts,
     ScoredAnswers,
 )
-from judged.types.verdicts import VerdictError
 from judged.v1 import judge_service_pb2 as pb
 
 PART_SCORES = 1 << 10
@@ -153,8 +152,7 @@ class Part:
 
     def _lost(self, pair: _Pair) -> AnswerScore:
         error = self.failure or errors.InternalError("the score never came")
-        why = VerdictError(0, error.reason or error.code, error.message, may_retry(error))
-        return AnswerScore(*pair, Status.ERROR, error=why)
+        return AnswerScore(*pair, Status.ERROR, error=missing_for(error))
 
     def of_whole(self, error: errors.InvalidArgument) -> errors.InvalidArgument:
         """Make an error about the message speak of the whole: its items[0] may be another."""
@@ -163,11 +161,7 @@ class Part:
             place = int(match[1])
             return f"items[{self._start + self._asked[place]}]"
 
-        error.field = _ITEM.sub(rename, error.field)
-        error.message = _ITEM.sub(rename, error.message)
-        error.metadata = {key: _ITEM.sub(rename, text) for key, text in error.metadata.items()}
-        error.args = (error.message,)
-        return error
+        return rename_paths(error, _ITEM, rename)
 
 
 class Scoring:
@@ -213,8 +207,7 @@ class Scoring:
         """Note what ended a part; raise it when it means that the whole call is wrong."""
         if isinstance(error, errors.InvalidArgument):
             raise part.of_whole(error) from None
-        passing = errors.Retryable | errors.DeadlineExceeded | errors.InternalError
-        if not isinstance(error, passing | errors.BudgetExhausted):
+        if not isinstance(error, _OF_THE_PART):
             raise error
         part.failure = error
 

@@ -1,4 +1,4 @@
-"""Reads values from messages: a field of a value is that of the message with the same name."""
+"""Between values and messages: a field of a value is that of the message with the same name."""
 
 from __future__ import annotations
 
@@ -14,20 +14,28 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import Message
 
 Value = TypeVar("Value")
+Written = TypeVar("Written", bound=Message)
 _Get = Callable[[Any], object]
-_CONTAINERS: Mapping[Any, _Get] = {Sequence: list, Mapping: dict}
+_CONTAINERS: Mapping[Any, _Get] = {Sequence: list, tuple: tuple, Mapping: dict}
 
 
 def read_fields(kind: type[Value], message: Message, **others: object) -> Value:
     """Return a value of a dataclass, whose types say how each field is read.
 
     What is optional and unset is None. Inner messages and numbers become the dataclasses and enums
-    that the type names, repeated fields lists of these. `others` are the fields that the message
-    has under another name or in another form; what it has not at all keeps its default.
+    that the type names, repeated fields lists or tuples of these. `others` are the fields that the
+    message has under another name or in another form; what it has not at all keeps its default.
     """
     known = _getters(kind, message.DESCRIPTOR)  # type: ignore[arg-type]  # types are hashable
     found = {name: get(message) for name, get in known.items() if name not in others}
     return kind(**found, **others)
+
+
+def write_fields(kind: type[Written], value: Any, **others: object) -> Written:  # noqa: ANN401 - a dataclass
+    """Return a message with the fields of a value; None leaves one unset. `others` are as given."""
+    named = kind.DESCRIPTOR.fields_by_name
+    names = (part.name for part in fields(value) if part.name in named and part.name not in others)
+    return kind(**{name: getattr(value, name) for name in names}, **others)
 
 
 @cache
@@ -50,10 +58,10 @@ def _getter(field: FieldDescriptor, declared: Any) -> _Get:  # noqa: ANN401 - a 
     if container is None:
         made = _maker(declared)
         return get if made is _same else lambda message: made(get(message))
-    made = _maker(given[-1])
+    made = _maker(given[0])
     if made is _same:
         return lambda message: container(get(message))
-    return lambda message: [made(each) for each in get(message)]
+    return lambda message: container([made(each) for each in get(message)])
 
 
 def _maker(kind: Any) -> Callable[[Any], object]:  # noqa: ANN401 - a type

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 from itertools import chain
 
-from judged._inputs import all_texts, kind_of, need_each, need_kind, no_id
+from judged._inputs import all_texts, kind_of, need_each, need_kind, no_id, no_utf8
 from judged.errors import InvalidArgument, WrongType
 from judged.types.embeddings import Embeddings
 from judged.types.groups import Context, QueryGroup, Span, Spans
@@ -62,8 +62,7 @@ def unfit(group: QueryGroup, path: str, problem: Exception) -> InvalidArgument:
         try:
             str(text).encode()
         except UnicodeEncodeError as error:
-            rule = f"holds a lone surrogate at character {error.start}, which UTF-8 can't carry"
-            return InvalidArgument.of_field(f"{path}.{name}", rule)
+            return InvalidArgument.of_field(f"{path}.{name}", no_utf8(error))
     return InvalidArgument.of_field(path, str(problem))
 
 
@@ -187,5 +186,5 @@ def _write_side(messages: object, spans: Sequence[Span], path: str) -> None:
 def _reason(problem: Exception) -> str:
     """Return what is wrong with a value, without quoting texts."""
     if isinstance(problem, UnicodeEncodeError):
-        return f"holds a lone surrogate at character {problem.start}, which UTF-8 can't carry"
+        return no_utf8(problem)
     return "holds a value of the wrong type"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 
-from judged._convert.fields import read_fields
+from judged._convert.fields import read_fields, write_fields
 from judged._inputs import need_each, need_kind
 from judged.types.calibrators import Calibrator, ErrorGuarantee
 from judged.types.judges import Asking, Judge, JudgeIdentity, PanelMember, Scalar
@@ -43,7 +43,7 @@ def _write_guarantee(guarantee: ErrorGuarantee | None) -> groups_pb2.ErrorGuaran
     if guarantee is None:
         return None
     need_kind(guarantee, "judge.guarantee", ErrorGuarantee, "the ErrorGuarantee of a frontier")
-    return groups_pb2.ErrorGuarantee(**asdict(guarantee))
+    return write_fields(groups_pb2.ErrorGuarantee, guarantee)
 
 
 def write_calibration(calibration: Calibrator | str | None) -> groups_pb2.JudgeCalibration | None:
@@ -53,16 +53,7 @@ def write_calibration(calibration: Calibrator | str | None) -> groups_pb2.JudgeC
     if isinstance(calibration, str):
         return groups_pb2.JudgeCalibration(name=calibration)
     need_kind(calibration, "judge.calibration", Calibrator, "a Calibrator or the name of one")
-    return groups_pb2.JudgeCalibration(
-        calibrator=groups_pb2.Calibrator(
-            scoring_key=calibration.scoring_key,
-            slope=calibration.slope,
-            intercept=calibration.intercept,
-            min_score=calibration.min_score,
-            accept=calibration.accept,
-            reject=calibration.reject,
-        )
-    )
+    return groups_pb2.JudgeCalibration(calibrator=write_fields(groups_pb2.Calibrator, calibration))
 
 
 def _write_member(member: PanelMember | Judge | str) -> groups_pb2.PanelMember:

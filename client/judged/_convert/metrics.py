@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from judged import errors
-from judged._convert.fields import read_fields
+from judged._convert.fields import read_fields, write_fields
 from judged._convert.groups import write_embeddings, write_metadata
 from judged._convert.intervals import (
     write_interval_options,
@@ -96,10 +96,7 @@ def write_metrics(
         request.human_values.CopyFrom(_write_values(human_values))
     if isinstance(relevance, JudgedRankings):
         request.judged.rankings.extend(
-            metrics_pb2.JudgedRanking(
-                query_id=r.query_id, expected=r.expected, retrieved=r.retrieved
-            )
-            for r in relevance.rankings
+            write_fields(metrics_pb2.JudgedRanking, ranking) for ranking in relevance.rankings
         )
         request.judged.max_grade = relevance.max_grade
         columns = request.judged.verdicts
@@ -116,10 +113,7 @@ def write_metrics(
     elif isinstance(relevance, GainRankings):
         request.gains.SetInParent()
         request.gains.rankings.extend(
-            metrics_pb2.GainRanking(
-                query_id=r.query_id, gains=r.gains, relevant_gains=r.relevant_gains
-            )
-            for r in relevance.rankings
+            write_fields(metrics_pb2.GainRanking, ranking) for ranking in relevance.rankings
         )
     elif isinstance(relevance, EmbeddedRankings):
         write_embedded(request.embedded, relevance)
@@ -134,11 +128,8 @@ def write_metrics(
 
 
 def _write_values(values: PerQueryValues) -> metrics_pb2.PerQueryValues:
-    return metrics_pb2.PerQueryValues(
-        query_ids=values.query_ids,
-        columns=[metrics_pb2.ValueColumn(values=column) for column in values.columns],
-        inclusion_probabilities=values.inclusion_probabilities,
-    )
+    columns = [metrics_pb2.ValueColumn(values=column) for column in values.columns]
+    return write_fields(metrics_pb2.PerQueryValues, values, columns=columns)
 
 
 def read_table(message: metrics_pb2.MetricTable) -> MetricTable:

@@ -10,10 +10,10 @@ from dataclasses import replace
 from itertools import chain
 
 from judged import errors
-from judged._convert.fields import read_fields
+from judged._convert.fields import read_fields, write_fields
 from judged._convert.judges import write_asking, write_calibration, write_value
 from judged._convert.verdicts import read_error, read_usage
-from judged._inputs import all_texts, kind_of, no_id
+from judged._inputs import all_texts, check_utf8, kind_of, need_id, need_text
 from judged.errors import WrongType
 from judged.types.choices import Source, Status
 from judged.types.judges import Asking, JudgeIdentity, Usage
@@ -51,16 +51,7 @@ def write_item(item: AnswerItem, path: str) -> scores_pb2.AnswerItem:
     if not all_texts(texts) or any(isinstance(values, str) for values in lists):
         check_item(item, path)  # protobuf takes one text letter by letter, and bytes for text
     try:
-        return scores_pb2.AnswerItem(
-            item_id=item.item_id,
-            query=item.query,
-            answer=item.answer,
-            references=item.references,
-            contexts=item.contexts,
-            other_answer=item.other_answer,
-            sources_used=item.sources_used,
-            confidence=item.confidence,
-        )
+        return write_fields(scores_pb2.AnswerItem, item)
     except (UnicodeEncodeError, TypeError, ValueError) as problem:
         check_item(item, path)
         raise errors.InvalidArgument.of_field(path, str(problem)) from None
@@ -103,15 +94,8 @@ def _texts(item: AnswerItem) -> Iterator[tuple[str, object]]:
 
 
 def _check_text(text: object, path: str) -> None:
-    if not isinstance(text, str):
-        is_id = path.endswith(".item_id")
-        rule = no_id(text) if is_id else f"must be text, not {type(text).__name__}"
-        raise WrongType.of_field(path, rule)
-    try:
-        text.encode()
-    except UnicodeEncodeError as problem:
-        rule = f"holds a lone surrogate at character {problem.start}, which UTF-8 can't carry"
-        raise errors.InvalidArgument.of_field(path, rule) from None
+    need = need_id if path.endswith(".item_id") else need_text
+    check_utf8(need(text, path), path)
 
 
 def read_score(message: scores_pb2.AnswerScore, judge: JudgeIdentity | None) -> AnswerScore:

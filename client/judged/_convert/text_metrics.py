@@ -11,9 +11,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from judged import errors
-from judged._convert.fields import read_fields
+from judged._convert.fields import read_fields, write_fields
 from judged._convert.intervals import write_interval_options
-from judged._inputs import need_each
+from judged._inputs import check_utf8, need_each, need_text
+from judged._transport.status import rename_paths
 from judged.types.intervals import IntervalOptions
 from judged.types.metrics import TextItem, TextMetricResult, TextMetricTable
 from judged.v1 import metrics_pb2, statistics_service_pb2
@@ -63,13 +64,7 @@ def _bytes_of(item: TextItem, path: str) -> int:
 
 
 def _bytes_of_text(text: object, path: str) -> int:
-    if not isinstance(text, str):
-        raise errors.InvalidArgument.of_field(path, f"must be text, not {type(text).__name__}")
-    try:
-        return len(text.encode()) + _TEXT_BYTES
-    except UnicodeEncodeError as problem:
-        rule = f"holds a lone surrogate at character {problem.start}, which UTF-8 can't carry"
-        raise errors.InvalidArgument.of_field(path, rule) from None
+    return len(check_utf8(need_text(text, path), path)) + _TEXT_BYTES
 
 
 def write_text_metrics(
@@ -78,10 +73,7 @@ def write_text_metrics(
     """Return the request for a part of the items."""
     return statistics_service_pb2.ComputeTextMetricsRequest(
         metrics=metrics,
-        items=[
-            statistics_service_pb2.TextItem(hypothesis=i.hypothesis, references=i.references)
-            for i in part.items
-        ],
+        items=[write_fields(statistics_service_pb2.TextItem, item) for item in part.items],
         per_item=per_item,
         interval=write_interval_options(interval),
     )
@@ -145,8 +137,4 @@ def of_whole(error: errors.InvalidArgument, part: TextPart) -> errors.InvalidArg
     def rename(match: re.Match[str]) -> str:
         return f"items[{part.start + int(match[1])}]"
 
-    error.field = _ITEM.sub(rename, error.field)
-    error.message = _ITEM.sub(rename, error.message)
-    error.metadata = {key: _ITEM.sub(rename, text) for key, text in error.metadata.items()}
-    error.args = (error.message,)
-    return error
+    return rename_paths(error, _ITEM, rename)

@@ -9,7 +9,7 @@ from struct import error as struct_error
 from struct import pack
 from typing import NamedTuple, SupportsFloat
 
-from judged._inputs import all_texts, join_ids, no_id
+from judged._inputs import all_texts, join_ids, no_id, no_utf8
 from judged.errors import InvalidArgument
 from judged.types.rankings import RetrievedDocuments, ScoredDocuments, TrecRankings
 from judged.v1 import metrics_pb2
@@ -174,8 +174,7 @@ def _unfit(
         try:
             name.encode()
         except UnicodeEncodeError as error:
-            rule = f"holds a lone surrogate at character {error.start}, which UTF-8 can't carry"
-            return InvalidArgument.of_field(field, rule)
+            return InvalidArgument.of_field(field, no_utf8(error))
     for j, value in enumerate(documents.scores):
         if not isinstance(value, SupportsFloat):
             rule = f"must be a number, not {type(value).__name__}"

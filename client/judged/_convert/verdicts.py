@@ -8,8 +8,9 @@ from functools import partial
 from typing import Any
 
 from judged._convert.fields import read_fields
-from judged._transport.status import in_python
+from judged._transport.status import in_python, may_retry
 from judged._views import Booleans
+from judged.errors import JudgedError
 from judged.types.choices import Source, Status
 from judged.types.groups import QueryGroup
 from judged.types.judges import JudgeIdentity, Usage
@@ -39,6 +40,11 @@ def read_error(message: verdicts_pb2.VerdictError) -> VerdictError:
     """Return why a verdict is missing."""
     said = in_python(message.message)
     return VerdictError(message.code, read_reason(message.reason), said, message.retryable)
+
+
+def missing_for(error: JudgedError) -> VerdictError:
+    """Return why a verdict is missing that a failed call was to bring."""
+    return VerdictError(0, error.reason or error.code, error.message, may_retry(error))
 
 
 _Columns = tuple[Callable[..., Sequence[int]], Callable[..., Sequence[int]], Callable[..., Any]]

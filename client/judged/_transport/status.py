@@ -6,7 +6,7 @@ The classes are in `errors`.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
 import grpc
@@ -101,6 +101,17 @@ def may_retry(error: errors.JudgedError) -> bool:
     if isinstance(error, errors.Overloaded):
         return error.retry_after is not None
     return isinstance(error, errors.Unavailable) and not fails_by_tls(error.message)
+
+
+def rename_paths(
+    error: errors.InvalidArgument, path: re.Pattern[str], name: Callable[[re.Match[str]], str]
+) -> errors.InvalidArgument:
+    """Make an error about a message speak of the whole, of which groups[0], say, is another."""
+    error.field = path.sub(name, error.field)
+    error.message = path.sub(name, error.message)
+    error.metadata = {key: path.sub(name, text) for key, text in error.metadata.items()}
+    error.args = (error.message,)
+    return error
 
 
 def was_reached(error: errors.JudgedError) -> bool:

@@ -37,7 +37,7 @@ class Interval:
     confidence: float
     standard_error: float
     signature: str
-    warnings: Sequence[str] = ()
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,5 +89,5 @@ class CorrectedEstimate(View):
     n_labelled: int
     n: int
     power: float
-    warnings: Sequence[str] = ()
+    warnings: tuple[str, ...] = ()
     half_width_with_more: float | None = None

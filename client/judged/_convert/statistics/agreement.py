@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from judged import errors
-from judged._convert.fields import read_fields
+from judged._convert.fields import read_fields, write_fields
 from judged._convert.intervals import write_interval_options
 from judged._inputs import need_kind
 from judged.errors import WrongType
@@ -39,11 +39,7 @@ def write_agreement(
     if ratings is not None:
         request.ratings.CopyFrom(_write_ratings(ratings))
     if systems is not None:
-        request.systems.CopyFrom(
-            statistics_service_pb2.SystemScores(
-                systems=systems.systems, first=systems.first, second=systems.second
-            )
-        )
+        request.systems.CopyFrom(write_fields(statistics_service_pb2.SystemScores, systems))
     return request
 
 
@@ -98,22 +94,17 @@ def write_calibrate(
             f"has {len(inclusion)} entries for {len(items.scores)} scores",
         )
     labelled = [i for i, label in enumerate(items.labels) if label is not None]
-    return statistics_service_pb2.CalibrateRequest(
+    return write_fields(
+        statistics_service_pb2.CalibrateRequest,
+        options,
         scores=items.scores,
         labelled=labelled,
         labels=[bool(items.labels[i]) for i in labelled],
         clusters=numbers_of(items.clusters),
         inclusion_probabilities=[inclusion[i] for i in labelled] if len(inclusion) else (),
         strata=_numbers(items.strata),
-        min_score=options.min_score,
         interval=write_interval_options(interval),
-        precision_floor=options.precision_floor,
-        folds=options.folds,
-        max_error=options.max_error,
         judge=write_identity(options.judge),
-        criterion=None if options.criterion is None else int(options.criterion),  # type: ignore[arg-type]  # ours has the same numbers
-        max_share=options.max_share,
-        guarantee=None if options.guarantee is None else int(options.guarantee),  # type: ignore[arg-type]  # ours has the same numbers
     )
 
 
@@ -129,14 +120,7 @@ def write_identity(judge: JudgeIdentity | None) -> verdicts_pb2.JudgeIdentity | 
     if judge is None:
         return None
     need_kind(judge, "judge", JudgeIdentity, "the JudgeIdentity of verdicts")
-    return verdicts_pb2.JudgeIdentity(
-        kind=judge.kind,
-        profile=judge.profile,
-        min_score=judge.min_score,
-        signature=judge.signature,
-        scoring_key=judge.scoring_key,
-        fingerprint=judge.fingerprint,
-    )
+    return write_fields(verdicts_pb2.JudgeIdentity, judge)
 
 
 def numbers_of(names: Sequence[str]) -> list[int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from judged._convert.fields import read_fields
+from judged._convert.fields import read_fields, write_fields
 from judged._convert.statistics.agreement import numbers_of, write_identity
 from judged._inputs import need_each, need_kind
 from judged.errors import WrongType
@@ -27,31 +27,28 @@ def write_calibrate_cascade(
     for i, label in enumerate(items.labels):
         if label not in (0, 1):
             raise WrongType.of_field(f"labels[{i}]", "must be True or False")
-    return pb.CalibrateCascadeRequest(
-        stages=[
-            pb.ScoredStage(
-                judge=write_identity(stage.judge),
-                scores=[0.0 if score is None else score for score in stage.scores],
-                missing=[i for i, score in enumerate(stage.scores) if score is None],
-                cost=stage.cost,
-            )
-            for stage in items.stages
-        ],
+    stages = [
+        write_fields(
+            pb.ScoredStage,
+            stage,
+            judge=write_identity(stage.judge),
+            scores=[0.0 if score is None else score for score in stage.scores],
+            missing=[i for i, score in enumerate(stage.scores) if score is None],
+        )
+        for stage in items.stages
+    ]
+    return write_fields(
+        pb.CalibrateCascadeRequest,
+        options,
+        stages=stages,
         labels=[bool(label) for label in items.labels],
         clusters=numbers_of(items.clusters),
-        max_error=options.max_error,
-        max_share=options.max_share,
-        max_cost=options.max_cost,
-        may_abstain=options.may_abstain,
-        confidence=options.confidence,
-        guarantee=None if options.guarantee is None else int(options.guarantee),  # type: ignore[arg-type]  # ours has the same numbers
-        seed=options.seed,
     )
 
 
 def read_frontier(message: pb.CalibrateCascadeResponse) -> CascadeFrontier:
     """Return the reply of CalibrateCascade."""
-    points = [_read_point(point, message.signature) for point in message.frontier]
+    points = tuple(_read_point(point, message.signature) for point in message.frontier)
     return read_fields(CascadeFrontier, message, points=points)
 
 
@@ -64,4 +61,4 @@ def _read_point(message: pb.FrontierPoint, made: str) -> FrontierPoint:
         )
         for stage in message.stages
     ]
-    return read_fields(FrontierPoint, message, stages=stages)
+    return read_fields(FrontierPoint, message, stages=tuple(stages))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from judged._convert.fields import read_fields
+from judged._convert.fields import read_fields, write_fields
 from judged._convert.metrics import write_metrics
 from judged._inputs import need_kind
 from judged.types.metrics import MetricOptions, MetricTable
@@ -39,12 +39,7 @@ def write_compare(
         qrels_columns=(
             judgements.trec.qrels_columns if judgements.trec.HasField("qrels_columns") else None
         ),
-        comparison=statistics_service_pb2.CompareOptions(
-            permutations=comparison.permutations,
-            seed=comparison.seed,
-            max_moved=comparison.max_moved,
-            difference=comparison.difference,
-        ),
+        comparison=write_fields(statistics_service_pb2.CompareOptions, comparison),
     )
     for name, relevance in runs.items():
         run = request.runs.add(name=name)

@@ -6,7 +6,7 @@ How they travel is up to `_convert`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
@@ -90,7 +90,7 @@ class Agreement(View):
     quadratic_kappa: Estimate | None
     fleiss_kappa: Estimate | None
     krippendorff_alpha: Estimate | None
-    warnings: Sequence[str] = ()
+    warnings: tuple[str, ...] = ()
 
     def to_rows(self) -> list[dict[str, Any]]:
         """Return a row a coefficient, with its interval."""
@@ -106,7 +106,7 @@ class RankAgreement(View):
     n_systems: int
     kendall_tau: Estimate | None
     tau_ap: Estimate | None
-    warnings: Sequence[str] = ()
+    warnings: tuple[str, ...] = ()
 
     def to_rows(self) -> list[dict[str, Any]]:
         """Return a row a coefficient, with its interval."""
@@ -193,7 +193,7 @@ class JudgeQuality(View):
     recall: Estimate | None
     auc: Estimate | None
     expected_calibration_error: Estimate | None
-    warnings: Sequence[str] = ()
+    warnings: tuple[str, ...] = ()
 
     def to_rows(self) -> list[dict[str, Any]]:
         """Return a row a measure, with its interval."""
@@ -264,8 +264,8 @@ class Reliability(View):
     brier: Estimate | None
     calibration_error: Estimate | None
     cohen_kappa: Estimate | None
-    bins: Sequence[ReliabilityBin]
-    warnings: Sequence[str] = ()
+    bins: tuple[ReliabilityBin, ...]
+    warnings: tuple[str, ...] = ()
 
     def to_rows(self) -> list[dict[str, Any]]:
         """Return a row a bin, from probability 0 to 1."""
@@ -295,7 +295,7 @@ class Calibration(View):
     prevalence: CorrectedEstimate
     cascade: CascadeBounds
     signature: str
-    thresholds: Sequence[Threshold] = field(default_factory=tuple)
+    thresholds: tuple[Threshold, ...] = ()
     reliability: Reliability | None = None
     agreement: CorrectedEstimate | None = None
 

@@ -136,7 +136,7 @@ class CascadeFrontier(View):
     n_certifying: int
     n_clusters: int
     signature: str
-    warnings: Sequence[str] = ()
+    warnings: tuple[str, ...] = ()
 
     def to_rows(self) -> list[dict[str, Any]]:
         """Return a row a cascade, the cheapest first."""

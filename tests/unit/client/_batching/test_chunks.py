@@ -131,7 +131,7 @@ def test_a_failed_chunk_fails_its_own_contexts_only():
     first, second = ([piece] for chunk in cut(groups) for piece in chunk)
     assembly = Assembly(groups)
     assembly.add(first, answer(first))
-    assembly.fail(second, InvalidArgument("no", code="X"), retryable=True)
+    assembly.fail(second, InvalidArgument("no", code="X"))
     verdicts = assembly.verdicts()
     assert list(verdicts.status) == [Status.OK] * 3 + [Status.ERROR] * 2
     assert verdicts[4].relevant is None
@@ -167,7 +167,7 @@ def test_votes_details_and_usage_are_put_together(monkeypatch):
     chunks = list(cut(groups))
     assert [len(chunk) for chunk in chunks] == [1, 1]
     assembly = Assembly(groups)
-    assembly.fail(chunks[0], InvalidArgument("no"), retryable=False)
+    assembly.fail(chunks[0], InvalidArgument("no"))
     detail = VerdictDetail("because", [], Usage(1), "m", "")
     answered = Verdicts(
         [True], [1.0], [1], [1], [0], [0, 1], {}, IDENTITY, [0.75], {0: detail}, Usage(1, cost=None)

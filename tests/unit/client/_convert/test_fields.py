@@ -19,7 +19,7 @@ def test_inner_messages_are_values_and_repeated_ones_lists():
     metric = metrics_pb2.MetricResult(name="ap", per_query=[0.5, 1.0], interval=interval)
     table = metrics_pb2.MetricTable(metrics=[metric], query_ids=["q1", "q2"])
     found = read_fields(MetricTable, table)
-    assert found["ap"].interval == Interval(0.25, 0.5, 0.0, 0.0, "", ["few"])
+    assert found["ap"].interval == Interval(0.25, 0.5, 0.0, 0.0, "", ("few",))
     assert found["ap"].per_query == [0.5, 1.0]
     assert (found.query_ids, found.counts.verdicts, found.slices) == (["q1", "q2"], None, [])
 

@@ -56,7 +56,7 @@ def test_a_corrected_mean_is_read_with_all_that_is_set():
     assert found.corrected is None
     assert (found.naive.value, found.naive.interval.upper) == (0.5, 0.75)
     assert (found.labels_only.value, found.labels_only.interval) == (0.0, None)
-    assert (found.n_labelled, found.n, found.power, found.warnings) == (1, 7, 0.5, ["few"])
+    assert (found.n_labelled, found.n, found.power, found.warnings) == (1, 7, 0.5, ("few",))
 
 
 def test_a_table_has_corrections_and_bounds_only_when_sent():
