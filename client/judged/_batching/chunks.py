@@ -12,6 +12,7 @@ from itertools import accumulate, groupby
 from typing import Any
 
 from judged import errors
+from judged._batching.packing import packed
 from judged._convert.groups import as_items
 from judged._convert.verdicts import missing_for
 from judged._transport.status import rename_paths
@@ -126,23 +127,12 @@ def cut(
 ) -> Iterator[list[Piece]]:
     """Yield chunks of pieces in order, each within the sizes above where single texts allow."""
     most = most_contexts(judge, asking)
-    chunk: list[Piece] = []
-    characters = contexts = 0
-    for index, group in enumerate(groups):
-        for piece, cost in _pieces(index, group, most):
-            full = (
-                characters + cost > CHUNK_CHARACTERS
-                or contexts + piece.n_contexts > most
-                or len(chunk) >= CHUNK_GROUPS
-            )
-            if chunk and full:
-                yield chunk
-                chunk, characters, contexts = [], 0, 0
-            chunk.append(piece)
-            characters += cost
-            contexts += piece.n_contexts
-    if chunk:
-        yield chunk
+    pieces = (
+        (piece, (cost, piece.n_contexts, 1))
+        for index, group in enumerate(groups)
+        for piece, cost in _pieces(index, group, most)
+    )
+    return packed(pieces, (CHUNK_CHARACTERS, most, CHUNK_GROUPS))
 
 
 def _pieces(index: int, group: QueryGroup, most: int) -> Iterator[tuple[Piece, int]]:

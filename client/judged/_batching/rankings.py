@@ -12,13 +12,13 @@ from dataclasses import fields, replace
 from itertools import chain, compress
 from typing import cast
 
+from judged._batching.packing import packed
 from judged._convert.trec import Joined, joined
 from judged.errors import InvalidArgument
 from judged.types.choices import Unjudged
-from judged.types.embeddings import EmbeddedRanking, EmbeddedRankings
+from judged.types.embeddings import EmbeddedRankings
 from judged.types.metrics import MetricCounts, MetricOptions, MetricResult, MetricTable
 from judged.types.rankings import (
-    GainRanking,
     GainRankings,
     PerQueryValues,
     Relevance,
@@ -37,9 +37,9 @@ def split(relevance: Relevance) -> Iterator[Relevance]:
     """Yield the relevance in parts of about PART_BYTES or less, cut between queries."""
     if isinstance(relevance, TrecRankings):
         return _split_trec(relevance)
-    if isinstance(relevance, GainRankings):
+    if isinstance(relevance, GainRankings) and relevance.rankings:
         return _split_gains(relevance)
-    if isinstance(relevance, EmbeddedRankings):
+    if isinstance(relevance, EmbeddedRankings) and relevance.rankings:
         return _split_embedded(relevance)
     return iter([relevance])
 
@@ -88,30 +88,19 @@ def _part(qrels: Mapping[str, Joined], run: Mapping[str, Joined]) -> TrecRanking
 
 
 def _split_gains(whole: GainRankings) -> Iterator[GainRankings]:
-    part: list[GainRanking] = []
-    size = 0
-    for ranking in whole.rankings:
-        more = 8 * (len(ranking.gains) + len(ranking.relevant_gains)) + len(ranking.query_id)
-        if part and size + more > PART_BYTES:
-            yield GainRankings(part)
-            part, size = [], 0
-        part.append(ranking)
-        size += more
-    yield GainRankings(part)
+    sized = (
+        (one, [8 * (len(one.gains) + len(one.relevant_gains)) + len(one.query_id)])
+        for one in whole.rankings
+    )
+    return map(GainRankings, packed(sized, [PART_BYTES]))
 
 
 def _split_embedded(whole: EmbeddedRankings) -> Iterator[EmbeddedRankings]:
-    part: list[EmbeddedRanking] = []
-    size = 0
-    for ranking in whole.rankings:
-        vectors = ranking.embeddings
-        more = len(vectors.expected) + len(vectors.retrieved) + len(ranking.query_id)
-        if part and size + more > PART_BYTES:
-            yield EmbeddedRankings(part, whole.min_score)
-            part, size = [], 0
-        part.append(ranking)
-        size += more
-    yield EmbeddedRankings(part, whole.min_score)
+    sized = (
+        (one, [len(one.embeddings.expected) + len(one.embeddings.retrieved) + len(one.query_id)])
+        for one in whole.rankings
+    )
+    return (EmbeddedRankings(part, whole.min_score) for part in packed(sized, [PART_BYTES]))
 
 
 def check_metadata(relevance: Relevance, metadata: Metadata) -> None:

@@ -82,18 +82,10 @@ class Threads:
         stream = events(scoring.parts)
         try:
             for part, event in stream:
-                if isinstance(event, AnswerScore):
-                    scoring.tell()
-                    yield event
-                elif isinstance(event, errors.JudgedError):
-                    scoring.failed(part, event)
-                elif isinstance(event, Exception):
-                    raise event
+                yield from scoring.take(part, event)
         finally:
             stream.close()
-        for score in scoring.lost():
-            scoring.tell()
-            yield score
+        yield from scoring.lost()
 
     def _inline(self, parts: Iterable[Part]) -> Generator[_Event, None, None]:
         for part in parts:
@@ -183,15 +175,9 @@ class Tasks:
         """Yield the scores as they come; those that never came are last, as errors."""
         async with aclosing(self._events(scoring.parts)) as events:
             async for part, event in events:
-                if isinstance(event, AnswerScore):
-                    scoring.tell()
-                    yield event
-                elif isinstance(event, errors.JudgedError):
-                    scoring.failed(part, event)
-                elif isinstance(event, Exception):
-                    raise event
+                for score in scoring.take(part, event):
+                    yield score
         for score in scoring.lost():
-            scoring.tell()
             yield score
 
     async def _events(self, parts: Iterable[Part]) -> AsyncGenerator[_Event, None]:

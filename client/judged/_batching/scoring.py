@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from judged import errors
 from judged._batching.chunks import CHUNK_CHARACTERS
+from judged._batching.packing import packed
 from judged._convert.judges import read_identity, share
 from judged._convert.scores import check_item, read_score, write_scores
 from judged._convert.verdicts import missing_for, read_usage
@@ -182,24 +183,38 @@ class Scoring:
         check_item_ids(self._items)
         if not self._rubrics:
             raise errors.InvalidArgument.of_field("rubrics", "must hold at least one rubric")
+        sized = (
+            ((place, item), (_characters(item, f"items[{place}]"), 1))
+            for place, item in enumerate(self._items)
+        )
+        most = max(1, PART_SCORES // len(self._rubrics))
         self.parts = [
             Part(
-                start,
-                part,
+                part[0][0],
+                [item for _, item in part],
                 self._rubrics,
                 share(asking, len(part), len(self._items)),
                 request_id,
                 include_replies=include_replies,
             )
-            for start, part in _cut(self._items, max(1, PART_SCORES // len(self._rubrics)))
+            for part in packed(sized, (CHUNK_CHARACTERS, most))
         ]
         self._progress = progress
         self._done = 0
         self._total = len(self._items) * len(self._rubrics)
 
-    def tell(self, n: int = 1) -> None:
-        """Report n more scores as done."""
-        self._done += n
+    def take(self, part: Part, event: AnswerScore | Exception | None) -> Iterator[AnswerScore]:
+        """Yield a score that came, and count it; raise what ended the call with the part."""
+        if isinstance(event, AnswerScore):
+            self._tell()
+            yield event
+        elif isinstance(event, errors.JudgedError):
+            self.failed(part, event)
+        elif event is not None:
+            raise event
+
+    def _tell(self) -> None:
+        self._done += 1
         if self._progress is not None:
             self._progress(self._done, self._total)
 
@@ -221,8 +236,9 @@ class Scoring:
             refused = isinstance(part.failure, errors.BudgetExhausted) and not self._any_score
             if part.failure is not None and (refused or not answered):
                 raise part.failure
-        for part in self.parts:
-            yield from part.lost()
+        for score in (score for part in self.parts for score in part.lost()):
+            self._tell()
+            yield score
 
     @property
     def _any_score(self) -> bool:
@@ -280,21 +296,6 @@ def summarise(rubric: str, scores: Sequence[AnswerScore]) -> RubricSummary:
         ),
         next((score.judge for score in scores if score.judge is not None), None),
     )
-
-
-def _cut(items: Sequence[AnswerItem], most: int) -> Iterator[tuple[int, list[AnswerItem]]]:
-    """Yield (place of the first, items) of parts that a message holds."""
-    part: list[AnswerItem] = []
-    start = characters = 0
-    for index, item in enumerate(items):
-        more = _characters(item, f"items[{index}]")
-        if part and (characters + more > CHUNK_CHARACTERS or len(part) >= most):
-            yield start, part
-            part, start, characters = [], index, 0
-        part.append(item)
-        characters += more
-    if part:
-        yield start, part
 
 
 def _characters(item: AnswerItem, path: str) -> int:

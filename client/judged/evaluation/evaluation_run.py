@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from judged._batching.chunks import most_contexts
+from judged._batching.packing import packed
 from judged._inputs import as_metrics, need_by_ids, need_list
 from judged.errors import InvalidArgument, WrongType
 from judged.evaluation._steps.evaluation_log import EvaluationLog, group_key
@@ -243,7 +244,7 @@ class EvaluationRun:
         done, total = 0, sum(sizes.values())
         judge = self.judge if isinstance(self.judge, Judge | str) else None
         most = 1 if self.local is not None else most_contexts(judge)
-        for places in _packed(left, sizes, most):
+        for places in packed(((place, [sizes[place]]) for place in left), [most]):
             groups = [self._to_judge[place] for place in places]
             request_id = "" if self._log is None else self._log.request_id(groups, self.asking)
             yield Piece(places, groups, request_id)
@@ -332,17 +333,3 @@ def _given(results: Mapping[str, object], k: int | None) -> Results:
 
 def _contexts(group: QueryGroup) -> int:
     return group.n_expected * group.n_retrieved
-
-
-def _packed(places: Sequence[int], sizes: Mapping[int, int], most: int) -> Iterator[Sequence[int]]:
-    """Yield places whose groups have no more contexts than `most` together, or one alone."""
-    packed: list[int] = []
-    n = 0
-    for place in places:
-        if packed and n + sizes[place] > most:
-            yield packed
-            packed, n = [], 0
-        packed.append(place)
-        n += sizes[place]
-    if packed:
-        yield packed

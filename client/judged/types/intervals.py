@@ -40,6 +40,13 @@ class Interval:
     warnings: tuple[str, ...] = ()
 
 
+def ends_of(interval: Interval | None) -> dict[str, float | None]:
+    """Return the ends as cells of a row; None without an interval."""
+    if interval is None:
+        return {"lower": None, "upper": None}
+    return {"lower": interval.lower, "upper": interval.upper}
+
+
 @dataclass(frozen=True, slots=True)
 class Estimate:
     """A number with its interval; each is None where the data leave it undefined."""

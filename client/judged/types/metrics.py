@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 from judged._inputs import as_list, set_fields
 from judged._views import View, named_mean, plain
 from judged.types.choices import Matching, NoGold, Unjudged
-from judged.types.intervals import CorrectedEstimate, Interval, IntervalOptions
+from judged.types.intervals import CorrectedEstimate, Interval, IntervalOptions, ends_of
 from judged.types.metric_names import is_metric
 from judged.types.verdicts import VerdictCounts
 
@@ -63,13 +63,12 @@ class MetricResult(View):
 
     def to_rows(self) -> list[dict[str, Any]]:
         """Return one row: the mean, what it is of, and how sure it is."""
-        interval, corrected = self.interval, self.corrected
+        corrected = self.corrected
         row = {
             "metric": self.name,
             "mean": self.mean,
             "n": self.n,
-            "lower": None if interval is None else interval.lower,
-            "upper": None if interval is None else interval.upper,
+            **ends_of(self.interval),
             "lower_bound": self.lower_bound,
             "upper_bound": self.upper_bound,
             "signature": self.signature,
@@ -233,14 +232,12 @@ class TextMetricResult(View):
 
     def to_rows(self) -> list[dict[str, Any]]:
         """Return one row: the mean, what it is of, and how sure it is."""
-        interval = self.interval
         return [
             {
                 "metric": self.name,
                 "mean": self.mean,
                 "n": self.n,
-                "lower": None if interval is None else interval.lower,
-                "upper": None if interval is None else interval.upper,
+                **ends_of(self.interval),
                 "signature": self.signature,
             }
         ]

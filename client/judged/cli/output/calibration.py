@@ -12,9 +12,8 @@ from judged.cli.output.estimates import (
     estimates_document,
     estimates_table,
     more_labels,
-    number,
 )
-from judged.cli.output.tables import plural
+from judged.cli.output.tables import number, plural
 from judged.cli.output.usage import usage_document
 from judged.cli.output.writer import Output, new_table
 from judged.types import (

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from rich.table import Table
 
+from judged.cli.output.tables import number
 from judged.cli.output.writer import new_table
 from judged.types import ComparedRuns, Estimate, RunComparison
 
@@ -31,7 +32,7 @@ def comparison_table(comparisons: Sequence[RunComparison]) -> Table:
             _interval(made.difference),
             _p_value(made.permutation.p_holm),
             f"{made.wins}/{made.losses}/{made.ties}",
-            _number(made.power.detectable_difference),
+            number(made.power.detectable_difference),
             _finding(made),
         )
     return view
@@ -54,7 +55,7 @@ def power_table(comparisons: Sequence[RunComparison], difference: float) -> Tabl
         view.add_row(
             made.metric,
             made.run,
-            _number(made.power.power),
+            number(made.power.power),
             "-" if needed is None else str(needed),
         )
     return view
@@ -86,10 +87,6 @@ def moved_table(made: RunComparison, most: int) -> Table:
             _signed(query.run - query.baseline),
         )
     return view
-
-
-def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:.4f}"
 
 
 def _signed(value: float | None) -> str:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
 from rich.table import Table
 
 from judged import IntervalOptions, MetricTable
-from judged.cli.output.tables import mean_of
+from judged.cli.output.tables import mean_of, number
 from judged.cli.output.writer import new_table
-from judged.types import CorrectedEstimate, Estimate
+from judged.types import CorrectedEstimate, Estimate, Interval
 
 
 def estimates_table(title: str, estimates: Mapping[str, Estimate | None]) -> Table:
@@ -32,20 +32,27 @@ def cells(estimate: Estimate | None) -> tuple[str, str, str]:
     return number(estimate.value), number(interval.lower), number(interval.upper)
 
 
-def number(value: float | None) -> str:
-    """Return a number with four decimals, "-" for None."""
-    return "-" if value is None else f"{value:.4f}"
-
-
 def estimate_warnings(estimates: Mapping[str, Estimate | None]) -> Iterator[str]:
     """Yield what to mind about the intervals, once for numbers that share it."""
-    names_of: dict[str, list[str]] = {}
-    for name, estimate in estimates.items():
-        interval = None if estimate is None else estimate.interval
-        for warning in () if interval is None else interval.warnings:
-            names_of.setdefault(warning, []).append(name)
-    for warning, names in names_of.items():
+    known = {name: one.interval for name, one in estimates.items() if one is not None}
+    for warning, names in _names_of(known).items():
         yield f"interval of {', '.join(names)}: {warning}"
+
+
+def _names_of(
+    warned: Mapping[str, Interval | CorrectedEstimate | None],
+) -> dict[str, list[str]]:
+    """Return the names that share each warning."""
+    names: dict[str, list[str]] = {}
+    for name, one in warned.items():
+        for warning in () if one is None else one.warnings:
+            names.setdefault(warning, []).append(name)
+    return names
+
+
+def _of_some(names: Sequence[str], all_names: Collection[str]) -> str:
+    """Return whose a warning is, "" where it is that of all."""
+    return "" if len(names) == len(all_names) else f" of {', '.join(names)}"
 
 
 def estimates_document(estimates: Mapping[str, Estimate | None]) -> dict[str, Any]:
@@ -59,13 +66,9 @@ def interval_warnings(table: MetricTable, asked: IntervalOptions | None) -> Iter
     """Yield what the reader of the intervals should know, once for metrics that share it."""
     if asked is not None and any(metric.interval is None for metric in table.metrics):
         yield "interval: there is none where fewer than two queries have a value"
-    metrics_of: dict[str, list[str]] = {}
-    for metric in table.metrics:
-        for warning in metric.interval.warnings if metric.interval is not None else ():
-            metrics_of.setdefault(warning, []).append(metric.name)
-    for warning, metrics in metrics_of.items():
-        whose = "" if len(metrics) == len(table.metrics) else f" of {', '.join(metrics)}"
-        yield f"interval{whose}: {warning}"
+    intervals = {metric.name: metric.interval for metric in table.metrics}
+    for warning, names in _names_of(intervals).items():
+        yield f"interval{_of_some(names, intervals)}: {warning}"
 
 
 def slice_warnings(table: MetricTable, keys: Sequence[str]) -> Iterator[str]:
@@ -108,13 +111,8 @@ def more_labels(means: Mapping[str, CorrectedEstimate]) -> str:
 
 def corrected_warnings(means: Mapping[str, CorrectedEstimate] | None) -> Iterator[str]:
     """Yield what the reader should know, once for all metrics that share it."""
-    metrics_of: dict[str, list[str]] = {}
-    for name, mean in (means or {}).items():
-        for warning in mean.warnings:
-            metrics_of.setdefault(warning, []).append(name)
-    for warning, metrics in metrics_of.items():
-        whose = "" if len(metrics) == len(means or ()) else f" of {', '.join(metrics)}"
-        yield f"corrected mean{whose}: {warning}"
+    for warning, names in _names_of(means or {}).items():
+        yield f"corrected mean{_of_some(names, means or {})}: {warning}"
 
 
 def corrected_document(means: Mapping[str, CorrectedEstimate] | None) -> dict[str, Any]:

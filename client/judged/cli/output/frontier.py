@@ -8,7 +8,7 @@ from typing import Any
 
 from rich.table import Table
 
-from judged.cli.output.estimates import number
+from judged.cli.output.tables import number
 from judged.cli.output.writer import new_table
 from judged.types import CascadeFrontier, FrontierPoint
 

@@ -13,7 +13,7 @@ from typing import Any
 from rich.table import Table
 
 from judged import ScoredAnswers, Status
-from judged.cli.output.tables import of_all, plural, word
+from judged.cli.output.tables import number, of_all, plural, word
 from judged.cli.output.writer import new_table
 from judged.types import AnswerScore
 
@@ -29,10 +29,10 @@ def rubrics_table(found: ScoredAnswers) -> Table:
         counts = summary.counts
         view.add_row(
             summary.rubric,
-            _number(summary.mean),
+            number(summary.mean),
             f"{summary.passed} of {counts.ok}",
             *map(str, (counts.ok, counts.abstained, counts.error, counts.not_assessable)),
-            _number(agreement_of(found, summary.rubric)),
+            number(agreement_of(found, summary.rubric)),
         )
     return view
 
@@ -51,10 +51,6 @@ def _cell(score: AnswerScore) -> str:
     if score.score is None:
         return score.status.name.lower().replace("_", " ")
     return f"{score.score:.4f}" if score.passed else f"{score.score:.4f} (below)"
-
-
-def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:.4f}"
 
 
 def agreement_of(found: ScoredAnswers, rubric: str) -> float | None:

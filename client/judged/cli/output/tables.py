@@ -33,7 +33,7 @@ def means_table(table: MetricTable) -> Table:
     for metric in table.metrics:
         row = [metric.name, mean_of(metric), str(metric.n)]
         if bounded:
-            row += [_number(metric.lower_bound), _number(metric.upper_bound)]
+            row += [number(metric.lower_bound), number(metric.upper_bound)]
         view.add_row(*row)
     return view
 
@@ -42,7 +42,7 @@ def per_query_table(table: MetricTable) -> Table:
     """Return the value of every query for every metric."""
     view = new_table("query", *(metric.name for metric in table.metrics))
     for row, query_id in enumerate(table.query_ids):
-        view.add_row(query_id, *(_number(metric.per_query[row]) for metric in table.metrics))
+        view.add_row(query_id, *(number(metric.per_query[row]) for metric in table.metrics))
     return view
 
 
@@ -148,11 +148,12 @@ def word(n: int, one: str, many: str) -> str:
 
 def mean_of(metric: MetricResult) -> str:
     """Return a mean as tables show it, with its interval if it has one."""
-    mean, interval = _number(metric.mean), metric.interval
+    mean, interval = number(metric.mean), metric.interval
     return mean if interval is None else f"{mean} [{interval.lower:.4f}, {interval.upper:.4f}]"
 
 
-def _number(value: float | None) -> str:
+def number(value: float | None) -> str:
+    """Return a number with four decimals, "-" for None."""
     return "-" if value is None else f"{value:.4f}"
 
 

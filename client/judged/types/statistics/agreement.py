@@ -13,7 +13,7 @@ from typing import Any
 from judged._inputs import as_list, need_column, need_ids, need_kind, set_fields
 from judged._views import View
 from judged.types.calibrators import Calibrator
-from judged.types.intervals import CorrectedEstimate, Estimate
+from judged.types.intervals import CorrectedEstimate, Estimate, ends_of
 from judged.types.judges import JudgeIdentity
 
 
@@ -310,6 +310,5 @@ def _row(name: str, estimate: Estimate | None) -> dict[str, Any]:
     return {
         "measure": name,
         "value": None if estimate is None else estimate.value,
-        "lower": None if interval is None else interval.lower,
-        "upper": None if interval is None else interval.upper,
+        **ends_of(interval),
     }

@@ -11,7 +11,7 @@ from typing import Any
 
 from judged._inputs import set_fields
 from judged._views import View
-from judged.types.intervals import Estimate
+from judged.types.intervals import Estimate, ends_of
 from judged.types.metrics import MetricTable
 from judged.types.rankings import (
     GainRankings,
@@ -107,7 +107,6 @@ class RunComparison(View):
 
     def to_rows(self) -> list[dict[str, Any]]:
         """Return one row: the difference, how sure it is, and the tests."""
-        interval = self.difference.interval
         return [
             {
                 "metric": self.metric,
@@ -117,8 +116,7 @@ class RunComparison(View):
                 "baseline_mean": self.baseline_mean,
                 "run_mean": self.run_mean,
                 "difference": self.difference.value,
-                "lower": None if interval is None else interval.lower,
-                "upper": None if interval is None else interval.upper,
+                **ends_of(self.difference.interval),
                 "effect_size": self.effect_size,
                 "p_permutation": self.permutation.p_value,
                 "p_permutation_holm": self.permutation.p_holm,
@@ -152,15 +150,13 @@ class TukeyComparison(View):
 
     def to_rows(self) -> list[dict[str, Any]]:
         """Return one row: the difference and how sure it is."""
-        interval = self.difference.interval
         return [
             {
                 "metric": self.metric,
                 "first": self.first,
                 "second": self.second,
                 "difference": self.difference.value,
-                "lower": None if interval is None else interval.lower,
-                "upper": None if interval is None else interval.upper,
+                **ends_of(self.difference.interval),
                 "p": self.p_value,
             }
         ]

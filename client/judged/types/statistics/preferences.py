@@ -8,7 +8,7 @@ from typing import Any
 
 from judged._inputs import need_id, set_fields
 from judged._views import View
-from judged.types.intervals import Estimate
+from judged.types.intervals import Estimate, ends_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +80,7 @@ class SystemRanking(View):
             {
                 "system": system.name,
                 "strength": system.strength.value,
-                "lower": interval.lower if (interval := system.strength.interval) else None,
-                "upper": interval.upper if interval else None,
+                **ends_of(system.strength.interval),
                 "wins": system.wins,
                 "ties": system.ties,
                 "losses": system.losses,

@@ -176,9 +176,10 @@ class TestWhole:
     def test_tells_progress(self):
         seen = []
         whole = scoring(progress=lambda *now: seen.append(now))
-        whole.tell()
-        whole.tell(2)
-        assert seen == [(1, 6), (3, 6)]
+        score = AnswerScore("0", "a", Status.OK, score=1.0, passed=True)
+        for event in (score, None, score):
+            list(whole.take(whole.parts[0], event))
+        assert seen == [(1, 6), (2, 6)]
 
     def test_a_mean_is_over_what_is_ok(self):
         scores = [
