@@ -11,6 +11,7 @@ import time
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 import grpc
@@ -103,13 +104,14 @@ class Connection:
     def call(self, method: Callable[..., Reply], request: object, deadline: Deadline) -> Reply:
         """Return the reply of the first try that is answered."""
         attempts = Attempts(deadline, self.budget, request)
-
-        def send() -> Reply:
-            self._take_slot(attempts)
-            with self._window.held():
-                return method(request, timeout=attempts.timeout(), metadata=attempts.metadata)
-
+        send = partial(self._try, method, request, attempts)
         return self._finish(send, send, attempts)
+
+    def _try(self, method: Callable[..., Reply], request: object, attempts: Attempts) -> Reply:
+        """Return the reply of one try, which waits for a slot in the window."""
+        self._take_slot(attempts)
+        with self._window.held():
+            return method(request, timeout=attempts.timeout(), metadata=attempts.metadata)
 
     def _take_slot(self, attempts: Attempts) -> None:
         """Wait for a slot in the window; raises what `timeout` does when time is over."""
@@ -135,12 +137,7 @@ class Connection:
             raise
         # When it is answered, not when that is read: who sends many waits here before reading any.
         future.add_done_callback(lambda _: self._window.release())
-
-        def again() -> Reply:
-            self._take_slot(attempts)
-            with self._window.held():
-                return method(request, timeout=attempts.timeout(), metadata=attempts.metadata)
-
+        again = partial(self._try, method, request, attempts)
         return InFlight(future.cancel, lambda: self._finish(future.result, again, attempts))
 
     def send_all(

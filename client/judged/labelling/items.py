@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from judged.evaluation.datasets.files import FileError, Record, read_records
@@ -101,14 +101,17 @@ class Judged:
             if record.text("status") != "OK":
                 missing += 1
                 continue
-            line = _Line.of(record, number)
-            if (first := line_of.setdefault(line.item_id, number)) != number:
-                raise record.error(f"has the id {line.item_id!r} of line {first}")
-            lines.append(line)
+            item, score = _read(record, number)
+            if (first := line_of.setdefault(item.item_id, number)) != number:
+                raise record.error(f"has the id {item.item_id!r} of line {first}")
+            lines.append((item, score))
         if not lines:
             raise FileError(name, None, "has no line with a verdict, so there is nothing to label")
         threshold = _threshold(lines)
-        items = [line.item(threshold) for line in lines]
+        items = [
+            replace(item, belief=_stretched(score, threshold)) if math.isnan(item.belief) else item
+            for item, score in lines
+        ]
         return cls(name, items, missing, random_share, seed, n_bands)
 
 
@@ -119,62 +122,40 @@ def _shares_drawn(strata: Sequence[int], drawn: Sequence[int]) -> list[float]:
     return [max(taken[stratum], 1) / sizes[stratum] for stratum in strata]
 
 
-@dataclass(frozen=True, slots=True)
-class _Line:
-    item_id: str
-    cluster: str
-    query: str
-    expected: Sequence[str]
-    retrieved: str
-    relevant: bool
-    score: float
-    probability: float | None
-
-    @classmethod
-    def of(cls, record: Record, number: int) -> _Line:
-        relevant = record.get("relevant")
-        if not isinstance(relevant, bool):
-            raise record.error("has 'relevant' that is neither true nor false")
-        query = record.text("query")
-        expected = [text for text in record.texts("expected_alternatives") if text.strip()]
-        if not expected or record.get("expected_text") is not None:
-            expected.insert(0, record.text("expected_text"))
-        score, probability = record.optional_number("score"), record.optional_number("probability")
-        for known, field in ((score, "score"), (probability, "probability")):
-            if known is not None and not 0 <= known <= 1:
-                raise record.error(f"has {field!r} that is not in 0 to 1")
-        return cls(
-            record.optional_identifier("id") or f"line {number}",
-            record.optional_identifier("query_id") or query,
-            query,
-            list(dict.fromkeys(expected)),
-            record.text("retrieved_text"),
-            relevant,
-            float(relevant) if score is None else score,
-            probability,
-        )
-
-    def item(self, threshold: float) -> Item:
-        belief = self.probability
-        if belief is None and self.score < threshold:
-            belief = 0.5 * self.score / threshold
-        elif belief is None:
-            belief = (
-                0.5 + 0.5 * (self.score - threshold) / (1 - threshold) if threshold < 1 else 1.0
-            )
-        return Item(
-            self.item_id,
-            self.cluster,
-            self.query,
-            self.expected,
-            self.retrieved,
-            self.relevant,
-            belief,
-        )
+def _read(record: Record, number: int) -> tuple[Item, float]:
+    """Return an item and its score; where it has no probability, its belief is not a number yet."""
+    relevant = record.get("relevant")
+    if not isinstance(relevant, bool):
+        raise record.error("has 'relevant' that is neither true nor false")
+    query = record.text("query")
+    expected = [text for text in record.texts("expected_alternatives") if text.strip()]
+    if not expected or record.get("expected_text") is not None:
+        expected.insert(0, record.text("expected_text"))
+    score, probability = record.optional_number("score"), record.optional_number("probability")
+    for known, field in ((score, "score"), (probability, "probability")):
+        if known is not None and not 0 <= known <= 1:
+            raise record.error(f"has {field!r} that is not in 0 to 1")
+    item = Item(
+        record.optional_identifier("id") or f"line {number}",
+        record.optional_identifier("query_id") or query,
+        query,
+        list(dict.fromkeys(expected)),
+        record.text("retrieved_text"),
+        relevant,
+        math.nan if probability is None else probability,
+    )
+    return item, float(relevant) if score is None else score
 
 
-def _threshold(lines: Sequence[_Line]) -> float:
+def _stretched(score: float, threshold: float) -> float:
+    """Return a score, stretched so that the threshold comes to one half."""
+    if score < threshold:
+        return 0.5 * score / threshold
+    return 0.5 + 0.5 * (score - threshold) / (1 - threshold) if threshold < 1 else 1.0
+
+
+def _threshold(lines: Sequence[tuple[Item, float]]) -> float:
     """Return a score between those of relevant items and of others, as far as there is one."""
-    yes = min((line.score for line in lines if line.relevant), default=1.0)
-    no = max((line.score for line in lines if not line.relevant), default=0.0)
+    yes = min((score for item, score in lines if item.relevant), default=1.0)
+    no = max((score for item, score in lines if not item.relevant), default=0.0)
     return min(max((yes + no) / 2, 0.01), 0.99)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from enum import IntEnum
-from typing import Any
+from typing import Any, TypeVar
 
 from judged._inputs import as_list, set_fields
 from judged._views import View
 from judged.types.calibrators import Calibrator, ErrorGuarantee
 
 Scalar = bool | int | float | str
+Counts = TypeVar("Counts", "Usage", "CostEstimate")
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +139,17 @@ def _added(one: float | None, other: float | None) -> float | None:
     return None if one is None or other is None else one + other
 
 
+def _together(one: CascadeUsage | None, other: CascadeUsage | None) -> CascadeUsage | None:
+    return one + other if one is not None and other is not None else one or other
+
+
+def _summed(one: Counts, other: Counts, **others: Any) -> Counts:  # noqa: ANN401 - fields
+    """Return a value with the sums of all fields but the `others`, which are given."""
+    names = [part.name for part in fields(one) if part.name not in others]
+    sums = {name: getattr(one, name) + getattr(other, name) for name in names}
+    return replace(one, **sums, **others)
+
+
 @dataclass(frozen=True, slots=True)
 class Usage:
     """What calls to language models took: `calls` were answered, `attempts` were made.
@@ -166,21 +178,8 @@ class Usage:
 
     def __add__(self, other: Usage) -> Usage:
         """Return both together."""
-        cascade = self.cascade or other.cascade
-        if self.cascade is not None and other.cascade is not None:
-            cascade = self.cascade + other.cascade
-        return Usage(
-            self.calls + other.calls,
-            self.attempts + other.attempts,
-            self.input_tokens + other.input_tokens,
-            self.output_tokens + other.output_tokens,
-            _added(self.cost, other.cost),
-            self.latency_s + other.latency_s,
-            self.cached + other.cached,
-            self.shared + other.shared,
-            self.avoided_calls + other.avoided_calls,
-            cascade,
-        )
+        cost = _added(self.cost, other.cost)
+        return _summed(self, other, cost=cost, cascade=_together(self.cascade, other.cascade))
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -205,17 +204,10 @@ class CostEstimate(View):
 
     def __add__(self, other: CostEstimate) -> CostEstimate:
         """Return both together."""
-        known = self.cost is not None and other.cost is not None
-        return CostEstimate(
-            self.contexts + other.contexts,
-            self.distinct_texts + other.distinct_texts,
-            self.cache_hits + other.cache_hits,
-            self.calls + other.calls,
-            self.input_tokens + other.input_tokens,
-            self.output_tokens + other.output_tokens,
-            (self.cost or 0.0) + (other.cost or 0.0) if known else None,
-            self.currency or other.currency,
-            self.cascade + other.cascade
-            if self.cascade is not None and other.cascade is not None
-            else self.cascade or other.cascade,
+        return _summed(
+            self,
+            other,
+            cost=_added(self.cost, other.cost),
+            currency=self.currency or other.currency,
+            cascade=_together(self.cascade, other.cascade),
         )

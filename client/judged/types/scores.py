@@ -228,6 +228,14 @@ class RubricSummary:
         return self.counts.passed
 
 
+def summary_of(summaries: Sequence[RubricSummary], rubric: str) -> RubricSummary:
+    """Return the summary of a rubric by its id. Raises KeyError."""
+    for summary in summaries:
+        if summary.rubric == rubric:
+            return summary
+    raise KeyError(f"{rubric}; these scores have {', '.join(s.rubric for s in summaries)}")
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class ScoredAnswers(View, Listed[AnswerScore]):
     """The scores of a call: for each item, in order, its score by each rubric, in order.
@@ -258,10 +266,7 @@ class ScoredAnswers(View, Listed[AnswerScore]):
 
     def summary(self, rubric: str) -> RubricSummary:
         """Return the summary of a rubric by its id. Raises KeyError."""
-        for summary in self.rubrics:
-            if summary.rubric == rubric:
-                return summary
-        raise KeyError(f"{rubric}; these scores have {', '.join(s.rubric for s in self.rubrics)}")
+        return summary_of(self.rubrics, rubric)
 
     def of_item(self, item_id: str) -> dict[str, AnswerScore]:
         """Return the scores of an item by rubric; none for an id that is not there."""

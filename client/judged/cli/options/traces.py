@@ -46,14 +46,6 @@ TraceTexts = Annotated[
     TextsKept | None,
     typer.Option(case_sensitive=False, help="What --trace keeps of the texts; in full by default."),
 ]
-TraceJudge = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NAME",
-        help="Which judgements of a trace --judge none takes, as llm/retrieval_match; needed when "
-        "it has several.",
-    ),
-]
 NoJudge = Annotated[
     bool,
     typer.Option(
@@ -95,6 +87,28 @@ def read_tracing(
     if trace is not None and not replays:
         check_writable(trace, "--trace")
     return Tracing(trace, replays, texts is TextsKept.HASH, judgements or "")
+
+
+@dataclass(frozen=True, slots=True)
+class TraceFlags:
+    """The file that judgements are kept in, or taken from in place of a judge."""
+
+    trace: TraceFile = None
+    trace_texts: TraceTexts = None
+    trace_judge: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Which judgements of a trace --judge none takes, as llm/retrieval_match; needed "
+            "when it has several.",
+        ),
+    ] = None
+    no_judge: NoJudge = False
+
+    def tracing(self, kind: str | None) -> Tracing:
+        """Return what the flags ask for beside --judge. Raises Problem."""
+        texts, judgements = self.trace_texts, self.trace_judge
+        return read_tracing(kind, self.trace, texts, judgements, no_judge=self.no_judge)
 
 
 class KeptTrace:

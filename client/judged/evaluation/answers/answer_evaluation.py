@@ -41,6 +41,7 @@ from judged.types import (
     Status,
     Usage,
 )
+from judged.types.scores import summary_of
 
 Progress = Callable[[int, int], object]
 
@@ -112,10 +113,7 @@ class AnswerEvaluation(View):
 
     def summary(self, rubric: str) -> RubricSummary:
         """Return the summary of a rubric by its id. Raises KeyError."""
-        for summary in self.rubrics:
-            if summary.rubric == rubric:
-                return summary
-        raise KeyError(f"{rubric}; these scores have {', '.join(s.rubric for s in self.rubrics)}")
+        return summary_of(self.rubrics, rubric)
 
 
 def evaluate_answers(

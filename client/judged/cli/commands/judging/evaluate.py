@@ -37,14 +37,7 @@ from judged.cli.options.gates import (
 from judged.cli.options.judges import JudgeFlags, stages_as_typed
 from judged.cli.options.server import JudgingFlags
 from judged.cli.options.system_models import tell_circular
-from judged.cli.options.traces import (
-    NoJudge,
-    TraceFile,
-    TraceJudge,
-    TraceTexts,
-    kept_trace,
-    read_tracing,
-)
+from judged.cli.options.traces import TraceFlags, kept_trace
 from judged.cli.output.estimates import (
     corrected_document,
     corrected_table,
@@ -107,10 +100,7 @@ def command(
     of_judge: JudgeFlags,
     model: ModelFlags,
     ask: AskingFlags,
-    trace: TraceFile = None,
-    trace_texts: TraceTexts = None,
-    trace_judge: TraceJudge = None,
-    no_judge: NoJudge = False,
+    traces: TraceFlags,
     matching: Annotated[
         common.MatchingName,
         typer.Option(case_sensitive=False, help="How results are paired with expected answers."),
@@ -134,7 +124,7 @@ def command(
     """
     out = shared.output()
     read = {"DATASET.json": dataset, "--results": results, "--labels": labels}
-    check_apart(read, json=shared.json_to, trace=trace)
+    check_apart(read, json=shared.json_to, trace=traces.trace)
     threshold, min_scores = split_min_scores(min_score or [])
     gates = Gates(
         metric,
@@ -146,12 +136,12 @@ def command(
         allow_other_signature=allow_other_signature,
     )
     judge = of_judge.kind(judge)
-    tracing = read_tracing(judge, trace, trace_texts, trace_judge, no_judge=no_judge)
+    tracing = traces.tracing(judge)
     kind = tracing.llm_kind(judge)
     flags = model.parameters(kind)
     given = with_parameters(flags, of_judge.param)
     asking = ask.asking(judge, replays=tracing.replays)
-    whole = tracing.replays or trace is not None or ask.estimate or labels is not None
+    whole = tracing.replays or tracing.path is not None or ask.estimate or labels is not None
     with out.told_misspellings():
         by_spans = True if judge == "span" else None
         queries = read_queries(dataset, results, by_spans=by_spans, whole=whole)
@@ -186,7 +176,7 @@ def command(
                 found = evaluator.evaluate_groups(
                     groups, metric, replay, asked, timeout=shared.timeout
                 )
-            for warning in replay_warnings(replay, trace):
+            for warning in replay_warnings(replay, tracing.path):
                 out.warn(warning)
         else:
             spec = of_judge.judge(server.info, judge, profile, threshold, given)

@@ -41,14 +41,7 @@ from judged.cli.options.asking import (
 from judged.cli.options.judges import JudgeFlags, stages_as_typed
 from judged.cli.options.server import JudgingFlags
 from judged.cli.options.system_models import tell_circular
-from judged.cli.options.traces import (
-    NoJudge,
-    TraceFile,
-    TraceJudge,
-    TraceTexts,
-    kept_trace,
-    read_tracing,
-)
+from judged.cli.options.traces import TraceFlags, kept_trace
 from judged.cli.output.tables import (
     verdicts_document,
 )
@@ -98,10 +91,7 @@ def command(
     model: ModelFlags,
     ask: AskingFlags,
     details: Details = False,
-    trace: TraceFile = None,
-    trace_texts: TraceTexts = None,
-    trace_judge: TraceJudge = None,
-    no_judge: NoJudge = False,
+    traces: TraceFlags,
     output: Annotated[
         str, typer.Option(metavar="FILE|-", help="Where the judged lines go.")
     ] = STDOUT,
@@ -114,10 +104,12 @@ def command(
     """
     out = shared.output()
     check_writable(output, "--output")
-    check_apart({"CONTEXTS.jsonl": contexts}, output=output, json=shared.json_to, trace=trace)
+    check_apart(
+        {"CONTEXTS.jsonl": contexts}, output=output, json=shared.json_to, trace=traces.trace
+    )
     judge = of_judge.kind(judge)
     refuse_other(judge)
-    tracing = read_tracing(judge, trace, trace_texts, trace_judge, no_judge=no_judge)
+    tracing = traces.tracing(judge)
     kind = tracing.llm_kind(judge)
     flags = model.parameters(kind)
     given = with_parameters(flags, of_judge.param)
@@ -126,7 +118,9 @@ def command(
     spec_of = partial(
         of_judge.judge, kind=judge, profile=profile, min_score=min_score, parameters=given
     )
-    whole = shared.json_to is not None or trace is not None or tracing.replays or ask.estimate
+    whole = (
+        shared.json_to is not None or tracing.path is not None or tracing.replays or ask.estimate
+    )
     if not (whole or ask.cache_only or ask.max_cost is not None or STDOUT in (contexts, output)):
         _judge_to_file(
             *(out, contexts, output, shared),
@@ -163,7 +157,7 @@ def command(
                 *(tracing, replay, server, min_score, missing_line(contexts, lines, groups))
             ):
                 verdicts = replay.all_verdicts(groups, server.info.rubrics)
-            for warning in replay_warnings(replay, trace):
+            for warning in replay_warnings(replay, tracing.path):
                 out.warn(warning)
         else:
             spec = spec_of(server.info)
