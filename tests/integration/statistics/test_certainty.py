@@ -21,7 +21,6 @@ from judged import (
     TrecRankings,
     Unjudged,
 )
-from judged._batching import rankings
 
 METRICS = ["ndcg@10", "ap", "recall@5", "mrr", "judged@5"]
 RNG = random.Random(4)
@@ -62,7 +61,7 @@ def same(ours: MetricTable, theirs: MetricTable) -> None:
 
 @pytest.mark.parametrize("unjudged", [None, *Unjudged])
 @pytest.mark.parametrize("method", [None, *IntervalMethod])
-def test_split_requests_give_what_one_would(client, monkeypatch, unjudged, method):
+def test_split_requests_give_what_one_would(client, cut_at, unjudged, method):
     options = MetricOptions(
         complete=method is IntervalMethod.T,
         per_query=method is IntervalMethod.BCA,
@@ -80,23 +79,21 @@ def test_split_requests_give_what_one_would(client, monkeypatch, unjudged, metho
     ]
     assert all(metric.interval is not None for metric in whole.metrics)
     assert (whole["ap"].lower_bound is not None) == (unjudged is Unjudged.BOUNDS)
-    monkeypatch.setattr(rankings, "PART_BYTES", 1000)
+    cut_at(1000)
     same(client.compute_metrics(METRICS, TREC, options, metadata=METADATA), whole)
 
 
 @pytest.mark.parametrize("unjudged", [None, *Unjudged])
 @pytest.mark.parametrize("per_query", [False, True])
-def test_split_requests_that_ask_for_means_give_what_one_would(
-    client, monkeypatch, unjudged, per_query
-):
+def test_split_requests_that_ask_for_means_give_what_one_would(client, cut_at, unjudged, per_query):
     options = MetricOptions(unjudged=unjudged, per_query=per_query, complete=per_query)
     whole = client.compute_metrics(METRICS, TREC, options)
-    monkeypatch.setattr(rankings, "PART_BYTES", 1000)
+    cut_at(1000)
     same(client.compute_metrics(METRICS, TREC, options), whole)
 
 
-def test_both_clients_give_the_same(server_address, client, monkeypatch):
-    monkeypatch.setattr(rankings, "PART_BYTES", 100)
+def test_both_clients_give_the_same(server_address, client, cut_at):
+    cut_at(100)
     gains = GainRankings([GainRanking(str(i), [1.0, 0.0], [1.0] * 3) for i in range(20)])
     metadata = {str(i): {"k": str(i % 3)} for i in range(20)}
     options = MetricOptions(interval=IntervalOptions(), slice_by=["k"])
@@ -111,8 +108,8 @@ def test_both_clients_give_the_same(server_address, client, monkeypatch):
 
 
 @pytest.mark.parametrize("part_bytes", [8 << 20, 100])
-def test_metadata_of_an_unknown_query_is_refused(client, monkeypatch, part_bytes):
-    monkeypatch.setattr(rankings, "PART_BYTES", part_bytes)
+def test_metadata_of_an_unknown_query_is_refused(client, cut_at, part_bytes):
+    cut_at(part_bytes)
     with pytest.raises(InvalidArgument) as caught:
         client.compute_metrics(["ap"], TREC, metadata={"q0": {}, "nobody": {"k": "v"}})
     assert caught.value.field == "metadata[1].query_id"
@@ -156,9 +153,7 @@ def test_the_server_answers_while_it_resamples(client: Client, server_address: s
     assert asyncio.run(ask()) > 10
 
 
-def test_errors_of_parts_name_the_topic_of_the_caller(
-    client: Client, server_address: str, monkeypatch: pytest.MonkeyPatch
-):
+def test_errors_of_parts_name_the_topic_of_the_caller(client: Client, server_address: str, cut_at):
     run = {q: TREC.run.get(q, {}) for q in reversed(list(TREC.qrels))}
     run["q70"] = ["d1", "d2", "d1"]
     broken = TrecRankings(TREC.qrels, run)
@@ -169,7 +164,7 @@ def test_errors_of_parts_name_the_topic_of_the_caller(
             await other.compute_metrics(["ap"], broken, options)
 
     for part_bytes in (1 << 20, 1000):
-        monkeypatch.setattr(rankings, "PART_BYTES", part_bytes)
+        cut_at(part_bytes)
         for call in (
             lambda: client.compute_metrics(["ap"], broken, options),
             lambda: asyncio.run(ask()),
@@ -179,7 +174,7 @@ def test_errors_of_parts_name_the_topic_of_the_caller(
             assert caught.value.field == "trec.run[9].document_ids[2]"
 
 
-def test_one_deadline_holds_for_all_parts(client: Client, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(rankings, "PART_BYTES", 100)
+def test_one_deadline_holds_for_all_parts(client: Client, cut_at):
+    cut_at(100)
     with pytest.raises(DeadlineExceeded):
         client.compute_metrics(["ap"], TREC, timeout=0.001)

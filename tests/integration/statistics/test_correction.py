@@ -71,12 +71,12 @@ def test_labels_of_judged_rankings_correct_their_means(client: Client):
 
 
 @pytest.mark.parametrize("per_query", [False, True])
-def test_parts_give_the_same_correction_as_one_message(client: Client, monkeypatch, per_query):
+def test_parts_give_the_same_correction_as_one_message(client: Client, cut_at, per_query):
     whole = rankings()
     values = human(whole)
     options = MetricOptions(per_query=per_query)
     at_once = client.compute_metrics(METRICS, whole, options, human_values=values)
-    monkeypatch.setattr(rankings_module, "PART_BYTES", 400)
+    cut_at(400)
     assert len(list(rankings_module.split(whole))) > 3
     in_parts = client.compute_metrics(METRICS, whole, options, human_values=values)
     for one, other in zip(at_once.metrics, in_parts.metrics, strict=True):
@@ -90,15 +90,13 @@ def test_parts_give_the_same_correction_as_one_message(client: Client, monkeypat
         assert bool(other.per_query_upper) == per_query
 
 
-async def test_the_asynchronous_client_says_the_same(
-    client: Client, server_address: str, monkeypatch
-):
+async def test_the_asynchronous_client_says_the_same(client: Client, server_address: str, cut_at):
     whole = rankings()
     values = human(whole)
     expected = client.compute_metrics(METRICS, whole, human_values=values)
     async with AsyncClient(server_address) as other:
         assert await other.compute_metrics(METRICS, whole, human_values=values) == expected
-        monkeypatch.setattr(rankings_module, "PART_BYTES", 400)
+        cut_at(400)
         parts = await other.compute_metrics(METRICS, whole, human_values=values)
         assert parts["ap"].corrected is not None
         assert expected["ap"].corrected is not None
@@ -106,8 +104,8 @@ async def test_the_asynchronous_client_says_the_same(
 
 
 @pytest.mark.parametrize("part_bytes", [400, 8 << 20])
-def test_a_human_value_of_no_query_is_refused_alike(client: Client, monkeypatch, part_bytes):
-    monkeypatch.setattr(rankings_module, "PART_BYTES", part_bytes)
+def test_a_human_value_of_no_query_is_refused_alike(client: Client, cut_at, part_bytes):
+    cut_at(part_bytes)
     whole = rankings()
     values = PerQueryValues(["q1", "nobody"], [[1.0, 1.0]] * 2)
     with pytest.raises(InvalidArgument) as caught:
@@ -168,7 +166,7 @@ def test_the_command_line_shows_corrected_means(tmp_path, server_address: str):
     assert found["labels_only"]["value"] == pytest.approx(expected)
 
 
-def test_labels_drawn_by_a_key_of_the_metadata(client: Client, monkeypatch):
+def test_labels_drawn_by_a_key_of_the_metadata(client: Client, cut_at):
     n = 300
     metadata = {f"q{i}": {"topic": "law" if i % 3 else "tax"} for i in range(n)}
     whole = GainRankings(
@@ -185,7 +183,7 @@ def test_labels_drawn_by_a_key_of_the_metadata(client: Client, monkeypatch):
         interval = metric.corrected.labels_only.interval
         assert interval is not None
         assert "|strata:2|" in interval.signature
-    monkeypatch.setattr("judged._batching.rankings.PART_BYTES", 2_000)
+    cut_at(2_000)
     parts = client.compute_metrics(METRICS, whole, options, metadata=metadata, human_values=people)
     assert [m.corrected for m in parts.metrics] == [m.corrected for m in found.metrics]
 

@@ -24,9 +24,8 @@ TEXTS = ["a b c", "", "b", "c d e f g h", "zz"]
 class TestResults:
     async def test_each_text_has_its_own_row_whatever_the_batches(self, make, monkeypatch):
         whole = await make().embed(TEXTS, "truncate")
-        monkeypatch.setattr(queue, "BATCH_TOKENS", 3)
         monkeypatch.setattr(queue, "SLICE_CHARS", 3)
-        apart = await make(workers=3).embed(TEXTS, "truncate")
+        apart = await make(workers=3, batch_tokens=3).embed(TEXTS, "truncate")
         assert list(whole.row_offsets) == [0, 1, 2, 3, 4, 5]
         np.testing.assert_array_equal(whole.vectors, apart.vectors)
 
@@ -42,9 +41,8 @@ class TestResults:
         actual = await make().embed(TEXTS, "truncate")
         np.testing.assert_array_equal(actual.vectors, expected.vectors)
 
-    async def test_batches_are_cut_by_tokens_with_padding(self, make, session, monkeypatch):
-        monkeypatch.setattr(queue, "BATCH_TOKENS", 12)
-        await make().embed(["abcdef", "ab", "a", "b", "c"], "truncate")
+    async def test_batches_are_cut_by_tokens_with_padding(self, make, session):
+        await make(batch_tokens=12).embed(["abcdef", "ab", "a", "b", "c"], "truncate")
         assert session.batches == [["abcdef"], ["ab", "a", "b"], ["c"]]
 
     async def test_the_card_says_what_the_session_runs(self, make, session):
@@ -61,8 +59,7 @@ class TestResults:
     async def test_what_has_ended_is_freed_without_a_collection(self, make, monkeypatch):
         """But for what a thread that waits for more had last."""
         monkeypatch.setattr(queue, "SLICE_TEXTS", 4)
-        monkeypatch.setattr(queue, "BATCH_TOKENS", 12)
-        embedder = make()
+        embedder = make(batch_tokens=12)
         gc.collect()
         gc.disable()
         try:
@@ -165,10 +162,12 @@ class TestCache:
 
 class TestStorm:
     async def test_random_calls_and_cancels_leave_nothing_behind(self, make, session, monkeypatch):
-        monkeypatch.setattr(queue, "BATCH_TOKENS", 12)
         monkeypatch.setattr(embedders, "MODEL", replace(embedders.MODEL, interactive=12))
-        embedder = make(workers=2, memory_bytes=1 << 12)
-        alone = {text: (await make().embed([text], "truncate")).vectors for text in "abcdefghij"}
+        embedder = make(workers=2, memory_bytes=1 << 12, batch_tokens=12)
+        alone = {
+            text: (await make(batch_tokens=12).embed([text], "truncate")).vectors
+            for text in "abcdefghij"
+        }
         rng = np.random.default_rng(20)
 
         async def call():

@@ -6,7 +6,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from judged_server.embedding import embedder as embedders
-from judged_server.embedding.batching import queue
 
 from tests.fakes.models.session import begun, called, queued
 
@@ -70,9 +69,8 @@ async def test_joining_costs_no_room_in_the_queue(make, session):
 
 
 async def test_an_interactive_call_takes_a_text_of_batch_work_along(make, session, monkeypatch):
-    monkeypatch.setattr(queue, "BATCH_TOKENS", 1)
     monkeypatch.setattr(embedders, "MODEL", replace(embedders.MODEL, interactive=3))
-    embedder = make()
+    embedder = make(batch_tokens=1)
     session.gate.clear()
     large = asyncio.create_task(embedder.embed(list("abcdefgh"), "truncate"))
     await begun(session)

@@ -121,10 +121,9 @@ async def test_a_closed_queue_wakes_everybody(work):
 class TestTurns:
     """Of calls to an engine whose session is held up."""
 
-    async def test_batch_calls_take_turns(self, make, session, monkeypatch):
-        monkeypatch.setattr(queue, "BATCH_TOKENS", 1)
+    async def test_batch_calls_take_turns(self, make, session):
         send_as(Sender(is_batch=True))
-        embedder = make()
+        embedder = make(batch_tokens=1)
         session.gate.clear()
         first = asyncio.create_task(embedder.embed(list("abcdefgh"), "truncate"))
         await begun(session)
@@ -135,9 +134,8 @@ class TestTurns:
         assert [batch[0] for batch in session.batches].index("z") <= 2
 
     async def test_an_interactive_call_waits_for_no_batch_work(self, make, session, monkeypatch):
-        monkeypatch.setattr(queue, "BATCH_TOKENS", 1)
         monkeypatch.setattr(embedders, "MODEL", replace(embedders.MODEL, interactive=3))
-        embedder = make()
+        embedder = make(batch_tokens=1)
         session.gate.clear()
         large = asyncio.create_task(embedder.embed(list("abcdefgh"), "truncate"))
         await begun(session)
@@ -148,10 +146,9 @@ class TestTurns:
         assert [batch[0] for batch in session.started].index("z") == 1
 
     async def test_batch_work_has_a_turn_now_and_then(self, make, session, monkeypatch):
-        monkeypatch.setattr(queue, "BATCH_TOKENS", 1)
         monkeypatch.setattr(embedders, "MODEL", replace(embedders.MODEL, interactive=30))
         monkeypatch.setattr(queue, "INTERACTIVE_IN_A_ROW", 2)
-        embedder = make()
+        embedder = make(batch_tokens=1)
         session.gate.clear()
         first = asyncio.create_task(embedder.embed(["a"], "truncate"))
         await begun(session)
@@ -184,9 +181,8 @@ class TestTurns:
         await call
         assert max(len(batch) for batch in session.batches) == 4
 
-    async def test_a_cancelled_calls_batches_never_begin(self, make, session, monkeypatch):
-        monkeypatch.setattr(queue, "BATCH_TOKENS", 1)
-        embedder = make()
+    async def test_a_cancelled_calls_batches_never_begin(self, make, session):
+        embedder = make(batch_tokens=1)
         session.gate.clear()
         call = asyncio.create_task(embedder.embed(list("abcdefgh"), "truncate"))
         await begun(session)
@@ -228,9 +224,8 @@ class TestTurns:
         assert not (await first).faults
         assert not (await embedder.embed(["abc"], "truncate")).faults
 
-    async def test_two_workers_run_two_batches_at_once(self, make, session, monkeypatch):
-        monkeypatch.setattr(queue, "BATCH_TOKENS", 1)
-        embedder = make(workers=2)
+    async def test_two_workers_run_two_batches_at_once(self, make, session):
+        embedder = make(workers=2, batch_tokens=1)
         session.gate.clear()
         call = asyncio.create_task(embedder.embed(list("abcd"), "truncate"))
         await begun(session)
