@@ -28,7 +28,7 @@ from pathlib import Path
 import judged_server.embedding.batching.queue as server_queue  # first: OpenVINO then tells nobody
 import numpy as np
 import onnx
-from judged_server.embedding.batching.cutting import Waiting, WindowHeap, WindowPool
+from judged_server.embedding.batching.windows import CallWindows, InflightText, Window, WindowPool
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
@@ -45,8 +45,8 @@ Run = Callable[[Feeds], object]
 def batches(lengths: Sequence[int], budget: int, multiple: int = 1) -> list[tuple[int, int]]:
     """Return rows and tokens a row of the server's batches when all texts wait at once."""
     pool, found = WindowPool(), []
-    nothing = np.zeros(0, np.int64)
-    pool.add(WindowHeap(), [Waiting(nothing, length) for length in lengths])
+    nothing, text = np.zeros(0, np.int64), InflightText(b"", "")
+    pool.add(CallWindows(), [Window(nothing, length, text, 0) for length in lengths])
     while batch := pool.cut(budget):
         longest = max(window.length for window in batch)
         found.append((len(batch), -(-longest // multiple) * multiple))

@@ -36,12 +36,12 @@ from judged_server.domain import JudgeSpec, QueryGroup, Status
 from judged_server.judges.base import Caller
 from judged_server.judges.llm.judge import LlmKind
 from judged_server.llm.budget.budgets import Budgets
-from judged_server.llm.cache.reply_cache import ReplyCache
 from judged_server.llm.caller import ModelCaller
 from judged_server.llm.chat import ChatRequest
 from judged_server.llm.config.configuration import ModelConfiguration, parse_configuration
 from judged_server.llm.models import ChatModels
 from judged_server.llm.providers import openai as dialect
+from judged_server.llm.reply_cache import ReplyCache
 from judged_server.llm.rubrics import load_builtin, new_nonce, write
 from judged_server.process import gc_tuning
 from judged_server.store.kept_replies import KeptReplies

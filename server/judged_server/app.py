@@ -41,7 +41,7 @@ from judged_server.process import gc_tuning
 from judged_server.process.memory import MemoryWatch, group_limit
 from judged_server.process.watchdog import Watchdog
 from judged_server.reloading import Reload, ReloadedParts
-from judged_server.scheduling.threads import IN_PYTHON, batch_scheduling
+from judged_server.scheduling.concurrency import IN_PYTHON, batch_scheduling
 from judged_server.settings import Settings
 from judged_server.telemetry import logger
 from judged_server.usecases.estimate_batch import Estimator

@@ -14,8 +14,9 @@ from pathlib import Path
 
 import orjson
 
+from judged_server.domain.usage import UsageReport
 from judged_server.settings import SettingsError
-from judged_server.telemetry import Lines, UsageReport, logger
+from judged_server.telemetry import Lines, logger
 
 _log = logger("audit")
 

@@ -20,28 +20,12 @@ from typing import Any, Protocol
 import orjson
 import structlog
 
+from judged_server.domain.usage import CostTracker, UsageReport
+
 Logger = structlog.typing.FilteringBoundLogger
 
 FLUSH_AFTER_S = 0.05
 """How long a line may wait for others, so that there is a write now and then and not one a call."""
-
-
-class UsageReport(Protocol):
-    """What language models took."""
-
-    calls: int
-    input_tokens: int
-    output_tokens: int
-    cost: float | None
-    latency_s: float
-
-
-class CostTracker(Protocol):
-    """What a call spends on language models."""
-
-    def report(self) -> UsageReport | None:
-        """Return what was spent since it was told last; None for nothing."""
-        ...
 
 
 AccessLine = tuple[str, str, float, str, str, float, UsageReport | None]

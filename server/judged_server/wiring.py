@@ -18,7 +18,6 @@ from judged_server.api.limits import RequestLimits
 from judged_server.api.listening.listeners import Listener
 from judged_server.domain import Calibrator
 from judged_server.domain.usage import nano_within
-from judged_server.embedding.cache.vector_cache import VectorCaches
 from judged_server.embedding.runtime.backend_selection import (
     TENSORRT,
     Machine,
@@ -26,10 +25,11 @@ from judged_server.embedding.runtime.backend_selection import (
     choose,
     default_engines,
 )
+from judged_server.embedding.vector_cache import VectorCaches
 from judged_server.judges.calibration_files import load_calibrations
 from judged_server.judges.llm.judge import NO_CONFIGURATION, LlmKind
 from judged_server.llm.budget import BudgetAccount, Budgets, TenantBudgets, default_ledger
-from judged_server.llm.cache.reply_cache import ReplyCache
+from judged_server.llm.reply_cache import ReplyCache
 from judged_server.llm.rubrics import Rubric, load_builtin, load_folder
 from judged_server.llm.transport.clock import Clock
 from judged_server.settings import Settings, SettingsError, cache_folder, certificate_pair

@@ -90,7 +90,7 @@ def test_rouge_is_rouge_scores_to_the_last_bit(rouge):
 
 
 def test_long_texts_are_counted_as_short_ones_are(monkeypatch):
-    from judged_server.metrics.text import lcs, long_ngrams, ngrams, tokens
+    from judged_server.metrics.text import long_ngrams, ngrams, rouge, tokens
 
     texts = [*items(400, 3), TextItem("", ["", "a"]), TextItem("a b c", [""] * 3)]
     names = ["bleu", *ROUGES, "token_f1", "exact_match"]
@@ -98,9 +98,9 @@ def test_long_texts_are_counted_as_short_ones_are(monkeypatch):
     monkeypatch.setattr(ngrams, "LONG_TOKENS", -1)
     monkeypatch.setattr(long_ngrams, "BATCH_TOKENS", 50)
     monkeypatch.setattr(long_ngrams, "_CHUNK", 7)
-    monkeypatch.setattr(lcs, "_SHORT", 0)
-    monkeypatch.setattr(lcs, "BLOCK_BITS", 5)
-    monkeypatch.setattr(lcs, "_CHUNK", 3)
+    monkeypatch.setattr(rouge, "_SHORT", 0)
+    monkeypatch.setattr(rouge, "BLOCK_BITS", 5)
+    monkeypatch.setattr(rouge, "_CHUNK", 3)
     monkeypatch.setattr(tokens, "PIECE_CHARACTERS", 6)
     long = columns(texts, names)
     for ours, same in zip(short, long, strict=True):

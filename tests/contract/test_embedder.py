@@ -13,12 +13,12 @@ from pydoc_data.topics import topics
 import numpy as np
 import pytest
 from judged_server.domain import Flag
+from judged_server.embedding.base import LONG_TEXT_POLICIES, TEXT_TOO_LONG
 from judged_server.embedding.batching import queue
 from judged_server.embedding.embedder import ModelEmbedder
 from judged_server.embedding.models.loading import load_embedder
 from judged_server.embedding.models.manifest import DEFAULT_MODEL
 from judged_server.embedding.models.store import ModelStore, default_root
-from judged_server.embedding.policy import LONG_TEXT_POLICIES, TEXT_TOO_LONG
 from judged_server.embedding.runtime.backend_selection import (
     ON_GPU,
     PROVIDERS,

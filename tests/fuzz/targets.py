@@ -22,13 +22,13 @@ from judged_server.api.convert.scoring import read_answers, read_rubrics
 from judged_server.domain import Status
 from judged_server.errors import JudgedError
 from judged_server.http_api.json_mapping import read_message, to_json
-from judged_server.llm.cache.reply_cache import from_payload, to_payload
 from judged_server.llm.chat import ChatReply, FinishReason, TokenUsage
 from judged_server.llm.config.configuration import parse_configuration
 from judged_server.llm.faults import ProviderFault
 from judged_server.llm.parsing import read
 from judged_server.llm.parsing.parsed_reply import ClaimCheck, Claims, Dimensions, ParsedReply
 from judged_server.llm.providers import DIALECTS
+from judged_server.llm.reply_cache import from_payload, to_payload
 from judged_server.llm.rubrics import Rubric, load_builtin, write
 from judged_server.llm.rubrics.loading import parse
 from judged_server.llm.transport.rates import retry_after_s

@@ -22,8 +22,8 @@ from judged_server.api.convert.verdicts import write_verdicts
 from judged_server.domain import Verdicts
 from judged_server.domain.answers import AnswerScore
 from judged_server.judges.base import Caller
+from judged_server.scheduling.concurrency import run_in_thread_if
 from judged_server.scheduling.single_flight import SingleFlight
-from judged_server.scheduling.threads import run_in_thread_if
 from judged_server.telemetry import access
 from judged_server.tenant import current_tenant
 

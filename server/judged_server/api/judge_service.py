@@ -50,7 +50,7 @@ from judged_server.judges.base import ANONYMOUS, Caller
 from judged_server.judges.catalog import JudgeCatalog
 from judged_server.llm.budget import Budgets
 from judged_server.metrics import parse_metrics
-from judged_server.scheduling.threads import run_computation, run_in_thread_if
+from judged_server.scheduling.concurrency import run_computation, run_in_thread_if
 from judged_server.telemetry import access
 from judged_server.tenant import current_tenant
 from judged_server.usecases.estimate_batch import Estimator
@@ -63,6 +63,7 @@ from judged_server.usecases.tenant_usage import tenant_usage
 Context = grpc.aio.ServicerContext[Any, Any]
 Identified = pb.BatchJudgeRequest | pb.EvaluateRequest
 Reply = TypeVar("Reply", bytes, pb.EvaluateResponse)
+StreamReply = TypeVar("StreamReply", pb.StreamJudgeResponse, pb.StreamEvaluateResponse)
 
 LARGE_METRICS_BYTES = 1 << 16
 """A ComputeMetrics request above this is worked off the event loop,"""
@@ -151,17 +152,7 @@ class JudgeService(JudgeServiceServicer):
         context: Context,
     ) -> AsyncIterator[pb.StreamJudgeResponse]:
         """Judge chunks as they come."""
-        deadlines = self._facts.deadlines
-        return judge_stream(
-            self._catalog,
-            self._admission,
-            self._facts.limits,
-            self._max_chunks,
-            request_iterator,
-            _now() + deadlines.allowed(context, deadlines.max_stream_s),
-            partial(access.spends, context),
-            self._idempotent_calls,
-        )
+        return self._stream(judge_stream, request_iterator, context)
 
     async def Evaluate(self, request: pb.EvaluateRequest, context: Context) -> pb.EvaluateResponse:
         """Judge, match and measure the groups of one request."""
@@ -200,8 +191,16 @@ class JudgeService(JudgeServiceServicer):
         context: Context,
     ) -> AsyncIterator[pb.StreamEvaluateResponse]:
         """Judge chunks as they come, and measure all of them at the end."""
+        return self._stream(evaluate_stream, request_iterator, context)
+
+    def _stream(
+        self,
+        work: Callable[..., AsyncIterator[StreamReply]],
+        request_iterator: AsyncIterator[Any],
+        context: Context,
+    ) -> AsyncIterator[StreamReply]:
         deadlines = self._facts.deadlines
-        return evaluate_stream(
+        return work(
             self._catalog,
             self._admission,
             self._facts.limits,

@@ -1,4 +1,4 @@
-"""What an embedding model is to those who use one: a card, and vectors of texts."""
+"""What an embedding model is to those who use one: a card, vectors of texts, reasons for none."""
 
 from __future__ import annotations
 
@@ -8,6 +8,20 @@ from typing import Protocol
 
 from judged_server.domain import ByteArray, Float32Array
 from judged_server.errors import ModelNotInstalled
+
+TRUNCATE = "truncate"
+"""Embed the first window and flag the text TRUNCATED."""
+REJECT = "reject"
+"""Give the text a fault, TEXT_TOO_LONG."""
+WINDOW_MAX = "window_max"
+"""Embed every window and flag the text WINDOWED; the best cosine of two texts' windows counts."""
+
+LONG_TEXT_POLICIES = (TRUNCATE, REJECT, WINDOW_MAX)
+
+TEXT_TOO_LONG = "TEXT_TOO_LONG"
+EMBEDDING_FAILED = "EMBEDDING_FAILED"
+OVERLOADED = "OVERLOADED"
+"""Memory did not suffice; the text may be sent again."""
 
 
 @dataclass(frozen=True, slots=True)

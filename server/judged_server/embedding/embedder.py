@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from judged_server import recorder, tracing
-from judged_server.embedding.base import Embedded, ModelCard
-from judged_server.embedding.batching.inflight import Call, InflightText
+from judged_server.domain import IntArray
+from judged_server.embedding.base import LONG_TEXT_POLICIES, WINDOW_MAX, Embedded, ModelCard
 from judged_server.embedding.batching.queue import WorkQueue
+from judged_server.embedding.batching.windows import Call, InflightText
 from judged_server.embedding.batching.workers import ReportUnhealthy, Workers
-from judged_server.embedding.cache.vector_cache import VectorCache
-from judged_server.embedding.cache.vector_rows import VectorKeys, VectorRows, join
-from judged_server.embedding.policy import LONG_TEXT_POLICIES, WINDOW_MAX
 from judged_server.embedding.runtime.backend import Session
 from judged_server.embedding.tokenizer import WindowTokenizer
+from judged_server.embedding.vector_cache import VectorCache, VectorKeys, VectorRows
 from judged_server.errors import ModelDamaged
 from judged_server.scheduling.admission import MAX_DELAY_S, Admission, Resource
-from judged_server.scheduling.threads import run_in_thread_if
+from judged_server.scheduling.concurrency import run_in_thread_if
 from judged_server.tenant import current_sender, current_tenant
 
 INLINE_TEXTS = 1_000
@@ -232,3 +231,33 @@ def _without(n_texts: int, parts: Sequence[VectorRows]) -> list[int]:
         wanting[part.texts] = False
     missing: list[int] = np.flatnonzero(wanting).tolist()
     return missing
+
+
+def join(
+    n_texts: int,
+    dimensions: int,
+    parts: Sequence[VectorRows],
+    faults: Mapping[int, tuple[str, str]],
+) -> Embedded:
+    """Return the parts as one; a text that no part has is without rows."""
+    counts = np.zeros(n_texts, np.int64)
+    flags = np.zeros(n_texts, np.uint8)
+    for part in parts:
+        counts[part.texts] = part.counts
+        flags[part.texts] = part.flags
+    offsets = np.zeros(n_texts + 1, np.int64)
+    np.cumsum(counts, out=offsets[1:])
+    vectors = np.zeros((int(offsets[-1]), dimensions), np.float32)
+    for part in parts:
+        vectors[spread(offsets[part.texts], part.counts)] = part.vectors
+    return Embedded(vectors, offsets.tolist(), flags, faults)
+
+
+def spread(starts: IntArray, counts: IntArray) -> IntArray:
+    """Return the row numbers of runs: `counts[i]` of them from `starts[i]` on."""
+    if not len(counts):
+        return np.zeros(0, np.int64)
+    first = np.cumsum(counts) - counts
+    total = int(first[-1] + counts[-1])
+    rows: IntArray = np.repeat(starts - first, counts) + np.arange(total)
+    return rows

@@ -7,12 +7,12 @@ from collections.abc import Callable
 
 from judged_server.embedding.base import ModelCard
 from judged_server.embedding.batching.workers import ReportUnhealthy
-from judged_server.embedding.cache.vector_cache import VectorCache, VectorCaches
 from judged_server.embedding.embedder import LazyEmbedder, ModelEmbedder
 from judged_server.embedding.models.loading import load_embedder
 from judged_server.embedding.models.manifest import DEFAULT_MODEL, ModelFiles, not_installed
 from judged_server.embedding.models.store import ModelStore
 from judged_server.embedding.runtime.backend_selection import RuntimeConfig
+from judged_server.embedding.vector_cache import VectorCache, VectorCaches
 from judged_server.errors import ModelNotInstalled
 
 Load = Callable[[ModelFiles, RuntimeConfig, VectorCache, ReportUnhealthy], ModelEmbedder]

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from judged_server.domain import Flag
-from judged_server.embedding.policy import (
+from judged_server.embedding.base import (
     EMBEDDING_FAILED,
     REJECT,
     TEXT_TOO_LONG,

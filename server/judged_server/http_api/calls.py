@@ -24,7 +24,7 @@ from judged_server.api.status import STATUS_TRAILER, to_wire
 from judged_server.http_api.call_context import INLINE_BYTES, HttpContext
 from judged_server.http_api.json_mapping import read_message, to_json
 from judged_server.http_api.replies import Reply
-from judged_server.scheduling.threads import run_in_thread_if
+from judged_server.scheduling.concurrency import run_in_thread_if
 
 PREFIX = "/v1/"
 

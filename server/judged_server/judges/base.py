@@ -26,7 +26,7 @@ from judged_server.domain import (
 from judged_server.domain.usage import CostTracker
 from judged_server.llm.question import PlannedCall
 from judged_server.scheduling.checkpoint import checkpoint
-from judged_server.scheduling.threads import IN_PYTHON
+from judged_server.scheduling.concurrency import IN_PYTHON
 
 CONTEXT_COST = 40
 """What one context costs beside its texts, in characters of text."""

@@ -19,10 +19,9 @@ from judged_server.domain import (
     Verdicts,
 )
 from judged_server.judges.base import Caller, Judge, Profile
-from judged_server.judges.llm.concurrency import fan_out
 from judged_server.judges.panel_vote import MemberVotes, Rule, describe, tally_votes
 from judged_server.llm.question import PlannedCall
-from judged_server.scheduling.threads import run_in_thread_if
+from judged_server.scheduling.concurrency import fan_out, run_in_thread_if
 
 VERSION = 1
 MIN_SCORE = 0.5

@@ -20,18 +20,21 @@ from judged_server.domain import (
     Status,
     VerdictFault,
 )
-from judged_server.embedding.base import Embedded, Embedder, Embedders, ModelCard
-from judged_server.embedding.models.manifest import CALLER
-from judged_server.embedding.policy import (
+from judged_server.embedding.base import (
     EMBEDDING_FAILED,
     LONG_TEXT_POLICIES,
     OVERLOADED,
     TEXT_TOO_LONG,
     TRUNCATE,
+    Embedded,
+    Embedder,
+    Embedders,
+    ModelCard,
 )
+from judged_server.embedding.models.manifest import CALLER
 from judged_server.embedding.runtime.backend import unit_rows
 from judged_server.judges.base import ANONYMOUS, Caller, LocalJudge, Parameter, Profile
-from judged_server.scheduling.threads import run_in_thread_if
+from judged_server.scheduling.concurrency import run_in_thread_if
 
 VERSION = 1
 MIN_SCORE = 0.75

@@ -2,7 +2,7 @@
 
 The way of a question goes down this file, and on from there:
 
-    ask                  what the cache has (`cache.reply_cache`) is the answer
+    ask                  what the cache has (`reply_cache`) is the answer
     _ask_or_join         somebody may be asking the same already (`single_flight`)
     _ask_and_keep        what comes is kept
     _ask_model           asks, within the budgets (`budget.budgets`), until a reply is in form
@@ -23,7 +23,6 @@ from judged_server.domain import CacheMode, Source, Status, Usage
 from judged_server.domain.usage import CostTracker
 from judged_server.errors import full_name
 from judged_server.llm.budget import Budgets
-from judged_server.llm.cache.reply_cache import ReplyCache
 from judged_server.llm.chat import (
     ChatModel,
     ChatModelCard,
@@ -38,6 +37,7 @@ from judged_server.llm.parsing import read
 from judged_server.llm.parsing.parsed_reply import ParsedReply
 from judged_server.llm.parsing.probabilities import weighed
 from judged_server.llm.question import PlannedCall, Question, question_key, request_for
+from judged_server.llm.reply_cache import ReplyCache
 from judged_server.llm.rubrics import new_nonce
 from judged_server.scheduling.single_flight import SingleFlight
 from judged_server.tenant import current_tenant

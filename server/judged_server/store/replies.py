@@ -118,8 +118,8 @@ class Mark(NamedTuple):
     n: int
 
 
-class ReplyFile:
-    """The file. One thread may read while another writes."""
+class ReplyFile(SqliteFile):
+    """The file."""
 
     def __init__(
         self,
@@ -128,24 +128,13 @@ class ReplyFile:
         min_free_bytes: int = MIN_FREE_BYTES,
         busy_s: float = BUSY_S,
     ) -> None:
-        self._file = SqliteFile(folder, _KIND, max_bytes, min_free_bytes, busy_s)
-        self.max_bytes = max_bytes
-
-    @property
-    def on(self) -> bool:
-        """Whether it is in use; once False it stays so."""
-        return self._file.on
-
-    @property
-    def transaction_bytes(self) -> int:
-        """How much to hand to one `put` at most."""
-        return self._file.transaction_bytes
+        super().__init__(folder, _KIND, max_bytes, min_free_bytes, busy_s)
 
     def get(self, keys: Sequence[bytes]) -> Mapping[bytes, StoredReply]:
         """Return the whole rows that are stored under keys, by key."""
         wanted = set(keys)
         found = {}
-        for row in self._file.read_ids(_BY_ID, [id_of(key) for key in keys]):
+        for row in self.read_ids(_BY_ID, [id_of(key) for key in keys]):
             reply = _whole(row)
             if reply is not None and reply.key in wanted:
                 found[reply.key] = reply
@@ -153,13 +142,13 @@ class ReplyFile:
 
     def newest(self) -> Mark | None:
         """Return the newest row, numbered 0 where there is none; None when it can't be read."""
-        for (n,) in self._file.read("SELECT max(n) FROM replies"):
-            return Mark(self._file.inode, n if isinstance(n, int) else 0)
+        for (n,) in self.read("SELECT max(n) FROM replies"):
+            return Mark(self.inode, n if isinstance(n, int) else 0)
         return None
 
     def ids_above(self, least: float, most: int) -> Ids | None:
         """Return the ids of rows above one, the least first; None when the file can't be read."""
-        rows = self._file.read(_IDS_ABOVE, (least, most))
+        rows = self.read(_IDS_ABOVE, (least, most))
         return _ids(rows[0][0]) if rows else None
 
     def ids_behind(self, mark: Mark, most: int) -> tuple[Ids, Mark] | None:
@@ -167,22 +156,22 @@ class ReplyFile:
 
         None when it can't be read, or was another file.
         """
-        rows = self._file.read(_IDS_BEHIND, (mark.n, most))
-        if not rows or self._file.inode != mark.inode:
+        rows = self.read(_IDS_BEHIND, (mark.n, most))
+        if not rows or self.inode != mark.inode:
             return None
         n, ids = rows[0]
         return _ids(ids), Mark(mark.inode, n) if isinstance(n, int) else mark
 
     def put(self, replies: Sequence[StoredReply]) -> bool:
         """Store replies in one transaction, the oldest ones making room; False if that failed."""
-        return self._file.add(
+        return self.add(
             f"INSERT OR REPLACE INTO replies (id, {_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608 - our own names
             [reply.row for reply in replies],
         )
 
     def tally(self) -> list[Tally]:
         """Return what is stored, by rubric, version and model."""
-        rows = self._file.read(
+        rows = self.read(
             "SELECT rubric, version, model, count(*), sum(length(payload)), min(created), "
             "max(created) FROM replies GROUP BY rubric, version, model ORDER BY 1, 2, 3"
         )
@@ -198,11 +187,7 @@ class ReplyFile:
             db.execute("PRAGMA secure_delete = ON")
             deleted = db.execute(f"DELETE FROM replies WHERE {where}", values).rowcount  # noqa: S608 - our own names
 
-        return deleted if self._file.write(delete) else None
-
-    def close(self) -> None:
-        """Close the file."""
-        self._file.close()
+        return deleted if self.write(delete) else None
 
 
 def id_of(key: bytes) -> int:

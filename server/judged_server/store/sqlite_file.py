@@ -70,7 +70,7 @@ class _Link:
 
 
 class SqliteFile:
-    """The file. One thread may read while another writes."""
+    """The file, for those who say what its rows are. One thread may read while another writes."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class SqliteFile:
         self._folder = folder
         self._kind = kind
         self._path = folder / kind.name
-        self._max_bytes = max_bytes
+        self.max_bytes = max_bytes
         self._min_free_bytes = min_free_bytes
         self._busy_s = busy_s
         self._links: dict[str, _Link] = {}
@@ -95,7 +95,7 @@ class SqliteFile:
     @property
     def transaction_bytes(self) -> int:
         """How much to write at once at most."""
-        return self._max_bytes // _TRANSACTION_SHARE
+        return self.max_bytes // _TRANSACTION_SHARE
 
     @property
     def inode(self) -> int:
@@ -180,7 +180,7 @@ class SqliteFile:
             int(db.execute(f"PRAGMA {name}").fetchone()[0])
             for name in ("page_count", "freelist_count")
         )
-        return (pages - free) * _PAGE / self._max_bytes
+        return (pages - free) * _PAGE / self.max_bytes
 
     def _has_space(self) -> bool:
         if not self.on:
@@ -236,7 +236,7 @@ class SqliteFile:
             db.execute("PRAGMA synchronous = NORMAL")
             db.execute(f"PRAGMA wal_autocheckpoint = {max(16, self.transaction_bytes // _PAGE)}")
             db.execute(f"PRAGMA journal_size_limit = {2 * self.transaction_bytes}")
-            db.execute(f"PRAGMA max_page_count = {self._max_bytes // _PAGE}")
+            db.execute(f"PRAGMA max_page_count = {self.max_bytes // _PAGE}")
             if not db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
                 db.execute(self._kind.create)
         except BaseException:

@@ -17,7 +17,7 @@ from judged_server.llm.budget import CallEstimate, estimate_call
 from judged_server.llm.caller import ModelCaller
 from judged_server.llm.question import PlannedCall
 from judged_server.scheduling.checkpoint import checkpoint
-from judged_server.scheduling.threads import IN_PYTHON, run_in_thread_if
+from judged_server.scheduling.concurrency import IN_PYTHON, run_in_thread_if
 
 LARGE_TEXTS = 2000
 """More texts than this are told apart off the event loop."""

@@ -40,7 +40,7 @@ from judged_server.metrics import (
     compute_merged,
     with_intervals_and_slices,
 )
-from judged_server.scheduling.threads import run_computation, run_in_thread_if
+from judged_server.scheduling.concurrency import run_computation, run_in_thread_if
 from judged_server.usecases.distinct_groups import DistinctGroups, Part
 from judged_server.usecases.judge_batch import check_groups_fit, judge_batch
 from judged_server.usecases.judged_results import join, results_of

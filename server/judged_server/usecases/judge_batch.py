@@ -9,7 +9,7 @@ from judged_server import errors, tracing
 from judged_server.audit import call_notes
 from judged_server.domain import QueryGroup, Verdicts
 from judged_server.judges.base import ANONYMOUS, Caller, Judge
-from judged_server.scheduling.threads import run_in_thread_if
+from judged_server.scheduling.concurrency import run_in_thread_if
 
 TOLD_INLINE = 256
 """Verdicts up to this number are told to a tracer on the event loop."""

@@ -7,7 +7,7 @@
   more worker, the express one, takes interactive work, that of senders who have little, at once. It
   shares the cores with them, at a better priority, for a small batch's length: a request then waits
   for no batch of others to end.
-* Within a class senders take turns, and the calls of each, batch by batch, see `cutting`. No
+* Within a class senders take turns, and the calls of each, batch by batch, see `windows`. No
   linger: a batch is what has come while the last one ran.
 * A text that several calls want is read and run once, in the first turn that any of them has. It is
   dropped when the last of them has gone before it runs.
@@ -22,18 +22,17 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import cast
 
 from judged_server.domain import Float32Array
-from judged_server.embedding.batching.cutting import Waiting, WindowHeap, WindowPool
-from judged_server.embedding.batching.inflight import (
+from judged_server.embedding.base import EMBEDDING_FAILED
+from judged_server.embedding.batching.windows import (
     Call,
     CallWindows,
     Fault,
     InflightText,
     Window,
+    WindowPool,
 )
-from judged_server.embedding.policy import EMBEDDING_FAILED
 from judged_server.embedding.tokenizer import TokenizedText
 from judged_server.scheduling.admission import Admission
 from judged_server.scheduling.round_robin import BATCH, BATCH_TURNS, INTERACTIVE, ClassOrder
@@ -223,9 +222,9 @@ class WorkQueue:
         self._leave(call)
         call.wake(error)
 
-    def _drop_late(self, windows: WindowHeap) -> bool:
+    def _drop_late(self, windows: CallWindows) -> bool:
         """Drop a call whose turn has come too late; say whether it was."""
-        call = cast("CallWindows", windows).call
+        call = windows.call
         if call is None or not self._admission.is_late(call, time.monotonic()):
             return False
         self._refuse(call, self._admission.refused_late(call))
@@ -260,7 +259,7 @@ class WorkQueue:
         """Take a batch, if there is one for this worker."""
         interactive, batch = (pool.tokens > 0 for pool in self._pools)
         budget = self._batch_tokens or BATCH_TOKENS
-        waiting: list[Waiting] = []
+        waiting: list[Window] = []
         turn: int | None = INTERACTIVE
         if not express:
             turn = self._running.next(interactive, batch)
@@ -279,9 +278,9 @@ class WorkQueue:
         self._busy_with[turn] += 1
         if self._pools[INTERACTIVE].tokens:
             self._windows_come.notify_all()  # with this worker busy, the express one may be useful
-        return Batch(cast("list[Window]", waiting), turn, self._pools[turn].tokens > 0)
+        return Batch(waiting, turn, self._pools[turn].tokens > 0)
 
-    def _cut_light(self, budget: int) -> list[Waiting]:
+    def _cut_light(self, budget: int) -> list[Window]:
         """Take a batch of a sender who has little in work while another one keeps all busy."""
         for sender in self._admission.light_senders():
             if waiting := self._pools[INTERACTIVE].cut_of(sender, budget):

@@ -20,11 +20,10 @@ import numpy as np
 
 from judged_server import recorder, tracing
 from judged_server.domain import Float32Array
-from judged_server.embedding.batching.cutting import pad
-from judged_server.embedding.batching.inflight import Fault, InflightText, Window
+from judged_server.embedding.base import EMBEDDING_FAILED, OVERLOADED, TRUNCATE
 from judged_server.embedding.batching.queue import Batch, WorkQueue
-from judged_server.embedding.policy import EMBEDDING_FAILED, OVERLOADED, TRUNCATE
-from judged_server.embedding.runtime.backend import Session, finite_rows
+from judged_server.embedding.batching.windows import Fault, InflightText, Window
+from judged_server.embedding.runtime.backend import Session, finite_rows, pad
 from judged_server.embedding.tokenizer import WindowTokenizer
 from judged_server.recorder import Stage
 

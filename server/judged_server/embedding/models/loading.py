@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from judged_server.embedding.batching.cutting import pad
+from judged_server.embedding.base import TRUNCATE
 from judged_server.embedding.batching.workers import ReportUnhealthy
-from judged_server.embedding.cache.vector_cache import VectorCache
 from judged_server.embedding.embedder import ModelEmbedder
 from judged_server.embedding.models.manifest import ModelFiles, reinstall
-from judged_server.embedding.policy import TRUNCATE
-from judged_server.embedding.runtime.backend import Session, UnusableGraphError, finite_rows
+from judged_server.embedding.runtime.backend import (
+    Session,
+    UnusableGraphError,
+    finite_rows,
+    pad,
+)
 from judged_server.embedding.runtime.backend_selection import (
     FP16,
     FP32,
@@ -22,6 +25,7 @@ from judged_server.embedding.runtime.backend_selection import (
 from judged_server.embedding.runtime.cores import available_cores
 from judged_server.embedding.runtime.onnx_session import EncoderSession, UnusableDeviceError
 from judged_server.embedding.tokenizer import WindowTokenizer
+from judged_server.embedding.vector_cache import VectorCache
 from judged_server.errors import ModelDamaged
 from judged_server.settings import SettingsError
 
@@ -95,8 +99,11 @@ def open_session(files: ModelFiles, running: RuntimeConfig) -> Session:
 
 def _on_gpu(files: ModelFiles, running: RuntimeConfig) -> Session:
     # Imported here: they need onnx.
-    from judged_server.embedding.runtime.gpu_session import WORKERS, GpuSession  # noqa: PLC0415
-    from judged_server.embedding.runtime.to_fp16 import to_fp16  # noqa: PLC0415
+    from judged_server.embedding.runtime.gpu_session import (  # noqa: PLC0415
+        WORKERS,
+        GpuSession,
+        to_fp16,
+    )
 
     manifest, backend = files.manifest, running.backend
     precision = backend.precision_of(manifest.precision)

@@ -6,6 +6,7 @@ with a class of this shape, decided on in `backend_selection` and opened in `loa
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -17,6 +18,15 @@ from judged_server.domain import BoolArray, Float32Array, IntArray
 
 class UnusableGraphError(ValueError):
     """A graph can't be loaded, or is not that of a sentence embedding model."""
+
+
+def pad(rows: Sequence[IntArray], pad_id: int) -> tuple[IntArray, IntArray]:
+    """Return token ids, padded on the right to the longest row, and the mask of real tokens."""
+    lengths = np.array([len(row) for row in rows], np.int64)
+    mask = np.arange(lengths.max()) < lengths[:, None]
+    token_ids = np.full(mask.shape, pad_id, np.int64)
+    token_ids[mask] = np.concatenate(rows)
+    return token_ids, mask.astype(np.int64)
 
 
 def pool(hidden: Float32Array, mask: IntArray, pooling: str) -> Float32Array:

@@ -213,3 +213,20 @@ def _allocator(provider: str) -> Allocate:
         logger.warning("no CUDA runtime gives page-locked memory: copies to the GPU are slower")
         return ordinary
     return allocate
+
+
+def to_fp16(path: str) -> bytes:
+    """Return the graph in fp16. Raises UnusableGraphError, saying why.
+
+    The lowest float, which stands for padding in a mask, becomes the lowest of fp16: under softmax
+    both give zero. Token ids and masks stay whole numbers.
+    """
+    # Imported where fp16 was asked for.
+    from onnxruntime.transformers.float16 import convert_float_to_float16  # noqa: PLC0415
+
+    try:
+        raw: bytes = convert_float_to_float16(onnx.load(path)).SerializeToString()
+    except Exception as error:  # whatever a converter throws: a graph of 2 GiB is one reason
+        problem = f"it can't be converted to fp16 ({first_line(error)})"
+        raise UnusableGraphError(f"{problem}; set embedding_precision to fp32") from error
+    return raw

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import openvino
+from openvino import opset13
 
 from judged_server.domain import Float32Array, IntArray
 from judged_server.embedding.runtime.backend import SessionFacts, UnusableGraphError, to_vectors
@@ -19,7 +20,6 @@ from judged_server.embedding.runtime.backend_selection import (
     OPENVINO,
     PROVIDERS,
 )
-from judged_server.embedding.runtime.int8_weights import GROUP_SIZE, compress_weights
 from judged_server.embedding.runtime.onnx_session import check_inputs, choose_output, first_line
 
 PAD_TO = 16
@@ -32,6 +32,13 @@ _SHAPES = 1_024
 
 _HINTS = {BF16: openvino.Type.bf16, INT8_BY_GROUP: openvino.Type.bf16}
 """What is computed in; with int8_by_group, all but the products of linear layers."""
+
+
+GROUP_SIZE = 128
+"""Activations that share a scale, along a row. A row has scales of its own, so that a text's vector
+does not depend on its batch."""
+
+_LARGEST = 127
 
 
 class OpenVinoSession:
@@ -113,3 +120,33 @@ def _ranks(graph: openvino.Model) -> dict[str, int]:
         for node in graph.outputs
         if node.get_partial_shape().rank.is_static
     }
+
+
+def compress_weights(graph: openvino.Model) -> None:
+    """Put int8 weights in the place of the fp32 ones of each linear layer.
+
+    Symmetric: a scale for each output of a layer maps the largest of its weights to 127. OpenVINO
+    multiplies such weights with activations that it quantises as it goes, in groups. Raises
+    UnusableGraphError for a graph without such a layer.
+    """
+    found = False
+    for node in graph.get_ordered_ops():
+        if node.get_type_name() != "MatMul":
+            continue
+        constant = node.input_value(1).get_node()
+        if constant.get_type_name() != "Constant" or len(constant.get_output_shape(0)) != 2:
+            continue
+        weights = constant.get_data().astype(np.float32)
+        inputs_axis = 1 if node.get_attributes()["transpose_b"] else 0
+        largest = np.abs(weights).max(axis=inputs_axis, keepdims=True)
+        scale = np.where(largest > 0, largest, 1).astype(np.float32) / np.float32(_LARGEST)
+        rounded = np.rint(weights / scale).astype(np.int8)
+        widened = opset13.convert(opset13.constant(rounded), "f32")
+        restored = opset13.multiply(widened, opset13.constant(scale))
+        node.input(1).replace_source_output(restored.output(0))
+        found = True
+    if not found:
+        raise UnusableGraphError(
+            "it has no linear layer with weights of its own, which int8_by_group is for; set "
+            "embedding_precision to bf16"
+        )

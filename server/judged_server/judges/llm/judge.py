@@ -17,7 +17,6 @@ from judged_server.domain import (
 )
 from judged_server.errors import InvalidField, ModelNotConfigured
 from judged_server.judges.base import Caller, Parameter, Profile
-from judged_server.judges.llm.concurrency import choose_class, fan_out
 from judged_server.judges.llm.contexts import (
     ContextVotes,
     TextContext,
@@ -38,7 +37,7 @@ from judged_server.llm.parsing import PARSER_VERSION
 from judged_server.llm.question import MAX_SAMPLES, PlannedCall, Question
 from judged_server.llm.rubrics import PROMPT_VERSION, Rubric
 from judged_server.llm.rubrics.rubric import EXPECTED_TEXT
-from judged_server.scheduling.threads import run_in_thread_if
+from judged_server.scheduling.concurrency import choose_class, fan_out, run_in_thread_if
 
 VERSION = 1
 RUBRIC = "retrieval_match"

@@ -9,13 +9,13 @@ from typing import NamedTuple
 
 from judged_server.domain import TIE_TOLERANCE, Source, Status, Usage, VerdictFault
 from judged_server.domain.answers import DimensionScore, VerifiedClaim
-from judged_server.judges.llm.concurrency import fan_out
 from judged_server.llm.caller import Answer, CallOptions, ModelCaller, nothing
 from judged_server.llm.chat import ChatModel, ChatReply
 from judged_server.llm.faults import Reason
 from judged_server.llm.parsing.parsed_reply import ParsedReply
 from judged_server.llm.question import Question
 from judged_server.llm.rubrics import FieldValue, Rubric
+from judged_server.scheduling.concurrency import fan_out
 
 MAX_RAW_REPLIES_BYTES = 1 << 20
 """The replies kept of one score, together; those that come later are left out."""

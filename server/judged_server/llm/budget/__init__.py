@@ -9,7 +9,12 @@ BudgetLeft                       a budget, and what is left of it
 BudgetAccount                    a budget of a day or a month, kept in a ledger
 """
 
-from judged_server.llm.budget.account import BudgetAccount, Period, Spending, default_ledger
+from judged_server.llm.budget.account import (
+    BudgetAccount,
+    Period,
+    TenantBudgets,
+    default_ledger,
+)
 from judged_server.llm.budget.budgets import (
     BudgetLeft,
     Budgets,
@@ -24,7 +29,6 @@ from judged_server.llm.budget.pricing import (
     request_tokens,
     tokens_at_most,
 )
-from judged_server.llm.budget.tenants import TenantBudgets
 
 __all__ = [
     "BudgetAccount",
@@ -32,7 +36,6 @@ __all__ = [
     "Budgets",
     "CallEstimate",
     "Period",
-    "Spending",
     "TenantBudgets",
     "cost_of",
     "default_ledger",

@@ -8,15 +8,17 @@ cost no access to the file before they are asked.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import date, datetime
 from enum import Enum
 from functools import lru_cache
 from pathlib import Path
-from typing import Protocol
 
+from judged_server.domain.usage import nano_within
 from judged_server.llm.transport.clock import Clock
-from judged_server.store.ledger_rows import Account, Drawn, Used
+from judged_server.store.ledger import Ledger
+from judged_server.store.ledger_rows import Account
+from judged_server.tenant import current_tenant
 
 STEPS = 100
 """The allowances a budget is cut into."""
@@ -38,40 +40,6 @@ def _name_of_day(form: str, day: int) -> str:
     return date.fromordinal(day).strftime(form)
 
 
-class Spending(Protocol):
-    """Where it is written down what was spent; see store.ledger.Ledger, which is a file."""
-
-    async def draw(self, account: Account, limit: int, wanted: int, holds: int) -> Drawn:
-        """Draw as much as is wanted, or left below a limit, beside what the process holds.
-
-        Raises store.ledger.LedgerFault.
-        """
-        ...
-
-    def settle(self, account: Account, spent: int, released: int) -> None:
-        """Write soon what was spent for good, and give back so much of what was drawn."""
-        ...
-
-    def note(self, used: Used) -> None:
-        """Write soon what a tenant asked of a model."""
-        ...
-
-    async def written(self, within_s: float | None = None) -> None:
-        """Return once all that was settled before outlives the process, or the time is over."""
-        ...
-
-    async def used(self, since: str, tenant: str | None = None) -> list[Used]:
-        """Return what was used from a day on, by one tenant or by all, the oldest first.
-
-        Raises store.ledger.LedgerFault.
-        """
-        ...
-
-    def close(self) -> None:
-        """Give back what this process has drawn."""
-        ...
-
-
 def default_ledger(environ: Mapping[str, str]) -> Path:
     """Return where the file is when the operator names none: beside the user's other state."""
     root = environ.get("XDG_STATE_HOME", "")
@@ -87,7 +55,7 @@ class BudgetAccount:
 
     def __init__(
         self,
-        ledger: Spending,
+        ledger: Ledger,
         currency: str,
         limit: int,
         clock: Clock,
@@ -207,3 +175,34 @@ def _look_at(drawing: asyncio.Task[None]) -> None:
     """Take note of a failure that nobody may wait for any more; the next caller meets it anew."""
     if not drawing.cancelled():
         drawing.exception()
+
+
+class TenantBudgets:
+    """Returns the budgets of the tenant of the call in work. Used on one event loop."""
+
+    def __init__(self, ledger: Ledger, currency: str, clock: Clock) -> None:
+        self._ledger = ledger
+        self._currency = currency
+        self._clock = clock
+        self._months: dict[str, BudgetAccount] = {}
+        self._days: dict[str, BudgetAccount] = {}
+
+    def __call__(self) -> Sequence[BudgetAccount]:
+        """Return none, one or two of them, those of a month first."""
+        tenant = current_tenant()
+        found = []
+        if tenant.per_month is not None:
+            account = self._months.get(tenant.name) or self._begin(tenant.name, Period.MONTH)
+            account.limit = nano_within(tenant.per_month)
+            found.append(account)
+        if tenant.per_day is not None:
+            account = self._days.get(tenant.name) or self._begin(tenant.name, Period.DAY)
+            account.limit = nano_within(tenant.per_day)
+            found.append(account)
+        return found
+
+    def _begin(self, name: str, period: Period) -> BudgetAccount:
+        known = self._months if period is Period.MONTH else self._days
+        account = BudgetAccount(self._ledger, self._currency, 0, self._clock, name, period)
+        known[name] = account
+        return account

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 
 from judged_server.domain.usage import CostTracker, nano_within, to_amount
 from judged_server.errors import BudgetExhausted, InvalidField
-from judged_server.llm.budget.account import BudgetAccount, Period, Spending
+from judged_server.llm.budget.account import BudgetAccount, Period
 from judged_server.llm.budget.pricing import cost_of, most_of
 from judged_server.llm.chat import ChatModel, ChatRequest, Completed, Prices, TokenUsage, prices_of
 from judged_server.llm.faults import ModelFault, Reason
 from judged_server.llm.transport.clock import Clock
-from judged_server.store.ledger import LedgerFault
+from judged_server.store.ledger import Ledger, LedgerFault
 from judged_server.store.ledger_rows import Account, Used
 from judged_server.tenant import current_tenant
 
@@ -60,7 +60,7 @@ class Budgets:
         per_request: float | None = None,
         day: BudgetAccount | None = None,
         own: Callable[[], Accounts] = tuple,
-        ledger: Spending | None = None,
+        ledger: Ledger | None = None,
         clock: Clock | None = None,
     ) -> None:
         self.currency = currency

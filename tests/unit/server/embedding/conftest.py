@@ -3,9 +3,9 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
-from judged_server.embedding.cache.vector_cache import VectorCache
 from judged_server.embedding.embedder import ModelEmbedder
 from judged_server.embedding.tokenizer import WindowTokenizer
+from judged_server.embedding.vector_cache import VectorCache
 
 from tests.fakes.models import tiny_model
 from tests.fakes.models.session import CARD, FakeSession

@@ -10,9 +10,9 @@ import pytest
 from judged_server.domain import Flag
 from judged_server.embedding import embedder as embedder_module
 from judged_server.embedding import embedder as embedders
+from judged_server.embedding.base import TEXT_TOO_LONG
 from judged_server.embedding.batching import queue
-from judged_server.embedding.batching.inflight import InflightText
-from judged_server.embedding.policy import TEXT_TOO_LONG
+from judged_server.embedding.batching.windows import InflightText
 from judged_server.tenant import EVERYBODY, Tenant, serve
 
 from tests.fakes.models.session import begun, queued, until

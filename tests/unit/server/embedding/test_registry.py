@@ -5,12 +5,12 @@ import shutil
 
 import numpy as np
 import pytest
-from judged_server.embedding.cache.vector_cache import VectorCaches
 from judged_server.embedding.models.loading import load_embedder
 from judged_server.embedding.models.manifest import GRAPH_FILE
 from judged_server.embedding.models.store import ModelStore
 from judged_server.embedding.registry import StoredEmbedders
 from judged_server.embedding.runtime.backend_selection import PROVIDERS, Backend, RuntimeConfig
+from judged_server.embedding.vector_cache import VectorCaches
 from judged_server.errors import ModelDamaged, ModelNotInstalled
 
 from tests.fakes.models import tiny_model

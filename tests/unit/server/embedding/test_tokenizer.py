@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from judged_server.domain import Flag
 from judged_server.embedding import tokenizer as module
-from judged_server.embedding.policy import (
+from judged_server.embedding.base import (
     EMBEDDING_FAILED,
     REJECT,
     TEXT_TOO_LONG,

@@ -8,7 +8,6 @@ from dataclasses import replace
 
 import pytest
 from judged_server.domain import CacheMode, Source, Status, Usage
-from judged_server.llm.cache.reply_cache import ReplyCache
 from judged_server.llm.caller import CallOptions, ModelCaller
 from judged_server.llm.chat import (
     ChatModelCard,
@@ -21,6 +20,7 @@ from judged_server.llm.chat import (
 )
 from judged_server.llm.faults import ProviderFault, Reason
 from judged_server.llm.question import Question
+from judged_server.llm.reply_cache import ReplyCache
 from judged_server.llm.rubrics import load_builtin
 
 CARD = ChatModelCard("small", "p", "openai", "gpt", True, False, Prices(1.0, 2.0))

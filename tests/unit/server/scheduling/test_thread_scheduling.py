@@ -6,7 +6,7 @@ import os
 import threading
 
 import pytest
-from judged_server.scheduling.threads import batch_scheduling
+from judged_server.scheduling.concurrency import batch_scheduling
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "SCHED_BATCH"), reason="not run: Linux alone")
 

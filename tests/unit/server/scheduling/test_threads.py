@@ -5,7 +5,7 @@ import threading
 
 import pytest
 from judged_server.scheduling.checkpoint import Abandoned, checkpoint, watched
-from judged_server.scheduling.threads import run_computation, run_in_thread_if
+from judged_server.scheduling.concurrency import run_computation, run_in_thread_if
 
 
 @pytest.mark.parametrize("heavy", [True, False])

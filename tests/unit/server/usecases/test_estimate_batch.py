@@ -12,7 +12,6 @@ from judged_server.judges.catalog import JudgeCatalog
 from judged_server.judges.exact import ExactKind
 from judged_server.judges.llm.answers import AnswersKind
 from judged_server.judges.llm.judge import LlmKind
-from judged_server.llm.cache.reply_cache import ReplyCache
 from judged_server.llm.caller import ModelCaller
 from judged_server.llm.chat import (
     ChatModelCard,
@@ -23,6 +22,7 @@ from judged_server.llm.chat import (
     Prices,
     TokenUsage,
 )
+from judged_server.llm.reply_cache import ReplyCache
 from judged_server.llm.rubrics import MAX_CLAIMS, load_builtin
 from judged_server.usecases.estimate_batch import Estimate, Estimator
 from judged_server.usecases.score_answers import Scoring

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from judged_server.embedding import embedder as embedders
 from judged_server.embedding.batching import queue
-from judged_server.embedding.batching.inflight import Call, InflightText
 from judged_server.embedding.batching.queue import WorkQueue
+from judged_server.embedding.batching.windows import Call, InflightText
 from judged_server.embedding.embedder import MODEL
 from judged_server.embedding.tokenizer import TokenizedText
 from judged_server.errors import Overloaded

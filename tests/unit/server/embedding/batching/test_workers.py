@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
+from judged_server.embedding.base import EMBEDDING_FAILED, OVERLOADED
 from judged_server.embedding.batching import workers
-from judged_server.embedding.policy import EMBEDDING_FAILED, OVERLOADED
 
 from tests.fakes.models.session import Panic, until
 

@@ -8,10 +8,9 @@ import onnxruntime as ort
 import pytest
 from judged_server.embedding.runtime import gpu_session
 from judged_server.embedding.runtime.backend import UnusableGraphError
-from judged_server.embedding.runtime.gpu_session import GpuSession, tensorrt_options
+from judged_server.embedding.runtime.gpu_session import GpuSession, tensorrt_options, to_fp16
 from judged_server.embedding.runtime.host_memory import ordinary
 from judged_server.embedding.runtime.onnx_session import EncoderSession, UnusableDeviceError
-from judged_server.embedding.runtime.to_fp16 import to_fp16
 from onnx import TensorProto, helper
 
 from tests.fakes.models import tiny_model

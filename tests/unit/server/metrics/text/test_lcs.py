@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from judged_server.metrics.text import lcs
+from judged_server.metrics.text import rouge
 from judged_server.scheduling.checkpoint import Abandoned, watched
 
 SEQUENCES = st.integers(1, 5).flatmap(
@@ -25,9 +25,9 @@ def by_table(first: list[str], second: list[str]) -> int:
 @given(first=SEQUENCES, second=SEQUENCES)
 def test_lengths_are_those_of_the_table(bits, short, first, second):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(lcs, "BLOCK_BITS", bits)
-        patch.setattr(lcs, "_SHORT", short)
-        assert lcs.lcs_length(first, second) == by_table(first, second)
+        patch.setattr(rouge, "BLOCK_BITS", bits)
+        patch.setattr(rouge, "_SHORT", short)
+        assert rouge.lcs_length(first, second) == by_table(first, second)
 
 
 def test_long_texts_end_when_nobody_waits():
@@ -35,5 +35,5 @@ def test_long_texts_end_when_nobody_waits():
     second = [str(i % 5 * (i % 4)) for i in range(20_000)]
     looks = iter([False] * 5)
     with pytest.raises(Abandoned):
-        watched(lambda: next(looks, True), lcs.lcs_length, first, second)
-    assert lcs.lcs_length(first, first[::2]) == 10_000
+        watched(lambda: next(looks, True), rouge.lcs_length, first, second)
+    assert rouge.lcs_length(first, first[::2]) == 10_000

@@ -2,8 +2,8 @@
 
 from hypothesis import given
 from hypothesis import strategies as st
-from judged_server.llm.cache.reply_cache import from_payload, to_payload
 from judged_server.llm.chat import ChatReply, FinishReason, TokenLogprob, TokenUsage
+from judged_server.llm.reply_cache import from_payload, to_payload
 
 words = st.text(max_size=20)
 numbers = st.floats(-100, 0)

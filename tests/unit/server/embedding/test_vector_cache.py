@@ -1,8 +1,7 @@
 """The cache: memory first, then the file, which fills the memory."""
 
 import numpy as np
-from judged_server.embedding.cache.vector_cache import VectorCaches
-from judged_server.embedding.cache.vector_rows import VectorRows
+from judged_server.embedding.vector_cache import VectorCaches, VectorRows
 
 KEYS = [bytes([number]) * 32 for number in range(6)]
 

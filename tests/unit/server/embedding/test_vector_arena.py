@@ -3,7 +3,7 @@
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
-from judged_server.embedding.cache.vector_rows import ROW_OVERHEAD_BYTES, VectorArena, VectorRows
+from judged_server.embedding.vector_cache import ROW_OVERHEAD_BYTES, VectorArena, VectorRows
 
 ROW_BYTES = 4 * 2 + ROW_OVERHEAD_BYTES
 

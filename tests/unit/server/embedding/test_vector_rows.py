@@ -1,7 +1,8 @@
 """Rows of several sources become those of one call."""
 
 import numpy as np
-from judged_server.embedding.cache.vector_rows import VectorRows, join, spread
+from judged_server.embedding.embedder import join, spread
+from judged_server.embedding.vector_cache import VectorRows
 
 
 def _rows(texts, counts, flags=None):

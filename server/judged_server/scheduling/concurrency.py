@@ -1,4 +1,7 @@
-"""Keeping the event loop free of work that would hold it up. What is heavy, the callers say."""
+"""What runs beside what: heavy work on threads, so that the event loop is free, and jobs as tasks.
+
+What is heavy, and what is much, the callers say.
+"""
 
 from __future__ import annotations
 
@@ -6,17 +9,26 @@ import asyncio
 import contextvars
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import ParamSpec, TypeVar
 
 from judged_server.scheduling.admission import Admission, Resource
 from judged_server.scheduling.checkpoint import watched
 from judged_server.scheduling.fair_threads import FairThreads
+from judged_server.tenant import current_sender, send_as
 
 _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
+
+Job = TypeVar("Job")
+
+_STARTED_TOGETHER = 32
+"""Jobs begin in this many at a time, so that their beginnings don't hold up the event loop."""
+INTERACTIVE_QUESTIONS = 32
+"""A call that asks more questions is batch work."""
 
 _COMPUTATIONS = FairThreads("computation", max(1, (os.cpu_count() or 1) - 1))
 """For computations of seconds: with threads of their own they leave the others, and a core, to
@@ -65,6 +77,60 @@ async def run_computation(
     except asyncio.CancelledError:
         abandoned.set()
         raise
+
+
+def choose_class(questions: int) -> None:
+    """Let the rest of this task wait behind interactive calls if it asks many questions."""
+    if questions > INTERACTIVE_QUESTIONS:
+        send_as(replace(current_sender(), is_batch=True))
+
+
+async def fan_out(
+    work: Callable[[Job], Awaitable[None]], jobs: Iterable[Job], at_once: int
+) -> None:
+    """Return when every job is done; `at_once` tasks take them from one iterator, in order.
+
+    The first failure ends the others and is raised. So does a job that was cancelled by nobody, as
+    a RuntimeError: passed over, it would leave a hole among the results.
+    """
+    queue = iter(jobs)
+    if at_once == 1:
+        await _one_by_one(work, queue)
+        return
+
+    async def worker() -> bool:
+        for job in queue:
+            await work(job)
+            # One that the cache answers waits for nothing, and there may be thousands of them.
+            await asyncio.sleep(0)
+        return True
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            workers = []
+            for number in range(1, at_once + 1):
+                workers.append(group.create_task(worker()))
+                if number % _STARTED_TOGETHER == 0:
+                    await asyncio.sleep(0)
+    except BaseExceptionGroup as failures:
+        raise failures.exceptions[0] from None
+    if any(worker.cancelled() for worker in workers):
+        raise RuntimeError("a job was cancelled by nobody")
+
+
+async def _one_by_one(work: Callable[[Job], Awaitable[None]], jobs: Iterable[Job]) -> None:
+    """Do the jobs in the caller's own task: one more would cost a small call two turns."""
+    caller = asyncio.current_task()
+    cancels = caller.cancelling() if caller is not None else 0
+    try:
+        for number, job in enumerate(jobs):
+            if number:
+                await asyncio.sleep(0)
+            await work(job)
+    except asyncio.CancelledError:
+        if caller is None or caller.cancelling() > cancels:
+            raise
+        raise RuntimeError("a job was cancelled by nobody") from None
 
 
 @contextmanager

@@ -9,12 +9,13 @@ from __future__ import annotations
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import orjson
 
 from judged_server.llm.chat import ChatModelCard, ChatReply, FinishReason, TokenLogprob, TokenUsage
 from judged_server.llm.rubrics import Rubric
+from judged_server.store.kept_replies import KeptReplies
 from judged_server.store.replies import StoredReply
 
 DAY_S = 86_400
@@ -22,29 +23,6 @@ STORED_WITHIN_S = 0.25
 """How long a reply that was paid for waits to be stored before it is answered all the same."""
 _OVERHEAD_BYTES = 800
 """What an entry takes in memory beside the bytes of its payload: its key, its objects."""
-
-
-class ReplyStore(Protocol):
-    """Where replies outlive the process."""
-
-    async def get(self, key: bytes, *, sure: bool) -> StoredReply | None:
-        """Return what is stored under a key; never raises for what a disk can do.
-
-        Unless it must be `sure`, it may pass over what came in just now from another process.
-        """
-        ...
-
-    def put(self, reply: StoredReply) -> None:
-        """Let a reply be stored some time; never waits."""
-        ...
-
-    async def put_soon(self, reply: StoredReply, within_s: float) -> None:
-        """Return once a reply would outlive the process, or that took too long; never raises."""
-        ...
-
-    def close(self) -> None:
-        """Store what waits. May take long."""
-        ...
 
 
 class _Entry(NamedTuple):
@@ -60,7 +38,7 @@ class ReplyCache:
         self,
         memory_bytes: int,
         ttl_s: float = 30 * DAY_S,
-        store: ReplyStore | None = None,
+        store: KeptReplies | None = None,
         now: Callable[[], float] = time.time,
     ) -> None:
         """Let replies count for `ttl_s` seconds from when they were given, by the clock `now`."""

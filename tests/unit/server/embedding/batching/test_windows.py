@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from judged_server.embedding.batching.cutting import (
+from judged_server.embedding.batching.windows import (
     PADDING_TOKENS,
     QUANTUM,
-    Waiting,
-    WindowHeap,
+    CallWindows,
+    InflightText,
+    Window,
     WindowPool,
 )
 
@@ -19,7 +20,9 @@ BUDGETS = st.integers(1, 1000)
 
 
 def _windows(lengths):
-    return [Waiting(np.zeros(length, np.int64), length) for length in lengths]
+    return [
+        Window(np.zeros(length, np.int64), length, InflightText(b"", ""), 0) for length in lengths
+    ]
 
 
 def _pool(calls):
@@ -28,7 +31,7 @@ def _pool(calls):
     for number, lengths in enumerate(calls):
         windows = _windows(lengths)
         owners |= {id(window): number for window in windows}
-        pool.add(WindowHeap(), windows)
+        pool.add(CallWindows(), windows)
     return pool, owners
 
 
@@ -70,9 +73,9 @@ def test_a_call_is_done_after_as_many_rounds_as_it_has_windows(calls, budget):
 def test_a_short_text_is_not_starved_by_longer_ones_that_keep_coming():
     pool = WindowPool()
     (short,) = _windows([3])
-    pool.add(WindowHeap(), [short])
+    pool.add(CallWindows(), [short])
     for _ in range(3):
-        pool.add(WindowHeap(), _windows([200] * 5))
+        pool.add(CallWindows(), _windows([200] * 5))
         pool.cut(256)
     assert short.taken
 
@@ -96,8 +99,8 @@ def test_idle_workers_share_what_little_there_is(sharers, sizes):
 def test_a_window_of_two_pools_is_taken_from_both():
     one, two = WindowPool(), WindowPool()
     windows = _windows([10, 20])
-    one.add(WindowHeap(), windows)
-    two.add(WindowHeap(), windows)
+    one.add(CallWindows(), windows)
+    two.add(CallWindows(), windows)
     assert two.cut(10) == [windows[1]]
     assert (one.tokens, two.tokens) == (10, 10)
     assert one.cut(100) == [windows[0]]
@@ -107,8 +110,8 @@ def test_a_window_of_two_pools_is_taken_from_both():
 def test_a_window_that_two_calls_bring_counts_once():
     pool = WindowPool()
     windows = _windows([10])
-    pool.add(WindowHeap(), windows)
-    pool.add(WindowHeap(), windows)
+    pool.add(CallWindows(), windows)
+    pool.add(CallWindows(), windows)
     assert pool.tokens == 10
     assert pool.cut(100) == windows
     assert pool.cut(100) == []
@@ -118,7 +121,7 @@ def test_what_was_taken_is_not_let_in_again():
     pool = WindowPool()
     windows = _windows([10])
     windows[0].take()
-    pool.add(WindowHeap(), windows)
+    pool.add(CallWindows(), windows)
     assert (pool.tokens, pool.cut(100)) == (0, [])
 
 
@@ -126,9 +129,9 @@ def test_what_was_taken_is_not_let_in_again():
 def test_a_sender_waits_for_no_more_than_a_turn_of_each_other(busy, light, budget):
     pool = WindowPool()
     for number in range(busy):
-        pool.add(WindowHeap("busy"), _windows([40 + number % 50] * 3))
+        pool.add(CallWindows("busy"), _windows([40 + number % 50] * 3))
     windows = _windows([20 * number + 150 for number in range(light)])
-    pool.add(WindowHeap("light"), windows)
+    pool.add(CallWindows("light"), windows)
     batches = _batches(pool, budget)
     # The longest window of the light one goes first, after at most a turn of the busy one, of
     # which the last batch may be over its quantum.
@@ -142,19 +145,19 @@ def test_a_sender_waits_for_no_more_than_a_turn_of_each_other(busy, light, budge
 def test_a_light_call_is_in_the_next_batch_whole():
     pool = WindowPool(in_turns=False)
     for _ in range(20):
-        pool.add(WindowHeap("busy"), _windows([75, 70, 65]))
+        pool.add(CallWindows("busy"), _windows([75, 70, 65]))
     for _ in range(3):  # its first turn is over
         assert len(pool.cut(256)) == 3
     windows = _windows([70, 55, 20])
-    pool.add(WindowHeap("light"), windows)
+    pool.add(CallWindows("light"), windows)
     assert pool.cut(256, whole={"light"}.__contains__)[:3] == windows
 
 
 def test_a_light_call_that_is_too_long_for_a_batch_brings_what_fits():
     pool = WindowPool(in_turns=False)
-    pool.add(WindowHeap("busy"), _windows([300] * 9))
+    pool.add(CallWindows("busy"), _windows([300] * 9))
     assert [len(pool.cut(256)) for _ in range(2)] == [1, 1]  # its first turn is over
-    pool.add(WindowHeap("light"), _windows([100, 60, 40]))
+    pool.add(CallWindows("light"), _windows([100, 60, 40]))
     light = {"light"}.__contains__
     assert [[w.length for w in pool.cut(256, whole=light)] for _ in range(2)] == [[100, 60], [40]]
 
@@ -178,7 +181,7 @@ class TestWeights:
             for sender, weight in weights.items():
                 # As much as a batch may take of anybody waits, of all lengths.
                 while waiting[sender] < 2 * (budget + 300) * len(lengths[sender]):
-                    pool.add(WindowHeap(sender, weight), _windows(lengths[sender]))
+                    pool.add(CallWindows(sender, weight), _windows(lengths[sender]))
                     waiting[sender] += sum(lengths[sender])
             for window in pool.cut(budget):
                 ran[window.sender] += window.length
@@ -193,7 +196,7 @@ class TestWeights:
         pool = WindowPool()
         for sender, weight in (("one", 1 / 3), ("three", 1.0)):
             for number in range(300):
-                pool.add(WindowHeap(sender, weight), _windows([20 + number % 200] * 4))
+                pool.add(CallWindows(sender, weight), _windows([20 + number % 200] * 4))
         ran: Counter[str] = Counter()
         while sum(ran.values()) < 60_000:
             for window in pool.cut(256):
@@ -202,7 +205,7 @@ class TestWeights:
 
     def test_a_sender_alone_has_all(self):
         pool = WindowPool()
-        pool.add(WindowHeap("light", 1 / 100), _windows([60] * 50))
+        pool.add(CallWindows("light", 1 / 100), _windows([60] * 50))
         assert [len(batch) for batch in _batches(pool, 240)] == [4] * 12 + [2]
 
     def test_a_new_weight_holds_from_the_next_call(self):
@@ -210,7 +213,7 @@ class TestWeights:
         ran: Counter[str] = Counter()
         for weight in (1 / 2, 1.0):
             for sender, own in (("a", weight), ("b", 1.0)):
-                pool.add(WindowHeap(sender, own), _windows([64] * 1000))
+                pool.add(CallWindows(sender, own), _windows([64] * 1000))
         for _ in range(100):
             for window in pool.cut(256):
                 ran[window.sender] += window.length

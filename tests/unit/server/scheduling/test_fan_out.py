@@ -3,7 +3,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from judged_server.judges.llm.concurrency import fan_out
+from judged_server.scheduling.concurrency import fan_out
 
 
 async def test_does_every_job_with_a_bound():

@@ -1,7 +1,7 @@
 """Padded arrays of a batch."""
 
 import numpy as np
-from judged_server.embedding.batching.cutting import pad
+from judged_server.embedding.runtime.backend import pad
 
 
 def test_rows_are_padded_on_the_right_to_the_longest():

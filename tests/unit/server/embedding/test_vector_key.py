@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from judged_server.embedding.base import ModelCard
-from judged_server.embedding.cache.vector_rows import VectorKeys
+from judged_server.embedding.vector_cache import VectorKeys
 
 CARD = ModelCard("m", 2, 8, "a" * 64, "b" * 64, "mean", True, "fp32", "CPU")
 OTHERS = {

@@ -11,7 +11,7 @@ import sys
 
 import numpy as np
 import pytest
-from judged_server.embedding.cache.vector_cache import FILE, StoredVectors, VectorStore
+from judged_server.embedding.vector_cache import FILE, StoredVectors, VectorStore
 from judged_server.store import sqlite_file
 from judged_server.store.sqlite_file import DAMAGED
 
@@ -185,7 +185,7 @@ def test_a_folder_that_cant_be_made_switches_it_off_with_one_line(open_store, tm
 def test_a_disk_that_fails_switches_it_off_with_one_line(open_store, caplog, code):
     store = open_store()
     store.put([entry(1)])
-    link = store._file._links["write"]
+    link = store._links["write"]
 
     class Failing:
         def execute(self, statement, *_):
@@ -196,7 +196,7 @@ def test_a_disk_that_fails_switches_it_off_with_one_line(open_store, caplog, cod
         def close(self):
             link.connection.close()
 
-    store._file._links["write"] = sqlite_file._Link(Failing(), link.inode)
+    store._links["write"] = sqlite_file._Link(Failing(), link.inode)
     for _ in range(3):
         assert not store.put([entry(2)])
         assert wrong_and_found(store, [entry(1)]) == (0, 0)
@@ -228,8 +228,8 @@ WRITER = """
 import sys
 from pathlib import Path
 sys.path[:0] = sys.argv[2:]
-from judged_server.embedding.cache.vector_cache import VectorStore
-from tests.unit.server.embedding.cache.test_vector_store import CAP, entry
+from judged_server.embedding.vector_cache import VectorStore
+from tests.unit.server.embedding.test_vector_store import CAP, entry
 store = VectorStore(Path(sys.argv[1]), CAP, 0)
 number = 0
 while True:

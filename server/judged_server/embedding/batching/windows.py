@@ -1,4 +1,7 @@
-"""Windows that wait, and which of them run together.
+"""Texts on their way to a vector, the calls that wait for them, and which windows run together.
+
+Each distinct text is an entry that no call owns: it goes on as long as any call waits for it, so
+that the call that began it can leave without harm to the others.
 
 Senders take turns of QUANTUM tokens (`scheduling.round_robin`), and what others' batches took of a
 sender's windows counts. Interactive calls of a sender go one after the other: where they share, all
@@ -13,19 +16,24 @@ texts come after it.
 
 from __future__ import annotations
 
+import asyncio
 import heapq
 import itertools
+import time
 from bisect import bisect_right, insort
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
-from judged_server.domain import IntArray
-from judged_server.embedding.tokenizer import TokenIds
+from judged_server.domain import Flag, Float32Array
+from judged_server.embedding.base import TRUNCATE
+from judged_server.embedding.tokenizer import TokenIds, TokenizedText
+from judged_server.embedding.vector_cache import VectorRows
 from judged_server.scheduling.round_robin import RoundRobin
+from judged_server.tracing import StageRun
 
 PADDING_TOKENS = 16
 """How much shorter than the longest a window of the same batch may be. A batch of its own costs
@@ -37,13 +45,73 @@ LEAST_BUDGET = 32
 
 _sequence = itertools.count()
 
+Fault = tuple[str, str]
+"""Reason and message."""
+
+_NO_VECTORS: Float32Array = np.zeros((0, 0), np.float32)
+
 
 @dataclass(slots=True, eq=False)
-class Waiting:
-    """A window that waits in one or two pools until it is taken, or dropped with its text."""
+class InflightText:
+    """One distinct text under one policy; `tokens` is what it was estimated to cost.
+
+    It waits `since` a time of the clock time.monotonic.
+    """
+
+    key: bytes
+    text: str
+    long_text: str = TRUNCATE
+    tokens: int = 0
+    calls: list[Call] = field(default_factory=list)
+    windows: tuple[Window, ...] | None = None
+    vectors: Float32Array = field(default_factory=lambda: _NO_VECTORS)
+    missing: int = 0
+    flag: Flag = Flag.NONE
+    fault: Fault | None = None
+    being_read: bool = False
+    dropped: bool = False
+    since: float = field(default_factory=time.monotonic)
+
+    @property
+    def can_be_dropped(self) -> bool:
+        """Whether there is work left to save: a text not read, or a window not begun."""
+        if self.windows is None:
+            return not self.being_read
+        return any(not window.taken for window in self.windows)
+
+    def read(self, text: TokenizedText, dimensions: int) -> None:
+        """Take the windows of the text."""
+        self.windows = tuple(
+            Window(token_ids, max(1, len(token_ids)), self, number)
+            for number, token_ids in enumerate(text.windows)
+        )
+        for window in self.windows:
+            window.estimate = self.tokens / len(self.windows)
+        self.vectors = np.zeros((len(self.windows), dimensions), np.float32)
+        self.missing = len(self.windows)
+        self.flag, self.fault = text.flag, text.fault
+
+    def release(self) -> None:
+        """Part with calls and windows, which hold it in turn.
+
+        Only a collection would free it else: a rare one, after 90,000 texts and 50 MB, since the
+        frequent ones came by while it was in use.
+        """
+        self.calls, self.windows = [], ()
+
+
+@dataclass(slots=True, eq=False)
+class Window:
+    """One window of an entry's text; it waits in one or two pools until it is taken, or dropped.
+
+    `estimate` is its part of the entry's tokens.
+    """
 
     token_ids: TokenIds
     length: int
+    entry: InflightText
+    number: int
+    estimate: float = 0.0
     taken: bool = field(default=False, init=False)
     pools: list[WindowPool] = field(default_factory=list, init=False)
     sender: str = field(default="", init=False)
@@ -58,19 +126,93 @@ class Waiting:
 
 
 @dataclass(slots=True, eq=False)
-class WindowHeap:
-    """The windows of one call, the longest first; those taken by others are passed over."""
+class Call:
+    """One call of `embed`: the entries it waits for, in the order of `wanted` texts.
+
+    `cost` is what it added to the work, in tokens; `deadline` is when its sender stops waiting, on
+    the clock of `time.monotonic`. `runs` is what was done for it, None where nobody
+    collects that.
+    """
+
+    wanted: Sequence[int]
+    entries: list[InflightText]
+    interactive: bool
+    waiter: asyncio.Future[None]
+    sender: str = ""
+    deadline: float | None = None
+    cost: int = 0
+    weight: float = 1.0
+    left: int = 0
+    gone: bool = False
+    runs: list[StageRun] | None = None
+    unread: deque[InflightText] = field(default_factory=deque)
+    windows: CallWindows = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.windows = CallWindows(self.sender, self.weight, self)
+
+    @property
+    def begun(self) -> bool:
+        """Whether any of its windows runs, or has run."""
+        return any(window.taken for entry in self.entries for window in entry.windows or ())
+
+    def one_done(self) -> None:
+        """Count an entry that has ended; the last one wakes the caller."""
+        self.left -= 1
+        if not self.left:
+            self.wake(None)
+
+    def wake(self, error: Exception | None) -> None:
+        """Wake the caller from any thread, with an error if there is one."""
+
+        def settle() -> None:
+            if self.gone or self.waiter.done():
+                return
+            if error is None:
+                self.waiter.set_result(None)
+            else:
+                self.waiter.set_exception(error)
+
+        with suppress(RuntimeError):  # a loop that is closed has nobody left to wake
+            self.waiter.get_loop().call_soon_threadsafe(settle)
+
+    def rows(self, dimensions: int) -> tuple[VectorRows, dict[int, Fault]]:
+        """Return the vectors of the entries that have any, and the faults, by text."""
+        faults: dict[int, Fault] = {}
+        good: list[tuple[int, InflightText]] = []
+        for text, entry in zip(self.wanted, self.entries, strict=True):
+            if entry.fault is not None:
+                faults[text] = entry.fault
+            else:
+                good.append((text, entry))
+        vectors = [entry.vectors for _, entry in good]
+        rows = VectorRows(
+            np.array([text for text, _ in good], np.int64),
+            np.concatenate(vectors) if vectors else np.zeros((0, dimensions), np.float32),
+            np.array([len(part) for part in vectors], np.int64),
+            np.array([entry.flag for _, entry in good], np.uint8),
+        )
+        return rows, faults
+
+
+@dataclass(slots=True, eq=False)
+class CallWindows:
+    """The windows of one call, the longest first; those taken by others are passed over.
+
+    `call` is whose they are: None once it has ended, as for `InflightText.release`.
+    """
 
     sender: str = ""
     weight: float = 1.0
-    heap: list[tuple[int, int, Waiting]] = field(default_factory=list)
+    call: Call | None = None
+    heap: list[tuple[int, int, Window]] = field(default_factory=list)
     has_turn: bool = False
 
-    def push(self, window: Waiting) -> None:
+    def push(self, window: Window) -> None:
         """Add a window."""
         heapq.heappush(self.heap, (-window.length, next(_sequence), window))
 
-    def pop(self) -> Waiting | None:
+    def pop(self) -> Window | None:
         """Return the longest window that still waits, without taking it."""
         while self.heap:
             window = heapq.heappop(self.heap)[2]
@@ -79,11 +221,7 @@ class WindowHeap:
         return None
 
 
-def _nothing(_: WindowHeap) -> bool:
-    return False
-
-
-def _nobody(_: str) -> bool:
+def _never(_: object) -> bool:
     return False
 
 
@@ -93,14 +231,14 @@ class WindowPool:
     def __init__(self, *, in_turns: bool = True) -> None:
         """Let the calls of a sender take turns, or go one after the other."""
         self._in_turns = in_turns
-        self._senders: RoundRobin[deque[WindowHeap]] = RoundRobin(QUANTUM, deque)
-        self._by_length: dict[int, dict[str, deque[Waiting]]] = {}
+        self._senders: RoundRobin[deque[CallWindows]] = RoundRobin(QUANTUM, deque)
+        self._by_length: dict[int, dict[str, deque[Window]]] = {}
         """And by sender: one that several calls want is that of the first one's."""
         self._lengths: list[int] = []
         self.tokens = 0
         """Tokens of all windows that wait; 0 when none does."""
 
-    def add(self, heap: WindowHeap, windows: Iterable[Waiting]) -> None:
+    def add(self, heap: CallWindows, windows: Iterable[Window]) -> None:
         """Let windows wait on behalf of a call; one that another call brought is not counted twice.
 
         A window that runs already, or has run, is left out.
@@ -130,9 +268,9 @@ class WindowPool:
         self,
         budget: int,
         sharers: int = 1,
-        refuse: Callable[[WindowHeap], bool] = _nothing,
-        whole: Callable[[str], bool] = _nobody,
-    ) -> list[Waiting]:
+        refuse: Callable[[CallWindows], bool] = _never,
+        whole: Callable[[str], bool] = _never,
+    ) -> list[Window]:
         """Take the next batch: longest * count <= budget, or one window that is longer.
 
         What little there is goes round: each of `sharers` idle workers gets about the same. A call
@@ -145,7 +283,7 @@ class WindowPool:
         if found is None:
             return []
         call, seed = found
-        batch: list[Waiting] = []
+        batch: list[Window] = []
         self._take(seed, batch)
         longest, turns = seed.length, 0
         if whole(call.sender):
@@ -163,12 +301,12 @@ class WindowPool:
             self._clear()
         return batch
 
-    def cut_of(self, sender: str, budget: int) -> list[Waiting]:
+    def cut_of(self, sender: str, budget: int) -> list[Window]:
         """Take windows of one sender alone, of whatever lengths: longest * count <= budget."""
         calls = self._senders.known(sender)
-        batch: list[Waiting] = []
+        batch: list[Window] = []
         longest = 0
-        while calls is not None and (found := self._pop(calls, _nothing)):
+        while calls is not None and (found := self._pop(calls, _never)):
             call, window = found
             longest = max(longest, window.length)
             if batch and longest * (len(batch) + 1) > budget:
@@ -179,7 +317,9 @@ class WindowPool:
             self._clear()
         return batch
 
-    def _next_seed(self, refuse: Callable[[WindowHeap], bool]) -> tuple[WindowHeap, Waiting] | None:
+    def _next_seed(
+        self, refuse: Callable[[CallWindows], bool]
+    ) -> tuple[CallWindows, Window] | None:
         while (turn := self._senders.next()) is not None:
             sender, calls = turn
             if found := self._pop(calls, refuse):
@@ -188,8 +328,8 @@ class WindowPool:
         return None
 
     def _pop(
-        self, calls: deque[WindowHeap], refuse: Callable[[WindowHeap], bool]
-    ) -> tuple[WindowHeap, Waiting] | None:
+        self, calls: deque[CallWindows], refuse: Callable[[CallWindows], bool]
+    ) -> tuple[CallWindows, Window] | None:
         """Return the call whose turn it is and its longest window; None when none waits."""
         while calls:
             heap = calls.popleft()
@@ -200,7 +340,7 @@ class WindowPool:
             heap.has_turn = False
         return None
 
-    def _take_rest(self, call: WindowHeap, batch: list[Waiting], budget: int) -> None:
+    def _take_rest(self, call: CallWindows, batch: list[Window], budget: int) -> None:
         """Take a call's other windows as long as they fit, the longest first."""
         longest = batch[0].length
         while longest * (len(batch) + 1) <= budget and (window := call.pop()):
@@ -208,7 +348,7 @@ class WindowPool:
 
     def _fill(
         self,
-        batch: list[Waiting],
+        batch: list[Window],
         budget: int,
         longest: int,
         length: int,
@@ -241,7 +381,7 @@ class WindowPool:
             self._lengths.remove(length)
         return longest
 
-    def _take(self, window: Waiting, batch: list[Waiting]) -> None:
+    def _take(self, window: Window, batch: list[Window]) -> None:
         """Take a window into a batch; its sender is charged for it."""
         window.take()
         batch.append(window)
@@ -256,12 +396,3 @@ class WindowPool:
         self._senders.clear()
         self._by_length.clear()
         self._lengths.clear()
-
-
-def pad(rows: Sequence[NDArray[np.int64]], pad_id: int) -> tuple[IntArray, IntArray]:
-    """Return token ids, padded on the right to the longest row, and the mask of real tokens."""
-    lengths = np.array([len(row) for row in rows], np.int64)
-    mask = np.arange(lengths.max()) < lengths[:, None]
-    token_ids = np.full(mask.shape, pad_id, np.int64)
-    token_ids[mask] = np.concatenate(rows)
-    return token_ids, mask.astype(np.int64)

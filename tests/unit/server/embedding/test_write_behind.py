@@ -5,9 +5,8 @@ import threading
 
 import numpy as np
 import pytest
-from judged_server.embedding.cache import vector_cache
-from judged_server.embedding.cache.vector_cache import VectorStore, WriteBehind
-from judged_server.embedding.cache.vector_rows import VectorRows
+from judged_server.embedding import vector_cache
+from judged_server.embedding.vector_cache import VectorRows, VectorStore, WriteBehind
 
 CAP = 16 << 20
 

@@ -1,1 +1,0 @@
-"""Vectors that are kept, in memory and in a file."""
