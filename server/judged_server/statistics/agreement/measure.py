@@ -29,7 +29,7 @@ from judged_server.statistics.intervals import FEW_QUERIES, Estimate, IntervalOp
 FEW_ITEMS = FEW_QUERIES
 """Below as many items with two ratings there is a warning."""
 
-_NAMES = (
+AGREEMENT_MEASURES = (
     "observed",
     "cohen_kappa",
     "linear_kappa",
@@ -79,7 +79,7 @@ def measure_agreement(ratings: Ratings, options: IntervalOptions) -> Agreement:
         return layout.values(weights @ columns)
 
     estimates, _ = estimate(statistics, rated.units, options)
-    found = dict(zip(_NAMES, estimates, strict=True))
+    found = dict(zip(AGREEMENT_MEASURES, estimates, strict=True))
     n_complete = int(np.count_nonzero((codes >= 0).all(axis=1)))
     warnings = _warnings(found, layout, len(codes), n_complete)
     return Agreement(len(codes), table, **found, warnings=tuple(warnings))
@@ -153,7 +153,7 @@ def _warnings(
         warnings.append(
             f"n_items is {n_items}: below {FEW_ITEMS} the intervals cover less often than they say"
         )
-    applies = dict.fromkeys(_NAMES, True)
+    applies = dict.fromkeys(AGREEMENT_MEASURES, True)
     applies["cohen_kappa"] = layout.n_raters == 2
     applies["linear_kappa"] = applies["quadratic_kappa"] = layout.weighted
     if n_complete == 0:
@@ -162,10 +162,10 @@ def _warnings(
             "fleiss_kappa is undefined: no item has the ratings of all raters; read "
             "krippendorff_alpha, which allows for missing ones"
         )
-    undefined = [name for name in _NAMES if applies[name] and found[name].value is None]
+    undefined = [name for name in AGREEMENT_MEASURES if applies[name] and found[name].value is None]
     if undefined:
         warnings.append(
             f"{', '.join(undefined)}: undefined, since the raters used a single category, and "
             "chance alone would give full agreement; add items of other categories"
         )
-    return warnings + undefined_intervals(_NAMES, list(found.values()))
+    return warnings + undefined_intervals(AGREEMENT_MEASURES, list(found.values()))

@@ -35,7 +35,7 @@ BINS = 10
 
 _STRETCH = 64  # items whose pairs are counted one by one
 _STRETCHES = 1 << 10  # that are counted at once
-_NAMES = (
+QUALITY_MEASURES = (
     "accuracy",
     "balanced_accuracy",
     "cohen_kappa",
@@ -120,9 +120,9 @@ def judge_quality(
     warnings = [
         *_label_warnings(tp + fn, fp + tn),
         *_undefined(tp, fp, fn, tn),
-        *undefined_intervals(_NAMES, estimates),
+        *undefined_intervals(QUALITY_MEASURES, estimates),
     ]
-    found = dict(zip(_NAMES, estimates, strict=True))
+    found = dict(zip(QUALITY_MEASURES, estimates, strict=True))
     return JudgeQuality(len(verdicts), tp, fp, tn, fn, **found, warnings=tuple(warnings))
 
 

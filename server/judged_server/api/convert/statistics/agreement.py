@@ -7,6 +7,8 @@ from judged.v1 import statistics_service_pb2
 from judged_server.api.convert.statistics.intervals import read_interval_options, write_estimate
 from judged_server.errors import InvalidField, full_names
 from judged_server.statistics.agreement import (
+    AGREEMENT_MEASURES,
+    QUALITY_MEASURES,
     Agreement,
     Estimate,
     JudgeQuality,
@@ -62,14 +64,7 @@ def write_agreement(ratings: Ratings, found: Agreement) -> statistics_service_pb
         confusion=() if found.confusion is None else found.confusion.ravel().tolist(),
         warnings=found.warnings,
     )
-    for name in (
-        "observed",
-        "cohen_kappa",
-        "linear_kappa",
-        "quadratic_kappa",
-        "fleiss_kappa",
-        "krippendorff_alpha",
-    ):
+    for name in AGREEMENT_MEASURES:
         put(message, name, getattr(found, name))
     return message
 
@@ -94,15 +89,7 @@ def write_quality(found: JudgeQuality) -> statistics_service_pb2.JudgeQuality:
         false_negatives=found.false_negatives,
         warnings=found.warnings,
     )
-    for name in (
-        "accuracy",
-        "balanced_accuracy",
-        "cohen_kappa",
-        "precision",
-        "recall",
-        "auc",
-        "expected_calibration_error",
-    ):
+    for name in QUALITY_MEASURES:
         put(message, name, getattr(found, name))
     return message
 
