@@ -18,25 +18,19 @@ from judged.v1 import judge_service_pb2 as pb
 from judged.v1 import statistics_service_pb2
 
 from tests.fakes.stubs import stub_of_all_calls
-from tests.integration.bad_input import (
+from tests.integration.bad_input import asking, budgets, golden, judging, llm, panel, scoring
+from tests.integration.bad_input.case import LONG, Case
+from tests.integration.bad_input.judging import batch, group
+from tests.integration.bad_input.statistics import (
     agreement,
-    asking,
-    budgets,
     calibration,
     comparison,
     correction,
     frontier,
-    golden,
-    judging,
-    llm,
     metrics,
-    panel,
     preferences,
-    scoring,
     text,
 )
-from tests.integration.bad_input.case import LONG, Case
-from tests.integration.bad_input.judging import batch, group
 
 PARTS = (
     *(agreement, judging, metrics, correction, text, comparison, golden, llm, scoring, asking),

@@ -95,13 +95,18 @@ def test_what_it_can_not_say(text: str, said: str):
 
 _VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner),
-    max_leaves=8,
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3)
+    ),
+    max_leaves=4,
 )
 _KEYS = st.sampled_from(["tenants", "judges", "models", "cache", "uris", "sockets", "path", "a"])
 
 
-@given(st.dictionaries(_KEYS, st.dictionaries(_KEYS, st.dictionaries(_KEYS, _VALUES))))
+_OF_TENANTS = st.dictionaries(_KEYS, _VALUES, max_size=4)
+
+
+@given(st.dictionaries(_KEYS, st.dictionaries(_KEYS, _OF_TENANTS, max_size=3), max_size=3))
 def test_any_document_is_read_or_refused(content: dict[str, object]):
     with suppress(SettingsError):
         parse_tenants(content, "t.toml", SECRET)

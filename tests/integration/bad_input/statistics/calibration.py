@@ -7,9 +7,9 @@ from functools import partial
 from judged.v1 import groups_pb2, verdicts_pb2
 from judged.v1 import judge_service_pb2 as pb
 
-from tests.integration.bad_input.agreement import calibrate
 from tests.integration.bad_input.case import NAN, case
 from tests.integration.bad_input.judging import batch
+from tests.integration.bad_input.statistics.agreement import calibrate
 
 
 def calibrated(**calibrator: object) -> pb.BatchJudgeRequest:

@@ -1,0 +1,1 @@
+"""Cases of bad requests to measure and to compare."""
