@@ -396,6 +396,7 @@ class TestCommandLine:
             1,
             True,
         )
+        assert f"judged: {gate.pop('message')}\n" in done.stderr
         assert gate == {
             "gate": "min_score",
             "metric": "answer_relevance",
