@@ -32,10 +32,6 @@ from judged_server.audit import AuditLog
 from judged_server.embedding.models.manifest import DEFAULT_MODEL
 from judged_server.embedding.models.store import ModelStore, default_root
 from judged_server.embedding.registry import StoredEmbedders
-from judged_server.judges.equivalence.judge import EquivalenceKind
-from judged_server.judges.exact import ExactKind
-from judged_server.judges.lexical.token_overlap import TokenOverlapKind
-from judged_server.judges.span import SpanKind
 from judged_server.llm.caller import ModelCaller
 from judged_server.process import gc_tuning
 from judged_server.process.memory import MemoryWatch, group_limit
@@ -45,7 +41,6 @@ from judged_server.scheduling.concurrency import IN_PYTHON, batch_scheduling
 from judged_server.settings import Settings
 from judged_server.telemetry import logger
 from judged_server.usecases.estimate_batch import Estimator
-from judged_server.usecases.offering import Offerings
 
 if TYPE_CHECKING:
     from judged_server.http_api.port import HttpPort
@@ -80,7 +75,6 @@ class App:
         self._ledger = wiring.ledger_of(self._chat_models, settings)
         self._budgets = wiring.budgets_of(self._chat_models, self._ledger)
         self._reply_cache = wiring.reply_cache(settings)
-        self._rubrics = wiring.rubrics(settings)
         self._deadlines = wiring.deadlines(settings)
         self._memory = MemoryWatch(group_limit())
         self._admission = Admission(settings.max_pending_bytes, self._memory)
@@ -104,14 +98,8 @@ class App:
         self._certificates = wiring.certificates(settings, self.address, self._http_address)
         self._is_ready = False
         self._model_caller = ModelCaller(self._budgets, self._reply_cache)
-        self._offerings = Offerings(
-            (TokenOverlapKind(), ExactKind(), SpanKind(), EquivalenceKind()),
-            self._embedders,
-            self._chat_models,
-            self._rubrics,
-            self._model_caller,
-            settings.default_judge,
-            wiring.calibrations(settings),
+        self._offerings = wiring.offerings(
+            settings, self._embedders, self._chat_models, self._model_caller
         )
         self._directory = wiring.directory(settings, self._offerings.check)
         self._failed_calls = FailedCalls(settings.failed_calls_per_minute)

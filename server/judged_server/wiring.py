@@ -18,6 +18,7 @@ from judged_server.api.limits import RequestLimits
 from judged_server.api.listening.listeners import Listener
 from judged_server.domain import Calibrator
 from judged_server.domain.usage import nano_within
+from judged_server.embedding.registry import StoredEmbedders
 from judged_server.embedding.runtime.backend_selection import (
     TENSORRT,
     Machine,
@@ -27,8 +28,13 @@ from judged_server.embedding.runtime.backend_selection import (
 )
 from judged_server.embedding.vector_cache import VectorCaches
 from judged_server.judges.calibration_files import load_calibrations
+from judged_server.judges.equivalence.judge import EquivalenceKind
+from judged_server.judges.exact import ExactKind
+from judged_server.judges.lexical.token_overlap import TokenOverlapKind
 from judged_server.judges.llm.judge import NO_CONFIGURATION, LlmKind
+from judged_server.judges.span import SpanKind
 from judged_server.llm.budget import BudgetAccount, Budgets, TenantBudgets, default_ledger
+from judged_server.llm.caller import ModelCaller
 from judged_server.llm.reply_cache import ReplyCache
 from judged_server.llm.rubrics import Rubric, load_builtin, load_folder
 from judged_server.llm.transport.clock import Clock
@@ -39,6 +45,7 @@ from judged_server.store.replies import CacheInvalidation, ReplyFile
 from judged_server.telemetry import logger, send_to
 from judged_server.tenant import Tenant
 from judged_server.tenants.directory import FileDirectory
+from judged_server.usecases.offering import Offerings
 
 if TYPE_CHECKING:
     from judged_server.api.listening.certificates import Certificates
@@ -169,6 +176,25 @@ def certificates(settings: Settings, *addresses: Address | None) -> Certificates
     from judged_server.api.listening.certificates import CertificateFiles, Certificates  # noqa: PLC0415
 
     return Certificates(CertificateFiles(*pair, settings.client_ca))
+
+
+def offerings(
+    settings: Settings,
+    embedders: StoredEmbedders,
+    models: ChatModels | None,
+    model_caller: ModelCaller,
+) -> Offerings:
+    """Return what callers may ask for. Raises SettingsError and UnknownJudge."""
+    kinds = (TokenOverlapKind(), ExactKind(), SpanKind(), EquivalenceKind())
+    return Offerings(
+        kinds,
+        embedders,
+        models,
+        rubrics(settings),
+        model_caller,
+        settings.default_judge,
+        calibrations(settings),
+    )
 
 
 def rubrics(settings: Settings) -> Mapping[str, Rubric]:

@@ -15,6 +15,7 @@ from judged_server.tenant import Tenant
 from judged_server.tenants.tenants_file import Tenants, read_tenants
 from judged_server.tenants.token_file import (
     StoredToken,
+    TokenFile,
     hash_of,
     read_tokens,
     tokens_beside,
@@ -176,6 +177,7 @@ class FileDirectory:
                 f"tokens {self._tokens}: there is no such file; run judged-server --tenants "
                 f"{self._path} tenants add NAME"
             ) from None
+        _refuse_shared(tokens, self._tokens)
         tenants = read_tenants(self._path, tokens.secret)
         named = tenants.by_name
         for tenant in named.values():
@@ -190,3 +192,15 @@ class FileDirectory:
             {uri: Identity(named[name], uri=uri) for uri, name in tenants.by_uri.items()},
             {name: Identity(tenant) for name, tenant in named.items()},
         )
+
+
+def _refuse_shared(tokens: TokenFile, path: Path) -> None:
+    """Raise SettingsError for a token of two tenants: who calls could not be told."""
+    owners: dict[bytes, str] = {}
+    for each in tokens.tokens:
+        other = owners.setdefault(each.sha256, each.tenant)
+        if other != each.tenant:
+            raise SettingsError(
+                f"tokens {path}: {other} and {each.tenant} have the same token; run tenants revoke "
+                "and tenants rotate for one of them"
+            )

@@ -105,7 +105,9 @@ def read_tokens(path: Path) -> TokenFile:
     except FileNotFoundError:
         raise
     except OSError as error:
-        raise SettingsError(f"tokens {path} can't be read: {error.strerror}") from None
+        raise SettingsError(
+            f"tokens {path} can't be read: {error.strerror}; let the server's user read it"
+        ) from None
     try:
         content = json.loads(raw)
         if content["version"] != _VERSION:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import subprocess
 import sys
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 
 from tests.fakes.authority import Authority
 from tests.integration.server_process import ServerProcess
@@ -102,6 +106,13 @@ def test_a_model_that_a_tenant_with_a_budget_can_not_use(tmp_path: Path):
         (["--listen", "0.0.0.0:0"], "BAD   listen: 0.0.0.0:0, other machines can reach it: give"),
         (["--listen", "unix:/no/such/s"], "BAD   listen: listen: there is no folder /no/such"),
         (["--http-listen", "unix:/no/s"], "BAD   listen: http_listen: there is no folder /no"),
+        (["--metrics-listen", "0.0.0.0:0"], "BAD   metrics_listen: 0.0.0.0:0: is for this machine"),
+        (["--default-judge", "nobody"], "BAD   judges: no judge is called 'nobody'"),
+        (["--default-judge", "llm"], "BAD   judges: default_judge: llm asks a language model"),
+        (["--rubrics-dir", "/no/such"], "BAD   judges: rubrics_dir /no/such can't be read"),
+        (["--embedding-backend", "tensorrt"], "BAD   judges: embedding_backend tensorrt: "),
+        (["--audit-log", "/no/such/log"], "BAD   audit log: /no/such/log: its folder is not there"),
+        (["--audit-log", "/"], "BAD   audit log: /: is a folder; name a file"),
     ],
 )
 def test_what_keeps_a_server_from_running(flags: list[str], said: str):
@@ -115,3 +126,84 @@ def test_a_port_that_is_taken(server: ServerProcess):
     status, lines = doctor("--listen", server.address)
     assert status == 2
     assert [line for line in lines if f"can't listen on {server.address}" in line]
+
+
+def test_a_metrics_port_that_is_taken(server: ServerProcess):
+    status, lines = doctor("--metrics-listen", server.address)
+    assert status == 2
+    assert [line for line in lines if line.endswith("or set --metrics-listen")], lines
+    status, lines = doctor("--listen", "127.0.0.1:9", "--http-listen", "127.0.0.1:9")
+    assert status == 2
+
+
+@pytest.mark.parametrize(
+    ("tenants", "said"),
+    [
+        ("[tenants.a]\nweight = 0\n", "weight must be a whole number from 1"),
+        ('[tenants.a]\njudges = ["semantik"]\n', "has no 'semantik'; did you mean semantic?"),
+        ('[tenants.a]\nrubrics = ["answer_mach"]\n', "has no 'answer_mach'; did you mean"),
+    ],
+)
+def test_a_tenant_that_can_not_be(tmp_path: Path, tenants: str, said: str):
+    path = tmp_path / "t.toml"
+    path.write_text("[tenants.a]\n")
+    new_token(path, "a")
+    path.write_text(tenants)
+    status, lines = doctor("--tenants", str(path))
+    assert status == 2
+    assert [line for line in lines if line.startswith("BAD   tenants: ") and said in line], lines
+
+
+def test_a_token_of_two_tenants_and_a_clock_that_is_behind(tmp_path: Path):
+    path, tokens = tmp_path / "t.toml", tmp_path / "t.tokens.json"
+    path.write_text("[tenants.a]\n[tenants.b]\n")
+    new_token(path, "a")
+    held = json.loads(tokens.read_text())
+    [token] = held["tokens"]
+    tokens.write_text(json.dumps(held | {"tokens": [token, token | {"tenant": "b"}]}))
+    status, lines = doctor("--tenants", str(path))
+    assert status == 2
+    assert [line for line in lines if "a and b have the same token" in line], lines
+    later = token | {"created": (datetime.now(UTC) + timedelta(days=1)).isoformat()}
+    tokens.write_text(json.dumps(held | {"tokens": [later]}))
+    status, lines = doctor("--tenants", str(path))
+    assert status == 0
+    assert [line for line in lines if line.startswith("warn  clock: a token was made at")], lines
+
+
+def test_what_is_wrong_with_a_file_is_told_once(tmp_path: Path):
+    config = tmp_path / "llm.toml"
+    config.write_text("[budget]\n")
+    status, lines = doctor("--llm-config", str(config))
+    assert status == 2
+    assert len([line for line in lines if "llm.toml" in line]) == 1, lines
+
+
+@pytest.mark.parametrize(
+    ("begins_in", "ends_in", "said"),
+    [(-10, -1, " UTC; renew it"), (1, 9, "set this machine's clock, or wait")],
+)
+def test_a_certificate_of_another_time(tmp_path: Path, begins_in: int, ends_in: int, said: str):
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "here")])
+    now = datetime.now(UTC)
+    made = (
+        x509.CertificateBuilder(name, name, key.public_key(), 1)
+        .not_valid_before(now + timedelta(begins_in))
+        .not_valid_after(now + timedelta(ends_in))
+        .sign(key, hashes.SHA256())
+    )
+    pem = serialization.Encoding.PEM
+    (tmp_path / "c.pem").write_bytes(made.public_bytes(pem))
+    (tmp_path / "c.key").write_bytes(
+        key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    )
+    files = ("--certificate", str(tmp_path / "c.pem"), "--private-key", str(tmp_path / "c.key"))
+    status, lines = doctor(*files)
+    assert status == 2
+    assert [line for line in lines if line.startswith("BAD   certificate: ") and said in line]
+    # The same as an authority of clients: one that has ended lets nobody in.
+    certificate, private_key = Authority(tmp_path).server()
+    flags = ("--certificate", str(certificate), "--private-key", str(private_key))
+    status, lines = doctor(*flags, "--client-ca", str(tmp_path / "c.pem"))
+    assert (status == 2) is (ends_in < 0)

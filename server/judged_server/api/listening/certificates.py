@@ -73,7 +73,7 @@ class Certificates:
             self._state: tuple[object, ...] | None = files.state()
             self._loaded = load(files)
         except (CertificateFault, OSError) as error:
-            raise SettingsError(f"{_named(error)}; give PEM files that belong together") from None
+            raise SettingsError(_named(error)) from None
         self._taken = self._loaded
 
     @property
@@ -161,7 +161,9 @@ def load(files: CertificateFiles) -> Loaded:
     try:
         own = x509.load_pem_x509_certificates(chain)[0]
     except ValueError:
-        raise CertificateFault(f"certificate {files.certificate}: is no PEM certificate") from None
+        raise CertificateFault(
+            f"certificate {files.certificate}: is no PEM certificate; name one, with its chain"
+        ) from None
     try:
         private = load_pem_private_key(key, password=None)
     except TypeError:
@@ -169,22 +171,36 @@ def load(files: CertificateFiles) -> Loaded:
             f"private_key {files.private_key}: is encrypted; store it without a password"
         ) from None
     except ValueError:
-        raise CertificateFault(f"private_key {files.private_key}: is no PEM private key") from None
+        raise CertificateFault(
+            f"private_key {files.private_key}: is no PEM private key; name that of the certificate"
+        ) from None
     if private.public_key() != own.public_key():
         raise CertificateFault(
-            f"private_key {files.private_key}: is not the key of {files.certificate}"
+            f"private_key {files.private_key}: is not the key of {files.certificate}; name two "
+            "files that belong together"
         )
     now, begins, ends = datetime.now(UTC), own.not_valid_before_utc, own.not_valid_after_utc
     if not begins <= now < ends:
-        when = f"ended at {ends:%F %T}" if now >= ends else f"begins at {begins:%F %T}"
-        raise CertificateFault(f"certificate {files.certificate}: {when} UTC")
+        when = f"ended at {ends:%F %T} UTC; renew it"
+        if now < begins:
+            when = (
+                f"begins at {begins:%F %T} UTC, and here it is {now:%F %T}; set this machine's "
+                "clock, or wait"
+            )
+        raise CertificateFault(f"certificate {files.certificate}: {when}")
     authorities = None
     if files.client_ca is not None:
         authorities = files.client_ca.read_bytes()
         try:
-            x509.load_pem_x509_certificates(authorities)
+            signers = x509.load_pem_x509_certificates(authorities)
         except ValueError:
-            raise CertificateFault(f"client_ca {files.client_ca}: is no PEM certificate") from None
+            raise CertificateFault(
+                f"client_ca {files.client_ca}: is no PEM certificate; name those that sign clients'"
+            ) from None
+        if all(each.not_valid_after_utc <= now for each in signers):
+            raise CertificateFault(
+                f"client_ca {files.client_ca}: has ended, so no client would be let in; renew it"
+            )
     configuration = grpc.ssl_server_certificate_configuration([(key, chain)], authorities)
     return Loaded(configuration, ends)
 
@@ -194,5 +210,8 @@ def _named(error: Exception) -> str:
     if isinstance(error, CertificateFault):
         return str(error)
     if isinstance(error, OSError):
-        return f"{error.filename}: can't be read: {error.strerror}"
+        return (
+            f"{error.filename}: can't be read: {error.strerror}; name a PEM file that the server "
+            "may read"
+        )
     return f"can't be read: {type(error).__name__}"

@@ -106,7 +106,7 @@ def test_the_middle_of_a_replacement_is_no_fault(
 
 def test_a_server_does_not_start_with_one_that_has_ended(authority: Authority):
     files = authority.server(ends_in=timedelta(days=-1))
-    with pytest.raises(SettingsError, match=r"ended at .* UTC; give PEM files"):
+    with pytest.raises(SettingsError, match=r"ended at .* UTC; renew it"):
         Certificates(CertificateFiles(*files))
 
 
