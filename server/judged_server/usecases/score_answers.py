@@ -257,7 +257,7 @@ class _Run:
 
     async def _one(self, scorer: AnswerScorer, item: AnswerItem) -> AnswerScore:
         if asyncio.get_running_loop().time() >= self._asking.call_options.ends_at:
-            return _missing(scorer, item, _NO_TIME)
+            return scorer.missing(item, _NO_TIME)
         try:
             if self._once is None:
                 return await scorer.score(item, self._asking)
@@ -271,24 +271,12 @@ class _Run:
             ref = secrets.token_hex(8)
             _log.error("bug", ref=ref, exc_info=error)
             bug = errors.InternalFault(ref)
-            return _missing(scorer, item, VerdictFault(0, _INTERNAL, bug.reason, bug.message))
+            return scorer.missing(item, VerdictFault(0, _INTERNAL, bug.reason, bug.message))
 
     def _facts(self, scorer: AnswerScorer, item: AnswerItem) -> object:
         """Return all that a score depends on, and nothing that two tries may differ in."""
         how = self._asking.call_options.cache, self._asking.keep_replies
         return scorer.identity.signature, scorer.identity.min_score, how, scorer.texts_of(item)
-
-
-def _missing(scorer: AnswerScorer, item: AnswerItem, why: VerdictFault) -> AnswerScore:
-    return AnswerScore(
-        item.item_id,
-        scorer.rubric.id,
-        Status.ERROR,
-        scorer.identity,
-        usage=no_usage(scorer.model),
-        samples=scorer.samples,
-        fault=why,
-    )
 
 
 class _Sum:

@@ -17,6 +17,7 @@ from judged_server.domain import (
     JudgeIdentity,
     ParameterScalar,
     Status,
+    VerdictFault,
 )
 from judged_server.domain.answers import AnswerItem, AnswerScore
 from judged_server.errors import ModelNotConfigured
@@ -116,31 +117,20 @@ class AnswerScorer:
 
     def __init__(self, model: ChatModel, settled: SettledRubric) -> None:
         given = settled.parameters
-        self._model = model
+        self.rubric = settled.rubric
+        """What is asked."""
+        self.model = model
+        """Who is asked."""
         self._settled = settled
         self._temperature = float(given["temperature"])
-        self._samples = int(given["samples"]) or (VOTES_ABOVE_ZERO if self._temperature else 1)
+        self.samples = int(given["samples"]) or (VOTES_ABOVE_ZERO if self._temperature else 1)
+        """How often each question is asked."""
         self._max_tokens = int(given["max_tokens"])
         self._max_context_tokens = int(given["max_context_tokens"])
         self.bare_identity = self._identity()
         self.identity = self.bare_identity
         if settled.calibrator is not None:
             self.identity = self.identity.calibrated(settled.calibrator)
-
-    @property
-    def rubric(self) -> Rubric:
-        """What is asked."""
-        return self._settled.rubric
-
-    @property
-    def samples(self) -> int:
-        """How often each question is asked."""
-        return self._samples
-
-    @property
-    def model(self) -> ChatModel:
-        """Who is asked."""
-        return self._model
 
     def texts_of(self, item: AnswerItem) -> tuple[FieldValue, ...]:
         """Return all of the item that can change its score."""
@@ -149,7 +139,7 @@ class AnswerScorer:
     @property
     def priced(self) -> bool:
         """Whether the prices of all models that may answer are known."""
-        return bool(prices_of(self._model))
+        return bool(prices_of(self.model))
 
     def planned_calls(self, item: AnswerItem) -> Iterator[PlannedCall]:
         """Yield all that `score` may ask of the item.
@@ -162,13 +152,13 @@ class AnswerScorer:
         times = 1
         if self.rubric.form == "claims":
             listing, check = most_asked(self.rubric, rendered.fields, self._max_tokens)
-            yield PlannedCall(self._model, self._question(*listing, 0))
+            yield PlannedCall(self.model, self._question(*listing, 0))
             asked, times = check, MAX_CLAIMS
         else:
             asked = self.rubric, rendered.fields
-        for number in range(self._samples):
+        for number in range(self.samples):
             question = self._question(*asked, number)
-            yield PlannedCall(self._model, question, times, settled=times == 1)
+            yield PlannedCall(self.model, question, times, settled=times == 1)
 
     def _question(self, rubric: Rubric, fields: Mapping[str, FieldValue], number: int) -> Question:
         return Question(rubric, fields, number, self._temperature, self._max_tokens)
@@ -180,17 +170,10 @@ class AnswerScorer:
         """
         rendered = self._rendered(item)
         if isinstance(rendered, MissingInput):
-            return AnswerScore(
-                item.item_id,
-                self.rubric.id,
-                Status.NOT_ASSESSABLE,
-                self.identity,
-                usage=no_usage(self._model),
-                samples=self._samples,
-                fault=fault(rendered.reason, rendered.message),
-            )
+            why = fault(rendered.reason, rendered.message)
+            return self.missing(item, why, Status.NOT_ASSESSABLE)
         session = ScoringSession(
-            asking, self._model, temperature=self._temperature, max_tokens=self._max_tokens
+            asking, self.model, temperature=self._temperature, max_tokens=self._max_tokens
         )
         finding = await self._find(session, rendered)
         ok = finding.status is Status.OK
@@ -206,7 +189,7 @@ class AnswerScorer:
             reasoning=finding.reasoning,
             raw_replies=session.raw_replies(),
             usage=session.usage,
-            samples=self._samples,
+            samples=self.samples,
             agreement=finding.agreement if ok else None,
             source=session.source,
             dimensions=finding.dimensions,
@@ -216,6 +199,20 @@ class AnswerScorer:
             warnings=rendered.warnings + finding.warnings + session.warnings,
             model=session.model,
             system_fingerprint=session.system_fingerprint,
+        )
+
+    def missing(
+        self, item: AnswerItem, why: VerdictFault, status: Status = Status.ERROR
+    ) -> AnswerScore:
+        """Return what an item has in place of a score."""
+        return AnswerScore(
+            item.item_id,
+            self.rubric.id,
+            status,
+            self.identity,
+            usage=no_usage(self.model),
+            samples=self.samples,
+            fault=why,
         )
 
     def _probability(self, score: float) -> float | None:
@@ -238,7 +235,7 @@ class AnswerScorer:
         )
 
     async def _find(self, session: ScoringSession, rendered: RenderedText) -> SampleResult:
-        rubric, samples, threshold = self.rubric, self._samples, self._settled.min_score
+        rubric, samples, threshold = self.rubric, self.samples, self._settled.min_score
         if rubric.form == "claims":
             return await find_claims(session, rubric, rendered.fields, samples)
         if rubric.form == "dimensions":
@@ -254,8 +251,8 @@ class AnswerScorer:
         return await find_by_vote(session, rubric, rendered.fields, samples, threshold)
 
     def _identity(self) -> JudgeIdentity:
-        rubric, card = self.rubric, self._model.card
-        parts = signature_parts(rubric, card, self._samples, self._temperature, self._max_tokens)
+        rubric, card = self.rubric, self.model.card
+        parts = signature_parts(rubric, card, self.samples, self._temperature, self._max_tokens)
         if "contexts" in rubric.fields:
             parts.append(("max_context_tokens", str(self._max_context_tokens)))
         if rubric.dimensions:
