@@ -179,8 +179,10 @@ class TestWeights:
         ran = dict.fromkeys(weights, 0)
         while sum(ran.values()) < 60 * QUANTUM:
             for sender, weight in weights.items():
-                # As much as a batch may take of anybody waits, of all lengths.
-                while waiting[sender] < 2 * (budget + 300) * len(lengths[sender]):
+                # As much as a batch may take of anybody waits, of each length: where one has run out
+                # of what fits, the batch is filled with what is the other's, whatever the weights.
+                each = sum(lengths[sender]) / min(lengths[sender])
+                while waiting[sender] < 2 * (budget + 300) * each:
                     pool.add(CallWindows(sender, weight), _windows(lengths[sender]))
                     waiting[sender] += sum(lengths[sender])
             for window in pool.cut(budget):
