@@ -57,11 +57,11 @@ TESTS = {
     "::test_calls_that_are_reset_at_once_leave_nothing_and_hold_nobody_up",
     "addresses_of_listeners": f"{UNIT}/test_wiring.py"
     "::test_an_address_of_other_machines_wants_tls_and_callers",
-    "core_dumps": "tests/integration/test_lifecycle.py"
+    "core_dumps": "tests/integration/server/test_lifecycle.py"
     "::TestStart::test_a_crash_would_write_no_memory_to_the_disk",
     "deadlines_at_the_door": f"{UNIT}/scheduling/test_admission.py"
     "::test_what_no_idle_model_could_do_in_time_is_not_worth_a_retry",
-    "deadlines_of_others": "tests/integration/test_interceptor.py"
+    "deadlines_of_others": "tests/integration/server/test_interceptor.py"
     "::test_a_call_without_a_deadline_gets_one",
     "memory_of_requests": f"{UNIT}/api/listening/test_receiving.py"
     "::test_a_message_without_room_is_refused_before_it_is_inflated",

@@ -13,7 +13,9 @@ import runpy
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Mapping, Sequence
+from multiprocessing.connection import wait
 from multiprocessing.reduction import DupFd
 from pathlib import Path
 from typing import IO, Any
@@ -50,21 +52,25 @@ class ForkedProcess:
             ),
             daemon=True,  # ended with this process, should a test leave it
         )
+        # Who reads the status first gets it; another thread, at the same time, would read that the
+        # process has ended without one.
+        self._reading = threading.Lock()
         self._process.start()
         assert self._process.pid is not None
         self.pid: int = self._process.pid
 
     @property
     def returncode(self) -> int | None:
-        return self._process.exitcode
+        return self.poll()
 
     def poll(self) -> int | None:
-        return self._process.exitcode
+        with self._reading:
+            return self._process.exitcode
 
     def wait(self, timeout: float | None = None) -> int:
         """Return the exit status. Raises subprocess.TimeoutExpired."""
-        self._process.join(timeout)
-        status = self._process.exitcode
+        wait([self._process.sentinel], timeout)
+        status = self.poll()
         if status is None:
             raise subprocess.TimeoutExpired(self.args, timeout or 0)
         return status

@@ -157,14 +157,14 @@ class ChatModels:
             for provider in configuration.providers
             if provider.replies is not None
         }
-        self._headers, self._problems = _headers(configuration.providers, environ)
+        self._keys, self._problems = _keys(configuration.providers, environ)
         self._listed: dict[str, ListedModel] = {}
         self._models: dict[str, ChatModel] = {}
         self._make_models(configuration)
 
     def _make_models(self, configuration: Configuration) -> None:
         """Make the models anew; those that callers hold stay as they are."""
-        headers, problems, clock = self._headers, self._problems, self._clock
+        problems, clock = self._problems, self._clock
         providers = {provider.name: provider for provider in configuration.providers}
         named = {model.name: model for model in configuration.models}
         cards: dict[str, ChatModelCard] = {}
@@ -175,12 +175,13 @@ class ChatModels:
             card = cards[model.name] = _card(model, provider, script)
             if script is not None:
                 alone[model.name] = FakeModel(card, script, clock)
-            elif provider.name in headers:
+            elif provider.name in self._keys:
+                dialect = DIALECTS[provider.dialect]
                 alone[model.name] = ConfiguredModel(
                     card,
                     model,
-                    DIALECTS[provider.dialect],
-                    headers[provider.name],
+                    dialect,
+                    dialect.headers(provider, self._keys[provider.name]),
                     self._endpoints[provider.name],
                     clock,
                 )
@@ -284,21 +285,21 @@ class ChatModels:
             await endpoint.close()
 
 
-def _headers(
+def _keys(
     providers: tuple[ProviderConfiguration, ...], environ: Mapping[str, str]
-) -> tuple[dict[str, dict[str, str]], dict[str, str]]:
-    """Return the headers of the providers that can be asked, and the problems of the others."""
-    headers, problems = {}, {}
+) -> tuple[dict[str, SecretStr | None], dict[str, str]]:
+    """Return the keys of the providers that can be asked, and the problems of the others."""
+    keys: dict[str, SecretStr | None] = {}
+    problems: dict[str, str] = {}
     for provider in providers:
         if provider.dialect not in DIALECTS:
             continue
         try:
-            key = _key(provider, environ)
-            headers[provider.name] = DIALECTS[provider.dialect].headers(provider, key)
+            keys[provider.name] = _key(provider, environ)
         except KeyMissing as missing:
             problems[provider.name] = f"{missing}, and start the server again"
             _log.warning("llm provider unavailable", provider=provider.name, reason=str(missing))
-    return headers, problems
+    return keys, problems
 
 
 def _key(provider: ProviderConfiguration, environ: Mapping[str, str]) -> SecretStr | None:

@@ -32,6 +32,7 @@ from judged.traces import MissingJudgements
 BLOCK_LINES = 1 << 13
 """Lines that are held at once where verdicts go to a file."""
 FIELDS = ("id", "query", "expected_text", "expected_alternatives", "retrieved_text", SYSTEM_MODEL)
+_LINE = "{query, expected_text, retrieved_text}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,8 +147,7 @@ def _repeated(record: Record, item_id: str, first: int) -> FileError:
 
 
 def _nothing(path: str) -> FileError:
-    problem = "holds nothing to judge; write lines of {query, expected_text, retrieved_text}"
-    return FileError(name_of(path), None, problem)
+    return FileError(name_of(path), None, f"holds nothing to judge; write lines of {_LINE}")
 
 
 def contexts_of(record: Record) -> list[Context]:
@@ -157,7 +157,7 @@ def contexts_of(record: Record) -> list[Context]:
     two fields must be there.
     """
     if record.get("query") is None and record.get("queries") is not None:
-        raise record.error(f"is a data set, for judged evaluate; lines of {FIELDS} are read here")
+        raise record.error(f"is a data set, for judged evaluate; lines of {_LINE} are read here")
     query = record.text("query")
     alternatives = [text for text in record.texts("expected_alternatives") if text.strip()]
     if not alternatives or record.get("expected_text") is not None:

@@ -179,8 +179,8 @@ class TestWeights:
         ran = dict.fromkeys(weights, 0)
         while sum(ran.values()) < 60 * QUANTUM:
             for sender, weight in weights.items():
-                # As much as a batch may take of anybody waits, of each length: where one has run out
-                # of what fits, the batch is filled with what is the other's, whatever the weights.
+                # As much as a batch may take of anybody waits, of each length: where one sender has
+                # no more that fits, the batch is filled with the other's, whatever the weights.
                 each = sum(lengths[sender]) / min(lengths[sender])
                 while waiting[sender] < 2 * (budget + 300) * each:
                     pool.add(CallWindows(sender, weight), _windows(lengths[sender]))
