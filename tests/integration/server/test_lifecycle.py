@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import grpc
@@ -49,8 +49,9 @@ class TestStart:
     ):
         policies: dict[str, set[int]] = {}
         for task in Path(f"/proc/{server.process.pid}/task").iterdir():
-            name = (task / "comm").read_text().strip()
-            policies.setdefault(name, set()).add(os.sched_getscheduler(int(task.name)))
+            with suppress(FileNotFoundError, ProcessLookupError):  # a thread may end meanwhile
+                name = (task / "comm").read_text().strip()
+                policies.setdefault(name, set()).add(os.sched_getscheduler(int(task.name)))
         assert policies["event_engine"] == {os.SCHED_BATCH}
         assert os.sched_getscheduler(server.process.pid) == os.SCHED_OTHER
 
