@@ -103,7 +103,7 @@ def main() -> None:
         return
     if arguments.limit:
         samples = measure_limit(rounds, spell_s, flags)
-        print(closing_line("overload_limit", samples, None, {"mix": MIX, "spell_s": spell_s}))
+        print(closing_line("overload --limit", samples, None, {"mix": MIX, "spell_s": spell_s}))
         return
     samples, n_light = measure(rounds, spell_s, flags)
     samples |= measure_memory()
