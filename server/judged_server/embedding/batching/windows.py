@@ -43,6 +43,9 @@ QUANTUM = 512
 LEAST_BUDGET = 32
 """Tokens below which sharing work among idle workers costs more than it wins."""
 
+SWEPT_FROM = 1024
+"""Windows held from which those that do not wait any more are looked for."""
+
 _sequence = itertools.count()
 
 Fault = tuple[str, str]
@@ -235,6 +238,7 @@ class WindowPool:
         self._by_length: dict[int, dict[str, deque[Window]]] = {}
         """And by sender: one that several calls want is that of the first one's."""
         self._lengths: list[int] = []
+        self._held, self._sweep_at = 0, SWEPT_FROM
         self.tokens = 0
         """Tokens of all windows that wait; 0 when none does."""
 
@@ -260,6 +264,9 @@ class WindowPool:
             if window.sender not in of_length:
                 of_length[window.sender] = deque()
             of_length[window.sender].append(window)
+            self._held += 1
+        if self._held > self._sweep_at:
+            self._sweep()
         if heap.heap and not heap.has_turn:
             heap.has_turn = True
             self._senders.line(heap.sender, heap.weight).append(heap)
@@ -387,6 +394,17 @@ class WindowPool:
         batch.append(window)
         self._senders.charge(window.sender, window.length)
 
+    def _sweep(self) -> None:
+        """Let go of windows that were taken otherwise, of lengths that no batch comes by."""
+        held, self._by_length, self._held = self._by_length, {}, 0
+        for length, senders in held.items():
+            for sender, windows in senders.items():
+                if left := deque(window for window in windows if not window.taken):
+                    self._by_length.setdefault(length, {})[sender] = left
+                    self._held += len(left)
+        self._lengths = sorted(self._by_length)
+        self._sweep_at = max(SWEPT_FROM, 2 * self._held)
+
     def _clear(self) -> None:
         """Let go of what was dropped or taken on another call's behalf."""
         for calls in self._senders:
@@ -396,3 +414,4 @@ class WindowPool:
         self._senders.clear()
         self._by_length.clear()
         self._lengths.clear()
+        self._held = 0

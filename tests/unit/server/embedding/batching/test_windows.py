@@ -1,5 +1,6 @@
 """Cutting: every window once, the budget held, little padding, nobody starved."""
 
+import gc
 from collections import Counter
 
 import numpy as np
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 from judged_server.embedding.batching.windows import (
     PADDING_TOKENS,
     QUANTUM,
+    SWEPT_FROM,
     CallWindows,
     InflightText,
     Window,
@@ -220,3 +222,21 @@ class TestWeights:
             for window in pool.cut(256):
                 ran[window.sender] += window.length
         assert ran["a"] == pytest.approx(ran["b"], abs=QUANTUM)
+
+
+def test_windows_that_ran_are_let_go_of_while_others_wait():
+    pool, call = WindowPool(), CallWindows("a")
+    pool.add(CallWindows("b"), _windows([500]))  # waits all the time
+    before = _texts_in_memory()
+    for number in range(4 * SWEPT_FROM):
+        windows = _windows([1 + number % 400])
+        pool.add(call, windows)
+        windows[0].take()  # by another pool, or dropped
+        call.heap.clear()
+    assert _texts_in_memory() - before <= 2 * SWEPT_FROM
+    assert [window.length for window in pool.cut(4096)] == [500]
+
+
+def _texts_in_memory():
+    gc.collect()
+    return sum(isinstance(each, InflightText) for each in gc.get_objects())
