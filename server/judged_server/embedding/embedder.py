@@ -105,7 +105,7 @@ class ModelEmbedder:
             except BaseException:
                 self._queue.leave(call)
                 raise
-            rows, faults = await run_in_thread_if(heavy, call.rows, dimensions)
+            rows, faults = await run_in_thread_if(heavy, _ended, call, dimensions)
             parts = [*parts, rows]
             if tracing.active is not None and call.runs:
                 tracing.active.stages(call.runs)
@@ -145,16 +145,8 @@ class ModelEmbedder:
         """Take what a worker has just finished into the cache."""
         if not entries:
             return
-        vectors = [entry.vectors for entry in entries]
-        self._cache.put(
-            [entry.key for entry in entries],
-            VectorRows(
-                np.arange(len(entries)),
-                np.concatenate(vectors),
-                np.array([len(rows) for rows in vectors], np.int64),
-                np.array([entry.flag for entry in entries], np.uint8),
-            ),
-        )
+        rows = _rows(range(len(entries)), entries, self._card.dimensions)
+        self._cache.put([entry.key for entry in entries], rows)
 
 
 class LazyEmbedder:
@@ -222,6 +214,26 @@ class LazyEmbedder:
 def _estimate(text: str, most: int | None) -> int:
     guess = int(len(text) / _CHARS_A_TOKEN) + 2
     return guess if most is None else min(guess, most)
+
+
+def _rows(texts: Sequence[int], entries: Sequence[InflightText], dimensions: int) -> VectorRows:
+    """Return the vectors of entries that ended well, each for the text of that number."""
+    vectors = [entry.vectors for entry in entries]
+    return VectorRows(
+        np.array(texts, np.int64),
+        np.concatenate(vectors) if vectors else np.zeros((0, dimensions), np.float32),
+        np.array([len(part) for part in vectors], np.int64),
+        np.array([entry.flag for entry in entries], np.uint8),
+    )
+
+
+def _ended(call: Call, dimensions: int) -> tuple[VectorRows, dict[int, tuple[str, str]]]:
+    """Return the vectors of a call's texts that have any, and what is wrong with the others."""
+    ended = list(zip(call.wanted, call.entries, strict=True))
+    faults = {text: entry.fault for text, entry in ended if entry.fault is not None}
+    good = [text for text, _ in ended if text not in faults]
+    entries = [entry for _, entry in ended if entry.fault is None]
+    return _rows(good, entries, dimensions), faults
 
 
 def _without(n_texts: int, parts: Sequence[VectorRows]) -> list[int]:

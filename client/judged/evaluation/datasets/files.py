@@ -26,6 +26,7 @@ SYSTEM_MODEL = "system_model"
 """The field of a line that names the language model which made its texts."""
 _KNOWN = frozenset({"query", "query_id", "query_text", "expected_text", "expected_alternatives"})
 _KNOWN |= {"retrieved_text", "relevant", "score", "status", "item_id", "response", "reference"}
+_FLAT = (str, int, float)
 
 
 class FileError(Exception):
@@ -350,7 +351,11 @@ class Record:
     def labels(self, name: str) -> dict[str, str]:
         """Return an object of single values as texts; lists, objects and null are passed over."""
         inner = self.record(name)
-        return {} if inner is None else {k: _label(v) for k, v in inner.fields.items() if _flat(v)}
+        return (
+            {}
+            if inner is None
+            else {k: _label(v) for k, v in inner.fields.items() if isinstance(v, _FLAT)}
+        )
 
     def unlabelled(self, name: str) -> dict[str, str]:
         """Return by key what of an object `labels` passes over, null aside, as texts for people."""
@@ -363,7 +368,7 @@ class Record:
                 )
             )
             for key, value in ({} if inner is None else inner.fields).items()
-            if value is not None and not _flat(value)
+            if value is not None and not isinstance(value, _FLAT)
         }
 
     def optional_number(self, name: str) -> float | None:
@@ -385,10 +390,6 @@ class Record:
         if isinstance(value, bool) or not isinstance(value, str | int):
             raise self.error(f"has {name!r} that is neither text nor a whole number")
         return str(value)
-
-
-def _flat(value: object) -> bool:
-    return isinstance(value, str | int | float)
 
 
 def _label(value: object) -> str:

@@ -31,7 +31,6 @@ import numpy as np
 from judged_server.domain import Flag, Float32Array
 from judged_server.embedding.base import TRUNCATE
 from judged_server.embedding.tokenizer import TokenIds, TokenizedText
-from judged_server.embedding.vector_cache import VectorRows
 from judged_server.scheduling.round_robin import RoundRobin
 from judged_server.tracing import StageRun
 
@@ -178,24 +177,6 @@ class Call:
 
         with suppress(RuntimeError):  # a loop that is closed has nobody left to wake
             self.waiter.get_loop().call_soon_threadsafe(settle)
-
-    def rows(self, dimensions: int) -> tuple[VectorRows, dict[int, Fault]]:
-        """Return the vectors of the entries that have any, and the faults, by text."""
-        faults: dict[int, Fault] = {}
-        good: list[tuple[int, InflightText]] = []
-        for text, entry in zip(self.wanted, self.entries, strict=True):
-            if entry.fault is not None:
-                faults[text] = entry.fault
-            else:
-                good.append((text, entry))
-        vectors = [entry.vectors for _, entry in good]
-        rows = VectorRows(
-            np.array([text for text, _ in good], np.int64),
-            np.concatenate(vectors) if vectors else np.zeros((0, dimensions), np.float32),
-            np.array([len(part) for part in vectors], np.int64),
-            np.array([entry.flag for _, entry in good], np.uint8),
-        )
-        return rows, faults
 
 
 @dataclass(slots=True, eq=False)

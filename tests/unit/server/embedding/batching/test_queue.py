@@ -81,9 +81,7 @@ async def test_a_call_is_woken_when_its_last_text_has_ended(work):
     work.finish(batch, [np.ones(2, np.float32), ("R", "m")], kept.extend)
     await call.waiter
     assert [entry.text for entry in kept] == ["bb"]
-    rows, faults = call.rows(2)
-    assert rows.texts.tolist() == [1]
-    assert faults == {0: ("R", "m")}
+    assert [entry.fault for entry in call.entries] == [("R", "m"), None]
 
 
 async def test_leaving_drops_what_was_neither_read_nor_run(work, admission):
