@@ -11,7 +11,7 @@ import math
 import warnings
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from difflib import get_close_matches
 from pathlib import Path
 from typing import BinaryIO, NoReturn
@@ -351,11 +351,8 @@ class Record:
     def labels(self, name: str) -> dict[str, str]:
         """Return an object of single values as texts; lists, objects and null are passed over."""
         inner = self.record(name)
-        return (
-            {}
-            if inner is None
-            else {k: _label(v) for k, v in inner.fields.items() if isinstance(v, _FLAT)}
-        )
+        fields = {} if inner is None else inner.fields
+        return {key: _label(value) for key, value in fields.items() if isinstance(value, _FLAT)}
 
     def unlabelled(self, name: str) -> dict[str, str]:
         """Return by key what of an object `labels` passes over, null aside, as texts for people."""
@@ -378,13 +375,10 @@ class Record:
             return None
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise self.error(f"has {name!r} that is not a number but {_kind(value)}")
-        try:
-            number = float(value)
-        except OverflowError:
-            number = float("inf")
-        if abs(number) == float("inf"):
-            raise self.error(f"has {name!r} that is too large for a number")
-        return number
+        with suppress(OverflowError):
+            if not math.isinf(number := float(value)):
+                return number
+        raise self.error(f"has {name!r} that is too large for a number")
 
     def _identifier(self, value: object, name: str) -> str:
         if isinstance(value, bool) or not isinstance(value, str | int):
