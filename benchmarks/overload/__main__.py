@@ -29,7 +29,7 @@ health_worst_ms_inflating   the slowest health check while 40 compressed request
     python -m benchmarks.overload --weights [--rounds 6] [--short]      `weights` alone
     python -m benchmarks.overload --limit [--rounds 6] [--short]        `limit` alone
 
-The first round warms up and is left out. Six rounds take about five minutes; `--short` takes two of
+The first round warms up and is left out. Six rounds take about six minutes; `--short` takes two of
 shorter spells, for a look while developing.
 """
 
