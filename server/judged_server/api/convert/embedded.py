@@ -15,7 +15,7 @@ from judged.v1 import judge_service_pb2
 from judged_server import errors
 from judged_server.api.convert.judging import read_embeddings
 from judged_server.api.limits import RequestLimits
-from judged_server.domain import IntArray, JudgeIdentity, QueryGroup, Status, Verdicts
+from judged_server.domain import IntArray, QueryGroup, Status, Verdicts
 from judged_server.judges.semantic import caller_identity, score_vectors
 from judged_server.metrics import (
     FAMILIES,
@@ -44,9 +44,17 @@ def measure_embedded(
     Raises InvalidField and LimitExceeded below `embedded`, and at `metrics[i]` for a metric of the
     family that compares texts.
     """
-    _refuse_texts(measures)
+    for i, measure in enumerate(measures):
+        family = measure.metric.family
+        if family and family != _SIMILARITY.name:
+            other = measure.metric.name.removesuffix(family) + _SIMILARITY.name
+            rule = f"{measure.metric.name} compares texts, and here are vectors"
+            raise errors.InvalidField(f"metrics[{i}]", f"{rule}; use Evaluate, or ask for {other}")
     check_modes(measures, options.matching, families=True)
-    identity = _identity(message)
+    min_score = message.min_score if message.HasField("min_score") else _SIMILARITY.min_score
+    if not 0 <= min_score <= 1:
+        raise errors.InvalidField("embedded.min_score", "must be a number from 0 to 1")
+    identity = caller_identity(min_score)
     groups = _read_rankings(message, limits)
     columns = score_vectors(groups)
     offsets = list(accumulate([group.n_contexts for group in groups], initial=0))
@@ -67,24 +75,6 @@ def measure_embedded(
     field = "embedded.rankings[{}].embeddings.expected"
     table = compute_merged(judgings, measures, field=field)
     return table, [group.query_id for group in groups], verdicts
-
-
-def _refuse_texts(measures: Sequence[Measure]) -> None:
-    for i, measure in enumerate(measures):
-        family = measure.metric.family
-        if family and family != _SIMILARITY.name:
-            other = measure.metric.name.removesuffix(family) + _SIMILARITY.name
-            rule = f"{measure.metric.name} compares texts, and here are vectors"
-            raise errors.InvalidField(f"metrics[{i}]", f"{rule}; use Evaluate, or ask for {other}")
-
-
-def _identity(message: judge_service_pb2.EmbeddedRankings) -> JudgeIdentity:
-    min_score = _SIMILARITY.min_score
-    if message.HasField("min_score"):
-        min_score = message.min_score
-        if not 0 <= min_score <= 1:
-            raise errors.InvalidField("embedded.min_score", "must be a number from 0 to 1")
-    return caller_identity(min_score)
 
 
 def _read_rankings(

@@ -13,6 +13,7 @@ from google.protobuf.duration_pb2 import Duration
 from judged.v1 import groups_pb2, verdicts_pb2
 
 from judged_server import errors
+from judged_server.api.convert.fields import write
 from judged_server.api.convert.golden import check_golden, read_metadata, read_spans
 from judged_server.api.convert.statistics.guarantee import (
     read_error_guarantee,
@@ -270,15 +271,7 @@ def read_asking(message: groups_pb2.AskingOptions, field: str = "asking") -> Ask
 @lru_cache(maxsize=256)
 def write_identity(identity: JudgeIdentity) -> verdicts_pb2.JudgeIdentity:
     """Return the message of a judge's identity; it is shared, so it must not be changed."""
-    return verdicts_pb2.JudgeIdentity(
-        kind=identity.kind,
-        profile=identity.profile,
-        min_score=identity.min_score,
-        signature=identity.signature,
-        scoring_key=identity.scoring_key,
-        fingerprint=identity.fingerprint,
-        max_grade=identity.max_grade,
-    )
+    return write(verdicts_pb2.JudgeIdentity, identity)
 
 
 def write_usage(usage: Usage) -> verdicts_pb2.Usage:
@@ -302,14 +295,10 @@ def write_usage(usage: Usage) -> verdicts_pb2.Usage:
 def write_cascade(cascade: CascadeUsage) -> verdicts_pb2.CascadeUsage:
     """Return the message of what the stages of a cascade did."""
     guarantee = cascade.guarantee
-    return verdicts_pb2.CascadeUsage(
-        stages=[
-            verdicts_pb2.StageUsage(
-                judge=stage.judge, asked=stage.asked, settled=stage.settled, cost=stage.cost
-            )
-            for stage in cascade.stages
-        ],
-        avoided_cost=cascade.avoided_cost,
+    return write(
+        verdicts_pb2.CascadeUsage,
+        cascade,
+        stages=[write(verdicts_pb2.StageUsage, stage) for stage in cascade.stages],
         guarantee=None if guarantee is None else write_error_guarantee(guarantee),
     )
 

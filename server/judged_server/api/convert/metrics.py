@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import IntEnum
 from typing import Any, TypeVar
 
 import numpy as np
-from judged.v1 import judge_service_pb2, metrics_pb2
 from judged.v1 import judge_service_pb2 as pb
+from judged.v1 import metrics_pb2
 
 from judged_server import errors
 from judged_server.api.convert.embedded import measure_embedded
@@ -37,9 +37,9 @@ from judged_server.metrics import (
     compute_trec,
     grades_of,
     merge_values,
-    query_ids,
     with_intervals_and_slices,
 )
+from judged_server.metrics import query_ids as topic_ids
 from judged_server.metrics.table import MetricColumn
 from judged_server.usecases.evaluate import Evaluation
 from judged_server.usecases.negatives import NegativeMatch
@@ -146,7 +146,7 @@ class _Measured:
 
 
 def compute(
-    request: judge_service_pb2.ComputeMetricsRequest,
+    request: pb.ComputeMetricsRequest,
     measures: Sequence[Measure],
     options: MetricOptions,
     limits: RequestLimits | None = None,
@@ -176,7 +176,7 @@ def compute(
 
 
 def _measure(
-    request: judge_service_pb2.ComputeMetricsRequest,
+    request: pb.ComputeMetricsRequest,
     measures: Sequence[Measure],
     options: MetricOptions,
     limits: RequestLimits | None,
@@ -189,9 +189,16 @@ def _measure(
     if which == "trec":
         return _trec(request.trec, measures, options, qrels, prefix)
     if which == "gains":
-        return _gains(request.gains, measures, options, prefix)
+        rankings, field = request.gains.rankings, f"{prefix}gains.rankings"
+        query_ids = _query_ids(rankings, field)
+        gains = [ranking.gains for ranking in rankings]
+        relevant = [ranking.relevant_gains for ranking in rankings]
+        return _Measured(compute_gains(measures, gains, relevant, options, field=field), query_ids)
     if which == "values":
-        return _values(request.values, measures, prefix)
+        query_ids, field = list(request.values.query_ids), f"{prefix}values"
+        check_unique(query_ids, field + ".query_ids[{}]")
+        values = [column.values for column in request.values.columns]
+        return _Measured(merge_values(measures, values, len(query_ids), field=field), query_ids)
     if which == "embedded" and limits is not None:
         return _Measured(*measure_embedded(request.embedded, measures, options, limits))
     raise errors.InvalidField("relevance", "set one of judged, trec, gains, values or embedded")
@@ -203,17 +210,7 @@ def write_table(
     """Return the message of a table; `query_ids` names the queries that were given."""
     message = metrics_pb2.MetricTable(
         metrics=[_write_column(column, per_query=per_query) for column in table.columns],
-        counts=metrics_pb2.MetricCounts(
-            queries=table.counts.queries,
-            evaluated=table.counts.evaluated,
-            skipped_no_gold=table.counts.skipped_no_gold,
-            skipped_missing=table.counts.skipped_missing,
-            skipped_unjudged=table.counts.skipped_unjudged,
-            skipped_unsettled=table.counts.skipped_unsettled,
-            duplicates=table.counts.duplicates,
-            retrieved=table.counts.retrieved,
-            unjudged=table.counts.unjudged,
-        ),
+        counts=metrics_pb2.MetricCounts(**asdict(table.counts)),
         slices=[
             metrics_pb2.MetricSlice(
                 key=part.key,
@@ -301,35 +298,7 @@ def _trec(
         field, columns = f"{prefix}documents.topics", f"{prefix}documents.topic_columns"
     run = read_run(message, field, columns)
     table = compute_trec(measures, qrels, run, options, field=field)
-    return _Measured(table, list(qrels.row_of), not_measured=query_ids(run))
-
-
-def _gains(
-    message: metrics_pb2.GainRankings,
-    measures: Sequence[Measure],
-    options: MetricOptions,
-    prefix: str,
-) -> _Measured:
-    rankings, field = message.rankings, f"{prefix}gains.rankings"
-    query_ids = _query_ids(rankings, field)
-    table = compute_gains(
-        measures,
-        [ranking.gains for ranking in rankings],
-        [ranking.relevant_gains for ranking in rankings],
-        options,
-        field=field,
-    )
-    return _Measured(table, query_ids)
-
-
-def _values(
-    message: metrics_pb2.PerQueryValues, measures: Sequence[Measure], prefix: str
-) -> _Measured:
-    query_ids, field = list(message.query_ids), f"{prefix}values"
-    check_unique(query_ids, field + ".query_ids[{}]")
-    values = [column.values for column in message.columns]
-    table = merge_values(measures, values, len(query_ids), field=field)
-    return _Measured(table, query_ids)
+    return _Measured(table, list(qrels.row_of), not_measured=topic_ids(run))
 
 
 def _query_ids(
@@ -362,10 +331,4 @@ def write_evaluation(done: Evaluation, *, per_query: bool) -> pb.EvaluateRespons
 
 def write_match(match: NegativeMatch) -> pb.NegativeMatch:
     """Return the message of a result that matches a negative reference."""
-    return pb.NegativeMatch(
-        query_id=match.query_id,
-        retrieved=match.retrieved,
-        negative=match.negative,
-        document_id=match.document_id,
-        score=match.score,
-    )
+    return pb.NegativeMatch(**asdict(match))

@@ -8,6 +8,7 @@ from judged.v1 import judge_service_pb2 as pb
 from judged.v1 import scores_pb2
 
 from judged_server import errors
+from judged_server.api.convert.fields import optional, write
 from judged_server.api.convert.judging import (
     LARGE_BYTES,
     LARGE_GROUPS,
@@ -28,7 +29,6 @@ from judged_server.domain.answers import (
     AnswerItem,
     AnswerScore,
     RubricSpec,
-    RubricSummary,
     ScoreSummary,
 )
 from judged_server.judges.catalog import JudgeCatalog
@@ -72,7 +72,7 @@ def _read_item(message: scores_pb2.AnswerItem, limits: RequestLimits, path: str)
         tuple(message.contexts),
         message.other_answer,
         tuple(message.sources_used),
-        message.confidence if message.HasField("confidence") else None,
+        optional(message, "confidence"),
     )
     limits.check_text(item.item_id, f"{path}.item_id")
     limits.check_text(item.query, f"{path}.query")
@@ -95,7 +95,7 @@ def read_rubrics(
     return [
         RubricSpec(
             message.rubric,
-            message.min_score if message.HasField("min_score") else None,
+            optional(message, "min_score"),
             read_parameters(message.parameters, f"{field}[{index}].parameters"),
             dict(message.weights),
             read_calibration(message.calibration, f"{field}[{index}].calibration")
@@ -113,58 +113,25 @@ def write_started(identities: Iterable[JudgeIdentity]) -> pb.ScoringStarted:
 
 def write_score(score: AnswerScore) -> scores_pb2.AnswerScore:
     """Return the message of one score; what is not known stays unset."""
-    return scores_pb2.AnswerScore(
-        item_id=score.item_id,
-        rubric=score.rubric,
-        status=int(score.status),  # type: ignore[arg-type]  # ours has the same numbers
-        score=score.score,
-        passed=score.passed,
+    return write(
+        scores_pb2.AnswerScore,
+        score,
         min_score=score.identity.min_score,
-        reasoning=score.reasoning,
-        raw_replies=score.raw_replies,
         usage=write_usage(score.usage),
-        samples=score.samples,
-        agreement=score.agreement,
-        source=int(score.source),  # type: ignore[arg-type]
-        dimensions=[
-            scores_pb2.DimensionScore(name=each.name, score=each.score, weight=each.weight)
-            for each in score.dimensions
-        ],
-        reported_overall=score.reported_overall,
-        claims=[
-            scores_pb2.VerifiedClaim(
-                claim=each.claim,
-                verdict=int(each.verdict),  # type: ignore[arg-type]
-                evidence=each.evidence,
-            )
-            for each in score.claims
-        ],
+        dimensions=[write(scores_pb2.DimensionScore, each) for each in score.dimensions],
+        claims=[write(scores_pb2.VerifiedClaim, each) for each in score.claims],
         error=None if score.fault is None else write_fault(score.fault),
-        warnings=score.warnings,
-        model=score.model,
-        system_fingerprint=score.system_fingerprint,
-        probability=score.probability,
     )
 
 
 def write_summary(summary: ScoreSummary) -> scores_pb2.ScoreSummary:
     """Return the message that ends a stream of scores."""
     return scores_pb2.ScoreSummary(
-        rubrics=map(_rubric_summary, summary.rubrics), usage=write_usage(summary.usage)
-    )
-
-
-def _rubric_summary(summary: RubricSummary) -> scores_pb2.RubricSummary:
-    return scores_pb2.RubricSummary(
-        rubric=summary.rubric,
-        mean=summary.mean,
-        counts=scores_pb2.ScoreCounts(
-            ok=summary.ok,
-            error=summary.error,
-            abstained=summary.abstained,
-            not_assessable=summary.not_assessable,
-            passed=summary.passed,
-        ),
+        rubrics=[
+            write(scores_pb2.RubricSummary, each, counts=write(scores_pb2.ScoreCounts, each))
+            for each in summary.rubrics
+        ],
+        usage=write_usage(summary.usage),
     )
 
 
@@ -183,7 +150,12 @@ async def estimate(
         found = await _judging(request.judge, catalog, estimator, limits)
     else:
         found = await _scoring(request.score, scoring, estimator, limits)
-    return write_estimate(found, estimator.currency)
+    return write(
+        pb.EstimateBatchResponse,
+        found,
+        currency=estimator.currency,
+        cascade=None if found.cascade is None else write_cascade(found.cascade),
+    )
 
 
 async def _judging(
@@ -216,18 +188,3 @@ async def _scoring(
     if asking.max_cost is not None and not all(scorer.priced for scorer in scorers):
         raise unpriced("score.asking.max_cost")
     return await estimator.scoring(items, scorers, asking.cache)
-
-
-def write_estimate(found: Estimate, currency: str) -> pb.EstimateBatchResponse:
-    """Return the message of an estimate."""
-    return pb.EstimateBatchResponse(
-        contexts=found.contexts,
-        distinct_texts=found.distinct_texts,
-        cache_hits=found.cache_hits,
-        calls=found.calls,
-        input_tokens=found.input_tokens,
-        output_tokens=found.output_tokens,
-        cost=found.cost,
-        currency=currency,
-        cascade=None if found.cascade is None else write_cascade(found.cascade),
-    )

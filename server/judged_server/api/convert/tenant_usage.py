@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from judged.v1 import judge_service_pb2 as pb
 
+from judged_server.api.convert.fields import write
 from judged_server.domain.usage import to_amount
 from judged_server.errors import InvalidField
 from judged_server.usecases.tenant_usage import TenantUsage
@@ -23,20 +24,7 @@ def write_usage(usage: TenantUsage) -> pb.GetUsageResponse:
     reply = pb.GetUsageResponse(
         tenant=usage.tenant,
         is_recorded=usage.used is not None,
-        rows=[
-            pb.UsageRow(
-                day=row.day,
-                judge=row.judge,
-                rubric=row.rubric,
-                model=row.model,
-                questions=row.questions,
-                input_tokens=row.input_tokens,
-                output_tokens=row.output_tokens,
-                cost=to_amount(row.nano),
-                currency=row.currency,
-            )
-            for row in usage.used or ()
-        ],
+        rows=[write(pb.UsageRow, row, cost=to_amount(row.nano)) for row in usage.used or ()],
     )
     for budget, renewed_at in usage.budgets:
         left = reply.budgets.add(

@@ -109,17 +109,12 @@ def _counts(columns: metrics_pb2.TopicColumns) -> IntArray:
 
 
 def _values(columns: metrics_pb2.TopicColumns, path: str) -> FloatArray:
-    _check_bytes(columns.values, f"{path}.values")
-    return _doubles(columns.values)
-
-
-def _doubles(raw: bytes) -> FloatArray:
-    return np.frombuffer(raw, "<f8").astype(np.float64, copy=False)
-
-
-def _check_bytes(raw: bytes, path: str) -> None:
+    raw = columns.values
     if len(raw) % _DOUBLE_BYTES:
-        raise InvalidField(path, f"has {len(raw)} bytes; a number takes {_DOUBLE_BYTES}")
+        raise InvalidField(
+            f"{path}.values", f"has {len(raw)} bytes; a number takes {_DOUBLE_BYTES}"
+        )
+    return np.frombuffer(raw, "<f8").astype(np.float64, copy=False)
 
 
 def _refuse_grades(topics: ColumnarTopics, path: str) -> None:

@@ -14,18 +14,17 @@ import numpy as np
 from judged.v1 import judge_service_pb2 as pb
 from judged.v1 import metrics_pb2, statistics_service_pb2
 
+from judged_server.api.convert.fields import write
 from judged_server.api.convert.metrics import compute, read_options
 from judged_server.api.convert.statistics.intervals import read_interval_options, write_estimate
 from judged_server.api.convert.topics import read_qrels
 from judged_server.errors import InvalidField, LimitExceeded
 from judged_server.metrics import Measure, Qrels, parse_metrics
 from judged_server.statistics.comparison.compare import (
-    ComparedRuns,
     CompareOptions,
     Comparison,
     compare,
 )
-from judged_server.statistics.comparison.corrected_tests import CorrectedTest
 from judged_server.statistics.comparison.pairing import RunValues
 
 MAX_RUNS = 100
@@ -141,7 +140,17 @@ def compare_runs(
     return statistics_service_pb2.CompareRunsResponse(
         tables=tables,
         comparisons=[_write_comparison(made, metrics, names) for made in found.comparisons],
-        tukey=_write_tukey(found, metrics, names),
+        tukey=[
+            statistics_service_pb2.TukeyComparison(
+                metric=metric,
+                first=names[pair.first],
+                second=names[pair.second],
+                difference=write_estimate(pair.difference, pair.interval),
+                p_value=pair.p_value,
+            )
+            for metric, pairs in zip(metrics, found.tukey, strict=False)
+            for pair in pairs
+        ],
         signature=options.signature,
     )
 
@@ -170,55 +179,20 @@ def _measure(
 def _write_comparison(
     made: Comparison, metrics: Sequence[str], names: Sequence[str]
 ) -> statistics_service_pb2.RunComparison:
-    message = statistics_service_pb2.RunComparison(
+    tests = {
+        name: write(statistics_service_pb2.TestResult, test) for name, test in made.tests.items()
+    }
+    return write(
+        statistics_service_pb2.RunComparison,
+        made,
         metric=metrics[made.metric],
         baseline=names[0],
         run=names[made.run],
-        n=made.n,
-        baseline_mean=made.baseline_mean,
-        run_mean=made.run_mean,
         difference=write_estimate(made.run_mean - made.baseline_mean, made.interval),
-        effect_size=made.effect_size,
-        t_test=_write_test(made.tests["t"]),
-        wilcoxon=_write_test(made.tests["wilcoxon"]),
-        permutation=_write_test(made.tests["permutation"]),
-        wins=made.wins,
-        losses=made.losses,
-        ties=made.ties,
-        power=statistics_service_pb2.ComparisonPower(
-            detectable_difference=made.power.detectable_difference,
-            power=made.power.power,
-            queries_needed=made.power.queries_needed,
-        ),
-        warnings=made.warnings,
+        t_test=tests["t"],
+        wilcoxon=tests["wilcoxon"],
+        permutation=tests["permutation"],
+        mcnemar=tests.get("mcnemar"),
+        moved=[write(statistics_service_pb2.MovedQuery, moved) for moved in made.moved],
+        power=write(statistics_service_pb2.ComparisonPower, made.power),
     )
-    if "mcnemar" in made.tests:
-        message.mcnemar.CopyFrom(_write_test(made.tests["mcnemar"]))
-    for moved in made.moved:
-        message.moved.add(query_id=moved.query_id, baseline=moved.baseline, run=moved.run)
-    return message
-
-
-def _write_test(test: CorrectedTest) -> statistics_service_pb2.TestResult:
-    return statistics_service_pb2.TestResult(
-        statistic=test.statistic,
-        p_value=test.p_value,
-        p_holm=test.p_holm,
-        p_benjamini_hochberg=test.p_benjamini_hochberg,
-    )
-
-
-def _write_tukey(
-    found: ComparedRuns, metrics: Sequence[str], names: Sequence[str]
-) -> list[statistics_service_pb2.TukeyComparison]:
-    return [
-        statistics_service_pb2.TukeyComparison(
-            metric=metric,
-            first=names[pair.first],
-            second=names[pair.second],
-            difference=write_estimate(pair.difference, pair.interval),
-            p_value=pair.p_value,
-        )
-        for metric, pairs in zip(metrics, found.tukey, strict=False)
-        for pair in pairs
-    ]

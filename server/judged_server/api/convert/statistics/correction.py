@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from judged.v1 import judge_service_pb2, metrics_pb2
 
-from judged_server.api.convert.statistics.intervals import write_estimate
+from judged_server.api.convert.fields import write
+from judged_server.api.convert.statistics.intervals import write_known
 from judged_server.domain import FloatArray, IntArray
 from judged_server.errors import InvalidField
 from judged_server.metrics import (
@@ -24,7 +25,7 @@ from judged_server.metrics.corrected import (
     correct_judged,
     correct_values,
 )
-from judged_server.statistics.intervals import Estimate, IntervalOptions
+from judged_server.statistics.intervals import IntervalOptions
 from judged_server.statistics.prediction_powered import CorrectedMean
 
 _LABELS = "judged.human_labels"
@@ -176,20 +177,10 @@ def _places(labelled: Sequence[str], query_ids: Sequence[str], field: str, whole
 
 def write_corrected(mean: CorrectedMean) -> metrics_pb2.CorrectedEstimate:
     """Return the message of a corrected mean."""
-    return metrics_pb2.CorrectedEstimate(
-        corrected=_write(mean.corrected),
-        naive=_write(mean.naive),
-        labels_only=_write(mean.labels_only),
-        n_labelled=mean.n_labelled,
-        n=mean.n,
-        power=mean.power,
-        warnings=mean.warnings,
-        half_width_with_more=mean.half_width_with_more,
+    return write(
+        metrics_pb2.CorrectedEstimate,
+        mean,
+        corrected=write_known(mean.corrected),
+        naive=write_known(mean.naive),
+        labels_only=write_known(mean.labels_only),
     )
-
-
-def _write(estimate: Estimate) -> metrics_pb2.Estimate | None:
-    """Return the message, None of what has no value: the field is then unset."""
-    if estimate.value is None:
-        return None
-    return write_estimate(estimate.value, estimate.interval)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from judged.v1 import groups_pb2, statistics_service_pb2
 
+from judged_server.api.convert.fields import optional, write
 from judged_server.api.convert.statistics.calibration import read_guarantee
 from judged_server.api.convert.statistics.guarantee import write_error_guarantee
 from judged_server.domain import Calibrator, ErrorGuarantee, stages_sha256
@@ -14,7 +15,6 @@ from judged_server.errors import InvalidField
 from judged_server.statistics.calibration import (
     FrontierOptions,
     FrontierPoint,
-    FrontierStage,
     Platt,
     ScoredStage,
     StagedItems,
@@ -38,15 +38,10 @@ def calibrate_cascade(
     items = StagedItems.build(stages, request.labels, request.clusters)
     found = frontier(items, options)
     keys = [stage.judge.scoring_key for stage in request.stages]
-    return statistics_service_pb2.CalibrateCascadeResponse(
+    return write(
+        statistics_service_pb2.CalibrateCascadeResponse,
+        found,
         frontier=[_write_point(point, keys, options) for point in found.points],
-        proposed=found.proposed,
-        uncertified=found.uncertified,
-        n_proposing=found.n_proposing,
-        n_certifying=found.n_certifying,
-        n_clusters=found.n_clusters,
-        signature=found.signature,
-        warnings=found.warnings,
     )
 
 
@@ -55,10 +50,10 @@ def _read_options(request: statistics_service_pb2.CalibrateCascadeRequest) -> Fr
     max_error = request.max_error if request.HasField("max_error") else default.max_error
     if not 0 < max_error < 0.5:  # NaN is in no range
         raise InvalidField("max_error", "must be above 0 and below 0.5, or be unset")
-    max_share = request.max_share if request.HasField("max_share") else None
+    max_share = optional(request, "max_share")
     if max_share is not None and not 0 <= max_share <= 1:
         raise InvalidField("max_share", "must lie in 0 to 1, or be unset")
-    max_cost = request.max_cost if request.HasField("max_cost") else None
+    max_cost = optional(request, "max_cost")
     if max_cost is not None and not 0 <= max_cost < float("inf"):
         raise InvalidField("max_cost", "must be a number, 0 or more, or be unset")
     confidence = request.confidence if request.HasField("confidence") else default.confidence
@@ -107,7 +102,17 @@ def _read_stage(
 def _write_point(
     point: FrontierPoint, keys: Sequence[str], options: FrontierOptions
 ) -> statistics_service_pb2.FrontierPoint:
-    calibrators = [_calibrator(stage, keys[stage.place]) for stage in point.stages]
+    calibrators = [
+        Calibrator(
+            keys[stage.place],
+            stage.platt.slope,
+            stage.platt.intercept,
+            None,
+            stage.accept,
+            stage.reject,
+        )
+        for stage in point.stages
+    ]
     of = stages_sha256([(made.scoring_key, made) for made in calibrators])
     promised = ErrorGuarantee(
         options.max_error if point.certified else point.upper,
@@ -122,28 +127,15 @@ def _write_point(
     stages = [
         statistics_service_pb2.FrontierStage(
             stage=stage.place,
-            calibrator=groups_pb2.Calibrator(
-                scoring_key=made.scoring_key,
-                slope=made.slope,
-                intercept=made.intercept,
-                accept=made.accept,
-                reject=made.reject,
-            ),
+            calibrator=write(groups_pb2.Calibrator, made),
             fitted=stage.fitted,
             share=stage.share,
         )
         for stage, made in zip(point.stages, calibrators, strict=True)
     ]
-    return statistics_service_pb2.FrontierPoint(
+    return write(
+        statistics_service_pb2.FrontierPoint,
+        point,
         stages=stages,
-        cost=point.cost,
-        settled=point.settled,
-        error=point.error,
         guarantee=write_error_guarantee(promised),
-        certified=point.certified,
     )
-
-
-def _calibrator(stage: FrontierStage, scoring_key: str) -> Calibrator:
-    platt = stage.platt
-    return Calibrator(scoring_key, platt.slope, platt.intercept, None, stage.accept, stage.reject)

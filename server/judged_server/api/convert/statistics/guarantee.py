@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from judged.v1 import groups_pb2
 
+from judged_server.api.convert.fields import write
 from judged_server.domain import ErrorGuarantee
 from judged_server.errors import InvalidField
 
@@ -33,13 +34,4 @@ def read_error_guarantee(message: groups_pb2.ErrorGuarantee, field: str) -> Erro
 
 def write_error_guarantee(guarantee: ErrorGuarantee) -> groups_pb2.ErrorGuarantee:
     """Return the message of a guarantee."""
-    return groups_pb2.ErrorGuarantee(
-        max_error=guarantee.max_error,
-        confidence=guarantee.confidence,
-        n_labels=guarantee.n_labels,
-        n_wrong=guarantee.n_wrong,
-        n_clusters=guarantee.n_clusters,
-        labels_counted=guarantee.labels_counted,
-        method=guarantee.method,
-        stages_sha256=guarantee.stages_sha256,
-    )
+    return write(groups_pb2.ErrorGuarantee, guarantee)

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from judged.v1 import metrics_pb2
 
-from judged_server.errors import InvalidField, full_names
-from judged_server.statistics.intervals import Interval, IntervalMethod, IntervalOptions
+from judged_server.api.convert.fields import read_choice, write
+from judged_server.errors import InvalidField
+from judged_server.statistics.intervals import Estimate, Interval, IntervalOptions
 
 CONFIDENCE = (0.5, 0.9999)
 RESAMPLES = (100, 100_000)
@@ -22,12 +23,8 @@ def read_interval_options(
 ) -> IntervalOptions:
     """Return the options, the default where a field is unset. Raises InvalidField with the path."""
     default = IntervalOptions()
-    method, confidence, resamples = default.method, default.confidence, default.resamples
-    if message.HasField("method"):
-        if int(message.method) not in set(IntervalMethod):
-            names = full_names(IntervalMethod)
-            raise InvalidField(f"{field}.method", f"must be unset or one of {names}")
-        method = IntervalMethod(message.method)
+    method = read_choice(message, "method", default.method, f"{field}.")
+    confidence, resamples = default.confidence, default.resamples
     if message.HasField("confidence"):
         confidence = message.confidence
         if not CONFIDENCE[0] <= confidence <= CONFIDENCE[1]:  # NaN is in no range
@@ -41,14 +38,7 @@ def read_interval_options(
 
 def write_interval(interval: Interval) -> metrics_pb2.Interval:
     """Return the message of an interval."""
-    return metrics_pb2.Interval(
-        lower=interval.lower,
-        upper=interval.upper,
-        confidence=interval.confidence,
-        standard_error=interval.standard_error,
-        signature=interval.signature,
-        warnings=interval.warnings,
-    )
+    return write(metrics_pb2.Interval, interval)
 
 
 def write_estimate(value: float | None, interval: Interval | None) -> metrics_pb2.Estimate:
@@ -56,6 +46,11 @@ def write_estimate(value: float | None, interval: Interval | None) -> metrics_pb
     return metrics_pb2.Estimate(
         value=value, interval=None if interval is None else write_interval(interval)
     )
+
+
+def write_known(estimate: Estimate) -> metrics_pb2.Estimate | None:
+    """Return the message of an estimate, None of one that has no value: its field stays unset."""
+    return None if estimate.value is None else write_estimate(estimate.value, estimate.interval)
 
 
 def is_long(size: int, interval: metrics_pb2.IntervalOptions, permutations: int = 0) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from judged.v1 import metrics_pb2, statistics_service_pb2
 
+from judged_server.api.convert.fields import write
 from judged_server.api.convert.statistics.intervals import read_interval_options, write_estimate
 from judged_server.errors import InvalidField
 from judged_server.statistics.intervals import IntervalMethod, IntervalOptions
@@ -75,28 +76,18 @@ def _read_options(message: metrics_pb2.IntervalOptions) -> IntervalOptions:
 def _write(
     found: Ranking, names: Sequence[str], queries: int
 ) -> statistics_service_pb2.RankSystemsResponse:
-    bias = found.position
-    return statistics_service_pb2.RankSystemsResponse(
+    return write(
+        statistics_service_pb2.RankSystemsResponse,
+        found,
         systems=[
-            statistics_service_pb2.RankedSystem(
+            write(
+                statistics_service_pb2.RankedSystem,
+                system,
                 name=names[system.system],
                 strength=write_estimate(system.strength, system.interval),
-                wins=system.wins,
-                ties=system.ties,
-                losses=system.losses,
             )
             for system in found.systems
         ],
-        tie=found.tie,
-        position=statistics_service_pb2.PositionBias(
-            pairs=bias.pairs,
-            same=bias.same,
-            first=bias.first,
-            second=bias.second,
-            mixed=bias.mixed,
-            preference_for_first=bias.preference_for_first,
-        ),
+        position=write(statistics_service_pb2.PositionBias, found.position),
         queries=queries,
-        warnings=found.warnings,
-        signature=found.signature,
     )
