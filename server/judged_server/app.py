@@ -11,6 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from importlib.metadata import version
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import grpc
@@ -38,7 +39,7 @@ from judged_server.process.memory import MemoryWatch, group_limit
 from judged_server.process.watchdog import Watchdog
 from judged_server.reloading import Reload, ReloadedParts
 from judged_server.scheduling.concurrency import IN_PYTHON, batch_scheduling
-from judged_server.settings import Settings
+from judged_server.settings import Settings, SettingsError
 from judged_server.telemetry import logger
 from judged_server.usecases.estimate_batch import Estimator
 
@@ -123,8 +124,10 @@ class App:
         """Load the model, bind, report healthy. Raises AddressError or errors.JudgedError."""
         settings = self._settings
         self._loop = asyncio.get_running_loop()
-        for address in filter(None, (self.address, self._http_address)):
-            wiring.refuse_open_address(settings, address, tls=self._certificates is not None)
+        has_tls = self._certificates is not None
+        wiring.refuse_open_address(settings, "listen", self.address, tls=has_tls)
+        if self._http_address is not None:
+            wiring.refuse_open_address(settings, "http_listen", self._http_address, tls=has_tls)
         callers = (self._directory, self._certificates, self._failed_calls)
         listeners = wiring.listeners_of(settings, self.address, *callers)
         await self._load_model()
@@ -147,7 +150,7 @@ class App:
         for service in ("", *NAMES):
             await self._health.set(service, health_pb2.HealthCheckResponse.SERVING)
         if settings.port_file is not None:
-            write_whole(settings.port_file, f"{self.address}\n")
+            _write_port_file(settings.port_file, self.address)
         if self._certificates is not None or self._directory is not None:
             self._watches.append(asyncio.create_task(self._reload.watch()))
         if self._reply_cache is not None and settings.llm_cache == "disk":
@@ -353,3 +356,13 @@ class App:
         services.register_health(server)
         if self._settings.reflection:
             services.register_reflection(server, callers)
+
+
+def _write_port_file(path: Path, address: Address) -> None:
+    """Write where the server is. Raises SettingsError."""
+    try:
+        write_whole(path, f"{address}\n")
+    except OSError as error:
+        raise SettingsError(
+            f"port_file {path} can't be written: {error.strerror}; name another file"
+        ) from None

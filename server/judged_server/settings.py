@@ -8,16 +8,18 @@ not refused: they may be of others.
 from __future__ import annotations
 
 import os
+import tomllib
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field, ValidationError, ValidationInfo, field_validator
 from pydantic_settings import (
     BaseSettings,
+    InitSettingsSource,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
-    TomlConfigSettingsSource,
 )
 
 from judged_server.errors import did_you_mean
@@ -38,7 +40,7 @@ class Settings(BaseSettings):
     model_config = SettingsConfigDict(
         env_prefix=PREFIX, extra="forbid", frozen=True, allow_inf_nan=False
     )
-    toml_path: ClassVar[Path | None] = None
+    in_file: ClassVar[Mapping[str, Any]] = {}
 
     listen: str = Field("127.0.0.1:8470", description="HOST:PORT (port 0 picks one) or unix:PATH")
     port_file: Path | None = Field(None, description="written with the address once ready")
@@ -241,20 +243,16 @@ class Settings(BaseSettings):
         file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - fixed by the base class
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Return the sources, the strongest first."""
-        if cls.toml_path is None:
-            return (init_settings, env_settings)
-        toml = TomlConfigSettingsSource(settings_cls, toml_file=cls.toml_path)
-        return (init_settings, env_settings, toml)
+        return (init_settings, env_settings, InitSettingsSource(settings_cls, dict(cls.in_file)))
 
 
 def load(flags: Mapping[str, str], toml: Path | None = None) -> Settings:
     """Return the settings from flags, the environment and a TOML file. Raises SettingsError."""
     if toml is None and (named := os.environ.get("JUDGED_CONFIG")):
         toml = Path(named)
-    if toml is not None and not toml.is_file():
-        raise SettingsError(f"settings file {toml} does not exist")
-    # pydantic-settings fixes the file per class, so the file gets a class of its own.
-    chosen = type("Settings", (Settings,), {"toml_path": toml, "__module__": __name__})
+    in_file = {} if toml is None else _read(toml)
+    # pydantic-settings fixes the sources per class, so the file gets a class of its own.
+    chosen = type("Settings", (Settings,), {"in_file": in_file, "__module__": __name__})
     try:
         settings: Settings = chosen(**flags)
     except ValidationError as error:
@@ -265,9 +263,29 @@ def load(flags: Mapping[str, str], toml: Path | None = None) -> Settings:
         )
         where = f" (flags, JUDGED_* or {toml})" if toml else " (flags or JUDGED_*)"
         raise SettingsError(f"bad setting{where}: {problems}") from None
-    except (ValueError, OSError) as error:
-        raise SettingsError(f"settings file {toml}: {error}") from None
     return settings
+
+
+def _read(path: Path) -> Mapping[str, Any]:
+    """Return what a TOML file says. Raises SettingsError."""
+    try:
+        raw = path.read_bytes() if path.is_file() else _read_once(path)
+        return tomllib.loads(raw.decode("utf-8-sig"))
+    except OSError as error:
+        raise SettingsError(
+            f"settings file {path} can't be read: {error.strerror}; name a TOML file that the "
+            "server may read"
+        ) from None
+    except UnicodeDecodeError:
+        raise SettingsError(f"settings file {path} is not UTF-8; save it as UTF-8") from None
+    except (ValueError, RecursionError) as error:
+        raise SettingsError(f"settings file {path} is not TOML: {error}") from None
+
+
+@cache
+def _read_once(path: Path) -> bytes:
+    """Return what a pipe says, as `--config <(...)` gives one; SIGHUP would find it empty."""
+    return path.read_bytes()
 
 
 def _said(kind: str, message: str, name: str) -> str:

@@ -58,8 +58,11 @@ _PURGES_HEEDED_S = 1.0
 _log = logger("server")
 
 
-def refuse_open_address(settings: Settings, address: Address, *, tls: bool) -> None:
-    """Raise AddressError where strangers could call, or read what others send."""
+def refuse_open_address(settings: Settings, setting: str, address: Address, *, tls: bool) -> None:
+    """Raise AddressError where strangers could call, or read what others send.
+
+    `setting` is the one that names the address.
+    """
     if address.is_local:
         return
     has_tenants = settings.tenants is not None
@@ -67,7 +70,7 @@ def refuse_open_address(settings: Settings, address: Address, *, tls: bool) -> N
     if has_tenants and not tls:
         # Not by --insecure either: whoever reads a token can use it.
         raise AddressError(
-            f"{address} can be reached from other machines, and tokens would cross the "
+            f"{setting}: {address} can be reached from other machines, and tokens would cross the "
             "network in the open; give --certificate and --private-key, or listen on "
             "127.0.0.1 or unix:PATH behind a proxy that has TLS"
         )
@@ -85,7 +88,7 @@ def refuse_open_address(settings: Settings, address: Address, *, tls: bool) -> N
     else:
         return
     raise AddressError(
-        f"{address} can be reached from other machines and this server {lacks}; listen "
+        f"{setting}: {address} can be reached from other machines and this server {lacks}; listen "
         "on 127.0.0.1 or unix:PATH, or say --insecure"
     )
 

@@ -75,6 +75,8 @@ def manage_tenants(
     path = settings.tenants
     if path is None:
         raise SettingsError("tenants: name their file with --tenants FILE or JUDGED_TENANTS")
+    if getattr(arguments, "days", None) is not None and not 0 < arguments.days <= _MOST_DAYS:
+        raise SettingsError(f"--days is a number above 0, {_MOST_DAYS:g} at most")
     if arguments.action == "list":
         _list(path, say)
     elif arguments.action == "usage":
@@ -114,24 +116,36 @@ def _new_token(
     path: Path, arguments: argparse.Namespace, keeps: timedelta, say: Callable[[str], object]
 ) -> None:
     _refuse_taken(arguments.out)
-    now = _now()
-    ends = None
-    if arguments.days is not None:
-        ends = now + timedelta(days=_within("--days", arguments.days, _MOST_DAYS))
+    now, name, out = _now(), arguments.name, arguments.out
+    ends = None if arguments.days is None else now + timedelta(days=arguments.days)
     with changing(tokens_beside(path)) as held:
-        held[0], token = held[0].with_new(arguments.name, now, keeps, ends)
+        before = held[0].of(name, now)
+        held[0], token = held[0].with_new(name, now, keeps, ends)
+        if out is not None:  # before the present one is given an end
+            _write_token(out, token)
     when = "" if ends is None else f"; it ends at {_time(ends)}"
-    if arguments.out is None:
-        say(f"the token of {arguments.name}, which is shown this once{when}:")
+    if out is None:
+        say(f"the token of {name}, which is shown this once{when}:")
         say(token)
-        return
+    else:
+        say(f"the token of {name} is in {out}{when}")
+    after = {each.id: each for each in held[0].tokens}
+    for each in before:
+        end = after[each.id].ends or now
+        till = "has ended" if end <= now else f"counts until {_time(end)}"
+        say(f"its token {each.id} of before {till}")
+
+
+def _write_token(out: Path, token: str) -> None:
+    """Write a token to a new file that only its owner may read. Raises SettingsError."""
     try:
-        handle = os.open(arguments.out, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        handle = os.open(out, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(handle, "w") as file:
+            file.write(f"{token}\n")
     except OSError as error:
-        raise SettingsError(f"--out {arguments.out}: {error.strerror}") from None
-    with os.fdopen(handle, "w") as file:
-        file.write(f"{token}\n")
-    say(f"the token of {arguments.name} is in {arguments.out}{when}")
+        raise SettingsError(
+            f"--out {out} can't be written: {error.strerror}; name another"
+        ) from None
 
 
 def _refuse_taken(out: Path | None) -> None:

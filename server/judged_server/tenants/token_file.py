@@ -153,7 +153,8 @@ def changing(path: Path) -> Iterator[list[TokenFile]]:
             yield held
             _write(path, held[0])
     except OSError as error:
-        raise SettingsError(f"tokens {path} can't be written: {error.strerror}") from None
+        folder = "" if path.parent.is_dir() else f"; make its folder {path.parent}"
+        raise SettingsError(f"tokens {path} can't be written: {error.strerror}{folder}") from None
 
 
 def _write(path: Path, file: TokenFile) -> None:

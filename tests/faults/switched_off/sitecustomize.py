@@ -231,7 +231,7 @@ def addresses_of_listeners() -> None:
     """Listen wherever it is asked for, reflection and all."""
     from judged_server import wiring
 
-    wiring.refuse_open_address = lambda settings, address, *, tls: None
+    wiring.refuse_open_address = lambda settings, setting, address, *, tls: None
 
 
 def core_dumps() -> None:

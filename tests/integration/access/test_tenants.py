@@ -438,13 +438,39 @@ class TestCommand:
             (("rotate", "nobody"), "has no 'nobody'; use tenants add"),
             (("revoke", "nobody"), "nobody has no token"),
             (("revoke", "all", "--token", "ff"), "no token ff"),
-            (("rotate", "all", "--days", "nan"), "--days is a number from 0"),
+            (("rotate", "all", "--days", "nan"), "--days is a number above 0, 3650 at most"),
+            (("add", "new", "--days", "0"), "--days is a number above 0"),
         ],
     )
     def test_it_says_what_can_not_be(self, world: World, arguments: tuple[str, ...], said: str):
         done = tenants(world.path, *arguments)
         assert done.returncode == 2
         assert said in done.stderr
+
+    def test_a_folder_that_is_not_there_is_to_be_made(self, tmp_path: Path):
+        done = tenants(tmp_path / "etc" / "tenants.toml", "add", "a")
+        assert done.returncode == 2
+        assert f"No such file or directory; make its folder {tmp_path / 'etc'}" in done.stderr
+
+    def test_no_token_is_made_that_can_not_be_written(self, tmp_path: Path):
+        path = tmp_path / "tenants.toml"
+        path.write_text("[tenants.a]\n")
+        new_token(path, "a")
+        before = tenants(path, "list").stdout
+        done = tenants(path, "rotate", "a", "--out", str(tmp_path / "no-folder" / "token"))
+        assert done.returncode == 2
+        assert "no-folder/token can't be written: No such file or directory" in done.stderr
+        assert tenants(path, "list").stdout == before
+
+    def test_rotate_tells_what_becomes_of_the_tokens_before(self, tmp_path: Path):
+        path = tmp_path / "tenants.toml"
+        path.write_text("[tenants.a]\n")
+        new_token(path, "a")
+        said = tenants(path, "rotate", "a").stdout
+        assert re.search(r"its token [0-9a-f]{8} of before counts until \S+ \S+ UTC", said)
+        said = tenants(path, "rotate", "a").stdout
+        assert len(re.findall("of before counts until", said)) == 1
+        assert len(re.findall("of before has ended", said)) == 1
 
     def test_a_server_of_ones_own_is_nobody_elses(self, tmp_path: Path):
         path = tmp_path / "tenants.toml"

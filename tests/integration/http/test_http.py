@@ -232,7 +232,7 @@ def test_a_caller_who_leaves_ends_the_call(address: str, server: ServerProcess):
 class TestWhereItListens:
     def test_other_machines_need_tls_and_a_credential(self):
         said = refusal("--http-listen", "0.0.0.0:0")
-        assert "0.0.0.0:0 can be reached from other machines and this server has no TLS" in said
+        assert "http_listen: 0.0.0.0:0 can be reached from other machines and this server " in said
 
     def test_a_port_that_is_taken(self, address: str):
         said = refusal("--listen", "127.0.0.1:0", "--http-listen", address)

@@ -315,6 +315,15 @@ def watched(server: ServerProcess) -> Iterator[Iterator[health_pb2.HealthCheckRe
         yield stub.Watch(health_pb2.HealthCheckRequest(), timeout=60)
 
 
+def test_a_port_file_that_can_not_be_written_ends_the_start(tmp_path: Path):
+    done = run_server_command("--listen", "127.0.0.1:0", "--port-file", str(tmp_path))
+    assert done.returncode == 2
+    assert (
+        f"port_file {tmp_path} can't be written: Is a directory; name another file"
+        in (done.stderr.splitlines()[-1])
+    )
+
+
 def test_the_port_file_holds_the_address_and_goes_with_the_server(tmp_path: Path):
     port_file = tmp_path / "run" / "port"
     process = start(["--listen", "127.0.0.1:0", "--port-file", str(port_file)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,39 @@ def test_numbers_that_are_none_are_refused(tmp_path: Path, line: str, message: s
     path.write_text(line, encoding="utf-8")
     with pytest.raises(SettingsError, match=message):
         load({}, path)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"max_groups = ", "is not TOML: Invalid value"),
+        (b"\xff\xfe", "is not UTF-8; save it as UTF-8"),
+        (b"max_groups = " + b"[" * 10_000, "is not TOML: "),
+        (b"max_groups = " + b"9" * 10_000, "is not TOML: "),
+    ],
+)
+def test_a_file_that_is_none_is_refused(tmp_path: Path, content: bytes, message: str):
+    path = tmp_path / "server.toml"
+    path.write_bytes(content)
+    with pytest.raises(SettingsError, match=message):
+        load({}, path)
+
+
+@pytest.mark.parametrize(("name", "why"), [("none", "No such file"), (".", "Is a directory")])
+def test_a_file_that_can_not_be_read_says_why(tmp_path: Path, name: str, why: str):
+    with pytest.raises(SettingsError, match=f"can't be read: {why}.*name a TOML file"):
+        load({}, tmp_path / name)
+
+
+def test_a_pipe_is_read_once_and_holds_on():
+    reading, writing = os.pipe()
+    try:
+        os.write(writing, b"max_groups = 7")
+        os.close(writing)
+        for _ in "start", "SIGHUP":
+            assert load({}, Path(f"/dev/fd/{reading}")).max_groups == 7
+    finally:
+        os.close(reading)
 
 
 @pytest.mark.parametrize("value", ["inf", "nan", "1_0"])

@@ -37,5 +37,5 @@ def test_an_address_of_other_machines_wants_tls_and_callers(
 ):
     settings = load(flags, None)
     with pytest.raises(AddressError, match=lacks):
-        wiring.refuse_open_address(settings, Address.parse("0.0.0.0:1"), tls=tls)
-    wiring.refuse_open_address(settings, Address.parse("127.0.0.1:1"), tls=tls)
+        wiring.refuse_open_address(settings, "listen", Address.parse("0.0.0.0:1"), tls=tls)
+    wiring.refuse_open_address(settings, "listen", Address.parse("127.0.0.1:1"), tls=tls)
