@@ -21,16 +21,15 @@ from judged_server.address import Address, AddressError, share_socket
 from judged_server.api.listening.listeners import Listener
 from judged_server.http_api.calls import HttpCalls, HttpMethod
 from judged_server.http_api.replies import JSON
+from judged_server.http_server import runner_of
 
 LAST_REPLIES_S = 5.0
 """How long, at the end of a drain, replies of calls that have ended may take to be written."""
 _OPENAPI = Path(__file__).with_name("openapi.json")
 """Made from the contract by proto/generate.py."""
 _KEEPALIVE_S = 75.0
-_HEADER_BYTES = 8190
 _LINGERING_S = 2.0
 """How long a refused message is read on, so that its sender hears why."""
-_SAFE = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 _CODES = {HTTPStatus.NOT_FOUND: 5, HTTPStatus.METHOD_NOT_ALLOWED: 12}
 _INTERNAL, _DENIED = 13, 7
 
@@ -60,21 +59,16 @@ class HttpPort:
     async def open(self) -> None:
         """Listen. Raises AddressError when that fails."""
         application = web.Application(middlewares=[self._guarded])
-        application.router.add_get("/healthz", self._tell_health, allow_head=False)
-        application.router.add_get("/readyz", self._tell_ready, allow_head=False)
         application.router.add_get("/openapi.json", self._tell_contract, allow_head=False)
         for method in self._methods:
             application.router.add_post(method.path, partial(self._calls.answer, method))
-        application.on_response_prepare.append(_make_safe)
-        runner = web.AppRunner(
+        runner = runner_of(
             application,
-            access_log=None,
+            self._is_ready,
             handler_cancellation=True,
             shutdown_timeout=LAST_REPLIES_S,
             keepalive_timeout=_KEEPALIVE_S,
             lingering_time=_LINGERING_S,
-            max_line_size=_HEADER_BYTES,
-            max_field_size=_HEADER_BYTES,
             # aiohttp would inflate a message on the event loop, whatever it becomes.
             auto_decompress=False,
         )
@@ -157,15 +151,6 @@ class HttpPort:
         """Answer with the description of all calls."""
         return web.Response(body=_OPENAPI.read_bytes(), content_type=JSON)
 
-    async def _tell_health(self, _: web.Request) -> web.Response:
-        """Answer as long as the event loop turns."""
-        return web.Response(text="ok\n")
-
-    async def _tell_ready(self, _: web.Request) -> web.Response:
-        if self._is_ready():
-            return web.Response(text="ready\n")
-        return web.Response(text="not ready\n", status=HTTPStatus.SERVICE_UNAVAILABLE)
-
 
 def _failure(status: int, code: int, message: str) -> web.Response:
     body = orjson.dumps({"code": code, "message": message, "details": []})
@@ -203,8 +188,3 @@ def _bound(listener: Listener) -> socket.socket:
         ) from None
     share_socket(address.path, listener.socket_mode, listener.socket_group)
     return bound
-
-
-async def _make_safe(_: web.Request, response: web.StreamResponse) -> None:
-    response.headers.update(_SAFE)
-    response.headers.popall("Server", None)

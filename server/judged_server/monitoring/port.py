@@ -8,13 +8,12 @@ from collections.abc import Callable
 from aiohttp import web
 
 from judged_server.address import Address, AddressError
+from judged_server.http_server import runner_of
 from judged_server.monitoring.prometheus import PrometheusMetrics
 
 LAG_EVERY_S = 0.25
 """How often it is looked how late the event loop is."""
 _TIMEOUT_S = 5.0
-_HEADER_BYTES = 8190
-_SAFE = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 _TEXT = "text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -39,16 +38,7 @@ class MonitoringPort:
         """Listen. Raises AddressError when that fails."""
         application = web.Application()
         application.router.add_get("/metrics", self._tell_metrics, allow_head=False)
-        application.router.add_get("/healthz", self._tell_health, allow_head=False)
-        application.router.add_get("/readyz", self._tell_ready, allow_head=False)
-        application.on_response_prepare.append(_make_safe)
-        runner = web.AppRunner(
-            application,
-            access_log=None,
-            keepalive_timeout=_TIMEOUT_S,
-            max_line_size=_HEADER_BYTES,
-            max_field_size=_HEADER_BYTES,
-        )
+        runner = runner_of(application, self._is_ready, keepalive_timeout=_TIMEOUT_S)
         await runner.setup()
         site = web.TCPSite(runner, self.address.host, self.address.port)
         try:
@@ -80,17 +70,3 @@ class MonitoringPort:
     async def _tell_metrics(self, _: web.Request) -> web.Response:
         text = await asyncio.to_thread(self._metrics.text)
         return web.Response(body=text, headers={"Content-Type": _TEXT})
-
-    async def _tell_health(self, _: web.Request) -> web.Response:
-        """Answer as long as the event loop turns."""
-        return web.Response(text="ok\n")
-
-    async def _tell_ready(self, _: web.Request) -> web.Response:
-        if self._is_ready():
-            return web.Response(text="ready\n")
-        return web.Response(text="not ready\n", status=503)
-
-
-async def _make_safe(_: web.Request, response: web.StreamResponse) -> None:
-    response.headers.update(_SAFE)
-    response.headers.popall("Server", None)

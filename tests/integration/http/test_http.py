@@ -121,6 +121,31 @@ class TestErrors:
             assert b"canary" not in told.body
         assert "canary" not in server.log_text()
 
+    @pytest.mark.parametrize(
+        "sent",
+        [
+            b"POST / HTTP/1.1\r\nAuthorization: Bearer canary-token-91ee\x01\r\n\r\n",
+            b"POST / HTTP/1.1\r\nAuthorization: " + b"canary-token-91ee" * 600 + b"\r\n\r\n",
+            # A message that is longer than its sender says goes on as what is no request.
+            b"POST / HTTP/1.1\r\nContent-Length: 2\r\n\r\n{}canary-token-91ee: x\r\n\r\n",
+            (
+                b"POST /v1/BatchJudge HTTP/1.1\r\nContent-Type: application/json\r\n"
+                b"Transfer-Encoding: chunked\r\n\r\n5\r\n{canary-token-91ee\r\n"
+            ),
+        ],
+    )
+    def test_what_is_no_http_is_logged_without_what_it_says(
+        self, server: ServerProcess, address: str, sent: bytes
+    ):
+        host, _, port = address.rpartition(":")
+        with socket.create_connection((host, int(port)), 60) as connection:
+            connection.sendall(sent)
+            while connection.recv(65536):
+                pass
+        assert ask(address, "/v1/GetServerInfo", {}).status == 200
+        assert "canary-token" not in server.log_text()
+        assert "Traceback" not in server.log_text()
+
     def test_paths_and_methods_that_are_none(self, address: str):
         told = ask(address, "/v1/Nothing", {})
         assert (told.status, told.json["code"]) == (404, 5)
