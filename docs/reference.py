@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
+from typing import ForwardRef
 
 PAGES = Path(__file__).resolve().parent / "python"
 WIDTH = 100
@@ -215,6 +216,8 @@ def _parameter(parameter: inspect.Parameter) -> str:
 
 
 def _type(annotation: object) -> str:
+    if isinstance(annotation, ForwardRef):  # of a NamedTuple
+        annotation = annotation.__forward_arg__
     return annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
 
 

@@ -6,8 +6,10 @@ Knows no other type of ours.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from enum import Enum
 from numbers import Integral
-from typing import Any, TypeVar, cast
+from typing import Any, SupportsFloat, TypeVar, cast
 
 from judged.errors import InvalidArgument, WrongType
 
@@ -122,6 +124,13 @@ def need_list(values: object, field: str, what: str) -> Sequence[object]:
     return values
 
 
+def refuse_set(values: object, field: str) -> None:
+    """Raise WrongType for a set, whose order differs from one process to the next."""
+    if isinstance(values, AbstractSet):
+        rule = f"is a {type(values).__name__}, which has no order; give a list, best first"
+        raise WrongType.of_field(field, rule)
+
+
 def need_texts(values: object, field: str) -> Sequence[str]:
     """Return a list of texts, read once. Raises WrongType that names the field and the place."""
     texts = need_list(values, field, "texts")
@@ -135,6 +144,24 @@ def need_kind(value: object, field: str, kinds: type | tuple[type, ...], what: s
     """Raise WrongType for a value that is of none of the kinds; `what` names them."""
     if not isinstance(value, kinds):
         raise WrongType.of_field(field, f"must be {what}, not {kind_of(value)}")
+
+
+def need_numbers(options: object, *names: str) -> None:
+    """Raise WrongType for the first of these fields that is neither a number nor None."""
+    for name in names:
+        value = getattr(options, name)
+        if value is not None and not isinstance(value, SupportsFloat):
+            raise WrongType.of_field(name, f"must be a number, not {type(value).__name__}")
+
+
+def need_choices(options: object, **choices: type[Enum]) -> None:
+    """Raise WrongType for the first of these fields that is no member of its enum, nor None."""
+    for name, kind in choices.items():
+        value = getattr(options, name)
+        if value is not None and not isinstance(value, Integral):  # numbers are the contract's
+            members = ", ".join(f"{kind.__name__}.{member}" for member in kind.__members__)
+            rule = f"must be one of {members}, not {type(value).__name__}"
+            raise WrongType.of_field(name, rule)
 
 
 def need_column(values: object, field: str) -> Any:  # noqa: ANN401 - any kind of column

@@ -56,7 +56,9 @@ class Given:
 
     def __post_init__(self) -> None:
         kinds = (TrecRankings, JudgedRankings, GainRankings, EmbeddedRankings, PerQueryValues)
-        need_kind(self.relevance, "relevance", kinds, " or ".join(k.__name__ for k in kinds))
+        others = " or ".join(kind.__name__ for kind in kinds[1:])
+        what = f"TrecRankings(qrels, run), for judgements and a run, or {others}"
+        need_kind(self.relevance, "relevance", kinds, what)
         if self.human is not None:
             need_kind(self.human, "human_values", PerQueryValues, "PerQueryValues")
         set_fields(self, metadata=need_by_ids(self.metadata, "metadata"))

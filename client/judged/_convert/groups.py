@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 from itertools import chain
 
-from judged._inputs import all_texts, kind_of, need_each, need_kind, no_id, no_utf8
+from judged._inputs import all_texts, kind_of, need_each, need_kind, need_text, no_id, no_utf8
 from judged.errors import InvalidArgument, WrongType
 from judged.types.embeddings import Embeddings
 from judged.types.groups import Context, QueryGroup, Span, Spans
@@ -152,6 +152,8 @@ def _fill_metadata(
             message[key] = value
         except (TypeError, ValueError) as problem:
             where = f'{path}["{str(key)[:80]}"]'
+            need_text(key, f"{where}, the key")
+            need_text(value, where)
             raise InvalidArgument.of_field(where, _reason(problem)) from None
 
 

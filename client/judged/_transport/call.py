@@ -102,7 +102,7 @@ class Deadline:
     def __init__(self, timeout: float, options: CallOptions = CallOptions()) -> None:
         need_kind(timeout, "timeout", Real, "a number of seconds")
         if not timeout > 0:
-            raise ValueError("timeout must be a positive number of seconds")
+            raise errors.InvalidArgument.of_field("timeout", "must be a number of seconds above 0")
         self.timeout = timeout
         self.options = options
         self._ends = time.monotonic() + timeout

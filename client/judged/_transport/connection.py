@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 import grpc
 
 from judged import errors
+from judged._inputs import need_kind
 from judged._transport.access import Authorization, refuse_unsafe
 from judged._transport.call import CHUNKS_IN_FLIGHT, Attempts, Deadline, RetryBudget
 from judged._transport.channel import (
@@ -342,6 +343,9 @@ class AsyncConnection:
 
 def _check(target: str, credentials: Credentials | None, *, given: bool) -> None:
     """Raise InvalidArgument for what can't go together; `given` says that the channel was."""
+    if credentials is not None:
+        what = "Token(...) or Tls(...) of judged.credentials"
+        need_kind(credentials, "credentials", (Token, Tls), what)
     if not given:
         refuse_wrong(target)
         refuse_unsafe(target, credentials)

@@ -15,18 +15,18 @@ from pathlib import Path
 
 from judged._batching.chunks import most_contexts
 from judged._batching.packing import packed
-from judged._inputs import as_metrics, need_by_ids, need_list
+from judged._inputs import as_metrics, kind_of, need_by_ids, need_kind, need_list, refuse_set
 from judged.errors import InvalidArgument, WrongType
 from judged.evaluation._steps.evaluation_log import EvaluationLog, group_key
 from judged.evaluation._steps.retrieving import (
     Retrieval,
-    checked_k,
+    checked_count,
     deepest_cutoff,
     retrieve_all,
 )
 from judged.evaluation._steps.warnings import evaluation_warnings, join_warnings
 from judged.evaluation.datasets.dataset import Dataset
-from judged.evaluation.datasets.results import Results
+from judged.evaluation.datasets.results import Results, Retrieved
 from judged.evaluation.local_judge import LocalJudge, as_local
 from judged.evaluation.progress import OnProgress, stage
 from judged.evaluation.query_results import query_results
@@ -87,9 +87,17 @@ class EvaluationRun:
         progress: OnProgress | None,
     ) -> None:
         if not isinstance(dataset, Dataset):
-            raise WrongType.of_field("dataset", f"must be a Dataset, not {type(dataset).__name__}")
-        if concurrency is not None and concurrency < 1:
-            raise InvalidArgument.of_field("concurrency", "must be 1 or more")
+            rule = f"must be a Dataset, such as Dataset.load(path), not {kind_of(dataset)}"
+            raise WrongType.of_field("dataset", rule)
+        if not dataset.queries:
+            raise InvalidArgument.of_field("dataset", "holds no queries")
+        if concurrency is not None:
+            checked_count(concurrency, "concurrency")
+        if options is not None:
+            need_kind(options, "options", MetricOptions, "MetricOptions")
+        if progress is not None and not callable(progress):
+            rule = f"must be a function, such as print, not {type(progress).__name__}"
+            raise WrongType.of_field("progress", rule)
         if kept_only and resume is None:
             rule = "needs resume=FILE, the file of an evaluation that was interrupted"
             raise InvalidArgument.of_field("kept_only", rule)
@@ -126,12 +134,19 @@ class EvaluationRun:
 
     def _cutoff(self, k: int | None) -> int | None:
         if k is not None:
-            return checked_k(k)
+            return checked_count(k, "k")
         if isinstance(self._source, Mapping):
             return None
+        if not self.metrics:
+            rule = "must name at least one metric, for example ndcg@10"
+            raise InvalidArgument.of_field("metrics", rule)
         deepest = deepest_cutoff(self.metrics)
         if deepest is None:
-            rule = "name how many documents to ask for: a metric without a cutoff sees all of them"
+            uncut = next(name for name in self.metrics if deepest_cutoff([name]) is None)
+            rule = (
+                f"name how many documents to ask for, as in k=10 or {uncut}@10: a metric without "
+                f"a cutoff, here {uncut}, sees all of them"
+            )
             raise InvalidArgument.of_field("k", rule)
         return deepest
 
@@ -316,19 +331,18 @@ def _given(results: Mapping[str, object], k: int | None) -> Results:
     else:
         by_query = need_by_ids(results, "results")
         whole = Results.of(
-            {
-                query_id: [
-                    as_retrieved(value, f"results[{query_id!r}][{rank}]")
-                    for rank, value in enumerate(
-                        need_list(ranked, f"results[{query_id!r}]", "texts or Retrieved")
-                    )
-                ]
-                for query_id, ranked in by_query.items()
-            }
+            {query_id: _ranking(ranked, query_id) for query_id, ranked in by_query.items()}
         )
     if k is None:
         return whole
     return Results({query_id: ranked[:k] for query_id, ranked in whole.items()}, whole.out_of_order)
+
+
+def _ranking(ranked: object, query_id: str) -> list[Retrieved]:
+    field = f"results[{query_id!r}]"
+    refuse_set(ranked, field)
+    listed = need_list(ranked, field, "texts or Retrieved")
+    return [as_retrieved(value, f"{field}[{rank}]") for rank, value in enumerate(listed)]
 
 
 def _contexts(group: QueryGroup) -> int:

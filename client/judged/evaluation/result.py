@@ -13,7 +13,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from judged._views import View, plain
+from judged._views import View, html_table, plain
 from judged.errors import FailedPrecondition
 from judged.evaluation.query_result import QueryResult
 from judged.evaluation.result_document import ResultDocument, write_head, write_query
@@ -44,6 +44,9 @@ class EvaluationResult(View):
 
     def __repr__(self) -> str:
         return f"EvaluationResult({self.table!r}, {len(self.queries)} queries)"
+
+    def _repr_html_(self) -> str:
+        return html_table(self.table.to_rows()) + html_table(self.to_rows())
 
     @property
     def failures(self) -> dict[str, str]:

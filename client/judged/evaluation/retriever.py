@@ -112,7 +112,11 @@ def as_retrieved(value: object, field: str) -> Retrieved:
         text = inner.get("text")
     doc_id = value.get("doc_id", value.get("id"))
     if text is None and doc_id is None:
-        rule = "has neither a doc_id nor a text"
+        has = ", ".join(str(name)[:40] for name in list(value)[:8]) or "nothing"
+        rule = f"has neither a doc_id nor a text, but {has}; name them doc_id, text and score"
         raise InvalidArgument.of_field(field, rule)
-    score = value.get("score")
-    return Retrieved(doc_id, None if score is None else float(score), text)
+    try:
+        return Retrieved(doc_id, value.get("score"), text)
+    except InvalidArgument as error:
+        rule = error.message.removeprefix(f"{error.field}: ")
+        raise type(error).of_field(f"{field}.{error.field}", rule) from None

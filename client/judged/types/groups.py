@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from judged._inputs import as_id, as_ids, as_list, need_each, set_fields
+from judged._inputs import as_id, as_ids, as_list, need_each, refuse_set, set_fields
 from judged._views import short_repr
 from judged.types.embeddings import Embeddings
 
@@ -65,6 +65,8 @@ class QueryGroup:
     def __post_init__(self) -> None:
         if type(self.query_id) is not str:
             set_fields(self, query_id=as_id(self.query_id))
+        for name in ("retrieved", "document_ids"):
+            refuse_set(getattr(self, name), name)
         for name in ("expected", "retrieved", "negatives"):
             values = getattr(self, name)
             if type(values) not in (list, tuple):

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
-from judged._inputs import need_column, need_ids, set_fields
+from judged._inputs import need_choices, need_column, need_ids, need_numbers, set_fields
 from judged._views import View
 
 
@@ -26,6 +26,10 @@ class IntervalOptions:
     confidence: float | None = None
     resamples: int | None = None
     seed: int | None = None
+
+    def __post_init__(self) -> None:
+        need_choices(self, method=IntervalMethod)
+        need_numbers(self, "confidence", "resamples", "seed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,3 +102,23 @@ class CorrectedEstimate(View):
     power: float
     warnings: tuple[str, ...] = ()
     half_width_with_more: float | None = None
+
+
+def names_by_warning(
+    warned: Mapping[str, Interval | CorrectedEstimate | None],
+) -> dict[str, list[str]]:
+    """Return the names of the numbers that share each warning."""
+    names: dict[str, list[str]] = {}
+    for name, one in warned.items():
+        for warning in () if one is None else one.warnings:
+            names.setdefault(warning, []).append(name)
+    return names
+
+
+def shared_warnings(
+    what: str, warned: Mapping[str, Interval | CorrectedEstimate | None]
+) -> Iterator[str]:
+    """Yield each warning once: that of `what`, and of which numbers if it is not that of all."""
+    for warning, names in names_by_warning(warned).items():
+        of_some = "" if len(names) == len(warned) else f" of {', '.join(names)}"
+        yield f"{what}{of_some}: {warning}"

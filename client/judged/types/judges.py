@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields, replace
 from enum import IntEnum
 from typing import Any, TypeVar
 
-from judged._inputs import as_list, set_fields
+from judged._inputs import as_list, need_choices, need_numbers, set_fields
 from judged._views import View
 from judged.types.calibrators import Calibrator, ErrorGuarantee
 
@@ -33,6 +33,7 @@ class Judge:
     guarantee: ErrorGuarantee | None = None
 
     def __post_init__(self) -> None:
+        need_numbers(self, "min_score")
         set_fields(self, members=as_list(self.members))
 
 
@@ -42,6 +43,9 @@ class PanelMember:
 
     judge: Judge | str
     weight: float | None = None
+
+    def __post_init__(self) -> None:
+        need_numbers(self, "weight")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +86,10 @@ class Asking:
 
     cache: CacheMode = CacheMode.USE
     max_cost: float | None = None
+
+    def __post_init__(self) -> None:
+        need_choices(self, cache=CacheMode)
+        need_numbers(self, "max_cost")
 
 
 @dataclass(frozen=True, slots=True)

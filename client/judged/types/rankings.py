@@ -11,18 +11,23 @@ from typing import NamedTuple
 
 from judged._inputs import (
     as_column,
+    kind_of,
     need_by_ids,
     need_column,
     need_each,
     need_id,
     need_ids,
     need_list,
+    refuse_set,
     set_fields,
 )
 from judged._views import View
 from judged.errors import WrongType
 from judged.types.embeddings import EmbeddedRankings
 from judged.types.intervals import HumanLabels
+
+_LISTS = frozenset({list, tuple, set, frozenset, str})
+"""What ids of documents may come in; judgements have a grade for each, which these have not."""
 
 
 class ScoredDocuments(NamedTuple):
@@ -53,7 +58,12 @@ class TrecRankings(View):
     run: Mapping[str, RetrievedDocuments]
 
     def __post_init__(self) -> None:
-        set_fields(self, qrels=need_by_ids(self.qrels, "qrels"), run=kept_run(self.run, "run"))
+        qrels = need_by_ids(self.qrels, "qrels")
+        if not _LISTS.isdisjoint(map(type, qrels.values())):
+            name, judged = next((n, of) for n, of in qrels.items() if type(of) in _LISTS)
+            rule = f"must map document ids to grades, as in {{'d1': 1}}, not be a {kind_of(judged)}"
+            raise WrongType.of_field(f"qrels[{name!r}]", rule)
+        set_fields(self, qrels=qrels, run=kept_run(self.run, "run"))
 
 
 def kept_run(run: Mapping[str, RetrievedDocuments], field: str) -> Mapping[str, RetrievedDocuments]:
@@ -73,8 +83,7 @@ def _is_kept(documents: RetrievedDocuments) -> bool:
 def _kept(documents: RetrievedDocuments, field: str) -> RetrievedDocuments:
     if isinstance(documents, ScoredDocuments):
         return ScoredDocuments(*map(as_column, documents))
-    if isinstance(documents, set | frozenset):
-        raise WrongType.of_field(field, "is a set, which has no order; give a list, best first")
+    refuse_set(documents, field)
     kept: RetrievedDocuments = as_column(documents)
     if not hasattr(kept, "__len__"):
         rule = f"must be documents (ids, or ids with scores), not {type(kept).__name__}"

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
 
-from judged._inputs import as_id, as_list, set_fields
+from judged._inputs import as_id, as_list, need_numbers, set_fields
 from judged._views import Listed, View, named_mean
 from judged.types.calibrators import Calibrator
 from judged.types.choices import Source, Status
@@ -100,6 +100,7 @@ class Rubric:
         object.__setattr__(self, "parameters", given)
         object.__setattr__(self, "weights", {} if weights is None else weights)
         object.__setattr__(self, "calibration", calibration)
+        need_numbers(self, "min_score")
 
     @property
     def id(self) -> str:

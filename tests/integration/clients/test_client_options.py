@@ -123,8 +123,13 @@ def test_what_is_no_option_is_named(options: dict[str, Any], field: str) -> None
         client.with_options(**options)
 
 
+def test_a_client_shows_whom_it_calls() -> None:
+    with Client("127.0.0.1:1") as client:
+        assert repr(client) == "Client('127.0.0.1:1')"
+
+
 def test_a_timeout_is_a_positive_number() -> None:
-    with pytest.raises(ValueError, match="positive"):
+    with pytest.raises(InvalidArgument, match="timeout: must be a number of seconds above 0"):
         Client("127.0.0.1:1", timeout=0)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import random
 import re
@@ -247,16 +248,41 @@ def test_the_commands_read_what_it_writes(client: Client, server_address: str, t
     assert (done.returncode, "mrr@3" in done.stdout) == (0, True), done.stderr
 
 
+def test_few_queries_are_a_warning_about_their_intervals(client: Client, tmp_path: Path):
+    found = Evaluator(client).evaluate(shelf, dataset(), METRICS)
+    few = [warning for warning in found.warnings if warning.startswith("interval")]
+    assert few[0].startswith("interval: 12 queries are few")
+    assert f"warning: {few[0]}" in found.summary()
+    assert few[0] in EvaluationResult.from_json(_written(found, tmp_path)).warnings
+
+
+def _written(found: EvaluationResult, folder: Path) -> Path:
+    found.to_json(folder / "found.json")
+    return folder / "found.json"
+
+
+NUMBERED = Query("q0", "question 0", ["y"], metadata=dict.fromkeys("n", 1))
+
+
 @pytest.mark.parametrize(
     ("given", "problem"),
     [
-        ({"metrics": ["mrr"]}, "k: name how many documents"),
+        ({"metrics": ["mrr@3", "mrr"]}, "k: name how many documents .* as in k=10 or mrr@10"),
+        ({"metrics": []}, "metrics: must name at least one metric"),
+        ({"source": {"q0": {"a", "b"}}}, r"results\['q0'\]: is a set, which has no order"),
+        ({"source": {"q0": [{"id": 1, "score": math.nan}]}}, r"\['q0'\]\[0\].score: .* finite"),
+        ({"source": {"q0": [{"page_content": "a"}]}}, "neither a doc_id nor a text, but page_con"),
+        ({"options": {"interval": "bca"}}, "options: must be MetricOptions, not dict"),
+        ({"progress": True}, "progress: must be a function, such as print"),
+        ({"dataset": Dataset([])}, "dataset: holds no queries"),
+        ({"dataset": Dataset([NUMBERED])}, r'metadata\["n"\]: must be text, not int'),
         ({"source": {"x": ["a"]}}, "no query of the data set is among them"),
         ({"source": {"q0": [3]}}, r"results\['q0'\]\[0\]: must be a text, a Retrieved"),
         ({"source": 3}, "retriever: must have a method retrieve"),
         ({"judge": 3}, "judge: must be a judge's name"),
         ({"dataset": []}, "dataset: must be a Dataset"),
         ({"concurrency": 0}, "concurrency: must be 1 or more"),
+        ({"concurrency": "4"}, "concurrency: must be a whole number"),
         ({"judge": Judge("nobody")}, "nobody"),
     ],
 )

@@ -5,26 +5,34 @@ from __future__ import annotations
 from array import array
 from numbers import Integral
 
+import numpy as np
 import pytest
 from judged import (
     AnswerItem,
+    Asking,
     AsyncClient,
+    CalibrateOptions,
     Client,
+    CompareOptions,
     Context,
     DocumentRankings,
     Embeddings,
     GainRanking,
     GainRankings,
     HumanLabels,
+    IntervalMethod,
+    IntervalOptions,
     InvalidArgument,
     Judge,
     JudgedRanking,
     JudgedRankings,
     LabelledScores,
     MetricOptions,
+    PanelMember,
     PerQueryValues,
     QueryGroup,
     RatingTable,
+    Rubric,
     ScoredDocuments,
     Span,
     Spans,
@@ -48,6 +56,7 @@ from judged.evaluation import (
     Retrieved,
     evaluate_answers,
 )
+from judged.types import CascadeOptions
 
 
 @Integral.register
@@ -283,6 +292,26 @@ class TestMisuse:
             ("gains", lambda c, g: GainRanking("q", None, [])),
             ("columns[0]", lambda c, g: PerQueryValues(["q"], [0.5])),
             ("run['q']", lambda c, g: TrecRankings({}, dict.fromkeys("q", frozenset("a")))),
+            ("qrels['q']", lambda c, g: TrecRankings(dict.fromkeys("q", ("d",)), {})),
+            ("runs['a']", lambda c, g: c.compare_runs(["mrr"], {"a": {"q": ["d"]}}, qrels={})),
+            ("retrieved", lambda c, g: QueryGroup("q", ["e"], {"x", "y"})),
+            ("document_ids", lambda c, g: QueryGroup("q", document_ids={1: "x"}.keys())),
+            ("min_score", lambda c, g: Judge("semantic", min_score="0.7")),
+            ("min_score", lambda c, g: Rubric("faithfulness", "0.7")),
+            ("weight", lambda c, g: PanelMember("exact", "3")),
+            ("max_cost", lambda c, g: Asking(max_cost="1")),
+            ("cache", lambda c, g: Asking("only")),
+            ("matching", lambda c, g: MetricOptions("any")),
+            ("interval", lambda c, g: MetricOptions(interval="bca")),
+            ("interval", lambda c, g: c.compute_text_metrics(["bleu"], [], interval="bca")),
+            ("method", lambda c, g: IntervalOptions("bca")),
+            ("resamples", lambda c, g: IntervalOptions(resamples="1000")),
+            ("difference", lambda c, g: CompareOptions(difference="0.05")),
+            ("criterion", lambda c, g: CalibrateOptions(criterion="kappa")),
+            ("max_share", lambda c, g: CascadeOptions(max_share=[0.1])),
+            ("score", lambda c, g: Retrieved("d", "0.5")),
+            ("target", lambda c, g: Client(8470)),
+            ("credentials", lambda c, g: Client("127.0.0.1:1", credentials="token")),
             ("expected[0]", lambda c, g: Embeddings.from_rows([1.0], [])),
             ("expected[0]", lambda c, g: Spans([("f", 0, 1)])),
             ("client", lambda c, g: Evaluator("127.0.0.1:1")),
@@ -295,6 +324,14 @@ class TestMisuse:
         with Client("127.0.0.1:1") as client, pytest.raises(WrongType) as caught:
             call(client, self.GROUP)
         assert caught.value.field == field
+
+    def test_choices_and_numbers_may_be_those_of_the_contract_or_of_numpy(self):
+        assert IntervalOptions(2).method == IntervalMethod.BCA
+        assert Judge("exact", min_score=np.float32(0.5)).min_score == 0.5
+        assert MetricOptions(interval=IntervalOptions()).interval == IntervalOptions()
+        assert type(Retrieved("d", np.float32(0.5)).score) is float
+        with pytest.raises(WrongType, match=r"one of CacheMode.USE, .*CacheMode.ONLY, not str"):
+            Asking("only")
 
     async def test_the_evaluator_takes_no_asynchronous_client(self):
         async with AsyncClient("127.0.0.1:1") as client:

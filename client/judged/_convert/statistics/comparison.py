@@ -11,7 +11,7 @@ from judged._convert.fields import read_fields, write_fields
 from judged._convert.metrics import write_metrics
 from judged._inputs import need_kind
 from judged.types.metrics import MetricOptions, MetricTable
-from judged.types.rankings import TrecRankings
+from judged.types.rankings import GainRankings, JudgedRankings, PerQueryValues, TrecRankings
 from judged.types.statistics.comparison import (
     ComparedRuns,
     CompareOptions,
@@ -50,6 +50,9 @@ def write_compare(
             if retrieved.trec.HasField("run_columns"):
                 run.documents.topic_columns.CopyFrom(retrieved.trec.run_columns)
             continue
+        kinds = (JudgedRankings, GainRankings, PerQueryValues)
+        what = "DocumentRankings(run), or JudgedRankings, GainRankings or PerQueryValues"
+        need_kind(relevance, f"runs[{name!r}]", kinds, what)
         alone = write_metrics((), relevance, options)
         kind = alone.WhichOneof("relevance")
         if kind is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -11,7 +11,8 @@ from rich.table import Table
 from judged import IntervalOptions, MetricTable
 from judged.cli.output.tables import mean_of, number
 from judged.cli.output.writer import new_table
-from judged.types import CorrectedEstimate, Estimate, Interval
+from judged.types import CorrectedEstimate, Estimate
+from judged.types.intervals import names_by_warning, shared_warnings
 
 
 def estimates_table(title: str, estimates: Mapping[str, Estimate | None]) -> Table:
@@ -35,24 +36,8 @@ def cells(estimate: Estimate | None) -> tuple[str, str, str]:
 def estimate_warnings(estimates: Mapping[str, Estimate | None]) -> Iterator[str]:
     """Yield what to mind about the intervals, once for numbers that share it."""
     known = {name: one.interval for name, one in estimates.items() if one is not None}
-    for warning, names in _names_of(known).items():
+    for warning, names in names_by_warning(known).items():
         yield f"interval of {', '.join(names)}: {warning}"
-
-
-def _names_of(
-    warned: Mapping[str, Interval | CorrectedEstimate | None],
-) -> dict[str, list[str]]:
-    """Return the names that share each warning."""
-    names: dict[str, list[str]] = {}
-    for name, one in warned.items():
-        for warning in () if one is None else one.warnings:
-            names.setdefault(warning, []).append(name)
-    return names
-
-
-def _of_some(names: Sequence[str], all_names: Collection[str]) -> str:
-    """Return whose a warning is, "" where it is that of all."""
-    return "" if len(names) == len(all_names) else f" of {', '.join(names)}"
 
 
 def estimates_document(estimates: Mapping[str, Estimate | None]) -> dict[str, Any]:
@@ -67,8 +52,7 @@ def interval_warnings(table: MetricTable, asked: IntervalOptions | None) -> Iter
     if asked is not None and any(metric.interval is None for metric in table.metrics):
         yield "interval: there is none where fewer than two queries have a value"
     intervals = {metric.name: metric.interval for metric in table.metrics}
-    for warning, names in _names_of(intervals).items():
-        yield f"interval{_of_some(names, intervals)}: {warning}"
+    yield from shared_warnings("interval", intervals)
 
 
 def slice_warnings(table: MetricTable, keys: Sequence[str]) -> Iterator[str]:
@@ -111,8 +95,7 @@ def more_labels(means: Mapping[str, CorrectedEstimate]) -> str:
 
 def corrected_warnings(means: Mapping[str, CorrectedEstimate] | None) -> Iterator[str]:
     """Yield what the reader should know, once for all metrics that share it."""
-    for warning, names in _names_of(means or {}).items():
-        yield f"corrected mean{_of_some(names, means or {})}: {warning}"
+    yield from shared_warnings("corrected mean", means or {})
 
 
 def corrected_document(means: Mapping[str, CorrectedEstimate] | None) -> dict[str, Any]:

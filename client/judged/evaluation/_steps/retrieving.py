@@ -15,7 +15,7 @@ from itertools import islice
 from numbers import Integral
 from typing import Any, TypeVar
 
-from judged._inputs import need_list
+from judged._inputs import need_list, refuse_set
 from judged.errors import InvalidArgument, WrongType
 from judged.evaluation.datasets.query import Query
 from judged.evaluation.datasets.results import Retrieved
@@ -74,6 +74,7 @@ class Retrieval:
             raise WrongType.of_field(field, rule)
         if isinstance(ranked, Iterator):
             ranked = list(islice(ranked, self.k + 1))
+        refuse_set(ranked, field)
         listed = need_list(ranked, field, "texts or Retrieved(doc_id, score, text)")
         return [as_retrieved(value, f"{field}[{rank}]") for rank, value in enumerate(listed)]
 
@@ -131,13 +132,13 @@ def deepest_cutoff(metrics: Sequence[str]) -> int | None:
     return max(found) if found and len(found) == len(cutoffs) else None
 
 
-def checked_k(k: object) -> int:
-    """Return how many documents to ask for. Raises WrongType and InvalidArgument."""
-    if isinstance(k, bool) or not isinstance(k, Integral):
-        raise WrongType.of_field("k", f"must be a whole number, not {type(k).__name__}")
-    if k < 1:
-        raise InvalidArgument.of_field("k", "must be 1 or more")
-    return int(k)
+def checked_count(count: object, field: str) -> int:
+    """Return a number of documents or queries. Raises WrongType and InvalidArgument."""
+    if isinstance(count, bool) or not isinstance(count, Integral):
+        raise WrongType.of_field(field, f"must be a whole number, not {type(count).__name__}")
+    if count < 1:
+        raise InvalidArgument.of_field(field, "must be 1 or more")
+    return int(count)
 
 
 def retrieve_all(
@@ -157,7 +158,7 @@ def retrieve_all(
     once, by default one on this thread, of a coroutine function four. Once it is `stopped`, no more
     queries are asked, and what is under way is let go.
     """
-    function, found = function_of(retriever), Retrieval(checked_k(k), kept=kept)
+    function, found = function_of(retriever), Retrieval(checked_count(k, "k"), kept=kept)
     known = known or {}
     for query in queries:
         if query.query_id in known:

@@ -9,6 +9,7 @@ from judged.errors import InvalidArgument
 from judged.evaluation.datasets.dataset import Dataset
 from judged.evaluation.datasets.results import Results
 from judged.types import Evaluation
+from judged.types.intervals import shared_warnings
 
 
 def join_warnings(dataset: Dataset, results: Results) -> Iterator[str]:
@@ -63,6 +64,8 @@ def evaluation_warnings(evaluation: Evaluation) -> Iterator[str]:
             f"{verdicts.flagged_truncated} of {verdicts.total} verdicts are about a text longer "
             "than the model's window; only its beginning was judged"
         )
+    intervals = {metric.name: metric.interval for metric in evaluation.table.metrics}
+    yield from shared_warnings("interval", intervals)
     if evaluation.verdicts is not None:
         errors = evaluation.verdicts.errors.values()
         said = Counter(f"{error.reason}: {error.message}" for error in errors)

@@ -10,11 +10,21 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from gzip import GzipFile
 from itertools import pairwise
+from math import isfinite
 from pathlib import Path
 from typing import BinaryIO
 
-from judged._inputs import as_id, need_by_ids, need_each, need_id, need_text, set_fields
+from judged._inputs import (
+    as_id,
+    need_by_ids,
+    need_each,
+    need_id,
+    need_numbers,
+    need_text,
+    set_fields,
+)
 from judged._views import short_repr
+from judged.errors import InvalidArgument
 from judged.evaluation.datasets.files import (
     SYSTEM_MODEL,
     FileError,
@@ -46,6 +56,13 @@ class Retrieved:
             set_fields(self, doc_id=need_id(self.doc_id, "doc_id"))
         if self.text is not None:
             need_text(self.text, "text")
+        if self.score is not None:
+            need_numbers(self, "score")
+            score = float(self.score)
+            if not isfinite(score):
+                rule = "must be a finite number, or None where there is none"
+                raise InvalidArgument.of_field("score", rule)
+            set_fields(self, score=score)
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -10,7 +10,15 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
-from judged._inputs import as_list, need_column, need_ids, need_kind, set_fields
+from judged._inputs import (
+    as_list,
+    need_choices,
+    need_column,
+    need_ids,
+    need_kind,
+    need_numbers,
+    set_fields,
+)
 from judged._views import View
 from judged.types.calibrators import Calibrator
 from judged.types.intervals import CorrectedEstimate, Estimate, ends_of
@@ -175,6 +183,10 @@ class CalibrateOptions:
     criterion: ThresholdCriterion | None = None
     max_share: float | None = None
     guarantee: CascadeGuarantee | None = None
+
+    def __post_init__(self) -> None:
+        need_choices(self, criterion=ThresholdCriterion, guarantee=CascadeGuarantee)
+        need_numbers(self, "min_score", "precision_floor", "folds", "max_error", "max_share")
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -9,7 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from judged import errors
-from judged._inputs import need_column, need_ids, need_kind, set_fields
+from judged._inputs import (
+    need_choices,
+    need_column,
+    need_ids,
+    need_kind,
+    need_numbers,
+    set_fields,
+)
 from judged._views import View
 from judged.types.calibrators import Calibrator, ErrorGuarantee
 from judged.types.judges import Judge, JudgeIdentity, PanelMember
@@ -66,6 +73,10 @@ class CascadeOptions:
     confidence: float | None = None
     guarantee: CascadeGuarantee | None = None
     seed: int | None = None
+
+    def __post_init__(self) -> None:
+        need_choices(self, guarantee=CascadeGuarantee)
+        need_numbers(self, "max_error", "max_share", "max_cost", "confidence", "seed")
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from judged._inputs import set_fields
+from judged._inputs import need_numbers, set_fields
 from judged._views import View
 from judged.types.intervals import Estimate, ends_of
 from judged.types.metrics import MetricTable
@@ -47,6 +47,9 @@ class CompareOptions:
     seed: int | None = None
     max_moved: int | None = None
     difference: float | None = None
+
+    def __post_init__(self) -> None:
+        need_numbers(self, "permutations", "seed", "max_moved", "difference")
 
 
 @dataclass(frozen=True, slots=True)

@@ -134,5 +134,5 @@ class TestDeadline:
 
     @pytest.mark.parametrize("timeout", [0, -1, float("nan")])
     def test_a_deadline_is_a_positive_number(self, timeout):
-        with pytest.raises(ValueError, match="positive"):
+        with pytest.raises(InvalidArgument, match="timeout: must be a number of seconds"):
             Deadline(timeout)

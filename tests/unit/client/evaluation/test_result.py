@@ -93,6 +93,12 @@ def test_rows_are_a_line_a_query(tmp_path):
     assert [row["document_id"] for row in RESULT.to_result_rows()] == ["d1", "d2", "d1"]
 
 
+def test_a_notebook_shows_the_metrics_before_the_queries():
+    html = RESULT._repr_html_()
+    assert html.count("<table>") == 2
+    assert html.index("0.9000") < html.index("what, then?")
+
+
 def test_the_summary_has_mean_interval_judge_and_warnings():
     assert RESULT.summary().splitlines() == [
         "metric      mean          interval  n",

@@ -102,7 +102,8 @@ def test_a_failure_is_that_of_its_query():
     [
         (("d", 1.0), "WrongType: results['q1'][0]: must be a text, a Retrieved"),
         ({"name": "d"}, "InvalidArgument: results['q1'][0]: has neither a doc_id nor a text"),
-        ({"text": 3}, "WrongType: text: must be text, not int"),
+        ({"text": 3}, "WrongType: results['q1'][0].text: must be text, not int"),
+        ({"text": "a", "score": "1"}, "WrongType: results['q1'][0].score: must be a number"),
     ],
 )
 def test_rows_that_are_no_results_are_failures_that_name_them(row, told):
