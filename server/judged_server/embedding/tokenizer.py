@@ -56,10 +56,13 @@ class TokenizedText:
 class WindowTokenizer:
     """A model's tokenizer with its window. Safe to call from several threads."""
 
-    def __init__(self, raw: bytes, max_tokens: int, prefix: str = "") -> None:
+    def __init__(
+        self, raw: bytes, max_tokens: int, prefix: str = "", piece_chars: int = PIECE_CHARS
+    ) -> None:
         """Read a tokenizer.json; `prefix` is set before every text, and before each of its windows.
 
-        Raises ValueError when it is none, or the window too small.
+        Texts of more than `piece_chars` characters are read in pieces of about as many. Raises
+        ValueError when it is no tokenizer.json, or the window too small.
         """
         try:
             self._tokenizer = Tokenizer.from_buffer(raw)
@@ -70,6 +73,7 @@ class WindowTokenizer:
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
         self._can_cut = _is_bert(settings)
+        self._piece_chars = piece_chars
         self._before, self._after = self._special_tokens()
         self.max_tokens = max_tokens
         self.capacity = max_tokens - len(self._before) - len(self._after)
@@ -90,7 +94,7 @@ class WindowTokenizer:
         """
         if self._prefix:
             texts = [self._prefix + text for text in texts]
-        short = [i for i, text in enumerate(texts) if len(text) <= PIECE_CHARS]
+        short = [i for i, text in enumerate(texts) if len(text) <= self._piece_chars]
         token_ids = dict(zip(short, self._encode_batch([texts[i] for i in short]), strict=True))
         wanted = None if long_text == WINDOW_MAX else self.capacity + 1
         return [
@@ -155,7 +159,7 @@ class WindowTokenizer:
         """Return a text's ids; once `wanted` of them are found the rest may be left out."""
         parts: list[TokenIds] = []
         found = 0
-        for piece in _pieces(text) if self._can_cut else (text,):
+        for piece in _pieces(text, self._piece_chars) if self._can_cut else (text,):
             part = self._encode_one(piece)
             if part is None:
                 return None
@@ -182,11 +186,11 @@ class WindowTokenizer:
         raise ValueError("its special tokens can't be told from the tokens of a text")
 
 
-def _pieces(text: str) -> Iterator[str]:
-    """Yield a text in pieces of about PIECE_CHARS; a stretch without a place to cut stays whole."""
+def _pieces(text: str, chars: int) -> Iterator[str]:
+    """Yield a text in pieces of about `chars`; a stretch without a place to cut stays whole."""
     start = 0
     while start < len(text):
-        cut = _CUT.search(text, start + PIECE_CHARS)
+        cut = _CUT.search(text, start + chars)
         end = cut.end() if cut else len(text)
         yield text[start:end]
         start = end

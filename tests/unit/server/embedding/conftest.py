@@ -21,8 +21,8 @@ def session():
 def make(session):
     made = []
 
-    def build(workers=1, memory_bytes=0, **options):
-        tokenizer = WindowTokenizer(tiny_model.tokenizer(), WINDOW)
+    def build(workers=1, memory_bytes=0, tokenizer=None, **options):
+        tokenizer = tokenizer or WindowTokenizer(tiny_model.tokenizer(), WINDOW)
         session.facts = dataclasses.replace(session.facts, workers=workers)
         cache = VectorCache(HIDDEN, memory_bytes)
         made.append(ModelEmbedder(CARD, tokenizer, session, cache, **options))

@@ -3,6 +3,7 @@
 import contextlib
 import hashlib
 import os
+import resource
 import signal
 import sqlite3
 import stat
@@ -12,7 +13,6 @@ import sys
 import numpy as np
 import pytest
 from judged_server.embedding.vector_cache import FILE, StoredVectors, VectorStore
-from judged_server.store import sqlite_file
 from judged_server.store.sqlite_file import DAMAGED
 
 DIMENSIONS = 8
@@ -179,29 +179,39 @@ def test_a_folder_that_cant_be_made_switches_it_off_with_one_line(open_store, tm
     assert len(caplog.records) == 1
 
 
-@pytest.mark.parametrize(
-    "code", [sqlite3.SQLITE_FULL, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_IOERR_WRITE]
-)
-def test_a_disk_that_fails_switches_it_off_with_one_line(open_store, caplog, code):
+@contextlib.contextmanager
+def full_disk(path):
+    """No file of this process may grow, as on a disk without space."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@contextlib.contextmanager
+def read_only(path):
+    """The header says that only a later SQLite may write to the file."""
+    with path.open("r+b") as file:
+        file.seek(18)
+        file.write(b"\3")
+    yield
+
+
+@pytest.mark.parametrize("fault", [full_disk, read_only])
+def test_a_disk_that_fails_switches_it_off_with_one_line(open_store, tmp_path, caplog, fault):
+    first = open_store()
+    first.put([entry(1)])
+    first.close()
     store = open_store()
-    store.put([entry(1)])
-    link = store._links["write"]
-
-    class Failing:
-        def execute(self, statement, *_):
-            error = sqlite3.OperationalError("the disk failed")
-            error.sqlite_errorcode = code
-            raise error
-
-        def close(self):
-            link.connection.close()
-
-    store._links["write"] = sqlite_file._Link(Failing(), link.inode)
-    for _ in range(3):
-        assert not store.put([entry(2)])
-        assert wrong_and_found(store, [entry(1)]) == (0, 0)
+    with fault(tmp_path / "vectors" / FILE):
+        for _ in range(3):
+            assert not store.put([entry(2)])
+            assert wrong_and_found(store, [entry(1)]) == (0, 0)
     assert not store.on
     assert len(caplog.records) == 1
+    assert not (tmp_path / "vectors" / DAMAGED).exists()
 
 
 def test_the_last_of_a_disk_is_left_to_others(open_store, caplog):

@@ -4,8 +4,11 @@ import numpy as np
 import pytest
 from judged_server.embedding.base import EMBEDDING_FAILED, OVERLOADED
 from judged_server.embedding.batching import workers
+from judged_server.embedding.tokenizer import WindowTokenizer
 
+from tests.fakes.models import tiny_model
 from tests.fakes.models.session import Panic, until
+from tests.fakes.models.tiny_model import WINDOW
 
 
 class TestFaults:
@@ -52,16 +55,14 @@ class TestFaults:
         embedded = await make().embed(["q"], "truncate")
         assert embedded.faults[0][0] == OVERLOADED
 
-    async def test_a_tokenizer_that_panics_is_the_fault_of_its_texts(self, make, monkeypatch):
-        embedder = make()
-        real = embedder._workers._tokenizer.encode
+    async def test_a_tokenizer_that_panics_is_the_fault_of_its_texts(self, make):
+        class Panicking(WindowTokenizer):
+            def encode(self, texts, long_text):
+                if "q" in texts:
+                    raise Panic
+                return super().encode(texts, long_text)
 
-        def encode(texts, long_text):
-            if "q" in texts:
-                raise Panic
-            return real(texts, long_text)
-
-        monkeypatch.setattr(embedder._workers._tokenizer, "encode", encode)
+        embedder = make(tokenizer=Panicking(tiny_model.tokenizer(), WINDOW))
         assert (await embedder.embed(["q"], "truncate")).faults[0][0] == EMBEDDING_FAILED
         assert not (await embedder.embed(["a"], "truncate")).faults
         assert embedder.queued_tokens == 0
