@@ -232,7 +232,7 @@ def judged_evaluate(request: pytest.FixtureRequest, judged_client: Any) -> Evalu
         try:
             result = Evaluator(judged_client).evaluate(
                 Results.from_jsonl(source) if isinstance(source, str | Path) else source,
-                Dataset.from_json(dataset) if isinstance(dataset, str | Path) else dataset,
+                Dataset.load(dataset) if isinstance(dataset, str | Path) else dataset,
                 metrics,
                 judge,
                 **options,
@@ -263,6 +263,7 @@ def pytest_runtest_makereport(
 
 def _rows(test: str, evaluated: list[EvaluationResult]) -> list[Row]:
     from judged import testing  # noqa: PLC0415 - most tests evaluate nothing
+    from judged.types import RubricSummary  # noqa: PLC0415
 
     checked = {id(check.metric): check for check in testing.checks}
     rows = []
@@ -285,6 +286,13 @@ def _rows(test: str, evaluated: list[EvaluationResult]) -> list[Row]:
                 )
             )
             cost = None  # once a result
+    for check in testing.checks:
+        if isinstance(check.metric, RubricSummary):
+            scored = check.metric
+            signature = "" if scored.judge is None else scored.judge.signature
+            mean, n = scored.mean, scored.counts.ok
+            at = check.min_score, check.passed
+            rows.append(Row(test, scored.rubric, mean, None, None, n, *at, signature, None))
     testing.checks.clear()
     return rows
 

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from judged.evaluation import Dataset
 
 from tests.fakes.junit import read_junit
 from tests.integration.cli_process import fill
@@ -57,6 +58,55 @@ def test_costs(judged_evaluate, n):
     found = judged_evaluate("results.jsonl", "dataset.json", ["mrr"], judge)
     assert_metric(found, "mrr", min_score=0.9)
 """
+SCORES_ANSWERS = """
+import pytest
+
+from judged import AnswerItem
+from judged.evaluation import Question, evaluate_answers
+from judged.testing import assert_metric, assert_rubric
+
+QUESTION = "When did Python appear?"
+SAID = {"right": "In 1991.", "wrong": "In 1989.", "unread": "overload", "empty": ""}
+ITEMS = [AnswerItem(name, QUESTION, text, references=["1991"]) for name, text in SAID.items()]
+
+
+@pytest.fixture
+def scored(judged_client):
+    return judged_client.score_answers(ITEMS, ["answer_match"])
+
+
+def test_holds(scored):
+    assert_rubric(scored, "answer_match", min_score=1 / 3)
+
+
+def test_falls_short(scored):
+    assert_rubric(scored, "answer_match", min_score=0.5)
+
+
+def test_another_rubric(scored):
+    assert_rubric(scored, "faithfulness", min_score=0.5)
+
+
+def test_of_scores(scored):
+    assert_metric(scored, "answer_match", min_score=0.5)
+
+
+def test_the_system(judged_client):
+    def system(query):
+        if query != QUESTION:
+            raise LookupError("nothing found")
+        return "In 1991."
+
+    questions = [Question("known", QUESTION, ["1991"]), Question("other", "When?", ["1989"])]
+    found = evaluate_answers(questions, system, ["answer_match"], client=judged_client)
+    assert_rubric(found, "answer_match", min_score=0.5)
+    assert_rubric(found, "answer_match", min_score=0.6)
+"""
+SCORES = [
+    {"contains": "overload", "error": "RATE_LIMITED"},
+    {"contains": {"answer": "1991"}, "reply": {"reasoning": "It is right.", "verdict": "yes"}},
+    {"reply": {"reasoning": "It is another year.", "verdict": "no"}},
+]
 CONFIGURATION = """
 [[providers]]
 name = "scripted"
@@ -144,9 +194,13 @@ def test_a_name_that_is_wrong_is_told_at_the_line_of_the_test(project):
         "    judged_evaluate('results.jsonl', 'dataset.json', ['ndgc@10'], 'exact')\n"
         "def test_file(judged_evaluate):\n"
         "    judged_evaluate('results.jsonl', 'datset.json', ['mrr'], 'exact')\n"
+        "def test_table(judged_evaluate):\n"
+        "    judged_evaluate('results.jsonl', 'dataset.jsonl', ['mrr'], 'exact')\n"
     )
+    Dataset.load(project / "dataset.json").save(project / "dataset.jsonl")
     done = pytest_in(project)
     assert done.returncode == 1
+    assert "1 passed" in done.stdout
     assert "no metric is called 'ndgc'; did you mean ndcg?" in done.stdout
     assert "datset.json: there is no such file" in done.stdout
     assert "test_names.py:2: InvalidArgument" in done.stdout
@@ -170,6 +224,29 @@ def test_what_models_cost_is_limited_over_the_session(project):
     assert held.returncode == 1
     assert "since verdicts are missing" in held.stdout
     assert float(held.stdout.split("language models cost ")[1].split()[0]) <= cost / 2
+
+
+def test_answers_are_held_to_a_rubric_with_what_is_missing_at_its_worst(project):
+    (project / "test_scores.py").write_text(SCORES_ANSWERS)
+    (project / "llm.toml").write_text(CONFIGURATION)
+    (project / "replies.jsonl").write_text("".join(json.dumps(line) + "\n" for line in SCORES))
+    settings = {"JUDGED_LLM_CONFIG": str(project / "llm.toml"), "JUDGED_LLM_CACHE": "off"}
+    done = pytest_in(project, "-p", "no:randomly", **settings)
+    assert "4 failed, 1 passed" in done.stdout, done.stdout
+    short = "answer_match is 0.3333 over 3 answers, 1 of them missing and counted as 0, 0.1667 "
+    assert f"{short}below min_score=0.5" in done.stdout
+    assert "  0.0000  wrong  It is another year." in done.stdout
+    assert "error  unread" in done.stdout
+    assert "rubric: nothing was scored by faithfulness, but by answer_match" in done.stdout
+    assert "assert_rubric is for scores of answers" in done.stdout
+    assert "answer_match is 0.5000 over 2 answers, 1 of them missing" in done.stdout
+    assert "failed  other  LookupError: nothing found" in done.stdout
+    lines = done.stdout[done.stdout.index("== judged ==") :].splitlines()
+    table = [line.split() for line in lines if line.startswith("test_scores.py::")]
+    assert [cells[0].partition("::")[2] for cells in table] == [
+        *("test_falls_short", "test_holds", "test_the_system", "test_the_system"),
+    ]
+    assert table[1][1:] == ["answer_match", "0.5000", "2", "0.333333", "held"]
 
 
 @pytest.mark.parametrize("limit", ["0", "-1", "nan"])
