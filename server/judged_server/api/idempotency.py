@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import re
+import time
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar, cast
@@ -63,7 +64,7 @@ class _Call(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """A reply as it was sent, and until when it counts, on the event loop's clock.
+    """A reply as it was sent, and until when it counts, on the clock of the calls.
 
     `kind` is that of its message; None when it was bytes, or a value. `size` is in bytes.
     """
@@ -78,12 +79,21 @@ class _Kept:
 class IdempotentCalls:
     """The calls of a server by their request_id. For the event loop's thread."""
 
-    def __init__(self, most_bytes: int, grace_s: float = 0.0) -> None:
-        """Keep replies of `most_bytes` in all; the oldest give way.
+    def __init__(
+        self,
+        most_bytes: int,
+        grace_s: float = 0.0,
+        *,
+        most_kept: int = MOST_KEPT,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Keep `most_kept` replies of `most_bytes` in all; the oldest give way.
 
         A call goes on for `grace_s` seconds after its last caller has gone.
         """
         self._most_bytes = most_bytes
+        self._most_kept = most_kept
+        self._clock = clock
         self._grace_s = grace_s
         self._bytes = 0
         self._calls: SingleFlight[_Call, _Answer] = SingleFlight(self._grace)
@@ -182,13 +192,13 @@ class IdempotentCalls:
 
     def _find(self, request_id: str) -> _Kept | None:
         kept = self._kept.get(request_id)
-        if kept is not None and kept.until <= asyncio.get_running_loop().time():
+        if kept is not None and kept.until <= self._clock():
             self._drop(request_id)
             return None
         return kept
 
     def _keep(self, request_id: str, digest: bytes, reply: _Answer) -> None:
-        now = asyncio.get_running_loop().time()
+        now = self._clock()
         until = now + KEPT_S
         if isinstance(reply, AnswerScore):
             if reply.fault is not None:
@@ -209,7 +219,7 @@ class IdempotentCalls:
         self._bytes += kept.size
         while self._kept:  # the oldest stand first
             oldest, first = next(iter(self._kept.items()))
-            full = self._bytes > self._most_bytes or len(self._kept) > MOST_KEPT
+            full = self._bytes > self._most_bytes or len(self._kept) > self._most_kept
             if not full and first.until > now:
                 return
             self._drop(oldest)

@@ -21,9 +21,16 @@ class MonitoringPort:
     """Serves metrics and readiness over HTTP. Used on one event loop."""
 
     def __init__(
-        self, address: Address, metrics: PrometheusMetrics, is_ready: Callable[[], bool]
+        self,
+        address: Address,
+        metrics: PrometheusMetrics,
+        is_ready: Callable[[], bool],
+        lag_every_s: float = LAG_EVERY_S,
     ) -> None:
-        """Raise AddressError for an address that others can reach: nobody is asked who calls."""
+        """Measure every `lag_every_s` seconds how late the event loop is.
+
+        Raises AddressError for an address that others can reach: nobody is asked who calls.
+        """
         if not address.is_local or address.path is not None:
             raise AddressError(
                 f"metrics_listen {address}: is for this machine only; name a port of 127.0.0.1"
@@ -31,6 +38,7 @@ class MonitoringPort:
         self.address = address
         self._metrics = metrics
         self._is_ready = is_ready
+        self._lag_every_s = lag_every_s
         self._runner: web.AppRunner | None = None
         self._lag: asyncio.Task[None] | None = None
 
@@ -63,8 +71,8 @@ class MonitoringPort:
     async def _measure_lag(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
-            due = loop.time() + LAG_EVERY_S
-            await asyncio.sleep(LAG_EVERY_S)
+            due = loop.time() + self._lag_every_s
+            await asyncio.sleep(self._lag_every_s)
             self._metrics.lag(max(0.0, loop.time() - due))
 
     async def _tell_metrics(self, _: web.Request) -> web.Response:

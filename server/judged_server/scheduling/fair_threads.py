@@ -84,9 +84,11 @@ class FairThreads:
         at_once: int,
         admission: Admission[Any] | None = None,
         clock: Callable[[], float] = time.monotonic,
+        most_begun: int = MOST_BEGUN,
     ) -> None:
         """Let `at_once` threads run at a time; no thread begins before it is needed."""
-        self._threads = ThreadPoolExecutor(MOST_BEGUN, thread_name_prefix=name)
+        self._threads = ThreadPoolExecutor(most_begun, thread_name_prefix=name)
+        self._most_begun = most_begun
         self._at_once = at_once
         self._admission = admission
         self._clock = clock
@@ -207,7 +209,7 @@ class FairThreads:
             work.since += turn_s
             work.turn_s = turn_s
             following = self._waiting.first()
-            if following is None or not (following.begun or self._begun < MOST_BEGUN):
+            if following is None or not (following.begun or self._begun < self._most_begun):
                 return False
             work.has_turn.clear()
             self._waiting.put(work, self._class_of(work), again=True)

@@ -38,7 +38,11 @@ class StoredIds:
     """The ids of one file. For the event loop's thread; the file is read on `reader`."""
 
     def __init__(
-        self, file: ReplyFile, reader: Executor, now: Callable[[], float] = time.monotonic
+        self,
+        file: ReplyFile,
+        reader: Executor,
+        now: Callable[[], float] = time.monotonic,
+        slice_ids: int = SLICE,
     ) -> None:
         """Know nothing yet. Takes 4 MiB for each GiB that the file may have, 16 MiB at most."""
         size = min(max(file.max_bytes // (8 * FILE_BYTES_A_BIT), MIN_BYTES), MAX_BYTES)
@@ -46,6 +50,7 @@ class StoredIds:
         self._file = file
         self._reader = reader
         self._now = now
+        self._slice_ids = slice_ids
         self._mark: Mark | None = None
         self._began_with = 0
         self._looked_at = -math.inf
@@ -83,11 +88,11 @@ class StoredIds:
         mark = await self._read(self._file.newest)
         above = -math.inf
         while mark is not None:
-            ids = await self._read(self._file.ids_above, above, SLICE)
+            ids = await self._read(self._file.ids_above, above, self._slice_ids)
             if ids is None:
                 return
             self._ids.add_all(ids)
-            if len(ids) < SLICE:
+            if len(ids) < self._slice_ids:
                 break
             above = int(ids.max())
         self._mark, self._began_with = mark, self._ids.added
@@ -95,13 +100,13 @@ class StoredIds:
     async def _catch_up(self) -> bool:
         """Learn the ids of the rows behind the mark; return whether all are known now."""
         while self._mark is not None:
-            arrivals = await self._read(self._file.ids_behind, self._mark, SLICE)
+            arrivals = await self._read(self._file.ids_behind, self._mark, self._slice_ids)
             if arrivals is None:
                 self._mark, self._looked_at = None, -math.inf
                 break
             ids, self._mark = arrivals
             self._ids.add_all(ids)
-            if len(ids) < SLICE:
+            if len(ids) < self._slice_ids:
                 return True
         return False
 

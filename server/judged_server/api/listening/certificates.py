@@ -62,9 +62,13 @@ class Certificates:
     says what is wrong with them now, "" for nothing.
     """
 
-    def __init__(self, files: CertificateFiles) -> None:
-        """Read the files. Raises SettingsError when they can't be used."""
+    def __init__(self, files: CertificateFiles, settles_s: float = SETTLES_S) -> None:
+        """Read the files, which may go together no more for `settles_s` seconds later on.
+
+        Raises SettingsError when they can't be used.
+        """
         self._files = files
+        self._settles_s = settles_s
         self._lock = threading.Lock()
         self._bad_since: float | None = None
         self.failures = 0
@@ -143,7 +147,7 @@ class Certificates:
         now = time.monotonic()
         if self._bad_since is None:
             self._bad_since = now
-        if now - self._bad_since < SETTLES_S or problem == self.problem:
+        if now - self._bad_since < self._settles_s or problem == self.problem:
             return
         self.failures += 1
         self.problem = problem

@@ -54,12 +54,13 @@ _SPACE = re.compile(r"\s")
 class _Words(dict[str, tuple[str, ...]]):
     """The tokens of words, made when they are first asked for."""
 
-    def __init__(self, form: Form) -> None:
+    def __init__(self, form: Form, most: int) -> None:
         super().__init__()
         self._split = form.split
+        self._most = most
 
     def __missing__(self, word: str) -> tuple[str, ...]:
-        if len(self) >= MAX_KEPT_WORDS:
+        if len(self) >= self._most:
             self.clear()
         tokens = self[word] = tuple(self._split(word))
         return tokens
@@ -68,9 +69,16 @@ class _Words(dict[str, tuple[str, ...]]):
 class TokenStore:
     """The tokens of a request's texts in one form. Those in `repeated` are kept."""
 
-    def __init__(self, form: Form, repeated: AbstractSet[str]) -> None:
+    def __init__(
+        self,
+        form: Form,
+        repeated: AbstractSet[str],
+        piece_characters: int = PIECE_CHARACTERS,
+        most_words: int = MAX_KEPT_WORDS,
+    ) -> None:
         self._prepare = form.prepare
-        self._words = _Words(form)
+        self._words = _Words(form, most_words)
+        self._piece_characters = piece_characters
         self._repeated = repeated
         self._texts: dict[str, Tokens] = {}
         self._kept = 0
@@ -82,11 +90,11 @@ class TokenStore:
             return tokens
         words = self._words
         prepared = self._prepare(text)
-        if len(prepared) <= PIECE_CHARACTERS:
+        if len(prepared) <= self._piece_characters:
             tokens = [token for word in prepared.split() for token in words[word]]
         else:
             tokens = []
-            for piece in _pieces(prepared):
+            for piece in _pieces(prepared, self._piece_characters):
                 tokens += [token for word in piece.split() for token in words[word]]
                 checkpoint()
         if text in self._repeated:
@@ -101,11 +109,11 @@ class TokenStore:
         self._kept += len(tokens)
 
 
-def _pieces(text: str) -> Iterator[str]:
-    """Yield the text in pieces that begin at white space."""
+def _pieces(text: str, characters: int) -> Iterator[str]:
+    """Yield the text in pieces of so many characters or more that begin at white space."""
     start = 0
-    while len(text) - start > PIECE_CHARACTERS:
-        space = _SPACE.search(text, start + PIECE_CHARACTERS)
+    while len(text) - start > characters:
+        space = _SPACE.search(text, start + characters)
         if space is None:
             break
         yield text[start : space.start()]

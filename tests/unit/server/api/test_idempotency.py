@@ -13,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from judged.v1 import groups_pb2, verdicts_pb2
 from judged.v1 import judge_service_pb2 as pb
-from judged_server.api import idempotency
 from judged_server.api.idempotency import IdempotentCalls, check_request_id
 from judged_server.errors import Draining, InvalidField
 from judged_server.judges.base import Caller
@@ -115,18 +114,21 @@ class TestKept:
             await calls.reply(given_, object(), caller(), work)
         assert work.done == 1
 
-    async def test_for_ten_minutes(self, monkeypatch: pytest.MonkeyPatch):
-        assert idempotency.KEPT_S == 600
-        calls, work = IdempotentCalls(1 << 20), ready()
+    async def test_for_ten_minutes(self):
+        seconds = 1000.0
+        calls, work = IdempotentCalls(1 << 20, clock=lambda: seconds), ready()
         await calls.reply(request(), object(), caller(), work)
-        monkeypatch.setattr(idempotency, "KEPT_S", -1.0)
-        await calls.reply(request(str(uuid.uuid4())), object(), caller(), work)
-        late = str(uuid.uuid4())
-        for _ in range(2):  # kept for no time at all
-            await calls.reply(request(late), object(), caller(), work)
-        assert work.done == 4
+        seconds += 300.0
+        later = str(uuid.uuid4())
+        await calls.reply(request(later), object(), caller(), work)
+        seconds += 299.0
         await calls.reply(request(), object(), caller(), work)
-        assert work.done == 4, "the first was kept for ten minutes, and stands behind no other"
+        assert work.done == 2
+        seconds += 2.0
+        await calls.reply(request(later), object(), caller(), work)
+        assert work.done == 2
+        await calls.reply(request(), object(), caller(), work)
+        assert work.done == 3
 
     async def test_a_reply_that_is_bytes_stays_bytes(self):
         calls, done = IdempotentCalls(1 << 20), []
@@ -168,9 +170,8 @@ class TestBounds:
         await calls.reply(request(), object(), caller(), small)
         assert (small.done, large.done) == (1, 2)
 
-    async def test_the_number_is_bounded(self, monkeypatch: pytest.MonkeyPatch):
-        monkeypatch.setattr(idempotency, "MOST_KEPT", 2)
-        calls, work = IdempotentCalls(1 << 20), ready()
+    async def test_the_number_is_bounded(self):
+        calls, work = IdempotentCalls(1 << 20, most_kept=2), ready()
         ids = [str(uuid.uuid4()) for _ in range(50)]
         for each in (*ids, *ids[-2:]):
             await calls.reply(request(each), object(), caller(), work)
@@ -231,7 +232,9 @@ class TestLeaving:
         await leave(task)
         assert work.cancelled == 0
         await until(lambda: work.cancelled == 1)
-        assert not calls._calls
+        work.go.set()
+        await calls.reply(request(), object(), caller(), work)
+        assert work.done == 1
 
     async def test_there_is_no_grace_after_the_time_of_the_call(self):
         calls, work = IdempotentCalls(1 << 20, grace_s=60.0), Work()

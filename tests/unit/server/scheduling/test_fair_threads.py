@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 from judged_server.errors import DeadlineTooShort, Overloaded
-from judged_server.scheduling import fair_threads
 from judged_server.scheduling.admission import Admission, Resource
 from judged_server.scheduling.checkpoint import checkpoint
 from judged_server.scheduling.fair_threads import INTERACTIVE_S, TURN_S, FairThreads
@@ -23,9 +22,11 @@ STEP_S = 1.001 * TURN_S
 class World:
     """Threads whose work takes one turn a step, and notes each step by its name."""
 
-    def __init__(self, at_once: int = 1, admission: Admission[Any] | None = None) -> None:
+    def __init__(
+        self, at_once: int = 1, admission: Admission[Any] | None = None, **options: int
+    ) -> None:
         self.seconds = 0.0
-        self.threads = FairThreads("test", at_once, admission, lambda: self.seconds)
+        self.threads = FairThreads("test", at_once, admission, lambda: self.seconds, **options)
         self.steps: list[str] = []
         self.begun, self.go = threading.Event(), threading.Event()
 
@@ -97,9 +98,8 @@ async def test_one_sender_may_use_all_threads():
     assert sorted(await asyncio.wait_for(asyncio.gather(*meet), WAIT_S)) == [0, 1]
 
 
-async def test_no_more_work_is_begun_than_there_are_threads_for_it(monkeypatch):
-    monkeypatch.setattr(fair_threads, "MOST_BEGUN", 2)
-    world = World()
+async def test_no_more_work_is_begun_than_there_are_threads_for_it():
+    world = World(most_begun=2)
     order = await world.order(*((Sender(name), name, 3) for name in "abcdef"))
     assert sorted(order) == sorted("abcdef" * 3)
     for place in range(len(order)):

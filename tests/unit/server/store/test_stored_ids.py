@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from judged_server.store import kept_replies as stored_ids
 from judged_server.store.kept_replies import (
     FILE_BYTES_A_BIT,
     LOOK_S,
@@ -117,8 +116,8 @@ async def test_a_look_reads_only_what_is_new(ids, file, monkeypatch):
 
 
 @pytest.mark.parametrize("rows", [0, 1, 2, 3, 4, 9, 10])
-async def test_many_rows_are_read_in_slices(ids, file, monkeypatch, rows):
-    monkeypatch.setattr(stored_ids, "SLICE", 3)
+async def test_many_rows_are_read_in_slices(file, reader, rows):
+    ids = StoredIds(file, reader, FakeTime(), slice_ids=3)
     file.put([entry(number) for number in range(rows)])
     await ids.look()
     file.put([entry(number) for number in range(20, 20 + rows)])
@@ -127,8 +126,8 @@ async def test_many_rows_are_read_in_slices(ids, file, monkeypatch, rows):
     assert ruled_out(ids, [50]) == [50]
 
 
-async def test_rows_that_come_in_during_the_first_look_are_seen(ids, file, other, monkeypatch):
-    monkeypatch.setattr(stored_ids, "SLICE", 3)
+async def test_rows_that_come_in_during_the_first_look_are_seen(file, reader, other, monkeypatch):
+    ids = StoredIds(file, reader, FakeTime(), slice_ids=3)
     file.put([entry(number) for number in range(30)])
     more = iter(range(30, 60))
     read = file.ids_above
@@ -254,7 +253,5 @@ def test_whatever_happens_a_look_leaves_nothing_that_is_stored_ruled_out(steps, 
         contextlib.closing(ReplyFile(Path(folder), CAP, 0)) as file,
         contextlib.closing(ReplyFile(Path(folder), CAP, 0)) as other,
         ThreadPoolExecutor(1) as reader,
-        pytest.MonkeyPatch.context() as patch,
     ):
-        patch.setattr(stored_ids, "SLICE", slice_)
-        asyncio.run(play(file, other, StoredIds(file, reader, FakeTime())))
+        asyncio.run(play(file, other, StoredIds(file, reader, FakeTime(), slice_)))

@@ -15,11 +15,6 @@ from judged_server.settings import SettingsError
 from tests.fakes.authority import Authority
 
 
-@pytest.fixture(autouse=True)
-def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(certificates, "SETTLES_S", 0.0)
-
-
 @pytest.fixture
 def authority(tmp_path: Path) -> Authority:
     return Authority(tmp_path)
@@ -33,7 +28,7 @@ def replace(file: Path, other: Path) -> None:
 
 def test_a_new_pair_is_taken_once(authority: Authority):
     files = CertificateFiles(*authority.server())
-    held = Certificates(files)
+    held = Certificates(files, settles_s=0.0)
     assert held.fetch() is None
     newer = authority.server("newer", ends_in=timedelta(days=5))
     replace(files.certificate, newer[0])
@@ -61,7 +56,7 @@ def test_what_can_not_be_used_keeps_the_old_one(
     authority: Authority, which: str, content: bytes | None, problem: str
 ):
     files = CertificateFiles(*authority.server(), authority.ca)
-    held = Certificates(files)
+    held = Certificates(files, settles_s=0.0)
     file: Path = getattr(files, which)
     good = file.read_bytes()
     file.unlink()
@@ -81,7 +76,7 @@ def test_what_can_not_be_used_keeps_the_old_one(
 
 def test_a_certificate_that_has_ended_is_not_taken(authority: Authority):
     files = CertificateFiles(*authority.server())
-    held = Certificates(files)
+    held = Certificates(files, settles_s=0.0)
     old = authority.server("old", ends_in=timedelta(days=-1))
     for file, other in zip((files.certificate, files.private_key), old, strict=True):
         replace(file, other)
@@ -89,12 +84,9 @@ def test_a_certificate_that_has_ended_is_not_taken(authority: Authority):
     assert "ended at" in held.problem
 
 
-def test_the_middle_of_a_replacement_is_no_fault(
-    authority: Authority, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr(certificates, "SETTLES_S", 60.0)
+def test_the_middle_of_a_replacement_is_no_fault(authority: Authority):
     files = CertificateFiles(*authority.server())
-    held = Certificates(files)
+    held = Certificates(files, settles_s=60.0)
     newer = authority.server("newer")
     replace(files.certificate, newer[0])
     assert held.fetch() is None
@@ -114,7 +106,7 @@ def test_a_fault_of_the_library_raises_nothing(
     authority: Authority, monkeypatch: pytest.MonkeyPatch
 ):
     files = CertificateFiles(*authority.server())
-    held = Certificates(files)
+    held = Certificates(files, settles_s=0.0)
     replace(files.certificate, authority.server("newer")[0])
 
     def broken(_: CertificateFiles) -> None:

@@ -30,11 +30,8 @@ def test_forms(form, text, expected):
 @pytest.mark.parametrize("form", [THIRTEEN_A, STEMS, ANSWER], ids=lambda form: form.name)
 @given(text=TEXTS)
 def test_cutting_a_text_changes_nothing(form, text):
-    whole = split(text, form)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tokens, "PIECE_CHARACTERS", 4)
-        patch.setattr(tokens, "MAX_KEPT_WORDS", 2)
-        assert split(text, form) == whole
+    cut = tokens.TokenStore(form, set(), piece_characters=4, most_words=2)
+    assert cut.of(text) == split(text, form)
 
 
 def test_what_is_kept_is_bounded(monkeypatch):
