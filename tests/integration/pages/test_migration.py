@@ -34,6 +34,18 @@ def test_metrics_of_qrels_are_those_of_trec_eval(tmp_path: Path) -> None:
             assert re.search(rf"^{name} +{total / n:.4f} +{n}$", shown, re.MULTILINE)
 
 
+def test_qrels_and_runs_in_python_are_measured_as_the_page_shows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any, server_address: str
+) -> None:
+    (tmp_path / "qrels.txt").write_text(QRELS)
+    (tmp_path / "run.txt").write_text(RUN)
+    monkeypatch.chdir(tmp_path)
+    section = PAGE[PAGE.index("## trec_eval") :]
+    code, shown = re.search(r"```python\n(.*?)```\n\n```\n(.*?)```", section, re.DOTALL).groups()
+    exec(code.replace("127.0.0.1:8470", server_address), {})  # noqa: S102 - our own page
+    assert capsys.readouterr().out == shown
+
+
 def test_the_metrics_of_datapizza_by_their_formula(server_address: str) -> None:
     code = re.search(r"## datapizza\n\n```python\n(.*?)```", PAGE, re.DOTALL)[1]
     names: dict[str, Any] = {}

@@ -42,10 +42,11 @@ _PLAIN_NAME = re.compile(r"[A-Za-z][\w.-]{0,99}", re.ASCII)
 _CUTOFF = re.compile(r"[1-9][0-9]{0,9}")
 _LONGEST_NAME = 200
 
-_ANOTHERS = re.compile(r"(?P<metric>\w+?)(_cut)?(_(?P<k>[1-9][0-9]*))?", re.ASCII)
+_ANOTHERS = re.compile(r"(?P<metric>\w+?)(_cut|_at)?(_(?P<k>[1-9][0-9]*))?", re.ASCII)
 _ELSEWHERE = {
     "map": "ap",
     "average_precision": "ap",
+    "mean_average_precision": "ap",
     "p": "precision",
     "set_p": "precision",
     "set_recall": "recall",
@@ -53,9 +54,11 @@ _ELSEWHERE = {
     "success": "hit_rate",
     "recip_rank": "mrr",
     "reciprocal_rank": "mrr",
+    "mean_reciprocal_rank": "mrr",
+    "hit": "hit_rate",
     "rprec": "r_precision",
 }
-"""What trec_eval, ir_measures and ranx call a metric (small, without its cutoff), and its name."""
+"""What other tools call a metric (small, without its cutoff), and its name."""
 
 RUBRICS = {
     "faithfulness": "faithfulness",

@@ -214,6 +214,9 @@ def test_what_measures_texts_is_answered_with_its_call(name, ours):
         ("Rprec", "r_precision"),
         ("success_1", "hit_rate@1"),
         ("set_F", "f1"),
+        ("precision_at_5", "precision@5"),
+        ("hit", "hit_rate"),
+        ("mean_reciprocal_rank", "mrr"),
     ],
 )
 def test_names_of_other_tools_are_answered_with_ours(name, ours):
