@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from judged_server.embedding.models.store import ModelStore
 
 
+_HUNG_UP = 128 + 13
+"""The exit status where nobody reads the output to its end, as that of SIGPIPE."""
 COMMANDS = frozenset({"cache", "tenants", "doctor", "models"})
 
 
@@ -156,7 +158,9 @@ def run(argv: list[str]) -> int:
             "doctor": lambda _, settings: doctor.diagnose(settings),
         }
         if (command := commands.get(arguments.command)) is not None:
-            return command(arguments, settings)
+            status = command(arguments, settings)
+            sys.stdout.flush()
+            return status
         serve(settings, lambda: load(flags, arguments.config))
     except (SettingsError, AddressError, errors.JudgedError) as error:
         print(f"judged-server: {error}", file=sys.stderr)
@@ -164,6 +168,9 @@ def run(argv: list[str]) -> int:
     except ModuleNotFoundError as error:
         print(_not_installed(error), file=sys.stderr)
         return 2
+    except BrokenPipeError:  # whoever read the output has enough of it, as `head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _HUNG_UP
     return 0
 
 

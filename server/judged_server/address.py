@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import ipaddress
 import os
 import shutil
@@ -68,13 +69,14 @@ class Address:
         except ValueError:
             return self.host == "localhost"
 
-    def refuse_live_socket(self, setting: str = "listen") -> None:
-        """Raise AddressError when this Unix socket has no folder, or another process listens on it.
+    def refuse_taken(self, setting: str = "listen") -> None:
+        """Raise AddressError when nobody can listen here, or another process does.
 
-        gRPC unlinks a socket file that it finds, whether or not somebody listens on it, and would
-        silently take over from a running server.
+        gRPC does not tell why it can't listen. And it unlinks a socket file that it finds, whether
+        or not somebody listens on it, and would silently take over from a running server.
         """
         if self.path is None:
+            self._refuse_taken_port(setting)
             return
         if not self.path.parent.is_dir():
             raise AddressError(
@@ -89,7 +91,37 @@ class Address:
                 probe.connect(str(self.path))
             except OSError:
                 return
-        raise AddressError(f"another server listens on unix:{self.path}; stop it or pick a path")
+        raise AddressError(
+            f"{setting}: another server listens on unix:{self.path}; stop it or pick a path"
+        )
+
+    def _refuse_taken_port(self, setting: str) -> None:
+        try:
+            self._bind_once()
+        except OSError as error:
+            next_step = "name an address of this machine with"
+            if error.errno == errno.EADDRINUSE:
+                next_step = "stop what listens there, or set"
+            raise AddressError(
+                f"{setting}: can't listen on {self}: {error.strerror}; {next_step} "
+                f"--{setting.replace('_', '-')}"
+            ) from None
+
+    def _bind_once(self) -> None:
+        """Raise OSError when none of the addresses that a name may have can be bound."""
+        failed: OSError | None = None
+        for family, kind, _, _, where in socket.getaddrinfo(
+            self.host, self.port, type=socket.SOCK_STREAM
+        ):
+            try:
+                with socket.socket(family, kind) as probe:
+                    probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                    probe.bind(where)
+                    return
+            except OSError as error:
+                failed = error
+        if failed is not None:
+            raise failed
 
 
 def share_socket(path: Path, mode: str, group: str, owner: str = "") -> None:

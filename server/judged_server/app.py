@@ -171,7 +171,23 @@ class App:
             **{name: str(port.address) for name, port in ports.items() if port is not None},
             version=version("judged"),
             pid=os.getpid(),
+            **self._in_force(),
         )
+
+    def _in_force(self) -> dict[str, object]:
+        """Return what an operator wants to know of a server that has just begun."""
+        embedding = None
+        with suppress(errors.JudgedError):
+            card = self._embedders.get("").card
+            embedding = f"{card.name}, {card.precision} by {card.execution_provider}"
+        chat = () if self._chat_models is None else self._chat_models.listed()
+        return {
+            "tls": self._certificates is not None,
+            "tenants": None if self._directory is None else len(self._directory.tenants.by_name),
+            "embedding_model": embedding,
+            "language_models": [each.card.name for each in chat if not each.problem],
+            "changed_settings": self._settings.changed(),
+        }
 
     async def run(self) -> None:
         """Serve until SIGTERM or SIGINT, then drain; a second one cuts the drain short.

@@ -8,6 +8,7 @@ not refused: they may be of others.
 from __future__ import annotations
 
 import os
+import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from functools import cache
@@ -28,6 +29,7 @@ PREFIX = "JUDGED_"
 _NEARLY_THE_SAME = 0.9
 """The similarity, prefix included, from which a variable is a misspelt setting."""
 _YEAR_S = 365 * 86_400
+_USER = re.compile(r"//[^/@]*@")
 
 
 class SettingsError(Exception):
@@ -227,6 +229,15 @@ class Settings(BaseSettings):
         if value is not None and value.exists() and not value.is_dir():
             raise ValueError(f"{value} is a file; name a folder")
         return value
+
+    def changed(self) -> dict[str, object]:
+        """Return the settings that differ from their defaults; of URLs no user and no password."""
+        changed = self.differing(Settings.model_construct())
+        given = self.model_dump(mode="json", include=changed)
+        return {
+            name: _USER.sub("//", value) if isinstance(value, str) else value
+            for name, value in given.items()
+        }
 
     def differing(self, other: Settings) -> set[str]:
         """Return the names of the settings whose values differ from another's."""

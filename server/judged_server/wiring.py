@@ -133,7 +133,7 @@ def listeners_of(
                 path = Address.parse(f"unix:{each.path}")
                 found.append(Listener(path, each.mode, each.owner, each.group, callers))
     for listener in found:
-        listener.address.refuse_live_socket()
+        listener.address.refuse_taken("listen" if listener is found[0] else "sockets")
     return found
 
 

@@ -137,8 +137,8 @@ def run(arguments: Sequence[str]) -> int:
             return HUNG_UP
         if left.code == INTERRUPTED:
             _say(
-                "interrupted; what language models have replied is in the server's cache, if it "
-                "has one, so that the same command asks for the rest only"
+                "interrupted; if it asked language models, what they replied is in the server's "
+                "cache, if that has one, so that the same command asks for the rest only"
             )
         return left.code if isinstance(left.code, int) else 0
     except JudgedError as error:

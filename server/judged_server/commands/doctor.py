@@ -5,7 +5,6 @@ It listens nowhere, asks no model anything and changes no file. Providers are co
 
 from __future__ import annotations
 
-import errno
 import os
 import resource
 import shutil
@@ -94,21 +93,7 @@ def _addresses(settings: Settings) -> Iterator[Finding]:
 
 
 def _address(settings: Settings, setting: str, address: Address) -> Iterator[Finding]:
-    address.refuse_live_socket(setting)
-    if address.path is None and address.port:
-        family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
-        with socket.socket(family, socket.SOCK_STREAM) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind((address.host, address.port))
-            except OSError as error:
-                next_step = "name an address of this machine with"
-                if error.errno == errno.EADDRINUSE:
-                    next_step = "stop what listens there, or set"
-                raise AddressError(
-                    f"can't listen on {address}: {error.strerror}; {next_step} "
-                    f"--{setting.replace('_', '-')}"
-                ) from None
+    address.refuse_taken(setting)
     if setting == "metrics_listen" and (not address.is_local or address.path is not None):
         said = f"{address}: is for this machine only; name a port of 127.0.0.1"
         yield Finding(BAD, setting, said)

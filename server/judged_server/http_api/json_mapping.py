@@ -30,8 +30,8 @@ _OF = {
     FieldDescriptor.CPPTYPE_FLOAT: " of numbers",
     FieldDescriptor.CPPTYPE_INT32: " of whole numbers",
     FieldDescriptor.CPPTYPE_INT64: " of whole numbers",
-    FieldDescriptor.CPPTYPE_UINT32: " of whole numbers",
-    FieldDescriptor.CPPTYPE_UINT64: " of whole numbers",
+    FieldDescriptor.CPPTYPE_UINT32: " of whole numbers from 0",
+    FieldDescriptor.CPPTYPE_UINT64: " of whole numbers from 0",
 }
 _ANY = "type.googleapis.com/google.rpc."
 

@@ -173,7 +173,7 @@ def _bound(listener: Listener) -> socket.socket:
         if address.path is None:
             family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
             return socket.create_server((address.host, address.port), family=family)
-        address.refuse_live_socket("http_listen")
+        address.refuse_taken("http_listen")
         address.path.unlink(missing_ok=True)
         bound = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         mask = os.umask(0o177)  # nobody else's from the moment it exists; its mode follows

@@ -11,7 +11,15 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    ProcessCollector,
+    disable_created_metrics,
+    generate_latest,
+)
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from judged_server.recorder import Recorder, Stage
@@ -50,7 +58,10 @@ class PrometheusMetrics(Recorder):
     """Hears what happens, and tells it."""
 
     def __init__(self, readings: Readings) -> None:
+        # Else each counter and histogram has a series more for each of its labels' values.
+        disable_created_metrics()
         self._registry = registry = CollectorRegistry()
+        ProcessCollector(registry=registry)
         self._tenants: set[str] = set()
         self._calls = Counter(
             "judged_calls",

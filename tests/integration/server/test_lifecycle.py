@@ -41,7 +41,9 @@ def refused(*flags: str, env: dict[str, str] | None = None) -> str:
 
 class TestStart:
     def test_a_second_server_on_the_same_port_does_not_start(self, server: ServerProcess):
-        assert "is another server there" in refused("--listen", server.address)
+        said = refused("--listen", server.address)
+        taken = f"listen: can't listen on {server.address}: Address already in use; stop what"
+        assert taken in said
 
     @pytest.mark.skipif(not hasattr(os, "SCHED_BATCH"), reason="not run: Linux alone")
     def test_threads_of_grpc_do_not_push_the_one_that_judges_off_its_core(

@@ -37,5 +37,5 @@ def test_what_is_no_address_is_refused(text):
 def test_a_plain_file_is_not_a_live_socket(tmp_path: Path):
     path = tmp_path / "file"
     path.touch()
-    Address(path=path).refuse_live_socket()
-    Address(path=tmp_path / "missing").refuse_live_socket()
+    Address(path=path).refuse_taken()
+    Address(path=tmp_path / "missing").refuse_taken()

@@ -1,5 +1,6 @@
 """The command line of the server, without serving."""
 
+import os
 import subprocess
 import sys
 from importlib import metadata
@@ -56,3 +57,17 @@ def test_the_beginning_of_a_setting_stands_for_it_and_other_words_are_refused(ca
         run(["doctor", "--all"])
     assert left.value.code == 2
     assert "unrecognized arguments: --all" in capsys.readouterr().err
+
+
+def test_a_reader_who_has_enough_is_no_fault(tmp_path):
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(
+        [sys.executable, "-m", "judged_server", "--models-dir", str(tmp_path), "doctor"],
+        stdout=writing,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (141, "")

@@ -102,6 +102,18 @@ def test_a_default_judge_that_has_no_model_to_ask_is_refused_at_the_start(capsys
     assert "--llm-config FILE" in said
 
 
+def test_changed_settings_are_told_without_users_and_passwords(tmp_path: Path):
+    assert load({}).changed() == {}
+    flags = {"max_groups": "7", "otlp_endpoint": "https://me:secret@otel:4318", "grace_s": "25"}
+    path = tmp_path / "server.toml"
+    path.write_text(f'models_dir = "{tmp_path}"', "utf-8")
+    assert load(flags, path).changed() == {
+        "max_groups": 7,
+        "otlp_endpoint": "https://otel:4318",
+        "models_dir": str(tmp_path),
+    }
+
+
 def test_misspelt_variables_are_told_and_those_of_others_left_alone():
     names = ("JUDGED_MAX_GROUP", "JUDGED_STORM_CANCELS", "JUDGED_MAX_GROUPS", "JUDGED_CONFIG", "A")
     (near,) = misspelt_variables(dict.fromkeys(names, "1"))

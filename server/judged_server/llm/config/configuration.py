@@ -151,8 +151,7 @@ def _model(
     pattern, rule = has.model_name
     if not re.fullmatch(pattern, model.model):
         raise place.fault("model", f"must be {rule}")
-    if (model.input_per_million is None) != (model.output_per_million is None):
-        raise place.fault("input_per_million", "and output_per_million go together; set both")
+    _refuse_half(place, model, "input_per_million", "output_per_million")
     return model
 
 
@@ -161,6 +160,14 @@ def _refuse(content: dict[str, Any], place: Place, dialect: str) -> None:
     for key, why in CAPABILITIES[dialect].refused.items():
         if key in content:
             raise place.fault(key, f'is not for dialect = "{dialect}": {why}')
+
+
+def _refuse_half(place: Place, table: ModelConfiguration | BudgetConfiguration, *pair: str) -> None:
+    """Refuse a price of input without one of output, and the other way round."""
+    missing = [key for key in pair if getattr(table, key) is None]
+    if len(missing) == 1:
+        (given,) = {*pair} - {*missing}
+        raise place.fault(missing[0], f"is missing beside {given}; set both, to 0 what is free")
 
 
 def _taken(place: Place) -> SettingsError:
@@ -173,10 +180,7 @@ def _budget(
     """Read what may be spent. Without its price, what a model spends can't be known."""
     budget = place.read(BudgetConfiguration, content)
     named = budget.unpriced_input_per_million is not None
-    if named != (budget.unpriced_output_per_million is not None):
-        raise place.fault(
-            "unpriced_input_per_million", "and unpriced_output_per_million go together; set both"
-        )
+    _refuse_half(place, budget, "unpriced_input_per_million", "unpriced_output_per_million")
     if budget.per_request is None and budget.per_day is None and not named:
         raise place.fault("per_request", "and per_day are both missing; set one, or drop [budget]")
     for model in models:

@@ -50,7 +50,7 @@ def test_ctrl_c_says_what_is_kept(monkeypatch, capsys):
     monkeypatch.setattr(sys, "stdin", Interrupted())
     assert run(["texts", "-", "-m", "token_f1"]) == 130
     told = capsys.readouterr().err
-    assert told.startswith("judged: interrupted; what language models have replied is in")
+    assert told.startswith("judged: interrupted; if it asked language models, ")
     assert told.count("\n") == 1
 
 

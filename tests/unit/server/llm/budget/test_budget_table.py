@@ -34,7 +34,7 @@ def test_a_budget_is_read():
         ),
         (
             document({"unpriced_input_per_million": 1}),
-            "budget: unpriced_input_per_million and unpriced_output_per_million go together",
+            "budget: unpriced_output_per_million is missing beside unpriced_input_per_million",
         ),
     ],
 )
