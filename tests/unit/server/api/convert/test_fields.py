@@ -52,7 +52,7 @@ def test_a_choice_or_its_default():
 
 
 def test_a_number_that_is_no_choice():
-    message = statistics_service_pb2.RatingTable(level=9)  # type: ignore[arg-type]
+    message = statistics_service_pb2.RatingTable(level=9)
     with pytest.raises(InvalidField) as refused:
         read_choice(message, "level", RatingLevel.NOMINAL, "ratings.", "Scale")
     assert refused.value.field == "ratings.level"
