@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import judged
 import pytest
@@ -229,6 +230,11 @@ class TestVerdicts:
 
 
 class TestTables:
+    def test_a_comparison_tells_what_its_interval_leaves_unsure(self):
+        unsure = Estimate(0.5, replace(INTERVAL, warnings=("it is wide",)))
+        (row,) = replace(compared().comparisons[0], difference=unsure).to_rows()
+        assert row["warnings"] == "few queries; interval: it is wide"
+
     def test_metrics_are_found_by_name_and_walked_over(self):
         found = table()
         assert "mrr" in found

@@ -109,7 +109,9 @@ class RunComparison(View):
     warnings: Sequence[str]
 
     def to_rows(self) -> list[dict[str, Any]]:
-        """Return one row: the difference, how sure it is, and the tests."""
+        """Return one row: the difference, how sure it is, the tests, and what to mind of them."""
+        interval = self.difference.interval
+        told = [] if interval is None else [f"interval: {warning}" for warning in interval.warnings]
         return [
             {
                 "metric": self.metric,
@@ -119,7 +121,7 @@ class RunComparison(View):
                 "baseline_mean": self.baseline_mean,
                 "run_mean": self.run_mean,
                 "difference": self.difference.value,
-                **ends_of(self.difference.interval),
+                **ends_of(interval),
                 "effect_size": self.effect_size,
                 "p_permutation": self.permutation.p_value,
                 "p_permutation_holm": self.permutation.p_holm,
@@ -129,7 +131,7 @@ class RunComparison(View):
                 "losses": self.losses,
                 "ties": self.ties,
                 "detectable_difference": self.power.detectable_difference,
-                "warnings": "; ".join(self.warnings),
+                "warnings": "; ".join([*self.warnings, *told]),
             }
         ]
 
