@@ -177,7 +177,13 @@ class Scoring:
         request_id: str = "",
         *,
         include_replies: bool,
+        part_scores: int = PART_SCORES,
+        part_characters: int = CHUNK_CHARACTERS,
     ) -> None:
+        """Cut the items into parts; one message asks for at most so many scores and characters.
+
+        Raises InvalidArgument for what the server would refuse of them all.
+        """
         self._items = need_each(items, "items", (AnswerItem,), "AnswerItem")
         self._rubrics = as_rubrics(rubrics)
         check_item_ids(self._items)
@@ -187,7 +193,7 @@ class Scoring:
             ((place, item), (_characters(item, f"items[{place}]"), 1))
             for place, item in enumerate(self._items)
         )
-        most = max(1, PART_SCORES // len(self._rubrics))
+        most = max(1, part_scores // len(self._rubrics))
         self.parts = [
             Part(
                 part[0][0],
@@ -197,7 +203,7 @@ class Scoring:
                 request_id,
                 include_replies=include_replies,
             )
-            for part in packed(sized, (CHUNK_CHARACTERS, most))
+            for part in packed(sized, (part_characters, most))
         ]
         self._progress = progress
         self._done = 0

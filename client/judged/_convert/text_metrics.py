@@ -35,7 +35,9 @@ class TextPart:
     items: Sequence[TextItem]
 
 
-def split_items(items: Iterable[TextItem]) -> list[TextPart]:
+def split_items(
+    items: Iterable[TextItem], part_bytes: int = PART_BYTES, part_references: int = PART_REFERENCES
+) -> list[TextPart]:
     """Return the items in parts that a message holds, at least one. Raises InvalidArgument."""
     parts: list[TextPart] = []
     part: list[TextItem] = []
@@ -43,7 +45,7 @@ def split_items(items: Iterable[TextItem]) -> list[TextPart]:
     for index, item in enumerate(need_each(items, "items", (TextItem,), "TextItem")):
         more = _bytes_of(item, f"items[{index}]")
         n = len(item.references)
-        if part and (size + more > PART_BYTES or references + n > PART_REFERENCES):
+        if part and (size + more > part_bytes or references + n > part_references):
             parts.append(TextPart(start, part))
             part, start, size, references = [], index, 0, 0
         part.append(item)

@@ -25,7 +25,6 @@ from judged import (
     ScoredAnswers,
     Status,
 )
-from judged._batching import scoring
 from judged.cli.app import run
 from judged.evaluation import AnswerEvaluation, FileError, Question, evaluate_answers
 from judged.traces import ScoreReplay, Trace, TraceFile
@@ -138,13 +137,13 @@ def run_here(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
         signal.signal(number, handler)
 
 
-def items(n: int) -> list[AnswerItem]:
+def items(n: int, context: str = "c") -> list[AnswerItem]:
     """Answers of which every third is bad, every fifth refused and every seventh empty."""
     words = {0: "false", 1: "fine", 2: "good"}
     texts = [
         "" if i % 7 == 6 else "refuse" if i % 5 == 4 else f"{words[i % 3]} {i}" for i in range(n)
     ]
-    return [AnswerItem(f"i{i}", "q", text, ["r"], ["c"]) for i, text in enumerate(texts)]
+    return [AnswerItem(f"i{i}", "q", text, ["r"], [context]) for i, text in enumerate(texts)]
 
 
 def values(found: ScoredAnswers) -> list[tuple[object, ...]]:
@@ -154,17 +153,15 @@ def values(found: ScoredAnswers) -> list[tuple[object, ...]]:
 class TestClients:
     RUBRICS = ("answer_relevance", "answer_match")
 
-    async def test_parts_give_what_one_call_gives(self, llm_server: ServerProcess, monkeypatch):
+    async def test_parts_give_what_one_call_gives(self, llm_server: ServerProcess):
+        many = items(40, "c" * 140_000)  # a message holds seven of them
         with Client(llm_server.address) as client:
             whole = client.score_answers(items(40), self.RUBRICS)
-            monkeypatch.setattr(scoring, "PART_SCORES", 14)
             seen: list[tuple[int, int]] = []
-            parts = client.score_answers(
-                items(40), self.RUBRICS, progress=lambda *now: seen.append(now)
-            )
-            streamed = list(client.stream_scores(items(40), self.RUBRICS))
+            parts = client.score_answers(many, self.RUBRICS, progress=lambda *now: seen.append(now))
+            streamed = list(client.stream_scores(many, self.RUBRICS))
         async with AsyncClient(llm_server.address) as client:
-            from_tasks = await client.score_answers(items(40), self.RUBRICS)
+            from_tasks = await client.score_answers(many, self.RUBRICS)
         assert values(whole) == values(parts) == values(from_tasks)
         assert sorted(values(whole)) == sorted((*v,) for v in values(streamed))
         assert whole.rubrics == parts.rubrics == from_tasks.rubrics
@@ -193,9 +190,8 @@ class TestClients:
         assert quality.judge is not None
         assert quality.judge.kind == "answers"
 
-    def test_an_error_names_the_item_of_the_whole(self, llm: Client, monkeypatch):
-        monkeypatch.setattr(scoring, "PART_SCORES", 2)
-        some = [*items(5), AnswerItem("", "q", "a")]
+    def test_an_error_names_the_item_of_the_whole(self, llm: Client):
+        some = [*items(5, "c" * 500_000), AnswerItem("", "q", "a")]
         with pytest.raises(InvalidArgument, match=r"^items\[5\]\.item_id"):
             llm.score_answers(some, ["answer_relevance"])
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 from judged import AsyncClient, Client, DeadlineExceeded, IntervalOptions, InvalidArgument, TextItem
-from judged._convert import text_metrics
 
 NAMES = ["bleu", "rouge1", "rouge2", "rougeL", "token_f1", "exact_match"]
 ITEMS = [
@@ -15,27 +16,35 @@ ITEMS = [
 ]
 
 
-def test_one_message_and_many_give_the_same(client: Client, monkeypatch):
+LONG = [TextItem("Paris", ["Paris", *["London"] * 60_000])] * 2
+"""Two items that no message holds together."""
+
+
+def test_one_message_and_many_give_the_same(client: Client):
     interval = IntervalOptions(resamples=500)
     whole = client.compute_text_metrics(NAMES, ITEMS, per_item=True, interval=interval)
     assert [metric.name for metric in whole.metrics] == NAMES
     assert all(len(metric.values) == metric.n == 60 for metric in whole.metrics)
     assert len(whole["rougeL"].precision) == 60
     assert whole["bleu"].interval.lower < whole["bleu"].mean < whole["bleu"].interval.upper
-    monkeypatch.setattr(text_metrics, "PART_REFERENCES", 7)
-    parts = client.compute_text_metrics(NAMES, ITEMS, per_item=True, interval=interval)
-    assert parts == whole
-    bad = [*ITEMS, TextItem("a", [])]
+    parts = client.compute_text_metrics(NAMES, [*LONG, *ITEMS], per_item=True, interval=interval)
+    for one, other in zip(whole.metrics, parts.metrics, strict=True):
+        assert list(other.values) == [*other.values[:2], *one.values]
+        assert other.n == 62
+        assert other.mean == pytest.approx(math.fsum(other.values) / 62)
+        assert other.interval.lower < other.mean < other.interval.upper
+    assert list(parts["exact_match"].values[:2]) == [1.0, 1.0]
+    bad = [*LONG, *ITEMS, TextItem("a", [])]
     with pytest.raises(InvalidArgument) as caught:
         client.compute_text_metrics(NAMES, bad)
-    assert caught.value.field == "items[60].references"
+    assert caught.value.field == "items[62].references"
 
 
-async def test_both_clients_agree(client: Client, server_address: str, monkeypatch):
-    whole = client.compute_text_metrics(NAMES, ITEMS)
-    monkeypatch.setattr(text_metrics, "PART_REFERENCES", 30)
+@pytest.mark.parametrize("items", [ITEMS, [*LONG, *ITEMS]], ids=["one message", "many"])
+async def test_both_clients_agree(client: Client, server_address: str, items: list[TextItem]):
+    whole = client.compute_text_metrics(NAMES, items)
     async with AsyncClient(server_address) as other:
-        assert await other.compute_text_metrics(NAMES, ITEMS) == whole
+        assert await other.compute_text_metrics(NAMES, items) == whole
 
 
 def test_the_server_lists_its_text_metrics(client: Client):

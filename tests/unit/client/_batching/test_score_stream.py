@@ -24,7 +24,6 @@ from judged import (
     Status,
     Unavailable,
 )
-from judged._batching import scoring
 from judged._transport import call
 
 from tests.fakes.score_service import Break, ScoreService, Script, score_service
@@ -38,8 +37,9 @@ def hurry(monkeypatch):
     monkeypatch.setattr(call, "FIRST_DELAY_S", 0.001)
 
 
-def small_parts(monkeypatch, scores: int) -> None:
-    monkeypatch.setattr(scoring, "PART_SCORES", scores)
+def items_of(part: int) -> list[AnswerItem]:
+    """Return the items with texts so long that a message holds `part` of them."""
+    return [AnswerItem(item.item_id, item.query, "a" * (900_000 // part)) for item in ITEMS]
 
 
 def until(fact: Callable[[], bool], seconds: float = 5.0) -> None:
@@ -72,11 +72,10 @@ async def both(service: ScoreService, *arguments, **options) -> list[ScoredAnswe
 
 
 class TestScores:
-    @pytest.mark.parametrize("part", [1, 6, 1000])
-    async def test_come_in_the_order_of_items_and_rubrics(self, monkeypatch, part: int):
-        small_parts(monkeypatch, part)
+    @pytest.mark.parametrize("part", [1, 3, 1000])
+    async def test_come_in_the_order_of_items_and_rubrics(self, part: int):
         with score_service(by_item) as service:
-            for found in await both(service, ITEMS, ["a", Rubric("b", 0.5)]):
+            for found in await both(service, items_of(part), ["a", Rubric("b", 0.5)]):
                 assert [s.item_id for s in found] == [i.item_id for i in ITEMS for _ in "ab"]
                 assert [s.rubric for s in found] == ["a", "b"] * 10
                 expected = pytest.approx([i / 20 for i in range(20)])
@@ -85,13 +84,12 @@ class TestScores:
                 assert found.usage.calls == 20
                 assert found.usage.cost == 10.0
                 assert found.errors == {}
-        assert len(service.requests) == 2 * {1: 10, 6: 4, 1000: 1}[part]
+        assert len(service.requests) == 2 * {1: 10, 3: 4, 1000: 1}[part]
 
-    async def test_progress_counts_scores(self, monkeypatch):
-        small_parts(monkeypatch, 4)
+    async def test_progress_counts_scores(self):
         seen: list[tuple[int, int]] = []
         with score_service(by_item) as service:
-            await both(service, ITEMS, ["a"], progress=lambda *now: seen.append(now))
+            await both(service, items_of(4), ["a"], progress=lambda *now: seen.append(now))
         assert seen == [(n, 10) for n in range(1, 11)] * 2
 
     async def test_options_travel(self):
@@ -144,15 +142,14 @@ class TestBreaks:
         assert found.errors == {}
         assert [len(r.items) for r in service.requests] == [10, 6]
 
-    async def test_a_part_that_fails_for_good_leaves_the_rest(self, monkeypatch):
-        small_parts(monkeypatch, 2)
+    async def test_a_part_that_fails_for_good_leaves_the_rest(self):
         inner = Break(grpc.StatusCode.INTERNAL)
 
         def script(request, item, rubric):
             return inner if item.item_id == "4" else 1.0
 
         with score_service(script) as service:
-            for found in await both(service, ITEMS, ["a"]):
+            for found in await both(service, items_of(2), ["a"]):
                 # 5 came before the stream of 4 and 5 broke.
                 assert [s.status for s in found] == [Status.OK] * 4 + [Status.ERROR] + [
                     Status.OK
@@ -161,14 +158,12 @@ class TestBreaks:
                 assert found.rubrics[0].counts.error == 1
                 assert found.rubrics[0].mean == 1.0
 
-    async def test_the_failed_ones_are_yielded_last(self, monkeypatch):
-        small_parts(monkeypatch, 2)
-
+    async def test_the_failed_ones_are_yielded_last(self):
         def script(request, item, rubric):
             return Break(grpc.StatusCode.INTERNAL) if item.item_id == "0" else 1.0
 
         with score_service(script) as service, Client(service.address) as client:
-            found = list(client.stream_scores(ITEMS, ["a"]))
+            found = list(client.stream_scores(items_of(2), ["a"]))
         assert [s.status for s in found] == [Status.OK] * 9 + [Status.ERROR]
 
     @pytest.mark.parametrize(
@@ -181,14 +176,13 @@ class TestBreaks:
             (grpc.StatusCode.INVALID_ARGUMENT, InvalidArgument),
         ],
     )
-    async def test_raises_when_nothing_was_answered(self, code, kind, monkeypatch):
-        small_parts(monkeypatch, 4)
+    async def test_raises_when_nothing_was_answered(self, code, kind):
         with score_service(lambda *_: Break(code)) as service:
             with Client(service.address) as client, pytest.raises(kind):
-                client.score_answers(ITEMS, ["a"], timeout=1)
+                client.score_answers(items_of(4), ["a"], timeout=1)
             async with AsyncClient(service.address) as client:
                 with pytest.raises(kind):
-                    await client.score_answers(ITEMS, ["a"], timeout=1)
+                    await client.score_answers(items_of(4), ["a"], timeout=1)
 
     async def test_a_stream_that_lacks_scores_is_a_fault_of_the_server(self):
         with score_service(lambda _, item, __: None if item.item_id == "3" else 1.0) as service:
@@ -224,8 +218,7 @@ class TestBreaks:
 
 class TestLeaving:
     @pytest.mark.parametrize("part", [1000, 2])
-    def test_to_leave_early_ends_the_streams_and_the_threads(self, monkeypatch, part: int):
-        small_parts(monkeypatch, part)
+    def test_to_leave_early_ends_the_streams_and_the_threads(self, part: int):
         never = threading.Event()
 
         def script(request, item, rubric):
@@ -234,7 +227,7 @@ class TestLeaving:
             return 1.0
 
         with score_service(script) as service, Client(service.address) as client:
-            stream = client.stream_scores(ITEMS, ["a"])
+            stream = client.stream_scores(items_of(part), ["a"])
             next(stream)
             assert isinstance(stream, Generator)
             stream.close()
@@ -260,9 +253,8 @@ class TestLeaving:
                 until(lambda: service.ended == 1)
             never.set()
 
-    def test_many_scores_wait_for_a_slow_reader(self, monkeypatch):
-        small_parts(monkeypatch, 100)
-        items = [AnswerItem(str(i)) for i in range(2000)]
+    def test_many_scores_wait_for_a_slow_reader(self):
+        items = [AnswerItem(str(i), answer="a" * 10_000) for i in range(2000)]
         with score_service(lambda *_: 1.0) as service, Client(service.address) as client:
             assert len(list(client.stream_scores(items, ["a"]))) == 2000
             stream = client.stream_scores(items, ["a"])

@@ -15,7 +15,6 @@ from judged import (
     Status,
     Unavailable,
 )
-from judged._batching import scoring as scoring_module
 from judged._batching.scoring import Scoring, as_rubrics, summarise
 from judged.types import AnswerScore
 from judged.v1 import judge_service_pb2 as pb
@@ -46,11 +45,10 @@ class TestCut:
     def test_parts_hold_every_item_once_in_order_and_within_the_sizes(self, sizes, most, n_rubrics):
         items = [AnswerItem(str(i), answer="x" * size) for i, size in enumerate(sizes)]
         rubrics = [f"r{i}" for i in range(n_rubrics)]
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(scoring_module, "PART_SCORES", most)
-            patch.setattr(scoring_module, "CHUNK_CHARACTERS", 50)
-            parts = Scoring(items, rubrics, None, include_replies=False).parts
-            asked = [part.request() for part in parts]
+        whole = Scoring(
+            items, rubrics, None, include_replies=False, part_scores=most, part_characters=50
+        )
+        asked = [part.request() for part in whole.parts]
         assert [i.item_id for r in asked for i in r.items] == [i.item_id for i in items]
         for request in asked:
             n = len(request.items)
@@ -121,9 +119,8 @@ class TestPart:
         part.take(reply("0", "a"))
         part.ended()
 
-    def test_an_error_names_the_item_of_the_whole(self, monkeypatch):
-        monkeypatch.setattr(scoring_module, "PART_SCORES", 2)
-        whole = scoring(5, ["a"])
+    def test_an_error_names_the_item_of_the_whole(self):
+        whole = scoring(5, ["a"], part_scores=2)
         part = whole.parts[1]
         part.request()
         error = InvalidArgument.of_field("items[1].contexts[0]", "is too long")
@@ -197,11 +194,10 @@ class TestWhole:
 
 
 class TestMaxCost:
-    def test_each_part_gets_its_share_and_what_it_took_is_gone(self, monkeypatch):
-        monkeypatch.setattr(scoring_module, "PART_SCORES", 4)
+    def test_each_part_gets_its_share_and_what_it_took_is_gone(self):
         items = [AnswerItem(str(i)) for i in range(5)]
         asking = Asking(max_cost=10.0)
-        parts = Scoring(items, ["a", "b"], asking, include_replies=False).parts
+        parts = Scoring(items, ["a", "b"], asking, include_replies=False, part_scores=4).parts
         limits = [part.request().asking.max_cost for part in parts]
         assert limits == pytest.approx([4, 4, 2])
         assert sum(limits) <= 10

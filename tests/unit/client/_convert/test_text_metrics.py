@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import pytest
 from judged import InvalidArgument, TextItem, TextMetricTable
-from judged._convert import text_metrics
 from judged._convert.text_metrics import TextPart, merge_text_metrics, of_whole, split_items
 from judged.types import TextMetricResult
 
@@ -16,15 +15,12 @@ def table(*metrics):
     return TextMetricTable(list(metrics))
 
 
-def test_items_are_cut_by_bytes_and_by_references(monkeypatch):
+def test_items_are_cut_by_bytes_and_by_references():
     items = [TextItem("x" * 10, ["é"]), TextItem("", ["a", "b"]), TextItem("y", ["c"])]
     assert split_items(items) == [TextPart(0, items)]
     assert split_items([]) == [TextPart(0, [])]
-    monkeypatch.setattr(text_metrics, "PART_REFERENCES", 2)
-    assert [part.start for part in split_items(items)] == [0, 1, 2]
-    monkeypatch.setattr(text_metrics, "PART_REFERENCES", 100)
-    monkeypatch.setattr(text_metrics, "PART_BYTES", 24)
-    parts = split_items(items)
+    assert [part.start for part in split_items(items, part_references=2)] == [0, 1, 2]
+    parts = split_items(items, part_bytes=24)
     assert [part.start for part in parts] == [0, 1, 2]
     assert [item for part in parts for item in part.items] == items
 
