@@ -167,14 +167,14 @@ class Attempts:
         when the server has never answered and UNREACHED_S are over.
         """
         if not may_retry(error):
-            raise error
+            raise error from None
         if was_reached(error):
             self._budget.reached = True
         self._failed += 1
         self._error = error
         most = self._deadline.options.max_retries
         if most is not None and self._failed > most:
-            raise error
+            raise error from None
         now = time.monotonic()
         if self._failed == 1:
             self._failing_since = now
@@ -186,7 +186,7 @@ class Attempts:
         busy = isinstance(error, errors.Overloaded)
         patient = busy or (self._budget.reached and self._budget.waits)
         if not patient and now + wait - self._failing_since > UNREACHED_S:
-            raise error
+            raise error from None
         return self._within_deadline(error, wait)
 
     def _backoff(self) -> float:
@@ -199,7 +199,7 @@ class Attempts:
         except errors.DeadlineExceeded:
             left = 0.0
         if left <= wait:
-            raise error
+            raise error from None
         self._budget.failed(error, left)
         return wait
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -9,7 +10,17 @@ from typing import Any
 
 import grpc
 import pytest
-from judged import AsyncClient, Client, DeadlineExceeded, InvalidArgument, Unavailable
+from judged import (
+    AnswerItem,
+    AsyncClient,
+    Client,
+    DeadlineExceeded,
+    InvalidArgument,
+    JudgedError,
+    QueryGroup,
+    TextItem,
+    Unavailable,
+)
 from judged.v1 import judge_service_pb2 as pb
 from judged.v1.judge_service_pb2_grpc import (
     JudgeServiceServicer,
@@ -121,6 +132,23 @@ def test_what_is_no_option_is_named(options: dict[str, Any], field: str) -> None
     assert caught.value.field == field
     with Client("127.0.0.1:1") as client, pytest.raises(InvalidArgument):
         client.with_options(**options)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda client: client.judge([QueryGroup("q", ["a"], ["b"])], "nobody"),
+        lambda client: client.evaluate([QueryGroup("q", ["a"], ["b"], "q1")], ["mrrr"]),
+        lambda client: client.compute_text_metrics(["bleue"], [TextItem("a", ["b"])]),
+        lambda client: client.score_answers([AnswerItem("i", "q", "a")], ["nothing"]),
+    ],
+)
+def test_the_traceback_of_a_refusal_has_nothing_of_grpc(client: Client, call) -> None:
+    with pytest.raises(JudgedError) as caught:
+        call(client)
+    told = "".join(traceback.format_exception(caught.value))
+    assert "During handling" not in told
+    assert "site-packages/grpc" not in told
 
 
 def test_a_client_shows_whom_it_calls() -> None:
