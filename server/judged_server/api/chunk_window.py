@@ -60,6 +60,10 @@ async def work_in_window(
                     tasks.create_task(work_on(await begin(request)))
         except BaseExceptionGroup as group:
             raise group.exceptions[0] from None
+        except asyncio.CancelledError as cancelled:
+            # The frame of TaskGroup keeps it (CPython 3.11), and it kept that frame and its tasks.
+            cancelled.__traceback__ = None
+            raise
         finally:
             # The queue has a place for this beside one for each slot, so it never blocks.
             answers.put_nowait(None)

@@ -20,14 +20,14 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from contextlib import aclosing, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any
 
 import grpc
 
 from judged_server import errors, recorder, tracing
 from judged_server.api.authentication import Authenticator, revoked
 from judged_server.api.listening.receiving import Receiver
-from judged_server.api.status import to_wire, wire_error
+from judged_server.api.status import WireError, to_wire, wire_error
 from judged_server.audit import AuditLog, CallNotes, call_notes
 from judged_server.telemetry import access, logger
 from judged_server.tenant import Sender, current_tenant, send_as, serve
@@ -118,6 +118,26 @@ class _Call:
     code: str = "CANCELLED"
     reason: str = ""
 
+    def stop(self, why: errors.JudgedError) -> None:
+        """End it; this is what its caller is told."""
+        self.ended_by = why
+        if self.task is not None:
+            self.task.cancel()
+
+    def failure(self, error: BaseException) -> WireError | None:
+        """Return what its caller is told of what ended it; None for a cancel."""
+        if self.ended_by is not None and self.task is not None and self.task.cancelling():
+            self.task.uncancel()
+            return to_wire(self.ended_by)
+        if isinstance(error, TimeoutError) and self.timeout is not None and self.timeout.expired():
+            return to_wire(
+                errors.DeadlineExceeded(
+                    f"the call was stopped after {self.limit_s:g} s; set a deadline, send less, "
+                    "or stream it"
+                )
+            )
+        return wire_error(error)
+
 
 class CallInterceptor:
     """Wraps method handlers, and knows the calls in work. One instance serves a whole server."""
@@ -167,7 +187,7 @@ class CallInterceptor:
         """End all calls in work as drained; return when they have ended, or after `grace_s`."""
         for call in self._calls.values():
             if call.counted:
-                _stop(call, errors.Draining(_DRAINING, _DRAINED_AFTER_S))
+                call.stop(errors.Draining(_DRAINING, _DRAINED_AFTER_S))
         with suppress(TimeoutError):
             async with asyncio.timeout(grace_s):
                 await self.wait_idle()
@@ -178,7 +198,7 @@ class CallInterceptor:
         for call in self._calls.values():
             if call.identity is None or call.ended_by or directory.counts(call.identity):
                 continue
-            _stop(call, revoked())
+            call.stop(revoked())
             ended[call.identity.tenant.name] += 1
         for tenant, calls in ended.items():
             _log.info("calls ended", tenant=tenant, calls=calls)
@@ -267,11 +287,18 @@ class CallInterceptor:
                     serve(begun.identity.tenant)
                 if maximum_s is not None:
                     send_as(_sender(context, is_batch=is_batch))
-                    begun.limit_s = self._limit_s(context, maximum_s)
+                    self._check_draining()
+                    begun.limit_s = self._deadlines.imposed(context, maximum_s)
                 async with asyncio.timeout(begun.limit_s) as begun.timeout:
                     reply = await body(request, context)
-            except BaseException as error:  # noqa: BLE001 - nothing may get past this
-                await self._refuse(begun, context, error)
+            except BaseException as error:
+                wire = begun.failure(error)
+                if wire is None:
+                    raise
+                # Frames hold the request, and a cycle of them would be found by a rare collection.
+                error.__traceback__ = error.__context__ = None
+                await self._refuse(begun, context, wire)
+                return None  # gRPC knows that the call was aborted
             else:
                 begun.code = "OK"
                 return reply
@@ -298,38 +325,22 @@ class CallInterceptor:
         self._begun += counted
         return call
 
-    def _limit_s(self, context: Context, maximum_s: float) -> float | None:
-        """Return the seconds to enforce. Raises Draining."""
+    def _check_draining(self) -> None:
         if self._draining:
             raise errors.Draining(_DRAINING, _DRAINED_AFTER_S)
-        return self._deadlines.imposed(context, maximum_s)
 
-    async def _refuse(self, call: _Call, context: Context, error: BaseException) -> NoReturn:
+    async def _refuse(self, call: _Call, context: Context, wire: WireError) -> None:
         """Send the status of a call that failed."""
-        if call.ended_by is not None and call.task is not None and call.task.cancelling():
-            call.task.uncancel()
-            wire = to_wire(call.ended_by)
-        elif (
-            isinstance(error, TimeoutError) and call.timeout is not None and call.timeout.expired()
-        ):
-            wire = to_wire(
-                errors.DeadlineExceeded(
-                    f"the call was stopped after {call.limit_s:g} s; set a deadline, send less, "
-                    "or stream it"
-                )
-            )
-        else:
-            wire = wire_error(error)
         if recorder.active is not None:
             recorder.active.refusal(wire.reason)
         call.code, call.reason = wire.code.name, wire.reason
-        # Frames hold the request, and a cycle of them would be found by a rare collection.
-        error.__traceback__ = error.__context__ = None
+        trailers = (*wire.trailers, (REQUEST_ID, call.request_id))
         try:
             async with asyncio.timeout(_STATUS_S):
-                await context.abort(
-                    wire.code, wire.message, (*wire.trailers, (REQUEST_ID, call.request_id))
-                )
+                await context.abort(wire.code, wire.message, trailers)
+        except grpc.aio.AbortError as aborted:
+            # gRPC keeps it in the call, and so the call in itself, if it names these frames.
+            aborted.__traceback__ = aborted.__context__ = None
         except TimeoutError:
             # The status waits behind replies that the caller does not read. The call ends here
             # all the same; gRPC hands over what it has when it is asked for.
@@ -356,12 +367,6 @@ class CallInterceptor:
             self._audit_log.call(
                 call.method, call.code, call.request_id, tenant, credential, call.notes, spent
             )
-
-
-def _stop(call: _Call, why: errors.JudgedError) -> None:
-    call.ended_by = why
-    if call.task is not None:
-        call.task.cancel()
 
 
 def _sender(context: Context, *, is_batch: bool) -> Sender:

@@ -78,18 +78,18 @@ def internal_fault(error: BaseException) -> errors.InternalFault | errors.Overlo
     return errors.InternalFault(ref)
 
 
-def wire_error(error: BaseException) -> WireError:
-    """Return what the caller is told; re-raise what is not a failure of the call."""
+def wire_error(error: BaseException) -> WireError | None:
+    """Return what the caller is told; None for what is not a failure of the call, as a cancel."""
     if isinstance(error, errors.JudgedError):
         return to_wire(error)
     if isinstance(error, asyncio.CancelledError):
         task = asyncio.current_task()
         if task is None or task.cancelling():
-            raise error
+            return None
         # Nobody cancelled this call: a cancelled child leaked. Swallowing it here is what keeps
         # the caller from waiting for a reply that never comes.
     elif isinstance(error, grpc.aio.AbortError | KeyboardInterrupt | SystemExit):
-        raise error
+        return None
     return to_wire(internal_fault(error))
 
 

@@ -76,18 +76,18 @@ class HttpCalls:
             try:
                 context = HttpContext(request, read, self._max_bytes, reply.write_event)
                 body = await _written(await self._call(method, context))
-            except grpc.aio.AbortError:
-                return await reply.end_with(context.status, context.trailers)
             except errors.JudgedError as error:
                 trailers = dict(to_wire(error).trailers)
                 return await reply.end_with(_status(trailers), trailers)
+            if context.status is not None:
+                return await reply.end_with(context.status, context.trailers)
             return await reply.end(body, context.trailers)
 
     async def _call(self, method: HttpMethod, context: HttpContext) -> Message | None:
         """Return the reply of a unary call; None once all of a stream is written.
 
-        Raises AbortError where the handler ended the call, and DeadlineExceeded where its caller's
-        deadline did, which gRPC itself would see to.
+        None too where the handler ended the call with a status. Raises DeadlineExceeded where the
+        caller's deadline did, which gRPC itself would see to.
         """
         details: Any = HandlerCallDetails(method.full_name, context.metadata)
         found: Any = next(filter(None, (finder.service(details) for finder in self._finders)))
@@ -100,7 +100,7 @@ class HttpCalls:
             raise errors.DeadlineExceeded(
                 "the time of grpc-timeout is over; allow more, or send less"
             ) from None
-        if is_stream:
+        if is_stream or context.status is not None:
             return None
         if isinstance(reply, bytes):  # written already, for the wire of gRPC
             return GetMessageClass(method.descriptor.output_type).FromString(reply)

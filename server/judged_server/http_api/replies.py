@@ -92,10 +92,9 @@ class Reply:
         return response
 
     async def end_with(
-        self, status: status_pb2.Status | None, trailers: dict[str, str | bytes]
+        self, status: status_pb2.Status, trailers: dict[str, str | bytes]
     ) -> web.StreamResponse:
         """End the call with an error: a reply of that status, or the last event of a stream."""
-        status = status or status_pb2.Status(code=grpc.StatusCode.INTERNAL.value[0])
         body = status_json(status)
         if self._events is not None:
             await self._drained(self._write_event("error", body))

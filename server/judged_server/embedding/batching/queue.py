@@ -96,6 +96,7 @@ class WorkQueue:
                 self._refuse(victim, self._admission.gave_way(victim))
             call.entries = [self._entries.setdefault(f.key, f) for f in call.entries]
             call.left = len(call.entries)
+            call.windows.call = call
             self._calls.add(call)
             pool = self._pools[INTERACTIVE if call.interactive else BATCH]
             for entry in call.entries:

@@ -151,7 +151,7 @@ class Call:
     windows: CallWindows = field(init=False)
 
     def __post_init__(self) -> None:
-        self.windows = CallWindows(self.sender, self.weight, self)
+        self.windows = CallWindows(self.sender, self.weight)
 
     @property
     def begun(self) -> bool:
@@ -183,7 +183,8 @@ class Call:
 class CallWindows:
     """The windows of one call, the longest first; those taken by others are passed over.
 
-    `call` is whose they are: None once it has ended, as for `InflightText.release`.
+    `call` is whose they are, from when it is let in until it ends: else the two would hold each
+    other, and what they hold, until a collection.
     """
 
     sender: str = ""
