@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import logging
+import weakref
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import grpc
@@ -34,14 +36,26 @@ CANARY = "sk-canary-in-an-exception"
 Service = tuple["Misbehaving", JudgeServiceStub, CallInterceptor]
 
 
+class Text:
+    """What a call holds as long as its frames are there."""
+
+
 class Misbehaving(JudgeServiceServicer):
     """Each call fails in one of the ways that the interceptor is for."""
 
     def __init__(self) -> None:
         self.cancelled = asyncio.Event()
         self.entered = asyncio.Event()
+        self.released = asyncio.Event()
+
+    def hold(self) -> Text:
+        """Return something for a handler to hold; `released` is set when it is let go of."""
+        text = Text()
+        weakref.finalize(text, self.released.set)
+        return text
 
     async def BatchJudge(self, request: Any, context: Any) -> Any:
+        _held = self.hold()
         raise ValueError(CANARY)
 
     async def Evaluate(self, request: Any, context: Any) -> Any:
@@ -50,6 +64,7 @@ class Misbehaving(JudgeServiceServicer):
         await child
 
     async def ComputeMetrics(self, request: Any, context: Any) -> Any:
+        _held = self.hold()
         self.entered.set()
         try:
             await asyncio.Event().wait()
@@ -57,6 +72,7 @@ class Misbehaving(JudgeServiceServicer):
             self.cancelled.set()
 
     async def GetServerInfo(self, request: Any, context: Any) -> Any:
+        _held = self.hold()
         raise errors.Overloaded("busy", 0.7)
 
     async def ScoreAnswers(self, request: Any, context: Any) -> AsyncIterator[Any]:
@@ -68,6 +84,7 @@ class Misbehaving(JudgeServiceServicer):
             self.cancelled.set()
 
     async def StreamJudge(self, requests: Any, context: Any) -> AsyncIterator[Any]:
+        _held = self.hold()
         yield pb.StreamJudgeResponse()
         raise KeyError(CANARY)
 
@@ -160,6 +177,36 @@ async def test_a_callers_cancel_reaches_the_handler(service):
     call.cancel()
     await asyncio.wait_for(misbehaving.cancelled.wait(), 60)
     await asyncio.wait_for(interceptor.wait_idle(), 60)
+
+
+@pytest.fixture
+def no_collection() -> Iterator[None]:
+    """Let no cycle of objects be found."""
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.mark.parametrize("ending", ["bug", "refusal", "deadline", "cancel", "stream"])
+async def test_a_call_that_failed_is_let_go_of_at_once(service, no_collection, ending: str):
+    misbehaving, stub, _ = service
+    if ending == "cancel":
+        call = stub.ComputeMetrics(pb.ComputeMetricsRequest(), timeout=60)
+        await misbehaving.entered.wait()
+        call.cancel()
+    elif ending == "stream":
+        replies = stub.StreamJudge(iter([pb.StreamJudgeRequest()]))
+        with suppress(grpc.aio.AioRpcError):
+            while await replies.read() is not grpc.aio.EOF:
+                pass
+    elif ending == "bug":
+        await failure(stub.BatchJudge(pb.BatchJudgeRequest()))
+    elif ending == "deadline":
+        await failure(stub.ComputeMetrics(pb.ComputeMetricsRequest()))
+    else:
+        await failure(stub.GetServerInfo(pb.GetServerInfoRequest()))
+    async with asyncio.timeout(10):
+        await misbehaving.released.wait()
 
 
 async def test_a_stream_whose_replies_nobody_reads_is_ended(silence: None):

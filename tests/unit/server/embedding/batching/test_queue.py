@@ -1,6 +1,8 @@
 """The queue between calls and threads: slices of texts, classes and turns, leaving, closing."""
 
 import asyncio
+import gc
+import weakref
 from dataclasses import replace
 
 import numpy as np
@@ -70,6 +72,20 @@ async def test_batches_come_interactive_first_and_the_express_worker_takes_nothi
     work.submit(_call(["cc"], interactive=True))
     _read(work)
     assert work.take_batch(express=True, timeout_s=30).windows[0].entry.text == "cc"
+
+
+async def test_a_call_that_was_refused_is_let_go_of_at_once(work):
+    work.submit(_call(["a" * 900]))
+    gc.disable()
+    try:
+        refused = _call(["b" * 900])
+        with pytest.raises(Overloaded):
+            work.submit(refused)
+        held = weakref.ref(refused.entries[0])
+        del refused
+        assert held() is None
+    finally:
+        gc.enable()
 
 
 async def test_a_call_is_woken_when_its_last_text_has_ended(work):
