@@ -83,6 +83,11 @@ class Address:
                 f"{setting}: there is no folder {self.path.parent} for the socket; make it, or "
                 "pick another path"
             )
+        if not os.access(self.path.parent, os.W_OK):
+            raise AddressError(
+                f"{setting}: the folder {self.path.parent} can't be written to, for the socket; "
+                "let the server's user write to it, or pick another path"
+            )
         if not self.path.exists():
             return
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:

@@ -61,9 +61,10 @@ def diagnose(settings: Settings, say: Callable[[str], object] = print) -> int:
         except (SettingsError, AddressError, JudgedError) as error:
             findings = [Finding(BAD, what, str(error))]
         for finding in findings:
-            if finding.state == BAD and finding.said in told:
-                continue  # two checks read the same file
-            told.add(finding.said)
+            if finding.state == BAD:
+                if finding.said in told:
+                    continue  # two checks read the same file
+                told.add(finding.said)
             say(f"{finding.state}  {finding.what}: {finding.said}")
             worst = max(worst, 2 if finding.state == BAD else 0)
     say("a server can run with these settings" if not worst else "mend what is BAD; see above")
@@ -230,6 +231,11 @@ def _stores(settings: Settings) -> Iterator[Finding]:
         folders["vectors"] = settings.vector_cache_dir or cache_folder(os.environ, "vectors")
     if settings.llm_config is not None and settings.llm_cache == "disk":
         folders["replies"] = settings.llm_cache_dir or cache_folder(os.environ, "replies")
+    if (file := settings.port_file) is not None:
+        if file.is_dir():
+            yield Finding(BAD, "port file", f"{file}: is a folder; name a file")
+        else:
+            folders["port file"] = file.absolute().parent
     if (log := settings.audit_log) is not None:
         if log.is_dir() or not log.absolute().parent.is_dir():
             why = "is a folder; name a file" if log.is_dir() else "its folder is not there; make it"
@@ -237,7 +243,7 @@ def _stores(settings: Settings) -> Iterator[Finding]:
         else:
             folders["audit log"] = log.absolute().parent
     for what, folder in folders.items():
-        yield _stored(what, folder, needed=what == "audit log")
+        yield _stored(what, folder, needed=what in {"audit log", "port file"})
 
 
 def _stored(what: str, folder: Path, *, needed: bool) -> Finding:

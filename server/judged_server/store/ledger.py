@@ -145,7 +145,10 @@ class Ledger:
                     self._db.execute(statement)
                 self._take_over()
         except OSError as error:
-            raise SettingsError(f"budget file {path}: {error.strerror}") from None
+            raise SettingsError(
+                f"budget file {path} can't be used: {error.strerror}; name one that the server may "
+                "write to, as file under [budget]"
+            ) from None
         except sqlite3.Error as error:
             raise SettingsError(
                 f"budget file {path} can't be used: {error}; name another, or move it away and "
