@@ -38,7 +38,8 @@ from judged_server.judges.llm.judge import LlmKind
 from judged_server.llm.budget.budgets import Budgets
 from judged_server.llm.caller import ModelCaller
 from judged_server.llm.chat import ChatRequest
-from judged_server.llm.config.configuration import ModelConfiguration, parse_configuration
+from judged_server.llm.config.configuration import parse_configuration
+from judged_server.llm.config.configured import ModelConfiguration
 from judged_server.llm.models import ChatModels
 from judged_server.llm.providers import openai as dialect
 from judged_server.llm.reply_cache import ReplyCache

@@ -21,7 +21,7 @@ TIE_TOLERANCE = 1e-9
 """Added to a score before it is compared, so that one printed equal to the threshold passes."""
 
 
-_Column = TypeVar("_Column", FloatArray, ByteArray)
+_Column = TypeVar("_Column", FloatArray, ByteArray, BoolArray)
 
 
 class Status(IntEnum):
@@ -119,6 +119,14 @@ class ScoreColumns:
     probabilities: FloatArray | None = None
     stages: ByteArray | None = None
 
+    @property
+    def ok(self) -> BoolArray:
+        """bool: which contexts have a verdict."""
+        if self.statuses is None:
+            return np.ones(len(self.scores), np.bool_)
+        ok: BoolArray = self.statuses == Status.OK
+        return ok
+
 
 @lru_cache(maxsize=1024)
 def min_passing_score(min_score: float) -> FloatArray:
@@ -175,17 +183,17 @@ class Verdicts:
             self.relevant[part],
             ScoreColumns(
                 columns.scores[part],
-                None if columns.statuses is None else columns.statuses[part],
-                None if columns.flags is None else columns.flags[part],
+                _part(columns.statuses, part),
+                _part(columns.flags, part),
                 tuple(replace(fault, index=fault.index - first) for fault in faults),
-                None if columns.majorities is None else columns.majorities[part],
-                None if columns.agreements is None else columns.agreements[part],
+                _part(columns.majorities, part),
+                _part(columns.agreements, part),
                 tuple(replace(detail, index=detail.index - first) for detail in details),
                 probabilities=_part(columns.probabilities, part),
                 stages=_part(columns.stages, part),
             ),
             [offset - first for offset in self.offsets[begin : end + 1]],
-            None if self.sources is None else self.sources[part],
+            _part(self.sources, part),
         )
 
 

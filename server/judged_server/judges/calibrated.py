@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from judged_server.domain import (
-    CacheMode,
     Calibrator,
     JudgeIdentity,
     QueryGroup,
     ScoreColumns,
-    Status,
 )
 from judged_server.errors import InvalidField
 from judged_server.judges.base import Caller, Judge
-from judged_server.llm.question import PlannedCall
 from judged_server.statistics.calibration import Platt
 
 
@@ -45,57 +42,25 @@ def check_fits(calibrator: Calibrator, identity: JudgeIdentity, field: str) -> N
         raise InvalidField(field, rule)
 
 
-@dataclass(frozen=True)
 class CalibratedJudge:
     """Another judge, whose verdicts get the probabilities of a calibration."""
 
-    inner: Judge
-    calibrator: Calibrator
-
-    @classmethod
-    def of(cls, inner: Judge, calibrator: Calibrator, field: str) -> CalibratedJudge:
-        """Return the judge. Raises InvalidField for a calibration of another one."""
+    def __init__(self, inner: Judge, calibrator: Calibrator, field: str) -> None:
+        """Raise InvalidField, at `field` of the request, for a calibration of another judge."""
         check_fits(calibrator, inner.identity, field)
-        return cls(inner, calibrator)
-
-    @property
-    def identity(self) -> JudgeIdentity:
-        """Which judge this is; the hash of the calibration is in the fingerprint."""
-        return self.inner.identity.calibrated(self.calibrator)
-
-    @property
-    def wants_embeddings(self) -> bool:
-        """Whether groups must bring the caller's vectors."""
-        return self.inner.wants_embeddings
-
-    @property
-    def wants_spans(self) -> bool:
-        """Whether groups must bring spans."""
-        return self.inner.wants_spans
-
-    @property
-    def priced(self) -> bool:
-        """Whether the prices of all models that it may ask are known."""
-        return self.inner.priced
-
-    @property
-    def unavailable(self) -> str:
-        """Why it can't judge here now, "" when it can."""
-        return self.inner.unavailable
-
-    def check_api_keys(self, cache: CacheMode) -> None:
-        """Raise ModelNotConfigured when it may have to ask a model whose key is missing."""
-        self.inner.check_api_keys(cache)
-
-    def planned_calls(self, groups: Sequence[QueryGroup]) -> Iterable[PlannedCall]:
-        """Return all that `judge` would ask language models about the groups."""
-        return self.inner.planned_calls(groups)
+        self.inner = inner
+        self.calibrator = calibrator
+        self.identity = inner.identity.calibrated(calibrator)
+        self.wants_embeddings = inner.wants_embeddings
+        self.wants_spans = inner.wants_spans
+        self.priced = inner.priced
+        self.unavailable = inner.unavailable
+        self.check_api_keys = inner.check_api_keys
+        self.planned_calls = inner.planned_calls
 
     async def judge(self, groups: Sequence[QueryGroup], caller: Caller) -> ScoreColumns:
         """Return the other judge's scores, with probabilities; 0 where there is no score."""
         columns = await self.inner.judge(groups, caller)
         platt = Platt(self.calibrator.slope, self.calibrator.intercept)
-        probabilities = platt.probabilities(columns.scores)
-        if columns.statuses is not None:
-            probabilities = np.where(columns.statuses == Status.OK, probabilities, 0.0)
+        probabilities = np.where(columns.ok, platt.probabilities(columns.scores), 0.0)
         return replace(columns, probabilities=probabilities)

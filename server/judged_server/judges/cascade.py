@@ -37,7 +37,6 @@ from judged_server.judges.cascade_items import (
     avoided_by,
     best_scores,
     money_left,
-    settled_by,
 )
 from judged_server.judges.cascade_verdicts import MergedVerdicts
 from judged_server.llm.question import PlannedCall
@@ -250,7 +249,7 @@ class Cascade:
         """Return which items a stage settles; none, where money alone says what goes on."""
         if self._by_cost and place + 1 < len(self.stages):
             return np.zeros(len(best), np.bool_)
-        return settled_by(self.stages[place], best)
+        return self.stages[place].settled(best)
 
     async def judge(self, groups: Sequence[QueryGroup], caller: Caller) -> ScoreColumns:
         """Return what the stages settle, stage after stage, each asked about the rest alone.

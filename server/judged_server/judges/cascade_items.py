@@ -12,14 +12,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from judged_server.domain import (
-    TIE_TOLERANCE,
     BoolArray,
     Calibrator,
     FloatArray,
     IntArray,
     QueryGroup,
     ScoreColumns,
-    Status,
 )
 from judged_server.domain.usage import CostTracker
 from judged_server.judges.base import Judge, PureJudge
@@ -27,6 +25,7 @@ from judged_server.judges.calibrated import CalibratedJudge
 from judged_server.llm.budget import CallEstimate, estimate_call
 from judged_server.llm.question import PlannedCall
 from judged_server.statistics.calibration import Platt
+from judged_server.statistics.calibration.cascade import settled_by
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,16 +62,10 @@ class Stage:
         return judge if isinstance(judge, PureJudge) else None
 
     def settled(self, best: FloatArray) -> BoolArray:
-        """Return which items it settles, by their best scores."""
-        if self.settles_all or self.calibrator is None:
-            return np.ones(len(best), np.bool_)
-        accept, reject = self.calibrator.accept, self.calibrator.reject
-        settled = np.zeros(len(best), np.bool_)
-        if accept is not None:
-            settled |= best + TIE_TOLERANCE >= accept
-        if reject is not None:
-            settled |= best - TIE_TOLERANCE <= reject
-        return settled
+        """Return which items it settles by their best scores; NaN never."""
+        if self.calibrator is None:
+            return settled_by(best, None, None)
+        return settled_by(best, self.calibrator.accept, self.calibrator.reject)
 
     def probabilities(self, best: FloatArray) -> FloatArray:
         """Return how sure it is that items are relevant, by their best scores."""
@@ -138,26 +131,10 @@ class Left:
 
 def best_scores(columns: ScoreColumns, left: Left) -> FloatArray:
     """Return each item's best score; NaN where all its verdicts are missing."""
-    items, ok = left.items, is_ok(columns)
+    items, ok = left.items, columns.ok
     best = np.full(len(left.doubts), -1.0)
     np.maximum.at(best, items[ok], columns.scores[ok])
     return np.where(best < 0, np.nan, best)
-
-
-def settled_by(stage: Stage, best: FloatArray) -> BoolArray:
-    """Return which items a stage settles by their best scores; NaN never."""
-    judged = ~np.isnan(best)
-    settled = np.zeros(len(best), np.bool_)
-    settled[judged] = stage.settled(best[judged])
-    return settled
-
-
-def is_ok(columns: ScoreColumns) -> BoolArray:
-    """Return which contexts have a verdict."""
-    if columns.statuses is None:
-        return np.ones(len(columns.scores), np.bool_)
-    ok: BoolArray = columns.statuses == Status.OK
-    return ok
 
 
 def affordable(judge: Judge, left: Left, limit: int) -> BoolArray:

@@ -19,7 +19,7 @@ from judged_server.domain import (
     VerdictDetail,
     VerdictFault,
 )
-from judged_server.judges.cascade_items import Stage, is_ok
+from judged_server.judges.cascade_items import Stage
 
 _UNKNOWN, _EXHAUSTED = 2, 8
 """gRPC's codes."""
@@ -57,7 +57,7 @@ class MergedVerdicts:
         What it does not settle it says for the time being: a later stage writes over it. Where a
         stage has no verdict, that of an earlier one is not lost.
         """
-        ok = is_ok(columns)
+        ok = columns.ok
         at = places[ok]
         calibrated = stage.calibrator is not None and columns.probabilities is not None
         scores = columns.probabilities if calibrated else columns.scores

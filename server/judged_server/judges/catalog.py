@@ -161,19 +161,15 @@ class JudgeCatalog:
         calibrator = find_calibrator(calibrator, self.calibrations, path)
         threshold = calibrator.min_score if spec.min_score is None else spec.min_score
         bare = replace(spec, calibration=None, min_score=threshold)
-        return CalibratedJudge.of(self.choose(bare, field), calibrator, path)
+        return CalibratedJudge(self.choose(bare, field), calibrator, path)
 
     def _composed(self, kind: PanelKind | CascadeKind, spec: JudgeSpec, field: str) -> Judge:
         if isinstance(kind, CascadeKind):
             check_stages(spec, field)
             return kind.line_up(spec, self._judges(spec, field), field)
-        return kind.seat(spec, self._members(spec, field), field)
-
-    def _members(self, spec: JudgeSpec, field: str) -> list[Member]:
         check_members(spec, field)
-        judges = self._judges(spec, field)
         weights = [1.0 if m.weight is None else m.weight for m in spec.members]
-        return [Member(judge, weight) for judge, weight in zip(judges, weights, strict=True)]
+        return kind.seat(spec, list(map(Member, self._judges(spec, field), weights)), field)
 
     def _judges(self, spec: JudgeSpec, field: str) -> list[Judge]:
         """Return the judges of a panel's members, or of a cascade's stages."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import reduce
 
 import numpy as np
 
@@ -82,10 +83,17 @@ def tally_votes(all_votes: MemberVotes, rule: Rule, usage: Usage | None) -> Scor
     yes_votes = (votes * relevant).sum(axis=0)
     noes = counted - yes_votes
     # A half is a half, whatever rounding makes of a sum of weights.
-    quorum = (counted > 0) & (2 * counted >= _all_votes(all_votes, rule) * (1 - 1e-12))
+    most = sum(all_votes.weights) if rule is Rule.WEIGHTED else float(len(all_votes.weights))
+    quorum = (counted > 0) & (2 * counted >= most * (1 - 1e-12))
     if rule is Rule.MAJORITY:
         quorum &= yes_votes != noes
-    unknown = _unknown(all_votes)
+    # Without a reply that was to come from the cache, what the others say is another panel's.
+    unknown = [
+        fault.index
+        for one in all_votes.verdicts
+        for fault in one.columns.faults
+        if fault.reason == Reason.NOT_CACHED
+    ]
     quorum[unknown] = False
     divisor = np.where(quorum, counted, 1.0)
     if rule is Rule.MAJORITY:
@@ -97,21 +105,17 @@ def tally_votes(all_votes: MemberVotes, rule: Rule, usage: Usage | None) -> Scor
     outcome[unknown] = Status.ERROR
     missing = outcome != Status.OK
     faults = _Faults(all_votes, outcome, valid.any(axis=0))
+    flags = [one.columns.flags for one in all_votes.verdicts if one.columns.flags is not None]
     return ScoreColumns(
         np.where(quorum, scores, 0.0),
         outcome if missing.any() else None,
-        _flags(all_votes),
+        reduce(np.bitwise_or, flags) if flags else None,
         tuple(map(faults.at, np.flatnonzero(missing).tolist())),
         (yes_votes > noes) & quorum if rule is Rule.MAJORITY else None,
         np.where(quorum, np.maximum(yes_votes, noes) / divisor, 0.0),
         usage=usage,
         sources=_sources(all_votes),
     )
-
-
-def _all_votes(all_votes: MemberVotes, rule: Rule) -> float:
-    """Return what the votes come to when every member has one."""
-    return sum(all_votes.weights) if rule is Rule.WEIGHTED else float(len(all_votes.weights))
 
 
 def describe(all_votes: MemberVotes, columns: ScoreColumns, relevant: BoolArray) -> ScoreColumns:
@@ -124,9 +128,7 @@ def describe(all_votes: MemberVotes, columns: ScoreColumns, relevant: BoolArray)
     reasons = [
         {fault.index: fault.reason for fault in one.columns.faults} for one in all_votes.verdicts
     ]
-    decided = np.ones(len(relevant), np.bool_)
-    if columns.statuses is not None:
-        decided = columns.statuses == Status.OK
+    decided = columns.ok
 
     def detail(index: int) -> VerdictDetail:
         found = [seen.get(index) for seen in told]
@@ -168,28 +170,6 @@ def _outcome(statuses: ByteArray, any_vote: BoolArray, quorum: BoolArray) -> Byt
         without[(statuses == status).any(axis=0)] = status
     with_votes = np.where(quorum, Status.OK, Status.ABSTAINED)
     return np.where(any_vote, with_votes, without).astype(np.uint8)
-
-
-def _unknown(all_votes: MemberVotes) -> list[int]:
-    """Return the contexts of which a member's reply was to come from the cache, and is not there.
-
-    What the others say is another panel's verdict.
-    """
-    return [
-        fault.index
-        for one in all_votes.verdicts
-        for fault in one.columns.faults
-        if fault.reason == Reason.NOT_CACHED
-    ]
-
-
-def _flags(all_votes: MemberVotes) -> ByteArray | None:
-    """Return the remarks of all members on each text."""
-    flags: ByteArray | None = None
-    for one in all_votes.verdicts:
-        if one.columns.flags is not None:
-            flags = one.columns.flags if flags is None else flags | one.columns.flags
-    return flags
 
 
 def _sources(all_votes: MemberVotes) -> ByteArray | None:

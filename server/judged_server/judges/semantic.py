@@ -327,11 +327,7 @@ def cosine_matrix(rows: Side, columns: Side) -> FloatArray:
     scores: FloatArray = np.concatenate(blocks)
     if rows.starts is not None:
         scores = np.maximum.reduceat(scores, rows.starts, axis=0)
-    return _clamp(scores)
-
-
-def _clamp(scores: FloatArray) -> FloatArray:
-    """Clamp rounding only: comparisons with NaN are false, so that NaN stays NaN."""
+    # Only rounding is clamped: comparisons with NaN are false, so that NaN stays NaN.
     scores[scores <= 0] = 0.0
     scores[scores > 1 - _ROUNDING] = 1.0
     return scores

@@ -181,8 +181,14 @@ class ModelCaller:
             answer = await self._inflight.wait(key, entry, max(0.0, call_options.ends_at - now()))
             if answer is None:
                 return Answer(_NO_TIME, None, Usage())
-            if not _is_of_leader(answer.parsed, entry.about, call_options):
-                return _shared(answer, model.card, question)
+            parsed = answer.parsed
+            if parsed.status is Status.OK and answer.reply is not None:
+                # The own threshold decides, which is no part of the key.
+                parsed = _parsed_reply(answer.reply, question, model.card)
+            # A failure that is the leader's alone: this caller may do better.
+            too_early = parsed.reason is Reason.TIMEOUT and call_options.ends_at > entry.about
+            if not too_early and parsed.reason is not Reason.BUDGET:
+                return answer._replace(parsed=parsed, usage=Usage(shared=1), source=Source.SHARED)
         entry = self._inflight.begin(
             key,
             call_options.ends_at,
@@ -238,7 +244,12 @@ class ModelCaller:
             except ModelFault as fault:
                 _trace(card, question, request, now() - began, fault)
                 if reply is None:  # else what is wrong with the reply says more
-                    parsed = _failed(fault)
+                    parsed = ParsedReply(
+                        Status.ERROR,
+                        reason=fault.reason,
+                        message=fault.message,
+                        retryable=fault.retryable,
+                    )
                 if isinstance(fault, ProviderFault) and fault.attempts:
                     usage += Usage(attempts=fault.attempts, latency_s=now() - began)
                 break
@@ -356,27 +367,6 @@ def _parsed_reply(reply: ChatReply, question: Question, card: ChatModelCard) -> 
     """Return what a reply says, whether it came just now or was kept."""
     parsed = read(reply, question.rubric, structured=card.structured)
     return weighed(parsed, reply) if question.logprobs else parsed
-
-
-def _shared(answer: Answer, card: ChatModelCard, question: Question) -> Answer:
-    """Return another caller's answer as this one's: its own threshold decides, not the key."""
-    parsed = answer.parsed
-    if parsed.status is Status.OK and answer.reply is not None:
-        parsed = _parsed_reply(answer.reply, question, card)
-    return answer._replace(parsed=parsed, usage=Usage(shared=1), source=Source.SHARED)
-
-
-def _is_of_leader(parsed: ParsedReply, ended_at: float, call_options: CallOptions) -> bool:
-    """Say whether a failure is the leader's, so that another caller may do better."""
-    if parsed.reason is Reason.BUDGET:
-        return True
-    return parsed.reason is Reason.TIMEOUT and call_options.ends_at > ended_at
-
-
-def _failed(fault: ModelFault) -> ParsedReply:
-    return ParsedReply(
-        Status.ERROR, reason=fault.reason, message=fault.message, retryable=fault.retryable
-    )
 
 
 def _usage(done: Completed, prices: Prices | None) -> Usage:

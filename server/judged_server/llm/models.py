@@ -305,9 +305,7 @@ def _keys(
 def _key(provider: ProviderConfiguration, environ: Mapping[str, str]) -> SecretStr | None:
     if provider.key_env:
         return key_from_environment(provider.key_env, environ)
-    if provider.key_file is not None:
-        return key_from_file(provider.key_file)
-    return None
+    return None if provider.key_file is None else key_from_file(provider.key_file)
 
 
 def _card(

@@ -19,8 +19,8 @@ from judged_server.metrics.measures.names import Measure
 from judged_server.metrics.options import MatchingMode
 from judged_server.metrics.table import MetricTable
 from judged_server.scheduling.checkpoint import checkpoint
-from judged_server.statistics.prediction_powered import CorrectedMean, correct_mean
-from judged_server.statistics.risk_control import QueryBounds, chosen_bounds, shifted_bounds
+from judged_server.statistics.prediction_powered import correct_mean
+from judged_server.statistics.risk_control import chosen_bounds, shifted_bounds
 
 MAX_STEPS = 32
 """Thresholds tried to each side of the judge's own."""
@@ -139,6 +139,11 @@ def _corrected(
     inclusion = None if human.inclusion is None else human.inclusion[order]
     drawn_in = None if strata is None else strata[table.rows]
     means = []
+    note = (
+        f"{left_out} labelled queries have no value of the machine (nothing was expected, they "
+        "are missing, or missing verdicts could change them) and were left out"
+    )
+    notes = (note,) if left_out else ()
     for column, own in zip(table.columns, values, strict=True):
         checkpoint()
         mean = correct_mean(
@@ -147,40 +152,20 @@ def _corrected(
             strata=drawn_in,
             confidence=confidence,
         )
-        means.append(_noting(mean, left_out))
+        means.append(replace(mean, warnings=(*mean.warnings, *notes)))
     columns = [replace(c, corrected=m) for c, m in zip(table.columns, means, strict=True)]
     if per_query:
         machine = np.array([column.values for column in table.columns])
-        bounds = _bounds(machine, values, places, thresholds, confidence)
+        if thresholds is None:
+            bounds = shifted_bounds(machine, values, places, confidence)
+        else:
+            steps = {"falling": thresholds.raised(), "rising": thresholds.lowered()}
+            bounds = chosen_bounds(machine, values, places, confidence, **steps)
         columns = [
             replace(column, query_lower=lower, query_upper=upper)
             for column, lower, upper in zip(columns, bounds.lower, bounds.upper, strict=True)
         ]
     return replace(table, columns=tuple(columns))
-
-
-def _noting(mean: CorrectedMean, left_out: int) -> CorrectedMean:
-    if not left_out:
-        return mean
-    note = (
-        f"{left_out} labelled queries have no value of the machine (nothing was expected, they "
-        "are missing, or missing verdicts could change them) and were left out"
-    )
-    return replace(mean, warnings=(*mean.warnings, note))
-
-
-def _bounds(
-    machine: FloatArray,
-    human: FloatArray,
-    places: IntArray,
-    thresholds: _Thresholds | None,
-    confidence: float,
-) -> QueryBounds:
-    if thresholds is None:
-        return shifted_bounds(machine, human, places, confidence)
-    return chosen_bounds(
-        machine, human, places, confidence, falling=thresholds.raised(), rising=thresholds.lowered()
-    )
 
 
 @dataclass(frozen=True, slots=True)

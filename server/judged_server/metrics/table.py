@@ -155,7 +155,9 @@ def with_intervals_and_slices(
             raise InvalidField(f"{field}.slice_by[{i}]", rule)
         for value, rows in groups:
             checkpoint()
-            slices.append(_slice(table, key, value, rows, options))
+            places = np.flatnonzero(np.isin(table.rows, rows, assume_unique=True))
+            parts = tuple(_part(column, places, rows) for column in table.columns)
+            slices.append(MetricSlice(key, value, _with_intervals(parts, options.interval)))
     columns = _with_intervals(table.columns, options.interval)
     return replace(table, columns=columns, slices=tuple(slices))
 
@@ -173,14 +175,6 @@ def _groups(
     for row in known:
         rows_of.setdefault(metadata[row].get(key, "") if metadata else "", []).append(row)
     return [(value, np.array(rows_of[value], np.int64)) for value in sorted(rows_of)]
-
-
-def _slice(
-    table: MetricTable, key: str, value: str, rows: IntArray, options: MetricOptions
-) -> MetricSlice:
-    places = np.flatnonzero(np.isin(table.rows, rows, assume_unique=True))
-    columns = tuple(_part(column, places, rows) for column in table.columns)
-    return MetricSlice(key, value, _with_intervals(columns, options.interval))
 
 
 def _part(column: MetricColumn, places: IntArray, rows: IntArray) -> MetricColumn:

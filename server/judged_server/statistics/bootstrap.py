@@ -52,7 +52,8 @@ def resample_means(values: FloatArray, resamples: int, seed: int) -> Resampled:
     Efron (1979), "Bootstrap Methods: Another Look at the Jackknife".
     """
     m, n = values.shape
-    scale = _power_of_two_above(values)[:, None]
+    # A power of two that no magnitude of the row exceeds.
+    scale = np.ldexp(1.0, np.frexp(np.abs(values).max(axis=1))[1])[:, None]
     unit = 2.0 ** (_EXACT_BITS - math.ceil(math.log2(max(n, 2))))
     whole = np.rint(values / scale * unit)
     sums = np.empty((resamples, m))
@@ -75,13 +76,6 @@ def resample_counts(n: int, resamples: int, seed: int, rows: int) -> Iterator[Fl
         checkpoint()
         some = min(rows, resamples - start)
         yield _counts(draws.take(some * n), some, n)
-
-
-def _power_of_two_above(values: FloatArray) -> FloatArray:
-    """Return float64[m]: a power of two that no magnitude of the row exceeds."""
-    exponents = np.frexp(np.abs(values).max(axis=1))[1]
-    powers: FloatArray = np.ldexp(1.0, exponents)
-    return powers
 
 
 def _counts(draws: NDArray[Any], rows: int, n: int) -> FloatArray:

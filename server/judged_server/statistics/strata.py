@@ -207,7 +207,7 @@ def spare(strata: Strata, values: FloatArray, low: float, high: float, confidenc
         own = values[part.places]
         middle = np.sort(own)[[(len(own) - 1) // 2, len(own) // 2]]
         off = [part.of_label[np.abs(own - common) > _EQUAL] for common in middle]
-        departures += min(_distinct(each) for each in off)
+        departures += min(len(np.unique(each)) for each in off)
         n_clusters += part.n_clusters
         below += part.share * (float(middle[1]) - low)
         above += part.share * (high - float(middle[0]))
@@ -215,10 +215,6 @@ def spare(strata: Strata, values: FloatArray, low: float, high: float, confidenc
         return Spare(0.0, 0.0, departures)
     share = 1 - ((1 - confidence) / 2) ** (1 / counted(n_clusters, strata.weights))
     return Spare(share * below, share * above, departures)
-
-
-def _distinct(groups: IntArray) -> int:
-    return int(np.count_nonzero(np.bincount(groups)))
 
 
 def spread(moved: Sequence[FloatArray], strata: Strata, n: int) -> FloatArray:

@@ -26,9 +26,9 @@ from judged_server.judges.calibrated import check_fits, find_calibrator
 from judged_server.judges.catalog import Offer, settle
 from judged_server.judges.llm.answers import KIND as ANSWERS
 from judged_server.judges.llm.answers import AnswerScorer, AnswersKind, SettledRubric
-from judged_server.judges.llm.scoring_session import Asking, fault, no_usage
+from judged_server.judges.llm.scoring_session import Asking, fault
 from judged_server.llm.budget import refuse_if_nothing_asked, unpriced
-from judged_server.llm.caller import CallOptions
+from judged_server.llm.caller import CallOptions, nothing
 from judged_server.llm.chat import check_api_keys, missing_key_fault
 from judged_server.llm.faults import Reason
 from judged_server.llm.rubrics import Rubric
@@ -252,7 +252,7 @@ class _Run:
             await self.places.acquire()
             item_id = self._items[place].item_id
             if item_id != score.item_id:  # alike, and so it took nothing more
-                score = replace(score, item_id=item_id, usage=no_usage(scorer.model))
+                score = replace(score, item_id=item_id, usage=nothing(scorer.model.card.prices))
             self.scores.put_nowait((pair.scorer, score))
 
     async def _one(self, scorer: AnswerScorer, item: AnswerItem) -> AnswerScore:
@@ -287,7 +287,7 @@ class _Sum:
         self._scores = array("d")
         self._passed = 0
         self._statuses = dict.fromkeys(Status, 0)
-        self.usage = no_usage(scorer.model)
+        self.usage = nothing(scorer.model.card.prices)
         self.reasons: set[str | None] = set()
 
     def add(self, score: AnswerScore) -> None:

@@ -40,9 +40,8 @@ from judged_server.judges.llm.scoring_session import (
     ScoringSession,
     fault,
     find_by_vote,
-    no_usage,
 )
-from judged_server.llm.caller import ModelCaller
+from judged_server.llm.caller import ModelCaller, nothing
 from judged_server.llm.chat import ChatModel, prices_of
 from judged_server.llm.faults import Reason
 from judged_server.llm.question import PlannedCall, Question
@@ -177,14 +176,17 @@ class AnswerScorer:
         )
         finding = await self._find(session, rendered)
         ok = finding.status is Status.OK
-        threshold = self._settled.min_score
+        threshold, calibrator = self._settled.min_score, self._settled.calibrator
+        score, platt = np.array([finding.score]), None
+        if ok and calibrator is not None:
+            platt = Platt(calibrator.slope, calibrator.intercept)
         return AnswerScore(
             item.item_id,
             self.rubric.id,
             finding.status,
             self.identity,
             score=finding.score if ok else None,
-            probability=self._probability(finding.score) if ok else None,
+            probability=None if platt is None else float(platt.probabilities(score)[0]),
             passed=finding.yes and finding.score + TIE_TOLERANCE >= threshold if ok else None,
             reasoning=finding.reasoning,
             raw_replies=session.raw_replies(),
@@ -210,17 +212,10 @@ class AnswerScorer:
             self.rubric.id,
             status,
             self.identity,
-            usage=no_usage(self.model),
+            usage=nothing(self.model.card.prices),
             samples=self.samples,
             fault=why,
         )
-
-    def _probability(self, score: float) -> float | None:
-        calibrator = self._settled.calibrator
-        if calibrator is None:
-            return None
-        platt = Platt(calibrator.slope, calibrator.intercept)
-        return float(platt.probabilities(np.array([score]))[0])
 
     def _rendered(self, item: AnswerItem) -> RenderedText | MissingInput:
         rubric, weights = self.rubric, self._settled.weights
@@ -322,12 +317,21 @@ def show(rubric: Rubric, item: AnswerItem, max_context_tokens: int) -> RenderedT
         kept = within(item.contexts, BYTES_A_TOKEN * max_context_tokens)
         if kept is not item.contexts:
             fields["contexts"] = kept
-            warnings.append(_cut_warning(item.contexts, kept, max_context_tokens))
+            in_part = bool(kept) and kept[-1] != item.contexts[len(kept) - 1]
+            warnings.append(
+                f"the contexts were truncated to max_context_tokens ({max_context_tokens}): "
+                f"{len(kept)} of {len(item.contexts)} were shown"
+                + (", the last in part" if in_part else "")
+            )
     if "reference" in fields and len(item.references) > 1:
         warnings.append(
             f"{rubric.id} reads one reference: the first of {len(item.references)} was shown"
         )
-    suspicious = [name for name, value in fields.items() if _holds_reserved(value)]
+    suspicious = [
+        name
+        for name, value in fields.items()
+        if any(map(holds_reserved, (value,) if isinstance(value, str) else value))
+    ]
     if suspicious:
         warnings.append(
             "tokens of chat templates, or characters that only a model reads, stand in: "
@@ -341,10 +345,6 @@ def _says_something(character: str) -> bool:
     if character.isalnum():
         return True
     return not character.isascii() and unicodedata.category(character)[0] in "LMNS"
-
-
-def _holds_reserved(value: FieldValue) -> bool:
-    return holds_reserved(value) if isinstance(value, str) else any(map(holds_reserved, value))
 
 
 def within(texts: Sequence[str], max_bytes: int) -> Sequence[str]:
@@ -386,9 +386,3 @@ _VALUES: Mapping[str, Callable[[AnswerItem], FieldValue]] = {
     "sources_used": lambda item: tuple(item.sources_used),
     "confidence": lambda item: "" if item.confidence is None else f"{item.confidence:g}",
 }
-
-
-def _cut_warning(texts: Sequence[str], kept: Sequence[str], budget: int) -> str:
-    in_part = bool(kept) and kept[-1] != texts[len(kept) - 1]
-    shown = f"{len(kept)} of {len(texts)} were shown" + (", the last in part" if in_part else "")
-    return f"the contexts were truncated to max_context_tokens ({budget}): {shown}"

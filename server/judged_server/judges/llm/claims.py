@@ -54,7 +54,7 @@ async def find_claims(
     more than half of the valid ones say. Where checks have no outcome, the first failure stands for
     the score, and the claims that were checked are told all the same.
     """
-    extraction, verification = _steps(rubric)
+    extraction, verification = rubric.steps
     listed = await session.ask(extraction, _of(extraction, fields), 0, place=0)
     if listed.status is not Status.OK:
         return SampleResult(listed.status, fault=fault_of(listed))
@@ -90,19 +90,13 @@ def most_asked(
     All claims together are no longer than the reply of `max_tokens` that lists them, so that each
     of as many as there can be stands for its share of that.
     """
-    extraction, verification = _steps(rubric)
+    extraction, verification = rubric.steps
     share = -(-_CLAIM_LETTERS_A_TOKEN * max_tokens // MAX_CLAIMS)
     claim = "x" * min(MAX_CLAIM_CHARACTERS, share)
     return (
         (extraction, _of(extraction, fields)),
         (verification, {**_of(verification, fields), "claim": claim}),
     )
-
-
-def _steps(rubric: Rubric) -> tuple[Rubric, Rubric]:
-    if rubric.extraction is None or rubric.verification is None:
-        raise ValueError("a rubric of claims has two steps")
-    return rubric.extraction, rubric.verification
 
 
 def _of(step: Rubric, fields: Mapping[str, FieldValue]) -> dict[str, FieldValue]:

@@ -20,14 +20,19 @@ from judged_server.domain import (
     VerdictFault,
     VerdictSample,
 )
-from judged_server.judges.llm.scoring_session import CODES, Vote, count, raw_text
+from judged_server.judges.llm.scoring_session import (
+    CODES,
+    NO_QUORUM,
+    Vote,
+    count,
+    raw_text,
+    source_of,
+)
 from judged_server.llm.caller import Answer
 from judged_server.llm.chat import ChatReply
 from judged_server.llm.faults import Reason
 from judged_server.llm.parsing.parsed_reply import ParsedReply
 from judged_server.llm.rubrics import holds_reserved
-
-_NO_QUORUM = "the samples tie, or fewer than half of them are votes; ask for more, or an odd number"
 
 
 class TextContext(NamedTuple):
@@ -75,14 +80,8 @@ class ContextVotes:
 
     @property
     def source(self) -> Source:
-        """Where the verdict came from: computed, unless every sample was had without a call."""
-        if Source.COMPUTED in self._sources:  # the usual case
-            return Source.COMPUTED
-        if self._sources == {Source.CACHE}:
-            return Source.CACHE
-        if self._sources <= {Source.CACHE, Source.SHARED} and self._sources:
-            return Source.SHARED
-        return Source.COMPUTED
+        """Where the verdict came from."""
+        return source_of(self._sources)
 
     @property
     def parsed_replies(self) -> list[ParsedReply]:
@@ -184,7 +183,7 @@ def to_columns(all_votes: Sequence[ContextVotes], places: IntArray, nothing: Usa
 def _fault(index: int, vote: Vote, context_votes: ContextVotes) -> VerdictFault:
     reason = vote.reason or Reason.NO_QUORUM
     if vote.decisive is None:
-        return VerdictFault(index, CODES[reason], reason, _NO_QUORUM)
+        return VerdictFault(index, CODES[reason], reason, NO_QUORUM)
     parsed = context_votes.parsed_replies[vote.decisive]
     return VerdictFault(index, CODES[reason], reason, parsed.message, parsed.retryable)
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from judged_server.domain import TIE_TOLERANCE, Source, Status, Usage, VerdictFault
+from judged_server.domain import TIE_TOLERANCE, Source, Status, VerdictFault
 from judged_server.domain.answers import DimensionScore, VerifiedClaim
 from judged_server.llm.caller import Answer, CallOptions, ModelCaller, nothing
 from judged_server.llm.chat import ChatModel, ChatReply
@@ -95,10 +95,7 @@ class ScoringSession:
     @property
     def source(self) -> Source:
         """COMPUTED when a question was put for this score, else CACHE, or SHARED where one was."""
-        for source in (Source.COMPUTED, Source.SHARED, Source.REPLAY, Source.CACHE):
-            if source in self._sources:
-                return source
-        return Source.COMPUTED
+        return source_of(self._sources)
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -116,6 +113,13 @@ class ScoringSession:
             left -= len(raw.encode())
             kept.append(raw if left >= 0 else "")
         return tuple(kept)
+
+
+def source_of(sources: Collection[Source]) -> Source:
+    """Return where a verdict came from: computed, unless every sample was had without a call."""
+    if Source.COMPUTED in sources or not sources:
+        return Source.COMPUTED
+    return Source.SHARED if Source.SHARED in sources else Source.CACHE
 
 
 def raw_text(reply: ChatReply | None) -> str:
@@ -213,11 +217,6 @@ def fault_of(parsed: ParsedReply) -> VerdictFault:
     """Return why a parsed reply that is not OK makes a score missing."""
     reason = parsed.reason or Reason.UNPARSABLE
     return fault(reason, parsed.message, retryable=parsed.retryable)
-
-
-def no_usage(model: ChatModel) -> Usage:
-    """Return the usage of a score that nothing had to be asked for."""
-    return nothing(model.card.prices)
 
 
 NO_QUORUM = "the samples tie, or fewer than half of them are votes; ask for more, or an odd number"

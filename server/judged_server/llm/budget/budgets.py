@@ -278,16 +278,16 @@ class Budgets:
             ) from None
 
     def _refusal(self, name: str, amount: int, limit: int, left: int) -> ModelFault:
-        may_cost, has, budget = (self._money(nano) for nano in (amount, max(0, left), limit))
+        may_cost, has, budget = (
+            f"{to_amount(nano):.6g} {self.currency}".rstrip()
+            for nano in (amount, max(0, left), limit)
+        )
         return ModelFault(
             Reason.BUDGET,
             f"the question may cost {may_cost}, and {has} is left of {_WHOSE[name]} {budget}; "
             f"{_NEXT[name]}",
             retryable=False,
         )
-
-    def _money(self, nano: int) -> str:
-        return f"{to_amount(nano):.6g} {self.currency}".rstrip()
 
 
 @dataclass(slots=True)

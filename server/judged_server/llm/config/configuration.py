@@ -27,21 +27,11 @@ from judged_server.llm.config.configured import (
     Configuration,
     ModelConfiguration,
     ProviderConfiguration,
-    Structured,
 )
 from judged_server.llm.config.file_tables import STRICT, Place, read_toml, text
 from judged_server.llm.fallback import refuse_bad_fallbacks
 from judged_server.llm.providers import CAPABILITIES, FAKE
 from judged_server.settings import SettingsError
-
-__all__ = [
-    "Configuration",
-    "ModelConfiguration",
-    "ProviderConfiguration",
-    "Structured",
-    "parse_configuration",
-    "read_configuration",
-]
 
 _HINTS = dict.fromkeys(
     ("key", "api_key", "apikey", "token", "secret", "password"),

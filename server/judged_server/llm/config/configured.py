@@ -42,10 +42,6 @@ def _as_path(path: object) -> object:
 
 _Name = Annotated[str, Field(pattern=f"^{_NAME}$", description=_NAME_RULE)]
 _OptionalPath = Annotated[Path | None, BeforeValidator(_as_path), Field(description="a path")]
-_Price = Annotated[float | None, Field(ge=0, le=1e9, description="a number from 0 to 1000000000")]
-_Limit = Annotated[
-    float | None, Field(ge=1e-9, le=1e9, description="a number from 1e-09 to 1000000000")
-]
 
 
 class Structured(StrEnum):

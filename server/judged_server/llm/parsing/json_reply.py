@@ -252,7 +252,7 @@ def without_remarks(text: str) -> str:
 
 def has_tags(text: str) -> bool:
     """Say whether a tag of reasoning is left in `text`."""
-    return bool(_tags(_lower(text)))
+    return bool(_tags(text.encode("utf-8", "surrogatepass").lower()))
 
 
 def _after_reasoning(text: str) -> str:
@@ -286,10 +286,6 @@ def _alone(raw: bytes, place: int, end: int) -> bool:
     """Say whether what lies from `place` to `end` has its line to itself."""
     before, after = raw[:place].rstrip(b" \t"), raw[end:].lstrip(b" \t\r")
     return before.endswith(b"\n") and after[:1] in {b"", b"\n"}
-
-
-def _lower(text: str) -> bytes:
-    return text.encode("utf-8", "surrogatepass").lower()
 
 
 def _tags(lower: bytes) -> list[tuple[int, int, bool]]:

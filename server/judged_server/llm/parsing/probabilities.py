@@ -52,7 +52,10 @@ def probability_of_yes(reply: ChatReply, says_yes: bool) -> float | None:
     """Return P(yes) of a reply that says yes, or no; None when it can't be told."""
     text = reply.text.strip()
     is_json = text.startswith("{")
-    found = _in_json(text) if is_json else _IN_WORDS.match(text)
+    found = _IN_WORDS.match(text)
+    if is_json:
+        verdicts = list(_IN_JSON.finditer(text))
+        found = verdicts[0] if len(verdicts) == 1 else None
     if found is None or (found[1].lower() == "yes") != says_yes:
         return None
     said, head = "".join(place.token for place in reply.logprobs), text[: found.end(1)]
@@ -65,11 +68,6 @@ def probability_of_yes(reply: ChatReply, says_yes: bool) -> float | None:
         begin = said.index(head)
     place, lead = _token_at(reply.logprobs, begin + found.start(1))
     return _renormalised(dict(place.top), lead, strict=is_json)
-
-
-def _in_json(text: str) -> re.Match[str] | None:
-    found = list(_IN_JSON.finditer(text))
-    return found[0] if len(found) == 1 else None
 
 
 def _token_at(places: Sequence[TokenLogprob], start: int) -> tuple[TokenLogprob, str]:

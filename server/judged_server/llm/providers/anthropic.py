@@ -33,6 +33,7 @@ from judged_server.llm.providers.reading import (
     required,
     rewrite,
     tokens,
+    with_key,
 )
 
 PATH = "/messages"
@@ -60,16 +61,7 @@ _LARGEST_MIN_ITEMS = 1
 
 def headers(provider: ProviderConfiguration, key: SecretStr | None) -> dict[str, str]:
     """Return the headers of every request to a provider, the key among them."""
-    fields = {
-        "Content-Type": "application/json",
-        "Accept": "application/json",
-        "anthropic-version": VERSION,
-    }
-    if key is not None and provider.auth == "bearer":
-        fields["Authorization"] = f"Bearer {key.get_secret_value()}"
-    elif key is not None:
-        fields["x-api-key"] = key.get_secret_value()
-    return fields
+    return with_key({"anthropic-version": VERSION}, provider, key)
 
 
 def write_request(model: ModelConfiguration, request: ChatRequest) -> dict[str, Any]:

@@ -27,6 +27,7 @@ from judged_server.llm.config.configured import (
 from judged_server.llm.faults import ProviderFault, Reason
 from judged_server.llm.providers.dialect import Capabilities, Dialect
 from judged_server.llm.providers.reading import (
+    BAD_KEY,
     TOO_LONG,
     error_object,
     fault_of,
@@ -38,6 +39,7 @@ from judged_server.llm.providers.reading import (
     required,
     rewrite,
     tokens,
+    with_key,
 )
 
 _TOP_LOGPROBS = 5
@@ -65,12 +67,7 @@ def path(model: ModelConfiguration) -> str:
 
 def headers(provider: ProviderConfiguration, key: SecretStr | None) -> dict[str, str]:
     """Return the headers of every request to a provider, the key among them."""
-    fields = {"Content-Type": "application/json", "Accept": "application/json"}
-    if key is not None and provider.auth == "bearer":
-        fields["Authorization"] = f"Bearer {key.get_secret_value()}"
-    elif key is not None:
-        fields["x-goog-api-key"] = key.get_secret_value()
-    return fields
+    return with_key({}, provider, key)
 
 
 def write_request(model: ModelConfiguration, request: ChatRequest) -> dict[str, Any]:
@@ -182,11 +179,7 @@ def _fault(status: int, body: bytes) -> ProviderFault:
         [item for item in listed if isinstance(item, dict)] if isinstance(listed, list) else []
     )
     if any(item.get("reason") == "API_KEY_INVALID" for item in details):  # it comes as a 400
-        return permanent(
-            Reason.PROVIDER_REFUSED_KEY,
-            status,
-            "it refuses the key; check key_env or key_file of the provider",
-        )
+        return permanent(Reason.PROVIDER_REFUSED_KEY, status, BAD_KEY)
     if status == 400 and "exceeds the maximum number of tokens" in str(error.get("message")):
         return permanent(Reason.PROVIDER_ERROR, status, TOO_LONG)
     fault = fault_of(status)

@@ -39,6 +39,7 @@ from judged_server.llm.providers.reading import (
     reply_object,
     required,
     tokens,
+    with_key,
 )
 
 PATH = "/chat/completions"
@@ -64,21 +65,13 @@ _ERRORS = {
 _BOUNDS = frozenset({"minimum", "maximum", "minItems", "maxItems"})
 """What of a rubric's schema some hosts refuse, Azure among them."""
 _FLAGGED = frozenset({"flagged_input", "reasons"})
-"""See https://openrouter.ai/docs/api/reference/errors-and-debugging."""
+"""What OpenRouter's moderation tells of a prompt, see https://openrouter.ai/docs/api/reference/errors-and-debugging."""
 
 
 def headers(provider: ProviderConfiguration, key: SecretStr | None) -> dict[str, str]:
     """Return the headers of every request to a provider, the key among them."""
-    fields = {"Content-Type": "application/json", "Accept": "application/json"}
-    if key is not None and provider.auth == "api-key":
-        fields["api-key"] = key.get_secret_value()
-    elif key is not None:
-        fields["Authorization"] = f"Bearer {key.get_secret_value()}"
-    if provider.organization:
-        fields["OpenAI-Organization"] = provider.organization
-    if provider.project:
-        fields["OpenAI-Project"] = provider.project
-    return fields
+    whose = {"OpenAI-Organization": provider.organization, "OpenAI-Project": provider.project}
+    return with_key({name: given for name, given in whose.items() if given}, provider, key)
 
 
 def write_request(model: ModelConfiguration, request: ChatRequest) -> dict[str, Any]:
@@ -140,7 +133,9 @@ def read_reply(status: int, body: bytes) -> ChatReply:
     if status != 200:
         error = error_object(body)
         words = {str(error[name]) for name in ("code", "type") if name in error}
-        if (status == 400 and "content_filter" in words) or (status == 403 and _flags(error)):
+        metadata = error.get("metadata")
+        flagged = isinstance(metadata, dict) and not _FLAGGED.isdisjoint(metadata)
+        if (status == 400 and "content_filter" in words) or (status == 403 and flagged):
             return ChatReply("", FinishReason.SAFETY, TokenUsage(), "")
         raise _fault(status, words)
     reply = reply_object(body)
@@ -188,12 +183,6 @@ def _logprobs(logprobs: dict[str, Any] | None) -> tuple[TokenLogprob, ...]:
         )
         for place in content or ()
     )
-
-
-def _flags(error: dict[str, Any]) -> bool:
-    """Say whether an error tells that OpenRouter's moderation has flagged the prompt."""
-    metadata = error.get("metadata")
-    return isinstance(metadata, dict) and not _FLAGGED.isdisjoint(metadata)
 
 
 DIALECT = Dialect(

@@ -10,11 +10,14 @@ import math
 from typing import Any, TypeVar, overload
 
 import orjson
+from pydantic import SecretStr
 
+from judged_server.llm.config.configured import ProviderConfiguration
 from judged_server.llm.faults import ProviderFault, Reason
 
 TOO_LONG = "the texts are longer than the model's window; send shorter ones"
 NO_MONEY = "the account has no money or quota left"
+BAD_KEY = "it refuses the key; check key_env or key_file of the provider"
 
 _T = TypeVar("_T")
 
@@ -27,6 +30,18 @@ def parse(body: bytes) -> object:
         # Not kept as the cause of a fault: it holds the whole body, and so perhaps a prompt or key.
         return None
     return parsed
+
+
+def with_key(
+    fields: dict[str, str], provider: ProviderConfiguration, key: SecretStr | None
+) -> dict[str, str]:
+    """Return headers of a request for JSON with the key in that which `provider.auth` names."""
+    fields = {"Content-Type": "application/json", "Accept": "application/json", **fields}
+    if key is not None and provider.auth == "bearer":
+        fields["Authorization"] = f"Bearer {key.get_secret_value()}"
+    elif key is not None:
+        fields[provider.auth] = key.get_secret_value()
+    return fields
 
 
 def reply_object(body: bytes) -> dict[str, Any]:
@@ -143,19 +158,9 @@ def fault_of(status: int) -> ProviderFault:
     """Return the fault of a status other than 200."""
     says = f"it answered {status}"
     if status in {401, 403}:
-        return ProviderFault(
-            Reason.PROVIDER_REFUSED_KEY,
-            f"{says}: it refuses the key; check key_env or key_file of the provider",
-            retryable=False,
-            status=status,
-        )
+        return permanent(Reason.PROVIDER_REFUSED_KEY, status, BAD_KEY)
     if status == 402:
-        return ProviderFault(
-            Reason.RATE_LIMITED,
-            f"{says}: the account has no money or quota left",
-            retryable=False,
-            status=status,
-        )
+        return permanent(Reason.RATE_LIMITED, status, NO_MONEY)
     if status == 429:
         return ProviderFault(
             Reason.RATE_LIMITED, f"{says}: too many requests", retryable=True, status=status

@@ -135,17 +135,14 @@ def _quoted(text: str, nonce: str) -> str:
     quoted = quoted.replace("\x7f", "\\u007f")
     if "[" in quoted or "\uff3b" in quoted:
         quoted = _BRACKET.sub(_escape, quoted)
-    if not quoted.isascii() and _HAZARD.search(_beyond_ascii(quoted)):
-        quoted = _HIDDEN.sub(_escape, _SURROGATE.sub("\ufffd", quoted))
+    if not quoted.isascii():
+        # Most texts have few characters that are not ASCII, so that these alone are searched.
+        raw = quoted.encode("utf-8", "surrogatepass").translate(None, _ASCII)
+        if _HAZARD.search(raw.decode("utf-8", "surrogatepass")):
+            quoted = _HIDDEN.sub(_escape, _SURROGATE.sub("\ufffd", quoted))
     while nonce in quoted:  # again, as two of them may overlap
         quoted = quoted.replace(nonce, f"\\u{ord(nonce[0]):04x}{nonce[1:]}")
     return quoted
-
-
-def _beyond_ascii(text: str) -> str:
-    """Return the characters of a text that are not ASCII: in most texts they are few."""
-    raw = text.encode("utf-8", "surrogatepass")
-    return raw.translate(None, _ASCII).decode("utf-8", "surrogatepass")
 
 
 def _escape(found: re.Match[str]) -> str:

@@ -19,7 +19,7 @@ from random import Random
 from typing import NamedTuple, TypeVar
 
 from judged_server.llm.chat import ChatReply, Receipt
-from judged_server.llm.config.configuration import ProviderConfiguration
+from judged_server.llm.config.configured import ProviderConfiguration
 from judged_server.llm.faults import ProviderFault, Reason
 from judged_server.llm.transport.clock import Clock
 from judged_server.llm.transport.http import HttpReply, HttpTransport
@@ -211,17 +211,16 @@ class Endpoint:
         A provider that is unhealthy is waited for, unless `waits` is false. Raises ProviderFault.
         """
         ends = self._clock.now() + timeout_s
-        return await self._retrier.run(
-            lambda: self._attempt(call, ends, waits=waits), ends, waits=waits
-        )
+
+        async def attempt() -> ChatReply:
+            async with self._slots.place(ends):
+                return await self._send(call, ends, waits=waits)
+
+        return await self._retrier.run(attempt, ends, waits=waits)
 
     async def close(self) -> None:
         """Close all connections."""
         await self._transport.close()
-
-    async def _attempt(self, call: Call, ends: float, *, waits: bool) -> ChatReply:
-        async with self._slots.place(ends):
-            return await self._send(call, ends, waits=waits)
 
     async def _send(self, call: Call, ends: float, *, waits: bool) -> ChatReply:
         turn = await self._queue.turn(call.tokens, ends, waits=waits)

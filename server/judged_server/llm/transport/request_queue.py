@@ -179,7 +179,9 @@ class RequestQueue:
         else:
             self._breaker.failed(turn.permit, fault, refuse=self._never_reached(fault))
         if self._breaker.is_open:
-            self._reject_late()
+            for waiting in self._waiting:
+                if not waiting.waits and not waiting.turn.done():
+                    waiting.turn.set_exception(self._unhealthy())
         self._wake()
 
     def dropped(self, turn: Turn) -> None:
@@ -279,11 +281,6 @@ class RequestQueue:
         self._first_call_timer = None
         self._breaker.stop_waiting_for_first()
         self._wake()
-
-    def _reject_late(self) -> None:
-        for waiting in self._waiting:
-            if not waiting.waits and not waiting.turn.done():
-                waiting.turn.set_exception(self._unhealthy())
 
     def _pause(self, seconds: float) -> None:
         until = self._clock.now() + min(seconds, LONGEST_PAUSE_S)

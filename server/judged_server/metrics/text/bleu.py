@@ -44,16 +44,7 @@ def bleu(hypothesis: Tokens, references: Sequence[Tokens]) -> Score:
             smoothing *= 2
             precision = 100.0 / (smoothing * ngrams)
         logs.append(math.log(precision))
-    brevity = _brevity_penalty(length, [len(reference) for reference in references])
-    percent = brevity * math.exp(sum(logs) / len(logs))
-    return Score(_without_rounding(percent / 100))
-
-
-def _brevity_penalty(length: int, reference_lengths: Sequence[int]) -> float:
-    nearest = min(reference_lengths, key=lambda other: (abs(length - other), other))
-    return math.exp(1 - nearest / length) if length < nearest else 1.0
-
-
-def _without_rounding(value: float) -> float:
-    """Return the value, or 1 if it is that but for rounding. Anything else, NaN too, stays."""
-    return 1.0 if 1.0 < value < 1.0 + _ROUNDING else value
+    nearest = min(map(len, references), key=lambda other: (abs(length - other), other))
+    brevity = math.exp(1 - nearest / length) if length < nearest else 1.0
+    value = brevity * math.exp(sum(logs) / len(logs)) / 100
+    return Score(1.0 if 1.0 < value < 1.0 + _ROUNDING else value)

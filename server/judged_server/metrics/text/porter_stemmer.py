@@ -83,7 +83,9 @@ def stem(word: str) -> str:
         word = word[:-1] + "i"  # step 1c
     word = _double_suffix(word)
     word = _replace(word, _STEP_3)
-    return _final_l(_final_e(_single_suffix(word)))
+    word = _final_e(_single_suffix(word))
+    # Step 5b.
+    return word[:-1] if word.endswith("ll") and _measure(word[:-1]) > 1 else word
 
 
 def _shape(letters: str) -> str:
@@ -178,8 +180,3 @@ def _final_e(word: str) -> str:
         if measure > 1 or (measure == 1 and not _takes_e(letters)):
             return letters
     return word
-
-
-def _final_l(word: str) -> str:
-    """Step 5b."""
-    return word[:-1] if word.endswith("ll") and _measure(word[:-1]) > 1 else word

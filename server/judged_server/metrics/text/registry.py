@@ -82,14 +82,10 @@ def parse_text_metrics(names: Sequence[str], field: str = "metrics") -> tuple[Te
             raise InvalidField(f"{field}[{i}]", f"is {name} again, as in {field}[{first}]")
         metric = TEXT_METRICS.get(name)
         if metric is None:
-            raise InvalidField(f"{field}[{i}]", _unknown(name))
+            spelt = next((known for known in TEXT_METRICS if known.lower() == name.lower()), name)
+            hint = did_you_mean(spelt, TEXT_METRICS)
+            said = f"no text metric is called {name[:40]!r}{hint and '; '}{hint}"
+            has = ", ".join(TEXT_METRICS)
+            raise InvalidField(f"{field}[{i}]", f"{said} (this server has {has})")
         metrics[name] = metric
     return tuple(metrics.values())
-
-
-def _unknown(name: str) -> str:
-    """Return what to say of a text metric that does not exist."""
-    spelt = next((known for known in TEXT_METRICS if known.lower() == name.lower()), name)
-    hint = did_you_mean(spelt, TEXT_METRICS)
-    said = f"no text metric is called {name[:40]!r}"
-    return f"{said}{hint and '; '}{hint} (this server has {', '.join(TEXT_METRICS)})"

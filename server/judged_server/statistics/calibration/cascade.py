@@ -88,6 +88,18 @@ class _Side:
         return float(_effective(_added_squares(self.clusters), self.correlation)[-1])
 
 
+def settled_by(scores: FloatArray, accept: float | None, reject: float | None) -> BoolArray:
+    """Return which scores a stage with these bounds settles: without any all, and NaN never."""
+    if accept is None and reject is None:
+        return ~np.isnan(scores)
+    settled = np.zeros(len(scores), np.bool_)
+    if accept is not None:
+        settled |= scores + TIE_TOLERANCE >= accept
+    if reject is not None:
+        settled |= scores - TIE_TOLERANCE <= reject
+    return settled
+
+
 def cascade_bounds(
     items: LabelledScores,
     scores: FloatArray,
@@ -102,20 +114,18 @@ def cascade_bounds(
     """
     risk = 1 - confidence
     yes = items.relevant(min_score)
-    sides = [
-        _Side(
-            sign * items.scores, wrong, items.clusters, _correlation(items, wrong, side, guarantee)
-        )
-        for sign, wrong, side in ((1, ~items.labels, yes), (-1, items.labels, ~yes))
-    ]
+    sides = []
+    for sign, wrong, side in ((1, ~items.labels, yes), (-1, items.labels, ~yes)):
+        correlation = 0.0
+        if items.clusters is not None and guarantee is not Guarantee.ITEMS:
+            correlation = _error_correlation(items.clusters[side], wrong[side], guarantee)
+        sides.append(_Side(sign * items.scores, wrong, items.clusters, correlation))
     accepting = _walk(sides[0], max_error, risk)
     rejecting = -_walk(sides[1], max_error, risk)
     accept, reject = _apart(items, accepting, rejecting)
-    escalated = np.ones(len(scores), np.bool_)
-    if accept is not None:
-        escalated &= ~(scores + TIE_TOLERANCE >= accept)
-    if reject is not None:
-        escalated &= ~(scores - TIE_TOLERANCE <= reject)
+    escalated = 1.0
+    if accept is not None or reject is not None:
+        escalated = float((~settled_by(scores, accept, reject)).mean())
     warnings = [
         f"no score is safe to {name} at an error of {max_error:g}: the labels there are too few "
         f"(at least {labels_needed(max_error, risk)} without an error) or the judge errs too often"
@@ -129,7 +139,7 @@ def cascade_bounds(
     return CascadeBounds(
         accept,
         reject,
-        float(escalated.mean()),
+        escalated,
         max_error,
         tuple(warnings),
         counted,
@@ -157,16 +167,8 @@ def _uncertified(side: _Side, max_error: float) -> float | None:
     return float(falling[ends[fine[-1]]]) if len(fine) else None
 
 
-def _correlation(
-    items: LabelledScores, wrong: BoolArray, side: BoolArray, guarantee: Guarantee
-) -> float:
-    """Return the correlation of errors within clusters that a guarantee reckons with."""
-    if items.clusters is None or guarantee is Guarantee.ITEMS:
-        return 0.0
-    return _error_correlation(items.clusters[side], wrong[side], guarantee)
-
-
 def _error_correlation(clusters: IntArray, wrong: BoolArray, guarantee: Guarantee) -> float:
+    """Return the correlation of errors within clusters that a guarantee reckons with."""
     errors = wrong.astype(np.float64)
     if guarantee is Guarantee.KISH or errors.sum() < MIN_ERRORS:
         return 1.0
@@ -239,7 +241,7 @@ def _walk(side: _Side, max_error: float, risk: float) -> FloatArray:
         order = np.argsort(-side.scores, kind="stable")
         n = _effective(_added_squares(side.clusters[order]), side.correlation)[ends]
     passed = np.zeros(len(ends), np.bool_)
-    begins, walk_risk = _begins(n, max_error, risk)
+    begins, walk_risk = walks_begin(n, max_error, risk)
     for begin in begins:
         for step in range(begin, len(ends)):
             checkpoint()
@@ -253,8 +255,8 @@ def _walk(side: _Side, max_error: float, risk: float) -> FloatArray:
     return falling[ends[passed]]
 
 
-def _begins(n: FloatArray, max_error: float, risk: float) -> tuple[list[int], float]:
-    """Return the steps at which walks begin, and the risk of each."""
+def walks_begin(n: FloatArray, max_error: float, risk: float) -> tuple[list[int], float]:
+    """Return the steps at which walks begin, by the labels of each step, and the risk of each."""
     most = float(n.max())
     for walks in range(MAX_WALKS, 0, -1):
         needed = labels_needed(max_error, risk / walks)
@@ -262,11 +264,6 @@ def _begins(n: FloatArray, max_error: float, risk: float) -> tuple[list[int], fl
             sizes = [needed * 2**walk for walk in range(walks)]
             return sorted({int(np.argmax(n >= size)) for size in sizes}), risk / walks
     return [], risk
-
-
-def walks_begin(n: FloatArray, max_error: float, risk: float) -> list[int]:
-    """Return the steps at which walks begin that share the risk evenly, by the labels of each."""
-    return _begins(n, max_error, risk)[0]
 
 
 def labels_needed(max_error: float, risk: float) -> int:
@@ -294,7 +291,10 @@ def _apart(
     with the fewest labels that are wrong or between them, the higher ones of two such pairs.
     """
     if not len(accepting) or not len(rejecting):
-        return _least(accepting), _most(rejecting)
+        return (
+            float(accepting.min()) if len(accepting) else None,
+            float(rejecting.max()) if len(rejecting) else None,
+        )
     if rejecting.max() < accepting.min():
         return float(accepting.min()), float(rejecting.max())
     pairs = []
@@ -306,22 +306,10 @@ def _apart(
     if not pairs:
         return float(accepting.min()), None
     accepts, rejects = np.array(pairs).T
-    right_above = _counts_above(np.sort(items.scores[items.labels]), accepts)
+    right = np.sort(items.scores[items.labels])
+    right_above = len(right) - np.searchsorted(right, accepts, "left")
     irrelevant_below = np.searchsorted(np.sort(items.scores[~items.labels]), rejects, "right")
     # What is neither rightly accepted nor rightly rejected is wrong or between the bounds.
     settled = right_above + irrelevant_below
     best = int(np.argmax(settled))  # accepts fall, so that the first is the highest
     return float(accepts[best]), float(rejects[best])
-
-
-def _counts_above(ascending: FloatArray, bounds: FloatArray) -> IntArray:
-    """Return how many of the scores are at or above each bound."""
-    return len(ascending) - np.searchsorted(ascending, bounds, "left").astype(np.int64)
-
-
-def _least(scores: FloatArray) -> float | None:
-    return float(scores.min()) if len(scores) else None
-
-
-def _most(scores: FloatArray) -> float | None:
-    return float(scores.max()) if len(scores) else None

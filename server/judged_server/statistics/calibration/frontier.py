@@ -231,7 +231,7 @@ def _certified(
             counts.append(
                 count_labels(clusters, none_wrong, options.guarantee) if len(clusters) else 0.0
             )
-        begins = walks_begin(np.array(counts), options.max_error, risk)
+        begins, _ = walks_begin(np.array(counts), options.max_error, risk)
     for begin in begins:
         for place in range(begin, len(marked)):
             point = marked[place]

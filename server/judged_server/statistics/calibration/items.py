@@ -66,15 +66,11 @@ class ScoredItems:
             raise InvalidField("clusters", f"has {len(clusters)} entries for {n} scores")
         if strata and len(strata) != n:
             raise InvalidField("strata", f"has {len(strata)} entries for {n} scores")
-        groups: IntArray | None = None
-        if clusters:
-            names = np.fromiter(clusters, np.uint64, n)
-            groups = np.unique(names, return_inverse=True)[1].astype(np.int64)
         return cls(
             values,
             _places(labelled, n),
             np.fromiter(labels, np.bool_, len(labels)),
-            groups,
+            number_clusters(clusters) if clusters else None,
             strata=np.fromiter(strata, np.int64, n) if strata else None,
         )
 
@@ -83,6 +79,12 @@ class ScoredItems:
         """The items that have a label."""
         clusters = None if self.clusters is None else self.clusters[self.labelled]
         return LabelledScores(self.scores[self.labelled], self.labels, clusters)
+
+
+def number_clusters(clusters: Sequence[int]) -> IntArray:
+    """Return int64[n]: clusters, which callers number as they like, by numbers from 0."""
+    names = np.fromiter(clusters, np.uint64, len(clusters))
+    return np.unique(names, return_inverse=True)[1].astype(np.int64)
 
 
 def _places(labelled: Sequence[int], n: int) -> IntArray:

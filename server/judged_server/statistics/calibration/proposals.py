@@ -10,8 +10,9 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from judged_server.domain import TIE_TOLERANCE, BoolArray, FloatArray, IntArray
+from judged_server.domain import TIE_TOLERANCE, BoolArray, IntArray
 from judged_server.scheduling.checkpoint import checkpoint
+from judged_server.statistics.calibration.cascade import settled_by
 from judged_server.statistics.calibration.reliability import (
     MIN_CLUSTERS,
     MIN_LABELS,
@@ -122,7 +123,7 @@ class _Maker:
                     continue
                 if self.may_abstain:
                     yield (*prefix, bounded)
-                settled = settled_by(bounded, judge.scores[left])
+                settled = settled_by(judge.scores[left], accept, reject)
                 if not settled.all():
                     yield from self.grow((*prefix, bounded), left[~settled], n)
 
@@ -156,18 +157,6 @@ class _Maker:
                 self.marginal[place] = (found, True)
 
 
-def settled_by(stage: FrontierStage, scores: FloatArray) -> BoolArray:
-    """Return which scores a stage settles; NaN never."""
-    if stage.settles_all:
-        return ~np.isnan(scores)
-    settled = np.zeros(len(scores), np.bool_)
-    if stage.accept is not None:
-        settled |= scores + TIE_TOLERANCE >= stage.accept
-    if stage.reject is not None:
-        settled |= scores - TIE_TOLERANCE <= stage.reject
-    return settled
-
-
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """What a cascade says of some rows: which are settled, which of them wrongly, what it costs."""
@@ -188,7 +177,7 @@ def run(items: StagedItems, stages: Sequence[FrontierStage], rows: IntArray) -> 
         reached.append(len(left) / len(rows))
         cost += judge.cost * len(left)
         scores = judge.scores[rows[left]]
-        by_it = settled_by(stage, scores)
+        by_it = settled_by(scores, stage.accept, stage.reject)
         places = left[by_it]
         said = stage.platt.probabilities(scores[by_it]) + TIE_TOLERANCE >= 0.5
         settled[places] = True

@@ -10,6 +10,7 @@ import numpy as np
 
 from judged_server.domain import BoolArray, FloatArray, IntArray
 from judged_server.errors import InvalidField, LimitExceeded
+from judged_server.statistics.calibration.items import number_clusters
 from judged_server.statistics.calibration.reliability import Platt
 
 MAX_STAGES = 4
@@ -66,8 +67,5 @@ class StagedItems:
                 raise InvalidField(f"{field_}.scores[{wrong[0]}]", "must lie in 0 to 1")
             if not (math.isfinite(stage.cost) and stage.cost >= 0):
                 raise InvalidField(f"{field_}.cost", "must be a number, 0 or more")
-        groups: IntArray = np.arange(n)
-        if clusters:
-            names = np.fromiter(clusters, np.uint64, n)
-            groups = np.unique(names, return_inverse=True)[1].astype(np.int64)
+        groups = number_clusters(clusters) if clusters else np.arange(n)
         return cls(tuple(stages), np.fromiter(labels, np.bool_, n), groups)

@@ -71,7 +71,9 @@ def choose_thresholds(
             fitted = float(_value(counts, criterion)[0])
         thresholds.append(Threshold(criterion, threshold, fitted, value))
         if criterion is Criterion.PRECISION_FLOOR:
-            warnings += _floor_warnings(threshold, floor, _counts_of(held_out, items))
+            kept = held_out.decided
+            counts = _counts(held_out.verdicts[kept], items.labels[kept])
+            warnings += _floor_warnings(threshold, floor, counts)
     return thresholds, warnings
 
 
@@ -183,11 +185,6 @@ def _cross_validated(
         return np.stack([_value(c, k) for c, k in zip(drawn, Criterion, strict=True)], axis=1)
 
     return estimate(statistics, units, options)[0]
-
-
-def _counts_of(held_out: _HeldOut, items: LabelledScores) -> FloatArray:
-    kept = held_out.decided
-    return _counts(held_out.verdicts[kept], items.labels[kept])
 
 
 def _floor_warnings(threshold: float | None, floor: float, counts: FloatArray) -> list[str]:

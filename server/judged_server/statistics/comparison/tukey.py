@@ -54,7 +54,8 @@ def studentized_range_sf(q: FloatArray, k: int, df: float) -> FloatArray:
 def _scaled_sf(q: FloatArray, k: int, df: float) -> FloatArray:
     """Return P(Q > q) for a finite df; q is float64[pairs]."""
     tail = _range_tail(k)
-    low, high = _support(df)
+    reach = 1.5 * _SPAN / math.sqrt(2 * df)  # S is within it of 1, but for less than 1e-15
+    low, high = max(0.0, 1 - reach), 1 + reach
     # Beyond s = _WIDEST / q the range has no tail, and few nodes would fall on what is before.
     with np.errstate(divide="ignore", over="ignore"):
         end = np.clip(_WIDEST / q, low, high)[..., None]
@@ -138,12 +139,6 @@ def _range_tail(k: int) -> _Table:
     return _Table.of(0.0, polynomial(grid), polynomial.deriv()(grid))
 
 
-def _support(df: float) -> tuple[float, float]:
-    """Return between which numbers S is, but for less than 1e-15."""
-    reach = 1.5 * _SPAN / math.sqrt(2 * df)
-    return max(0.0, 1 - reach), 1 + reach
-
-
 def _density(s: FloatArray, df: float) -> FloatArray:
     """Return the density of S at s > 0, likewise shaped."""
     half = df / 2
@@ -188,31 +183,15 @@ def tukey_pairs(values: FloatArray, confidence: float) -> tuple[TukeyPair, ...]:
     error = math.sqrt(float(np.sum(residuals**2)) / df / n)  # of a mean, but for the queries
     first, second = np.triu_indices(k, 1)
     differences = means[second] - means[first]
+    pairs = list(zip(first.tolist(), second.tolist(), differences.tolist(), strict=True))
     if float(np.abs(residuals).max()) <= TIE_TOLERANCE * max(1.0, float(np.abs(values).max())):
-        return tuple(
-            TukeyPair(i, j, difference, None, 1.0)
-            for i, j, difference in zip(
-                first.tolist(), second.tolist(), differences.tolist(), strict=True
-            )
-        )
+        return tuple(TukeyPair(*pair, None, 1.0) for pair in pairs)
     p_values = studentized_range_sf(np.abs(differences) / error, k, df)
     reach = studentized_range_quantile(confidence, k, df) * error
     signature = f"tukey_hsd|runs:{k}|queries:{n}|confidence:{confidence:.12g}|v1"
-    return tuple(
-        TukeyPair(
-            i,
-            j,
-            difference,
-            Interval(
-                difference - reach,
-                difference + reach,
-                confidence,
-                math.sqrt(2) * error,
-                signature,
-            ),
-            p_value,
-        )
-        for i, j, difference, p_value in zip(
-            first.tolist(), second.tolist(), differences.tolist(), p_values.tolist(), strict=True
-        )
-    )
+    spread = math.sqrt(2) * error
+    found = []
+    for (i, j, middle), p_value in zip(pairs, p_values.tolist(), strict=True):
+        interval = Interval(middle - reach, middle + reach, confidence, spread, signature)
+        found.append(TukeyPair(i, j, middle, interval, p_value))
+    return tuple(found)

@@ -9,13 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from judged_server.llm.chat import Prices
-from judged_server.llm.config.configuration import (
+from judged_server.llm.config.configuration import parse_configuration, read_configuration
+from judged_server.llm.config.configured import (
     Configuration,
     ModelConfiguration,
     ProviderConfiguration,
     Structured,
-    parse_configuration,
-    read_configuration,
 )
 from judged_server.llm.providers import CAPABILITIES, DIALECTS
 from judged_server.settings import SettingsError

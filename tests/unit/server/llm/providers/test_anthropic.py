@@ -14,7 +14,7 @@ from anthropic.types.shared import ErrorResponse
 from hypothesis import given
 from hypothesis import strategies as st
 from judged_server.llm.chat import ChatReply, ChatRequest, FinishReason, ReplySchema, TokenUsage
-from judged_server.llm.config.configuration import (
+from judged_server.llm.config.configured import (
     ModelConfiguration,
     ProviderConfiguration,
     Structured,

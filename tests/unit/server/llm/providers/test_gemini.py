@@ -19,7 +19,7 @@ from judged_server.llm.chat import (
     TokenLogprob,
     TokenUsage,
 )
-from judged_server.llm.config.configuration import (
+from judged_server.llm.config.configured import (
     ModelConfiguration,
     ProviderConfiguration,
     Structured,

@@ -6,7 +6,7 @@ import asyncio
 
 import aiohttp
 import pytest
-from judged_server.llm.config.configuration import ProviderConfiguration
+from judged_server.llm.config.configured import ProviderConfiguration
 from judged_server.llm.transport.http import HttpTransport
 
 from tests.fakes.providers.faulty_http import Connection, always, faulty_http, reply

@@ -8,8 +8,8 @@ from judged_server.statistics.agreement import LabelledScores
 from judged_server.statistics.calibration.cascade import (
     _added_squares,
     _apart,
-    _begins,
     cascade_bounds,
+    walks_begin,
 )
 
 GRID = [0.0, 0.2, 0.4, 0.5, 0.6, 0.8, 1.0]
@@ -88,7 +88,7 @@ def test_a_cluster_counts_once_whatever_its_size():
 def test_walks_are_as_many_as_there_are_labels_for():
     # At a risk of .05 / 4 and an error of .05 a walk takes 86 labels, the fourth 8 times as many.
     for n_labels, n_walks in ((58, 0), (59, 1), (600, 3), (8 * 86 - 1, 3), (8 * 86, 4)):
-        begins, risk = _begins(np.arange(1.0, n_labels + 1), 0.05, 0.05)
+        begins, risk = walks_begin(np.arange(1.0, n_labels + 1), 0.05, 0.05)
         assert len(begins) == n_walks
         assert risk == 0.05 / max(n_walks, 1)
 
