@@ -43,7 +43,8 @@ from judged_server.llm.config.configured import ModelConfiguration
 from judged_server.llm.models import ChatModels
 from judged_server.llm.providers import openai as dialect
 from judged_server.llm.reply_cache import ReplyCache
-from judged_server.llm.rubrics import load_builtin, new_nonce, write
+from judged_server.llm.rubrics.loading import load_builtin
+from judged_server.llm.rubrics.prompt import new_nonce, write
 from judged_server.process import gc_tuning
 from judged_server.store.kept_replies import KeptReplies
 from judged_server.store.replies import ReplyFile

@@ -19,9 +19,10 @@ import time
 import tracemalloc
 from collections.abc import Sequence
 
-from judged_server.metrics import Qrels, Topic, parse_metrics
+from judged_server.metrics.input.qrels import Qrels
 from judged_server.metrics.input.trec import rank_run
-from judged_server.metrics.measures.names import Measure
+from judged_server.metrics.input.trec_topics import Topic
+from judged_server.metrics.measures.names import Measure, parse_metrics
 
 from benchmarks.metrics.trec_runs import Runs, build_runs
 

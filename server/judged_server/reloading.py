@@ -15,7 +15,7 @@ from judged_server.api.failed_calls import FailedCalls
 from judged_server.api.interceptor import CallInterceptor
 from judged_server.api.listening.receiving import Admission
 from judged_server.audit import AuditLog
-from judged_server.llm.budget import Budgets
+from judged_server.llm.budget.budgets import Budgets
 from judged_server.settings import Settings, SettingsError
 from judged_server.telemetry import logger, set_level
 from judged_server.tenants.directory import FileDirectory

@@ -12,7 +12,11 @@ import pytest
 from judged_server.domain import JudgeSpec, QueryGroup
 from judged_server.judges.catalog import JudgeCatalog
 from judged_server.judges.exact import ExactKind
-from judged_server.metrics import MetricOptions, Qrels, Topic, compute_trec, parse_metrics
+from judged_server.metrics.compute import compute_trec
+from judged_server.metrics.input.qrels import Qrels
+from judged_server.metrics.input.trec_topics import Topic
+from judged_server.metrics.measures.names import parse_metrics
+from judged_server.metrics.options import MetricOptions
 from judged_server.usecases.evaluate import evaluate
 
 EVRET = Path(sys.prefix) / "oracles" / "evret-0.0.3" / "evret"

@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from judged_server.metrics.text import TextItem, measure_texts, parse_text_metrics
+from judged_server.metrics.text.compute import TextItem, measure_texts
 from judged_server.metrics.text.porter_stemmer import stem
+from judged_server.metrics.text.registry import parse_text_metrics
 from judged_server.metrics.text.tokenizer_13a import prepare, split_word
 
 from tests.conformance import prose

@@ -7,15 +7,11 @@ import ir_measures
 import numpy as np
 import pytest
 import pytrec_eval
-from judged_server.metrics import (
-    MetricOptions,
-    NoGoldPolicy,
-    Qrels,
-    Topic,
-    compute_gains,
-    compute_trec,
-    parse_metrics,
-)
+from judged_server.metrics.compute import compute_gains, compute_trec
+from judged_server.metrics.input.qrels import Qrels
+from judged_server.metrics.input.trec_topics import Topic
+from judged_server.metrics.measures.names import parse_metrics
+from judged_server.metrics.options import MetricOptions, NoGoldPolicy
 
 CUTOFFS = (1, 3, 5, 10, 20, 100, 1000)
 AT_K = {

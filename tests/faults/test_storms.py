@@ -29,7 +29,7 @@ from judged_server.llm.config.configuration import parse_configuration
 from judged_server.llm.models import ChatModels
 from judged_server.llm.question import Question
 from judged_server.llm.reply_cache import ReplyCache
-from judged_server.llm.rubrics import load_builtin
+from judged_server.llm.rubrics.loading import load_builtin
 from judged_server.llm.transport.clock import Clock
 from judged_server.store.ledger import Ledger
 

@@ -25,12 +25,13 @@ from judged_server.http_api.json_mapping import read_message, to_json
 from judged_server.llm.chat import ChatReply, FinishReason, TokenUsage
 from judged_server.llm.config.configuration import parse_configuration
 from judged_server.llm.faults import ProviderFault
-from judged_server.llm.parsing import read
 from judged_server.llm.parsing.parsed_reply import ClaimCheck, Claims, Dimensions, ParsedReply
+from judged_server.llm.parsing.reply import read
 from judged_server.llm.providers import DIALECTS
 from judged_server.llm.reply_cache import from_payload, to_payload
-from judged_server.llm.rubrics import Rubric, load_builtin, write
-from judged_server.llm.rubrics.loading import parse
+from judged_server.llm.rubrics.loading import load_builtin, parse
+from judged_server.llm.rubrics.prompt import write
+from judged_server.llm.rubrics.rubric import Rubric
 from judged_server.llm.transport.rates import retry_after_s
 from judged_server.settings import SettingsError
 

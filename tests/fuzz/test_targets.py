@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from judged_server.domain import Status
 from judged_server.llm.chat import ChatReply
-from judged_server.llm.parsing import read
 from judged_server.llm.parsing.parsed_reply import ClaimCheck, Claims, Dimensions, ParsedReply
-from judged_server.llm.rubrics import Rubric
+from judged_server.llm.parsing.reply import read
+from judged_server.llm.rubrics.rubric import Rubric
 
 from tests.fuzz import targets
 from tests.fuzz.__main__ import fuzzed

@@ -37,7 +37,7 @@ from judged_server.domain import QueryGroup, VerdictFault
 from judged_server.domain.usage import CostTracker
 from judged_server.judges.base import Caller
 from judged_server.judges.catalog import JudgeCatalog
-from judged_server.metrics import parse_metrics
+from judged_server.metrics.measures.names import parse_metrics
 from judged_server.usecases.distinct_groups import Part
 from judged_server.usecases.evaluate import Evaluation, JudgedPart, PartedEvaluation
 

@@ -48,8 +48,8 @@ from judged_server.domain.answers import ScoreSummary
 from judged_server.domain.usage import CostTracker
 from judged_server.judges.base import ANONYMOUS, Caller
 from judged_server.judges.catalog import JudgeCatalog
-from judged_server.llm.budget import Budgets
-from judged_server.metrics import parse_metrics
+from judged_server.llm.budget.budgets import Budgets
+from judged_server.metrics.measures.names import parse_metrics
 from judged_server.scheduling.concurrency import run_computation, run_in_thread_if
 from judged_server.telemetry import access
 from judged_server.tenant import current_tenant

@@ -37,7 +37,7 @@ from judged_server.domain import QueryGroup
 from judged_server.domain.usage import CostTracker
 from judged_server.judges.base import Caller, Judge
 from judged_server.judges.catalog import JudgeCatalog
-from judged_server.llm.budget import unpriced
+from judged_server.llm.budget.budgets import unpriced
 from judged_server.scheduling.concurrency import run_in_thread_if
 from judged_server.usecases.judge_batch import judge_batch
 

@@ -23,7 +23,7 @@ from judged_server.api.convert.statistics.text_metrics import (
 from judged_server.api.limits import RequestLimits
 from judged_server.api.listening.receiving import Admission, received_bytes
 from judged_server.judges.equivalence.judge import shipped_calibration
-from judged_server.metrics.text import measure_texts
+from judged_server.metrics.text.compute import measure_texts
 from judged_server.scheduling.concurrency import run_computation, run_in_thread_if
 
 Context = grpc.aio.ServicerContext[Any, Any]

@@ -260,7 +260,7 @@ def _stored(what: str, folder: Path, *, needed: bool) -> Finding:
 def _spending(settings: Settings) -> Iterator[Finding]:
     if settings.llm_config is None:
         return
-    from judged_server.llm.budget import default_ledger  # noqa: PLC0415
+    from judged_server.llm.budget.account import default_ledger  # noqa: PLC0415
     from judged_server.llm.config.configuration import read_configuration  # noqa: PLC0415
 
     configuration = read_configuration(settings.llm_config)

@@ -198,7 +198,7 @@ def _usage(arguments: argparse.Namespace, settings: Settings, say: Callable[[str
     if settings.llm_config is None:
         raise SettingsError("tenants usage: name the file with the models: --llm-config FILE")
     # Imported here: the other actions need no models.
-    from judged_server.llm.budget import default_ledger  # noqa: PLC0415
+    from judged_server.llm.budget.account import default_ledger  # noqa: PLC0415
     from judged_server.llm.config.configuration import read_configuration  # noqa: PLC0415
     from judged_server.store.ledger import Ledger  # noqa: PLC0415
     from judged_server.store.ledger_rows import Used  # noqa: PLC0415

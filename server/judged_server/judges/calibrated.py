@@ -15,7 +15,7 @@ from judged_server.domain import (
 )
 from judged_server.errors import InvalidField
 from judged_server.judges.base import Caller, Judge
-from judged_server.statistics.calibration import Platt
+from judged_server.statistics.calibration.reliability import Platt
 
 
 def find_calibrator(

@@ -41,7 +41,7 @@ from judged_server.judges.cascade_items import (
 from judged_server.judges.cascade_verdicts import MergedVerdicts
 from judged_server.llm.question import PlannedCall
 from judged_server.scheduling.concurrency import run_in_thread_if
-from judged_server.statistics.calibration import Platt
+from judged_server.statistics.calibration.reliability import Platt
 
 VERSION = 1
 MIN_SCORE = 0.5

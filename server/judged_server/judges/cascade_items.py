@@ -22,10 +22,10 @@ from judged_server.domain import (
 from judged_server.domain.usage import CostTracker
 from judged_server.judges.base import Judge, PureJudge
 from judged_server.judges.calibrated import CalibratedJudge
-from judged_server.llm.budget import CallEstimate, estimate_call
+from judged_server.llm.budget.pricing import CallEstimate, estimate_call
 from judged_server.llm.question import PlannedCall
-from judged_server.statistics.calibration import Platt
 from judged_server.statistics.calibration.cascade import settled_by
+from judged_server.statistics.calibration.reliability import Platt
 
 
 @dataclass(frozen=True, slots=True)

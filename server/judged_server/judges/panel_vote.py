@@ -1,6 +1,6 @@
 """The rule by which the verdicts of several judges become one.
 
-As in a vote of samples (`llm.tally`) only OK verdicts count, a failure or an abstention is no
+As in a vote of samples (`judges.llm`) only OK verdicts count, a failure or an abstention is no
 vote, and without any vote the first failure stands. Nor does the rest vote without a member whose
 reply was to come from the cache and is not there.
 """

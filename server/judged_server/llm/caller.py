@@ -22,7 +22,7 @@ from judged_server import recorder, tracing
 from judged_server.domain import CacheMode, Source, Status, Usage
 from judged_server.domain.usage import CostTracker
 from judged_server.errors import full_name
-from judged_server.llm.budget import Budgets
+from judged_server.llm.budget.budgets import Budgets
 from judged_server.llm.chat import (
     ChatModel,
     ChatModelCard,
@@ -33,12 +33,12 @@ from judged_server.llm.chat import (
     missing_key_fault,
 )
 from judged_server.llm.faults import ModelFault, ProviderFault, Reason
-from judged_server.llm.parsing import read
 from judged_server.llm.parsing.parsed_reply import ParsedReply
 from judged_server.llm.parsing.probabilities import weighed
+from judged_server.llm.parsing.reply import read
 from judged_server.llm.question import PlannedCall, Question, question_key, request_for
 from judged_server.llm.reply_cache import ReplyCache
-from judged_server.llm.rubrics import new_nonce
+from judged_server.llm.rubrics.prompt import new_nonce
 from judged_server.scheduling.single_flight import SingleFlight
 from judged_server.tenant import current_tenant
 

@@ -13,8 +13,9 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from judged_server.llm.chat import ChatModel, ChatModelCard, ChatRequest
-from judged_server.llm.parsing import PARSER_VERSION
-from judged_server.llm.rubrics import PROMPT_VERSION, FieldValue, Rubric, write
+from judged_server.llm.parsing.reply import PARSER_VERSION
+from judged_server.llm.rubrics.prompt import PROMPT_VERSION, write
+from judged_server.llm.rubrics.rubric import FieldValue, Rubric
 
 if TYPE_CHECKING:
     from hashlib import _Hash

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from judged_server.llm.chat import ChatModelCard, ChatReply, FinishReason, TokenLogprob, TokenUsage
-from judged_server.llm.rubrics import Rubric
+from judged_server.llm.rubrics.rubric import Rubric
 from judged_server.store.kept_replies import KeptReplies
 from judged_server.store.replies import StoredReply
 

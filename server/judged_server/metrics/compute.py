@@ -16,9 +16,10 @@ from judged_server.errors import InvalidField, full_name, full_names
 from judged_server.metrics.families import FAMILIES
 from judged_server.metrics.grades import graded
 from judged_server.metrics.input.gains import rank_gains
-from judged_server.metrics.input.qrels import condensed, extremes, unjudged_mask
+from judged_server.metrics.input.qrels import Qrels, condensed, extremes, unjudged_mask
 from judged_server.metrics.input.rankings import Rankings
-from judged_server.metrics.input.trec import AnyTopic, Qrels, rank_run
+from judged_server.metrics.input.trec import rank_run
+from judged_server.metrics.input.trec_topics import AnyTopic
 from judged_server.metrics.matching import JudgedResults, match
 from judged_server.metrics.measures.names import Measure
 from judged_server.metrics.missing import Unsettled, unsettled

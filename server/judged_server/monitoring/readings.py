@@ -11,7 +11,7 @@ from judged_server.api.listening.receiving import Admission
 from judged_server.audit import AuditLog
 from judged_server.domain.usage import to_amount
 from judged_server.embedding.registry import StoredEmbedders
-from judged_server.llm.budget import Budgets
+from judged_server.llm.budget.budgets import Budgets
 from judged_server.monitoring.prometheus import Reading, Readings
 from judged_server.tenants.directory import FileDirectory
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from judged_server import errors
 from judged_server.domain import QueryGroup
-from judged_server.metrics import distinct_results
+from judged_server.metrics.input.rankings import distinct_results
 
 
 @dataclass(slots=True)

@@ -27,19 +27,14 @@ from judged_server.domain import (
 )
 from judged_server.judges.base import Caller, Judge
 from judged_server.judges.catalog import JudgeCatalog
-from judged_server.llm.budget import unpriced
-from judged_server.metrics import (
-    FAMILIES,
-    JudgedResults,
-    Judging,
-    MatchingMode,
-    Measure,
-    MetricOptions,
-    MetricTable,
-    check_modes,
-    compute_merged,
-    with_intervals_and_slices,
-)
+from judged_server.llm.budget.budgets import unpriced
+from judged_server.metrics.compute import check_modes
+from judged_server.metrics.families import FAMILIES
+from judged_server.metrics.matching import JudgedResults
+from judged_server.metrics.measures.names import Measure
+from judged_server.metrics.merge import Judging, compute_merged
+from judged_server.metrics.options import MatchingMode, MetricOptions
+from judged_server.metrics.table import MetricTable, with_intervals_and_slices
 from judged_server.scheduling.concurrency import run_computation, run_in_thread_if
 from judged_server.usecases.distinct_groups import DistinctGroups, Part
 from judged_server.usecases.judge_batch import check_groups_fit, judge_batch

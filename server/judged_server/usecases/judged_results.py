@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from judged_server.domain import BoolArray, FloatArray, IntArray, Status, Verdicts
-from judged_server.metrics import JudgedResults, grades_of, match_ids
+from judged_server.metrics.grades import grades_of
+from judged_server.metrics.matching import JudgedResults, match_ids
 from judged_server.usecases.distinct_groups import Part
 
 

@@ -9,7 +9,8 @@ from judged_server import errors
 from judged_server.domain import JudgeSpec, QueryGroup
 from judged_server.judges.base import Judge
 from judged_server.judges.catalog import JudgeCatalog
-from judged_server.metrics import FAMILIES, Measure
+from judged_server.metrics.families import FAMILIES
+from judged_server.metrics.measures.names import Measure
 
 
 @dataclass(frozen=True, slots=True)

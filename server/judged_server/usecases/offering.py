@@ -23,7 +23,7 @@ from judged_server.judges.panel import PanelKind
 from judged_server.judges.semantic import SemanticKind
 from judged_server.llm.caller import ModelCaller
 from judged_server.llm.chat import ChatModel
-from judged_server.llm.rubrics import Rubric
+from judged_server.llm.rubrics.rubric import Rubric
 from judged_server.settings import SettingsError
 from judged_server.tenant import EVERYTHING, Allowed, Tenant
 from judged_server.usecases.score_answers import Scoring

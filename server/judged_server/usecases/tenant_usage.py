@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from judged_server.errors import Overloaded
-from judged_server.llm.budget import BudgetLeft, Budgets, Period
+from judged_server.llm.budget.account import Period
+from judged_server.llm.budget.budgets import BudgetLeft, Budgets
 from judged_server.llm.transport.clock import Clock
 from judged_server.store.ledger import LedgerFault
 from judged_server.store.ledger_rows import Used

@@ -23,7 +23,7 @@ from judged.evaluation import Evaluator
 from judged.v1 import groups_pb2
 from judged.v1 import judge_service_pb2 as pb
 from judged.v1.judge_service_pb2_grpc import JudgeServiceStub
-from judged_server.llm.rubrics import load_builtin
+from judged_server.llm.rubrics.loading import load_builtin
 
 from tests.fakes.providers.provider_thread import provider_on_a_thread
 from tests.fakes.providers.scripted_provider import Answer, Asked, Failure, Said, ScriptedProvider

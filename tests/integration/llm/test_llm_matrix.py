@@ -22,9 +22,8 @@ from google.genai.types import GenerateContentResponse
 from judged import AnswerItem, Client, Judge, QueryGroup, Rubric, Source, Status
 from judged_server.llm.config.configured import Structured
 from judged_server.llm.providers import CAPABILITIES, DIALECTS, FAKE
-from judged_server.llm.rubrics import Rubric as Asked
-from judged_server.llm.rubrics import load_builtin
-from judged_server.llm.rubrics.loading import parse
+from judged_server.llm.rubrics.loading import load_builtin, parse
+from judged_server.llm.rubrics.rubric import Rubric as Asked
 from openai.types.chat import ChatCompletion
 
 from tests.fakes.providers.scripted_dialects import (

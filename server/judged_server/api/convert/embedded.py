@@ -17,18 +17,13 @@ from judged_server.api.convert.judging import read_embeddings
 from judged_server.api.limits import RequestLimits
 from judged_server.domain import IntArray, QueryGroup, Status, Verdicts
 from judged_server.judges.semantic import caller_identity, score_vectors
-from judged_server.metrics import (
-    FAMILIES,
-    JudgedResults,
-    Judging,
-    MatchingMode,
-    Measure,
-    MetricOptions,
-    MetricTable,
-    check_modes,
-    check_unique,
-    compute_merged,
-)
+from judged_server.metrics.compute import check_modes, check_unique
+from judged_server.metrics.families import FAMILIES
+from judged_server.metrics.matching import JudgedResults
+from judged_server.metrics.measures.names import Measure
+from judged_server.metrics.merge import Judging, compute_merged
+from judged_server.metrics.options import MatchingMode, MetricOptions
+from judged_server.metrics.table import MetricTable
 
 _SIMILARITY = FAMILIES["similarity"]
 

@@ -14,8 +14,8 @@ from judged_server.api.limits import RequestLimits
 from judged_server.domain import ParameterScalar
 from judged_server.embedding.base import ModelCard
 from judged_server.judges.catalog import Offer
-from judged_server.metrics import METRICS
-from judged_server.metrics.text import TEXT_METRICS
+from judged_server.metrics.measures.names import METRICS
+from judged_server.metrics.text.registry import TEXT_METRICS
 from judged_server.usecases.offering import Offering
 
 

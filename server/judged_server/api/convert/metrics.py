@@ -21,26 +21,25 @@ from judged_server.api.convert.topics import read_qrels, read_run
 from judged_server.api.convert.verdicts import read_verdicts, write_counts
 from judged_server.api.limits import RequestLimits
 from judged_server.domain import FloatArray, IntArray, Status, VerdictCounts, Verdicts
-from judged_server.metrics import (
-    JudgedResults,
-    MatchingMode,
-    Measure,
-    MetricOptions,
-    MetricTable,
-    NoGoldPolicy,
-    Qrels,
-    UnjudgedPolicy,
-    check_keys,
+from judged_server.metrics.compute import (
     check_unique,
     compute_gains,
     compute_judged,
     compute_trec,
-    grades_of,
     merge_values,
+)
+from judged_server.metrics.grades import grades_of
+from judged_server.metrics.input.columnar_topics import query_ids as topic_ids
+from judged_server.metrics.input.qrels import Qrels
+from judged_server.metrics.matching import JudgedResults
+from judged_server.metrics.measures.names import Measure
+from judged_server.metrics.options import MatchingMode, MetricOptions, NoGoldPolicy, UnjudgedPolicy
+from judged_server.metrics.table import (
+    MetricColumn,
+    MetricTable,
+    check_keys,
     with_intervals_and_slices,
 )
-from judged_server.metrics import query_ids as topic_ids
-from judged_server.metrics.table import MetricColumn
 from judged_server.usecases.evaluate import Evaluation
 from judged_server.usecases.negatives import NegativeMatch
 

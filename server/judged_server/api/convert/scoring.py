@@ -32,7 +32,7 @@ from judged_server.domain.answers import (
     ScoreSummary,
 )
 from judged_server.judges.catalog import JudgeCatalog
-from judged_server.llm.budget import unpriced
+from judged_server.llm.budget.budgets import unpriced
 from judged_server.scheduling.concurrency import run_in_thread_if
 from judged_server.usecases.estimate_batch import Estimate, Estimator
 from judged_server.usecases.judge_batch import check_groups_fit

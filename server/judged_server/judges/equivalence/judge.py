@@ -34,7 +34,7 @@ from judged_server.judges.equivalence import features as feature_columns
 from judged_server.judges.equivalence.model import Model, shipped, sigmoid
 from judged_server.judges.equivalence.rows import Items
 from judged_server.judges.equivalence.words import MAX_CHARACTERS, MAX_WORDS, Reading
-from judged_server.statistics.calibration import Platt
+from judged_server.statistics.calibration.reliability import Platt
 
 VERSION = 1
 MIN_SCORE = 0.5

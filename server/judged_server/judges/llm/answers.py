@@ -45,9 +45,9 @@ from judged_server.llm.caller import ModelCaller, nothing
 from judged_server.llm.chat import ChatModel, prices_of
 from judged_server.llm.faults import Reason
 from judged_server.llm.question import PlannedCall, Question
-from judged_server.llm.rubrics import FieldValue, Rubric, holds_reserved
-from judged_server.llm.rubrics.rubric import MAX_CLAIMS
-from judged_server.statistics.calibration import Platt
+from judged_server.llm.rubrics.prompt import holds_reserved
+from judged_server.llm.rubrics.rubric import MAX_CLAIMS, FieldValue, Rubric
+from judged_server.statistics.calibration.reliability import Platt
 
 KIND = "answers"
 VERSION = 1

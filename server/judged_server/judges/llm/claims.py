@@ -22,7 +22,7 @@ from judged_server.judges.llm.scoring_session import (
 from judged_server.llm.faults import Reason
 from judged_server.llm.parsing.json_reply import MAX_CLAIM_CHARACTERS
 from judged_server.llm.parsing.parsed_reply import ClaimCheck, Claims, ParsedReply
-from judged_server.llm.rubrics import MAX_CLAIMS, FieldValue, Rubric
+from judged_server.llm.rubrics.rubric import MAX_CLAIMS, FieldValue, Rubric
 from judged_server.scheduling.concurrency import fan_out
 
 _Asked = tuple[Rubric, Mapping[str, FieldValue]]

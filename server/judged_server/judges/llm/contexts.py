@@ -32,7 +32,7 @@ from judged_server.llm.caller import Answer
 from judged_server.llm.chat import ChatReply
 from judged_server.llm.faults import Reason
 from judged_server.llm.parsing.parsed_reply import ParsedReply
-from judged_server.llm.rubrics import holds_reserved
+from judged_server.llm.rubrics.prompt import holds_reserved
 
 
 class TextContext(NamedTuple):

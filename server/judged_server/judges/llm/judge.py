@@ -24,7 +24,7 @@ from judged_server.judges.llm.contexts import (
     number_contexts,
     to_columns,
 )
-from judged_server.llm.budget import refuse_if_nothing_asked, unpriced
+from judged_server.llm.budget.budgets import refuse_if_nothing_asked, unpriced
 from judged_server.llm.caller import CallOptions, ModelCaller, nothing
 from judged_server.llm.chat import (
     ChatModel,
@@ -33,10 +33,10 @@ from judged_server.llm.chat import (
     missing_key_fault,
     prices_of,
 )
-from judged_server.llm.parsing import PARSER_VERSION
+from judged_server.llm.parsing.reply import PARSER_VERSION
 from judged_server.llm.question import MAX_SAMPLES, PlannedCall, Question
-from judged_server.llm.rubrics import PROMPT_VERSION, Rubric
-from judged_server.llm.rubrics.rubric import EXPECTED_TEXT
+from judged_server.llm.rubrics.prompt import PROMPT_VERSION
+from judged_server.llm.rubrics.rubric import EXPECTED_TEXT, Rubric
 from judged_server.scheduling.concurrency import choose_class, fan_out, run_in_thread_if
 
 VERSION = 1

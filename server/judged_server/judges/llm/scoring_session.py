@@ -14,7 +14,7 @@ from judged_server.llm.chat import ChatModel, ChatReply
 from judged_server.llm.faults import Reason
 from judged_server.llm.parsing.parsed_reply import ParsedReply
 from judged_server.llm.question import Question
-from judged_server.llm.rubrics import FieldValue, Rubric
+from judged_server.llm.rubrics.rubric import FieldValue, Rubric
 from judged_server.scheduling.concurrency import fan_out
 
 MAX_RAW_REPLIES_BYTES = 1 << 20

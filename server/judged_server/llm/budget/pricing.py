@@ -13,7 +13,7 @@ import orjson
 from judged_server.domain.usage import nano_covering
 from judged_server.llm.chat import ChatModel, ChatRequest, Prices, prices_of
 from judged_server.llm.question import Question, request_for
-from judged_server.llm.rubrics import new_nonce
+from judged_server.llm.rubrics.prompt import new_nonce
 
 MESSAGE_TOKENS = 16
 """What a chat template sets around each of the two messages, and before the reply."""

@@ -23,7 +23,6 @@ from judged_server.metrics.input.trec_topics import (
     AnyTopic,
     RaggedScores,
     RankedGrades,
-    Topic,
     check_judgements,
     check_numbers,
     packed,
@@ -31,8 +30,6 @@ from judged_server.metrics.input.trec_topics import (
     rank,
     scores_of,
 )
-
-__all__ = ["AnyTopic", "Qrels", "RankedRun", "Topic", "rank_run"]
 
 BLOCK_DOCUMENTS = 40_000
 """Documents of a block, about: fewer pay NumPy's calls more often, more leave the caches."""

@@ -20,8 +20,8 @@ from judged_server.api.convert.statistics.agreement import read_ratings
 from judged_server.api.convert.verdicts import read_verdicts
 from judged_server.domain import CacheMode, Source, Status
 from judged_server.errors import InvalidField, full_name, full_names
-from judged_server.metrics import MatchingMode, NoGoldPolicy, UnjudgedPolicy
-from judged_server.statistics.agreement import RatingLevel
+from judged_server.metrics.options import MatchingMode, NoGoldPolicy, UnjudgedPolicy
+from judged_server.statistics.agreement.ratings import RatingLevel
 from judged_server.statistics.intervals import IntervalMethod
 
 ENUMS: list[tuple[type[IntEnum], EnumTypeWrapper, type[IntEnum]]] = [

@@ -12,11 +12,11 @@ from judged_server.domain import CacheMode, JudgeIdentity, QueryGroup, ScoreColu
 from judged_server.domain.usage import CostTracker
 from judged_server.judges.base import Caller
 from judged_server.judges.llm.contexts import ContextVotes, number_contexts, to_columns
-from judged_server.llm.budget import refuse_if_nothing_asked, unpriced
+from judged_server.llm.budget.budgets import refuse_if_nothing_asked, unpriced
 from judged_server.llm.caller import CallOptions, ModelCaller, nothing
 from judged_server.llm.chat import ChatModel, check_api_keys, prices_of
 from judged_server.llm.question import PlannedCall, Question
-from judged_server.llm.rubrics import load_builtin
+from judged_server.llm.rubrics.loading import load_builtin
 from judged_server.scheduling.concurrency import fan_out
 from judged_server.usecases.estimate_batch import Estimator
 

@@ -33,7 +33,7 @@ from judged_server.judges.exact import ExactKind
 from judged_server.judges.lexical.token_overlap import TokenOverlapKind
 from judged_server.judges.panel import PanelKind
 from judged_server.judges.span import SpanKind
-from judged_server.llm.budget import CallEstimate
+from judged_server.llm.budget.pricing import CallEstimate
 
 Scores = Callable[[Sequence[QueryGroup]], ScoreColumns]
 

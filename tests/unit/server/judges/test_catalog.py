@@ -11,7 +11,7 @@ from judged_server.judges.lexical.token_overlap import TokenOverlapKind
 from judged_server.judges.llm.judge import LlmKind
 from judged_server.judges.panel import PanelKind
 from judged_server.llm.caller import ModelCaller
-from judged_server.llm.rubrics import load_builtin
+from judged_server.llm.rubrics.loading import load_builtin
 from judged_server.settings import SettingsError
 
 

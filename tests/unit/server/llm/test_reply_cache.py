@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from judged_server.llm.chat import ChatModelCard, ChatReply, FinishReason, TokenUsage
 from judged_server.llm.reply_cache import DAY_S, ReplyCache
-from judged_server.llm.rubrics import load_builtin
+from judged_server.llm.rubrics.loading import load_builtin
 from judged_server.store.replies import StoredReply
 
 CARD = ChatModelCard("small", "p", "openai", "gpt", True, False, None)

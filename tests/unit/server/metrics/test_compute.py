@@ -3,21 +3,18 @@
 import numpy as np
 import pytest
 from judged_server.errors import InvalidField
-from judged_server.metrics import (
-    JudgedResults,
-    MatchingMode,
-    MetricOptions,
-    NoGoldPolicy,
-    Qrels,
-    Topic,
-    UnjudgedPolicy,
+from judged_server.metrics.compute import (
     check_unique,
     compute_gains,
     compute_judged,
     compute_trec,
     merge_values,
-    parse_metrics,
 )
+from judged_server.metrics.input.qrels import Qrels
+from judged_server.metrics.input.trec_topics import Topic
+from judged_server.metrics.matching import JudgedResults
+from judged_server.metrics.measures.names import parse_metrics
+from judged_server.metrics.options import MatchingMode, MetricOptions, NoGoldPolicy, UnjudgedPolicy
 
 SOME = parse_metrics(["recall", "precision@2", "mrr"])
 

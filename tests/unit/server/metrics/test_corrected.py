@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from judged_server.metrics import compute_judged, merge_values
+from judged_server.metrics.compute import compute_judged, merge_values
 from judged_server.metrics.corrected import (
     MAX_STEPS,
     HumanLabels,

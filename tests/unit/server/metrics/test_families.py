@@ -5,20 +5,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from judged_server.errors import InvalidField
-from judged_server.metrics import (
-    FAMILIES,
-    METRICS,
-    JudgedResults,
-    MatchingMode,
-    MetricOptions,
-    Qrels,
-    Topic,
-    compute_gains,
-    compute_judged,
-    compute_trec,
-    parse_metrics,
-)
-from judged_server.metrics.families import family_metric
+from judged_server.metrics.compute import compute_gains, compute_judged, compute_trec
+from judged_server.metrics.families import FAMILIES, family_metric
+from judged_server.metrics.input.qrels import Qrels
+from judged_server.metrics.input.trec_topics import Topic
+from judged_server.metrics.matching import JudgedResults
+from judged_server.metrics.measures.names import METRICS, parse_metrics
+from judged_server.metrics.options import MatchingMode, MetricOptions
 
 MEMBERS = ["precision", "recall", "f1", "hybrid_log_rank"]
 

@@ -9,17 +9,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from judged_server.metrics import (
-    JudgedResults,
-    MatchingMode,
-    MetricOptions,
-    Qrels,
-    Topic,
-    compute_judged,
-    compute_trec,
-    grades_of,
-    parse_metrics,
-)
+from judged_server.metrics.compute import compute_judged, compute_trec
+from judged_server.metrics.grades import grades_of
+from judged_server.metrics.input.qrels import Qrels
+from judged_server.metrics.input.trec_topics import Topic
+from judged_server.metrics.matching import JudgedResults
+from judged_server.metrics.measures.names import parse_metrics
+from judged_server.metrics.options import MatchingMode, MetricOptions
 
 GRADED = ["ndcg@3", "ndcg", "ndcg(gain=exponential)@5", "err(max_grade=3)"]
 BY_SCALE = ["rbp(p=0.5)", "context_precision"]

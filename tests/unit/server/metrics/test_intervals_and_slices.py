@@ -7,15 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from judged_server.errors import InvalidField
-from judged_server.metrics import (
-    JudgedResults,
-    MetricOptions,
-    check_keys,
-    compute_gains,
-    compute_judged,
-    parse_metrics,
-    with_intervals_and_slices,
-)
+from judged_server.metrics.compute import compute_gains, compute_judged
+from judged_server.metrics.matching import JudgedResults
+from judged_server.metrics.measures.names import parse_metrics
+from judged_server.metrics.options import MetricOptions
+from judged_server.metrics.table import check_keys, with_intervals_and_slices
 from judged_server.statistics.intervals import IntervalOptions, mean_intervals
 
 MEASURES = parse_metrics(["recall", "precision@2"])

@@ -7,19 +7,22 @@ a word, a number or the other place it speaks of is a fault that they would have
 import numpy as np
 import pytest
 from judged_server.errors import InvalidField
-from judged_server.metrics import (
-    JudgedResults,
-    check_keys,
+from judged_server.metrics.compute import (
+    check_modes,
+    check_unique,
+    compute_gains,
     compute_judged,
-    distinct_results,
-    parse_metrics,
-    with_intervals_and_slices,
+    merge_values,
 )
-from judged_server.metrics.compute import check_modes, check_unique, compute_gains, merge_values
+from judged_server.metrics.input.rankings import distinct_results
+from judged_server.metrics.matching import JudgedResults
+from judged_server.metrics.measures.names import parse_metrics
 from judged_server.metrics.options import MatchingMode, MetricOptions, NoGoldPolicy
-from judged_server.metrics.text import merge_text_values, parse_text_metrics
-from judged_server.statistics.agreement import Ratings
+from judged_server.metrics.table import check_keys, with_intervals_and_slices
+from judged_server.metrics.text.compute import merge_text_values
+from judged_server.metrics.text.registry import parse_text_metrics
 from judged_server.statistics.agreement.rank_correlation import rank_agreement
+from judged_server.statistics.agreement.ratings import Ratings
 from judged_server.statistics.calibration.items import ScoredItems
 from judged_server.statistics.comparison.pairing import RunValues, pair_up
 from judged_server.statistics.comparison.sign_flips import check_flips

@@ -8,14 +8,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from judged_server.statistics.agreement import (
-    LabelledScores,
-    RatingLevel,
-    Ratings,
-    judge_quality,
-    measure_agreement,
-    rank_agreement,
-)
+from judged_server.statistics.agreement.measure import measure_agreement
+from judged_server.statistics.agreement.quality import LabelledScores, judge_quality
+from judged_server.statistics.agreement.rank_correlation import rank_agreement
+from judged_server.statistics.agreement.ratings import RatingLevel, Ratings
 from judged_server.statistics.calibration.cascade import cascade_bounds
 from judged_server.statistics.calibration.thresholds import choose_thresholds
 from judged_server.statistics.comparison.compare import CompareOptions, compare

@@ -2,16 +2,11 @@
 
 import numpy as np
 import pytest
-from judged_server.metrics import (
-    JudgedResults,
-    MatchingMode,
-    MetricOptions,
-    compute_gains,
-    compute_judged,
-    distinct_results,
-    match_ids,
-    parse_metrics,
-)
+from judged_server.metrics.compute import compute_gains, compute_judged
+from judged_server.metrics.input.rankings import distinct_results
+from judged_server.metrics.matching import JudgedResults, match_ids
+from judged_server.metrics.measures.names import parse_metrics
+from judged_server.metrics.options import MatchingMode, MetricOptions
 
 
 def by_id(retrieved, relevant, names):

@@ -23,7 +23,8 @@ from judged_server.llm.chat import (
     TokenUsage,
 )
 from judged_server.llm.reply_cache import ReplyCache
-from judged_server.llm.rubrics import MAX_CLAIMS, load_builtin
+from judged_server.llm.rubrics.loading import load_builtin
+from judged_server.llm.rubrics.rubric import MAX_CLAIMS
 from judged_server.usecases.estimate_batch import Estimate, Estimator
 from judged_server.usecases.score_answers import Scoring
 

@@ -6,7 +6,8 @@ from judged_server.errors import InvalidField
 from judged_server.judges.catalog import JudgeCatalog
 from judged_server.judges.exact import ExactKind
 from judged_server.judges.span import SpanKind
-from judged_server.metrics import MetricOptions, parse_metrics
+from judged_server.metrics.measures.names import parse_metrics
+from judged_server.metrics.options import MetricOptions
 from judged_server.usecases.evaluate import evaluate
 
 

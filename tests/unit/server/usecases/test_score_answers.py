@@ -26,7 +26,7 @@ from judged_server.llm.chat import (
     FinishReason,
     TokenUsage,
 )
-from judged_server.llm.rubrics import load_builtin
+from judged_server.llm.rubrics.loading import load_builtin
 from judged_server.llm.transport.request_queue import RequestQueue, Turn
 from judged_server.tenant import current_sender
 from judged_server.usecases.score_answers import MAX_IN_WORK, MAX_WAITING, Scoring, distinct_pairs

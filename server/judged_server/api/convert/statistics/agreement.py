@@ -1,4 +1,4 @@
-"""Between the messages of MeasureAgreement and `metrics.agreement`."""
+"""Between the messages of MeasureAgreement and `statistics.agreement`."""
 
 from __future__ import annotations
 
@@ -7,17 +7,14 @@ from judged.v1 import statistics_service_pb2
 from judged_server.api.convert.fields import read_choice, write
 from judged_server.api.convert.statistics.intervals import read_interval_options, write_known
 from judged_server.errors import InvalidField
-from judged_server.statistics.agreement import (
+from judged_server.statistics.agreement.measure import (
     AGREEMENT_MEASURES,
-    QUALITY_MEASURES,
     Agreement,
-    JudgeQuality,
-    RankAgreement,
-    RatingLevel,
-    Ratings,
     measure_agreement,
-    rank_agreement,
 )
+from judged_server.statistics.agreement.quality import QUALITY_MEASURES, JudgeQuality
+from judged_server.statistics.agreement.rank_correlation import RankAgreement, rank_agreement
+from judged_server.statistics.agreement.ratings import RatingLevel, Ratings
 
 
 def agreement(

@@ -1,4 +1,4 @@
-"""Between the messages of Calibrate and `metrics.calibration`."""
+"""Between the messages of Calibrate and `statistics.calibration`."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from judged_server.api.convert.statistics.agreement import write_quality
 from judged_server.api.convert.statistics.correction import read_inclusion, write_corrected
 from judged_server.api.convert.statistics.intervals import read_interval_options, write_known
 from judged_server.errors import InvalidField
-from judged_server.statistics.calibration import (
+from judged_server.statistics.calibration.calibrate import (
     Calibration,
     CalibrationOptions,
-    Guarantee,
-    Platt,
-    ScoredItems,
     calibrate,
 )
+from judged_server.statistics.calibration.cascade import Guarantee
+from judged_server.statistics.calibration.items import ScoredItems
+from judged_server.statistics.calibration.reliability import Platt
 
 FOLDS = (2, 20)
 

@@ -1,4 +1,4 @@
-"""Between the messages of CompareRuns and `metrics.comparison`.
+"""Between the messages of CompareRuns and `statistics.comparison`.
 
 A run is measured as a ComputeMetrics request of its own, so that it means here what it means there;
 the paths of faults found on the way are translated back to the runs. Qrels are read once for all
@@ -19,7 +19,8 @@ from judged_server.api.convert.metrics import compute, read_options
 from judged_server.api.convert.statistics.intervals import read_interval_options, write_estimate
 from judged_server.api.convert.topics import read_qrels
 from judged_server.errors import InvalidField, LimitExceeded
-from judged_server.metrics import Measure, Qrels, parse_metrics
+from judged_server.metrics.input.qrels import Qrels
+from judged_server.metrics.measures.names import Measure, parse_metrics
 from judged_server.statistics.comparison.compare import (
     CompareOptions,
     Comparison,

@@ -11,20 +11,17 @@ from judged_server.api.convert.fields import write
 from judged_server.api.convert.statistics.intervals import write_known
 from judged_server.domain import FloatArray, IntArray
 from judged_server.errors import InvalidField
-from judged_server.metrics import (
-    JudgedResults,
-    Measure,
-    MetricOptions,
-    MetricTable,
-    check_unique,
-    merge_values,
-)
+from judged_server.metrics.compute import check_unique, merge_values
 from judged_server.metrics.corrected import (
     HumanLabels,
     HumanValues,
     correct_judged,
     correct_values,
 )
+from judged_server.metrics.matching import JudgedResults
+from judged_server.metrics.measures.names import Measure
+from judged_server.metrics.options import MetricOptions
+from judged_server.metrics.table import MetricTable
 from judged_server.statistics.intervals import IntervalOptions
 from judged_server.statistics.prediction_powered import CorrectedMean
 

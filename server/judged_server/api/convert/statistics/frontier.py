@@ -12,14 +12,9 @@ from judged_server.api.convert.statistics.calibration import read_guarantee
 from judged_server.api.convert.statistics.guarantee import write_error_guarantee
 from judged_server.domain import Calibrator, ErrorGuarantee, stages_sha256
 from judged_server.errors import InvalidField
-from judged_server.statistics.calibration import (
-    FrontierOptions,
-    FrontierPoint,
-    Platt,
-    ScoredStage,
-    StagedItems,
-    frontier,
-)
+from judged_server.statistics.calibration.frontier import FrontierOptions, FrontierPoint, frontier
+from judged_server.statistics.calibration.reliability import Platt
+from judged_server.statistics.calibration.staged_items import ScoredStage, StagedItems
 
 
 def calibrate_cascade(

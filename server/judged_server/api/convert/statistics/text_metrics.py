@@ -11,13 +11,9 @@ from judged.v1 import statistics_service_pb2
 from judged_server import errors
 from judged_server.api.convert.statistics.intervals import read_interval_options, write_interval
 from judged_server.api.limits import RequestLimits
-from judged_server.metrics.text import (
-    TextColumn,
-    TextItem,
-    TextMetric,
-    merge_text_values,
-    parse_text_metrics,
-)
+from judged_server.metrics.text.compute import TextColumn, TextItem, merge_text_values
+from judged_server.metrics.text.declaration import TextMetric
+from judged_server.metrics.text.registry import parse_text_metrics
 from judged_server.statistics.intervals import Interval, IntervalOptions, check_work, mean_intervals
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from judged_server.domain.answers import AnswerItem
 from judged_server.judges.llm.answers import MissingInput, RenderedText, show, texts_of, within
 from judged_server.llm.faults import Reason
-from judged_server.llm.rubrics import load_builtin
+from judged_server.llm.rubrics.loading import load_builtin
 
 RUBRICS = load_builtin()
 ITEM = AnswerItem("1", "q", "a", ["r1", "r2"], ["c1", "c2"])

@@ -19,7 +19,7 @@ from judged_server.judges.llm.scoring_session import MAX_RAW_REPLIES_BYTES, Aski
 from judged_server.llm.caller import CallOptions, ModelCaller
 from judged_server.llm.config.configuration import parse_configuration
 from judged_server.llm.models import ChatModels
-from judged_server.llm.rubrics import load_builtin
+from judged_server.llm.rubrics.loading import load_builtin
 from judged_server.usecases.score_answers import Scoring
 
 from tests.fakes.providers.scripted_provider import (

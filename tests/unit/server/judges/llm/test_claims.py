@@ -8,7 +8,8 @@ from judged_server.domain import ClaimVerdict, Status
 from judged_server.judges.llm.claims import find_claims, most_asked
 from judged_server.llm.faults import Reason
 from judged_server.llm.parsing.parsed_reply import ClaimCheck, Claims, ParsedReply
-from judged_server.llm.rubrics import FieldValue, Rubric, load_builtin
+from judged_server.llm.rubrics.loading import load_builtin
+from judged_server.llm.rubrics.rubric import FieldValue, Rubric
 
 RUBRIC = load_builtin()["faithfulness"]
 FIELDS = {"query": "q", "answer": "a", "contexts": ("c",)}

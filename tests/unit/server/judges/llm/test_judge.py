@@ -19,8 +19,7 @@ from judged_server.judges.llm.judge import MAX_IN_WORK, LlmJudge, LlmKind
 from judged_server.llm.caller import ModelCaller
 from judged_server.llm.config.configuration import parse_configuration
 from judged_server.llm.models import ChatModels
-from judged_server.llm.rubrics import load_builtin
-from judged_server.llm.rubrics.loading import parse
+from judged_server.llm.rubrics.loading import load_builtin, parse
 from judged_server.llm.transport.request_queue import RequestQueue, Turn
 from judged_server.tenant import current_sender
 

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from judged_server.llm.budget import BudgetAccount, Period, TenantBudgets, default_ledger
+from judged_server.llm.budget.account import BudgetAccount, Period, TenantBudgets, default_ledger
 from judged_server.llm.transport.clock import Clock
 from judged_server.settings import SettingsError
 from judged_server.store.ledger import LEASE_S, Ledger, LedgerFault

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from judged_server.domain.usage import CostTracker
 from judged_server.errors import BudgetExhausted
-from judged_server.llm.budget import BudgetAccount, Budgets, refuse_if_nothing_asked
+from judged_server.llm.budget.account import BudgetAccount
+from judged_server.llm.budget.budgets import Budgets, refuse_if_nothing_asked
 from judged_server.llm.chat import (
     ChatModelCard,
     ChatReply,

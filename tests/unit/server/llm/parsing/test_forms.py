@@ -15,10 +15,11 @@ from hypothesis import strategies as st
 from judged_server.domain import ClaimVerdict, Status
 from judged_server.llm.chat import ChatReply, FinishReason, TokenUsage
 from judged_server.llm.faults import Reason
-from judged_server.llm.parsing import read
 from judged_server.llm.parsing.json_reply import MAX_CLAIM_CHARACTERS
 from judged_server.llm.parsing.parsed_reply import ClaimCheck, Claims, Dimensions, ParsedReply
-from judged_server.llm.rubrics import MAX_CLAIMS, Rubric, load_builtin
+from judged_server.llm.parsing.reply import read
+from judged_server.llm.rubrics.loading import load_builtin
+from judged_server.llm.rubrics.rubric import MAX_CLAIMS, Rubric
 
 ASKED = {step.id: step for rubric in load_builtin().values() for step in rubric.steps}
 SCORE = ASKED["answer_relevance"]

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from judged_server.domain import Status
 from judged_server.llm.parsing import json_reply
-from judged_server.llm.rubrics import load_builtin
+from judged_server.llm.rubrics.loading import load_builtin
 
 RUBRIC = load_builtin()["retrieval_match"]
 

@@ -10,7 +10,7 @@ from judged_server.llm.chat import ChatReply, FinishReason, TokenUsage
 from judged_server.llm.faults import Reason
 from judged_server.llm.parsing import plain_score, reply
 from judged_server.llm.parsing.plain_reply import MAX_CHARACTERS
-from judged_server.llm.rubrics import load_builtin
+from judged_server.llm.rubrics.loading import load_builtin
 
 GRADED = load_builtin()["graded_relevance"]
 PREFERENCE = load_builtin()["answer_preference"]

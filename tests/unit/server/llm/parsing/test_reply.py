@@ -17,9 +17,9 @@ from judged_server.domain import Status
 from judged_server.llm.chat import ChatReply, FinishReason, TokenUsage
 from judged_server.llm.config.configured import Structured
 from judged_server.llm.faults import Reason
-from judged_server.llm.parsing import read
 from judged_server.llm.parsing.plain_reply import MAX_CHARACTERS
-from judged_server.llm.rubrics import load_builtin
+from judged_server.llm.parsing.reply import read
+from judged_server.llm.rubrics.loading import load_builtin
 
 RUBRIC = load_builtin()["retrieval_match"]
 SCORED = replace(RUBRIC, scored=True)

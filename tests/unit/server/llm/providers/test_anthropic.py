@@ -21,7 +21,7 @@ from judged_server.llm.config.configured import (
 )
 from judged_server.llm.faults import ProviderFault, Reason
 from judged_server.llm.providers.anthropic import DIALECT, headers, read_reply, write_request
-from judged_server.llm.rubrics import load_builtin
+from judged_server.llm.rubrics.loading import load_builtin
 from pydantic import ConfigDict, SecretStr, TypeAdapter, ValidationError, with_config
 
 from tests.fakes.providers.recording_http import recording_http

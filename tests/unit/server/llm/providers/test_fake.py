@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from judged_server.llm.chat import ChatModelCard, ChatRequest, FinishReason, ReplySchema
 from judged_server.llm.faults import ProviderFault, Reason
 from judged_server.llm.providers.fake import FakeModel, read_script, texts_of
-from judged_server.llm.rubrics import new_nonce
-from judged_server.llm.rubrics.prompt import data_block
+from judged_server.llm.rubrics.prompt import data_block, new_nonce
 from judged_server.settings import SettingsError
 
 from tests.fakes.still_clock import StillClock

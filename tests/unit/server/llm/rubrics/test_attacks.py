@@ -9,8 +9,10 @@ from collections import Counter
 import pytest
 from judged_server.domain import Status
 from judged_server.llm.chat import ChatReply, FinishReason, TokenUsage
-from judged_server.llm.parsing import read
-from judged_server.llm.rubrics import Rubric, load_builtin, write
+from judged_server.llm.parsing.reply import read
+from judged_server.llm.rubrics.loading import load_builtin
+from judged_server.llm.rubrics.prompt import write
+from judged_server.llm.rubrics.rubric import Rubric
 
 from tests.fakes.providers.prompt_attacks import (
     ATTACKS,

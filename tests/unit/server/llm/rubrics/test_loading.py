@@ -11,8 +11,7 @@ import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
-from judged_server.llm.rubrics import load_builtin, load_folder
-from judged_server.llm.rubrics.loading import MAX_FILE_BYTES, parse
+from judged_server.llm.rubrics.loading import MAX_FILE_BYTES, load_builtin, load_folder, parse
 from judged_server.settings import SettingsError
 
 GOOD = """

@@ -2,7 +2,7 @@
 
 import pytest
 from judged_server.errors import InvalidField
-from judged_server.metrics import distinct_results
+from judged_server.metrics.input.rankings import distinct_results
 
 
 def test_nothing_repeats():

@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from judged_server.errors import InvalidField
 from judged_server.metrics.input.columnar_topics import ColumnarTopics
-from judged_server.metrics.input.trec import Qrels, Topic
+from judged_server.metrics.input.qrels import Qrels
+from judged_server.metrics.input.trec_topics import Topic
 
 TOPICS = [
     Topic("q", ["a", "b", "c", "d"], [0, 2, -1, 3]),

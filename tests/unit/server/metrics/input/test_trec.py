@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from judged_server.errors import InvalidField
 from judged_server.metrics.input import trec, trec_topics
 from judged_server.metrics.input.columnar_topics import ColumnarTopics
-from judged_server.metrics.input.trec import Qrels, Topic
+from judged_server.metrics.input.qrels import Qrels
+from judged_server.metrics.input.trec_topics import Topic
 
 
 def ranked_run(qrels, run, **options):

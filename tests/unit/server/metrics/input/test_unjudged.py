@@ -8,16 +8,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from judged_server.metrics import (
-    MetricOptions,
-    Qrels,
-    Topic,
-    UnjudgedPolicy,
-    compute_trec,
-    parse_metrics,
-)
-from judged_server.metrics.input.qrels import extremes
+from judged_server.metrics.compute import compute_trec
+from judged_server.metrics.input.qrels import Qrels, extremes
 from judged_server.metrics.input.rankings import Pool, Rankings, offsets_of
+from judged_server.metrics.input.trec_topics import Topic
+from judged_server.metrics.measures.names import parse_metrics
+from judged_server.metrics.options import MetricOptions, UnjudgedPolicy
 
 CONDENSED = MetricOptions(unjudged=UnjudgedPolicy.CONDENSED)
 BOUNDS = MetricOptions(unjudged=UnjudgedPolicy.BOUNDS)

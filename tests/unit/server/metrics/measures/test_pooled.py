@@ -5,10 +5,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from judged_server.errors import InvalidField
-from judged_server.metrics import MatchingMode, check_modes
+from judged_server.metrics.compute import check_modes
 from judged_server.metrics.input.gains import rank_gains
-from judged_server.metrics.input.trec import Qrels, Topic, rank_run
+from judged_server.metrics.input.qrels import Qrels
+from judged_server.metrics.input.trec import rank_run
+from judged_server.metrics.input.trec_topics import Topic
 from judged_server.metrics.measures.names import parse_measure, parse_metrics
+from judged_server.metrics.options import MatchingMode
 
 NAMES = ["bpref", "bpref@3", "judged", "judged@3", "judged@20", "infap", "infap@3"]
 GRADES = st.sampled_from([-1, 0, 0, 1, 2])

@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from judged_server.metrics import METRICS
 from judged_server.metrics.input.gains import rank_gains
 from judged_server.metrics.input.rankings import Rankings
-from judged_server.metrics.measures.names import parse_measure
+from judged_server.metrics.measures.names import METRICS, parse_measure
 
 NAMES = [
     *("precision", "recall", "f1", "hit_rate", "mrr", "ap", "ndcg", "ndcg(gain=exponential)"),

@@ -7,14 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from judged_server import errors
-from judged_server.metrics.text import (
-    TEXT_METRICS,
-    TextItem,
-    compute,
-    measure_texts,
-    merge_text_values,
-    parse_text_metrics,
-)
+from judged_server.metrics.text import compute
+from judged_server.metrics.text.compute import TextItem, measure_texts, merge_text_values
+from judged_server.metrics.text.registry import TEXT_METRICS, parse_text_metrics
 from judged_server.metrics.text.tokens import TokenStore
 from judged_server.scheduling.checkpoint import Abandoned, watched
 

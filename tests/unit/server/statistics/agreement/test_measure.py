@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from judged_server.statistics.agreement import RatingLevel, Ratings, measure_agreement
-from judged_server.statistics.agreement.ratings import rated_units
+from judged_server.statistics.agreement.measure import measure_agreement
+from judged_server.statistics.agreement.ratings import RatingLevel, Ratings, rated_units
 from judged_server.statistics.intervals import IntervalOptions
 
 FEW = IntervalOptions(resamples=100)

@@ -5,8 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from judged_server.domain import min_passing_score
-from judged_server.statistics.agreement import LabelledScores, judge_quality
-from judged_server.statistics.agreement.quality import _wins
+from judged_server.statistics.agreement.quality import LabelledScores, _wins, judge_quality
 from judged_server.statistics.intervals import IntervalOptions
 
 FEW = IntervalOptions(resamples=100)

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from judged_server.errors import InvalidField, LimitExceeded
-from judged_server.statistics.agreement import rank_agreement
+from judged_server.statistics.agreement.rank_correlation import rank_agreement
 from judged_server.statistics.intervals import IntervalMethod, IntervalOptions
 
 FEW = IntervalOptions(resamples=100)

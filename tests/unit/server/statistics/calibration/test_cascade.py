@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from judged_server.statistics.agreement import LabelledScores
+from judged_server.statistics.agreement.quality import LabelledScores
 from judged_server.statistics.calibration.cascade import (
     _added_squares,
     _apart,

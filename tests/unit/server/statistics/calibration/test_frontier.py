@@ -5,16 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from judged_server.errors import InvalidField, LimitExceeded
-from judged_server.statistics.calibration import (
-    FrontierOptions,
-    Guarantee,
-    Platt,
-    ScoredStage,
-    StagedItems,
-    frontier,
-)
-from judged_server.statistics.calibration.cascade import count_labels, upper_bound
+from judged_server.statistics.calibration.cascade import Guarantee, count_labels, upper_bound
+from judged_server.statistics.calibration.frontier import FrontierOptions, frontier
 from judged_server.statistics.calibration.proposals import run
+from judged_server.statistics.calibration.reliability import Platt
+from judged_server.statistics.calibration.staged_items import ScoredStage, StagedItems
 from scipy import stats
 
 N = 2_000

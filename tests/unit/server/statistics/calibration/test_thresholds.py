@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from judged_server.domain import TIE_TOLERANCE
-from judged_server.statistics.agreement import LabelledScores
 from judged_server.statistics.agreement.quality import (
+    LabelledScores,
     balanced_accuracy,
     cohen_kappa,
     confusion_columns,

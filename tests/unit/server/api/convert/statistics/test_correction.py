@@ -6,7 +6,7 @@ from judged.v1 import judge_service_pb2 as pb
 from judged.v1 import metrics_pb2, verdicts_pb2
 from judged_server.api.convert.metrics import compute, read_options
 from judged_server.errors import InvalidField
-from judged_server.metrics import parse_metrics
+from judged_server.metrics.measures.names import parse_metrics
 
 METRICS = ["precision@2", "ndcg"]
 
