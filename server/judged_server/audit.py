@@ -14,7 +14,7 @@ from pathlib import Path
 
 import orjson
 
-from judged_server.domain.usage import UsageReport
+from judged_server.domain.usage import Usage
 from judged_server.settings import SettingsError
 from judged_server.telemetry import Lines, logger
 
@@ -61,7 +61,7 @@ class AuditLog:
         tenant: str,
         credential: str,
         notes: CallNotes,
-        spent: UsageReport | None,
+        spent: Usage | None,
     ) -> None:
         """Write of a call that has ended, within a moment."""
         line: dict[str, object] = {

@@ -20,7 +20,7 @@ from typing import Any, Protocol
 import orjson
 import structlog
 
-from judged_server.domain.usage import CostTracker, UsageReport
+from judged_server.domain.usage import CostTracker, Usage
 
 Logger = structlog.typing.FilteringBoundLogger
 
@@ -28,7 +28,7 @@ FLUSH_AFTER_S = 0.05
 """How long a line may wait for others, so that there is a write now and then and not one a call."""
 
 
-AccessLine = tuple[str, str, float, str, str, float, UsageReport | None]
+AccessLine = tuple[str, str, float, str, str, float, Usage | None]
 """A call that ended: method, code, seconds it took, request id, tenant, seconds since 1970, and
 what language models took."""
 
@@ -105,7 +105,7 @@ class AccessLog:
 
     def call(
         self, method: str, code: str, seconds: float, request_id: str, tenant: str, key: object
-    ) -> UsageReport | None:
+    ) -> Usage | None:
         """Note a call that has ended; `tenant` is "" where there are none.
 
         Returns what language models took for it, None for nothing.

@@ -13,7 +13,7 @@ import grpc
 
 from judged_server import errors
 from judged_server.api.failed_calls import FailedCalls
-from judged_server.tenants.directory import Directory, Identity
+from judged_server.tenants.directory import FileDirectory, Identity
 
 Metadata = Sequence[tuple[str, str | bytes]]
 Context = grpc.aio.ServicerContext[Any, Any]
@@ -35,7 +35,7 @@ class Authenticator:
 
     def __init__(
         self,
-        directory: Directory,
+        directory: FileDirectory,
         failed_calls: FailedCalls,
         *,
         tenant: str = "",

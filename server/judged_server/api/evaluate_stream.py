@@ -32,8 +32,7 @@ from judged_server.api.convert.verdicts import write_verdicts
 from judged_server.api.idempotency import IdempotentCalls, check_request_id
 from judged_server.api.limits import RequestLimits
 from judged_server.api.listening.receiving import Admission
-from judged_server.api.status import code_of, internal_fault
-from judged_server.domain import QueryGroup, VerdictFault
+from judged_server.api.status import fault_of
 from judged_server.domain.usage import CostTracker
 from judged_server.judges.base import Caller
 from judged_server.judges.catalog import JudgeCatalog
@@ -137,7 +136,7 @@ class _Stream:
             self._groups = first + len(groups)
             begun = result if len(groups) == 1 else 0
             self._results_of_last = begun + groups[-1].n_retrieved
-            contexts = sum(map(_contexts, groups))
+            contexts = sum(g.n_contexts + g.n_retrieved * len(g.negatives) for g in groups)
             self._received += contexts
             # A group without a context is kept too.
             self._limits.check_evaluated(self._received + self._groups, "groups")
@@ -164,7 +163,7 @@ class _Stream:
             once = None
             if self._idempotent_calls is not None:
                 once = partial(self._idempotent_calls.verdicts, self._start, chunk, self._caller)
-            judged = await self._run.judge(part, once, _fault_of)
+            judged = await self._run.judge(part, once, fault_of)
         finally:
             self._admission.release(admitted)
         self._done += contexts
@@ -186,18 +185,6 @@ class _Stream:
         if judged.usage is not None:
             answer.usage.CopyFrom(write_usage(judged.usage))
         return answer
-
-
-def _contexts(group: QueryGroup) -> int:
-    return group.n_contexts + group.n_retrieved * len(group.negatives)
-
-
-def _fault_of(error: Exception) -> tuple[errors.JudgedError, VerdictFault]:
-    """Return what keeps a chunk from being judged, for the whole stream and for one context."""
-    failure = error if isinstance(error, errors.JudgedError) else internal_fault(error)
-    retryable = isinstance(failure, errors.Retryable)
-    code: int = code_of(failure).value[0]
-    return failure, VerdictFault(0, code, failure.reason, failure.message, retryable)
 
 
 def _values(done: Evaluation) -> Sequence[metrics_pb2.PerQueryValues]:

@@ -31,7 +31,7 @@ from judged_server.api.status import WireError, to_wire, wire_error
 from judged_server.audit import AuditLog, CallNotes, call_notes
 from judged_server.telemetry import access, logger
 from judged_server.tenant import Sender, current_tenant, send_as, serve
-from judged_server.tenants.directory import Directory, Identity
+from judged_server.tenants.directory import FileDirectory, Identity
 
 REQUEST_ID = "x-request-id"
 WORK_CLASS = "x-judged-class"
@@ -192,7 +192,7 @@ class CallInterceptor:
             async with asyncio.timeout(grace_s):
                 await self.wait_idle()
 
-    def recheck(self, directory: Directory) -> None:
+    def recheck(self, directory: FileDirectory) -> None:
         """End the calls in work whose credential does not count any more."""
         ended: Counter[str] = Counter()
         for call in self._calls.values():

@@ -226,9 +226,7 @@ class JudgeService(JudgeServiceServicer):
         return Caller(_now() + seconds, wants_details, asking.cache, tracker)
 
     async def ComputeMetrics(
-        self,
-        request: pb.ComputeMetricsRequest,
-        context: Context,
+        self, request: pb.ComputeMetricsRequest, context: Context
     ) -> pb.ComputeMetricsResponse:
         """Measure rankings whose relevance is known."""
         size = received_bytes()
@@ -248,9 +246,7 @@ class JudgeService(JudgeServiceServicer):
             return pb.ComputeMetricsResponse(table=table)
 
     async def ScoreAnswers(
-        self,
-        request: pb.ScoreAnswersRequest,
-        context: Context,
+        self, request: pb.ScoreAnswersRequest, context: Context
     ) -> AsyncIterator[pb.ScoreAnswersResponse]:
         """Score answers by rubrics."""
         size, limits = received_bytes(), self._facts.limits
@@ -281,9 +277,7 @@ class JudgeService(JudgeServiceServicer):
                         yield pb.ScoreAnswersResponse(score=write_score(score))
 
     async def EstimateBatch(
-        self,
-        request: pb.EstimateBatchRequest,
-        context: Context,
+        self, request: pb.EstimateBatchRequest, context: Context
     ) -> pb.EstimateBatchResponse:
         """Tell what work would take."""
         with self._admission.admit(received_bytes()):
@@ -291,20 +285,14 @@ class JudgeService(JudgeServiceServicer):
             return await estimate(request, self._catalog, self._scoring, self._estimator, limits)
 
     async def GetServerInfo(
-        self,
-        request: pb.GetServerInfoRequest,
-        context: Context,
+        self, request: pb.GetServerInfoRequest, context: Context
     ) -> pb.GetServerInfoResponse:
         """Tell what the server is and offers."""
         offering = self._offering
         cards = await asyncio.to_thread(offering.embedders.cards)
         return write_info(self._facts, offering, cards)
 
-    async def GetUsage(
-        self,
-        request: pb.GetUsageRequest,
-        context: Context,
-    ) -> pb.GetUsageResponse:
+    async def GetUsage(self, request: pb.GetUsageRequest, context: Context) -> pb.GetUsageResponse:
         """Tell what the tenant has used."""
         return write_usage(await tenant_usage(self._budgets, read_days(request)))
 

@@ -11,7 +11,6 @@ from functools import partial
 from typing import Any
 
 from judged.v1 import judge_service_pb2 as pb
-from judged.v1 import verdicts_pb2
 
 from judged_server import errors
 from judged_server.api.chunk_window import ChunkIds, work_in_window
@@ -23,7 +22,7 @@ from judged_server.api.convert.judging import (
     write_identity,
     write_usage,
 )
-from judged_server.api.convert.verdicts import reason_number, write_verdicts
+from judged_server.api.convert.verdicts import write_fault, write_verdicts
 from judged_server.api.idempotency import (
     LARGE_BYTES,
     IdempotentCalls,
@@ -32,7 +31,7 @@ from judged_server.api.idempotency import (
 )
 from judged_server.api.limits import RequestLimits
 from judged_server.api.listening.receiving import Admission
-from judged_server.api.status import code_of, internal_fault
+from judged_server.api.status import fault_of
 from judged_server.domain import QueryGroup
 from judged_server.domain.usage import CostTracker
 from judged_server.judges.base import Caller, Judge
@@ -136,10 +135,8 @@ class _Stream:
                         await self._idempotent_calls.reply(request, None, self._caller, work)
                     )
                 self._done += contexts
-        except errors.JudgedError as error:
-            answer.error.CopyFrom(_chunk_error(error))
         except Exception as error:  # noqa: BLE001 - one chunk's bug must not end the others
-            answer.error.CopyFrom(_chunk_error(internal_fault(error)))
+            answer.error.CopyFrom(write_fault(fault_of(error)[1]))
         answer.progress.contexts_received = self._received
         answer.progress.contexts_done = self._done
         return answer
@@ -150,12 +147,3 @@ class _Stream:
         if verdicts.columns.usage is not None:
             answer.usage.CopyFrom(write_usage(verdicts.columns.usage))
         return answer
-
-
-def _chunk_error(error: errors.JudgedError) -> verdicts_pb2.VerdictError:
-    return verdicts_pb2.VerdictError(
-        code=code_of(error).value[0],
-        reason=reason_number(error.reason),
-        message=error.message,
-        retryable=isinstance(error, errors.Retryable),
-    )

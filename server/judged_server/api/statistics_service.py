@@ -40,9 +40,7 @@ class StatisticsService(StatisticsServiceServicer):
         self._limits = limits
 
     async def CompareRuns(
-        self,
-        request: pb.CompareRunsRequest,
-        context: Context,
+        self, request: pb.CompareRunsRequest, context: Context
     ) -> pb.CompareRunsResponse:
         """Test whether runs differ."""
         size = received_bytes()
@@ -52,9 +50,7 @@ class StatisticsService(StatisticsServiceServicer):
             return await run_computation(long, compare_runs, request, measures)
 
     async def ComputeTextMetrics(
-        self,
-        request: pb.ComputeTextMetricsRequest,
-        context: Context,
+        self, request: pb.ComputeTextMetricsRequest, context: Context
     ) -> pb.ComputeTextMetricsResponse:
         """Compare texts with references."""
         size = received_bytes()
@@ -76,9 +72,7 @@ class StatisticsService(StatisticsServiceServicer):
             return await run_computation(long, write_text_metrics, columns, asked)
 
     async def MeasureAgreement(
-        self,
-        request: pb.MeasureAgreementRequest,
-        context: Context,
+        self, request: pb.MeasureAgreementRequest, context: Context
     ) -> pb.MeasureAgreementResponse:
         """Tell how far raters, or two judges, agree."""
         size = received_bytes()
@@ -86,9 +80,7 @@ class StatisticsService(StatisticsServiceServicer):
             return await run_computation(is_long(size, request.interval), agreement, request)
 
     async def Calibrate(
-        self,
-        request: pb.CalibrateRequest,
-        context: Context,
+        self, request: pb.CalibrateRequest, context: Context
     ) -> pb.CalibrateResponse:
         """Hold a judge's scores against human labels."""
         size = received_bytes()
@@ -97,18 +89,14 @@ class StatisticsService(StatisticsServiceServicer):
             return await run_computation(long, calibration, request, shipped_calibration)
 
     async def CalibrateCascade(
-        self,
-        request: pb.CalibrateCascadeRequest,
-        context: Context,
+        self, request: pb.CalibrateCascadeRequest, context: Context
     ) -> pb.CalibrateCascadeResponse:
         """Propose a cascade of judges from labels."""
         with self._admission.admit(received_bytes()):
             return await run_computation(True, calibrate_cascade, request, shipped_calibration)
 
     async def RankSystems(
-        self,
-        request: pb.RankSystemsRequest,
-        context: Context,
+        self, request: pb.RankSystemsRequest, context: Context
     ) -> pb.RankSystemsResponse:
         """Rank systems by paired comparisons."""
         size = received_bytes()

@@ -16,6 +16,7 @@ from google.protobuf.message import Message
 from judged.internal.v1 import status_pb2
 
 from judged_server import errors
+from judged_server.domain import VerdictFault
 from judged_server.telemetry import logger
 
 DOMAIN = "judged"
@@ -137,3 +138,11 @@ def to_wire(error: errors.JudgedError) -> WireError:
 def _quota(subject: str, error: errors.JudgedError) -> status_pb2.QuotaFailure:
     violation = status_pb2.QuotaFailure.Violation(subject=subject, description=error.message)
     return status_pb2.QuotaFailure(violations=[violation])
+
+
+def fault_of(error: Exception) -> tuple[errors.JudgedError, VerdictFault]:
+    """Return what a failure is for a whole stream, and for one context of it."""
+    failure = error if isinstance(error, errors.JudgedError) else internal_fault(error)
+    retryable = isinstance(failure, errors.Retryable)
+    code: int = code_of(failure).value[0]
+    return failure, VerdictFault(0, code, failure.reason, failure.message, retryable)

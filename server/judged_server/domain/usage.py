@@ -109,20 +109,6 @@ class Usage:
         return not (asked or self.cached or self.shared or self.avoided_calls or self.cascade)
 
 
-@dataclass(slots=True)
-class UsageReport:
-    """What models took; `cost` in the currency of their prices, None where one has none.
-
-    `latency_s` is summed over the calls, of which several may be under way at a time.
-    """
-
-    calls: int = 0
-    input_tokens: int = 0
-    output_tokens: int = 0
-    cost: float | None = 0.0
-    latency_s: float = 0.0
-
-
 class CostTracker:
     """What one call may spend, has spent, and holds for what is under way.
 
@@ -151,27 +137,13 @@ class CostTracker:
         self.granted = 0
         self.refused_by_day = 0
         self.refusing_budget = "per_day"
-        self.unreported: UsageReport | None = None
+        self.unreported: Usage | None = None
 
-    def note(
-        self,
-        calls: int,
-        input_tokens: int,
-        output_tokens: int,
-        cost: float | None,
-        latency_s: float,
-    ) -> None:
-        """Note what a question took; `cost` is None where the price is not known."""
-        noted = self.unreported
-        if noted is None:
-            noted = self.unreported = UsageReport()
-        noted.calls += calls
-        noted.input_tokens += input_tokens
-        noted.output_tokens += output_tokens
-        noted.cost = None if cost is None or noted.cost is None else noted.cost + cost
-        noted.latency_s += latency_s
+    def note(self, usage: Usage) -> None:
+        """Note what a question took."""
+        self.unreported = usage if self.unreported is None else self.unreported + usage
 
-    def report(self) -> UsageReport | None:
+    def report(self) -> Usage | None:
         """Return what was noted since it was told last; None when models were asked nothing."""
         noted, self.unreported = self.unreported, None
         return noted

@@ -22,7 +22,7 @@ from judged_server.domain import (
 from judged_server.domain.usage import CostTracker
 from judged_server.judges.base import Judge, PureJudge
 from judged_server.judges.calibrated import CalibratedJudge
-from judged_server.llm.budget.pricing import CallEstimate, estimate_call
+from judged_server.llm.budget.pricing import estimate_calls
 from judged_server.llm.question import PlannedCall
 from judged_server.statistics.calibration.cascade import settled_by
 from judged_server.statistics.calibration.reliability import Platt
@@ -174,14 +174,7 @@ def avoided_by(stages: Sequence[Stage], groups: Sequence[QueryGroup]) -> tuple[i
 def _priced(planned_calls: Iterable[PlannedCall]) -> tuple[int, int | None]:
     calls, cost = 0, 0
     known = True
-    last: tuple[object, object] | None = None
-    weight = CallEstimate(0, 0, 0)
-    for planned in planned_calls:
-        question = planned.question
-        # The samples of one matter follow each other, and weigh the same.
-        if last is None or last[0] is not question.fields or last[1] is not question.rubric:
-            weight = estimate_call(planned.model, question)
-            last = (question.fields, question.rubric)
+    for planned, weight in estimate_calls(planned_calls):
         calls += planned.times
         known &= weight.cost is not None
         cost += planned.times * (weight.cost or 0)

@@ -274,10 +274,10 @@ class ModelCaller:
 
 def _report(card: ChatModelCard, usage: Usage, call_options: CallOptions) -> None:
     """Tell those who count and who pay what a question has taken."""
-    tokens = usage.input_tokens, usage.output_tokens
     if recorder.active is not None:
+        tokens = usage.input_tokens, usage.output_tokens
         recorder.active.question(card.name, current_tenant().name, *tokens, usage.cost)
-    call_options.cost_tracker.note(usage.calls, *tokens, usage.cost, usage.latency_s)
+    call_options.cost_tracker.note(usage)
 
 
 def _trace(

@@ -15,7 +15,7 @@ from typing import Generic, TypeVar
 Entry = TypeVar("Entry")
 
 MAX_WAITING_BYTES = 8 << 20
-batch_linger_s = 0.25
+LINGER_S = 0.25
 """How long entries wait for others to be written with."""
 HURRIED_COMPANY_S = 0.003
 """How long they do where somebody waits until they are written."""
@@ -105,7 +105,7 @@ class WriteQueue(Generic[Entry]):
                 self._changed.wait()
             self._changed.wait_for(
                 lambda: self._closed or self._bytes >= self._most or bool(self._told),
-                batch_linger_s,
+                LINGER_S,
             )
             if self._told:
                 self._changed.wait_for(

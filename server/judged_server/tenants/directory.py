@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Protocol
 
 from judged_server.settings import SettingsError
 from judged_server.telemetry import logger
@@ -39,26 +38,6 @@ class Identity:
     def credential(self) -> str:
         """What people call the credential; never a token."""
         return f"token {self.token.hex()[:8]}" if self.token else self.uri or "socket"
-
-
-class Directory(Protocol):
-    """Knows who shows which credential. Its answers are those of the moment."""
-
-    def by_token(self, token: str) -> Identity | None:
-        """Return who shows a token; None when nobody does, or not any more."""
-        ...
-
-    def by_uri(self, uri: str) -> Identity | None:
-        """Return who shows a certificate with a URI."""
-        ...
-
-    def by_socket(self, tenant: str) -> Identity | None:
-        """Return who calls on a socket of a tenant."""
-        ...
-
-    def counts(self, identity: Identity) -> bool:
-        """Say whether a credential that was good still is, for the same tenant."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

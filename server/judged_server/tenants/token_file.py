@@ -22,8 +22,6 @@ from judged_server.settings import SettingsError
 
 PREFIX = "judged_"
 """What every token begins with, so that scanners find one that was published."""
-MOST_LIVE = 2
-"""Tokens of a tenant that count at once: one in use, and the one that is to follow it."""
 _VERSION = 1
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -13,7 +13,7 @@ from judged_server.domain.usage import to_amount
 from judged_server.judges.base import Judge
 from judged_server.judges.cascade import Cascade
 from judged_server.judges.llm.answers import AnswerScorer
-from judged_server.llm.budget.pricing import CallEstimate, estimate_call
+from judged_server.llm.budget.pricing import estimate_calls
 from judged_server.llm.caller import ModelCaller
 from judged_server.llm.question import PlannedCall
 from judged_server.scheduling.checkpoint import checkpoint
@@ -121,17 +121,15 @@ def _sum(begun: Estimate, planned_calls: Iterable[PlannedCall], hits: Collection
     """Return the sum of all that the cache would not answer, looking for a caller between them."""
     calls = input_tokens = output_tokens = 0
     cost: int | None = 0
-    last: tuple[object, object] | None = None
-    weight = CallEstimate(0, 0, 0)
-    for place, planned in enumerate(planned_calls):
-        checkpoint()
-        if place in hits:
-            continue
-        question, times = planned.question, planned.times
-        # The samples of one matter follow each other, and weigh the same.
-        if last is None or last[0] is not question.fields or last[1] is not question.rubric:
-            weight = estimate_call(planned.model, question)
-            last = (question.fields, question.rubric)
+
+    def unanswered() -> Iterator[PlannedCall]:
+        for place, planned in enumerate(planned_calls):
+            checkpoint()
+            if place not in hits:
+                yield planned
+
+    for planned, weight in estimate_calls(unanswered()):
+        times = planned.times
         calls += times
         input_tokens += times * weight.input_tokens
         output_tokens += times * weight.output_tokens

@@ -9,11 +9,13 @@ from array import array
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
+from operator import add
 from typing import Any
 
 from judged_server import errors, tracing
 from judged_server.audit import call_notes
-from judged_server.domain import Calibrator, Status, Usage, VerdictFault
+from judged_server.domain import Calibrator, Status, VerdictFault
 from judged_server.domain.answers import (
     AnswerItem,
     AnswerScore,
@@ -197,10 +199,8 @@ class Scoring:
         refuse_if_nothing_asked(
             caller.cost_tracker, set().union(*(each.reasons for each in summing))
         )
-        yield ScoreSummary(
-            tuple(each.summary() for each in summing),
-            _total([each.usage for each in summing]),
-        )
+        rubrics = tuple(each.summary() for each in summing)
+        yield ScoreSummary(rubrics, reduce(add, (each.usage for each in summing)))
 
     def _asking(self, caller: Caller, scores: int) -> Asking:
         call_options = CallOptions.of(caller.deadline, caller.cost_tracker, caller.cache, ANSWERS)
@@ -348,10 +348,3 @@ def _weights(rubric: Rubric, given: Mapping[str, float], field: str) -> dict[str
     if not any(given.values()):
         raise errors.InvalidField(field, "must not be 0 for every dimension")
     return {name: given.get(name, 0.0) for name in known}
-
-
-def _total(usages: Sequence[Usage]) -> Usage:
-    total = usages[0]
-    for usage in usages[1:]:
-        total += usage
-    return total

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import string
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import lru_cache
@@ -12,7 +12,7 @@ import orjson
 
 from judged_server.domain.usage import nano_covering
 from judged_server.llm.chat import ChatModel, ChatRequest, Prices, prices_of
-from judged_server.llm.question import Question, request_for
+from judged_server.llm.question import PlannedCall, Question, request_for
 from judged_server.llm.rubrics.prompt import new_nonce
 
 MESSAGE_TOKENS = 16
@@ -81,3 +81,18 @@ def estimate_call(model: ChatModel, question: Question) -> CallEstimate:
     prices = prices_of(model)
     cost = most_of(prices, request) if prices else None
     return CallEstimate(request_tokens(request), request.max_tokens, cost)
+
+
+def estimate_calls(
+    planned_calls: Iterable[PlannedCall],
+) -> Iterator[tuple[PlannedCall, CallEstimate]]:
+    """Yield each planned call with what it takes at most to put its question once."""
+    last: tuple[object, object] | None = None
+    weight = CallEstimate(0, 0, 0)
+    for planned in planned_calls:
+        question = planned.question
+        # The samples of one matter follow each other, and weigh the same.
+        if last is None or last[0] is not question.fields or last[1] is not question.rubric:
+            weight = estimate_call(planned.model, question)
+            last = (question.fields, question.rubric)
+        yield planned, weight

@@ -24,7 +24,6 @@ from judged_server.domain import (
 )
 from judged_server.domain.usage import NANO, CostTracker
 from judged_server.errors import InvalidField
-from judged_server.judges import cascade_items
 from judged_server.judges.base import Caller, LocalJudge, Profile
 from judged_server.judges.cascade import Cascade, CascadeKind
 from judged_server.judges.catalog import JudgeCatalog
@@ -33,6 +32,7 @@ from judged_server.judges.exact import ExactKind
 from judged_server.judges.lexical.token_overlap import TokenOverlapKind
 from judged_server.judges.panel import PanelKind
 from judged_server.judges.span import SpanKind
+from judged_server.llm.budget import pricing
 from judged_server.llm.budget.pricing import CallEstimate
 
 Scores = Callable[[Sequence[QueryGroup]], ScoreColumns]
@@ -63,7 +63,7 @@ class ModelJudge(LocalJudge):
 def price(monkeypatch: pytest.MonkeyPatch) -> None:
     """A question costs half a unit at most."""
     most = CallEstimate(10, 10, NANO // 2)
-    monkeypatch.setattr(cascade_items, "estimate_call", lambda model, question: most)
+    monkeypatch.setattr(pricing, "estimate_call", lambda model, question: most)
 
 
 class ModelKind:
