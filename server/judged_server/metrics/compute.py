@@ -71,15 +71,6 @@ def check_modes(measures: Sequence[Measure], mode: MatchingMode, *, families: bo
             raise InvalidField(f"metrics[{i}]", f"{measure.metric.name} {rule}")
 
 
-def check_unique(query_ids: Sequence[str], field: str) -> None:
-    """Raise InvalidField at `field.format(i)` when query id i was there before."""
-    places: dict[str, int] = {}
-    for i, query_id in enumerate(query_ids):
-        first = places.setdefault(query_id, i)
-        if first != i:
-            raise InvalidField(field.format(i), f"is that of {field.format(first)} again")
-
-
 def compute_judged(
     measures: Sequence[Measure],
     results: JudgedResults,

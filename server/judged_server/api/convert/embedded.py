@@ -16,8 +16,9 @@ from judged_server import errors
 from judged_server.api.convert.judging import read_embeddings
 from judged_server.api.limits import RequestLimits
 from judged_server.domain import IntArray, QueryGroup, Status, Verdicts
+from judged_server.domain.names import check_unique
 from judged_server.judges.semantic import caller_identity, score_vectors
-from judged_server.metrics.compute import check_modes, check_unique
+from judged_server.metrics.compute import check_modes
 from judged_server.metrics.families import FAMILIES
 from judged_server.metrics.matching import JudgedResults
 from judged_server.metrics.measures.names import Measure

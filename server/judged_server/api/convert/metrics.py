@@ -21,8 +21,8 @@ from judged_server.api.convert.topics import read_qrels, read_run
 from judged_server.api.convert.verdicts import read_verdicts, write_counts
 from judged_server.api.limits import RequestLimits
 from judged_server.domain import FloatArray, IntArray, Status, VerdictCounts, Verdicts
+from judged_server.domain.names import check_unique
 from judged_server.metrics.compute import (
-    check_unique,
     compute_gains,
     compute_judged,
     compute_trec,

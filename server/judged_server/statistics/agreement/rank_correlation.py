@@ -14,7 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from judged_server.domain import FloatArray
-from judged_server.errors import InvalidField, LimitExceeded
+from judged_server.domain.names import check_names
+from judged_server.errors import InvalidField
 from judged_server.statistics.agreement.kappa import ratio
 from judged_server.statistics.agreement.resampling import (
     Units,
@@ -54,7 +55,7 @@ def rank_agreement(
     Raises InvalidField for fewer than two systems, names that repeat or are empty, and scores that
     are not finite or not one a system; LimitExceeded above MAX_SYSTEMS.
     """
-    _check_names(systems, f"{field}.systems")
+    check_names(systems, "systems", MAX_SYSTEMS, f"{field}.systems")
     reference = _scores(first, len(systems), f"{field}.first")
     judged = _scores(second, len(systems), f"{field}.second")
     units = Units(np.ones(len(systems), np.int64), "systems")
@@ -136,20 +137,6 @@ def _warnings(
                 f"kendall_tau and tau_ap are undefined: the {name} judge scores all systems alike"
             )
     return warnings + undefined_intervals(_NAMES, estimates)
-
-
-def _check_names(systems: Sequence[str], field: str) -> None:
-    if len(systems) < 2:
-        raise InvalidField(field, "must hold at least two systems")
-    if len(systems) > MAX_SYSTEMS:
-        raise LimitExceeded(field, "systems", MAX_SYSTEMS, len(systems))
-    places: dict[str, int] = {}
-    for i, name in enumerate(systems):
-        if not name:
-            raise InvalidField(f"{field}[{i}]", "must not be empty")
-        earlier = places.setdefault(name, i)
-        if earlier != i:
-            raise InvalidField(f"{field}[{i}]", f"is that of {field}[{earlier}] again")
 
 
 def _scores(scores: Sequence[float], n: int, field: str) -> FloatArray:

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from judged_server.domain import FloatArray, IntArray
+from judged_server.domain.names import check_names
 from judged_server.errors import InvalidField, LimitExceeded
 from judged_server.statistics.agreement.resampling import MAX_UNITS, Units, deal
 
@@ -60,8 +61,8 @@ class Ratings:
         empty, for columns of different lengths or none at all, and for a rating that is no
         category's place; LimitExceeded above the sizes of this module.
         """
-        _check_names(categories, MAX_CATEGORIES, "categories", f"{field}.categories", "")
-        _check_names(raters, MAX_RATERS, "raters", f"{field}.raters", ".name")
+        check_names(categories, "categories", MAX_CATEGORIES, f"{field}.categories")
+        check_names(raters, "raters", MAX_RATERS, f"{field}.raters", ".name")
         n = len(columns[0])
         if n == 0:
             raise InvalidField(f"{field}.raters[0].ratings", "must hold at least one item")
@@ -141,17 +142,3 @@ def count_categories(codes: Codes, categories: IntArray) -> FloatArray:
     cells = places[codes] + np.arange(0, len(codes) * width, width)[:, None]
     counts = np.bincount(cells.ravel(), minlength=len(codes) * width).reshape(-1, width)
     return counts[:, :-1].astype(np.float64)
-
-
-def _check_names(names: Sequence[str], limit: int, what: str, field: str, leaf: str) -> None:
-    if len(names) < 2:
-        raise InvalidField(field, f"must hold at least two {what}")
-    if len(names) > limit:
-        raise LimitExceeded(field, what, limit, len(names))
-    places: dict[str, int] = {}
-    for i, name in enumerate(names):
-        if not name:
-            raise InvalidField(f"{field}[{i}]{leaf}", "must not be empty")
-        first = places.setdefault(name, i)
-        if first != i:
-            raise InvalidField(f"{field}[{i}]{leaf}", f"is that of {field}[{first}] again")

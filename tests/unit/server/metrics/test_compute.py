@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
+from judged_server.domain.names import check_unique
 from judged_server.errors import InvalidField
 from judged_server.metrics.compute import (
-    check_unique,
     compute_gains,
     compute_judged,
     compute_trec,

@@ -6,10 +6,10 @@ a word, a number or the other place it speaks of is a fault that they would have
 
 import numpy as np
 import pytest
+from judged_server.domain.names import check_unique
 from judged_server.errors import InvalidField
 from judged_server.metrics.compute import (
     check_modes,
-    check_unique,
     compute_gains,
     compute_judged,
     merge_values,
@@ -294,7 +294,7 @@ HUMANS = {
     ),
     "rater again": (
         rated([0], [0], [0], raters=("a", "b", "b")),
-        "ratings.raters[2].name: is that of ratings.raters[1] again",
+        "ratings.raters[2].name: is that of ratings.raters[1].name again",
     ),
     "no item": (
         rated([], []),

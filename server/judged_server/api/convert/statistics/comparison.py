@@ -18,6 +18,7 @@ from judged_server.api.convert.fields import write
 from judged_server.api.convert.metrics import compute, read_options
 from judged_server.api.convert.statistics.intervals import read_interval_options, write_estimate
 from judged_server.api.convert.topics import read_qrels
+from judged_server.domain.names import check_names
 from judged_server.errors import InvalidField, LimitExceeded
 from judged_server.metrics.input.qrels import Qrels
 from judged_server.metrics.measures.names import Measure, parse_metrics
@@ -66,16 +67,9 @@ def _check_runs(runs: Sequence[statistics_service_pb2.ComparedRun]) -> None:
     """Raise InvalidField for too few, too many or mixed runs, and for their names."""
     if len(runs) < 2:
         raise InvalidField("runs", f"has {len(runs)} entries; a comparison needs at least 2")
-    if len(runs) > MAX_RUNS:
-        raise LimitExceeded("runs", "runs", MAX_RUNS, len(runs))
+    check_names([run.name for run in runs], "runs", MAX_RUNS, "runs", ".name")
     first_kind = runs[0].WhichOneof("relevance")
-    names: dict[str, int] = {}
     for i, run in enumerate(runs):
-        if not run.name:
-            raise InvalidField(f"runs[{i}].name", "must not be empty")
-        first = names.setdefault(run.name, i)
-        if first != i:
-            raise InvalidField(f"runs[{i}].name", f"is that of runs[{first}] again")
         kind = run.WhichOneof("relevance")
         if kind is None:
             rule = "set one of judged, documents, gains or values"

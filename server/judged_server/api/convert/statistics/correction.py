@@ -10,8 +10,9 @@ from judged.v1 import judge_service_pb2, metrics_pb2
 from judged_server.api.convert.fields import write
 from judged_server.api.convert.statistics.intervals import write_known
 from judged_server.domain import FloatArray, IntArray
+from judged_server.domain.names import check_unique
 from judged_server.errors import InvalidField
-from judged_server.metrics.compute import check_unique, merge_values
+from judged_server.metrics.compute import merge_values
 from judged_server.metrics.corrected import (
     HumanLabels,
     HumanValues,

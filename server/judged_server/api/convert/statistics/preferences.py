@@ -9,6 +9,7 @@ from judged.v1 import metrics_pb2, statistics_service_pb2
 
 from judged_server.api.convert.fields import write
 from judged_server.api.convert.statistics.intervals import read_interval_options, write_estimate
+from judged_server.domain.names import check_names
 from judged_server.errors import InvalidField
 from judged_server.statistics.intervals import IntervalMethod, IntervalOptions
 from judged_server.statistics.preferences import Comparisons, Ranking, check_work, rank_systems
@@ -32,12 +33,7 @@ def _read_comparisons(request: statistics_service_pb2.RankSystemsRequest) -> Com
     low, high = SYSTEMS
     if not low <= len(names) <= high:
         raise InvalidField("systems", f"must hold {low} to {high} names, not {len(names)}")
-    places: dict[str, int] = {}
-    for place, name in enumerate(names):
-        if not name:
-            raise InvalidField(f"systems[{place}]", "must not be empty")
-        if places.setdefault(name, place) != place:
-            raise InvalidField(f"systems[{place}]", f"is that of systems[{places[name]}] again")
+    check_names(names, "names", high, "systems")
     if not n:
         raise InvalidField("query_ids", "must hold at least one comparison")
     for field in ("first", "second", "preference"):
