@@ -151,7 +151,7 @@ class Call:
     windows: CallWindows = field(init=False)
 
     def __post_init__(self) -> None:
-        self.windows = CallWindows(self.sender, self.weight, self)
+        self.windows = CallWindows(self.sender, self.weight)
 
     @property
     def begun(self) -> bool:

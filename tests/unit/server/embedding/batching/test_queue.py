@@ -81,7 +81,7 @@ async def test_a_call_that_was_refused_is_let_go_of_at_once(work):
         refused = _call(["b" * 900])
         with pytest.raises(Overloaded):
             work.submit(refused)
-        held = weakref.ref(refused.entries[0])
+        held = weakref.ref(refused.waiter)
         del refused
         assert held() is None
     finally:
