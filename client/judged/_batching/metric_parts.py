@@ -13,6 +13,7 @@ from itertools import chain
 
 from judged import errors
 from judged._batching.rankings import (
+    PART_BYTES,
     Metadata,
     among,
     check_human_values,
@@ -83,13 +84,19 @@ class Parts:
     that is not there.
     """
 
-    def __init__(self, metrics: Sequence[str], given: Given, options: MetricOptions) -> None:
+    def __init__(
+        self,
+        metrics: Sequence[str],
+        given: Given,
+        options: MetricOptions,
+        part_bytes: int = PART_BYTES,
+    ) -> None:
         self._metrics = as_metrics(metrics)
         self._given = given
         self._options = options
         self._parts: Iterator[Relevance] = iter(())
         self._tables: list[MetricTable] = []
-        parts = split(given.relevance)
+        parts = split(given.relevance, part_bytes)
         first = next(parts)  # the second is made only when the first is on its way
         self._one_message = len(query_ids_of(first)) == len(query_ids_of(given.relevance))
         if not self._one_message:

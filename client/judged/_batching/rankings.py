@@ -33,14 +33,14 @@ PART_BYTES = 1 << 20
 """Small enough that the server works on one part while the client writes the next."""
 
 
-def split(relevance: Relevance) -> Iterator[Relevance]:
-    """Yield the relevance in parts of about PART_BYTES or less, cut between queries."""
+def split(relevance: Relevance, part_bytes: int = PART_BYTES) -> Iterator[Relevance]:
+    """Yield the relevance in parts of about `part_bytes` or less, cut between queries."""
     if isinstance(relevance, TrecRankings):
-        return _split_trec(relevance)
+        return _split_trec(relevance, part_bytes)
     if isinstance(relevance, GainRankings) and relevance.rankings:
-        return _split_gains(relevance)
+        return _split_gains(relevance, part_bytes)
     if isinstance(relevance, EmbeddedRankings) and relevance.rankings:
-        return _split_embedded(relevance)
+        return _split_embedded(relevance, part_bytes)
     return iter([relevance])
 
 
@@ -57,7 +57,7 @@ def check_rankings(relevance: Relevance) -> None:
             raise InvalidArgument.of_field(f"{field}[{i}].query_id", rule)
 
 
-def _split_trec(whole: TrecRankings) -> Iterator[TrecRankings]:
+def _split_trec(whole: TrecRankings, part_bytes: int) -> Iterator[TrecRankings]:
     # Topics that only the run has ride along with the last part, which has judged ones too.
     extra = {q: joined(ranked) for q, ranked in whole.run.items() if q not in whole.qrels}
     qrels: dict[str, Joined] = {}
@@ -69,7 +69,7 @@ def _split_trec(whole: TrecRankings) -> Iterator[TrecRankings]:
         ranked = joined(whole.run[query_id]) if query_id in whole.run else None
         if ranked is not None:
             more += ranked.size
-        if qrels and size + more > PART_BYTES:
+        if qrels and size + more > part_bytes:
             yield _part(qrels, run)
             qrels, run, size = {}, {}, 0
         qrels[query_id] = judged
@@ -87,20 +87,20 @@ def _part(qrels: Mapping[str, Joined], run: Mapping[str, Joined]) -> TrecRanking
     )
 
 
-def _split_gains(whole: GainRankings) -> Iterator[GainRankings]:
+def _split_gains(whole: GainRankings, part_bytes: int) -> Iterator[GainRankings]:
     sized = (
         (one, [8 * (len(one.gains) + len(one.relevant_gains)) + len(one.query_id)])
         for one in whole.rankings
     )
-    return map(GainRankings, packed(sized, [PART_BYTES]))
+    return map(GainRankings, packed(sized, [part_bytes]))
 
 
-def _split_embedded(whole: EmbeddedRankings) -> Iterator[EmbeddedRankings]:
+def _split_embedded(whole: EmbeddedRankings, part_bytes: int) -> Iterator[EmbeddedRankings]:
     sized = (
         (one, [len(one.embeddings.expected) + len(one.embeddings.retrieved) + len(one.query_id)])
         for one in whole.rankings
     )
-    return (EmbeddedRankings(part, whole.min_score) for part in packed(sized, [PART_BYTES]))
+    return (EmbeddedRankings(part, whole.min_score) for part in packed(sized, [part_bytes]))
 
 
 def check_metadata(relevance: Relevance, metadata: Metadata) -> None:

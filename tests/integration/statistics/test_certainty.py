@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Mapping
 
 import pytest
 from judged import (
@@ -27,6 +28,23 @@ RNG = random.Random(4)
 DOCUMENTS = [f"d{i}" for i in range(30)]
 
 
+def long(short: TrecRankings) -> TrecRankings:
+    """Return the same with ids of documents so long that it takes several messages."""
+
+    def named(document: str) -> str:
+        return "x" * 4_000 + document
+
+    return TrecRankings(
+        {q: {named(d): grade for d, grade in grades.items()} for q, grades in short.qrels.items()},
+        {
+            q: {named(d): score for d, score in ranked.items()}
+            if isinstance(ranked, Mapping)
+            else [named(str(d)) for d in ranked]
+            for q, ranked in short.run.items()
+        },
+    )
+
+
 def trec(n: int) -> TrecRankings:
     qrels = {
         f"q{i}": {d: RNG.randint(-1, 2) for d in RNG.sample(DOCUMENTS, RNG.randint(0, 12))}
@@ -39,6 +57,7 @@ def trec(n: int) -> TrecRankings:
 
 
 TREC = trec(80)
+LONG = long(TREC)
 METADATA = {f"q{i}": {"type": RNG.choice("xyz")} for i in range(0, 80, 2)}
 METADATA["only in the run"] = {"type": "nobody"}
 
@@ -61,7 +80,7 @@ def same(ours: MetricTable, theirs: MetricTable) -> None:
 
 @pytest.mark.parametrize("unjudged", [None, *Unjudged])
 @pytest.mark.parametrize("method", [None, *IntervalMethod])
-def test_split_requests_give_what_one_would(client, cut_at, unjudged, method):
+def test_split_requests_give_what_one_would(client, unjudged, method):
     options = MetricOptions(
         complete=method is IntervalMethod.T,
         per_query=method is IntervalMethod.BCA,
@@ -79,23 +98,21 @@ def test_split_requests_give_what_one_would(client, cut_at, unjudged, method):
     ]
     assert all(metric.interval is not None for metric in whole.metrics)
     assert (whole["ap"].lower_bound is not None) == (unjudged is Unjudged.BOUNDS)
-    cut_at(1000)
-    same(client.compute_metrics(METRICS, TREC, options, metadata=METADATA), whole)
+    same(client.compute_metrics(METRICS, LONG, options, metadata=METADATA), whole)
 
 
 @pytest.mark.parametrize("unjudged", [None, *Unjudged])
 @pytest.mark.parametrize("per_query", [False, True])
-def test_split_requests_that_ask_for_means_give_what_one_would(client, cut_at, unjudged, per_query):
+def test_split_requests_that_ask_for_means_give_what_one_would(client, unjudged, per_query):
     options = MetricOptions(unjudged=unjudged, per_query=per_query, complete=per_query)
     whole = client.compute_metrics(METRICS, TREC, options)
-    cut_at(1000)
-    same(client.compute_metrics(METRICS, TREC, options), whole)
+    same(client.compute_metrics(METRICS, LONG, options), whole)
 
 
-def test_both_clients_give_the_same(server_address, client, cut_at):
-    cut_at(100)
-    gains = GainRankings([GainRanking(str(i), [1.0, 0.0], [1.0] * 3) for i in range(20)])
-    metadata = {str(i): {"k": str(i % 3)} for i in range(20)}
+def test_both_clients_give_the_same(server_address, client):
+    ids = ["x" * 100_000 + str(i) for i in range(20)]  # two messages
+    gains = GainRankings([GainRanking(query_id, [1.0, 0.0], [1.0] * 3) for query_id in ids])
+    metadata = {query_id: {"k": str(i % 3)} for i, query_id in enumerate(ids)}
     options = MetricOptions(interval=IntervalOptions(), slice_by=["k"])
 
     async def ask() -> MetricTable:
@@ -107,11 +124,10 @@ def test_both_clients_give_the_same(server_address, client, cut_at):
     assert "all 20 values are equal" in " ".join(table["ap"].interval.warnings)
 
 
-@pytest.mark.parametrize("part_bytes", [8 << 20, 100])
-def test_metadata_of_an_unknown_query_is_refused(client, cut_at, part_bytes):
-    cut_at(part_bytes)
+@pytest.mark.parametrize("measured", [TREC, LONG], ids=["one message", "many"])
+def test_metadata_of_an_unknown_query_is_refused(client, measured):
     with pytest.raises(InvalidArgument) as caught:
-        client.compute_metrics(["ap"], TREC, metadata={"q0": {}, "nobody": {"k": "v"}})
+        client.compute_metrics(["ap"], measured, metadata={"q0": {}, "nobody": {"k": "v"}})
     assert caught.value.field == "metadata[1].query_id"
 
 
@@ -153,7 +169,7 @@ def test_the_server_answers_while_it_resamples(client: Client, server_address: s
     assert asyncio.run(ask()) > 10
 
 
-def test_errors_of_parts_name_the_topic_of_the_caller(client: Client, server_address: str, cut_at):
+def test_errors_of_parts_name_the_topic_of_the_caller(client: Client, server_address: str):
     run = {q: TREC.run.get(q, {}) for q in reversed(list(TREC.qrels))}
     run["q70"] = ["d1", "d2", "d1"]
     broken = TrecRankings(TREC.qrels, run)
@@ -161,12 +177,11 @@ def test_errors_of_parts_name_the_topic_of_the_caller(client: Client, server_add
 
     async def ask() -> None:
         async with AsyncClient(server_address) as other:
-            await other.compute_metrics(["ap"], broken, options)
+            await other.compute_metrics(["ap"], measured, options)
 
-    for part_bytes in (1 << 20, 1000):
-        cut_at(part_bytes)
+    for measured in (broken, long(broken)):
         for call in (
-            lambda: client.compute_metrics(["ap"], broken, options),
+            lambda: client.compute_metrics(["ap"], measured, options),  # noqa: B023
             lambda: asyncio.run(ask()),
         ):
             with pytest.raises(InvalidArgument) as caught:
@@ -174,7 +189,6 @@ def test_errors_of_parts_name_the_topic_of_the_caller(client: Client, server_add
             assert caught.value.field == "trec.run[9].document_ids[2]"
 
 
-def test_one_deadline_holds_for_all_parts(client: Client, cut_at):
-    cut_at(100)
+def test_one_deadline_holds_for_all_parts(client: Client):
     with pytest.raises(DeadlineExceeded):
-        client.compute_metrics(["ap"], TREC, timeout=0.001)
+        client.compute_metrics(["ap"], LONG, timeout=0.001)

@@ -17,20 +17,25 @@ from judged import (
     PerQueryValues,
     TrecRankings,
 )
-from judged._batching import rankings as rankings_module
+from judged._batching.rankings import split
+from judged.types import CorrectedEstimate
 
 from tests.integration.cli_process import run_in
 
 METRICS = ["ap", "precision@2"]
 
 
-def rankings(n=60):
+LONG = "x" * 40_000
+"""Before the ids of sixty queries, it makes them take several messages."""
+
+
+def rankings(n=60, prefix=""):
     """Every seventh query has nothing relevant and is skipped."""
     return GainRankings(
         [
-            GainRanking(f"q{i}", [i % 2, (i // 2) % 2, 1.0], [1.0] * 3)
+            GainRanking(f"{prefix}q{i}", [i % 2, (i // 2) % 2, 1.0], [1.0] * 3)
             if i % 7
-            else GainRanking(f"q{i}", [0.0, 0.0], [])
+            else GainRanking(f"{prefix}q{i}", [0.0, 0.0], [])
             for i in range(n)
         ]
     )
@@ -71,14 +76,14 @@ def test_labels_of_judged_rankings_correct_their_means(client: Client):
 
 
 @pytest.mark.parametrize("per_query", [False, True])
-def test_parts_give_the_same_correction_as_one_message(client: Client, cut_at, per_query):
+def test_parts_give_the_same_correction_as_one_message(client: Client, per_query):
     whole = rankings()
     values = human(whole)
     options = MetricOptions(per_query=per_query)
     at_once = client.compute_metrics(METRICS, whole, options, human_values=values)
-    cut_at(400)
-    assert len(list(rankings_module.split(whole))) > 3
-    in_parts = client.compute_metrics(METRICS, whole, options, human_values=values)
+    long = rankings(prefix=LONG)
+    assert len(list(split(long))) > 2
+    in_parts = client.compute_metrics(METRICS, long, options, human_values=human(long))
     for one, other in zip(at_once.metrics, in_parts.metrics, strict=True):
         assert one.corrected is not None
         assert other.corrected is not None
@@ -90,28 +95,28 @@ def test_parts_give_the_same_correction_as_one_message(client: Client, cut_at, p
         assert bool(other.per_query_upper) == per_query
 
 
-async def test_the_asynchronous_client_says_the_same(client: Client, server_address: str, cut_at):
+async def test_the_asynchronous_client_says_the_same(client: Client, server_address: str):
     whole = rankings()
     values = human(whole)
     expected = client.compute_metrics(METRICS, whole, human_values=values)
     async with AsyncClient(server_address) as other:
         assert await other.compute_metrics(METRICS, whole, human_values=values) == expected
-        cut_at(400)
-        parts = await other.compute_metrics(METRICS, whole, human_values=values)
+        long = rankings(prefix=LONG)
+        parts = await other.compute_metrics(METRICS, long, human_values=human(long))
         assert parts["ap"].corrected is not None
         assert expected["ap"].corrected is not None
         assert parts["ap"].corrected.corrected == expected["ap"].corrected.corrected
 
 
-@pytest.mark.parametrize("part_bytes", [400, 8 << 20])
-def test_a_human_value_of_no_query_is_refused_alike(client: Client, cut_at, part_bytes):
-    cut_at(part_bytes)
-    whole = rankings()
-    values = PerQueryValues(["q1", "nobody"], [[1.0, 1.0]] * 2)
+@pytest.mark.parametrize("prefix", ["", LONG], ids=["one message", "many"])
+def test_a_human_value_of_no_query_is_refused_alike(client: Client, prefix: str):
+    whole = rankings(prefix=prefix)
+    values = PerQueryValues([f"{prefix}q1", "nobody"], [[1.0, 1.0]] * 2)
     with pytest.raises(InvalidArgument) as caught:
         client.compute_metrics(METRICS, whole, human_values=values)
     assert caught.value.field == "human_values.query_ids[1]"
-    run_only = TrecRankings({"1": {"a": 1}, "2": {"a": 1}}, {"1": ["a"], "2": ["b"], "3": ["a"]})
+    a, b = (prefix * 20 + document for document in "ab")
+    run_only = TrecRankings({"1": {a: 1}, "2": {a: 1}}, {"1": [a], "2": [b], "3": [a]})
     with pytest.raises(InvalidArgument) as caught:
         values = PerQueryValues(["3"], [[1.0]] * 2)
         client.compute_metrics(METRICS, run_only, human_values=values)
@@ -166,26 +171,38 @@ def test_the_command_line_shows_corrected_means(tmp_path, server_address: str):
     assert found["labels_only"]["value"] == pytest.approx(expected)
 
 
-def test_labels_drawn_by_a_key_of_the_metadata(client: Client, cut_at):
-    n = 300
-    metadata = {f"q{i}": {"topic": "law" if i % 3 else "tax"} for i in range(n)}
-    whole = GainRankings(
-        [GainRanking(f"q{i}", [float(i % 3 > 0), float(i % 2), 1.0], [1.0] * 3) for i in range(n)]
-    )
-    labelled = [f"q{i}" for i in range(n) if i % 3 == 0 or i % 9 == 1]  # all of tax, some of law
-    people = PerQueryValues(labelled, [[0.2 if int(q[1:]) % 3 else 0.8 for q in labelled]] * 2)
-    options = MetricOptions(stratify_by="topic")
-    found = client.compute_metrics(METRICS, whole, options, metadata=metadata, human_values=people)
-    for metric in found.metrics:
-        assert metric.corrected is not None
-        assert metric.corrected.labels_only is not None
-        assert metric.corrected.labels_only.value == pytest.approx(0.2 * 2 / 3 + 0.8 / 3)
-        interval = metric.corrected.labels_only.interval
+def test_labels_drawn_by_a_key_of_the_metadata(client: Client):
+    def corrected(prefix: str) -> list[CorrectedEstimate | None]:
+        ids = [f"{prefix}q{i}" for i in range(300)]
+        topics = ["law" if i % 3 else "tax" for i in range(300)]
+        whole = GainRankings(
+            [
+                GainRanking(query_id, [float(i % 3 > 0), float(i % 2), 1.0], [1.0] * 3)
+                for i, query_id in enumerate(ids)
+            ]
+        )
+        labelled = [i for i in range(300) if i % 3 == 0 or i % 9 == 1]  # all of tax, some of law
+        people = PerQueryValues(
+            [ids[i] for i in labelled], [[0.2 if i % 3 else 0.8 for i in labelled]] * 2
+        )
+        table = client.compute_metrics(
+            METRICS,
+            whole,
+            MetricOptions(stratify_by="topic"),
+            metadata={q: {"topic": topic} for q, topic in zip(ids, topics, strict=True)},
+            human_values=people,
+        )
+        return [metric.corrected for metric in table.metrics]
+
+    found = corrected("")
+    for each in found:
+        assert each is not None
+        assert each.labels_only is not None
+        assert each.labels_only.value == pytest.approx(0.2 * 2 / 3 + 0.8 / 3)
+        interval = each.labels_only.interval
         assert interval is not None
         assert "|strata:2|" in interval.signature
-    cut_at(2_000)
-    parts = client.compute_metrics(METRICS, whole, options, metadata=metadata, human_values=people)
-    assert [m.corrected for m in parts.metrics] == [m.corrected for m in found.metrics]
+    assert corrected("x" * 8_000) == found  # in several messages
 
 
 def test_the_command_line_takes_labels_drawn_by_a_key(tmp_path, server_address: str):

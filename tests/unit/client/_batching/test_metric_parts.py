@@ -13,7 +13,6 @@ from judged import (
     TrecRankings,
     Unjudged,
 )
-from judged._batching import rankings
 from judged._batching.metric_parts import Given, Parts
 from judged._convert.metrics import write_metrics
 from judged.v1 import judge_service_pb2 as pb
@@ -26,13 +25,8 @@ METADATA = {f"q{i}": {"k": "v"} for i in (3, 5, 0)}
 GAINS = GainRankings([GainRanking(str(i), [1.0], [1.0]) for i in range(4)])
 
 
-@pytest.fixture(autouse=True)
-def small(monkeypatch):
-    monkeypatch.setattr(rankings, "PART_BYTES", 40)
-
-
 def parts_of(given, options=MetricOptions()):  # noqa: B008 - frozen
-    return Parts(["ap"], given, options)
+    return Parts(["ap"], given, options, part_bytes=40)
 
 
 def told(parts, part, field):
@@ -43,10 +37,9 @@ def told(parts, part, field):
     return caught.value.field
 
 
-def test_what_one_message_holds_has_no_parts(monkeypatch):
-    monkeypatch.setattr(rankings, "PART_BYTES", 1 << 20)
+def test_what_one_message_holds_has_no_parts():
     given = Given(TREC, {})
-    parts = parts_of(given)
+    parts = Parts(["ap"], given, MetricOptions())
     assert list(parts.requests()) == []
     part, request = parts.whole()
     assert part is given
@@ -118,6 +111,6 @@ def test_a_text_that_can_not_be_sent_is_named_once():
 def test_a_query_of_two_parts_is_refused():
     twice = GainRankings([*GAINS.rankings, GAINS.rankings[1]])
     with pytest.raises(InvalidArgument) as caught:
-        Parts(["ap"], Given(twice, {}), MetricOptions())
+        parts_of(Given(twice, {}))
     assert caught.value.field == "gains.rankings[4].query_id"
     assert "gains.rankings[1]" in str(caught.value)

@@ -17,7 +17,6 @@ from judged import (
     TrecRankings,
     Unjudged,
 )
-from judged._batching import rankings
 from judged._batching.rankings import (
     check_metadata,
     for_part,
@@ -35,9 +34,8 @@ topics = st.dictionaries(ids, st.dictionaries(ids, st.integers(0, 3), max_size=5
 
 @given(topics.filter(bool), topics, st.integers(1, 200))
 def test_topics_stay_whole_and_none_is_lost(qrels, run, size):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(rankings, "PART_BYTES", size)
-        parts = [part for part in split(TrecRankings(qrels, run)) if isinstance(part, TrecRankings)]
+    whole = TrecRankings(qrels, run)
+    parts = [part for part in split(whole, size) if isinstance(part, TrecRankings)]
     assert [q for part in parts for q in part.qrels] == list(qrels)
     # A part holds what `joined` made of each topic, which is none of the types that callers give.
     sent: list[tuple[str, Any]] = [pair for part in parts for pair in part.run.items()]
@@ -48,10 +46,9 @@ def test_topics_stay_whole_and_none_is_lost(qrels, run, size):
             assert query_id in part.qrels or query_id not in qrels
 
 
-def test_gains_are_cut_between_queries(monkeypatch):
-    monkeypatch.setattr(rankings, "PART_BYTES", 100)
+def test_gains_are_cut_between_queries():
     whole = GainRankings([GainRanking(str(i), [1.0] * 5, [1.0]) for i in range(10)])
-    parts = [part for part in split(whole) if isinstance(part, GainRankings)]
+    parts = [part for part in split(whole, 100) if isinstance(part, GainRankings)]
     assert len(parts) == 5
     assert [r for part in parts for r in part.rankings] == whole.rankings
 
