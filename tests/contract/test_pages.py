@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+import shutil
+import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 
@@ -55,3 +58,14 @@ def test_the_index_lists_every_page_once() -> None:
 
 def test_the_index_has_four_groups() -> None:
     assert re.findall(r"^## (.*)$", _text(INDEX), re.MULTILINE) == GROUPS
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="not run: no systemd-analyze")
+def test_the_unit_of_systemd_is_one(tmp_path: Path) -> None:
+    unit = re.findall(r"^```ini\n(.*?)^```$", _text(DOCS / "teams.md"), re.DOTALL | re.MULTILINE)[0]
+    path = tmp_path / "judged.service"
+    path.write_text(unit.replace("/opt/judged/bin/judged-server", sys.executable), "utf-8")
+    done = subprocess.run(
+        ["systemd-analyze", "verify", str(path)], capture_output=True, text=True, check=False
+    )
+    assert "judged.service" not in done.stderr, done.stderr
