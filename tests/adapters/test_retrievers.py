@@ -181,6 +181,8 @@ def bm25s_index() -> Any:
 
     index = bm25s.BM25()
     index.index(bm25s.tokenize(list(TEXTS.values()), show_progress=False), show_progress=False)
+    with pytest.raises(InvalidArgument, match="1 ids for"):
+        Bm25sRetriever(index, list(TEXTS.values()), ["d1"])
     return Bm25sRetriever(index, list(TEXTS.values()), list(TEXTS))
 
 

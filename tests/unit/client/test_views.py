@@ -230,6 +230,9 @@ class TestVerdicts:
 
 
 class TestTables:
+    def test_answers_show_how_many_failed_beside_their_means(self):
+        assert repr(answers()) == "AnswerEvaluation(2 questions, 1 failed, r=0.7500)"
+
     def test_a_comparison_tells_what_its_interval_leaves_unsure(self):
         unsure = Estimate(0.5, replace(INTERVAL, warnings=("it is wide",)))
         (row,) = replace(compared().comparisons[0], difference=unsure).to_rows()

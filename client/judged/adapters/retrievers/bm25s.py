@@ -7,6 +7,7 @@ from typing import Any
 
 import bm25s
 
+from judged.errors import InvalidArgument
 from judged.evaluation import Retrieved
 
 
@@ -25,6 +26,9 @@ class Bm25sRetriever:
         document_ids: Sequence[str] | None = None,
         tokenize: Callable[[list[str]], Any] | None = None,
     ) -> None:
+        if document_ids is not None and len(document_ids) != len(texts):
+            rule = f"{len(document_ids)} ids for {len(texts)} texts; give one each or none"
+            raise InvalidArgument.of_field("document_ids", rule)
         self._index, self._texts, self._ids = index, texts, document_ids
         self._tokenize = tokenize or (lambda queries: bm25s.tokenize(queries, show_progress=False))
         self.signature = "bm25s"

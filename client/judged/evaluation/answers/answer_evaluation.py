@@ -21,7 +21,7 @@ from typing import Any, Protocol
 
 from judged._batching.scoring import as_rubrics, summarise
 from judged._inputs import need_kind
-from judged._views import View
+from judged._views import View, named_mean
 from judged.client import Client
 from judged.errors import WrongType
 from judged.evaluation._steps.answer_log import AnswerLog
@@ -101,6 +101,11 @@ class AnswerEvaluation(View):
     items: Sequence[AnsweredQuestion]
     rubrics: Sequence[RubricSummary]
     usage: Usage
+
+    def __repr__(self) -> str:
+        means = [named_mean(summary.rubric, summary.mean) for summary in self.rubrics]
+        counts = f"{len(self.items)} questions", f"{len(self.failures)} failed"
+        return f"AnswerEvaluation({', '.join([*counts, *means])})"
 
     def to_rows(self) -> list[dict[str, Any]]:
         """Return a row for each score of each question, and one for each that has none."""
