@@ -44,11 +44,14 @@ class TextColumn:
 
 
 def measure_texts(
-    items: Sequence[TextItem], metrics: Sequence[TextMetric], field: str = "items"
+    items: Sequence[TextItem],
+    metrics: Sequence[TextMetric],
+    field: str = "items",
+    most_pairs: int = MAX_TOKEN_PAIRS,
 ) -> tuple[TextColumn, ...]:
     """Return a column a metric. Work and memory are bounded, whatever the texts.
 
-    Raises LimitExceeded at `field[i]` when rougeL has more than MAX_TOKEN_PAIRS to compare.
+    Raises LimitExceeded at `field[i]` when rougeL has more than `most_pairs` of tokens to compare.
     """
     repeated = _repeated(items)
     stores = {metric.form.name: TokenStore(metric.form, repeated) for metric in metrics}
@@ -63,9 +66,9 @@ def measure_texts(
             hypothesis, found = tokens[metric.form.name]
             if metric.compares_all:
                 pairs += len(hypothesis) * sum(map(len, found))
-                if pairs > MAX_TOKEN_PAIRS:
+                if pairs > most_pairs:
                     what = f"pairs of tokens to compare for {metric.name} up to this item"
-                    raise LimitExceeded(f"{field}[{i}]", what, MAX_TOKEN_PAIRS, pairs)
+                    raise LimitExceeded(f"{field}[{i}]", what, most_pairs, pairs)
             column.append(metric.function(hypothesis, found))
             checkpoint()
     counted = {len(item.references) for item in items}

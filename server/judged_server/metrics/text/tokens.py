@@ -75,10 +75,12 @@ class TokenStore:
         repeated: AbstractSet[str],
         piece_characters: int = PIECE_CHARACTERS,
         most_words: int = MAX_KEPT_WORDS,
+        most_tokens: int = MAX_KEPT_TOKENS,
     ) -> None:
         self._prepare = form.prepare
         self._words = _Words(form, most_words)
         self._piece_characters = piece_characters
+        self._most_tokens = most_tokens
         self._repeated = repeated
         self._texts: dict[str, Tokens] = {}
         self._kept = 0
@@ -102,7 +104,7 @@ class TokenStore:
         return tokens
 
     def _keep(self, text: str, tokens: Tokens) -> None:
-        if self._kept > MAX_KEPT_TOKENS:
+        if self._kept > self._most_tokens:
             self._texts.clear()
             self._kept = 0
         self._texts[text] = tokens

@@ -1,16 +1,15 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from judged_server import errors
-from judged_server.metrics.text import compute
 from judged_server.metrics.text.compute import TextItem, measure_texts, merge_text_values
 from judged_server.metrics.text.registry import TEXT_METRICS, parse_text_metrics
-from judged_server.metrics.text.tokens import TokenStore
 from judged_server.scheduling.checkpoint import Abandoned, watched
 
 ALL = tuple(TEXT_METRICS.values())
@@ -87,26 +86,27 @@ def test_long_work_ends_when_nobody_waits():
         watched(lambda: next(looks, True), measure_texts, items, ALL)
 
 
-def test_only_texts_that_come_again_are_kept(monkeypatch):
-    kept = []
-    keep = TokenStore._keep
+def test_a_text_that_comes_again_is_split_once():
+    split: list[str] = []
 
-    def spy(self, text, tokens):
-        kept.append(text)
-        keep(self, text, tokens)
+    def noted(text: str) -> str:
+        split.append(text)
+        return text
 
-    monkeypatch.setattr(TokenStore, "_keep", spy)
-    measure_texts([TextItem("a b", ["c"]), TextItem("d", ["c"])], ALL[:1])
-    assert kept == ["c"]
+    (bleu,) = parse_text_metrics(["bleu"])
+    noting = replace(bleu, form=replace(bleu.form, prepare=noted))
+    measure_texts([TextItem("a b", ["c"]), TextItem("d", ["c"])], [noting])
+    assert split == ["a b", "c", "d"]
 
 
-def test_rouge_l_has_a_bound(monkeypatch):
-    monkeypatch.setattr(compute, "MAX_TOKEN_PAIRS", 5)
+def test_rouge_l_may_compare_as_many_pairs_as_its_bound():
     items = [TextItem("a b", ["a b"]), TextItem("a", ["b", "c"])]
+    (column,) = measure_texts(items, parse_text_metrics(["rougeL"]), most_pairs=6)
+    assert len(column.values) == 2
     with pytest.raises(errors.LimitExceeded) as caught:
-        measure_texts(items, parse_text_metrics(["rougeL"]))
+        measure_texts(items, parse_text_metrics(["rougeL"]), most_pairs=5)
     assert caught.value.field == "items[1]"
-    assert measure_texts(items, parse_text_metrics(["rouge1"]))
+    assert measure_texts(items, parse_text_metrics(["rouge1"]), most_pairs=5)
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=30))
@@ -136,10 +136,3 @@ def test_bad_values_are_named(columns, field):
     with pytest.raises(errors.InvalidField) as caught:
         merge_text_values(parse_text_metrics(["bleu"]), columns)
     assert caught.value.field == field
-
-
-def test_rouge_l_may_compare_as_many_pairs_as_its_bound(monkeypatch):
-    monkeypatch.setattr(compute, "MAX_TOKEN_PAIRS", 6)
-    items = [TextItem("a b", ["a b"]), TextItem("a", ["b", "c"])]
-    (column,) = measure_texts(items, parse_text_metrics(["rougeL"]))
-    assert len(column.values) == 2

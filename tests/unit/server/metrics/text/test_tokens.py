@@ -34,10 +34,17 @@ def test_cutting_a_text_changes_nothing(form, text):
     assert cut.of(text) == split(text, form)
 
 
-def test_what_is_kept_is_bounded(monkeypatch):
-    monkeypatch.setattr(tokens, "MAX_KEPT_TOKENS", 3)
+def test_what_is_kept_is_bounded():
     texts = [f"a b {i}" for i in range(10)]
-    store = tokens.TokenStore(THIRTEEN_A, set(texts))
-    for text in texts * 2:
-        assert store.of(text) == text.split()
-    assert len(store._texts) <= 2
+    store = tokens.TokenStore(THIRTEEN_A, set(texts), most_tokens=3)
+    first = [store.of(text) for text in texts]
+    assert first == [text.split() for text in texts]
+    assert store.of(texts[-1]) is first[-1], "it is kept"
+    assert store.of(texts[0]) == first[0]
+    assert store.of(texts[0]) is not first[0], "others took its place"
+
+
+def test_only_texts_that_come_again_are_kept():
+    store = tokens.TokenStore(THIRTEEN_A, {"a b"})
+    assert store.of("a b") is store.of("a b")
+    assert store.of("c d") is not store.of("c d")
