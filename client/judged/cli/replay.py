@@ -59,8 +59,7 @@ def read_trace(tracing: Tracing, out: Output, judge: Sequence[str]) -> Trace | N
             "once with a judge: " + command(judge, tracing.path)
         )
     trace = Trace.read(tracing.path)
-    for warning in trace.warnings:
-        out.warn(warning)
+    out.warn(*trace.warnings)
     return trace
 
 

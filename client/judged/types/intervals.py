@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from enum import IntEnum
+from typing import Any
 
 from judged._inputs import need_choices, need_column, need_ids, need_numbers, set_fields
 from judged._views import View
@@ -57,6 +58,18 @@ class Estimate:
 
     value: float | None
     interval: Interval | None
+
+
+def estimates_of(value: Any) -> dict[str, Estimate | None]:  # noqa: ANN401 - a dataclass
+    """Return the fields of a value that are estimates, or None, by name."""
+    named = (part.name for part in fields(value) if part.type == "Estimate | None")
+    return {name: getattr(value, name) for name in named}
+
+
+def estimate_row(name: str, estimate: Estimate | None) -> dict[str, Any]:
+    """Return the row of a number with its interval."""
+    known = Estimate(None, None) if estimate is None else estimate
+    return {"measure": name, "value": known.value, **ends_of(known.interval)}
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -76,9 +76,7 @@ def validate(
     errors = [finding.text for finding in findings if finding.is_error]
     for text in errors:
         out.note(text)
-    for finding in findings:
-        if not finding.is_error:
-            out.warn(finding.text)
+    out.warn(*(finding.text for finding in findings if not finding.is_error))
     n, documents = len(content.queries), len(content.documents)
     counts = (
         plural(n, "query", "queries"),
@@ -193,8 +191,7 @@ def _load(
     """Return a data set, and what the document of `--json` says of its file. Raises FileError."""
     with out.told_misspellings():
         content = read_content(source, format_name)
-    for text in content.left_out.values():
-        out.warn(text)
+    out.warn(*content.left_out.values())
     dataset = dataset_of(content, str(source))
     return dataset, _described(dataset, source, format_name)
 
@@ -240,8 +237,7 @@ def _described(dataset: Dataset, path: Path, format_name: str | None) -> dict[st
 
 
 def _tell(out: Output, written: Mapping[str, Any]) -> None:
-    for text in written["cannot_hold"]:
-        out.warn(f"{written['path']}: {text}")
+    out.warn(*(f"{written['path']}: {text}" for text in written["cannot_hold"]))
     out.note(f"{written['path']}: {plural(written['queries'], 'query', 'queries')}")
 
 

@@ -120,8 +120,7 @@ class KeptTrace:
         self._hashed = tracing.hashed
         self._out = out
         self.trace = Trace.read(self.path) if Path(self.path).exists() else Trace(self.path)
-        for warning in self.trace.warnings:
-            out.warn(warning)
+        out.warn(*self.trace.warnings)
 
     def record(self, groups: Sequence[QueryGroup], verdicts: Verdicts) -> None:
         """Put verdicts into the trace and write the file. Raises FileError."""

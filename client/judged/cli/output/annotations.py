@@ -57,9 +57,7 @@ def for_gitlab(
         {
             "description": one.message,
             "check_name": "judged",
-            "fingerprint": hashlib.sha256(
-                f"{path}\0{one.query_id}\0{one.message}".encode()
-            ).hexdigest(),
+            "fingerprint": _digest(path, one),
             "severity": "minor",
             "location": {"path": path, "lines": {"begin": lines.get(one.query_id, 1)}},
         }

@@ -21,10 +21,10 @@ from judged.types import (
     CascadeBounds,
     CorrectedEstimate,
     Estimate,
-    JudgeQuality,
     Reliability,
     Usage,
 )
+from judged.types.intervals import estimates_of
 
 
 def report_calibration(
@@ -34,26 +34,25 @@ def report_calibration(
 
     `n_lines` is how many lines were judged, `judge` its signature where one was asked.
     """
-    quality, prevalence = _quality(found.quality), _prevalence(found.prevalence)
+    quality, prevalence = estimates_of(found.quality), _prevalence(found.prevalence)
     crossed = {
         f"cross-validated {threshold.criterion.name.lower()}": threshold.cross_validated
         for threshold in found.thresholds
     }
     believed = found.reliability
-    probability = {} if believed is None else reliability_estimates(believed)
+    probability = {} if believed is None else estimates_of(believed)
     everything = {
         **quality,
         **{f"probability {name}": one for name, one in probability.items()},
         **crossed,
         **{f"prevalence {name}": one for name, one in prevalence.items()},
     }
-    for warning in [
+    out.warn(
         *found.quality.warnings,
         *(f"prevalence: {warning}" for warning in found.prevalence.warnings),
         *(() if believed is None else believed.warnings),
         *estimate_warnings(everything),
-    ]:
-        out.warn(warning)
+    )
     out.show(estimates_table("quality", quality), "", _describe(found, n_lines, judge), "")
     out.show(thresholds_table(found), "", _cascade(found), "")
     out.show(estimates_table("share of relevant items", prevalence))
@@ -69,18 +68,10 @@ def report_calibration(
     out.write_json(
         {
             "quality": {
-                "n": found.quality.n,
-                "true_positives": found.quality.true_positives,
-                "false_positives": found.quality.false_positives,
-                "true_negatives": found.quality.true_negatives,
-                "false_negatives": found.quality.false_negatives,
-                **estimates_document(quality),
+                name: value for name, value in asdict(found.quality).items() if name != "warnings"
             },
             "thresholds": [
-                {
-                    **asdict(threshold),
-                    "criterion": threshold.criterion.name.lower(),
-                }
+                {**asdict(threshold), "criterion": threshold.criterion.name.lower()}
                 for threshold in found.thresholds
             ],
             "cascade": asdict(found.cascade),
@@ -120,18 +111,6 @@ def thresholds_table(found: Calibration) -> Table:
             *cells(threshold.cross_validated),
         )
     return view
-
-
-def _quality(quality: JudgeQuality) -> dict[str, Estimate | None]:
-    return {
-        "accuracy": quality.accuracy,
-        "balanced_accuracy": quality.balanced_accuracy,
-        "cohen_kappa": quality.cohen_kappa,
-        "precision": quality.precision,
-        "recall": quality.recall,
-        "auc": quality.auc,
-        "expected_calibration_error": quality.expected_calibration_error,
-    }
 
 
 def _prevalence(prevalence: CorrectedEstimate) -> dict[str, Estimate | None]:
@@ -183,12 +162,3 @@ def _uncertified(cascade: CascadeBounds) -> str:
     if cascade.reject is None and cascade.uncertified_reject is not None:
         parts.append(f"reject up to {cascade.uncertified_reject:.4f}")
     return f"\nuncertified, on these labels alone: {', '.join(parts)}" if parts else ""
-
-
-def reliability_estimates(believed: Reliability) -> dict[str, Estimate | None]:
-    """Return the numbers of the probabilities by name."""
-    return {
-        "brier": believed.brier,
-        "calibration_error": believed.calibration_error,
-        "cohen_kappa": believed.cohen_kappa,
-    }

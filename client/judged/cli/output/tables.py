@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import asdict
 from typing import Any
 
 from rich.table import Table
@@ -19,11 +18,6 @@ _SHOWN_REASONS = 3
 def document(table: MetricTable, signature: str | None, warnings: list[str]) -> dict[str, Any]:
     """Return the JSON document of a table. The table must have per-query values."""
     return {**table.to_dict(), "signature": signature, "warnings": warnings}
-
-
-def verdicts_document(counts: VerdictCounts) -> dict[str, int]:
-    """Return the counts of verdicts; those that only few have where there are any."""
-    return counts.to_dict()
 
 
 def means_table(table: MetricTable) -> Table:
@@ -177,6 +171,4 @@ def negative_warnings(report: NegativeReport | None) -> Iterator[str]:
 
 def negatives_document(report: NegativeReport | None) -> dict[str, object]:
     """Return what the JSON document says of negatives: nothing when no query has any."""
-    if report is None:
-        return {}
-    return {"negatives": {**asdict(report), "counts": verdicts_document(report.counts)}}
+    return {} if report is None else {"negatives": report.to_dict()}

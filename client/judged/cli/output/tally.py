@@ -60,10 +60,9 @@ class Tally:
             out.note(describe_stages(self._stages))
         for line in () if self.usage is None else describe_cascade(self.usage):
             out.note(line)
-        for warning in verdict_warnings(self.counts):
-            out.warn(warning)
-        for warning in reason_lines(self._said):
-            out.warn(warning)
-        for warning in split_warnings(self._split, self.counts.total):
-            out.warn(warning)
+        out.warn(
+            *verdict_warnings(self.counts),
+            *reason_lines(self._said),
+            *split_warnings(self._split, self.counts.total),
+        )
         out.count(failed=self.counts.error, total=self.counts.total, errors=iter(self._unanswered))

@@ -61,10 +61,11 @@ class Output:
         """Say something on standard error."""
         sys.stderr.write(f"judged: {message}\n")
 
-    def warn(self, message: str) -> None:
+    def warn(self, *messages: str) -> None:
         """Say on standard error what may be wrong with the result; `--strict` makes it count."""
-        self.warnings.append(message)
-        self.note(f"warning: {message}")
+        for message in messages:
+            self.warnings.append(message)
+            self.note(f"warning: {message}")
 
     @contextmanager
     def told_misspellings(self) -> Iterator[None]:
@@ -75,8 +76,7 @@ class Output:
                 yield
             finally:
                 told = (str(w.message) for w in caught if issubclass(w.category, UnknownField))
-                for text in dict.fromkeys(told):  # a file may be read twice
-                    self.warn(text)
+                self.warn(*dict.fromkeys(told))  # a file may be read twice
 
     @property
     def writes_json(self) -> bool:

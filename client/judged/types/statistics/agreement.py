@@ -21,7 +21,7 @@ from judged._inputs import (
 )
 from judged._views import View
 from judged.types.calibrators import Calibrator
-from judged.types.intervals import CorrectedEstimate, Estimate, ends_of
+from judged.types.intervals import CorrectedEstimate, Estimate, estimate_row, estimates_of
 from judged.types.judges import JudgeIdentity
 
 
@@ -102,9 +102,7 @@ class Agreement(View):
 
     def to_rows(self) -> list[dict[str, Any]]:
         """Return a row a coefficient, with its interval."""
-        names = ("observed", "cohen_kappa", "linear_kappa", "quadratic_kappa")
-        more = ("fleiss_kappa", "krippendorff_alpha")
-        return [_row(name, getattr(self, name)) for name in (*names, *more)]
+        return [estimate_row(*named) for named in estimates_of(self).items()]
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -118,7 +116,7 @@ class RankAgreement(View):
 
     def to_rows(self) -> list[dict[str, Any]]:
         """Return a row a coefficient, with its interval."""
-        return [_row(name, getattr(self, name)) for name in ("kendall_tau", "tau_ap")]
+        return [estimate_row(*named) for named in estimates_of(self).items()]
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -209,9 +207,7 @@ class JudgeQuality(View):
 
     def to_rows(self) -> list[dict[str, Any]]:
         """Return a row a measure, with its interval."""
-        names = ("accuracy", "balanced_accuracy", "cohen_kappa", "precision", "recall", "auc")
-        last = "expected_calibration_error"
-        return [_row(name, getattr(self, name)) for name in (*names, last)]
+        return [estimate_row(*named) for named in estimates_of(self).items()]
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,14 +309,4 @@ class Calibration(View):
 
     def to_rows(self) -> list[dict[str, Any]]:
         """Return a row a measure of the judge, then the prevalence, each with its interval."""
-        return [*self.quality.to_rows(), _row("prevalence", self.prevalence.corrected)]
-
-
-def _row(name: str, estimate: Estimate | None) -> dict[str, Any]:
-    """Return the row of a number with its interval."""
-    interval = None if estimate is None else estimate.interval
-    return {
-        "measure": name,
-        "value": None if estimate is None else estimate.value,
-        **ends_of(interval),
-    }
+        return [*self.quality.to_rows(), estimate_row("prevalence", self.prevalence.corrected)]

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 from judged.cli.options.traces import Tracing
+from judged.cli.output.writer import Output
 from judged.cli.problems import Problem
 from judged.cli.replay import open_replay, read_trace, replayed
 from judged.traces import MissingScores, OtherRubric, Replay, ReplayError, ScoreReplay, Trace
@@ -81,7 +82,7 @@ class TestOpenReplay:
         path = tmp_path / "t.jsonl"
         scores_only(path)
         tracing = Tracing(str(path), replays=True, hashed=False, judgements="")
-        replay = open_replay(tracing, None, SERVER, ["model=small"], None, timeout=1)
+        replay = open_replay(tracing, Output(None), SERVER, ["model=small"], None, timeout=1)
         assert replay.name == "llm/retrieval_match"
         assert replay.cached is not None
 

@@ -210,8 +210,7 @@ def check(
         )
     level = math.log(1 / false_alarms)
     changed = history.highest >= level
-    for warning in _other_judge(canary, found):
-        out.warn(warning)
+    out.warn(*_other_judge(canary, found))
     asks, flips = sum(found.asked.values()), sum(found.flips.values())
     usual = canary.flips / canary.asks if canary.asks else 0.0
     missing = len(found.rounds) * len(canary.items) - asks

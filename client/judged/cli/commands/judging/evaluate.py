@@ -176,8 +176,7 @@ def command(
                 found = evaluator.evaluate_groups(
                     groups, metric, replay, asked, timeout=shared.timeout
                 )
-            for warning in replay_warnings(replay, tracing.path):
-                out.warn(warning)
+            out.warn(*replay_warnings(replay, tracing.path))
         else:
             spec = of_judge.judge(server.info, judge, profile, threshold, given)
             tell_circular(out, queries.system_models, judging_models(server.info, spec))
@@ -259,14 +258,16 @@ def report(
     """
     table = found.table
     verdicts = table.counts.verdicts or VerdictCounts()
-    warnings = [*count_warnings(table.counts), *verdict_warnings(verdicts)]
-    warnings += negative_warnings(found.negatives)
-    if found.verdicts is not None:
-        warnings += [*reason_warnings(found.verdicts), *vote_warnings(found.verdicts)]
-    warnings += interval_warnings(table, asked.interval)
-    warnings += slice_warnings(table, asked.slice_by)
-    for warning in [*warnings, *corrected_warnings(means)]:
-        out.warn(warning)
+    out.warn(
+        *count_warnings(table.counts),
+        *verdict_warnings(verdicts),
+        *negative_warnings(found.negatives),
+        *(() if found.verdicts is None else reason_warnings(found.verdicts)),
+        *(() if found.verdicts is None else vote_warnings(found.verdicts)),
+        *interval_warnings(table, asked.interval),
+        *slice_warnings(table, asked.slice_by),
+        *corrected_warnings(means),
+    )
     errors = () if found.verdicts is None else found.verdicts.errors.values()
     out.count(failed=verdicts.error, total=verdicts.total, errors=errors)
     if found.judge is None and verdicts.total:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
 from functools import partial
@@ -42,15 +42,8 @@ from judged.cli.options.judges import JudgeFlags, stages_as_typed
 from judged.cli.options.server import JudgingFlags
 from judged.cli.options.system_models import tell_circular
 from judged.cli.options.traces import TraceFlags, kept_trace
-from judged.cli.output.tables import (
-    verdicts_document,
-)
 from judged.cli.output.tally import Tally
-from judged.cli.output.usage import (
-    detail_document,
-    report_estimate,
-    usage_document,
-)
+from judged.cli.output.usage import detail_document, report_estimate, usage_document
 from judged.cli.output.writer import (
     STDOUT,
     Output,
@@ -153,12 +146,10 @@ def command(
                 details=details,
                 timeout=shared.timeout,
             )
-            with replayed(
-                *(tracing, replay, server, min_score, missing_line(contexts, lines, groups))
-            ):
+            name = missing_line(contexts, lines, groups)
+            with replayed(tracing, replay, server, min_score, name):
                 verdicts = replay.all_verdicts(groups, server.info.rubrics)
-            for warning in replay_warnings(replay, tracing.path):
-                out.warn(warning)
+            out.warn(*replay_warnings(replay, tracing.path))
         else:
             spec = spec_of(server.info)
             check_expectations(out, contexts, spec, count_lines(lines))
@@ -188,14 +179,13 @@ def command(
         with open_output(output, "--output") as file:
             for fields in judged:
                 file.write(json.dumps(fields, ensure_ascii=False) + "\n")
-    tally, replaced = Tally(), set[str]()
+    tally = Tally()
     tally.add(verdicts)
-    replaced.update(_replaced(lines))
-    _tell(out, tally, replaced)
+    _tell(out, tally, _replaced(lines))
     out.write_json(
         {
             "verdicts": judged,
-            "counts": verdicts_document(tally.counts),
+            "counts": tally.counts.to_dict(),
             "signature": verdicts.judge.signature,
             **usage_document(verdicts.usage),
             "warnings": out.warnings,
@@ -318,7 +308,5 @@ def _tell(out: Output, tally: Tally, replaced: Collection[str]) -> None:
         out.warn(f"the input has fields that the verdict replaced: {names}")
 
 
-def _replaced(lines: Sequence[Line]) -> Iterator[str]:
-    for name in _ANSWERS:
-        if any(name in line.fields for line in lines):
-            yield name
+def _replaced(lines: Sequence[Line]) -> set[str]:
+    return {name for name in _ANSWERS if any(name in line.fields for line in lines)}

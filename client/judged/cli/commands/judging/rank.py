@@ -88,8 +88,7 @@ def command(
 
 def _report(out: Output, found: ComparedAnswers) -> None:
     ranking, scores = found.ranking, found.scores
-    for warning in ranking.warnings:
-        out.warn(warning)
+    out.warn(*ranking.warnings)
     comparisons = plural(len(found.comparisons), "comparison", "comparisons")
     queries = plural(ranking.queries, "query", "queries")
     made_from = [
@@ -97,8 +96,7 @@ def _report(out: Output, found: ComparedAnswers) -> None:
         _position_line(ranking.position),
     ]
     if scores is not None:
-        for warning in score_warnings(scores):
-            out.warn(warning)
+        out.warn(*score_warnings(scores))
         failed = sum(score.status is Status.ERROR for score in scores)
         out.count(failed=failed, total=len(scores), errors=scores.errors.values())
         judges = {s.judge.signature: None for s in scores.rubrics if s.judge is not None}

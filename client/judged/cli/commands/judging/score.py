@@ -152,8 +152,7 @@ def command(
             )
             with replayed(tracing, replay, server, thresholds.threshold):
                 found = replay.scores(file.items, rubrics, server.info.rubrics)
-            for warning in replay_warnings(replay, trace):
-                out.warn(warning)
+            out.warn(*replay_warnings(replay, trace))
         elif ask.estimate:
             each = [
                 server.client.estimate_scores(file.items, some, asking=asking) for some in by_model
@@ -226,8 +225,7 @@ def report(
         with open_output(output, "--output") as file:
             for line in lines:
                 file.write(json.dumps(line, ensure_ascii=False) + "\n")
-    for warning in score_warnings(found):
-        out.warn(warning)
+    out.warn(*score_warnings(found))
     failed = sum(score.status is Status.ERROR for score in found)
     out.count(failed=failed, total=len(found), errors=found.errors.values())
     outcomes = thresholds.outcomes(found.rubrics, min_coverage)

@@ -23,7 +23,8 @@ from judged.cli.output.tables import of_all, word
 from judged.cli.output.writer import check_apart, new_table
 from judged.cli.problems import Problem, explained
 from judged.evaluation.datasets.files import FileError, Record
-from judged.types import Agreement, Estimate
+from judged.types import Agreement
+from judged.types.intervals import estimates_of
 
 _MOST_CATEGORIES = 100
 
@@ -87,9 +88,8 @@ def command(
         found = server.client.measure_agreement(table, interval=made).ratings
     if found is None:  # pragma: no cover - the server answers what it is asked
         raise Problem("the server did not answer; is it of an older version?")
-    estimates = _estimates(found)
-    for warning in [*found.warnings, *estimate_warnings(estimates)]:
-        out.warn(warning)
+    estimates = estimates_of(found)
+    out.warn(*found.warnings, *estimate_warnings(estimates))
     shown = {name: one for name, one in estimates.items() if _applies(name, found, level)}
     out.show(estimates_table("agreement", shown), "", _describe(found, rated))
     if found.confusion:
@@ -205,17 +205,6 @@ def confusion_table(found: Agreement) -> Table:
     columns = [sum(column) for column in zip(*found.confusion, strict=True)]
     view.add_row("all", *(str(count) for count in columns), str(sum(columns)))
     return view
-
-
-def _estimates(found: Agreement) -> dict[str, Estimate | None]:
-    return {
-        "observed": found.observed,
-        "cohen_kappa": found.cohen_kappa,
-        "linear_kappa": found.linear_kappa,
-        "quadratic_kappa": found.quadratic_kappa,
-        "fleiss_kappa": found.fleiss_kappa,
-        "krippendorff_alpha": found.krippendorff_alpha,
-    }
 
 
 def _applies(name: str, found: Agreement, level: LevelName) -> bool:

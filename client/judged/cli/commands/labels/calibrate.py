@@ -35,7 +35,7 @@ from judged.cli.options.judges import Members, read_judge, with_members
 from judged.cli.options.rubrics import read_rubrics
 from judged.cli.options.server import JudgingFlags
 from judged.cli.options.traces import TraceTexts, kept_trace, read_tracing
-from judged.cli.output.calibration import reliability_estimates, report_calibration
+from judged.cli.output.calibration import report_calibration
 from judged.cli.output.diagrams.reliability import reliability_diagram
 from judged.cli.output.estimates import estimates_document
 from judged.cli.output.scores import score_warnings
@@ -58,6 +58,7 @@ from judged.types import (
     Usage,
     VerdictCounts,
 )
+from judged.types.intervals import estimates_of
 
 NO_JUDGE = "none"
 """What `--judge` is given when the lines hold their scores."""
@@ -248,7 +249,7 @@ def _keep(found: Calibration, scored: _Scored, output: str | None, diagram: str 
             fitted=believed.fitted,
             n_labels=believed.n_labels,
             n_queries=believed.n_clusters,
-            **estimates_document(reliability_estimates(believed)),
+            **estimates_document(estimates_of(believed)),
         )
     if diagram is not None:
         with open_output(diagram, "--diagram") as file:
@@ -269,9 +270,11 @@ def _scored(out: Output, lines: Sequence[LabelledLine], verdicts: Verdicts) -> _
     refuse_missing(verdicts)
     if verdicts.usage is not None:
         out.note(describe_usage(verdicts.usage))
-    told = [*verdict_warnings(VerdictCounts.of(verdicts)), *reason_warnings(verdicts)]
-    for warning in [*told, *vote_warnings(verdicts)]:
-        out.warn(warning)
+    out.warn(
+        *verdict_warnings(VerdictCounts.of(verdicts)),
+        *reason_warnings(verdicts),
+        *vote_warnings(verdicts),
+    )
     kept = [i for i, status in enumerate(verdicts.status) if status == Status.OK]
     scored = [lines[i] for i in kept]
     if all(line.label is None for line in scored):
@@ -318,8 +321,7 @@ def _scored_answers(
         )
     refuse_uncached(found.errors.values(), len(found))
     out.note(describe_usage(found.usage))
-    for warning in score_warnings(found):
-        out.warn(warning)
+    out.warn(*score_warnings(found))
     lines, scores = [], []
     columns = zip(answers.items, answers.line_numbers, answers.labels, found, strict=True)
     for item, number, label, score in columns:

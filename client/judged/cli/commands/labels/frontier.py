@@ -284,8 +284,7 @@ def _report(
     unit: str,
 ) -> None:
     names = [stage.name for stage in stages]
-    for warning in found.warnings:
-        out.warn(warning)
+    out.warn(*found.warnings)
     tested = f"{found.n_certifying} labels test what {found.n_proposing} others made"
     lines = [f"{tested}, of {found.n_clusters} queries; {found.signature}"]
     if found.proposed is not None:

@@ -125,8 +125,7 @@ def command(
         return
     with connect(shared) as server, explained():
         found = summarize(server.client, judged, labels, confidence)
-    for warning in [*found.warnings, *corrected_warnings(found.means)]:
-        out.warn(warning)
+    out.warn(*found.warnings, *corrected_warnings(found.means))
     out.show(corrected_table(found.means))
     if told := more_labels(found.means):
         out.show("", told)

@@ -203,8 +203,8 @@ def _from_trec(
                 MetricOptions(complete=complete, per_query=True),
             )
         counts = replace(table.counts, duplicates=table.counts.duplicates + retrieved.duplicates)
-        for warning in [*topic_warnings(counts), *count_warnings(counts)]:
-            out.warn(f"{name}: {warning}")
+        told = (*topic_warnings(counts), *count_warnings(counts))
+        out.warn(*(f"{name}: {warning}" for warning in told))
         measured.append(MeasuredRun(name, str(path), _values_of(table)))
         signatures = {metric.name: metric.signature for metric in table}
     return measured, signatures
@@ -239,8 +239,7 @@ def _report(
     moved: int,
     difference: float | None,
 ) -> None:
-    for warning in _warnings(found):
-        out.warn(warning)
+    out.warn(*_warnings(found))
     baseline = measured[0].name
     tests = plural(len(found.comparisons), "sign-flip test", "sign-flip tests")
     out.show(

@@ -106,8 +106,7 @@ def command(
         out.warn(
             f"{some} compared by the beginning alone: a text is longer than the model's window"
         )
-    for warning in interval_warnings(table, made):
-        out.warn(warning)
+    out.warn(*interval_warnings(table, made))
     outcomes = [*gates.check(table, None, out), *_near(max_negatives, similarity, read)]
     if per_query:
         out.show(per_query_table(table), "")

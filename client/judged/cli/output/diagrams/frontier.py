@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from judged.cli.output.diagrams.svg import INK, LINE, SOFT, escaped, text
+from judged.cli.output.diagrams.svg import LINE, SOFT, escaped, frame, page, text
 from judged.cli.output.frontier import describe_stages
 from judged.types import CascadeFrontier, FrontierPoint
 
@@ -25,29 +25,14 @@ def frontier_diagram(found: CascadeFrontier, names: Sequence[str], unit: str) ->
     below = _TOP + _HEIGHT + 42
     width, height = _LEFT + _WIDTH + 40, below + 18 + _LEGEND_LINE * len(points)
     tested = f"{found.n_certifying} labels test what {found.n_proposing} others made"
-    head = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
-        f'width="{width}" height="{height}" font-family="sans-serif" font-size="12">'
-    )
-    frame = (
-        f'<rect x="{_LEFT}" y="{_TOP}" width="{_WIDTH}" height="{_HEIGHT}" fill="none" '
-        f'stroke="{SOFT}"/>'
-    )
     parts = [
-        head,
-        f'<rect width="{width}" height="{height}" fill="white"/>',
-        f"<title>{escaped(', '.join(names))}</title>",
         text(_LEFT, 20, "accuracy and cost of cascades", size=13),
         text(_LEFT, 37, f"{tested}; bars go down to the guarantee", fill=SOFT, size=11),
-        frame,
+        *frame(_LEFT, _TOP, _WIDTH, _HEIGHT, "accuracy of what is settled"),
     ]
     parts += [text(_LEFT - 8, up.at(t) + 4, f"{t:.4g}", anchor="end") for t in up.ticks()]
     under = _TOP + _HEIGHT + 18
     parts += [text(across.at(t), under, f"{t:.4g}", anchor="middle") for t in across.ticks()]
-    parts.append(
-        f'<text transform="translate(18 {_TOP + _HEIGHT / 2}) rotate(-90)" text-anchor="middle" '
-        f'fill="{INK}">accuracy of what is settled</text>'
-    )
     parts.append(text(_LEFT + _WIDTH / 2, below, escaped(f"{unit} an item"), anchor="middle"))
     proposed = None if found.proposed is None else found.points[found.proposed]
     for nth, point in enumerate(points, 1):
@@ -55,7 +40,7 @@ def frontier_diagram(found: CascadeFrontier, names: Sequence[str], unit: str) ->
         named = f"{nth}  {describe_stages(point, names)}"
         named += ", proposed" if point is proposed else ""
         parts.append(text(_LEFT, below + 6 + _LEGEND_LINE * nth, escaped(named)))
-    return "\n".join([*parts, "</svg>", ""])
+    return page(escaped(", ".join(names)), width, height, parts)
 
 
 class _Axis:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from judged.cli.output.diagrams.svg import INK, LINE, SOFT, escaped, text
+from judged.cli.output.diagrams.svg import LINE, SOFT, escaped, frame, page, text
 from judged.types import Reliability
 
 _SIZE, _LEFT, _TOP, _COUNTS = 320, 60, 50, 60
@@ -14,38 +14,18 @@ def reliability_diagram(found: Reliability, judge: str) -> str:
 
     `judge` is a signature, of which the head says whose probabilities they are.
     """
-    title = judge.partition("|")[0]
-    head = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" '
-        f'width="{_WIDTH}" height="{_HEIGHT}" font-family="sans-serif" font-size="12">'
-    )
-    frame = (
-        f'<rect x="{_LEFT}" y="{_TOP}" width="{_SIZE}" height="{_SIZE}" fill="none" '
-        f'stroke="{SOFT}"/>'
-    )
-    diagonal = (
-        f'<line x1="{_x(0)}" y1="{_y(0)}" x2="{_x(1)}" y2="{_y(1)}" stroke="{SOFT}" '
-        'stroke-dasharray="4 4"/>'
-    )
+    diagonal = f'x1="{_x(0)}" y1="{_y(0)}" x2="{_x(1)}" y2="{_y(1)}"'
     parts = [
-        head,
-        f'<rect width="{_WIDTH}" height="{_HEIGHT}" fill="white"/>',
-        f"<title>{escaped(judge)}</title>",
-        text(_LEFT, 20, escaped(title), size=13),
+        text(_LEFT, 20, escaped(judge.partition("|")[0]), size=13),
         text(_LEFT, 37, _summary(found), fill=SOFT, size=11),
-        frame,
-        diagonal,
+        *frame(_LEFT, _TOP, _SIZE, _SIZE, "share that is relevant"),
+        f'<line {diagonal} stroke="{SOFT}" stroke-dasharray="4 4"/>',
     ]
     for tick in (0.0, 0.25, 0.5, 0.75, 1.0):
         parts.append(text(_LEFT - 8, _y(tick) + 4, f"{tick:g}", anchor="end"))
         parts.append(text(_x(tick), _TOP + _SIZE + _COUNTS + 34, f"{tick:g}", anchor="middle"))
-    parts.append(
-        f'<text transform="translate(18 {_TOP + _SIZE / 2}) rotate(-90)" text-anchor="middle" '
-        f'fill="{INK}">share that is relevant</text>'
-    )
     parts.append(text(_x(0.5), _TOP + _SIZE + _COUNTS + 54, "probability", anchor="middle"))
-    parts += _points(found) + _bars(found) + ["</svg>", ""]
-    return "\n".join(parts)
+    return page(escaped(judge), _WIDTH, _HEIGHT, [*parts, *_points(found), *_bars(found)])
 
 
 def _points(found: Reliability) -> list[str]:

@@ -2,7 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 INK, SOFT, LINE = "#1f2933", "#7b8794", "#2a6fb0"
+
+
+def page(title: str, width: float, height: float, parts: Iterable[str]) -> str:
+    """Return the SVG of a diagram with its parts on white ground; `title` is escaped."""
+    head = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
+        f'width="{width}" height="{height}" font-family="sans-serif" font-size="12">'
+    )
+    ground = f'<rect width="{width}" height="{height}" fill="white"/>'
+    return "\n".join([head, ground, f"<title>{title}</title>", *parts, "</svg>\n"])
+
+
+def frame(x: float, y: float, width: float, height: float, label: str) -> list[str]:
+    """Return the frame of a plot, and the label of the axis at its left."""
+    turned = f'transform="translate(18 {y + height / 2}) rotate(-90)"'
+    return [
+        f'<rect x="{x}" y="{y}" width="{width}" height="{height}" fill="none" stroke="{SOFT}"/>',
+        f'<text {turned} text-anchor="middle" fill="{INK}">{label}</text>',
+    ]
 
 
 def text(

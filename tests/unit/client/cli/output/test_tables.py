@@ -15,7 +15,6 @@ from judged.cli.output.tables import (
     per_query_table,
     reason_warnings,
     verdict_warnings,
-    verdicts_document,
 )
 from judged.types import (
     JudgeIdentity,
@@ -173,10 +172,10 @@ def test_the_commonest_reasons_of_missing_verdicts_are_told():
 
 
 def test_the_document_counts_reserved_tokens_where_there_are_any():
-    flagged = verdicts_document(VerdictCounts(flagged_reserved_tokens=2))
+    flagged = VerdictCounts(flagged_reserved_tokens=2).to_dict()
     assert flagged["flagged_reserved_tokens"] == 2
-    assert verdicts_document(VerdictCounts(flagged_fallback=3))["flagged_fallback"] == 3
-    assert list(verdicts_document(VerdictCounts(ok=3))) == [
+    assert VerdictCounts(flagged_fallback=3).to_dict()["flagged_fallback"] == 3
+    assert list(VerdictCounts(ok=3).to_dict()) == [
         "ok",
         "error",
         "abstained",
