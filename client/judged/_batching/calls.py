@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 from google.protobuf.message import Message
 
+from judged._convert.fields import read_fields
 from judged._convert.server_info import read_info
 from judged._convert.statistics.agreement import (
     read_agreement,
@@ -21,12 +23,10 @@ from judged._convert.statistics.agreement import (
 )
 from judged._convert.statistics.cascades import read_frontier, write_calibrate_cascade
 from judged._convert.statistics.comparison import read_compare, write_compare
-from judged._convert.statistics.preferences import read_ranking, write_comparisons
-from judged._convert.tenant_usage import read_usage
+from judged._convert.statistics.preferences import write_comparisons
 from judged._convert.text_metrics import (
     merge_text_metrics,
     of_whole,
-    read_text_metrics,
     split_items,
     write_text_metrics,
     write_text_values,
@@ -148,7 +148,8 @@ def rank_systems(
 ) -> Call[SystemRanking]:
     """Return the call of `rank_systems`."""
     request = write_comparisons(comparisons, interval)
-    return Call(lambda to: to.statistics.RankSystems, request, read_ranking)
+    read = partial(read_fields, SystemRanking)
+    return Call(lambda to: to.statistics.RankSystems, request, read)
 
 
 def server_info() -> Call[ServerInfo]:
@@ -161,7 +162,7 @@ def usage(days: int) -> Call[TenantUsage]:
     if not 1 <= days <= MOST_DAYS:
         raise InvalidArgument.of_field("days", f"must be from 1 to {MOST_DAYS}")
     request = pb.GetUsageRequest(days=days)
-    return Call(lambda to: to.judging.GetUsage, request, read_usage, INFO_S)
+    return Call(lambda to: to.judging.GetUsage, request, partial(read_fields, TenantUsage), INFO_S)
 
 
 def text_metrics(
@@ -189,4 +190,5 @@ def text_metrics(
 
 
 def _texts(request: statistics_service_pb2.ComputeTextMetricsRequest) -> Call[TextMetricTable]:
-    return Call(lambda to: to.statistics.ComputeTextMetrics, request, read_text_metrics)
+    read = partial(read_fields, TextMetricTable)
+    return Call(lambda to: to.statistics.ComputeTextMetrics, request, read)

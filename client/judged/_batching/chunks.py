@@ -20,7 +20,7 @@ from judged.errors import WrongType
 from judged.types.choices import Source, Status
 from judged.types.groups import Context, QueryGroup, Span, Spans
 from judged.types.judges import Asking, Judge, JudgeIdentity, Usage
-from judged.types.verdicts import VerdictDetail, VerdictError, Verdicts
+from judged.types.verdicts import RARE_COLUMNS, VerdictDetail, VerdictError, Verdicts
 
 CHUNK_CHARACTERS = 1 << 20
 CHUNK_CONTEXTS = 1 << 10
@@ -198,21 +198,18 @@ class Assembly:
     """Collects the verdicts of chunks, in any order, into those of the whole batch."""
 
     def __init__(self, groups: Sequence[QueryGroup]) -> None:
-        offsets = [0]
-        for group in groups:
-            offsets.append(offsets[-1] + group.n_expected * group.n_retrieved)
-        total = offsets[-1]
         self._groups = groups
-        self._offsets = offsets
-        self._relevant = [False] * total
-        self._score = [0.0] * total
-        self._status = [int(Status.OK)] * total
-        self._source = [int(Source.COMPUTED)] * total
-        self._flags = [0] * total
+        self._offsets = [0, *accumulate(group.n_expected * group.n_retrieved for group in groups)]
+        self._total = total = self._offsets[-1]
+        self._columns: dict[str, list[Any]] = {
+            "relevant": [False] * total,
+            "score": [0.0] * total,
+            "status": [int(Status.OK)] * total,
+            "source": [int(Source.COMPUTED)] * total,
+            "flags": [0] * total,
+            **{name: [] for name in RARE_COLUMNS},
+        }
         self._errors: dict[int, VerdictError] = {}
-        self._agreement: list[float] = []
-        self._probability: list[float] = []
-        self._stage: list[int] = []
         self._details: dict[int, VerdictDetail] = {}
         self._usage: Usage | None = None
         self._judge: JudgeIdentity | None = None
@@ -236,21 +233,11 @@ class Assembly:
         if len(verdicts) != asked:
             raise errors.InternalError(f"the server sent {len(verdicts)} verdicts for {asked}")
         self._judge = verdicts.judge
-        columns: list[tuple[list[Any], Sequence[Any]]] = [
-            (self._relevant, verdicts.relevant),
-            (self._score, verdicts.score),
-            (self._status, verdicts.status),
-            (self._source, verdicts.source),
-            (self._flags, verdicts.flags),
-        ]
-        rare: list[tuple[list[Any], Sequence[Any]]] = [
-            (self._agreement, verdicts.agreement),
-            (self._probability, verdicts.probability),
-            (self._stage, verdicts.stage),
-        ]
-        for ours, theirs in rare:
-            if theirs:  # most judges leave it out
-                ours.extend([0] * (len(self._score) - len(ours)))
+        columns: list[tuple[list[Any], Sequence[Any]]] = []
+        for name, ours in self._columns.items():
+            theirs = getattr(verdicts, name)
+            if theirs:  # most judges leave the rare ones out
+                ours.extend([0] * (self._total - len(ours)))
                 columns.append((ours, theirs))
         if verdicts.usage is not None:
             self._usage = verdicts.usage + (self._usage or Usage())
@@ -273,7 +260,7 @@ class Assembly:
         reason = missing_for(error)
         for _, target, length in self._rows(chunk):
             for index in range(target, target + length):
-                self._status[index] = int(Status.ERROR)
+                self._columns["status"][index] = int(Status.ERROR)
                 self._errors[index] = reason
 
     @property
@@ -286,20 +273,13 @@ class Assembly:
         if self._judge is None:
             raise errors.InternalError("no chunk of the batch was answered")
         return Verdicts(
-            self._relevant,
-            self._score,
-            self._status,
-            self._source,
-            self._flags,
-            self._offsets,
-            self._errors,
-            self._judge,
-            self._agreement,
-            self._details,
-            self._usage,
-            self._groups,
-            self._probability,
-            self._stage,
+            **self._columns,
+            offsets=self._offsets,
+            errors=self._errors,
+            judge=self._judge,
+            details=self._details,
+            usage=self._usage,
+            groups=self._groups,
         )
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import partial
 
 from judged._batching.batch import Batch
 from judged._batching.calls import Call, Calls
@@ -47,15 +48,10 @@ def estimate_scoring(
 
 
 def _estimate(requests: Iterable[pb.EstimateBatchRequest]) -> Estimating:
-    found = CostEstimate()
+    found, read = CostEstimate(), partial(read_fields, CostEstimate)
     try:
         for request in requests:
-            found += yield Call(lambda to: to.judging.EstimateBatch, request, _read_estimate)
+            found += yield Call(lambda to: to.judging.EstimateBatch, request, read)
     except InvalidArgument as error:
         raise rename_paths(error, _OF_WORK, lambda _: "") from None
     return found
-
-
-def _read_estimate(reply: pb.EstimateBatchResponse) -> CostEstimate:
-    """Return the estimate of a message."""
-    return read_fields(CostEstimate, reply)

@@ -15,7 +15,7 @@ from judged._batching.chunks import CHUNK_CHARACTERS
 from judged._batching.packing import packed
 from judged._convert.judges import read_identity, share
 from judged._convert.scores import check_item, read_score, write_scores
-from judged._convert.verdicts import missing_for, read_usage
+from judged._convert.verdicts import missing_for, usage_of
 from judged._inputs import need_each
 from judged._transport.status import rename_paths
 from judged.types.choices import Status
@@ -119,8 +119,8 @@ class Part:
         """Take in a message of the stream; return the score if it brings a new one."""
         which = reply.WhichOneof("message")
         if which == "summary":
-            if reply.summary.HasField("usage"):
-                self._usage, self._unsummed = self._usage + read_usage(reply.summary.usage), []
+            if (usage := usage_of(reply.summary)) is not None:
+                self._usage, self._unsummed = self._usage + usage, []
             return None
         if which == "started":
             judges = map(read_identity, reply.started.judges)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import replace
+from types import NoneType
 
-from judged._convert.fields import read_fields, write_fields
+from judged._convert.fields import read_fields, write_fields, write_optional
 from judged._inputs import need_each, need_kind
 from judged.types.calibrators import Calibrator, ErrorGuarantee
 from judged.types.judges import Asking, Judge, JudgeIdentity, PanelMember, Scalar
@@ -28,6 +29,8 @@ def write_judge(judge: Judge | str | None) -> groups_pb2.JudgeSpec | None:
     need_kind(judge, "judge", Judge, "a Judge or the name of a kind")
     need_kind(judge.parameters, "judge.parameters", Mapping, "a mapping of names to values")
     need_each(judge.members, "judge.members", (PanelMember, Judge, str), "PanelMember or Judge")
+    promised = (ErrorGuarantee, NoneType)
+    need_kind(judge.guarantee, "judge.guarantee", promised, "the ErrorGuarantee of a frontier")
     return groups_pb2.JudgeSpec(
         kind=judge.kind,
         profile=judge.profile,
@@ -35,15 +38,8 @@ def write_judge(judge: Judge | str | None) -> groups_pb2.JudgeSpec | None:
         parameters={name: write_value(value) for name, value in judge.parameters.items()},
         members=map(_write_member, judge.members),
         calibration=write_calibration(judge.calibration),
-        guarantee=_write_guarantee(judge.guarantee),
+        guarantee=write_optional(groups_pb2.ErrorGuarantee, judge.guarantee),
     )
-
-
-def _write_guarantee(guarantee: ErrorGuarantee | None) -> groups_pb2.ErrorGuarantee | None:
-    if guarantee is None:
-        return None
-    need_kind(guarantee, "judge.guarantee", ErrorGuarantee, "the ErrorGuarantee of a frontier")
-    return write_fields(groups_pb2.ErrorGuarantee, guarantee)
 
 
 def write_calibration(calibration: Calibrator | str | None) -> groups_pb2.JudgeCalibration | None:

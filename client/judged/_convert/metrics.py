@@ -6,12 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from judged import errors
-from judged._convert.fields import read_fields, write_fields
+from judged._convert.fields import read_fields, write_fields, write_optional
 from judged._convert.groups import write_embeddings, write_metadata
-from judged._convert.intervals import (
-    write_interval_options,
-    write_labels,
-)
 from judged._convert.trec import write_trec
 from judged._inputs import as_metrics, need_kind
 from judged.errors import WrongType
@@ -45,7 +41,7 @@ def write_options(options: MetricOptions, given_as: str | None) -> metrics_pb2.M
     need_kind(options, "options", MetricOptions, "MetricOptions")
     message = metrics_pb2.MetricOptions(
         per_query=options.per_query,
-        interval=write_interval_options(options.interval),
+        interval=write_optional(metrics_pb2.IntervalOptions, options.interval),
         slice_by=_texts(options.slice_by, "options.slice_by"),
         stratify_by=options.stratify_by,
     )
@@ -106,7 +102,8 @@ def write_metrics(
         columns.flags.extend(relevance.flags)
         columns.score.extend(relevance.score)
         if relevance.human_labels is not None:
-            request.judged.human_labels.CopyFrom(write_labels(relevance.human_labels))
+            labels = write_fields(metrics_pb2.HumanLabels, relevance.human_labels)
+            request.judged.human_labels.CopyFrom(labels)
     elif isinstance(relevance, TrecRankings):
         request.trec.SetInParent()
         write_trec(request.trec, relevance)

@@ -12,7 +12,7 @@ from itertools import chain
 from judged import errors
 from judged._convert.fields import read_fields, write_fields
 from judged._convert.judges import write_asking, write_calibration, write_value
-from judged._convert.verdicts import read_error, read_usage
+from judged._convert.verdicts import read_error
 from judged._inputs import all_texts, check_utf8, kind_of, need_id, need_text
 from judged.errors import WrongType
 from judged.types.choices import Source, Status
@@ -105,7 +105,7 @@ def read_score(message: scores_pb2.AnswerScore, judge: JudgeIdentity | None) -> 
             AnswerScore,
             message,
             source=Source(message.source or Source.COMPUTED),
-            usage=read_usage(message.usage) if message.HasField("usage") else Usage(),
+            usage=read_fields(Usage, message.usage) if message.HasField("usage") else Usage(),
             error=read_error(message.error) if message.HasField("error") else None,
             judge=judge,
         )

@@ -7,23 +7,15 @@ from collections.abc import Iterable
 from judged._convert.fields import read_fields
 from judged._convert.judges import read_value
 from judged.types.choices import Matching
-from judged.types.server_info import JudgeInfo, Limits, MetricInfo, ParameterInfo, ServerInfo
+from judged.types.server_info import JudgeInfo, MetricInfo, ParameterInfo, ServerInfo
 from judged.v1 import judge_service_pb2 as pb
 
 
 def read_info(message: pb.GetServerInfoResponse) -> ServerInfo:
     """Return what a server says of itself."""
-    limits = message.limits
     return read_fields(
         ServerInfo,
         message,
-        limits=read_fields(
-            Limits,
-            limits,
-            default_deadline_s=limits.default_deadline.ToNanoseconds() / 1e9,
-            max_unary_deadline_s=limits.max_unary_deadline.ToNanoseconds() / 1e9,
-            max_stream_deadline_s=limits.max_stream_deadline.ToNanoseconds() / 1e9,
-        ),
         judges=[
             read_fields(
                 JudgeInfo,

@@ -22,7 +22,7 @@ from judged.types.verdicts import (
     VerdictSample,
 )
 from judged.v1 import judge_service_pb2 as pb
-from judged.v1 import verdicts_pb2
+from judged.v1 import scores_pb2, verdicts_pb2
 from judged.v1.error_reason_pb2 import ErrorReason
 
 
@@ -86,10 +86,14 @@ def read_verdicts(
 
 
 def usage_of(
-    message: pb.BatchJudgeResponse | pb.JudgedChunk | pb.EvaluatedChunk | pb.EvaluateResponse,
+    message: pb.BatchJudgeResponse
+    | pb.JudgedChunk
+    | pb.EvaluatedChunk
+    | pb.EvaluateResponse
+    | scores_pb2.ScoreSummary,
 ) -> Usage | None:
     """Return what a reply took of language models, None when none was asked."""
-    return read_usage(message.usage) if message.HasField("usage") else None
+    return read_fields(Usage, message.usage) if message.HasField("usage") else None
 
 
 def read_chunk(
@@ -106,19 +110,10 @@ def read_chunk(
     )
 
 
-def read_usage(message: verdicts_pb2.Usage) -> Usage:
-    """Return what calls took."""
-    return read_fields(Usage, message, latency_s=message.latency.ToNanoseconds() / 1e9)
-
-
 def read_detail(message: verdicts_pb2.VerdictDetail) -> VerdictDetail:
     """Return how one verdict came about."""
-    return read_fields(
-        VerdictDetail,
-        message,
-        samples=[_read_sample(sample) for sample in message.samples],
-        usage=read_usage(message.usage),
-    )
+    samples = [_read_sample(sample) for sample in message.samples]
+    return read_fields(VerdictDetail, message, samples=samples)
 
 
 def _read_sample(message: verdicts_pb2.VerdictSample) -> VerdictSample:

@@ -17,8 +17,8 @@ from judged.types.groups import QueryGroup
 from judged.types.judges import JudgeIdentity, Usage
 
 _RARE = {"flagged_reserved_tokens", "flagged_fallback"}
-_ALWAYS = ("relevant", "score", "status", "source", "flags")
-_RARELY = ("agreement", "probability", "stage")
+_COLUMNS = ("relevant", "score", "status", "source", "flags")
+RARE_COLUMNS = ("agreement", "probability", "stage")
 """The columns of verdicts, and those that are empty unless the judge fills them."""
 
 
@@ -181,12 +181,12 @@ def join_verdicts(
     for part, more in zip(parts, continued, strict=True):
         if judge is None:
             judge = part.judge
-            columns = {name: _empty_like(getattr(part, name)) for name in _ALWAYS + _RARELY}
+            columns = {name: _empty_like(getattr(part, name)) for name in _COLUMNS + RARE_COLUMNS}
             columns["offsets"] = array("Q") if isinstance(part.offsets, array) else []
             columns["offsets"].append(0)
-        for name in _ALWAYS:
+        for name in _COLUMNS:
             columns[name].extend(getattr(part, name))
-        for name in _RARELY:
+        for name in RARE_COLUMNS:
             if values := getattr(part, name):
                 _fill(columns[name], total)
                 columns[name].extend(values)
@@ -198,7 +198,7 @@ def join_verdicts(
         total += len(part)
     if judge is None:
         raise ValueError("there is no part")
-    for name in _RARELY:
+    for name in RARE_COLUMNS:
         if columns[name]:
             _fill(columns[name], total)
     return Verdicts(**columns, errors=errors, judge=judge, details=details, groups=groups)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from judged import errors
-from judged._convert.fields import read_fields, write_fields
-from judged._convert.intervals import write_interval_options
+from judged._convert.fields import read_fields, write_fields, write_optional
 from judged._inputs import need_kind
 from judged.errors import WrongType
 from judged.types.calibrators import Calibrator
@@ -22,7 +21,7 @@ from judged.types.statistics.agreement import (
     Reliability,
     SystemScores,
 )
-from judged.v1 import statistics_service_pb2, verdicts_pb2
+from judged.v1 import metrics_pb2, statistics_service_pb2, verdicts_pb2
 
 
 def write_agreement(
@@ -33,14 +32,11 @@ def write_agreement(
         need_kind(ratings, "ratings", RatingTable, "a RatingTable")
     if systems is not None:
         need_kind(systems, "systems", SystemScores, "SystemScores")
-    request = statistics_service_pb2.MeasureAgreementRequest(
-        interval=write_interval_options(interval)
+    return statistics_service_pb2.MeasureAgreementRequest(
+        ratings=None if ratings is None else _write_ratings(ratings),
+        systems=write_optional(statistics_service_pb2.SystemScores, systems),
+        interval=write_optional(metrics_pb2.IntervalOptions, interval),
     )
-    if ratings is not None:
-        request.ratings.CopyFrom(_write_ratings(ratings))
-    if systems is not None:
-        request.systems.CopyFrom(write_fields(statistics_service_pb2.SystemScores, systems))
-    return request
 
 
 def _write_ratings(table: RatingTable) -> statistics_service_pb2.RatingTable:
@@ -103,7 +99,7 @@ def write_calibrate(
         clusters=numbers_of(items.clusters),
         inclusion_probabilities=[inclusion[i] for i in labelled] if len(inclusion) else (),
         strata=_numbers(items.strata),
-        interval=write_interval_options(interval),
+        interval=write_optional(metrics_pb2.IntervalOptions, interval),
         judge=write_identity(options.judge),
     )
 
@@ -117,10 +113,9 @@ def _numbers(strata: Sequence[int]) -> Sequence[int]:
 
 def write_identity(judge: JudgeIdentity | None) -> verdicts_pb2.JudgeIdentity | None:
     """Return the message of a judge's identity, as replies have it."""
-    if judge is None:
-        return None
-    need_kind(judge, "judge", JudgeIdentity, "the JudgeIdentity of verdicts")
-    return write_fields(verdicts_pb2.JudgeIdentity, judge)
+    if judge is not None:
+        need_kind(judge, "judge", JudgeIdentity, "the JudgeIdentity of verdicts")
+    return write_optional(verdicts_pb2.JudgeIdentity, judge)
 
 
 def numbers_of(names: Sequence[str]) -> list[int]:

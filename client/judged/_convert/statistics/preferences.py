@@ -1,18 +1,14 @@
-"""Between the values of `preferences` and the messages of RankSystems."""
+"""From paired comparisons to the message of RankSystems."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from judged._convert.fields import read_fields
-from judged._convert.intervals import write_interval_options
+from judged._convert.fields import write_optional
 from judged._inputs import need_each
 from judged.types.intervals import IntervalOptions
-from judged.types.statistics.preferences import (
-    PairedComparison,
-    SystemRanking,
-)
-from judged.v1 import statistics_service_pb2
+from judged.types.statistics.preferences import PairedComparison
+from judged.v1 import metrics_pb2, statistics_service_pb2
 
 
 def write_comparisons(
@@ -30,10 +26,5 @@ def write_comparisons(
         first=[places[one.first] for one in given],
         second=[places[one.second] for one in given],
         preference=[one.preference for one in given],
-        interval=write_interval_options(interval),
+        interval=write_optional(metrics_pb2.IntervalOptions, interval),
     )
-
-
-def read_ranking(message: statistics_service_pb2.RankSystemsResponse) -> SystemRanking:
-    """Return the reply of RankSystems."""
-    return read_fields(SystemRanking, message)

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 from google.protobuf.duration_pb2 import Duration
 from judged import Status
-from judged._convert.verdicts import read_detail, read_usage
+from judged._convert.fields import read_fields
+from judged._convert.verdicts import read_detail
 from judged.types import Usage
 from judged.v1 import verdicts_pb2
 
@@ -20,9 +21,9 @@ class TestUsage:
         message = verdicts_pb2.Usage(
             calls=1, attempts=2, latency=Duration(seconds=1, nanos=500000000)
         )
-        assert read_usage(message) == Usage(1, 2, 0, 0, None, 1.5)
+        assert read_fields(Usage, message) == Usage(1, 2, 0, 0, None, 1.5)
         message.cost = 0.0
-        assert read_usage(message).cost == 0.0
+        assert read_fields(Usage, message).cost == 0.0
 
 
 def test_a_sample_that_is_no_vote_has_neither_decision_nor_score():
