@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -12,29 +11,7 @@ import typer
 
 from judged import Calibrator, Judge, Rubric, errors
 from judged.cli.problems import Problem
-from judged.types import ServerInfo, ThresholdCriterion
-
-
-class CriterionName(StrEnum):
-    """The criteria of thresholds as they are typed."""
-
-    KAPPA = "kappa"
-    BALANCED_ACCURACY = "balanced_accuracy"
-    PRECISION_FLOOR = "precision_floor"
-
-    @property
-    def criterion(self) -> ThresholdCriterion:
-        """The criterion of the contract."""
-        return ThresholdCriterion[self.name]
-
-
-class GuaranteeName(StrEnum):
-    """The guarantees of a cascade's bounds as they are typed."""
-
-    DESIGN_EFFECT = "design_effect"
-    KISH = "kish"
-    ITEMS = "items"
-
+from judged.types import ServerInfo
 
 CalibrationFlag = Annotated[
     str | None,
@@ -76,11 +53,7 @@ def with_calibrations(
         place = ids.index(name)
         if found[place].calibration is not None:
             raise Problem(f"--calibration {text}: {name} has one already")
-        read = read_calibration(info, source)
-        old = found[place]
-        found[place] = Rubric(
-            *(old.rubric, old.min_score, old.parameters, old.weights), calibration=read
-        )
+        found[place] = replace(found[place], calibration=read_calibration(info, source))
     return found
 
 

@@ -2,26 +2,9 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from typing import Annotated
 
 import typer
-
-from judged.types import Matching
-
-
-class MatchingName(StrEnum):
-    """The matching modes as they are typed."""
-
-    GREEDY_FIRST = "greedy_first"
-    MAXIMUM = "maximum"
-    ANY = "any"
-
-    @property
-    def mode(self) -> Matching:
-        """The mode of the contract."""
-        return Matching[self.name]
-
 
 Json = Annotated[
     str | None,

@@ -3,34 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Annotated
 
 import typer
 
 from judged import IntervalMethod, IntervalOptions, Unjudged
-
-
-class MethodName(StrEnum):
-    """The methods of an interval as they are typed."""
-
-    PERCENTILE = "percentile"
-    BCA = "bca"
-    T = "t"
-
-
-class UnjudgedName(StrEnum):
-    """The policies for unjudged documents as they are typed."""
-
-    NON_RELEVANT = "non_relevant"
-    CONDENSED = "condensed"
-    BOUNDS = "bounds"
-
-    @property
-    def policy(self) -> Unjudged:
-        """The policy of the contract."""
-        return Unjudged[self.name]
-
 
 LARGEST_SEED = 2**64 - 1
 """What the contract holds."""
@@ -62,7 +39,7 @@ StratifyBy = Annotated[
     ),
 ]
 UnjudgedPolicy = Annotated[
-    UnjudgedName,
+    Unjudged,
     typer.Option(case_sensitive=False, help="What a document counts as that nobody judged."),
 ]
 
@@ -72,7 +49,7 @@ class IntervalFlags:
     """How the intervals of means are made, for commands that show them where they are asked to."""
 
     interval: Annotated[
-        MethodName | None,
+        IntervalMethod | None,
         typer.Option(case_sensitive=False, help="Show a confidence interval of every mean."),
     ] = None
     confidence: Confidence = None
@@ -81,11 +58,8 @@ class IntervalFlags:
 
     def options(self) -> IntervalOptions | None:
         """Return the options of intervals, None when none of them was given."""
-        given = (self.interval, self.confidence, self.resamples, self.seed)
-        if all(value is None for value in given):
-            return None
-        method = None if self.interval is None else IntervalMethod[self.interval.name]
-        return IntervalOptions(method, self.confidence, self.resamples, self.seed)
+        given = IntervalOptions(self.interval, self.confidence, self.resamples, self.seed)
+        return None if given == IntervalOptions() else given
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +67,6 @@ class MethodFlags(IntervalFlags):
     """How intervals are made, for commands that always show them."""
 
     interval: Annotated[
-        MethodName | None,
+        IntervalMethod | None,
         typer.Option(case_sensitive=False, help="Method of the intervals; percentile."),
     ] = None

@@ -7,19 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Annotated
 
 import typer
 from rich.table import Table
 
 from judged import RatingLevel, RatingTable
+from judged._views import of_all, word
 from judged.cli.connection import connect
 from judged.cli.inputs.lines import input_records, name_of
 from judged.cli.options import intervals
 from judged.cli.options.server import ResultFlags
 from judged.cli.output.estimates import estimate_warnings, estimates_document, estimates_table
-from judged.cli.output.tables import of_all, word
 from judged.cli.output.writer import check_apart, new_table
 from judged.cli.problems import Problem, explained
 from judged.evaluation.datasets.files import FileError, Record
@@ -27,14 +26,6 @@ from judged.types import Agreement
 from judged.types.intervals import estimates_of
 
 _MOST_CATEGORIES = 100
-
-
-class LevelName(StrEnum):
-    """The levels of categories as they are typed."""
-
-    NOMINAL = "nominal"
-    ORDINAL = "ordinal"
-    INTERVAL = "interval"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +51,9 @@ def command(
         ),
     ],
     level: Annotated[
-        LevelName,
+        RatingLevel,
         typer.Option(case_sensitive=False, help="What may be done with the categories."),
-    ] = LevelName.NOMINAL,
+    ] = RatingLevel.NOMINAL,
     categories: Annotated[
         str | None,
         typer.Option(metavar="A,B,C", help="All categories in order; else those of the file."),
@@ -81,7 +72,7 @@ def command(
     table = RatingTable(
         named,
         {rater: [item.get(rater) for item in rated.items] for rater in rated.raters},
-        RatingLevel[level.name],
+        level,
     )
     with connect(shared) as server, explained():
         made = interval.options()
@@ -98,7 +89,7 @@ def command(
         {
             "raters": list(found.raters),
             "categories": list(found.categories),
-            "level": level.value,
+            "level": level.name.lower(),
             "n_items": found.n_items,
             "confusion": [list(row) for row in found.confusion],
             "agreement": estimates_document(estimates),
@@ -150,7 +141,7 @@ def _category(record: Record, rater: str, rating: object) -> str:
     return rating
 
 
-def choose_categories(rated: RatedItems, level: LevelName, given: str | None) -> list[str]:
+def choose_categories(rated: RatedItems, level: RatingLevel, given: str | None) -> list[str]:
     """Return the categories in order: those given, else those of the file. Raises Problem.
 
     Whole numbers have an order of their own; at the interval level those between are categories
@@ -181,16 +172,16 @@ def choose_categories(rated: RatedItems, level: LevelName, given: str | None) ->
     return named
 
 
-def _natural(rated: RatedItems, found: list[str], level: LevelName) -> list[str]:
+def _natural(rated: RatedItems, found: list[str], level: RatingLevel) -> list[str]:
     numbers = [int(c) for c in found if c.removeprefix("-").isdecimal() and c.isascii()]
     if len(numbers) == len(found) and len({str(n) for n in numbers} & set(found)) == len(found):
         numbers.sort()
-        if level is LevelName.INTERVAL and numbers[-1] - numbers[0] < _MOST_CATEGORIES:
+        if level is RatingLevel.INTERVAL and numbers[-1] - numbers[0] < _MOST_CATEGORIES:
             numbers = list(range(numbers[0], numbers[-1] + 1))
         return [str(n) for n in numbers]
-    if level is not LevelName.NOMINAL:
+    if level is not RatingLevel.NOMINAL:
         raise Problem(
-            f"--level {level.value}: say the order of the categories of {rated.name} with "
+            f"--level {level.name.lower()}: say the order of the categories of {rated.name} with "
             f"--categories {','.join(found)}"
         )
     return found
@@ -207,11 +198,11 @@ def confusion_table(found: Agreement) -> Table:
     return view
 
 
-def _applies(name: str, found: Agreement, level: LevelName) -> bool:
+def _applies(name: str, found: Agreement, level: RatingLevel) -> bool:
     if name == "cohen_kappa":
         return len(found.raters) == 2
     if name in {"linear_kappa", "quadratic_kappa"}:
-        return len(found.raters) == 2 and level is not LevelName.NOMINAL
+        return len(found.raters) == 2 and level is not RatingLevel.NOMINAL
     return True
 
 

@@ -30,7 +30,6 @@ from judged.cli.options.asking import (
     refuse_uncached,
     with_parameters,
 )
-from judged.cli.options.calibrations import CriterionName, GuaranteeName
 from judged.cli.options.judges import Members, read_judge, with_members
 from judged.cli.options.rubrics import read_rubrics
 from judged.cli.options.server import JudgingFlags
@@ -39,7 +38,6 @@ from judged.cli.output.calibration import report_calibration
 from judged.cli.output.diagrams.reliability import reliability_diagram
 from judged.cli.output.estimates import estimates_document
 from judged.cli.output.scores import score_warnings
-from judged.cli.output.tables import reason_warnings, verdict_warnings
 from judged.cli.output.usage import describe_usage, report_estimate, vote_warnings
 from judged.cli.output.writer import (
     Output,
@@ -49,12 +47,14 @@ from judged.cli.output.writer import (
     progress_bar,
 )
 from judged.cli.problems import Problem, explained
+from judged.evaluation._steps.warnings import reason_warnings, reasons_of, verdict_warnings
 from judged.evaluation.labels import INCLUSION
 from judged.types import (
     Calibration,
     CascadeGuarantee,
     Context,
     JudgeIdentity,
+    ThresholdCriterion,
     Usage,
     VerdictCounts,
 )
@@ -137,14 +137,14 @@ def command(
         ),
     ] = None,
     guarantee: Annotated[
-        GuaranteeName | None,
+        CascadeGuarantee | None,
         typer.Option(
             help="As how many independent labels those of a query count in the bounds; "
             "design_effect."
         ),
     ] = None,
     criterion: Annotated[
-        CriterionName | None,
+        ThresholdCriterion | None,
         typer.Option(help="What the threshold of the calibration is best at; kappa."),
     ] = None,
     output: Annotated[
@@ -226,9 +226,7 @@ def command(
             scored = _scored(out, lines, of_lines(contexts, verdicts))
         asked = CalibrateOptions(
             *(scored.min_score, precision_floor, folds, max_error, scored.judge),
-            None if criterion is None else criterion.criterion,
-            max_share,
-            None if guarantee is None else CascadeGuarantee[guarantee.name],
+            *(criterion, max_share, guarantee),
         )
         with explained(place=_place):
             found = server.client.calibrate(_items(scored), asked, made)
@@ -272,7 +270,7 @@ def _scored(out: Output, lines: Sequence[LabelledLine], verdicts: Verdicts) -> _
         out.note(describe_usage(verdicts.usage))
     out.warn(
         *verdict_warnings(VerdictCounts.of(verdicts)),
-        *reason_warnings(verdicts),
+        *reason_warnings(reasons_of(verdicts)),
         *vote_warnings(verdicts),
     )
     kept = [i for i, status in enumerate(verdicts.status) if status == Status.OK]

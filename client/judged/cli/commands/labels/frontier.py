@@ -29,7 +29,6 @@ from judged.cli.inputs.contexts import Line, fold_lines, of_lines, places
 from judged.cli.inputs.labels import LABEL, LabelledLine, cluster_of, read_labels
 from judged.cli.options import intervals
 from judged.cli.options.asking import EstimateOnly, JudgeRefresh, MaxCost, refuse_missing
-from judged.cli.options.calibrations import GuaranteeName
 from judged.cli.options.judges import read_stage, without_key
 from judged.cli.options.server import JudgingFlags
 from judged.cli.output.diagrams.frontier import frontier_diagram
@@ -115,7 +114,7 @@ def command(
         typer.Option("--abstain", help="Leave what no stage is sure of without a verdict."),
     ] = False,
     guarantee: Annotated[
-        GuaranteeName | None,
+        CascadeGuarantee | None,
         typer.Option(help="As how many independent labels those of a query count; design_effect."),
     ] = None,
     output: Annotated[
@@ -175,9 +174,7 @@ def command(
             found = server.client.calibrate_cascade(
                 _labelled(lines, scored),
                 CascadeOptions(
-                    *(max_error, max_share, max_item_cost, abstain, confidence),
-                    None if guarantee is None else CascadeGuarantee[guarantee.name],
-                    seed,
+                    *(max_error, max_share, max_item_cost, abstain, confidence, guarantee, seed)
                 ),
             )
     _report(out, found, stages, costs, unit)

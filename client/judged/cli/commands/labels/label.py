@@ -15,11 +15,11 @@ from typing import Annotated
 
 import typer
 
+from judged._views import plural
 from judged.cli.connection import connect
 from judged.cli.options import intervals
 from judged.cli.options.server import ResultFlags
 from judged.cli.output.estimates import corrected_table, corrected_warnings, more_labels
-from judged.cli.output.tables import plural
 from judged.cli.output.writer import check_apart, check_writable
 from judged.cli.problems import Problem, explained
 from judged.labelling import Item, Judged, Label, LabelFile, read_csv, write_csv

@@ -12,24 +12,19 @@ from typing import Annotated
 import typer
 
 from judged import MetricOptions, TrecRankings
+from judged._views import plural
 from judged.cli.connection import connect
 from judged.cli.options import common, intervals
 from judged.cli.options.gates import AllowOtherSignature, Baseline, MaxDrops, MinCoverage, MinScores
 from judged.cli.options.server import ResultFlags
 from judged.cli.output.estimates import interval_warnings
 from judged.cli.output.gates import Gates, finish, gates_document
-from judged.cli.output.tables import (
-    count_warnings,
-    describe_counts,
-    document,
-    means_table,
-    per_query_table,
-    plural,
-)
+from judged.cli.output.tables import describe_counts, document, means_table, per_query_table
 from judged.cli.output.writer import check_apart
 from judged.cli.problems import Problem, explained
 from judged.evaluation import TrecQrels, TrecRun
-from judged.types import MetricCounts
+from judged.evaluation._steps.warnings import count_warnings
+from judged.types import MetricCounts, Unjudged
 
 
 def command(
@@ -58,7 +53,7 @@ def command(
             help="Rank only the best M documents of a topic (trec_eval -M).",
         ),
     ] = None,
-    unjudged: intervals.UnjudgedPolicy = intervals.UnjudgedName.NON_RELEVANT,
+    unjudged: intervals.UnjudgedPolicy = Unjudged.NON_RELEVANT,
     *,
     interval: intervals.IntervalFlags,
     min_score: MinScores = None,
@@ -93,7 +88,7 @@ def command(
                 complete=complete,
                 per_query=True,
                 interval=made,
-                unjudged=unjudged.policy,
+                unjudged=unjudged,
                 relevance_level=relevance_level,
                 max_documents=max_documents,
             ),

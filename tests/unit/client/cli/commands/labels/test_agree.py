@@ -1,7 +1,8 @@
 from __future__ import annotations
 
 import pytest
-from judged.cli.commands.labels.agree import LevelName, choose_categories, read_ratings
+from judged import RatingLevel
+from judged.cli.commands.labels.agree import choose_categories, read_ratings
 from judged.cli.problems import Problem
 from judged.evaluation import FileError
 
@@ -55,17 +56,17 @@ def rated(tmp_path, *values):
 
 def test_numbers_are_in_their_order_and_filled_in_at_the_interval_level(tmp_path):
     numbers = rated(tmp_path, 10, 2, -1)
-    assert choose_categories(numbers, LevelName.ORDINAL, None) == ["-1", "2", "10"]
+    assert choose_categories(numbers, RatingLevel.ORDINAL, None) == ["-1", "2", "10"]
     expected = [str(n) for n in range(-1, 11)]
-    assert choose_categories(numbers, LevelName.INTERVAL, None) == expected
+    assert choose_categories(numbers, RatingLevel.INTERVAL, None) == expected
 
 
 def test_words_need_an_order_where_it_matters(tmp_path):
     words = rated(tmp_path, '"poor"', '"good"')
-    assert choose_categories(words, LevelName.NOMINAL, None) == ["good", "poor"]
+    assert choose_categories(words, RatingLevel.NOMINAL, None) == ["good", "poor"]
     with pytest.raises(Problem, match="--categories good,poor"):
-        choose_categories(words, LevelName.ORDINAL, None)
-    given = choose_categories(words, LevelName.ORDINAL, "poor, fair, good")
+        choose_categories(words, RatingLevel.ORDINAL, None)
+    given = choose_categories(words, RatingLevel.ORDINAL, "poor, fair, good")
     assert given == ["poor", "fair", "good"]
 
 
@@ -75,14 +76,14 @@ def test_words_need_an_order_where_it_matters(tmp_path):
 )
 def test_bad_categories_are_refused(tmp_path, given, problem):
     with pytest.raises(Problem, match=problem):
-        choose_categories(rated(tmp_path, '"poor"', '"good"'), LevelName.NOMINAL, given)
+        choose_categories(rated(tmp_path, '"poor"', '"good"'), RatingLevel.NOMINAL, given)
 
 
 def test_one_category_must_be_told_from_what(tmp_path):
     with pytest.raises(Problem, match="all ratings are 'x'"):
-        choose_categories(rated(tmp_path, '"x"', '"x"'), LevelName.NOMINAL, None)
+        choose_categories(rated(tmp_path, '"x"', '"x"'), RatingLevel.NOMINAL, None)
 
 
 def test_too_many_categories_are_refused(tmp_path):
     with pytest.raises(Problem, match="at most 100"):
-        choose_categories(rated(tmp_path, *range(101)), LevelName.NOMINAL, None)
+        choose_categories(rated(tmp_path, *range(101)), RatingLevel.NOMINAL, None)
