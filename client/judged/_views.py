@@ -106,6 +106,21 @@ def named_mean(name: str, mean: float | None) -> str:
     return f"{name}={'-' if mean is None else format(mean, '.4f')}"
 
 
+def plural(n: int, one: str, many: str) -> str:
+    """Return a number with its noun."""
+    return f"{n} {word(n, one, many)}"
+
+
+def of_all(n: int, total: int, one: str, many: str) -> str:
+    """Return how many of all there are, with their noun."""
+    return f"{n} of {plural(total, one, many)}"
+
+
+def word(n: int, one: str, many: str) -> str:
+    """Return the form of a word that goes with a number."""
+    return one if n == 1 else many
+
+
 def html_table(rows: Sequence[Row]) -> str:
     """Return rows as an HTML table; of many, the first."""
     if not rows:

@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from judged import AnswerItem, Asking, CacheMode, QueryGroup, Rubric, ScoredAnswers, Verdicts
+from judged._views import of_all, plural, word
 from judged.cli.connection import Connection
 from judged.cli.next_step import (
     any_judge,
@@ -24,7 +25,6 @@ from judged.cli.options.asking import KIND
 from judged.cli.options.judges import read_judge
 from judged.cli.options.rubrics import ANSWERS
 from judged.cli.options.traces import FLAG, Tracing
-from judged.cli.output.tables import of_all, plural, word
 from judged.cli.output.writer import Output
 from judged.cli.problems import Problem
 from judged.traces import (

@@ -84,8 +84,10 @@ async def evaluate_answers(
     The system is asked on threads, or where it is a coroutine function, on a loop of its own.
     """
     need_async_client(client)
-    run = AnswerRun(items, system, rubrics, resume, concurrency, asking, progress)
-    run.made_by(system_models, strict=strict)
+    run = AnswerRun(
+        *(items, system, rubrics, resume, concurrency, asking, progress, system_models),
+        strict=strict,
+    )
     steps = run.steps(include_replies=include_replies, trace=trace, timeout=timeout)
     return await await_steps(client, steps)
 

@@ -9,14 +9,21 @@ import csv
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from judged._views import View, html_table, plain
-from judged.errors import FailedPrecondition
+from judged.evaluation.datasets.formats.tables import import_needed, write_table
 from judged.evaluation.query_result import QueryResult
-from judged.evaluation.result_document import ResultDocument, write_head, write_query
+from judged.evaluation.result_document import (
+    read_flat,
+    read_negatives,
+    read_query,
+    read_root,
+    read_table,
+    write_head,
+    write_query,
+)
 from judged.report import Report, make_report, to_html, to_junit, to_markdown
 from judged.types import JudgeIdentity, MetricResult, MetricTable, NegativeReport, Usage
 
@@ -128,10 +135,7 @@ class EvaluationResult(View):
 
     def to_json(self, path: Path | str | None = None) -> str:
         """Return the JSON document as text; also write it to a file where one is named."""
-        text = _lines_of(self.to_dict())
-        if path is not None:
-            Path(path).write_text(text, encoding="utf-8")
-        return text
+        return _written(_lines_of(self.to_dict()), path)
 
     def to_html(self, path: Path | str | None = None) -> str:
         """Return the report as one HTML page; also write it to a file where one is named.
@@ -161,26 +165,26 @@ class EvaluationResult(View):
 
     def to_parquet(self, path: Path | str) -> None:
         """Write a row a query to a Parquet file. Raises FailedPrecondition without pyarrow."""
-        pyarrow, parquet = _needed("pyarrow"), _needed("pyarrow.parquet")
-        parquet.write_table(pyarrow.Table.from_pylist(self.to_rows()), str(path))
+        write_table(path, self.to_rows())
 
     def to_pandas(self) -> Any:  # noqa: ANN401 - pandas is no dependency
         """Return a DataFrame with a row a query. Raises FailedPrecondition without pandas."""
-        return _needed("pandas").DataFrame(self.to_rows())
+        return import_needed("pandas").DataFrame(self.to_rows())
 
     @classmethod
     def from_json(cls, path: Path | str) -> EvaluationResult:
         """Return the result that `to_json` wrote to a file. Raises FileError."""
-        document = ResultDocument.read(path)
+        root = read_root(path)
+        judge, usage, negatives = (root.record(n) for n in ("judge", "usage", "negatives"))
         return cls(
-            document.table,
-            document.queries,
-            document.judge,
-            document.negatives,
-            document.usage,
-            document.warnings,
-            document.name,
-            document.k,
+            table=read_table(root),
+            queries=[read_query(record) for record in root.records("queries")],
+            judge=None if judge is None else read_flat(JudgeIdentity, judge),
+            negatives=None if negatives is None else read_negatives(negatives),
+            usage=None if usage is None else read_flat(Usage, usage),
+            warnings=root.texts("warnings"),
+            name=root.optional_text("name") or "",
+            k=None if root.get("k") is None else root.position("k"),
         )
 
 
@@ -212,16 +216,3 @@ def _summary_row(metric: MetricResult) -> tuple[str, str, str, str]:
     bounds = "" if interval is None else f"[{interval.lower:.4f}, {interval.upper:.4f}]"
     mean = "-" if metric.mean is None else f"{metric.mean:.4f}"
     return metric.name, mean, bounds, str(metric.n)
-
-
-def _needed(name: str) -> Any:  # noqa: ANN401 - a module of a package that is no dependency
-    try:
-        return import_module(name)
-    except ModuleNotFoundError as error:
-        package = name.partition(".")[0]
-        if error.name is None or error.name.partition(".")[0] != package:
-            raise
-        raise FailedPrecondition(
-            f"this needs {package}, which is not installed; run: pip install {package}",
-            code="FAILED_PRECONDITION",
-        ) from None

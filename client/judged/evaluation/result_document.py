@@ -6,7 +6,7 @@ docs/results.md says what each field means. Fields are only ever added under one
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -22,7 +22,6 @@ from judged.types import (
     MetricTable,
     NegativeMatch,
     NegativeReport,
-    Usage,
     VerdictCounts,
 )
 
@@ -68,60 +67,25 @@ def write_query(query: QueryResult) -> dict[str, Any]:
 
 
 def _write_retrieved(result: RetrievedResult) -> dict[str, Any]:
-    return {
-        "rank": result.rank,
-        "document_id": result.document_id,
-        "text": result.text,
-        "relevant": result.relevant,
-        "score": result.score,
-        "probability": result.probability,
-        "agreement": result.agreement,
-        "status": result.status,
-        "error": result.error,
-        "matches": list(result.matches),
-        "duplicate": result.duplicate,
-        "retriever_score": result.retriever_score,
-    }
+    written = {name: getattr(result, name) for name in RetrievedResult.__slots__}
+    return written | {"matches": list(result.matches)}
 
 
-@dataclass(frozen=True, slots=True)
-class ResultDocument:
-    """What a document holds."""
-
-    table: MetricTable
-    queries: Sequence[QueryResult]
-    judge: JudgeIdentity | None
-    negatives: NegativeReport | None
-    usage: Usage | None
-    warnings: Sequence[str]
-    name: str
-    k: int | None
-
-    @classmethod
-    def read(cls, path: Path | str) -> ResultDocument:
-        """Return the document of a file. Raises FileError for what is none of this version."""
-        root = read_object(path)
-        if root.get("format") != FORMAT:
-            raise root.error(
-                f'has no "format": "{FORMAT}"; it is not what EvaluationResult.to_json writes'
-            )
-        version = root.get("version")
-        if version != VERSION:
-            raise root.error(f"has version {version!r}, and this judged reads {VERSION}")
-        judge, usage, negatives = (root.record(n) for n in ("judge", "usage", "negatives"))
-        return cls(
-            table=_read_table(root),
-            queries=[_read_query(record) for record in root.records("queries")],
-            judge=None if judge is None else _read_flat(JudgeIdentity, judge),
-            negatives=None if negatives is None else _read_negatives(negatives),
-            usage=None if usage is None else _read_flat(Usage, usage),
-            warnings=root.texts("warnings"),
-            name=root.optional_text("name") or "",
-            k=None if root.get("k") is None else root.position("k"),
+def read_root(path: Path | str) -> Record:
+    """Return the document of a file. Raises FileError for what is none of this version."""
+    root = read_object(path)
+    if root.get("format") != FORMAT:
+        raise root.error(
+            f'has no "format": "{FORMAT}"; it is not what EvaluationResult.to_json writes'
         )
+    version = root.get("version")
+    if version != VERSION:
+        raise root.error(f"has version {version!r}, and this judged reads {VERSION}")
+    return root
 
 
-def _read_table(root: Record) -> MetricTable:
+def read_table(root: Record) -> MetricTable:
+    """Return the metrics of a document. Raises FileError."""
     named = root.record("metrics")
     per_query = root.record("per_query")
     if named is None or per_query is None:
@@ -165,7 +129,7 @@ def _read_metric(named: Record, name: str, column: list[float]) -> MetricResult:
         record.optional_number("upper_bound"),
         record.text("signature"),
         column,
-        None if interval is None else _read_flat(Interval, interval),
+        None if interval is None else read_flat(Interval, interval),
     )
 
 
@@ -173,22 +137,23 @@ def _read_counts(record: Record | None) -> MetricCounts:
     if record is None:
         return MetricCounts()
     verdicts = record.record("verdicts")
-    known = None if verdicts is None else _read_flat(VerdictCounts, verdicts)
-    return replace(_read_flat(MetricCounts, record), verdicts=known)
+    known = None if verdicts is None else read_flat(VerdictCounts, verdicts)
+    return replace(read_flat(MetricCounts, record), verdicts=known)
 
 
-def _read_negatives(record: Record) -> NegativeReport:
-    matches = [_read_flat(NegativeMatch, match) for match in record.records("matches")]
+def read_negatives(record: Record) -> NegativeReport:
+    """Return what a document tells of negative answers. Raises FileError."""
+    matches = [read_flat(NegativeMatch, match) for match in record.records("matches")]
     counts = record.record("counts")
     return NegativeReport(
         record.position("queries"),
         record.position("queries_hit"),
         matches,
-        VerdictCounts() if counts is None else _read_flat(VerdictCounts, counts),
+        VerdictCounts() if counts is None else read_flat(VerdictCounts, counts),
     )
 
 
-def _read_flat(kind: type[Value], record: Record) -> Value:
+def read_flat(kind: type[Value], record: Record) -> Value:
     """Return a value of a type whose fields stand in the record under their own names."""
     known = {part.name for part in fields(kind)}  # type: ignore[arg-type]  # all are dataclasses
     try:
@@ -197,7 +162,8 @@ def _read_flat(kind: type[Value], record: Record) -> Value:
         raise record.error(f"lacks a field of {kind.__name__}; the file was changed") from None
 
 
-def _read_query(record: Record) -> QueryResult:
+def read_query(record: Record) -> QueryResult:
+    """Return the entry of a query. Raises FileError."""
     return QueryResult(
         record.identifier("query_id"),
         record.text("query"),
@@ -216,20 +182,13 @@ def _read_retrieved(record: Record) -> RetrievedResult:
         rank=record.position("rank"),
         document_id=record.text("document_id"),
         text=record.optional_text("text"),
-        relevant=_read_boolean(record, "relevant"),
+        relevant=record.optional_bool("relevant"),
         score=record.optional_number("score"),
         status=record.optional_text("status"),
         error=record.optional_text("error"),
         matches=tuple(int(str(match)) for match in record.items("matches")),
-        duplicate=bool(_read_boolean(record, "duplicate")),
+        duplicate=bool(record.optional_bool("duplicate")),
         retriever_score=record.optional_number("retriever_score"),
         probability=record.optional_number("probability"),
         agreement=record.optional_number("agreement"),
     )
-
-
-def _read_boolean(record: Record, name: str) -> bool | None:
-    value = record.get(name)
-    if value is None or isinstance(value, bool):
-        return value
-    raise record.error(f"has {name!r} that is neither true nor false")

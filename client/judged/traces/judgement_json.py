@@ -5,6 +5,7 @@ What a judgement means is in `judgement`.
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 from judged.evaluation.datasets.files import Record
@@ -46,14 +47,7 @@ def write_judgement(judgement: Judgement) -> dict[str, Any]:
         "agreement": judgement.agreement,
         "rationale": judgement.rationale,
         "model": judgement.model,
-        "error": None
-        if error is None
-        else {
-            "code": error.code,
-            "reason": error.reason,
-            "message": error.message,
-            "retryable": error.retryable,
-        },
+        "error": None if error is None else asdict(error),
     }
     if judgement.probability is not None:
         fields["probability"] = judgement.probability

@@ -36,11 +36,9 @@ def share(record: Record, key: str, *, needed: bool = False) -> float | None:
 
 def decision(record: Record, key: str, *, needed: bool = False) -> bool | None:
     """Return true or false; None without one."""
-    value = record.get(key)
+    value = record.optional_bool(key)
     if value is None and needed:
         raise record.error(f"has no {key!r}")
-    if value is not None and not isinstance(value, bool):
-        raise record.error(f"has {key!r} that is neither true nor false")
     return value
 
 

@@ -267,7 +267,7 @@ class TestEvaluate:
             assert run.returncode == 0
             written = (folder / "o.json").read_text()
             said.append((run.stdout, *(t.replace(name, "NAME") for t in (run.stderr, written))))
-        assert "1 of 3 lines of the results is for queries that the dataset lacks" in said[0][1]
+        assert "1 of 3 queries of the results is not in the data set" in said[0][1]
         assert "has 'reslts', which nothing reads" in said[0][1]
         assert [text.replace("NAME:3", "NAME:1") for text in said[1]] == list(said[0])
         assert said[:2] == said[2:]
@@ -324,9 +324,9 @@ class TestEvaluate:
         (folder / "results.jsonl").write_text(json.dumps(rising) + "\n" + json.dumps(other))
         done = judged(*self.command, "-m", "mrr", "--strict", "--json", "-")
         assert done.returncode == 1
-        assert "1 of 2 queries has no line in the results and counts as" in done.stderr
-        assert "1 of 2 lines of the results is for queries that the dataset lacks" in done.stderr
-        assert "scores that rise with rank, for example that of 'q1'" in done.stderr
+        assert "1 of 2 queries has no results and counts as" in done.stderr
+        assert "1 of 2 queries of the results is not in the data set" in done.stderr
+        assert "scores that rise with rank, for example 'q1'" in done.stderr
         document = json.loads(done.stdout)
         assert len(document["warnings"]) == 3
         assert document["metrics"]["mrr"] | {"signature": ""} == {

@@ -14,8 +14,8 @@ from typing import Annotated, Any
 
 import typer
 
+from judged._views import plural
 from judged.cli.options import common
-from judged.cli.output.tables import plural
 from judged.cli.output.writer import Output, check_apart
 from judged.cli.problems import Problem
 from judged.evaluation import Dataset, Document, Query, Results

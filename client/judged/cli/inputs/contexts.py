@@ -14,9 +14,9 @@ from typing import Any
 
 from judged import Context, Judge, QueryGroup, Status, Verdicts
 from judged._batching.chunks import ASKING_KINDS
+from judged._views import of_all, word
 from judged.cli.field_path import Place, Steps
 from judged.cli.inputs.lines import input_records, name_of
-from judged.cli.output.tables import of_all, word
 from judged.cli.output.writer import Output
 from judged.cli.problems import Problem
 from judged.cli.replay import Name

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from judged import PerQueryValues
+from judged._views import of_all
 from judged.cli.output.reports import Report, ReportedMetric
-from judged.cli.output.tables import of_all
 from judged.cli.output.writer import Output
 from judged.cli.problems import Problem
 

@@ -9,12 +9,12 @@ from pathlib import Path
 
 from judged import QueryGroup
 from judged.cli.field_path import Place, Steps
-from judged.cli.output.tables import of_all, word
 from judged.cli.output.writer import Output
 from judged.cli.problems import Problem
 from judged.cli.replay import Name
 from judged.evaluation import Dataset, FileError, Results
-from judged.evaluation.datasets.joined_files import Example, Fit, JoinedFiles, JoinedQuery
+from judged.evaluation.datasets.fit import Fit
+from judged.evaluation.datasets.joined_files import JoinedFiles, JoinedQuery
 from judged.evaluation.datasets.json_lists import ReadWhole, read_lists
 from judged.evaluation.datasets.query import EXPECTATIONS, QUERY_FIELDS, expects_something
 from judged.traces import MissingJudgements
@@ -62,15 +62,8 @@ class ReadQueries:
     @property
     def fit(self) -> Fit:
         """How queries and results fit each other."""
-        lines, ids = self._results, [query.query_id for query in self._queries.queries]
-        known = set(ids)
-        return Fit(
-            len(ids),
-            len(lines),
-            Example.of(query_id for query_id in ids if query_id not in lines),
-            Example.of(query_id for query_id in lines if query_id not in known),
-            Example.of(lines.out_of_order),
-        )
+        ids = [query.query_id for query in self._queries.queries]
+        return Fit.of(ids, self._results, self._results.out_of_order)
 
 
 def _nothing_expected(dataset: str) -> FileError:
@@ -93,32 +86,14 @@ def _nothing_expected(dataset: str) -> FileError:
 
 def check_fit(out: Output, fit: Fit) -> None:
     """Warn where dataset and results do not fit each other. Raises Problem when nothing does."""
-    n_queries, n_lines = fit.n_queries, fit.n_lines
-    missing, unknown, rising = fit.missing, fit.unknown, fit.rising
-    if not n_lines:
+    if not fit.n_results:
         raise Problem("the results hold no query; write a line for each query of the dataset")
-    if missing.count == n_queries:
+    if fit.missing.count == fit.n_queries:
         raise Problem(
-            f"no query of the results is in the dataset: {unknown.query_id!r} is one of the "
-            f"results, {missing.query_id!r} one of the dataset; check that they belong together"
+            f"no query of the results is in the dataset: {fit.unknown.query_id!r} is one of the "
+            f"results, {fit.missing.query_id!r} one of the dataset; check that they belong together"
         )
-    if n := missing.count:
-        out.warn(
-            f"{of_all(n, n_queries, 'query', 'queries')} {word(n, 'has', 'have')} no line in the "
-            f"results and {word(n, 'counts', 'count')} as having found nothing, for example "
-            f"{missing.query_id!r}"
-        )
-    if n := unknown.count:
-        out.warn(
-            f"{of_all(n, n_lines, 'line', 'lines')} of the results {word(n, 'is', 'are')} for "
-            f"queries that the dataset lacks and left out, for example {unknown.query_id!r}"
-        )
-    if n := rising.count:
-        out.warn(
-            f"{of_all(n, n_lines, 'line', 'lines')} of the results {word(n, 'has', 'have')} scores "
-            f"that rise with rank, for example that of {rising.query_id!r}; the given order is the "
-            "ranking"
-        )
+    out.warn(*fit.warnings())
 
 
 def places(queries: ReadQueries | JoinedFiles) -> Place:

@@ -15,9 +15,9 @@ from typing import Annotated
 import typer
 
 from judged import Asking, CacheMode, Verdicts
+from judged._views import of_all
 from judged.cli.options.judges import CASCADE
 from judged.cli.options.judges import KIND as PANEL
-from judged.cli.output.tables import of_all
 from judged.cli.problems import Problem
 from judged.types import VerdictError
 

@@ -9,17 +9,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from judged import AnswerItem, QueryGroup, ScoredAnswers, Verdicts
+from judged import AnswerItem, QueryGroup, ScoredAnswers, Verdicts, traces
+from judged._views import plural
 from judged.cli.options.asking import KIND
-from judged.cli.output.tables import plural
 from judged.cli.output.writer import Output, check_writable
 from judged.cli.problems import Problem
-from judged.traces import Trace, record_scores, record_verdicts
 from judged.types import RubricInfo
 
 NONE = "none"
@@ -114,32 +112,31 @@ class TraceFlags:
 class KeptTrace:
     """The trace that a command writes, beside what its file has already."""
 
-    def __init__(self, tracing: Tracing, out: Output) -> None:
+    def __init__(self, path: str, out: Output, *, hashed: bool) -> None:
         """Read the file, if there is one. Raises FileError."""
-        self.path = tracing.path or ""
-        self._hashed = tracing.hashed
-        self._out = out
-        self.trace = Trace.read(self.path) if Path(self.path).exists() else Trace(self.path)
-        out.warn(*self.trace.warnings)
+        self._path, self._out = path, out
+        self._file = traces.TraceFile(path, hashed=hashed)
+        out.warn(*self._file.trace.warnings)
 
     def record(self, groups: Sequence[QueryGroup], verdicts: Verdicts) -> None:
         """Put verdicts into the trace and write the file. Raises FileError."""
-        record_verdicts(self.trace, groups, verdicts)
-        self.write()
+        self._file.keep_verdicts(groups, verdicts)
+        self._tell()
 
     def record_scores(
         self, items: Sequence[AnswerItem], found: ScoredAnswers, rubrics: Sequence[RubricInfo]
     ) -> None:
         """Put scores into the trace and write the file. Raises FileError."""
-        record_scores(self.trace, items, found.scores, rubrics)
-        self.write()
+        self._file.keep_scores(items, found.scores, rubrics)
+        self._tell()
 
-    def write(self) -> None:
-        """Write the file, whole. Raises FileError."""
-        self.trace.write(self.path, hashed=self._hashed)
-        self._out.note(f"trace {self.path}: {plural(len(self.trace), 'item', 'items')}")
+    def _tell(self) -> None:
+        items = plural(len(self._file.trace), "item", "items")
+        self._out.note(f"trace {self._path}: {items}")
 
 
 def kept_trace(tracing: Tracing, out: Output) -> KeptTrace | None:
     """Return the trace to write, None when none is. Raises FileError for a file that is none."""
-    return None if tracing.path is None or tracing.replays else KeptTrace(tracing, out)
+    if tracing.path is None or tracing.replays:
+        return None
+    return KeptTrace(tracing.path, out, hashed=tracing.hashed)

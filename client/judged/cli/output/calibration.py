@@ -6,6 +6,7 @@ from dataclasses import asdict
 
 from rich.table import Table
 
+from judged._views import plural
 from judged.cli.output.estimates import (
     cells,
     estimate_warnings,
@@ -13,7 +14,7 @@ from judged.cli.output.estimates import (
     estimates_table,
     more_labels,
 )
-from judged.cli.output.tables import number, plural
+from judged.cli.output.tables import number
 from judged.cli.output.usage import usage_document
 from judged.cli.output.writer import Output, new_table
 from judged.types import (

@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from judged import MetricTable
+from judged._views import plural, word
 from judged.cli.output.reports import Report, read_report
-from judged.cli.output.tables import plural, word
 from judged.cli.output.writer import Output
 from judged.cli.problems import Problem
 from judged.types import MetricResult, NegativeReport, VerdictCounts

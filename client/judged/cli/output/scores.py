@@ -13,7 +13,8 @@ from typing import Any
 from rich.table import Table
 
 from judged import ScoredAnswers, Status
-from judged.cli.output.tables import number, of_all, plural, word
+from judged._views import of_all, plural, word
+from judged.cli.output.tables import number
 from judged.cli.output.writer import new_table
 from judged.types import AnswerScore
 

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
 from rich.table import Table
 
-from judged import MetricTable, Verdicts
+from judged import MetricTable
+from judged._views import of_all, plural, word
 from judged.cli.output.writer import new_table
 from judged.types import MetricCounts, MetricResult, NegativeReport, VerdictCounts
-
-_SHOWN_REASONS = 3
 
 
 def document(table: MetricTable, signature: str | None, warnings: list[str]) -> dict[str, Any]:
@@ -51,93 +49,6 @@ def describe_verdicts(counts: VerdictCounts) -> str:
     coverage = f"{counts.ok / counts.total:.4g}" if counts.total else "none"
     verdicts = plural(counts.total, "verdict", "verdicts")
     return f"{verdicts}, {counts.relevant} relevant, coverage {coverage}"
-
-
-def count_warnings(counts: MetricCounts) -> Iterator[str]:
-    """Yield what the reader of a table should know about the queries in it."""
-    if counts.skipped_no_gold:
-        queries = plural(counts.skipped_no_gold, "query", "queries")
-        yield f"{queries} left out: nothing to be found"
-    if counts.skipped_unsettled:
-        queries = plural(counts.skipped_unsettled, "query", "queries")
-        yield (
-            f"{queries} left out of the means: missing verdicts could change their values; the "
-            "bounds cover them"
-        )
-    if counts.duplicates:
-        what = plural(counts.duplicates, "repeated result", "repeated results")
-        yield f"{what} dropped; the first of each is kept"
-
-
-def verdict_warnings(counts: VerdictCounts) -> Iterator[str]:
-    """Yield what the reader of verdicts should know about them."""
-    missing = counts.total - counts.ok
-    if missing:
-        kinds = {
-            "failed": counts.error,
-            "abstained": counts.abstained,
-            "not assessable": counts.not_assessable,
-        }
-        listed = ", ".join(f"{n} {kind}" for kind, n in kinds.items() if n)
-        yield f"{of_verdicts(missing, counts.total)} missing: {listed}"
-    if counts.flagged_no_tokens:
-        yield (
-            f"{of_verdicts(counts.flagged_no_tokens, counts.total)} about a text whose letters "
-            "this profile can't read; token_overlap with --profile unicode can"
-        )
-    if counts.flagged_truncated:
-        yield (
-            f"{of_verdicts(counts.flagged_truncated, counts.total)} about a text longer than "
-            "the model's window; only its beginning was judged"
-        )
-    if counts.flagged_reserved_tokens:
-        verdicts = plural(counts.flagged_reserved_tokens, "verdict is", "verdicts are")
-        yield (
-            f"{verdicts} flagged RESERVED_TOKENS: a text holds tokens of chat templates, or "
-            "characters that only a model reads; read those texts before you trust the verdicts"
-        )
-    if counts.flagged_fallback:
-        verdicts = plural(counts.flagged_fallback, "verdict is", "verdicts are")
-        yield (
-            f"{verdicts} by a fallback: the provider of the model that was asked failed; --details "
-            "names the models"
-        )
-
-
-def reason_warnings(verdicts: Verdicts) -> Iterator[str]:
-    """Yield the commonest reasons why verdicts are missing."""
-    return reason_lines(said_reasons(verdicts))
-
-
-def said_reasons(verdicts: Verdicts) -> Counter[str]:
-    """Return the reasons why verdicts are missing, with how often each was given."""
-    return Counter(f"{error.reason}: {error.message}" for error in verdicts.errors.values())
-
-
-def reason_lines(said: Counter[str]) -> Iterator[str]:
-    """Yield the commonest of some reasons as warnings."""
-    for reason, n in said.most_common(_SHOWN_REASONS):
-        yield f"{plural(n, 'verdict', 'verdicts')} missing: {reason}"
-
-
-def plural(n: int, one: str, many: str) -> str:
-    """Return a number with its noun."""
-    return f"{n} {word(n, one, many)}"
-
-
-def of_all(n: int, total: int, one: str, many: str) -> str:
-    """Return how many of all there are, with their noun."""
-    return f"{n} of {plural(total, one, many)}"
-
-
-def of_verdicts(n: int, total: int) -> str:
-    """Return how many of all verdicts, with the verb that they are something."""
-    return f"{of_all(n, total, 'verdict', 'verdicts')} {word(n, 'is', 'are')}"
-
-
-def word(n: int, one: str, many: str) -> str:
-    """Return the form of a word that goes with a number."""
-    return one if n == 1 else many
 
 
 def mean_of(metric: MetricResult) -> str:

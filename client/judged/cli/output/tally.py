@@ -6,12 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field, fields
 
 from judged import Verdicts
-from judged.cli.output.tables import (
-    describe_verdicts,
-    reason_lines,
-    said_reasons,
-    verdict_warnings,
-)
+from judged.cli.output.tables import describe_verdicts
 from judged.cli.output.usage import (
     asked_models,
     count_stages,
@@ -21,6 +16,7 @@ from judged.cli.output.usage import (
     split_warnings,
 )
 from judged.cli.output.writer import UNANSWERED, Output
+from judged.evaluation._steps.warnings import reason_warnings, reasons_of, verdict_warnings
 from judged.types import JudgeIdentity, Usage, VerdictCounts, VerdictError
 
 
@@ -45,7 +41,7 @@ class Tally:
         self.judge = verdicts.judge
         if verdicts.usage is not None:
             self.usage = verdicts.usage + (self.usage or Usage())
-        self._said.update(said_reasons(verdicts))
+        self._said.update(reasons_of(verdicts))
         self._unanswered += [e for e in verdicts.errors.values() if e.code == UNANSWERED]
         self._stages.update(count_stages(verdicts))
         self._split += sum(0 < agreement < 1 for agreement in verdicts.agreement)
@@ -62,7 +58,7 @@ class Tally:
             out.note(line)
         out.warn(
             *verdict_warnings(self.counts),
-            *reason_lines(self._said),
+            *reason_warnings(self._said),
             *split_warnings(self._split, self.counts.total),
         )
         out.count(failed=self.counts.error, total=self.counts.total, errors=iter(self._unanswered))

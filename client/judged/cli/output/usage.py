@@ -10,7 +10,7 @@ from typing import Any
 from rich.table import Table
 
 from judged import Flag, Verdicts
-from judged.cli.output.tables import of_all, plural, word
+from judged._views import of_all, plural, word
 from judged.cli.output.writer import Output, new_table
 from judged.types import CascadeUsage, CostEstimate, ErrorGuarantee, Usage, VerdictDetail
 

@@ -5,69 +5,100 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+from judged._views import of_all, plural, word
 from judged.errors import InvalidArgument
 from judged.evaluation.datasets.dataset import Dataset
+from judged.evaluation.datasets.fit import Fit
 from judged.evaluation.datasets.results import Results
-from judged.types import Evaluation
+from judged.types import Evaluation, MetricCounts, VerdictCounts, Verdicts
 from judged.types.intervals import shared_warnings
+
+_SHOWN_REASONS = 3
 
 
 def join_warnings(dataset: Dataset, results: Results) -> Iterator[str]:
     """Yield where a data set and results do not fit. Raises InvalidArgument when nothing does."""
-    known = {query.query_id for query in dataset.queries}
-    missing = [query_id for query_id in known if query_id not in results]
-    unknown = [query_id for query_id in results if query_id not in known]
-    if len(missing) == len(known):
-        first = f", as {unknown[0]!r} is" if unknown else ""
+    query_ids = list(dict.fromkeys(query.query_id for query in dataset.queries))
+    fit = Fit.of(query_ids, results, results.out_of_order)
+    if fit.missing.count == fit.n_queries:
+        first = f", as {fit.unknown.query_id!r} is" if fit.unknown.count else ""
         rule = f"no query of the data set is among them; their ids must be its ids{first} not"
-        raise InvalidArgument.of_field("results", rule if unknown else "hold no query")
-    if missing:
-        first_missing = min(missing)
-        yield (
-            f"{len(missing)} of {len(known)} queries have no results and count as having found "
-            f"nothing, for example {first_missing!r}"
-        )
-    if unknown:
-        yield (
-            f"{len(unknown)} of {len(results)} queries of the results are not in the data set and "
-            f"left out, for example {unknown[0]!r}"
-        )
-    if results.out_of_order:
-        yield (
-            f"{len(results.out_of_order)} of {len(results)} queries have scores that rise with "
-            f"rank, for example {results.out_of_order[0]!r}; the given order is the ranking"
-        )
+        raise InvalidArgument.of_field("results", rule if first else "hold no query")
+    yield from fit.warnings()
 
 
 def evaluation_warnings(evaluation: Evaluation) -> Iterator[str]:
     """Yield what to mind of the counts of an evaluation, and the reasons of missing verdicts."""
     counts = evaluation.table.counts
-    verdicts = counts.verdicts
-    if counts.skipped_no_gold:
-        yield f"{counts.skipped_no_gold} queries left out: nothing to be found"
-    if counts.duplicates:
-        yield f"{counts.duplicates} repeated results dropped; the first of each is kept"
-    if verdicts is not None and verdicts.ok < verdicts.total:
-        missing = verdicts.total - verdicts.ok
-        yield (
-            f"{missing} of {verdicts.total} verdicts are missing ({verdicts.error} failed, "
-            f"{verdicts.abstained} abstained, {verdicts.not_assessable} not assessable); the "
-            "bounds say what they leave open"
-        )
-    if verdicts is not None and verdicts.flagged_no_tokens:
-        yield (
-            f"{verdicts.flagged_no_tokens} of {verdicts.total} verdicts are about a text whose "
-            'letters this profile can\'t read; Judge("token_overlap", profile="unicode") can'
-        )
-    if verdicts is not None and verdicts.flagged_truncated:
-        yield (
-            f"{verdicts.flagged_truncated} of {verdicts.total} verdicts are about a text longer "
-            "than the model's window; only its beginning was judged"
-        )
+    yield from count_warnings(counts)
+    yield from verdict_warnings(counts.verdicts or VerdictCounts())
     intervals = {metric.name: metric.interval for metric in evaluation.table.metrics}
     yield from shared_warnings("interval", intervals)
     if evaluation.verdicts is not None:
-        errors = evaluation.verdicts.errors.values()
-        said = Counter(f"{error.reason}: {error.message}" for error in errors)
-        for reason, n in said.most_common(3):
-            yield f"{n} verdicts missing: {reason}"
+        yield from reason_warnings(reasons_of(evaluation.verdicts))
+
+
+def count_warnings(counts: MetricCounts) -> Iterator[str]:
+    """Yield what the reader of a table should know about the queries in it."""
+    if counts.skipped_no_gold:
+        queries = plural(counts.skipped_no_gold, "query", "queries")
+        yield f"{queries} left out: nothing to be found"
+    if counts.skipped_unsettled:
+        queries = plural(counts.skipped_unsettled, "query", "queries")
+        yield (
+            f"{queries} left out of the means: missing verdicts could change their values; the "
+            "bounds cover them"
+        )
+    if counts.duplicates:
+        what = plural(counts.duplicates, "repeated result", "repeated results")
+        yield f"{what} dropped; the first of each is kept"
+
+
+def verdict_warnings(counts: VerdictCounts) -> Iterator[str]:
+    """Yield what the reader of verdicts should know about them."""
+    missing = counts.total - counts.ok
+    if missing:
+        kinds = {
+            "failed": counts.error,
+            "abstained": counts.abstained,
+            "not assessable": counts.not_assessable,
+        }
+        listed = ", ".join(f"{n} {kind}" for kind, n in kinds.items() if n)
+        yield f"{_of_verdicts(missing, counts.total)} missing: {listed}"
+    if counts.flagged_no_tokens:
+        yield (
+            f"{_of_verdicts(counts.flagged_no_tokens, counts.total)} about a text whose letters "
+            "this profile can't read; the profile unicode of token_overlap can"
+        )
+    if counts.flagged_truncated:
+        yield (
+            f"{_of_verdicts(counts.flagged_truncated, counts.total)} about a text longer than "
+            "the model's window; only its beginning was judged"
+        )
+    if counts.flagged_reserved_tokens:
+        verdicts = plural(counts.flagged_reserved_tokens, "verdict is", "verdicts are")
+        yield (
+            f"{verdicts} flagged RESERVED_TOKENS: a text holds tokens of chat templates, or "
+            "characters that only a model reads; read those texts before you trust the verdicts"
+        )
+    if counts.flagged_fallback:
+        verdicts = plural(counts.flagged_fallback, "verdict is", "verdicts are")
+        yield (
+            f"{verdicts} by a fallback: the provider of the model that was asked failed; details "
+            "of the verdicts name the models"
+        )
+
+
+def reasons_of(verdicts: Verdicts) -> Counter[str]:
+    """Return the reasons why verdicts are missing, with how often each was given."""
+    return Counter(f"{error.reason}: {error.message}" for error in verdicts.errors.values())
+
+
+def reason_warnings(reasons: Counter[str]) -> Iterator[str]:
+    """Yield the commonest of the reasons why verdicts are missing."""
+    for reason, n in reasons.most_common(_SHOWN_REASONS):
+        yield f"{plural(n, 'verdict', 'verdicts')} missing: {reason}"
+
+
+def _of_verdicts(n: int, total: int) -> str:
+    return f"{of_all(n, total, 'verdict', 'verdicts')} {word(n, 'is', 'are')}"

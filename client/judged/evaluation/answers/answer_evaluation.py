@@ -158,8 +158,10 @@ def evaluate_answers(
     the first question where the server can tell then, as of an unknown rubric or model.
     """
     need_client(client)
-    run = AnswerRun(items, system, rubrics, resume, concurrency, asking, progress)
-    run.made_by(system_models, strict=strict)
+    run = AnswerRun(
+        *(items, system, rubrics, resume, concurrency, asking, progress, system_models),
+        strict=strict,
+    )
     steps = run.steps(include_replies=include_replies, trace=trace, timeout=timeout)
     return run_steps(client, steps)
 
@@ -176,6 +178,9 @@ class AnswerRun:
         concurrency: int,
         asking: Asking | None,
         progress: Progress | None,
+        system_models: str | Sequence[str],
+        *,
+        strict: bool,
     ) -> None:
         if isinstance(items, Question | str) or not isinstance(items, Iterable):
             need_kind(items, "items", list, "a list of questions")
@@ -184,13 +189,9 @@ class AnswerRun:
         self._questions, self._rubrics = list(items), as_rubrics(rubrics)
         check_questions(self._questions, self._rubrics, concurrency)
         self._system, self._resume, self._asking = system, resume, asking
-        self._models, self._strict = models_of(system), False
+        self._models, self._strict = models_of(system, system_models), strict
         self._answering = Answering(system, concurrency)
         self._counter = _Counter(progress, len(self._questions) * (1 + len(self._rubrics)))
-
-    def made_by(self, system_models: str | Sequence[str], *, strict: bool) -> None:
-        """Name further models that answer; `strict` refuses relatives of them as judges."""
-        self._models, self._strict = models_of(self._system, system_models), strict
 
     def steps(
         self, *, include_replies: bool, trace: ScoreTrace | None, timeout: float
@@ -237,12 +238,11 @@ class AnswerRun:
         if self._resume is not None:
             log = AnswerLog(self._resume, self._questions, signature_of(self._system))
         with nullcontext() if log is None else closing(log):
-            known = {} if log is None else log.known
-            outcomes = {
-                q.item_id: Outcome(q, *_pair(known[q.item_id]))
-                for q in self._questions
-                if q.item_id in known
-            }
+            outcomes: dict[str, Outcome] = {}
+            for question in self._questions:
+                if log is not None and question.item_id in log.known:
+                    answer, seconds = log.known[question.item_id]
+                    outcomes[question.item_id] = Outcome(question, answer, None, seconds)
             resumed = set(outcomes)
             self._counter.add(len(resumed))
             waiting = [q for q in self._questions if q.item_id not in resumed]
@@ -250,11 +250,6 @@ class AnswerRun:
                 outcomes[outcome.question.item_id] = outcome
                 self._counter.add(1 if outcome.answer is not None else 1 + len(self._rubrics))
         return outcomes, resumed, log
-
-
-def _pair(known: tuple[Answer, float]) -> tuple[Answer, None, float]:
-    answer, seconds = known
-    return answer, None, seconds
 
 
 def _answers(

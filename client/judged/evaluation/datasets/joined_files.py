@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from gzip import GzipFile
 from pathlib import Path
 
 from judged.evaluation.datasets.dataset import MissingText, group_of
 from judged.evaluation.datasets.files import FileError, KnownFields, Record, open_file
+from judged.evaluation.datasets.fit import Example, Fit
 from judged.evaluation.datasets.id_index import IdIndex
 from judged.evaluation.datasets.json_lists import ReadWhole, read_lists
 from judged.evaluation.datasets.query import (
@@ -25,39 +25,6 @@ from judged.types import QueryGroup
 
 JoinedQuery = tuple[Query, QueryGroup, Sequence[Retrieved]]
 """A query, the same with its results as a group, and its results as they were read."""
-
-
-@dataclass(frozen=True, slots=True)
-class Example:
-    """How many there are, and the id of the first of them."""
-
-    count: int = 0
-    query_id: str = ""
-
-    @classmethod
-    def of(cls, query_ids: Iterable[str]) -> Example:
-        """Return how many ids there are, and the first."""
-        ids = list(query_ids)
-        return cls(len(ids), ids[0] if ids else "")
-
-    def and_also(self, query_id: str) -> Example:
-        """Return the same with one more."""
-        return Example(self.count + 1, self.query_id if self.count else query_id)
-
-
-@dataclass(frozen=True, slots=True)
-class Fit:
-    """How the queries of a data set and those of results fit each other.
-
-    `missing` are queries without a line of results, `unknown` lines for no query of the data set,
-    `rising` lines whose scores rise with rank.
-    """
-
-    n_queries: int
-    n_lines: int
-    missing: Example
-    unknown: Example
-    rising: Example
 
 
 class JoinedFiles:

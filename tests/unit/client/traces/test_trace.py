@@ -190,7 +190,7 @@ class TestFaults:
             (2, put("majority", False), "has 'passed' true, but 'majority' false"),
             (2, put("min_score", -1), "has 'min_score' -1, which does not lie from 0 to 1"),
             (2, drop("min_score"), "has no 'min_score'"),
-            (2, put("passed", "yes"), "has 'passed' that is neither true nor false"),
+            (2, put("passed", "yes"), "has 'passed' that is neither true, false nor null"),
             (2, drop("passed"), "has no 'passed'"),
             (2, put("status", "FINE"), "has 'status' 'FINE'; it must be one of OK, ERROR"),
             (2, put("status", "ERROR"), "has 'passed', but its status is ERROR"),

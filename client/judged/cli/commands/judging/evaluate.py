@@ -50,15 +50,12 @@ from judged.cli.output.estimates import (
 from judged.cli.output.gates import Gates, finish, gates_document, split_min_scores
 from judged.cli.output.json_document import Items
 from judged.cli.output.tables import (
-    count_warnings,
     describe_counts,
     describe_verdicts,
     means_table,
     negative_warnings,
     negatives_document,
     per_query_table,
-    reason_warnings,
-    verdict_warnings,
 )
 from judged.cli.output.usage import (
     asked_models,
@@ -73,11 +70,17 @@ from judged.cli.output.writer import Output, check_apart, progress_bar
 from judged.cli.problems import Problem, explained
 from judged.cli.replay import open_replay, replay_warnings, replayed
 from judged.evaluation import Evaluator
+from judged.evaluation._steps.warnings import (
+    count_warnings,
+    reason_warnings,
+    reasons_of,
+    verdict_warnings,
+)
 from judged.evaluation.circular_judging import judging_models
 from judged.evaluation.labels import Labels, corrected_means
 from judged.evaluation.query_results import query_result
 from judged.evaluation.result_document import write_head, write_query
-from judged.types import CorrectedEstimate, MetricCounts, Usage, VerdictCounts
+from judged.types import CorrectedEstimate, Matching, MetricCounts, Usage, VerdictCounts
 
 
 def command(
@@ -102,9 +105,9 @@ def command(
     ask: AskingFlags,
     traces: TraceFlags,
     matching: Annotated[
-        common.MatchingName,
+        Matching,
         typer.Option(case_sensitive=False, help="How results are paired with expected answers."),
-    ] = common.MatchingName.GREEDY_FIRST,
+    ] = Matching.GREEDY_FIRST,
     per_query: common.PerQuery = False,
     interval: intervals.IntervalFlags,
     slice_by: intervals.SliceBy = None,
@@ -151,7 +154,7 @@ def command(
     labelled = None if labels is None else Labels.from_jsonl(labels)
     human = None if labelled is None else labelled.rankings(list(queries.groups))
     asked = MetricOptions(
-        matching.mode,
+        matching,
         per_query=per_query or out.writes_json or labels is not None,
         interval=interval.options(),
         slice_by=slice_by or [],
@@ -262,7 +265,7 @@ def report(
         *count_warnings(table.counts),
         *verdict_warnings(verdicts),
         *negative_warnings(found.negatives),
-        *(() if found.verdicts is None else reason_warnings(found.verdicts)),
+        *(() if found.verdicts is None else reason_warnings(reasons_of(found.verdicts))),
         *(() if found.verdicts is None else vote_warnings(found.verdicts)),
         *interval_warnings(table, asked.interval),
         *slice_warnings(table, asked.slice_by),

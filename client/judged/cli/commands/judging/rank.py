@@ -9,6 +9,7 @@ import typer
 from rich.table import Table
 
 from judged import IntervalOptions, SystemRanking
+from judged._views import plural, word
 from judged.cli.commands.judging.score import flagged
 from judged.cli.connection import connect
 from judged.cli.inputs.candidates import read_candidates
@@ -17,7 +18,6 @@ from judged.cli.options.asking import KIND, AskingFlags, named_as_typed, with_pa
 from judged.cli.options.rubrics import RubricModelFlags, read_rubrics
 from judged.cli.options.server import JudgingFlags
 from judged.cli.output.scores import score_warnings
-from judged.cli.output.tables import plural, word
 from judged.cli.output.usage import describe_usage, report_estimate
 from judged.cli.output.writer import Output, check_apart, new_table, progress_bar
 from judged.cli.problems import Problem

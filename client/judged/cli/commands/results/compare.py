@@ -23,6 +23,7 @@ from judged import (
     PerQueryValues,
     TrecRankings,
 )
+from judged._views import plural
 from judged.cli.commands.results.metrics import check_join, topic_warnings
 from judged.cli.connection import connect
 from judged.cli.field_path import Steps, write_path
@@ -40,10 +41,10 @@ from judged.cli.output.gates import (
     read_gate,
 )
 from judged.cli.output.reports import Report, read_report
-from judged.cli.output.tables import count_warnings, plural
 from judged.cli.output.writer import Output, check_apart
 from judged.cli.problems import Problem, explained
 from judged.evaluation import FileError, TrecQrels, TrecRun
+from judged.evaluation._steps.warnings import count_warnings
 from judged.types import ComparedRuns, RunComparison
 
 _DEFAULT_MOVED = 10

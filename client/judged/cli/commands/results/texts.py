@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from judged import MetricTable, TextItem, TextMetricTable
+from judged._views import of_all, plural
 from judged.cli.connection import connect
 from judged.cli.inputs.answers import AnswerFile, read_answers
 from judged.cli.options import common, intervals
@@ -17,7 +18,7 @@ from judged.cli.options.gates import AllowOtherSignature, Baseline, MaxDrops, Mi
 from judged.cli.options.server import ResultFlags
 from judged.cli.output.estimates import interval_warnings
 from judged.cli.output.gates import Gate, Gates, Outcome, finish, gates_document
-from judged.cli.output.tables import document, means_table, of_all, per_query_table, plural
+from judged.cli.output.tables import document, means_table, per_query_table
 from judged.cli.output.writer import check_apart
 from judged.cli.problems import Problem, explained
 from judged.evaluation.answers.similarity import METRIC, AnswerSimilarity, answer_similarity

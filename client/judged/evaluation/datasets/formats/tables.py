@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -132,7 +132,7 @@ def _cell(value: object) -> str:
 
 def read_parquet(path: Path | str, content: Content) -> None:
     """Read a Parquet file of a row a query. Raises FailedPrecondition without pyarrow."""
-    read_rows(_parquet().read_table(str(path)).to_pylist(), content)
+    read_rows(import_needed("pyarrow.parquet").read_table(str(path)).to_pylist(), content)
 
 
 def write_parquet(path: Path | str, dataset: Saved) -> list[str]:
@@ -144,16 +144,25 @@ def write_parquet(path: Path | str, dataset: Saved) -> list[str]:
         # A column has one type, and metadata may have any names: so they are one text.
         row["metadata"] = json.dumps(row["metadata"] or {}, ensure_ascii=False)
         row["expected_spans"] = json.dumps(row["expected_spans"], ensure_ascii=False)
-    pyarrow = import_module("pyarrow")
-    _parquet().write_table(pyarrow.Table.from_pylist(rows), str(path))
+    write_table(path, rows)
     return lost(dataset, "a table", _HELD)
 
 
-def _parquet() -> Any:  # noqa: ANN401 - a module of a package that is no dependency
+def write_table(path: Path | str, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Write rows to a Parquet file. Raises FailedPrecondition without pyarrow."""
+    pyarrow, parquet = import_needed("pyarrow"), import_needed("pyarrow.parquet")
+    parquet.write_table(pyarrow.Table.from_pylist(rows), str(path))
+
+
+def import_needed(name: str) -> Any:  # noqa: ANN401 - a module of a package that is no dependency
+    """Return a module of another library. Raises FailedPrecondition where it is not installed."""
     try:
-        return import_module("pyarrow.parquet")
-    except ModuleNotFoundError:
+        return import_module(name)
+    except ModuleNotFoundError as error:
+        package = name.partition(".")[0]
+        if error.name is None or error.name.partition(".")[0] != package:
+            raise
         raise FailedPrecondition(
-            "Parquet needs pyarrow, which is not installed; run: pip install pyarrow",
+            f"this needs {package}, which is not installed; run: pip install {package}",
             code="FAILED_PRECONDITION",
         ) from None

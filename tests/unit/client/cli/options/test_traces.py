@@ -1,10 +1,12 @@
 """What the flags about traces mean together."""
 
 import pytest
+from judged import QueryGroup, Verdicts
 from judged.cli.options.traces import TextsKept, kept_trace, read_tracing
 from judged.cli.output.writer import Output
 from judged.cli.problems import Problem
 from judged.traces import Trace
+from judged.types import JudgeIdentity
 
 
 def read(kind=None, trace=None, texts=None, judgements=None, no_judge=False):
@@ -48,7 +50,11 @@ def test_a_kept_trace_goes_on_from_its_file_and_passes_on_its_warnings(tmp_path)
     path.write_text(path.read_text() + '{"query"')
     out = Output(None)
     kept = kept_trace(read(None, str(path)), out)
-    assert len(kept.trace) == 0
     assert out.warnings == [f"{path}:2: the last line was cut off; what it held is left out"]
-    kept.write()
-    assert Trace.read(path).warnings == []
+    identity = JudgeIdentity("token_overlap", "", 0.5, "token_overlap|v1", "0" * 64, "1" * 64)
+    kept.record(
+        [QueryGroup("a", ["b"], ["c"])],
+        Verdicts([True], [1.0], [1], [1], [0], [0, 1], {}, identity),
+    )
+    written = Trace.read(path)
+    assert (len(written), written.warnings) == (1, [])
