@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import fields, is_dataclass
 from enum import Enum, Flag
@@ -119,6 +119,19 @@ def of_all(n: int, total: int, one: str, many: str) -> str:
 def word(n: int, one: str, many: str) -> str:
     """Return the form of a word that goes with a number."""
     return one if n == 1 else many
+
+
+def aligned(rows: Sequence[Sequence[str]], left: Collection[int]) -> list[str]:
+    """Return rows of cells as lines of text; columns are right-aligned but those at `left`."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(
+            cell.ljust(width) if place in left else cell.rjust(width)
+            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
+            if width
+        ).rstrip()
+        for row in rows
+    ]
 
 
 def html_table(rows: Sequence[Row]) -> str:

@@ -336,11 +336,7 @@ class AsyncClient(BaseClient[AsyncConnection]):
         *,
         timeout: float | None = None,  # noqa: ASYNC109 - sent to the server as the call's deadline
     ) -> TenantUsage:
-        """Return what your tenant asked of language models in so many days (1 to 366, in UTC).
-
-        Today is among them. It also has what is left of the tenant's budgets. Nobody can ask for
-        another tenant's.
-        """
+        """Return what your tenant asked of language models in so many days; see Client.usage."""
         return await self._call(calls.usage(days), timeout)
 
     async def _call(self, call: Call[Result], timeout: float | None) -> Result:  # noqa: ASYNC109 - as above

@@ -19,6 +19,7 @@ from typing import Any
 
 import pytest
 
+from judged._views import aligned
 from judged.evaluation.result import EvaluationResult
 
 Evaluate = Callable[..., EvaluationResult]
@@ -346,14 +347,7 @@ def table(rows: list[Row]) -> list[str]:
                 {True: "held", False: "fell short", None: ""}[row.passed],
             )
         )
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    return [
-        "  ".join(
-            cell.ljust(width) if number in {0, 1, 6} else cell.rjust(width)
-            for number, (cell, width) in enumerate(zip(line, widths, strict=True))
-        ).rstrip()
-        for line in cells
-    ]
+    return aligned(cells, left={0, 1, 6})
 
 
 def _place(row: Row) -> tuple[str, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from judged.errors import InvalidArgument
@@ -50,6 +50,15 @@ def at_ranks(group: QueryGroup, ranks: Sequence[int]) -> QueryGroup:
         embeddings=vectors,
         spans=spans and replace(spans, retrieved=[spans.retrieved[place] for place in ranks]),
     )
+
+
+def against_negatives(groups: Iterable[QueryGroup]) -> list[QueryGroup]:
+    """Return groups that ask which results match the negatives, of those that have some."""
+    return [
+        QueryGroup(group.query, group.negatives, group.retrieved)
+        for group in groups
+        if group.negatives
+    ]
 
 
 def distinct_group(group: QueryGroup) -> QueryGroup:

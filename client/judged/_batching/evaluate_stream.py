@@ -14,7 +14,7 @@ from itertools import islice
 
 from judged import errors
 from judged._batching.chunks import missing_verdicts
-from judged._batching.distinct import distinct_group, distinct_ranks
+from judged._batching.distinct import against_negatives, distinct_group, distinct_ranks
 from judged._batching.group_pieces import Chunk, Piece, checked_group, cut_groups, n_contexts
 from judged._convert.evaluation import read_evaluation, read_match
 from judged._convert.groups import write_group
@@ -286,11 +286,7 @@ class EvaluateStream:
             return
         groups, parts = list(verdicts.groups), [verdicts]
         if self._try.on_negatives:
-            against = [
-                QueryGroup(group.query, group.negatives, group.retrieved)
-                for group in map(distinct_group, self._groups)
-                if group.negatives
-            ]
+            against = against_negatives(map(distinct_group, self._groups))
             parts.append(self._joined(self._try.on_negatives, error, against, _of_negatives))
             groups += against
         joined = join_verdicts(parts, [False] * len(parts), groups)

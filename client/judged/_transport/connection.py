@@ -57,11 +57,7 @@ class Connection:
         credentials: Credentials | None = None,
         channel: grpc.Channel | None = None,
     ) -> None:
-        """Connect to `target` ("HOST:PORT", "unix:PATH"), else JUDGED_TARGET, else the default.
-
-        `credentials` are a Token or Tls. `channel` takes the place of a connection of our own; it
-        is not closed. Raises InvalidArgument for a target or credentials that can't be used.
-        """
+        """Connect as `Client` does. Raises InvalidArgument for what can't be used."""
         self.target = resolve(target)
         self._owned = channel is None
         self._closed = False
@@ -224,11 +220,7 @@ class AsyncConnection:
         credentials: Credentials | None = None,
         channel: grpc.aio.Channel | None = None,
     ) -> None:
-        """Connect to `target` ("HOST:PORT", "unix:PATH"), else JUDGED_TARGET, else the default.
-
-        `credentials` are a Token or Tls. `channel` takes the place of a connection of our own; it
-        is not closed. Raises InvalidArgument for a target or credentials that can't be used.
-        """
+        """Connect as `AsyncClient` does. Raises InvalidArgument for what can't be used."""
         self.target = resolve(target)
         _check(self.target, credentials, given=channel is not None)
         self._tls = credentials if isinstance(credentials, Tls) else None

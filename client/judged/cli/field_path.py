@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple, TypeAlias
 
 
@@ -55,6 +55,11 @@ def write_path(steps: Steps) -> str:
         else:
             text += f".{step}" if text else step
     return text
+
+
+def flag_of(flags: Mapping[str, str]) -> Place:
+    """Return what finds the flag that a field of a request was set by, by its path as text."""
+    return lambda path: flags.get(write_path(path))
 
 
 def replace_paths(sentence: str, place: Place) -> str:

@@ -9,7 +9,7 @@ from functools import partial
 from inspect import isasyncgenfunction, iscoroutinefunction
 from pathlib import Path
 
-from judged._batching.distinct import distinct_group
+from judged._batching.distinct import against_negatives, distinct_group
 from judged._batching.evaluate_stream import Progress, Record
 from judged._convert.groups import as_groups
 from judged._inputs import as_metrics, need_kind
@@ -327,9 +327,4 @@ def _to_judge(
     if own_metrics(as_metrics(metrics)):
         plain = (replace(group, negatives=()) for group in distinct)
         asked = [group for group in plain if not group.relevant_document_ids]
-    against = (
-        QueryGroup(group.query, group.negatives, group.retrieved)
-        for group in distinct
-        if group.negatives
-    )
-    return [*asked, *against]
+    return [*asked, *against_negatives(distinct)]

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol, runtime_checkable
 
-from judged._batching.distinct import at_ranks, distinct_ranks
+from judged._batching.distinct import against_negatives, at_ranks, distinct_ranks
 from judged._convert.groups import as_groups
 from judged._inputs import need_kind
 from judged.errors import InvalidArgument
@@ -26,6 +26,7 @@ from judged.types import (
     VerdictCounts,
     Verdicts,
 )
+from judged.types.verdicts import pick_verdicts
 
 
 @runtime_checkable
@@ -77,12 +78,7 @@ class RecordedEvaluation:
     def to_judge(self) -> list[QueryGroup]:
         """The groups that verdicts are needed of; those of negatives are behind the others."""
         own = [replace(group, negatives=()) for group in self._distinct]
-        against = (
-            QueryGroup(group.query, group.negatives, group.retrieved)
-            for group in self._distinct
-            if group.negatives
-        )
-        return [*own, *against]
+        return [*own, *against_negatives(self._distinct)]
 
     def take_verdicts(self, verdicts: Verdicts | None) -> None:
         """Take the verdicts of `to_judge`; None when there was nothing to judge."""
@@ -173,20 +169,5 @@ class RecordedEvaluation:
 def of_groups(verdicts: Verdicts, begin: int, end: int) -> Verdicts:
     """Return the verdicts of the groups from `begin` up to, not including, `end`."""
     first, last = verdicts.offsets[begin], verdicts.offsets[end]
-    part = slice(first, last)
-    return Verdicts(
-        verdicts.relevant[part],
-        verdicts.score[part],
-        verdicts.status[part],
-        verdicts.source[part],
-        verdicts.flags[part],
-        [offset - first for offset in verdicts.offsets[begin : end + 1]],
-        {i - first: error for i, error in verdicts.errors.items() if first <= i < last},
-        verdicts.judge,
-        verdicts.agreement[part],
-        {i - first: detail for i, detail in verdicts.details.items() if first <= i < last},
-        verdicts.usage,
-        groups=verdicts.groups[begin:end],
-        probability=verdicts.probability[part],
-        stage=verdicts.stage[part],
-    )
+    offsets = [offset - first for offset in verdicts.offsets[begin : end + 1]]
+    return pick_verdicts(verdicts, range(first, last), offsets, verdicts.groups[begin:end])

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from judged._views import View, html_table, plain
+from judged._views import View, aligned, html_table, plain
 from judged.evaluation.datasets.formats.tables import import_needed, write_table
 from judged.evaluation.query_result import QueryResult
 from judged.evaluation.result_document import (
@@ -65,15 +65,7 @@ class EvaluationResult(View):
         rows = [("metric", "mean", "interval", "n"), *map(_summary_row, self.table.metrics)]
         if not any(row[2] for row in rows[1:]):
             rows = [(name, mean, "", n) for name, mean, _, n in rows]
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        lines = [
-            "  ".join(
-                cell.rjust(width) if i else cell.ljust(width)
-                for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-                if width
-            )
-            for row in rows
-        ]
+        lines = aligned(rows, left={0})
         counts = self.table.counts
         told = f"{counts.evaluated} of {len(self.queries)} queries, {counts.retrieved} results"
         if counts.verdicts is not None and counts.verdicts.total:

@@ -1,7 +1,4 @@
-"""Your own vectors, in place of texts.
-
-Groups, which carry them, are in `groups`.
-"""
+"""Your own vectors, in place of texts."""
 
 from __future__ import annotations
 

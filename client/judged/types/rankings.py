@@ -1,7 +1,4 @@
-"""What metrics are computed of: rankings with verdicts, gains or values, and runs with judgements.
-
-Rankings of vectors are in `embeddings`.
-"""
+"""What metrics are computed of: rankings with verdicts, gains, values, and runs with judgements."""
 
 from __future__ import annotations
 

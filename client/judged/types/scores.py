@@ -1,7 +1,4 @@
-"""Answers of a system, the rubrics they are scored by, and the scores.
-
-How they travel is up to `_convert`, the sending of many to `_batching.scoring`.
-"""
+"""Answers of a system, the rubrics they are scored by, and the scores."""
 
 from __future__ import annotations
 
@@ -95,11 +92,9 @@ class Rubric:
             if name in given:
                 raise TypeError(f"{name} stands in parameters too; give it once")
             given[name] = value
-        object.__setattr__(self, "rubric", rubric)
-        object.__setattr__(self, "min_score", min_score)
-        object.__setattr__(self, "parameters", given)
-        object.__setattr__(self, "weights", {} if weights is None else weights)
-        object.__setattr__(self, "calibration", calibration)
+        weights = {} if weights is None else weights
+        set_fields(self, rubric=rubric, min_score=min_score, parameters=given)
+        set_fields(self, weights=weights, calibration=calibration)
         need_numbers(self, "min_score")
 
     @property

@@ -1,13 +1,10 @@
-"""What comes back of judging: verdicts in columns, why some are missing, and how one came about.
-
-How they travel is up to `_convert`.
-"""
+"""What comes back of judging: verdicts in columns, why some are missing, and how one came about."""
 
 from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from itertools import pairwise
 from typing import Any
 
@@ -202,6 +199,25 @@ def join_verdicts(
         if columns[name]:
             _fill(columns[name], total)
     return Verdicts(**columns, errors=errors, judge=judge, details=details, groups=groups)
+
+
+def pick_verdicts(
+    verdicts: Verdicts, places: Sequence[int], offsets: Sequence[int], groups: Sequence[QueryGroup]
+) -> Verdicts:
+    """Return the verdicts at some places, each named once, as those of `groups`."""
+    columns: dict[str, Any] = {}
+    for name in _COLUMNS + RARE_COLUMNS:
+        column = getattr(verdicts, name)
+        columns[name] = [column[place] for place in places] if column else ()
+    numbers = {place: number for number, place in enumerate(places)}
+    return replace(
+        verdicts,
+        **columns,
+        offsets=offsets,
+        errors={numbers[i]: one for i, one in verdicts.errors.items() if i in numbers},
+        details={numbers[i]: one for i, one in verdicts.details.items() if i in numbers},
+        groups=groups,
+    )
 
 
 def _empty_like(column: Any) -> Any:  # noqa: ANN401 - any kind of column

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import groupby, islice
 from typing import Any
 
@@ -28,6 +28,7 @@ from judged.evaluation.datasets.files import (
 )
 from judged.evaluation.datasets.id_index import IdIndex
 from judged.traces import MissingJudgements
+from judged.types.verdicts import pick_verdicts
 
 BLOCK_LINES = 1 << 13
 """Lines that are held at once where verdicts go to a file."""
@@ -196,20 +197,7 @@ def of_lines(lines: Sequence[Line], verdicts: Verdicts) -> Verdicts:
         end = start + len(line.contexts)
         picks.append(_best(verdicts, range(start, end)))
         start = end
-    return replace(
-        verdicts,
-        relevant=[verdicts.relevant[pick] for pick in picks],
-        score=[verdicts.score[pick] for pick in picks],
-        status=[verdicts.status[pick] for pick in picks],
-        source=[verdicts.source[pick] for pick in picks],
-        flags=[verdicts.flags[pick] for pick in picks],
-        offsets=list(range(len(picks) + 1)),
-        errors={n: verdicts.errors[p] for n, p in enumerate(picks) if p in verdicts.errors},
-        details={n: verdicts.details[p] for n, p in enumerate(picks) if p in verdicts.details},
-        agreement=[verdicts.agreement[pick] for pick in picks] if verdicts.agreement else (),
-        stage=[verdicts.stage[pick] for pick in picks] if verdicts.stage else (),
-        probability=[verdicts.probability[pick] for pick in picks] if verdicts.probability else (),
-    )
+    return pick_verdicts(verdicts, picks, range(len(picks) + 1), verdicts.groups)
 
 
 def _best(verdicts: Verdicts, contexts: range) -> int:

@@ -6,11 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from judged import PerQueryValues
+from judged import MetricOptions, PerQueryValues
 from judged._views import of_all
+from judged.cli.connection import Access, connect
 from judged.cli.output.reports import Report, ReportedMetric
 from judged.cli.output.writer import Output
-from judged.cli.problems import Problem
+from judged.cli.problems import Problem, explained
+from judged.types import ComparedRuns
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +94,25 @@ def measured_runs(
             )
         )
     return measured
+
+
+def compare_documents(
+    out: Output,
+    access: Access,
+    names: Sequence[str],
+    reports: Sequence[Report],
+    options: MetricOptions = MetricOptions(),
+    *,
+    allow: bool,
+) -> ComparedRuns:
+    """Return how documents differ from the first by all metrics that they share.
+
+    `allow` is that of `measured_runs`. Raises Problem.
+    """
+    metrics = common_metrics(reports)
+    runs = measured_runs(out, names, reports, metrics, allow=allow)
+    with connect(access) as server, explained(metrics):
+        return server.client.compare_runs(metrics, {run.name: run.values for run in runs}, options)
 
 
 def _check_signature(

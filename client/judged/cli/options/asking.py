@@ -9,7 +9,7 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Annotated
 
 import typer
@@ -55,13 +55,9 @@ class ModelFlags:
 
     def parameters(self, kind: str | None) -> list[str]:
         """Return the flags that were given as `--param` takes them. Raises Problem."""
-        flags = {
-            "model": self.judge_model,
-            "samples": self.judge_samples,
-            "temperature": self.judge_temperature,
-            "max_tokens": self.judge_max_tokens,
-        }
-        given = {name: value for name, value in flags.items() if value is not None}
+        flags = {part.name: getattr(self, part.name) for part in fields(self)}
+        named = {name.removeprefix("judge_"): value for name, value in flags.items()}
+        given = {name: value for name, value in named.items() if value is not None}
         if given and kind != KIND:
             flag = _flag(next(iter(given)))
             raise Problem(f"{flag}: is for --judge {KIND}; say that too, or leave it out")

@@ -359,11 +359,16 @@ def _negatives(most: int, report: NegativeReport | None) -> Outcome:
             f", and {worst} in the worst case of {plural(missing, 'verdict', 'verdicts')} that "
             f"{word(missing, 'is', 'are')} missing"
         )
-    passed = worst <= most
+    return hold_count(gate, found, said, worst if missing else None)
+
+
+def hold_count(gate: Gate, found: int, said: str, worst: int | None = None) -> Outcome:
+    """Hold a number, or the `worst` that it may be, to a gate; `said` tells of it."""
+    over = (found if worst is None else worst) - gate.threshold
     message = f"held: {said}; {gate}"
-    if not passed:
-        message = f"fell short: {said}, {worst - most} more than {gate} allows"
-    return Outcome(gate, found, passed, message, worst if missing else None)
+    if over > 0:
+        message = f"fell short: {said}, {over:g} more than {gate} allows"
+    return Outcome(gate, found, over <= 0, message, worst)
 
 
 def _size(amount: float) -> str:

@@ -159,9 +159,7 @@ def _scores(
 
 def replace_model(rubric: Rubric, model: str) -> Rubric:
     """Return a rubric that is asked of a model."""
-    return Rubric(
-        rubric.rubric, rubric.min_score, {**rubric.parameters, "model": model}, rubric.weights
-    )
+    return replace(rubric, parameters={**rubric.parameters, "model": model})
 
 
 def combined(members: dict[str, ScoredAnswers], how: Combine) -> ScoredAnswers:

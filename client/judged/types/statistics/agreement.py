@@ -1,7 +1,4 @@
-"""Agreement of raters, and what a judge is worth. No protobuf, no NumPy.
-
-How they travel is up to `_convert`.
-"""
+"""Agreement of raters, and what a judge is worth."""
 
 from __future__ import annotations
 

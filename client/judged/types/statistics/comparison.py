@@ -1,7 +1,4 @@
-"""What it takes to compare runs, and what comes back. No protobuf, no NumPy.
-
-How they travel is up to `_convert`.
-"""
+"""What it takes to compare runs, and what comes back."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from judged import Asking, CalibrateOptions, Judge, LabelledScores, Rubric, Stat
 from judged.cli.commands.judging.judge import refuse_other
 from judged.cli.commands.judging.score import flagged
 from judged.cli.connection import Connection, connect
-from judged.cli.field_path import Steps, write_path
+from judged.cli.field_path import flag_of
 from judged.cli.inputs.answers import AnswerFile, read_answers
 from judged.cli.inputs.contexts import Line, fold_lines, of_lines, places
 from judged.cli.inputs.labels import LABEL, LabelledLine, cluster_of, read_labels
@@ -62,6 +62,14 @@ from judged.types.intervals import estimates_of
 
 NO_JUDGE = "none"
 """What `--judge` is given when the lines hold their scores."""
+
+
+_FLAGS = {
+    "min_score": "--min-score",
+    "precision_floor": "--precision-floor",
+    "max_error": "--max-error",
+    "max_share": "--max-share",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,7 +236,7 @@ def command(
             *(scored.min_score, precision_floor, folds, max_error, scored.judge),
             *(criterion, max_share, guarantee),
         )
-        with explained(place=_place):
+        with explained(place=flag_of(_FLAGS)):
             found = server.client.calibrate(_items(scored), asked, made)
     report_calibration(out, found, len(scored.lines), scored.signature, scored.usage)
     _keep(found, scored, output, diagram)
@@ -349,14 +357,3 @@ def _items(scored: _Scored) -> LabelledScores:
         )
     labels = [line.label for line in scored.lines]
     return LabelledScores(scored.scores, labels, clusters, inclusion)
-
-
-def _place(path: Steps) -> str | None:
-    """Return the flag that a field of the request was set by."""
-    flags = {
-        "min_score": "--min-score",
-        "precision_floor": "--precision-floor",
-        "max_error": "--max-error",
-        "max_share": "--max-share",
-    }
-    return flags.get(write_path(path))

@@ -24,7 +24,7 @@ from judged import (
     Status,
 )
 from judged.cli.connection import Connection, connect
-from judged.cli.field_path import Steps, write_path
+from judged.cli.field_path import flag_of
 from judged.cli.inputs.contexts import Line, fold_lines, of_lines, places
 from judged.cli.inputs.labels import LABEL, LabelledLine, cluster_of, read_labels
 from judged.cli.options import intervals
@@ -58,6 +58,16 @@ from judged.types import (
 
 _PRICED, _CALLED, _TYPED = "cost", "calls", "price"
 """What the cost of an item is counted in: money, calls where a price is missing, what was typed."""
+
+
+_FLAGS = {
+    "max_error": "--max-error",
+    "max_share": "--max-share",
+    "max_cost": "--max-item-cost",
+    "stages": "--stage",
+    "clusters": "LABELS.jsonl",
+    "labels": "LABELS.jsonl",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +180,7 @@ def command(
             _scored(out, server, one, cost, contexts, groups, asking, shared.timeout)
             for one, cost in zip(stages, costs, strict=True)
         ]
-        with explained(place=_place):
+        with explained(place=flag_of(_FLAGS)):
             found = server.client.calibrate_cascade(
                 _labelled(lines, scored),
                 CascadeOptions(
@@ -325,16 +335,3 @@ def _keep(
         accuracy=point.accuracy,
         made=found.signature,
     )
-
-
-def _place(path: Steps) -> str | None:
-    """Return the flag that a field of the request was set by."""
-    flags = {
-        "max_error": "--max-error",
-        "max_share": "--max-share",
-        "max_cost": "--max-item-cost",
-        "stages": "--stage",
-        "clusters": "LABELS.jsonl",
-        "labels": "LABELS.jsonl",
-    }
-    return flags.get(write_path(path))

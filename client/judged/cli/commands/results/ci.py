@@ -17,15 +17,13 @@ import typer
 
 from judged import IntervalOptions, MetricOptions
 from judged.cli import baselines
-from judged.cli.connection import Access, connect
-from judged.cli.inputs.documents import common_metrics, measured_runs
+from judged.cli.inputs.documents import compare_documents
 from judged.cli.options.gates import AllowOtherSignature
 from judged.cli.options.server import ResultFlags
 from judged.cli.output.annotations import Annotation, for_github, for_gitlab, lines_of_queries
-from judged.cli.output.reports import Report as Measured
 from judged.cli.output.reports import parse_report
 from judged.cli.output.writer import Output, check_writable, open_output
-from judged.cli.problems import Problem, explained
+from judged.cli.problems import Problem
 from judged.evaluation.datasets.files import parse_json, read_bytes
 from judged.report import Report, make_report, to_html
 from judged.report.comment import BaselineAge, headline, lost, to_comment, worse
@@ -104,7 +102,14 @@ def command(
     compared: list[dict[str, Any]] = []
     if before is not None:
         known = parse_report(before, f"the baseline {name!r}")
-        compared = _compared(out, [known, now], alpha, shared, allow=allow_other_signature)
+        found = compare_documents(
+            *(out, shared, ["main", "pull request"], [known, now]),
+            MetricOptions(interval=IntervalOptions(confidence=1 - alpha)),
+            allow=allow_other_signature,
+        )
+        compared = [one.to_dict() for one in found.comparisons]
+        for one in found.comparisons:
+            out.warn(*(f"{one.metric}: {warning}" for warning in one.warnings))
     if age is not None and age.stale:
         out.warn(f"{age}, older than --max-age {max_age:g}; run judged ci --save on main")
     made = make_report(
@@ -134,29 +139,6 @@ def _baseline(
         return None, None
     days = kept.age_days(datetime.now(UTC))
     return kept.document, BaselineAge(kept.commit, days, kept.behind, days > max_age)
-
-
-def _compared(
-    out: Output,
-    measured: Sequence[Measured],
-    alpha: float,
-    access: Access,
-    *,
-    allow: bool,
-) -> list[dict[str, Any]]:
-    """Return how the second result differs from the first. Raises Problem."""
-    metrics = common_metrics(measured)
-    runs = measured_runs(out, ["main", "pull request"], measured, metrics, allow=allow)
-    with connect(access) as server, explained(metrics):
-        found = server.client.compare_runs(
-            metrics,
-            {run.name: run.values for run in runs},
-            MetricOptions(interval=IntervalOptions(confidence=1 - alpha)),
-        )
-    for made in found.comparisons:
-        for warning in made.warnings:
-            out.warn(f"{made.metric}: {warning}")
-    return [made.to_dict() for made in found.comparisons]
 
 
 def _write(

@@ -6,19 +6,18 @@ differ.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from judged.cli.connection import Access, connect
-from judged.cli.inputs.documents import common_metrics, measured_runs, run_names
+from judged.cli.inputs.documents import compare_documents, run_names
 from judged.cli.options.gates import AllowOtherSignature
 from judged.cli.options.server import ResultFlags
 from judged.cli.output.reports import read_report
-from judged.cli.output.writer import STDOUT, Output, check_apart, check_writable, open_output
-from judged.cli.problems import Problem, explained
+from judged.cli.output.writer import STDOUT, check_apart, check_writable, open_output
+from judged.cli.problems import Problem
 from judged.evaluation.datasets.files import parse_json, read_bytes
 from judged.report import NoResultDocument, Report, make_report, to_html, to_junit, to_markdown
 
@@ -72,11 +71,11 @@ def command(
         check_writable(to, "--output")
     names = run_names(documents)
     read = [parse_json(read_bytes(path), str(path), None) for path in documents]
-    compared = (
-        _compared(out, documents, names, shared, allow=allow_other_signature)
-        if len(documents) == 2
-        else []
-    )
+    compared: list[dict[str, Any]] = []
+    if len(documents) == 2:
+        reports = [read_report(path) for path in documents]
+        found = compare_documents(out, shared, names, reports, allow=allow_other_signature)
+        compared = [made.to_dict() for made in found.comparisons]
     baseline = (read[0], names[0]) if len(documents) == 2 else (None, "")
     try:
         made = make_report(
@@ -119,23 +118,3 @@ def _form(to: str) -> str:
             f"--output {to}: ends in none of {', '.join(_FORMS)}, which say what to write"
         )
     return _FORMS[ending]
-
-
-def _compared(
-    out: Output,
-    documents: Sequence[Path],
-    names: Sequence[str],
-    access: Access,
-    *,
-    allow: bool,
-) -> list[dict[str, Any]]:
-    """Return how the second document differs from the first. Raises Problem."""
-    reports = [read_report(path) for path in documents]
-    metrics = common_metrics(reports)
-    measured = measured_runs(out, names, reports, metrics, allow=allow)
-    with connect(access) as server, explained(metrics):
-        found = server.client.compare_runs(
-            metrics,
-            {run.name: run.values for run in measured},
-        )
-    return [made.to_dict() for made in found.comparisons]

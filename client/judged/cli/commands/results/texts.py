@@ -17,7 +17,7 @@ from judged.cli.options import common, intervals
 from judged.cli.options.gates import AllowOtherSignature, Baseline, MaxDrops, MinScores
 from judged.cli.options.server import ResultFlags
 from judged.cli.output.estimates import interval_warnings
-from judged.cli.output.gates import Gate, Gates, Outcome, finish, gates_document
+from judged.cli.output.gates import Gate, Gates, Outcome, finish, gates_document, hold_count
 from judged.cli.output.tables import document, means_table, per_query_table
 from judged.cli.output.writer import check_apart
 from judged.cli.problems import Problem, explained
@@ -148,11 +148,7 @@ def _near(most: int | None, found: AnswerSimilarity | None, read: AnswerFile) ->
         raise Problem(f"{gate}: {read.name} has no 'negative_references'; add some, or drop it")
     near = len({one.item for one in found.negatives})
     said = f"{plural(near, 'answer is', 'answers are')} nearer a negative reference"
-    if near <= most:
-        return [Outcome(gate, near, True, f"held: {said}; {gate}")]
-    return [
-        Outcome(gate, near, False, f"fell short: {said}, {near - most} more than {gate} allows")
-    ]
+    return [hold_count(gate, near, said)]
 
 
 def _negatives_document(found: AnswerSimilarity | None, read: AnswerFile) -> dict[str, object]:
