@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shlex
 import tomllib
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
@@ -98,33 +99,27 @@ def config_first(arguments: Sequence[str]) -> list[str]:
     """Return the arguments with `--config`, which may stand behind the command, before it."""
     first: list[str] = []
     others: list[str] = []
-    places = iter(range(len(arguments)))
-    for place in places:
-        word = arguments[place]
-        if word == "--":
-            return [*first, *others, *arguments[place:]]
-        if word == "--config" or word.startswith("--config="):
-            first.append(word)
-            if word == "--config" and place + 1 < len(arguments):
-                first.append(arguments[next(places)])
-        else:
+    words = deque(arguments)
+    while words and words[0] != "--":
+        word = words.popleft()
+        if word.partition("=")[0] != "--config":
             others.append(word)
-    return [*first, *others]
+            continue
+        first.append(word)
+        if word == "--config" and words:
+            first.append(words.popleft())
+    return [*first, *others, *words]
 
 
 def _split(arguments: Sequence[str]) -> tuple[str | None, str, Sequence[str]]:
-    """Return the value of `--config`, the command and what follows it."""
-    path = None
-    places = iter(range(len(arguments)))
-    for place in places:
-        word = arguments[place]
-        if word == "--config":
-            path = arguments[place + 1] if place + 1 < len(arguments) else None
-            next(places, None)
-        elif word.startswith("--config="):
-            path = word.partition("=")[2]
-        elif not word.startswith("-"):
-            return path, word, arguments[place + 1 :]
+    """Return the value of `--config`, which stands before it, the command and what follows it."""
+    path, words = None, deque(arguments)
+    while words:
+        flag, equals, value = words.popleft().partition("=")
+        if flag == "--config":
+            path = value if equals else words.popleft() if words else None
+        elif not flag.startswith("-"):
+            return path, flag + equals + value, list(words)
     return path, "", ()
 
 

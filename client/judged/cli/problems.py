@@ -16,6 +16,16 @@ _COMMANDS = (("use Evaluate", "use judged evaluate"), ("call ScoreAnswers", "use
 """What a rule calls a call, and the command that makes it."""
 
 
+_FLAGS = {
+    "judge.kind": "--judge",
+    "judge.profile": "--profile",
+    "judge.min_score": "--min-score",
+    "asking.max_cost": "--max-cost",
+    "options.matching": "--matching",
+    "options.verdicts.matching": "--matching",
+}
+
+
 class Problem(Exception):
     """A command can't go on. The message is one line and says what to do."""
 
@@ -62,20 +72,10 @@ def _flag(path: Steps, metrics: Sequence[str]) -> str | None:
     match path:
         case ("metrics", int(place)) if place < len(metrics):
             return f"--metric {metrics[place]}"
-        case ("judge", "kind"):
-            return "--judge"
-        case ("judge", "profile"):
-            return "--profile"
-        case ("judge", "min_score"):
-            return "--min-score"
         case ("judge", "parameters", Key(name)):
             return f"--param {name}"
         case ("judge", "guarantee", *_):
             return "--cascade"
         case ("judge", "members", *rest):
             return f"--member{write_path(tuple(rest))}"
-        case ("asking", "max_cost"):
-            return "--max-cost"
-        case ("options", "matching") | ("options", "verdicts", "matching"):
-            return "--matching"
-    return None
+    return _FLAGS.get(write_path(path))

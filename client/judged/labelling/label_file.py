@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from judged.evaluation.datasets.files import FileError, Record, open_file, read_records, writing
+from judged.evaluation.datasets.formats.content import json_line
 from judged.evaluation.labels import INCLUSION, read_inclusion
 from judged.labelling.items import Item
 
@@ -97,8 +97,7 @@ class LabelFile:
         with writing(self.path):
             with beside.open("w", encoding="utf-8") as file:
                 for label in self.labels:
-                    line = _line(label, self.items[label.item_id])
-                    file.write(json.dumps(line, ensure_ascii=False) + "\n")
+                    file.write(json_line(_line(label, self.items[label.item_id])))
             beside.replace(self.path)
 
 

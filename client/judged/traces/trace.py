@@ -5,7 +5,6 @@ Where judgements come from is in `recording`, what is made of them in `replay`.
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -13,6 +12,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from judged.evaluation.datasets.files import FileError, Record, parse_json, read_lines, writing
+from judged.evaluation.datasets.formats.content import json_line
 from judged.traces.items import JUDGEMENTS, Hashes, Item, Key, read_item, write_item
 from judged.traces.judgement import Judgement
 from judged.traces.judgement_json import read_judgement, write_judgement
@@ -136,14 +136,10 @@ class Trace:
 
     def _lines(self, *, hashed: bool) -> Iterator[str]:
         header = {"format": FORMAT, "version": VERSION, "created_by": f"judged {_version()}"}
-        yield _line(header)
+        yield json_line(header)
         for found in self.items.values():
             judgements = {name: write_judgement(j) for name, j in found.judgements.items()}
-            yield _line({**write_item(found.item, hashed=hashed), JUDGEMENTS: judgements})
-
-
-def _line(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False, allow_nan=False) + "\n"
+            yield json_line({**write_item(found.item, hashed=hashed), JUDGEMENTS: judgements})
 
 
 def _version() -> str:

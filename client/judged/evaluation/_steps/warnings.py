@@ -68,7 +68,7 @@ def verdict_warnings(counts: VerdictCounts) -> Iterator[str]:
     if counts.flagged_no_tokens:
         yield (
             f"{_of_verdicts(counts.flagged_no_tokens, counts.total)} about a text whose letters "
-            "this profile can't read; the profile unicode of token_overlap can"
+            "this profile can't read; token_overlap with profile unicode (--profile unicode) can"
         )
     if counts.flagged_truncated:
         yield (
@@ -85,7 +85,7 @@ def verdict_warnings(counts: VerdictCounts) -> Iterator[str]:
         verdicts = plural(counts.flagged_fallback, "verdict is", "verdicts are")
         yield (
             f"{verdicts} by a fallback: the provider of the model that was asked failed; details "
-            "of the verdicts name the models"
+            "of the verdicts (--details) name the models"
         )
 
 

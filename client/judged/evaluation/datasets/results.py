@@ -167,12 +167,9 @@ class Results(Mapping[str, Sequence[Retrieved]]):
             spans += any(result.span is not None for result in ranked)
         Path(path).write_text("".join(lines), encoding="utf-8")
         told = ["a TREC run has ranks as its scores: the scores of the results are left out"]
-        told += [f"a TREC run can't hold texts: those of {texts} queries are left out"] * bool(
-            texts
-        )
-        told += [f"a TREC run can't hold spans: those of {spans} queries are left out"] * bool(
-            spans
-        )
+        for what, n in (("texts", texts), ("spans", spans)):
+            if n:
+                told.append(f"a TREC run can't hold {what}: those of {n} queries are left out")
         return told
 
 

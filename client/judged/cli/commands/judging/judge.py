@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager, ExitStack
@@ -56,6 +55,7 @@ from judged.cli.output.writer import (
 from judged.cli.problems import Problem, explained
 from judged.cli.replay import open_replay, replay_warnings, replayed
 from judged.evaluation.circular_judging import judging_models
+from judged.evaluation.datasets.formats.content import json_line
 from judged.types import JudgeIdentity, ServerInfo
 from judged.types.verdicts import vote_agreement
 
@@ -177,8 +177,7 @@ def command(
     ]
     if output != STDOUT or not out.takes_stdout:
         with open_output(output, "--output") as file:
-            for fields in judged:
-                file.write(json.dumps(fields, ensure_ascii=False) + "\n")
+            file.writelines(map(json_line, judged))
     tally = Tally()
     tally.add(verdicts)
     _tell(out, tally, _replaced(lines))
@@ -289,8 +288,7 @@ def _judge_to_file(
                 tally.add(verdicts)
                 replaced.update(_replaced(lines))
                 for line, verdict in zip(lines, verdicts, strict=True):
-                    fields = judged_line(line, verdict, verdicts.judge)
-                    file.write(json.dumps(fields, ensure_ascii=False) + "\n")
+                    file.write(json_line(judged_line(line, verdict, verdicts.judge)))
                 lines = next(blocks, [])
     _tell(out, tally, replaced)
     out.finish()

@@ -6,7 +6,6 @@ The file's format is in `inputs.answers`, the flags in `options.rubrics`, what i
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Annotated
@@ -74,6 +73,7 @@ from judged.cli.problems import Problem, explained
 from judged.cli.replay import open_score_replay, replay_warnings, replayed
 from judged.errors import JudgedError
 from judged.evaluation.circular_judging import scoring_models
+from judged.evaluation.datasets.formats.content import json_line
 
 
 def command(
@@ -223,8 +223,7 @@ def report(
             line.setdefault("members", {})[model] = member_score(score, details=details)
     if output is not None and not (output == STDOUT and out.takes_stdout):
         with open_output(output, "--output") as file:
-            for line in lines:
-                file.write(json.dumps(line, ensure_ascii=False) + "\n")
+            file.writelines(map(json_line, lines))
     out.warn(*score_warnings(found))
     failed = sum(score.status is Status.ERROR for score in found)
     out.count(failed=failed, total=len(found), errors=found.errors.values())

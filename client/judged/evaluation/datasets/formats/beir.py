@@ -6,11 +6,10 @@ Thakur et al., BEIR, 2021; https://github.com/beir-cellar/beir. Grades above 0 a
 from __future__ import annotations
 
 import csv
-import json
 from pathlib import Path
 
 from judged.evaluation.datasets.files import FileError, read_lines, read_records
-from judged.evaluation.datasets.formats.content import Content, Saved, lost
+from judged.evaluation.datasets.formats.content import Content, Saved, json_line, lost
 from judged.evaluation.datasets.query import Document, Query
 
 _HELD = ("relevant_document_ids", "metadata", "documents")
@@ -68,12 +67,12 @@ def write_beir(path: Path | str, dataset: Saved, *, split: str = "test") -> list
     with (folder / "queries.jsonl").open("w", encoding="utf-8") as file:
         for query in dataset.queries:
             line = {"_id": query.query_id, "text": query.text, "metadata": dict(query.metadata)}
-            file.write(json.dumps(line, ensure_ascii=False) + "\n")
+            file.write(json_line(line))
     with (folder / "corpus.jsonl").open("w", encoding="utf-8") as file:
         for document in dataset.all_documents:
             line = {"_id": document.doc_id, "title": "", "text": document.text}
             line["metadata"] = dict(document.metadata)
-            file.write(json.dumps(line, ensure_ascii=False) + "\n")
+            file.write(json_line(line))
     unjudged = 0
     with (folder / "qrels" / f"{split}.tsv").open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, delimiter="\t", lineterminator="\n", quoting=csv.QUOTE_NONE)

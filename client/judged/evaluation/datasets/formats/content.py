@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -69,6 +70,11 @@ class Content:
         if self.problems is None:
             raise error
         self.problems.append(error)
+
+
+def json_line(value: object) -> str:
+    """Return a value as a line of JSON."""
+    return json.dumps(value, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def lost(dataset: Saved, format_name: str, held: Iterable[str]) -> list[str]:

@@ -13,7 +13,7 @@ from judged.evaluation.datasets.files import (
     read_bytes,
     read_records,
 )
-from judged.evaluation.datasets.formats.content import Content, Saved
+from judged.evaluation.datasets.formats.content import Content, Saved, json_line
 from judged.evaluation.datasets.query import (
     DOCUMENT_FIELDS,
     QUERY_FIELDS,
@@ -80,7 +80,5 @@ def write_jsonl(path: Path | str, dataset: Saved) -> list[str]:
     lines = [write_query(query) for query in dataset.queries]
     lines += [write_document(document) for document in dataset.all_documents]
     with Path(path).open("w", encoding="utf-8") as file:
-        for line in lines:
-            text = json.dumps(line, ensure_ascii=False, allow_nan=False)
-            file.write(f"{text}\n")
+        file.writelines(map(json_line, lines))
     return []

@@ -5,13 +5,12 @@ A sample has the query and what was retrieved in one, so that it is a query and 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from judged.evaluation.datasets.files import Record, parse_json, read_bytes, read_lines
-from judged.evaluation.datasets.formats.content import Content, Saved, lost
+from judged.evaluation.datasets.files import Record, parse_json, read_bytes, read_records
+from judged.evaluation.datasets.formats.content import Content, Saved, json_line, lost
 from judged.evaluation.datasets.query import Query
 from judged.evaluation.datasets.results import Retrieved
 
@@ -25,11 +24,7 @@ def read_ragas(path: Path | str, content: Content) -> dict[str, Sequence[Retriev
     if raw.lstrip()[:1] == b"[":
         whole = Record({"samples": parse_json(raw, name, None)}, name, None, "")
         return take_samples(whole.records("samples"), content)
-    lines = (
-        Record(parse_json(line, name, number), name, number, "")
-        for number, line in read_lines(path)
-    )
-    return take_samples(lines, content)
+    return take_samples((record for _, record in read_records(path)), content)
 
 
 def take_samples(samples: Iterable[Record], content: Content) -> dict[str, Sequence[Retrieved]]:
@@ -80,7 +75,7 @@ def write_ragas(
                 ]
                 if all(result.doc_id is not None for result in ranked):
                     sample["retrieved_context_ids"] = [result.doc_id for result in ranked]
-            file.write(json.dumps(sample, ensure_ascii=False) + "\n")
+            file.write(json_line(sample))
     told = lost(dataset, "Ragas", _HELD)
     numbered = [f"q{index + 1}" for index in range(len(dataset.queries))]
     if [query.query_id for query in dataset.queries] != numbered:

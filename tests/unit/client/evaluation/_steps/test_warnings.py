@@ -29,7 +29,7 @@ class TestWarnings:
         )
         first, second, third = verdict_warnings(counts)
         assert first == "3 of 8 verdicts are missing: 2 failed, 1 not assessable"
-        assert "profile unicode of token_overlap" in second
+        assert "--profile unicode" in second
         assert third.startswith("3 of 8 verdicts are about a text longer than the model's window")
 
     def test_tell_of_one_in_the_singular(self):
