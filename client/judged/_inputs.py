@@ -5,6 +5,7 @@ Knows no other type of ours.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from enum import Enum
@@ -185,6 +186,18 @@ def need_text(value: object, field: str) -> str:
     if not isinstance(value, str):
         raise WrongType.of_field(field, f"must be text, not {type(value).__name__}")
     return value
+
+
+def read_number(text: str) -> float | None:
+    """Return the finite number that a text is, as people write one; None when it is none."""
+    # float() takes more than people write: "1_0" is ten to it, and so are digits of other scripts.
+    if "_" in text or not text.isascii():
+        return None
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None
 
 
 def check_utf8(text: str, field: str) -> bytes:

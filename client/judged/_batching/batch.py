@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from judged import errors
-from judged._batching.chunks import Assembly, Piece, cut, original_path
+from judged._batching.chunks import PASSING, Assembly, Piece, cut, original_path
 from judged._convert.groups import write_group
 from judged._convert.judges import read_identity, share, write_asking
 from judged._convert.verdicts import read_verdicts, usage_of
@@ -20,11 +20,6 @@ from judged.v1 import groups_pb2
 from judged.v1 import judge_service_pb2 as pb
 
 Progress = Callable[[int, int], object]
-OF_THE_CHUNK = (
-    *(errors.Retryable, errors.DeadlineExceeded, errors.InternalError),
-    errors.BudgetExhausted,
-)
-"""Failures that leave what else was judged as it is."""
 
 
 class Batch:
@@ -77,7 +72,7 @@ class Batch:
         """Note the failure of a chunk; raise it when it means that the whole call is wrong."""
         if isinstance(error, errors.InvalidArgument):
             raise original_path(chunk, error) from None
-        if not isinstance(error, OF_THE_CHUNK):
+        if not isinstance(error, PASSING):
             raise error
         self._failure = self._failure or error
         self._assembly.fail(chunk, error)

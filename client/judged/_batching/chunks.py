@@ -28,6 +28,11 @@ CHUNK_GROUPS = 1 << 10
 ASKED_CONTEXTS = 1 << 6
 """Contexts of a chunk whose judge asks models: what is lost, or waited for, when a call fails."""
 ASKING_KINDS = frozenset({"llm", "panel", "cascade"})
+PASSING = (
+    *(errors.Retryable, errors.DeadlineExceeded, errors.InternalError),
+    errors.BudgetExhausted,
+)
+"""Failures of a message that leave the others of its call as they are."""
 
 _SPAN_NUMBERS = 16
 """About what the two positions of a span take."""

@@ -16,10 +16,10 @@ from judged import errors
 from judged._batching.chunks import missing_verdicts
 from judged._batching.distinct import against_negatives, distinct_group, distinct_ranks
 from judged._batching.group_pieces import Chunk, Piece, checked_group, cut_groups, n_contexts
-from judged._convert.evaluation import read_evaluation, read_match
+from judged._convert.fields import read_fields
 from judged._convert.groups import write_group
 from judged._convert.judges import read_identity, share, write_asking, write_judge
-from judged._convert.metrics import write_options
+from judged._convert.metrics import read_evaluation, write_options
 from judged._convert.verdicts import missing_for, read_verdicts, usage_of
 from judged._inputs import as_metrics, need_kind
 from judged._transport.call import Attempts, Deadline, RetryBudget
@@ -173,7 +173,8 @@ class EvaluateStream:
         this.spent += 0.0 if usage is None else usage.cost or 0.0
         self._spent = max(self._spent, this.spent)
         if chunk.negatives:
-            this.matches[chunk.chunk_id] = [read_match(match) for match in chunk.negatives]
+            found = [read_fields(NegativeMatch, match) for match in chunk.negatives]
+            this.matches[chunk.chunk_id] = found
         if this.judge is not None:
             for name, kept in (
                 ("verdicts", this.verdicts),

@@ -65,14 +65,21 @@ class _Resumption:
         return self._attempts.waits(error)
 
 
-class Threads:
-    """Runs a scoring over a synchronous stub."""
+class _Streams:
+    """What opens the streams of a scoring."""
 
     def __init__(self, open_: _Open, deadline: Deadline, budget: RetryBudget, target: str) -> None:
         self._open = open_
         self._deadline = deadline
         self._budget = budget
         self._target = target
+
+
+class Threads(_Streams):
+    """Runs a scoring over a synchronous stub."""
+
+    def __init__(self, open_: _Open, deadline: Deadline, budget: RetryBudget, target: str) -> None:
+        super().__init__(open_, deadline, budget, target)
         self._stop = threading.Event()
         self._calls: set[Any] = set()
 
@@ -162,14 +169,8 @@ class Threads:
             call.cancel()
 
 
-class Tasks:
+class Tasks(_Streams):
     """Runs a scoring over an asynchronous stub."""
-
-    def __init__(self, open_: _Open, deadline: Deadline, budget: RetryBudget, target: str) -> None:
-        self._open = open_
-        self._deadline = deadline
-        self._budget = budget
-        self._target = target
 
     async def run(self, scoring: Scoring) -> AsyncGenerator[AnswerScore, None]:
         """Yield the scores as they come; those that never came are last, as errors."""

@@ -1,7 +1,4 @@
-"""One scoring of any size: its parts, what came of each, and the whole.
-
-Sending is up to `score_stream`.
-"""
+"""One scoring of any size: its parts, what came of each, and the whole."""
 
 from __future__ import annotations
 
@@ -11,7 +8,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from judged import errors
-from judged._batching.chunks import CHUNK_CHARACTERS
+from judged._batching.chunks import CHUNK_CHARACTERS, PASSING
 from judged._batching.packing import packed
 from judged._convert.judges import read_identity, share
 from judged._convert.scores import check_item, read_score, write_scores
@@ -34,11 +31,6 @@ PART_SCORES = 1 << 10
 """The most scores that one message asks for."""
 
 Progress = Callable[[int, int], object]
-_OF_THE_PART = (
-    *(errors.Retryable, errors.DeadlineExceeded, errors.InternalError),
-    errors.BudgetExhausted,
-)
-"""Failures that leave the other parts as they are."""
 _Pair = tuple[str, str]
 _ITEM = re.compile(r"items\[(\d+)\]")
 
@@ -228,7 +220,7 @@ class Scoring:
         """Note what ended a part; raise it when it means that the whole call is wrong."""
         if isinstance(error, errors.InvalidArgument):
             raise part.of_whole(error) from None
-        if not isinstance(error, _OF_THE_PART):
+        if not isinstance(error, PASSING):
             raise error
         part.failure = error
 

@@ -1,4 +1,4 @@
-"""Between metric options, rankings and tables, and the messages of ComputeMetrics."""
+"""Between metric options, rankings and tables, and the messages of ComputeMetrics and Evaluate."""
 
 from __future__ import annotations
 
@@ -6,12 +6,15 @@ from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from judged import errors
-from judged._convert.fields import read_fields, write_fields, write_optional
+from judged._convert.fields import read_fields, write_fields
 from judged._convert.groups import write_embeddings, write_metadata
+from judged._convert.intervals import write_interval_options
 from judged._convert.trec import write_trec
+from judged._convert.verdicts import usage_of
 from judged._inputs import as_metrics, need_kind
 from judged.errors import WrongType
 from judged.types.embeddings import EmbeddedRankings
+from judged.types.evaluation import Evaluation
 from judged.types.metrics import MetricOptions, MetricTable
 from judged.types.rankings import (
     GainRankings,
@@ -41,7 +44,7 @@ def write_options(options: MetricOptions, given_as: str | None) -> metrics_pb2.M
     need_kind(options, "options", MetricOptions, "MetricOptions")
     message = metrics_pb2.MetricOptions(
         per_query=options.per_query,
-        interval=write_optional(metrics_pb2.IntervalOptions, options.interval),
+        interval=write_interval_options(options.interval),
         slice_by=_texts(options.slice_by, "options.slice_by"),
         stratify_by=options.stratify_by,
     )
@@ -127,6 +130,11 @@ def write_metrics(
 def _write_values(values: PerQueryValues) -> metrics_pb2.PerQueryValues:
     columns = [metrics_pb2.ValueColumn(values=column) for column in values.columns]
     return write_fields(metrics_pb2.PerQueryValues, values, columns=columns)
+
+
+def read_evaluation(message: pb.EvaluateResponse) -> Evaluation:
+    """Return an evaluation; verdicts, matches and values of queries came before it."""
+    return read_fields(Evaluation, message, verdicts=None, usage=usage_of(message))
 
 
 def read_table(message: metrics_pb2.MetricTable) -> MetricTable:

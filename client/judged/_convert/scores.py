@@ -1,7 +1,4 @@
-"""Between the values of `scores` and the messages of ScoreAnswers.
-
-Which items a message holds is up to `_batching.scoring`.
-"""
+"""Between the values of `scores` and the messages of ScoreAnswers."""
 
 from __future__ import annotations
 

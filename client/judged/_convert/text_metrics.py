@@ -11,7 +11,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from judged import errors
-from judged._convert.fields import write_fields, write_optional
+from judged._convert.fields import write_fields
+from judged._convert.intervals import write_interval_options
 from judged._inputs import check_utf8, need_each, need_text
 from judged._transport.status import rename_paths
 from judged.types.intervals import IntervalOptions
@@ -76,7 +77,7 @@ def write_text_metrics(
         metrics=metrics,
         items=[write_fields(statistics_service_pb2.TextItem, item) for item in part.items],
         per_item=per_item,
-        interval=write_optional(metrics_pb2.IntervalOptions, interval),
+        interval=write_interval_options(interval),
     )
 
 
@@ -87,7 +88,7 @@ def write_text_values(
     return statistics_service_pb2.ComputeTextMetricsRequest(
         metrics=metrics,
         values=[metrics_pb2.ValueColumn(values=c.values) for c in _joined(tables)],
-        interval=write_optional(metrics_pb2.IntervalOptions, interval),
+        interval=write_interval_options(interval),
     )
 
 

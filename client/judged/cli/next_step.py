@@ -1,7 +1,4 @@
-"""The command that gets what a replay lacks: this one, with a judge in place of `--judge none`.
-
-Where judgements come from is in `replay`.
-"""
+"""The command that gets what a replay lacks: this one, with a judge in place of `--judge none`."""
 
 from __future__ import annotations
 

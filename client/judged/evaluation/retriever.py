@@ -1,7 +1,4 @@
-"""What a retriever is to the evaluator: something that ranks documents for a query.
-
-What becomes of its documents is up to `_steps.retrieving`.
-"""
+"""What a retriever is to the evaluator: something that ranks documents for a query."""
 
 from __future__ import annotations
 

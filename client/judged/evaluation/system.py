@@ -1,7 +1,4 @@
-"""What a system that answers questions is to the evaluation: what it is asked, what it says.
-
-Who asks is `_steps.answering`.
-"""
+"""What a system that answers questions is to the evaluation: what it is asked, what it says."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""What a trace has judgements of: contexts, and answers. Texts may be kept as hashes only.
-
-What was said of them is in `judgement`.
-"""
+"""What a trace has judgements of: contexts, and answers. Texts may be kept as hashes only."""
 
 from __future__ import annotations
 

@@ -29,13 +29,14 @@ from judged import (
     Spans,
 )
 from judged._batching import group_pieces
-from judged._convert.evaluation import read_evaluation, read_match
+from judged._convert.fields import read_fields
 from judged._convert.groups import write_group
 from judged._convert.judges import write_judge
-from judged._convert.metrics import write_options
+from judged._convert.metrics import read_evaluation, write_options
 from judged._convert.verdicts import read_verdicts
 from judged._transport.status import Failure, to_error
 from judged.evaluation import Dataset, Evaluator, Query, Retrieved
+from judged.types import NegativeMatch
 from judged.v1 import judge_service_pb2 as pb
 from judged.v1.judge_service_pb2_grpc import JudgeServiceStub
 
@@ -83,7 +84,8 @@ def unary(
         verdicts = read_verdicts(reply.verdicts, found.judge)
     negatives = found.negatives
     if negatives is not None:
-        negatives = replace(negatives, matches=[read_match(m) for m in reply.negatives.matches])
+        matches = [read_fields(NegativeMatch, match) for match in reply.negatives.matches]
+        negatives = replace(negatives, matches=matches)
     return replace(found, verdicts=verdicts, negatives=negatives)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from judged import errors
 from judged._convert.fields import read_fields, write_fields, write_optional
+from judged._convert.intervals import write_interval_options
 from judged._inputs import need_kind
 from judged.errors import WrongType
 from judged.types.calibrators import Calibrator
@@ -21,7 +22,7 @@ from judged.types.statistics.agreement import (
     Reliability,
     SystemScores,
 )
-from judged.v1 import metrics_pb2, statistics_service_pb2, verdicts_pb2
+from judged.v1 import statistics_service_pb2, verdicts_pb2
 
 
 def write_agreement(
@@ -35,7 +36,7 @@ def write_agreement(
     return statistics_service_pb2.MeasureAgreementRequest(
         ratings=None if ratings is None else _write_ratings(ratings),
         systems=write_optional(statistics_service_pb2.SystemScores, systems),
-        interval=write_optional(metrics_pb2.IntervalOptions, interval),
+        interval=write_interval_options(interval),
     )
 
 
@@ -99,7 +100,7 @@ def write_calibrate(
         clusters=numbers_of(items.clusters),
         inclusion_probabilities=[inclusion[i] for i in labelled] if len(inclusion) else (),
         strata=_numbers(items.strata),
-        interval=write_optional(metrics_pb2.IntervalOptions, interval),
+        interval=write_interval_options(interval),
         judge=write_identity(options.judge),
     )
 

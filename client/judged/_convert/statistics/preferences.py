@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from judged._convert.fields import write_optional
+from judged._convert.intervals import write_interval_options
 from judged._inputs import need_each
 from judged.types.intervals import IntervalOptions
 from judged.types.statistics.preferences import PairedComparison
-from judged.v1 import metrics_pb2, statistics_service_pb2
+from judged.v1 import statistics_service_pb2
 
 
 def write_comparisons(
@@ -26,5 +26,5 @@ def write_comparisons(
         first=[places[one.first] for one in given],
         second=[places[one.second] for one in given],
         preference=[one.preference for one in given],
-        interval=write_optional(metrics_pb2.IntervalOptions, interval),
+        interval=write_interval_options(interval),
     )

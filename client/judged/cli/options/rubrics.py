@@ -14,17 +14,11 @@ from typing import Annotated
 import typer
 
 from judged import InvalidArgument, JudgedError, NotFound, Rubric
+from judged._inputs import read_number
 from judged.cli.field_path import Key, read_path
 from judged.cli.options.asking import ModelFlags
 from judged.cli.options.judges import read_judge
-from judged.cli.output.gates import (
-    Gate,
-    Outcome,
-    coverage_outcomes,
-    hold_mean,
-    not_assessed,
-    read_number,
-)
+from judged.cli.output.gates import Gate, Outcome, coverage_outcomes, hold_mean, not_assessed
 from judged.cli.problems import Problem
 from judged.types import RubricSummary, ServerInfo
 

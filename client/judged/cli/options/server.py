@@ -35,14 +35,9 @@ class ResultFlags(ServerFlags):
 
 
 @dataclass(frozen=True, slots=True)
-class JudgingFlags(ServerFlags):
+class JudgingFlags(ResultFlags):
     """Those of a command that judges, which may take long."""
 
     timeout: Annotated[
         float, typer.Option(metavar="SECONDS", help="Longest that judging may take.", min=1)
     ] = 3600.0
-    strict: common.Strict = False
-
-    def output(self) -> Output:
-        """Return where the command writes, and whether warnings count."""
-        return Output(self.json_to, strict=self.strict)

@@ -1,8 +1,4 @@
-"""The flags about traces: what they mean together, and the file that is kept.
-
-Where judgements come from with `--judge none` is in `replay`, traces themselves in
-`judged.traces`.
-"""
+"""The flags about traces: what they mean together, and the file that is kept."""
 
 from __future__ import annotations
 

@@ -14,9 +14,9 @@ from judged.cli.output.estimates import (
     estimates_table,
     more_labels,
 )
-from judged.cli.output.tables import number
 from judged.cli.output.usage import usage_document
 from judged.cli.output.writer import Output, new_table
+from judged.report.summary import number
 from judged.types import (
     Calibration,
     CascadeBounds,

@@ -1,7 +1,4 @@
-"""Tables of comparisons: what differs, by how much, and what could have been seen.
-
-Which tables are shown is up to `compare`.
-"""
+"""Tables of comparisons: what differs, by how much, and what could have been seen."""
 
 from __future__ import annotations
 
@@ -9,8 +6,8 @@ from collections.abc import Sequence
 
 from rich.table import Table
 
-from judged.cli.output.tables import number
 from judged.cli.output.writer import new_table
+from judged.report.summary import number, p_value, signed
 from judged.types import ComparedRuns, Estimate, RunComparison
 
 
@@ -28,9 +25,9 @@ def comparison_table(comparisons: Sequence[RunComparison]) -> Table:
             str(made.n),
             f"{made.baseline_mean:.4f}",
             f"{made.run_mean:.4f}",
-            _signed(made.difference.value),
+            signed(made.difference.value),
             _interval(made.difference),
-            _p_value(made.permutation.p_holm),
+            p_value(made.permutation.p_holm),
             f"{made.wins}/{made.losses}/{made.ties}",
             number(made.power.detectable_difference),
             _finding(made),
@@ -69,9 +66,9 @@ def tukey_table(found: ComparedRuns) -> Table:
             pair.metric,
             pair.first,
             pair.second,
-            _signed(pair.difference.value),
+            signed(pair.difference.value),
             _interval(pair.difference),
-            _p_value(pair.p_value),
+            p_value(pair.p_value),
         )
     return view
 
@@ -84,13 +81,9 @@ def moved_table(made: RunComparison, most: int) -> Table:
             query.query_id,
             f"{query.baseline:.4f}",
             f"{query.run:.4f}",
-            _signed(query.run - query.baseline),
+            signed(query.run - query.baseline),
         )
     return view
-
-
-def _signed(value: float | None) -> str:
-    return "-" if value is None else f"{value:+.4f}"
 
 
 def _interval(estimate: Estimate) -> str:
@@ -98,7 +91,3 @@ def _interval(estimate: Estimate) -> str:
     if interval is None:
         return "-"
     return f"{interval.lower:+.4f} to {interval.upper:+.4f}"
-
-
-def _p_value(p: float) -> str:
-    return "<0.0001" if p < 0.0001 else f"{p:.4f}"

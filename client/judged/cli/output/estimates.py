@@ -9,8 +9,9 @@ from typing import Any
 from rich.table import Table
 
 from judged import IntervalOptions, MetricTable
-from judged.cli.output.tables import mean_of, number
+from judged.cli.output.tables import mean_of, with_interval
 from judged.cli.output.writer import new_table
+from judged.report.summary import number
 from judged.types import CorrectedEstimate, Estimate
 from judged.types.intervals import names_by_warning, shared_warnings
 
@@ -77,7 +78,8 @@ def corrected_table(means: Mapping[str, CorrectedEstimate]) -> Table:
     """Return the naive mean, that of the labels and the corrected one, side by side."""
     view = new_table("metric", "naive", "labels only", "corrected", "labelled", "power")
     for name, mean in means.items():
-        numbers = [_estimate(e) for e in (mean.naive, mean.labels_only, mean.corrected)]
+        estimates = (mean.naive, mean.labels_only, mean.corrected)
+        numbers = ["-" if e is None else with_interval(e.value, e.interval) for e in estimates]
         view.add_row(name, *numbers, f"{mean.n_labelled} of {mean.n}", f"{mean.power:.3f}")
     return view
 
@@ -103,11 +105,3 @@ def corrected_document(means: Mapping[str, CorrectedEstimate] | None) -> dict[st
     if means is None:
         return {}
     return {"corrected": {name: asdict(mean) for name, mean in means.items()}}
-
-
-def _estimate(estimate: Estimate | None) -> str:
-    if estimate is None or estimate.value is None:
-        return "-"
-    interval = estimate.interval
-    mean = f"{estimate.value:.4f}"
-    return mean if interval is None else f"{mean} [{interval.lower:.4f}, {interval.upper:.4f}]"

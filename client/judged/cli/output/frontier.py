@@ -8,8 +8,8 @@ from typing import Any
 
 from rich.table import Table
 
-from judged.cli.output.tables import number
 from judged.cli.output.writer import new_table
+from judged.report.summary import number
 from judged.types import CascadeFrontier, FrontierPoint
 
 

@@ -7,16 +7,17 @@ possible. One that fell short is exit status 1, or 2 where nothing could be asse
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from judged import MetricTable
+from judged._inputs import read_number
 from judged._views import plural, word
 from judged.cli.output.reports import Report, read_report
 from judged.cli.output.writer import Output
 from judged.cli.problems import Problem
+from judged.report.summary import share
 from judged.types import MetricResult, NegativeReport, VerdictCounts
 from judged.types.metric_names import is_metric, may_be
 
@@ -241,18 +242,6 @@ def _unmeasured(gate: str, metric: str, metrics: Sequence[str]) -> str:
     )
 
 
-def read_number(text: str) -> float | None:
-    """Return the finite number that a text is, as people write one; None when it is none."""
-    # float() takes more than people write: "1_0" is ten to it, and so are digits of other scripts.
-    if "_" in text or not text.isascii():
-        return None
-    try:
-        value = float(text)
-    except ValueError:
-        return None
-    return value if math.isfinite(value) else None
-
-
 def _lower_bound(metric: MetricResult, left_out: int) -> float | None:
     """Return the mean at its worst; None where nothing is missing. What is left out counts 0."""
     if not left_out:
@@ -298,19 +287,13 @@ def coverage_outcomes(
         total = there + missing
         if not total:
             continue
-        share = there / total
-        subject = f"coverage{' of ' if metric else ''}{metric} is {_share(share)}"
+        covers = there / total
+        subject = f"coverage{' of ' if metric else ''}{metric} is {share(covers)}"
         found = f"{subject} ({there} of {total} {what})"
-        passed = share >= gate.threshold - _ROUNDING
+        passed = covers >= gate.threshold - _ROUNDING
         message = f"held: {found}; {said}" if passed else f"fell short: {found}, below {said}"
-        outcomes.append(Outcome(gate, share, passed, message, assessed=there > 0))
+        outcomes.append(Outcome(gate, covers, passed, message, assessed=there > 0))
     return outcomes
-
-
-def _share(share: float) -> str:
-    """Return a share with four digits, which rounds to 1 only what is 1."""
-    text = f"{share:.4g}"
-    return text if text != "1" or share == 1 else f"{share:.9g}"
 
 
 def _drop(gate: Gate, metric: MetricResult, lower: float | None, before: float) -> Outcome:

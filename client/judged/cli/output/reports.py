@@ -1,7 +1,4 @@
-"""The JSON documents that `judged evaluate`, `metrics`, `texts` and `score` wrote, read again.
-
-What they are held against is up to `gates` and `commands.compare`.
-"""
+"""The JSON documents that `judged evaluate`, `metrics`, `texts` and `score` wrote, read again."""
 
 from __future__ import annotations
 
@@ -136,6 +133,7 @@ def _of_scores(root: Record, name: str) -> Report:
 
 
 def _read_metric(record: Record) -> ReportedMetric:
+    # No more is needed here: EvaluationResult.from_json wants all of a document's fields.
     return ReportedMetric(
         record.optional_number("mean"),
         record.position("n"),

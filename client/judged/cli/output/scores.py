@@ -1,7 +1,4 @@
-"""Scores of answers for people and for programs: tables, lines, a document, the warnings.
-
-Where they go is up to `score`.
-"""
+"""Scores of answers for people and for programs: tables, lines, a document, the warnings."""
 
 from __future__ import annotations
 
@@ -14,8 +11,8 @@ from rich.table import Table
 
 from judged import ScoredAnswers, Status
 from judged._views import of_all, plural, word
-from judged.cli.output.tables import number
 from judged.cli.output.writer import new_table
+from judged.report.summary import number
 from judged.types import AnswerScore
 
 _SHOWN_WARNINGS = 5

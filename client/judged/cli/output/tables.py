@@ -10,7 +10,8 @@ from rich.table import Table
 from judged import MetricTable
 from judged._views import of_all, plural, word
 from judged.cli.output.writer import new_table
-from judged.types import MetricCounts, MetricResult, NegativeReport, VerdictCounts
+from judged.report.summary import number
+from judged.types import Interval, MetricCounts, MetricResult, NegativeReport, VerdictCounts
 
 
 def document(table: MetricTable, signature: str | None, warnings: list[str]) -> dict[str, Any]:
@@ -53,13 +54,14 @@ def describe_verdicts(counts: VerdictCounts) -> str:
 
 def mean_of(metric: MetricResult) -> str:
     """Return a mean as tables show it, with its interval if it has one."""
-    mean, interval = number(metric.mean), metric.interval
-    return mean if interval is None else f"{mean} [{interval.lower:.4f}, {interval.upper:.4f}]"
+    return with_interval(metric.mean, metric.interval)
 
 
-def number(value: float | None) -> str:
-    """Return a number with four decimals, "-" for None."""
-    return "-" if value is None else f"{value:.4f}"
+def with_interval(value: float | None, interval: Interval | None) -> str:
+    """Return a number as tables show it, with its interval if it has one."""
+    if interval is None:
+        return number(value)
+    return f"{number(value)} [{interval.lower:.4f}, {interval.upper:.4f}]"
 
 
 def negative_warnings(report: NegativeReport | None) -> Iterator[str]:

@@ -1,7 +1,4 @@
-"""Where results and remarks go: results to standard output, everything else to standard error.
-
-What stands in them is up to the commands and `tables`.
-"""
+"""Where results and remarks go: results to standard output, everything else to standard error."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Asks a system many questions, a few at once, and hands its answers over as they come.
-
-What becomes of the answers is up to `answers`.
-"""
+"""Asks a system many questions, a few at once, and hands its answers over as they come."""
 
 from __future__ import annotations
 

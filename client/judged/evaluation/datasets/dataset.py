@@ -1,7 +1,4 @@
-"""Queries with what they should find, and how they meet what was retrieved.
-
-What is done with the groups is up to `evaluator`.
-"""
+"""Queries with what they should find, and how they meet what was retrieved."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Reads lines and JSON from files, and says where a file is wrong.
-
-What the lines mean is up to `dataset`, `results` and `trec`.
-"""
+"""Reads lines and JSON from files, and says where a file is wrong."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""What a retriever returned: one result, and the results of many queries from a file.
-
-Joining them with what was expected is up to `dataset`.
-"""
+"""What a retriever returned: one result, and the results of many queries from a file."""
 
 from __future__ import annotations
 

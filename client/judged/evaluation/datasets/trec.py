@@ -5,11 +5,11 @@ Ranking and joining the two is the server's part: readers keep the order of the 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from judged._inputs import read_number
 from judged._views import View
 from judged.evaluation.datasets.files import FileError, decode, read_lines
 
@@ -63,8 +63,8 @@ class TrecRun(View):
         duplicates = 0
         lines = _columns(name, 6, "topic Q0 document rank score tag")
         for number, (topic, _, document, _, raw, _) in lines:
-            score = _score(raw)
-            if score is None:
+            score = read_number(raw)
+            if score is None or abs(score) > LARGEST_SCORE:
                 problem = f"the score {raw!r} is not a finite number in single precision"
                 raise FileError(name, number, problem)
             of_topic = scores.setdefault(topic, {})
@@ -93,14 +93,3 @@ def _grade(text: str) -> int | None:
         return None
     grade = int(text)
     return grade if abs(grade) <= LARGEST_GRADE else None
-
-
-def _score(text: str) -> float | None:
-    # float() takes more than people write: "1_0" is ten to it, and so are digits of other scripts.
-    if "_" in text or not text.isascii():
-        return None
-    try:
-        score = float(text)
-    except ValueError:
-        return None
-    return score if math.isfinite(score) and abs(score) <= LARGEST_SCORE else None

@@ -1,7 +1,4 @@
-"""`judged evaluate`: what a retriever found, judged and measured.
-
-Formats are in `judged.evaluation`.
-"""
+"""`judged evaluate`: what a retriever found, judged and measured."""
 
 from __future__ import annotations
 

@@ -12,8 +12,7 @@ from typing import Annotated, Any, TextIO
 import typer
 
 from judged import Asking, Flag, Judge, Source, Status, Verdict
-from judged._batching.batch import OF_THE_CHUNK as PASSING
-from judged._batching.chunks import failed_verdicts
+from judged._batching.chunks import PASSING, failed_verdicts
 from judged.cli.connection import Access, connect
 from judged.cli.inputs.contexts import (
     Line,

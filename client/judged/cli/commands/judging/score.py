@@ -1,8 +1,4 @@
-"""`judged score`: answers of a system, scored by rubrics.
-
-The file's format is in `inputs.answers`, the flags in `options.rubrics`, what is shown in
-`output.scores`.
-"""
+"""`judged score`: answers of a system, scored by rubrics."""
 
 from __future__ import annotations
 
