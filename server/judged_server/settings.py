@@ -327,9 +327,32 @@ def misspelt_variables(environ: Mapping[str, str]) -> Iterator[str]:
 
 
 def cache_folder(environ: Mapping[str, str], name: str) -> Path:
-    """Return judged/NAME in the user's cache folder, which XDG_CACHE_HOME names or is ~/.cache."""
-    cache = environ.get("XDG_CACHE_HOME")
-    return (Path(cache) if cache else Path.home() / ".cache") / "judged" / name
+    """Return judged/NAME in the user's cache folder, which XDG_CACHE_HOME names or is ~/.cache.
+
+    Raises SettingsError where there is no home folder, as for a user id without an account.
+    """
+    return _users_folder(environ, "XDG_CACHE_HOME", ".cache") / "judged" / name
+
+
+def state_folder(environ: Mapping[str, str]) -> Path:
+    """Return judged in the user's folder of state: XDG_STATE_HOME, or ~/.local/state.
+
+    Raises SettingsError as `cache_folder` does.
+    """
+    return _users_folder(environ, "XDG_STATE_HOME", ".local/state") / "judged"
+
+
+def _users_folder(environ: Mapping[str, str], variable: str, in_home: str) -> Path:
+    named = environ.get(variable, "")
+    if named.startswith("/"):  # the specification of XDG says to ignore others
+        return Path(named)
+    try:
+        return Path.home() / in_home
+    except RuntimeError:
+        raise SettingsError(
+            f"this user has no home folder to keep files in; set {variable}, or HOME, to a folder "
+            "that the server may write to"
+        ) from None
 
 
 def certificate_pair(settings: Settings) -> tuple[Path, Path] | None:

@@ -14,6 +14,7 @@ from judged_server.settings import (
     cache_folder,
     load,
     misspelt_variables,
+    state_folder,
 )
 
 
@@ -124,3 +125,15 @@ def test_misspelt_variables_are_told_and_those_of_others_left_alone():
 def test_what_is_kept_is_in_the_users_cache_folder(tmp_path):
     assert cache_folder({"XDG_CACHE_HOME": str(tmp_path)}, "x") == tmp_path / "judged" / "x"
     assert cache_folder({}, "x").parts[-3:] == (".cache", "judged", "x")
+    assert cache_folder({"XDG_CACHE_HOME": "here"}, "x") == cache_folder({}, "x")
+    assert state_folder({"XDG_STATE_HOME": str(tmp_path)}) == tmp_path / "judged"
+
+
+def test_a_user_without_a_home_is_told_what_to_name(monkeypatch, capsys):
+    def no_home() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "home", no_home)
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    assert run(["models", "list"]) == 2
+    assert "XDG_CACHE_HOME" in capsys.readouterr().err

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from judged_server.embedding.base import ModelCard
 from judged_server.embedding.models.manifest import Manifest
-from judged_server.settings import SettingsError
+from judged_server.settings import SettingsError, cache_folder
 
 ONNXRUNTIME, OPENVINO, CUDA, TENSORRT = "onnxruntime", "openvino", "cuda", "tensorrt"
 AUTO, FP32, BF16, FP16 = "auto", "fp32", "bf16", "fp16"
@@ -130,8 +130,7 @@ def choose(name: str, precision: str, machine: Machine) -> Backend:
 
 def default_engines(environ: Mapping[str, str]) -> Path:
     """Return judged/engines in the user's cache folder; engine_cache_dir overrides it."""
-    cache = environ.get("XDG_CACHE_HOME")
-    return (Path(cache) if cache else Path.home() / ".cache") / "judged" / "engines"
+    return cache_folder(environ, "engines")
 
 
 def _on_gpu(name: str, precision: str, machine: Machine) -> Backend:

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from judged_server.domain.usage import nano_within
 from judged_server.llm.transport.clock import Clock
+from judged_server.settings import state_folder
 from judged_server.store.ledger import Ledger
 from judged_server.store.ledger_rows import Account
 from judged_server.tenant import current_tenant
@@ -42,9 +43,7 @@ def _name_of_day(form: str, day: int) -> str:
 
 def default_ledger(environ: Mapping[str, str]) -> Path:
     """Return where the file is when the operator names none: beside the user's other state."""
-    root = environ.get("XDG_STATE_HOME", "")
-    base = Path(root) if root.startswith("/") else Path.home() / ".local" / "state"
-    return base / "judged" / "spending.sqlite"
+    return state_folder(environ) / "spending.sqlite"
 
 
 class BudgetAccount:
