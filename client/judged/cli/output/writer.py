@@ -226,9 +226,10 @@ def check_apart(
     for name, target in targets.items():
         if not _is_file(target):
             continue
-        first = taken.setdefault(_identity(target), f"--{name}")
-        if first != f"--{name}":
-            raise Problem(f"--{name} {target}: is the file of {first} too; name another one")
+        flag = f"--{name.replace('_', '-')}"
+        first = taken.setdefault(_identity(target), flag)
+        if first != flag:
+            raise Problem(f"{flag} {target}: is the file of {first} too; name another one")
 
 
 def _is_file(path: str | Path | None) -> bool:
