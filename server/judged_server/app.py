@@ -25,6 +25,7 @@ from judged_server.api.failed_calls import FailedCalls
 from judged_server.api.idempotency import IdempotentCalls
 from judged_server.api.interceptor import CallInterceptor
 from judged_server.api.judge_service import JudgeService
+from judged_server.api.listening.connections import connection_options
 from judged_server.api.listening.listeners import Listeners
 from judged_server.api.listening.receiving import Admission, Receiver
 from judged_server.api.registration import CONTRACT, NAMES, Services
@@ -133,9 +134,8 @@ class App:
         await self._load_model()
         services = self._build_services()
         with batch_scheduling():
-            self._listeners = Listeners(
-                settings.max_message_bytes, partial(self._register, services)
-            )
+            options = connection_options(settings.max_message_bytes, settings.max_connection_age_s)
+            self._listeners = Listeners(options, partial(self._register, services))
             await self._listeners.open(listeners)
         if self._http_address is not None:
             port = self._http(self._http_address, services)

@@ -85,7 +85,7 @@ class Reload:
 
     async def _all(self) -> None:
         async with self._one_at_a_time:
-            waiting = []
+            waiting, failed_before = [], dict(self.failures)
             await self._callers()
             try:
                 settings = await asyncio.to_thread(self.reread)
@@ -101,7 +101,8 @@ class Reload:
                 self._failed("llm_config", error)
         if waiting:
             _log.warning("settings wait for a restart", settings=", ".join(waiting))
-        _log.info("reloaded by SIGHUP")
+        if self.failures == failed_before:
+            _log.info("reloaded by SIGHUP")
 
     async def _callers(self) -> None:
         """Take over tenants, tokens and certificates, and end the calls of those revoked."""

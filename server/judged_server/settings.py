@@ -189,6 +189,13 @@ class Settings(BaseSettings):
     max_message_bytes: int = Field(
         16 << 20, ge=1 << 16, le=(1 << 31) - 1, description="bytes in one received message"
     )
+    max_connection_age_s: int = Field(
+        0,
+        ge=0,
+        le=1_000_000,
+        description="seconds until a client is told to connect again, and so to look for new "
+        "replicas, 0 = never",
+    )
     max_queue_delay_s: float = Field(
         0.4,
         gt=0,

@@ -15,6 +15,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from multiprocessing.connection import wait
 from multiprocessing.reduction import DupFd
 from pathlib import Path
@@ -78,7 +79,8 @@ class ForkedProcess:
     def send_signal(self, number: int) -> None:
         """Send a signal to a process that still runs."""
         if self.poll() is None:
-            os.kill(self.pid, number)
+            with suppress(ProcessLookupError):  # it may end meanwhile
+                os.kill(self.pid, number)
 
     def terminate(self) -> None:
         self.send_signal(signal.SIGTERM)

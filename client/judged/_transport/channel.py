@@ -11,7 +11,9 @@ from judged._inputs import need_kind
 
 DEFAULT_TARGET = "127.0.0.1:8470"
 
-OPTIONS: tuple[tuple[str, int], ...] = (
+OPTIONS: tuple[tuple[str, int | str], ...] = (
+    # A name with several addresses is a service of several replicas: calls go to each in turn.
+    ("grpc.lb_policy_name", "round_robin"),
     # Retries are this client's own loop: a service config can't tell a busy server from a message
     # that is too large.
     ("grpc.enable_retries", 0),

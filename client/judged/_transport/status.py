@@ -20,7 +20,9 @@ REQUEST_ID = "x-request-id"
 _DETAILS = "grpc-status-details-bin"
 BUDGET_EXHAUSTED = "BUDGET_EXHAUSTED"
 _Code = grpc.StatusCode
-_UNREACHED = re.compile(r"failed to connect|upstream connect|resol|domain name", re.IGNORECASE)
+_UNREACHED = re.compile(
+    r"failed to connect|backends failing|upstream connect|resol|domain name", re.IGNORECASE
+)
 _CLASSES: dict[grpc.StatusCode, type[errors.JudgedError]] = {
     _Code.INVALID_ARGUMENT: errors.InvalidArgument,
     _Code.OUT_OF_RANGE: errors.InvalidArgument,

@@ -302,8 +302,8 @@ def calls_of_a_connection() -> None:
     connections: Any = judged_server.api.listening.connections
     options = connections.connection_options
 
-    def generous(max_message_bytes: int) -> Any:
-        given = options(max_message_bytes)
+    def generous(*given_options: int) -> Any:
+        given = options(*given_options)
         return tuple(each for each in given if each[0] != "grpc.max_concurrent_streams")
 
     connections.connection_options = generous
@@ -311,15 +311,15 @@ def calls_of_a_connection() -> None:
 
 def pings_of_a_connection() -> None:
     """Let a connection ping as often as it likes."""
-    import judged_server.api.listening.listeners
+    import judged_server.api.listening.connections
 
-    listeners: Any = judged_server.api.listening.listeners
-    options = listeners.connection_options
+    connections: Any = judged_server.api.listening.connections
+    options = connections.connection_options
 
-    def patient(max_message_bytes: int) -> Any:
-        return (*options(max_message_bytes), ("grpc.http2.max_ping_strikes", 0))
+    def patient(*given_options: int) -> Any:
+        return (*options(*given_options), ("grpc.http2.max_ping_strikes", 0))
 
-    listeners.connection_options = patient
+    connections.connection_options = patient
 
 
 GUARDS: dict[str, Callable[[], None]] = {

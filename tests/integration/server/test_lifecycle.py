@@ -279,6 +279,7 @@ class TestDrain:
             ready.process.send_signal(signal.SIGTERM)
             assert ready.process.wait(60) == 0
             assert '"grace_s":7' in ready.log_text()
+            assert ready.log_text().count("reloaded by SIGHUP") == 1
 
     def test_a_terminal_that_closes_drains_as_sigterm_does(self, tmp_path: Path):
         path, port_file = tmp_path / "judged.sock", tmp_path / "port"

@@ -21,9 +21,16 @@ UNASKED_BYTES = 1 << 16
 _IDENTITY_AND_GZIP = 0b101
 
 
-def connection_options(max_message_bytes: int) -> tuple[tuple[str, int], ...]:
-    """Return the options of a server whose callers may send messages of at most that size."""
+def connection_options(
+    max_message_bytes: int, max_connection_age_s: int = 0
+) -> tuple[tuple[str, int], ...]:
+    """Return the options of a server whose callers may send messages of at most that size.
+
+    A connection of that age takes no more calls and ends with the last it has; 0 means at no age.
+    """
+    age = (("grpc.max_connection_age_ms", 1000 * max_connection_age_s),)
     return (
+        *(age if max_connection_age_s else ()),
         ("grpc.so_reuseport", 0),
         ("grpc.max_receive_message_length", max_message_bytes),
         ("grpc.max_send_message_length", -1),

@@ -16,7 +16,6 @@ import grpc
 
 from judged_server.address import Address, AddressError, share_socket
 from judged_server.api.authentication import Authenticator
-from judged_server.api.listening.connections import connection_options
 
 if TYPE_CHECKING:  # its import brings a library that most servers never need
     from judged_server.api.listening.certificates import Certificates
@@ -39,11 +38,11 @@ class Listeners:
 
     def __init__(
         self,
-        max_message_bytes: int,
+        options: tuple[tuple[str, int], ...],
         register: Callable[[grpc.aio.Server, Authenticator | None], object],
     ) -> None:
-        """`register` adds the handlers to a server, for the callers of its address."""
-        self._options = connection_options(max_message_bytes)
+        """`options` are gRPC's; `register` adds handlers to a server, for its address's callers."""
+        self._options = options
         self._register = register
         self._servers: list[grpc.aio.Server] = []
         self.addresses: list[Address] = []
