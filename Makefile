@@ -10,7 +10,6 @@ NODE_PACKAGES := tests/integration/node/node_modules/.package-lock.json
 LISTEN ?= 127.0.0.1:8470
 AUDIT ?=
 FUZZ ?= --seconds 64
-SOAK ?= --seconds 1200
 BENCHMARKS := equivalence guarantees canary evaluator lexical wire wire_shape teams metrics readiness coverage coverage.prediction_powered coverage.labels embed semantic mixed_load overload stsb memory command_memory fanout
 
 .PHONY: setup demo test test-again test-wheel test-llm test-adapters fuzz faults soak mutation audit sbom lock lint proto reference format bench serve check-image clean
@@ -100,7 +99,8 @@ faults: setup
 	$(BIN)/python -m benchmarks.faults
 	$(BIN)/python -m benchmarks.overload
 
-# Good and bad calls for twenty minutes, in which nothing may grow; `make soak SOAK="--seconds 60"`.
+# Good and bad calls for twenty minutes, and fifteen before, in which nothing may grow; shorter by
+# `make soak SOAK="--warm-up-seconds 15 --seconds 60"`.
 soak: setup
 	$(BIN)/python -m tests.soak $(SOAK)
 

@@ -183,6 +183,8 @@ def bm25s_index() -> Any:
     index.index(bm25s.tokenize(list(TEXTS.values()), show_progress=False), show_progress=False)
     with pytest.raises(InvalidArgument, match="1 ids for"):
         Bm25sRetriever(index, list(TEXTS.values()), ["d1"])
+    with pytest.raises(InvalidArgument, match=r"texts: 1 texts for an index of \d+ documents"):
+        Bm25sRetriever(index, ["fewer than were indexed"])
     return Bm25sRetriever(index, list(TEXTS.values()), list(TEXTS))
 
 

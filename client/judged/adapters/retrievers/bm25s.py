@@ -26,6 +26,10 @@ class Bm25sRetriever:
         document_ids: Sequence[str] | None = None,
         tokenize: Callable[[list[str]], Any] | None = None,
     ) -> None:
+        indexed = index.scores["num_docs"] if hasattr(index, "scores") else 0
+        if len(texts) != indexed:
+            rule = f"{len(texts)} texts for an index of {indexed} documents; give all, in its order"
+            raise InvalidArgument.of_field("texts", rule)
         if document_ids is not None and len(document_ids) != len(texts):
             rule = f"{len(document_ids)} ids for {len(texts)} texts; give one each or none"
             raise InvalidArgument.of_field("document_ids", rule)
