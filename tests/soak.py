@@ -12,8 +12,8 @@ read. It fails (status 1) when
   errors below it); shorter runs than ten minutes can't tell, and may grow by MOST_GROWTH_MB,
 * descriptors or threads at the end, when nobody calls, are more than after the warm-up.
 
-The warm-up is long since the C heap touches new pages for 40,000 calls, ever more slowly, while what
-is in use has ceased to grow. The last line is JSON.
+The warm-up is long since the C heap touches new pages for 40,000 calls, ever more slowly, while
+what is in use has ceased to grow. The last line is JSON.
 """
 
 from __future__ import annotations
