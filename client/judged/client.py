@@ -80,9 +80,9 @@ class Client(BaseClient[Connection]):
     ) -> None:
         """Connect to `target` ("HOST:PORT", "unix:PATH"), else JUDGED_TARGET, else the default.
 
-        `credentials` are a Token or Tls. `channel` takes the place of a connection of our own; it
-        is not closed. The other options are those of `with_options`. Raises InvalidArgument for
-        what can't be used.
+        A name of several addresses has its calls go to each in turn. `credentials` are a Token or
+        Tls. `channel` takes the place of a connection of our own; it is not closed. The other
+        options are those of `with_options`. Raises InvalidArgument for what can't be used.
         """
         given = read_options(timeout=timeout, max_retries=max_retries, metadata=metadata)
         connection = Connection(target, credentials=credentials, channel=channel)
