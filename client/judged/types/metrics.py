@@ -8,9 +8,11 @@ from typing import Any, Generic, TypeVar
 
 from judged._inputs import as_list, need_choices, need_kind, need_numbers, set_fields
 from judged._views import View, named_mean, plain
+from judged.errors import InvalidArgument
 from judged.types.choices import Matching, NoGold, Unjudged
 from judged.types.intervals import CorrectedEstimate, Interval, IntervalOptions, ends_of
 from judged.types.metric_names import is_metric
+from judged.types.rankings import PerQueryValues
 from judged.types.verdicts import VerdictCounts
 
 
@@ -187,6 +189,16 @@ class MetricTable(_Metrics[MetricResult]):
         rows = zip(*(metric.per_query for metric in self.metrics), strict=False)
         for query_id, row in zip(self.query_ids, rows, strict=False):
             yield query_id, dict(zip(names, row, strict=True))
+
+    def per_query_values(self) -> PerQueryValues:
+        """Return each query's values as `compare_runs` and `compute_metrics` take them.
+
+        Raises InvalidArgument where the call did not ask for them by MetricOptions(per_query=True).
+        """
+        if not self.query_ids and self.counts.evaluated:
+            rule = "was not asked for; compute the table with MetricOptions(per_query=True)"
+            raise InvalidArgument.of_field("per_query", rule)
+        return PerQueryValues(self.query_ids, [metric.per_query for metric in self.metrics])
 
     def to_query_rows(self) -> list[dict[str, Any]]:
         """Return a row a query, with a column a metric; none without MetricOptions(per_query)."""

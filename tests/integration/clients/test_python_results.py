@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from judged import AsyncClient, Client, MetricOptions, QueryGroup, TrecRankings
+from judged import AsyncClient, Client, InvalidArgument, MetricOptions, QueryGroup, TrecRankings
 from judged.evaluation import Evaluator
 
 from tests.integration.cli_process import run_in
@@ -33,6 +33,22 @@ def test_the_command_compares_what_python_wrote(
         for part in json.loads(done.stdout)["comparisons"]
     }
     assert made == {"mrr": pytest.approx(0.25), "ap": pytest.approx(0.25)}
+
+
+def test_values_of_tables_are_compared_and_those_not_asked_for_are_told_of(client: Client):
+    tables = {
+        name: client.compute_metrics(["mrr"], TrecRankings(QRELS, run), VALUES)
+        for name, run in {"worse": WORSE, "better": BETTER}.items()
+    }
+    values = {name: table.per_query_values() for name, table in tables.items()}
+    difference = client.compare_runs(["mrr"], values).between("mrr", "better").difference
+    assert difference.value == pytest.approx(0.25)
+    bare = client.compute_metrics(["mrr"], TrecRankings(QRELS, BETTER))
+    with pytest.raises(InvalidArgument) as caught:
+        bare.per_query_values()
+    assert caught.value.field == "per_query"
+    none = client.compute_metrics(["mrr"], TrecRankings({"nobody": {"a": 1}}, BETTER))
+    assert len(none.per_query_values().query_ids) == 0
 
 
 def test_the_command_compares_evaluations_and_takes_them_as_a_baseline(

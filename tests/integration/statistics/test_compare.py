@@ -73,10 +73,7 @@ class TestKindsOfRelevance:
             )
             for name, topics in RUNS.items()
         }
-        values = {
-            name: PerQueryValues(table.query_ids, [m.per_query for m in table.metrics])
-            for name, table in tables.items()
-        }
+        values = {name: table.per_query_values() for name, table in tables.items()}
         found = client.compare_runs(METRICS, values)
         direct = client.compare_runs(METRICS, DOCUMENTS, qrels=QRELS)
         assert found.comparisons == direct.comparisons

@@ -19,8 +19,6 @@ from judged import (
     CompareOptions,
     IntervalOptions,
     MetricOptions,
-    MetricTable,
-    PerQueryValues,
     TrecRankings,
 )
 from judged._views import plural
@@ -206,13 +204,9 @@ def _from_trec(
         counts = replace(table.counts, duplicates=table.counts.duplicates + retrieved.duplicates)
         told = (*topic_warnings(counts), *count_warnings(counts))
         out.warn(*(f"{name}: {warning}" for warning in told))
-        measured.append(MeasuredRun(name, str(path), _values_of(table)))
+        measured.append(MeasuredRun(name, str(path), table.per_query_values()))
         signatures = {metric.name: metric.signature for metric in table}
     return measured, signatures
-
-
-def _values_of(table: MetricTable) -> PerQueryValues:
-    return PerQueryValues(table.query_ids, [metric.per_query for metric in table.metrics])
 
 
 def _place(path: Steps, measured: Sequence[MeasuredRun]) -> str | None:
