@@ -13,7 +13,7 @@ read. It fails (status 1) when
 * descriptors or threads at the end, when nobody calls, are more than after the warm-up.
 
 The warm-up is long since the C heap touches new pages for 40,000 calls, ever more slowly, while
-what is in use has ceased to grow. The last line is JSON.
+what Python has in use has ceased to grow. The last line is JSON.
 """
 
 from __future__ import annotations
