@@ -26,7 +26,7 @@ def connection_options(
 ) -> tuple[tuple[str, int], ...]:
     """Return the options of a server whose callers may send messages of at most that size.
 
-    A connection of that age takes no more calls and ends with the last it has; 0 means at no age.
+    A connection of that age takes no more calls, and ends after its last one; 0 means never.
     """
     age = (("grpc.max_connection_age_ms", 1000 * max_connection_age_s),)
     return (
