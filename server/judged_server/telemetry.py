@@ -13,6 +13,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any, Protocol
@@ -81,8 +82,10 @@ class Lines:
 
 
 def _to_stderr(lines: bytes) -> None:
-    sys.stderr.buffer.write(lines)
-    sys.stderr.buffer.flush()
+    # A log that can't be written, on a disk without space say, fails no call.
+    with suppress(OSError):
+        sys.stderr.buffer.write(lines)
+        sys.stderr.buffer.flush()
 
 
 class AccessLog:

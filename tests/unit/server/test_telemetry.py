@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
+from pathlib import Path
 
 import orjson
 import pytest
@@ -50,6 +52,17 @@ def test_a_line_that_came_while_others_were_written_is_written_later(
     for _ in range(2):  # a second loop has a timer of its own
         asyncio.run(scenario())
     assert capfdbinary.readouterr().err.split() == [b"first", b"second"] * 2
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full, as Linux has it")
+def test_what_a_disk_without_space_does_not_take_fails_no_caller(monkeypatch: pytest.MonkeyPatch):
+    full = Path("/dev/full").open("w")  # noqa: SIM115 - to close it fails too
+    try:
+        monkeypatch.setattr(sys, "stderr", full)
+        Lines().warning(b"a line")
+    finally:
+        with pytest.raises(OSError, match="No space left"):
+            full.close()
 
 
 def test_without_a_loop_a_line_is_written_at_once(capfdbinary: pytest.CaptureFixture[bytes]):
