@@ -31,17 +31,17 @@ class Worker:
 
     def run(self, calls: int, seed: int) -> dict[str, float]:
         """Return the wall and CPU seconds that so many calls took."""
-        spent: dict[str, float] = self._told({"calls": calls, "seed": seed})
+        spent: dict[str, float] = self._answer_to({"calls": calls, "seed": seed})
         return spent
 
     def latencies(self, calls: int, seed: int) -> Tally:
         """Return how long contexts took at RATE a second on top of the provider."""
         tally = Tally()
-        for took_ms in self._told({"calls": calls, "seed": seed, "rate": RATE}):
+        for took_ms in self._answer_to({"calls": calls, "seed": seed, "rate": RATE}):
             tally.histogram.record_value(microseconds(took_ms / 1e3))
         return tally
 
-    def _told(self, order: dict[str, float]) -> Any:  # noqa: ANN401 - whatever it was asked for
+    def _answer_to(self, order: dict[str, float]) -> Any:  # noqa: ANN401 - whatever it was asked for
         self._orders.write(json.dumps(order) + "\n")
         self._orders.flush()
         return json.loads(self._read())
