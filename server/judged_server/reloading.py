@@ -75,7 +75,7 @@ class Reload:
         while True:
             await asyncio.sleep(_LOOKED_AT_EVERY_S)
             async with self._one_at_a_time:
-                await self._callers()
+                await self._try_callers()
 
     def begin(self) -> None:
         """Reload all that may change, soon; begin a new audit log where that was moved away."""
@@ -86,7 +86,7 @@ class Reload:
     async def _all(self) -> None:
         async with self._one_at_a_time:
             waiting, failed_before = [], dict(self.failures)
-            await self._callers()
+            await self._try_callers()
             try:
                 settings = await asyncio.to_thread(self.reread)
             except SettingsError as error:
@@ -103,6 +103,13 @@ class Reload:
             _log.warning("settings wait for a restart", settings=", ".join(waiting))
         if self.failures == failed_before:
             _log.info("reloaded by SIGHUP")
+
+    async def _try_callers(self) -> None:
+        """Do `_callers`, which must go on to look: a token that is revoked later must end."""
+        try:
+            await self._callers()
+        except Exception:  # noqa: BLE001 - whatever it is, the next look may be better
+            _log.exception("tenants and certificates could not be looked at")
 
     async def _callers(self) -> None:
         """Take over tenants, tokens and certificates, and end the calls of those revoked."""

@@ -4,14 +4,27 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Generic, TypeVar
 
 from judged_server import errors
 from judged_server.api.limits import RequestLimits
 
 Request = TypeVar("Request")
 Answer = TypeVar("Answer")
-Work = Coroutine[Any, Any, Answer]
+
+
+@dataclass(frozen=True, slots=True)
+class Begun(Generic[Answer]):
+    """Work on a chunk, and what to do once it has ended.
+
+    `ended` is called once however the work ends: cancelled before its first step too, when nothing
+    of the coroutine runs, not even a `finally`.
+    """
+
+    work: Coroutine[Any, Any, Answer]
+    ended: Callable[[], None] = lambda: None
 
 
 class ChunkIds:
@@ -34,7 +47,7 @@ class ChunkIds:
 async def work_in_window(
     requests: AsyncIterator[Request],
     window: int,
-    begin: Callable[[Request], Awaitable[Work[Answer]]],
+    begin: Callable[[Request], Awaitable[Begun[Answer]]],
 ) -> AsyncGenerator[Answer, None]:
     """Yield what the work on each request returns, as it finishes.
 
@@ -46,8 +59,8 @@ async def work_in_window(
     slots = asyncio.Semaphore(window)
     answers: asyncio.Queue[Answer | None] = asyncio.Queue(window + 1)
 
-    async def work_on(work: Work[Answer]) -> None:
-        answers.put_nowait(await work)
+    async def work_on(begun: Begun[Answer]) -> None:
+        answers.put_nowait(await begun.work)
 
     async def read() -> None:
         try:
@@ -57,7 +70,9 @@ async def work_in_window(
                     request = await anext(requests, None)
                     if request is None:
                         break
-                    tasks.create_task(work_on(await begin(request)))
+                    begun = await begin(request)
+                    task = tasks.create_task(work_on(begun))
+                    task.add_done_callback(partial(_end, begun))
         except BaseExceptionGroup as group:
             raise group.exceptions[0] from None
         except asyncio.CancelledError as cancelled:
@@ -77,3 +92,8 @@ async def work_in_window(
     finally:
         reader.cancel()
         await asyncio.gather(reader, return_exceptions=True)
+
+
+def _end(begun: Begun[Any], _: asyncio.Task[None]) -> None:
+    begun.work.close()  # it may never have started
+    begun.ended()

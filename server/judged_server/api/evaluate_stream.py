@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import aclosing
 from functools import partial
 from itertools import islice
-from typing import Any
 
 import numpy as np
 from judged.v1 import judge_service_pb2 as pb
 from judged.v1 import metrics_pb2
 
 from judged_server import errors
-from judged_server.api.chunk_window import ChunkIds, work_in_window
+from judged_server.api.chunk_window import Begun, ChunkIds, work_in_window
 from judged_server.api.convert.judging import (
     read_asking,
     read_spec,
@@ -118,9 +117,7 @@ class _Stream:
         self._done = 0
         self._told_judge = False
 
-    async def begin(
-        self, request: pb.StreamEvaluateRequest
-    ) -> Coroutine[Any, Any, pb.EvaluatedChunk]:
+    async def begin(self, request: pb.StreamEvaluateRequest) -> Begun[pb.EvaluatedChunk]:
         """Return the work on the next message. Raises InvalidField for what is no new chunk."""
         if request.WhichOneof("message") != "chunk":
             raise errors.InvalidField("message", "every message after the start must be a chunk")
@@ -144,7 +141,8 @@ class _Stream:
         except BaseException:
             self._admission.release(admitted)
             raise
-        return self._answer(chunk, part, contexts, admitted)
+        answer = self._answer(chunk, part, contexts)
+        return Begun(answer, partial(self._admission.release, admitted))
 
     async def _admitted(self, size: int) -> int:
         """Return `size` once the server has room for it: the stream is not read meanwhile."""
@@ -157,15 +155,12 @@ class _Stream:
                 return size
 
     async def _answer(
-        self, chunk: pb.EvaluateChunk, part: Part, contexts: int, admitted: int
+        self, chunk: pb.EvaluateChunk, part: Part, contexts: int
     ) -> pb.EvaluatedChunk:
-        try:
-            once = None
-            if self._idempotent_calls is not None:
-                once = partial(self._idempotent_calls.verdicts, self._start, chunk, self._caller)
-            judged = await self._run.judge(part, once, fault_of)
-        finally:
-            self._admission.release(admitted)
+        once = None
+        if self._idempotent_calls is not None:
+            once = partial(self._idempotent_calls.verdicts, self._start, chunk, self._caller)
+        judged = await self._run.judge(part, once, fault_of)
         self._done += contexts
         return self._write(chunk.chunk_id, judged)
 

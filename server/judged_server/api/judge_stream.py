@@ -5,15 +5,14 @@ A chunk that can't be judged gets its own error; only a fault of the stream itse
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import aclosing
 from functools import partial
-from typing import Any
 
 from judged.v1 import judge_service_pb2 as pb
 
 from judged_server import errors
-from judged_server.api.chunk_window import ChunkIds, work_in_window
+from judged_server.api.chunk_window import Begun, ChunkIds, work_in_window
 from judged_server.api.convert.judging import (
     read_asking,
     read_spec,
@@ -107,12 +106,12 @@ class _Stream:
         self._done = 0
         self._ids = ChunkIds(limits)
 
-    async def begin(self, request: pb.StreamJudgeRequest) -> Coroutine[Any, Any, pb.JudgedChunk]:
+    async def begin(self, request: pb.StreamJudgeRequest) -> Begun[pb.JudgedChunk]:
         """Return the work on the next message. Raises InvalidField for what is no new chunk."""
         if request.WhichOneof("message") != "chunk":
             raise errors.InvalidField("message", "every message after the start must be a chunk")
         self._ids.add(request.chunk.chunk_id)
-        return self._answer(request.chunk)
+        return Begun(self._answer(request.chunk))
 
     async def _answer(self, chunk: pb.JudgeChunk) -> pb.JudgedChunk:
         answer = pb.JudgedChunk(chunk_id=chunk.chunk_id)

@@ -104,9 +104,11 @@ def _parse(raw: bytes) -> dict[str, Any]:
 def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        twin = next(name for name in names if names.count(name) > 1)
-        raise errors.InvalidField(twin[:80], "stands twice in one object; say it once")
+        seen: set[str] = set()
+        for name, _ in pairs:
+            if name in seen:
+                raise errors.InvalidField(name[:80], "stands twice in one object; say it once")
+            seen.add(name)
     return found
 
 

@@ -138,7 +138,7 @@ class KeptReplies:
         self._reader = ThreadPoolExecutor(1, thread_name_prefix="replies-read")
         self._ids = StoredIds(file, self._reader, now)
         self._looking: asyncio.Task[None] | None = None
-        self._late = 0
+        self._late: set[asyncio.Event] = set()
         self._queue: WriteQueue[StoredReply] = WriteQueue(
             file.put, _size, file.transaction_bytes, "replies", max_waiting_bytes
         )
@@ -180,8 +180,7 @@ class KeptReplies:
 
         def settle() -> None:
             written.set()
-            if late:
-                self._late -= 1
+            self._late.discard(written)
 
         def settled() -> None:
             try:
@@ -189,7 +188,6 @@ class KeptReplies:
             except RuntimeError:  # the loop was closed in the meantime
                 return
 
-        late = False
         if self._late or within_s <= 0:
             self._queue.put([reply])
             return
@@ -199,10 +197,11 @@ class KeptReplies:
             async with asyncio.timeout(within_s):
                 await written.wait()
         except TimeoutError:
-            late = True
+            if written.is_set():  # in the same turn of the loop
+                return
             if not self._late:
                 logger.warning("replies are answered before they are stored: the disk is slow")
-            self._late += 1
+            self._late.add(written)
 
     def close(self) -> None:
         """Write what waits, and close the file. Not for the event loop's thread."""

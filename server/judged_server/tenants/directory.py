@@ -111,6 +111,8 @@ class FileDirectory:
                 now = self._read()
             except SettingsError as error:
                 problem = str(error)
+            except Exception as error:  # noqa: BLE001 - the old ones serve on, and it looks again
+                problem = f"{type(error).__name__}: {error}"
             else:
                 if self._look() != state:
                     return False  # they are being written; the next look finds them whole

@@ -215,3 +215,29 @@ async def test_a_disk_that_hangs_delays_one_answer_and_not_the_next(tmp_path, ca
     gate.set()
     await asyncio.to_thread(kept.close)
     assert len(ReplyFile(tmp_path / "replies", CAP, 0).get([entry(8).key])) == 1
+
+
+async def test_a_loop_that_stood_while_the_disk_wrote_makes_nobody_late(tmp_path, caplog):
+    gate, written = threading.Event(), threading.Event()
+
+    class Gated(ReplyFile):
+        def put(self, replies):
+            gate.wait(30)
+            stored = super().put(replies)
+            written.set()
+            return stored
+
+    kept = KeptReplies(Gated(tmp_path / "replies", CAP, 0))
+    first = asyncio.create_task(kept.put_soon(entry(1), 0.05))
+    await asyncio.sleep(0)
+    # The write ends, and the time too, while the loop stands: it hears of both in one turn.
+    gate.set()
+    assert written.wait(30)
+    threading.Event().wait(0.1)
+    await first
+    assert "the disk is slow" not in caplog.text
+    gate.clear()
+    await kept.put_soon(entry(2), 0.01)  # waits, and says that it did so for nothing
+    assert "the disk is slow" in caplog.text
+    gate.set()
+    await asyncio.to_thread(kept.close)

@@ -101,3 +101,24 @@ def test_a_tenant_that_can_not_be_is_refused(path: Path):
 
     with pytest.raises(SettingsError, match="no such judge"):
         FileDirectory(path, check)
+
+
+def test_an_error_of_the_disk_is_reported_and_does_not_end_the_look(path: Path):
+    token = new_token(path, "a")
+    broken: list[OSError] = []
+
+    def check(_: object) -> None:
+        if broken:
+            raise broken[0]
+
+    directory = FileDirectory(path, check)
+    shown = directory.by_token(token)
+    broken.append(PermissionError(13, "Permission denied"))
+    path.write_text('[tenants.a]\nuris = ["x:a", "x:c"]\n[tenants.b]\n')
+    assert not directory.refresh()
+    assert "Permission denied" in directory.problem
+    assert shown is not None
+    assert directory.counts(shown)
+    broken.clear()
+    assert directory.refresh()
+    assert named(directory.by_uri("x:c")) == "a"
