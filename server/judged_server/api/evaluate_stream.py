@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import aclosing
 from functools import partial
@@ -124,7 +123,8 @@ class _Stream:
         chunk = request.chunk
         self._ids.add(chunk.chunk_id)
         size = chunk.ByteSize()
-        admitted = await self._admitted(size)
+        # The stream is not read until there is room.
+        admitted = await self._admission.wait_for_room(size)
         try:
             first = self._groups - chunk.continues
             result = self._results_of_last if chunk.continues else 0
@@ -139,20 +139,10 @@ class _Stream:
             self._limits.check_evaluated(self._received + self._groups, "groups")
             part = await self._run.receive(groups, continues=chunk.continues)
         except BaseException:
-            self._admission.release(admitted)
+            admitted.release()
             raise
         answer = self._answer(chunk, part, contexts)
-        return Begun(answer, partial(self._admission.release, admitted))
-
-    async def _admitted(self, size: int) -> int:
-        """Return `size` once the server has room for it: the stream is not read meanwhile."""
-        while True:
-            try:
-                self._admission.admit(size)
-            except errors.Overloaded as busy:
-                await asyncio.sleep(busy.retry_after_s)
-            else:
-                return size
+        return Begun(answer, admitted.release)
 
     async def _answer(
         self, chunk: pb.EvaluateChunk, part: Part, contexts: int

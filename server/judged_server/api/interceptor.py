@@ -93,8 +93,9 @@ _metadata: ContextVar[Sequence[tuple[str, str | bytes]]] = ContextVar("metadata"
 _shown: ContextVar[Shown] = ContextVar("shown", default=None)
 
 
-def _callers_id() -> str | None:
-    for key, value in _metadata.get():
+def callers_id(metadata: Sequence[tuple[str, str | bytes]]) -> str | None:
+    """Return the id that a caller gave its call in the metadata; None for none that may be one."""
+    for key, value in metadata:
         if key == REQUEST_ID and isinstance(value, str) and _PLAIN_ID.fullmatch(value):
             return value
     return None
@@ -233,10 +234,7 @@ class CallInterceptor:
         limited: bool = True,
         authenticator: Authenticator | None = None,
     ) -> UnaryHandler:
-        """Return the same for a handler that yields replies, or writes them by itself.
-
-        `many` says that it takes a stream of requests.
-        """
+        """Return the same for one that yields or writes replies; `many`: to many requests."""
         maximum_s = self._deadlines.max_stream_s if limited else None
         receive = self._receiver.first if limited else self._receiver.unbounded
 
@@ -309,7 +307,7 @@ class CallInterceptor:
 
     def _begin(self, method: str, context: Context, *, counted: bool) -> _Call:
         """Note a call that begins, and give it an id."""
-        request_id = _callers_id()
+        request_id = callers_id(_metadata.get())
         if request_id is None:
             request_id = f"{_PROCESS}-{next(_NUMBERS):x}"
             # Not to a caller who knows it: a trailer takes a fiftieth of a small call.

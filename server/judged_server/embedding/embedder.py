@@ -157,6 +157,7 @@ class LazyEmbedder:
         self._card = card
         self._load = load
         self._embedder: ModelEmbedder | None = None
+        self._loading: asyncio.Task[ModelEmbedder] | None = None
         self._closed = False
         self._lock = threading.Lock()
 
@@ -200,8 +201,20 @@ class LazyEmbedder:
         """Return the vectors of distinct texts; the first caller waits for the model to load."""
         embedder = self._embedder
         if embedder is None:
-            embedder = await asyncio.to_thread(self.load)
+            embedder = await self._load_once()
         return await embedder.embed(texts, long_text, deadline)
+
+    async def _load_once(self) -> ModelEmbedder:
+        """Return the model that one thread loads for all who wait, whoever of them leaves."""
+        if self._loading is None:
+            self._loading = asyncio.create_task(asyncio.to_thread(self.load))
+            self._loading.add_done_callback(self._loaded_once)
+        return await asyncio.shield(self._loading)
+
+    def _loaded_once(self, loading: asyncio.Task[ModelEmbedder]) -> None:
+        self._loading = None  # after a failure the next use tries again
+        if not loading.cancelled():
+            loading.exception()  # nobody may be left to be told
 
     def close(self) -> None:
         """Close the model, once it has been loaded if that is going on."""

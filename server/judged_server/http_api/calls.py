@@ -20,6 +20,7 @@ from google.protobuf.message_factory import GetMessageClass
 from judged.internal.v1 import status_pb2
 
 from judged_server import errors
+from judged_server.api.interceptor import REQUEST_ID, callers_id
 from judged_server.api.status import STATUS_TRAILER, to_wire
 from judged_server.http_api.call_context import INLINE_BYTES, HttpContext
 from judged_server.http_api.json_mapping import read_message, to_json
@@ -75,10 +76,15 @@ class HttpCalls:
         with Reply(request, self._unread_s) as reply:
             try:
                 context = HttpContext(request, read, self._max_bytes, reply.write_event)
-                body = await _written(await self._call(method, context))
             except errors.JudgedError as error:
                 trailers = dict(to_wire(error).trailers)
                 return await reply.end_with(_status(trailers), trailers)
+            try:
+                body = await _written(await self._call(method, context))
+            except errors.JudgedError as error:
+                context.set_trailing_metadata(to_wire(error).trailers)
+                if (theirs := callers_id(context.metadata)) is not None:
+                    context.set_trailing_metadata(((REQUEST_ID, theirs),))
             if context.status is not None:
                 return await reply.end_with(context.status, context.trailers)
             return await reply.end(body, context.trailers)

@@ -205,6 +205,9 @@ class TestDeadlines:
     def test_the_callers_own(self, address: str):
         told = ask(address, "/v1/GetServerInfo", {}, {"grpc-timeout": "1n"})
         assert (told.status, told.reason) == (504, "DEADLINE_EXCEEDED")
+        assert told.headers["x-request-id"]
+        named = {"grpc-timeout": "1n", "x-request-id": "mine"}
+        assert ask(address, "/v1/GetServerInfo", {}, named).headers["x-request-id"] == "mine"
         assert ask(address, "/v1/GetServerInfo", {}, {"grpc-timeout": "30S"}).status == 200
 
 

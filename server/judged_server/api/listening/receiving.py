@@ -182,6 +182,14 @@ class Admission:
             self._large += memory
         return Admitted(self, size)
 
+    async def wait_for_room(self, size: int) -> Admitted:
+        """Do what `admit` does once there is room, however long that takes."""
+        while True:
+            try:
+                return self.admit(size)
+            except errors.Overloaded as busy:
+                await asyncio.sleep(busy.retry_after_s)
+
     def release(self, size: int) -> None:
         """Give the memory of a request of `size` bytes back."""
         self._pending -= size * GROWTH
@@ -202,6 +210,10 @@ class Admitted:
         """Do nothing: the memory is held already."""
 
     def __exit__(self, *_: object) -> None:
+        self.release()
+
+    def release(self) -> None:
+        """Let go of it, once."""
         self._admission.release(self._size)
 
 
@@ -304,20 +316,25 @@ class Receiver:
         return await self.parsed(_malformed() if message is grpc.aio.EOF else message)
 
     async def each(self, messages: AsyncIterator[Any]) -> AsyncIterator[Any]:
-        """Yield the messages of a stream, as they are asked for, no faster than the tenant may."""
+        """Yield the messages of a stream, as they are asked for, no faster than the tenant may.
+
+        One for which there is no room waits, as the stream's caller does.
+        """
         async for message in messages:
             await self._rates.pace(self._size(message))
-            yield await self.parsed(message)
+            yield await self.parsed(message, waits=True)
 
-    async def parsed(self, message: Any) -> Any:  # noqa: ANN401 - any message
+    async def parsed(self, message: Any, *, waits: bool = False) -> Any:  # noqa: ANN401
         """Return a received message, read if it is not yet.
 
-        Raises MalformedMessage, LimitExceeded, and Overloaded when there is no room for it.
+        Raises MalformedMessage, LimitExceeded, and Overloaded when there is no room for it, unless
+        it waits for that.
         """
         if isinstance(message, Unread):
             try:
                 size = message.size(self._most)
-                with self._admission.admit(size):
+                admit = self._admission
+                with await admit.wait_for_room(size) if waits else admit.admit(size):
                     async with self._reading:
                         parsed = await asyncio.to_thread(message.read, size)
             finally:

@@ -129,6 +129,22 @@ async def test_a_message_without_room_is_refused_before_it_is_inflated():
     assert await received(raw, receiver(admission))
 
 
+async def test_a_message_of_a_stream_waits_for_room():
+    admission = Admission(MOST * GROWTH)
+    sent = request(MOST // 2)
+
+    async def messages() -> Any:
+        yield PARSE(sent.SerializeToString())
+
+    stream = receiver(admission).each(messages())
+    with admission.admit(MOST):
+        waiting = asyncio.ensure_future(anext(stream))
+        done, _ = await asyncio.wait({waiting}, timeout=0.3)  # a refusal would come at once
+        assert not done
+    assert await waiting == sent
+    assert admission.pending_bytes == 0
+
+
 async def test_a_process_out_of_memory_receives_nothing():
     process = Memory()
     process.pressure = Pressure.CRITICAL
