@@ -58,6 +58,9 @@ def test_deepeval_measures_with_our_metric(client: Client) -> None:
     )
     assert asyncio.run(metric.a_measure(worse)) == 0.0
     assert not metric.is_successful()
+    nothing = LLMTestCase(input="rag", actual_output="an answer", retrieval_context=[OTHER])
+    with pytest.raises(NoVerdict):
+        metric.measure(nothing)
 
 
 def test_deepevals_own_evaluate_takes_it(client: Client) -> None:

@@ -7,9 +7,10 @@ the whole come from the server, out of the same values.
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
-from itertools import chain, compress
+from itertools import accumulate, chain, compress
 from typing import cast
 
 from judged._batching.packing import packed
@@ -58,25 +59,36 @@ def check_rankings(relevance: Relevance) -> None:
 
 
 def _split_trec(whole: TrecRankings, part_bytes: int) -> Iterator[TrecRankings]:
-    # Topics that only the run has ride along with the last part, which has judged ones too.
-    extra = {q: joined(ranked) for q, ranked in whole.run.items() if q not in whole.qrels}
     qrels: dict[str, Joined] = {}
     run: dict[str, Joined] = {}
-    size = sum(topic.size for topic in extra.values())
-    for query_id, grades in whole.qrels.items():
+    size = 0
+    for (query_id, grades), unjudged in zip(whole.qrels.items(), _unjudged(whole), strict=True):
         judged = joined(grades)
-        more = judged.size
-        ranked = joined(whole.run[query_id]) if query_id in whole.run else None
-        if ranked is not None:
-            more += ranked.size
+        ranked = {query_id: joined(whole.run[query_id])} if query_id in whole.run else {}
+        ranked.update(unjudged)
+        more = judged.size + sum(topic.size for topic in ranked.values())
         if qrels and size + more > part_bytes:
             yield _part(qrels, run)
             qrels, run, size = {}, {}, 0
         qrels[query_id] = judged
-        if ranked is not None:
-            run[query_id] = ranked
+        run.update(ranked)
         size += more
-    yield _part(qrels, {**run, **extra})
+    yield _part(qrels, run)
+
+
+def _unjudged(whole: TrecRankings) -> Iterator[dict[str, Joined]]:
+    """Yield the topics that only the run has, spread evenly over those of the judgements.
+
+    A part needs a judged topic, and a run over a whole collection may have hundreds of others for
+    each of these.
+    """
+    topics = {q: joined(ranked) for q, ranked in whole.run.items() if q not in whole.qrels}
+    ends = [*accumulate(topic.size for topic in topics.values())]
+    names, first = list(topics), 0
+    for number in range(1, len(whole.qrels) + 1):
+        end = bisect_right(ends, ends[-1] * number // len(whole.qrels)) if ends else 0
+        yield {name: topics[name] for name in names[first:end]}
+        first = end
 
 
 def _part(qrels: Mapping[str, Joined], run: Mapping[str, Joined]) -> TrecRankings:

@@ -39,9 +39,15 @@ class Window:
     def take(self, seconds: float) -> bool:
         """Wait for a slot; say whether there was one in time."""
         granted = threading.Event()
-        if self._took_or_waits(granted, granted.set) or granted.wait(seconds):
+        if self._took_or_waits(granted, granted.set):
             return True
-        return not self._stopped_waiting(granted)
+        try:
+            in_time = granted.wait(seconds)
+        except BaseException:  # Ctrl-C: else the slot would go to nobody
+            if not self._stopped_waiting(granted):
+                self.release()
+            raise
+        return in_time or not self._stopped_waiting(granted)
 
     async def take_soon(self, seconds: float) -> bool:
         """Wait for a slot on an event loop; say whether there was one in time."""

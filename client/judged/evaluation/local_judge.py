@@ -76,7 +76,7 @@ class LocalJudge:
             return None, VerdictError(0, "ABSTAINED", "the judge returned None", retryable=False)
         try:
             score = float(said)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             score = math.nan
         if not 0 <= score <= 1:
             rule = f"the judge returned {said!r}; return True, False, a score from 0 to 1, or None"

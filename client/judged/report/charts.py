@@ -47,7 +47,9 @@ def bars(name: str, rows: Sequence[Bar]) -> Markup:
         )
         shown = f"{row.value:.4f}"
         if row.lower is not None and row.upper is not None:
-            parts.append(_whisker(_LABEL + _PLOT * row.lower, _LABEL + _PLOT * row.upper, y + 9))
+            # A t interval may reach beyond; the numbers beside the bar say how far.
+            low, high = (_LABEL + _PLOT * _clamp(end) for end in (row.lower, row.upper))
+            parts.append(_whisker(low, high, y + 9))
             shown += f" [{row.lower:.3f}, {row.upper:.3f}]"
         parts.append(_text(_LABEL + _PLOT + 10, y + 13, shown, "value"))
     return _svg(name, height, parts)

@@ -249,7 +249,7 @@ def _first_hit(results: Sequence[ReportedResult]) -> int | None:
 def _no_hit(values: Mapping[str, float]) -> int | None:
     """Return 0 where the values of a query show that nothing relevant was retrieved, else None."""
     telling = [
-        value for name, value in values.items() if re.split(r"[@(_]", name)[0] in _HIT_METRICS
+        value for name, value in values.items() if re.split(r"[@(]", name)[0] in _HIT_METRICS
     ]
     return 0 if telling and not any(telling) else None
 

@@ -207,6 +207,10 @@ def expanded_levels(tail: float, n: int) -> tuple[float, float]:
 def _acceleration(values: FloatArray) -> float:
     """Return that of the jackknife, which for a mean is the skewness of values over 6 sqrt(n)."""
     deviations = values - values.mean()
+    # The ratio does not depend on the unit, and in this one no power of it vanishes.
+    largest = float(np.abs(deviations).max(initial=0.0))
+    if largest > 0:
+        deviations = deviations / largest
     spread = float(np.sum(deviations**2))
     return float(np.sum(deviations**3)) / (6 * spread**1.5) if spread > 0 else 0.0
 

@@ -33,7 +33,8 @@ class JudgedMetric(BaseMetric):  # type: ignore[misc]  # Any where DeepEval is n
 
     def measure(self, test_case: LLMTestCase, *_: Any, **__: Any) -> float:  # noqa: ANN401 - DeepEval's
         """Return the metric of a case. Raises NoVerdict for a missing verdict."""
-        expected = test_case.context or [test_case.expected_output or ""]
+        answer = test_case.expected_output
+        expected = test_case.context or ([answer] if answer else [])
         retrieved = test_case.retrieval_context or []
         value = self._asking.measure(self.metric, test_case.input, expected, retrieved)
         self.score = value

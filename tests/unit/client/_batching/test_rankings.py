@@ -46,6 +46,18 @@ def test_topics_stay_whole_and_none_is_lost(qrels, run, size):
             assert query_id in part.qrels or query_id not in qrels
 
 
+def test_topics_that_only_the_run_has_are_spread_over_the_parts():
+    ranked = {f"d{number}": 1.0 / (1 + number) for number in range(100)}
+    qrels = {f"q{number}": {"d1": 1} for number in range(10)}
+    run = {f"q{number}": ranked for number in range(500)}  # as of a whole collection's queries
+    parts = [
+        part for part in split(TrecRankings(qrels, run), 1000) if isinstance(part, TrecRankings)
+    ]
+    assert len(parts) == 10
+    assert sum(len(part.run) for part in parts) == 500
+    assert max(len(part.run) for part in parts) <= 51
+
+
 def test_gains_are_cut_between_queries():
     whole = GainRankings([GainRanking(str(i), [1.0] * 5, [1.0]) for i in range(10)])
     parts = [part for part in split(whole, 100) if isinstance(part, GainRankings)]

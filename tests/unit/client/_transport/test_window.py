@@ -74,6 +74,26 @@ def test_threads_get_their_slots_in_order():
     assert order == [0, 1, 2, 3, 4]
 
 
+@pytest.mark.parametrize("is_granted", [False, True])
+def test_an_interrupted_waiter_takes_no_slot_along(monkeypatch: pytest.MonkeyPatch, is_granted):
+    window = Window()
+    slots = full(window)
+
+    class Interrupted(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            if is_granted:
+                window.release()
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading, "Event", Interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            window.take(60)
+    for _ in range(slots - is_granted):
+        window.release()
+    assert full(window) == slots
+
+
 async def test_a_waiter_that_leaves_takes_no_slot_along():
     window = Window()
     full(window)

@@ -146,6 +146,12 @@ def test_rounding_leads_out_of_the_values_nowhere(numerator):
     assert values.min() <= found.lower <= found.upper <= values.max()
 
 
+def test_bca_does_not_depend_on_the_unit_however_small():
+    values = RNG.exponential(size=30)
+    plain, tiny = one(values, method=BCA), one(values * 2.0**-400, method=BCA)
+    assert (tiny.lower, tiny.upper) == (plain.lower * 2.0**-400, plain.upper * 2.0**-400)
+
+
 def test_bca_leans_to_the_long_tail():
     values = RNG.exponential(size=80)
     plain, leaning = one(values), one(values, method=BCA)
