@@ -115,6 +115,14 @@ class EvaluationRun:
             if self.local is None:
                 rule = "must be a judge's name, a Judge or a function of a Context"
                 raise WrongType.of_field("judge", f"{rule}, not {type(judge).__name__}")
+            if _expects_spans(dataset):
+                rule = (
+                    "a function judges texts, and the data set expects spans; name the judge span, "
+                    "or give its queries expected_answers"
+                )
+                raise InvalidArgument.of_field("judge", rule)
+        # Once: a source file that is edited while this runs doesn't change the function.
+        self._identity = None if self.local is None else self.local.identity
         self._k = self._cutoff(k)
         self._log = None if resume is None else EvaluationLog(resume, self._about())
         self._left = threading.Event()
@@ -155,8 +163,8 @@ class EvaluationRun:
         queries = [asdict(query) for query in self._dataset.queries]
         text = json.dumps(queries, ensure_ascii=False, sort_keys=True)
         judge: object = self.judge
-        if self.local is not None:
-            judge = self.local.identity.signature
+        if self._identity is not None:
+            judge = self._identity.signature
         elif isinstance(judge, Judge):
             judge = asdict(judge)
         elif isinstance(judge, RecordedJudge):
@@ -200,7 +208,8 @@ class EvaluationRun:
             if self._left.is_set():
                 return
             self.warnings += self._retrieval.warnings(self.metrics)
-        by_spans = True if self.judge == "span" else None
+        kind = self.judge.kind if isinstance(self.judge, Judge) else self.judge
+        by_spans = True if kind == "span" else None
         groups = self._dataset.to_groups(self._retrieval.results, by_spans=by_spans)
         self.groups = [g for g in groups if g.query_id not in self._retrieval.failures]
         if self._kept_only and self._log is not None:
@@ -268,7 +277,12 @@ class EvaluationRun:
                 told(done, total)
 
     def take(self, piece: Piece, verdicts: Verdicts) -> None:
-        """Take the verdicts of a piece, and keep those of groups that none is missing of."""
+        """Take the verdicts of a piece, and keep those of groups that none is missing of.
+
+        Raises FileError where they are of another judge than those that were taken or kept before.
+        """
+        if self._identity is not None:
+            verdicts = replace(verdicts, judge=self._identity)
         parts = []
         for index, place in enumerate(piece.places):
             part = of_groups(verdicts, index, index + 1)
@@ -343,6 +357,13 @@ def _ranking(ranked: object, query_id: str) -> list[Retrieved]:
     refuse_set(ranked, field)
     listed = need_list(ranked, field, "texts or Retrieved")
     return [as_retrieved(value, f"{field}[{rank}]") for rank, value in enumerate(listed)]
+
+
+def _expects_spans(dataset: Dataset) -> bool:
+    """Say whether spans are what is to be judged, as `Dataset.to_groups` decides."""
+    return not any(query.expected_answers for query in dataset.queries) and any(
+        query.expected_spans and not query.relevant_document_ids for query in dataset.queries
+    )
 
 
 def _contexts(group: QueryGroup) -> int:

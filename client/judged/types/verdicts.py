@@ -167,8 +167,9 @@ def join_verdicts(
 ) -> Verdicts:
     """Return the verdicts of parts, one after the other, under the judge of the first.
 
-    The first group of a part that is `continued` is more of the last one before. Parts are read
-    once and let go; columns are of the kind that those of the first are.
+    That the others are of the same judge is for the caller to see to. The first group of a part
+    that is `continued` is more of the last one before. Parts are read once and let go; columns are
+    of the kind that those of the first are.
     """
     judge: JudgeIdentity | None = None
     columns: dict[str, Any] = {}

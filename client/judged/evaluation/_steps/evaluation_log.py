@@ -3,6 +3,9 @@
 The first line says what is evaluated. Then come lines with what was retrieved for a query, and
 lines with what one call judged: the verdicts of its groups, each known by a hash of all that its
 verdicts rest on, and what they took. What failed is not written, so that it is tried again.
+
+All verdicts of a file are of one judge: what was asked for, such as the server's default, may be
+another judge the next time, and a result names only one.
 """
 
 from __future__ import annotations
@@ -29,7 +32,8 @@ _COLUMNS = (
 class EvaluationLog:
     """What earlier runs found and judged, and the place for what this one does.
 
-    Raises FileError for a file of another evaluation, and for one that can't be read or written.
+    Raises FileError for a file of another evaluation, for one with verdicts of several judges, and
+    for one that can't be read or written.
     """
 
     def __init__(self, path: Path | str, about: Mapping[str, object]) -> None:
@@ -37,6 +41,7 @@ class EvaluationLog:
         self.retrieved: dict[str, tuple[Sequence[Retrieved], float | None]] = {}
         self.verdicts: dict[str, Verdicts] = {}
         self.usage: Usage | None = None
+        self._judge: JudgeIdentity | None = None
         self._calls = 0
         self._run = str(uuid.uuid4())
         head = json.loads(json.dumps({"format": "judged.resume", "version": 2, **about}))
@@ -83,7 +88,14 @@ class EvaluationLog:
         if judge is None:
             return
         identity = JudgeIdentity(**judge.fields)  # type: ignore[arg-type]  # written below
-        for group in record.records("groups"):
+        groups = record.records("groups")
+        # A call all of whose verdicts failed left none that another judge's could be mixed with.
+        if groups and (other := self._other_judge(identity)) is not None:
+            raise record.error(
+                f"is of the judge {_told(identity, other)}, and the lines before it are of "
+                f"{_told(other, identity)}; name another file, or remove this one to begin anew"
+            )
+        for group in groups:
             columns: dict[str, Any] = {name: group.items(name) for name in _COLUMNS}
             errors = {
                 int(index): VerdictError(**error)
@@ -119,7 +131,18 @@ class EvaluationLog:
         judge: JudgeIdentity,
         usage: Usage | None,
     ) -> None:
-        """Write down what a call judged, and what it took: in one line, which is there or not."""
+        """Write down what a call judged, and what it took: in one line, which is there or not.
+
+        Raises FileError, and writes nothing, where another judge gave the verdicts that are there.
+        """
+        if (other := self._other_judge(judge)) is not None:
+            raise FileError(
+                self._name,
+                None,
+                f"is of another judge, {_told(other, judge)}, and now {_told(judge, other)} "
+                "answers; go back to that judge, name another file, or remove this one to begin "
+                "anew",
+            )
         self._calls += 1
         if usage is not None:
             self._add(usage)
@@ -133,6 +156,17 @@ class EvaluationLog:
         ]
         told = None if usage is None else asdict(usage)
         self._write({"judge": asdict(judge), "groups": groups, "usage": told})
+
+    def _other_judge(self, judge: JudgeIdentity) -> JudgeIdentity | None:
+        """Return the judge of the verdicts so far where it is another one, else None.
+
+        One without a fingerprint is not known to be another.
+        """
+        if not judge.fingerprint:
+            return None
+        if self._judge is None:
+            self._judge = judge
+        return None if self._judge.fingerprint == judge.fingerprint else self._judge
 
     def _add(self, usage: Usage) -> None:
         self.usage = usage if self.usage is None else self.usage + usage
@@ -153,6 +187,13 @@ def group_key(group: QueryGroup) -> str:
     content = [group.query, list(group.expected), list(group.retrieved), spans]
     text = json.dumps(content, ensure_ascii=False)
     return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
+
+
+def _told(judge: JudgeIdentity, other: JudgeIdentity) -> str:
+    """Return what tells a judge from another one: signatures don't print all that a judge is."""
+    if judge.signature != other.signature:
+        return judge.signature
+    return f"{judge.signature} (fingerprint {judge.fingerprint[:8]})"
 
 
 def _read_retrieved(record: Record) -> Retrieved:

@@ -1,0 +1,228 @@
+"""Which judge an evaluation is by: one alone, also when it goes on from a file; and what it takes.
+
+Two servers whose default judges differ stand for one that was started again with other settings.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+import linecache
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from judged import AsyncClient, Client, InvalidArgument, Judge, Span
+from judged._batching import chunks
+from judged.evaluation import (
+    AsyncEvaluator,
+    Dataset,
+    EvaluationResult,
+    Evaluator,
+    FileError,
+    LocalJudge,
+    Query,
+    Retrieved,
+)
+
+from tests.integration.server_process import running_server
+
+QUERIES = 6
+DATASET = Dataset([Query(f"q{i}", f"question {i}", [f"answer {i}"]) for i in range(QUERIES)])
+RESULTS = {f"q{i}": [f"answer {i} in other words", f"answer {i}"] for i in range(QUERIES)}
+METRICS = ["mrr@2"]
+
+Evaluate = Callable[..., EvaluationResult]
+
+
+@pytest.fixture(scope="module")
+def exact_address() -> Iterator[str]:
+    with running_server("--default-judge", "exact") as ready:
+        yield ready.address
+
+
+@pytest.fixture(params=["sync", "async"])
+def evaluate(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Evaluate:
+    """Evaluate on the server at an address, two queries a call."""
+    monkeypatch.setattr(chunks, "CHUNK_CONTEXTS", 4)
+
+    def plain(address: str, *given: Any, **named: Any) -> EvaluationResult:
+        with Client(address) as client:
+            return Evaluator(client).evaluate(*given, **named)
+
+    async def later(address: str, *given: Any, **named: Any) -> EvaluationResult:
+        async with AsyncClient(address) as client:
+            return await AsyncEvaluator(client).evaluate(*given, **named)
+
+    if request.param == "sync":
+        return plain
+    return lambda *given, **named: asyncio.run(later(*given, **named))
+
+
+def cut(file: Path) -> bytes:
+    """Take the last call's verdicts from a file, as an interruption does; return what is left."""
+    lines = file.read_bytes().splitlines(keepends=True)
+    assert len(lines) > 2
+    file.write_bytes(b"".join(lines[:-1]))
+    return file.read_bytes()
+
+
+@pytest.mark.parametrize("judge", [None, Judge()])
+def test_a_file_of_what_was_the_default_judge_is_refused_once_that_is_another(
+    evaluate: Evaluate, server_address: str, exact_address: str, tmp_path: Path, judge
+):
+    file = tmp_path / "run.resume"
+    whole = evaluate(server_address, RESULTS, DATASET, METRICS, judge, resume=file)
+    left = cut(file)
+    with pytest.raises(FileError) as caught:
+        evaluate(exact_address, RESULTS, DATASET, METRICS, judge, resume=file)
+    assert re.fullmatch(
+        rf"{re.escape(str(file))}: is of another judge, token_overlap\|\S+, and now exact\|\S+ "
+        "answers; go back to that judge, name another file, or remove this one to begin anew",
+        str(caught.value),
+    )
+    assert file.read_bytes() == left
+    again = evaluate(server_address, RESULTS, DATASET, METRICS, judge, resume=file)
+    assert again.to_json() == whole.to_json()
+    file.unlink()
+    anew = evaluate(exact_address, RESULTS, DATASET, METRICS, judge, resume=file)
+    assert anew.judge is not None
+    assert anew.judge.kind == "exact"
+
+
+def test_a_server_with_the_same_judge_goes_on(
+    evaluate: Evaluate, server_address: str, tmp_path: Path
+):
+    file = tmp_path / "run.resume"
+    whole = evaluate(server_address, RESULTS, DATASET, METRICS, resume=file)
+    cut(file)
+    with running_server("--default-judge", "token_overlap") as other:
+        again = evaluate(other.address, RESULTS, DATASET, METRICS, resume=file)
+    assert again.to_json() == whole.to_json()
+
+
+@pytest.mark.parametrize("kept_only", [True, False])
+def test_a_file_with_verdicts_of_two_judges_is_refused(
+    evaluate: Evaluate, server_address: str, exact_address: str, tmp_path: Path, kept_only
+):
+    one, other = tmp_path / "one.resume", tmp_path / "other.resume"
+    evaluate(server_address, RESULTS, DATASET, METRICS, resume=one)
+    evaluate(exact_address, RESULTS, DATASET, METRICS, resume=other)
+    last = other.read_bytes().splitlines(keepends=True)[-1]
+    n_lines = cut(one).count(b"\n") + 1
+    one.write_bytes(one.read_bytes() + last)
+    rule = r"is of the judge exact\|.*, and the lines before it are of token_overlap\|"
+    with pytest.raises(FileError, match=rf"one\.resume:{n_lines}: {rule}.*remove this one"):
+        evaluate(server_address, RESULTS, DATASET, METRICS, resume=one, kept_only=kept_only)
+
+
+def test_a_call_of_another_judge_that_left_no_verdict_changes_nothing(
+    evaluate: Evaluate, server_address: str, exact_address: str, tmp_path: Path
+):
+    one, other = tmp_path / "one.resume", tmp_path / "other.resume"
+    whole = evaluate(server_address, RESULTS, DATASET, METRICS, resume=one)
+    evaluate(exact_address, RESULTS, DATASET, METRICS, resume=other)
+    failed = json.loads(other.read_bytes().splitlines()[-1]) | {"groups": []}
+    head, *rest = cut(one).splitlines(keepends=True)
+    one.write_bytes(b"".join([head, json.dumps(failed).encode() + b"\n", *rest]))
+    again = evaluate(server_address, RESULTS, DATASET, METRICS, resume=one)
+    assert again.to_json() == whole.to_json()
+
+
+def test_judges_whose_signatures_are_alike_are_told_apart(
+    evaluate: Evaluate, server_address: str, tmp_path: Path
+):
+    file = tmp_path / "run.resume"
+    evaluate(server_address, RESULTS, DATASET, METRICS, resume=file)
+    cut(file)
+    changed = re.sub(rb'"fingerprint": "\w+"', b'"fingerprint": "0123456789"', file.read_bytes())
+    file.write_bytes(changed)
+    with pytest.raises(FileError, match=r"fingerprint 01234567\), and now .*\(fingerprint \w{8}\)"):
+        evaluate(server_address, RESULTS, DATASET, METRICS, resume=file)
+
+
+def test_a_kept_judge_without_a_fingerprint_is_not_taken_for_another(
+    evaluate: Evaluate, server_address: str, tmp_path: Path
+):
+    file = tmp_path / "run.resume"
+    whole = evaluate(server_address, RESULTS, DATASET, METRICS, resume=file)
+    cut(file)
+    unnamed = re.sub(rb'"fingerprint": "\w+"', b'"fingerprint": ""', file.read_bytes())
+    file.write_bytes(unnamed)
+    again = evaluate(server_address, RESULTS, DATASET, METRICS, resume=file)
+    assert again["mrr@2"].mean == whole["mrr@2"].mean
+
+
+def test_a_function_whose_file_is_edited_while_it_judges_stays_the_same_judge(
+    evaluate: Evaluate, server_address: str, tmp_path: Path
+):
+    source = tmp_path / "own_judge.py"
+    text = "def judge(context):\n    told()\n    return len(context.retrieved_text) < 9\n"
+
+    def edit() -> None:
+        source.write_text(f"{text[:-2]}10\n")
+        linecache.clearcache()
+
+    source.write_text(text)
+    names: dict[str, Any] = {"told": edit}
+    exec(compile(text, str(source), "exec"), names)  # noqa: S102 - the text above
+    judge = LocalJudge(names["judge"], "own")
+    assert inspect.getsource(names["judge"]) == text
+    file = tmp_path / "run.resume"
+    before = judge.identity
+    found = evaluate(server_address, RESULTS, DATASET, METRICS, judge, resume=file)
+    assert judge.identity != before
+    assert found.judge == before
+    with pytest.raises(FileError, match="is of an evaluation with judge"):
+        evaluate(server_address, RESULTS, DATASET, METRICS, judge, resume=file)
+    source.write_text(text)
+    linecache.clearcache()
+    again = evaluate(server_address, RESULTS, DATASET, METRICS, judge, resume=file)
+    assert again.to_json() == found.to_json()
+
+
+SPAN = Span("a.md", 0, 10)
+
+
+@pytest.mark.parametrize("judge", ["span", Judge("span"), Judge("span", min_score=0.6)])
+def test_the_judge_span_is_given_spans_where_a_data_set_has_answers_too(
+    evaluate: Evaluate, server_address: str, judge
+):
+    both = Dataset([Query("q0", "question", ["answer"], (), [SPAN])])
+    results = {"q0": [Retrieved("d", 1.0, "text", SPAN)]}
+    found = evaluate(server_address, results, both, METRICS, judge)
+    assert found["mrr@2"].mean == 1
+    assert found.judge is not None
+    assert found.judge.kind == "span"
+
+
+def test_a_function_is_refused_where_spans_are_expected(
+    evaluate: Evaluate, server_address: str, tmp_path: Path
+):
+    def never(query: str, k: int) -> list[str]:
+        raise AssertionError("nothing is retrieved")
+
+    spans = Dataset([Query("q0", "question", expected_spans=[SPAN]), Query("q1", "another")])
+    file = tmp_path / "run.resume"
+    for judge in (bool, LocalJudge(bool)):
+        with pytest.raises(InvalidArgument, match="judge: a function judges texts") as caught:
+            evaluate(server_address, never, spans, METRICS, judge, resume=file)
+        assert caught.value.field == "judge"
+    assert not file.exists()
+
+
+def test_a_function_judges_the_answers_of_a_data_set_with_spans(
+    evaluate: Evaluate, server_address: str
+):
+    def judge(context) -> bool:
+        return context.retrieved_text == context.expected_text
+
+    both = Dataset([Query("q0", "question", ["answer"], (), [SPAN])])
+    found = evaluate(server_address, {"q0": ["answer"]}, both, METRICS, judge)
+    assert found["mrr@2"].mean == 1
+    by_id = Dataset([Query("q0", "question", (), ["d"], [SPAN])])
+    found = evaluate(server_address, {"q0": [Retrieved("d")]}, by_id, METRICS, judge)
+    assert found["mrr@2"].mean == 1
