@@ -14,8 +14,8 @@ read. It fails (status 1) when
 * descriptors or threads at the end, when nobody calls, are more than after the warm-up.
 
 Both are long. The C heap touches new pages for 40,000 calls, ever more slowly, while what is in use
-has ceased to grow; and what is in use goes up and down by 1 MB from minute to minute, so that twenty
-of them can show 5 MB an hour, up or down, where forty-five show none. The last line is JSON.
+has ceased to grow; and that goes up and down by 1 MB from minute to minute, so that twenty of them
+can show 5 MB an hour, up or down, where forty-five show none. The last line is JSON.
 
 gRPC's asyncio server never frees the array of operations of a batch that fails, or whose awaiter is
 cancelled (https://github.com/grpc/grpc/issues/43360, in all releases up to 1.85.3). With

@@ -116,7 +116,8 @@ def histogram(
                 "<title>{}: {}</title></rect>"
             ).format(x + 1, 24 + plot_height - tall, max(1.0, step - 2), tall, label, count)
         )
-        if index % every == 0:
+        # The last one may be of another kind than those before it, such as "none".
+        if index % every == 0 or index == len(labels) - 1:
             parts.append(_text(x + step / 2, 40 + plot_height, label, "tick middle"))
     if axis:
         parts.append(_text(left + plot_width / 2, height - 4, axis, "tick middle"))

@@ -128,6 +128,7 @@ def _check(value: dict[str, Any], kind: Descriptor, path: str) -> None:
 def _check_value(part: Any, field: FieldDescriptor, place: str) -> None:  # noqa: ANN401 - JSON
     inner = field.message_type
     if inner is not None and inner.GetOptions().map_entry:
+        _check_map(part, inner.fields_by_name["value"].message_type, place)
         return
     if field.is_repeated and not isinstance(part, list):
         raise errors.InvalidField(place, f"must be a JSON array{_of(field)}")
@@ -140,6 +141,19 @@ def _check_value(part: Any, field: FieldDescriptor, place: str) -> None:  # noqa
         return
     for index, item in enumerate(part):
         _check_object(item, inner, f"{place}[{index}]")
+
+
+def _check_map(part: Any, kind: Descriptor | None, place: str) -> None:  # noqa: ANN401 - JSON
+    if not isinstance(part, dict):
+        raise errors.InvalidField(place, "must be a JSON object")
+    for name, value in part.items():
+        if kind is None or value is None:
+            continue
+        at = f'{place}["{name[:80]}"]'
+        if not isinstance(value, dict):
+            forms = ", ".join(kind.fields_by_name)
+            raise errors.InvalidField(at, f"must be a JSON object with one of {forms}")
+        _check(value, kind, at)
 
 
 def _check_strings(part: Any, place: str) -> None:  # noqa: ANN401 - JSON

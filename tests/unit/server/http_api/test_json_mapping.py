@@ -95,6 +95,24 @@ def test_what_is_no_json_object(raw: bytes, said: str):
     assert said in error.message
 
 
+@pytest.mark.parametrize(
+    ("parameters", "field", "rule"),
+    [
+        ({"min_tokens": 3}, 'judge.parameters["min_tokens"]', "one of bool_value, int_value"),
+        (
+            {"min_tokens": {"float_value": 3}},
+            'judge.parameters["min_tokens"].float_value',
+            "int_value",
+        ),
+        ([], "judge.parameters", "must be a JSON object"),
+    ],
+)
+def test_a_parameter_of_another_form_is_named(parameters: Any, field: str, rule: str):
+    error = refused({"judge": {"kind": "token_overlap", "parameters": parameters}})
+    assert error.message.startswith(f"{field}: ")
+    assert rule in error.message
+
+
 def test_a_name_that_stands_twice():
     assert "stands twice" in refused(b'{"request_id": "a", "request_id": "b"}').message
 
