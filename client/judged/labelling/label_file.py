@@ -16,6 +16,7 @@ from typing import Any
 
 from judged.evaluation.datasets.files import FileError, Record, open_file, read_records, writing
 from judged.evaluation.datasets.formats.content import json_line
+from judged.evaluation.datasets.formats.tables import cells_of_any_length
 from judged.evaluation.labels import INCLUSION, read_inclusion
 from judged.labelling.items import Item
 
@@ -158,16 +159,17 @@ def read_csv(path: Path | str) -> Iterator[tuple[int, str, bool | None, str]]:
         text = file.read().decode("utf-8-sig", "replace")
     divider = max(",;\t", key=text.partition("\n")[0].count)
     rows = csv.DictReader(io.StringIO(text, newline=""), delimiter=divider)
-    missing = [column for column in ("id", "label") if column not in (rows.fieldnames or ())]
+    with cells_of_any_length(text):
+        columns = rows.fieldnames or ()
+        read = [(rows.line_num, row) for row in rows]
+    missing = [column for column in ("id", "label") if column not in columns]
     if missing:
         raise FileError(name, 1, f"has no column {missing[0]!r}; keep the first line as it was")
-    for row in rows:
+    for line, row in read:
         said = (row["label"] or "").strip().lower()
         if not said:
             continue
         if said not in _YES | _NO | _UNSURE:
-            raise FileError(
-                name, rows.line_num, f"has the label {row['label']!r}; write y, n or unsure"
-            )
+            raise FileError(name, line, f"has the label {row['label']!r}; write y, n or unsure")
         relevant = None if said in _UNSURE else said in _YES
-        yield rows.line_num, row["id"], relevant, (row.get("note") or "").strip()
+        yield line, row["id"], relevant, (row.get("note") or "").strip()

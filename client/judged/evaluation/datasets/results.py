@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import struct
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from gzip import GzipFile
@@ -122,13 +123,16 @@ class Results(Mapping[str, Sequence[Retrieved]]):
     def from_trec_run(cls, path: Path | str) -> Results:
         """Return the results of a TREC run, ranked as trec_eval does: by score, ties by id.
 
-        They have no texts: match them by id, or give the data set documents. Raises FileError.
+        Scores tie that are the same in single precision. The results have no texts: match them by
+        id, or give the data set documents. Raises FileError.
         """
         by_query = {
             topic: [
                 Retrieved(document, score)
                 for document, score in sorted(
-                    scores.items(), key=lambda item: (item[1], item[0].encode()), reverse=True
+                    scores.items(),
+                    key=lambda item: (_single(item[1]), item[0].encode()),
+                    reverse=True,
                 )
             ]
             for topic, scores in TrecRun.from_file(path).scores.items()
@@ -138,7 +142,8 @@ class Results(Mapping[str, Sequence[Retrieved]]):
     def save(self, path: Path | str) -> list[str]:
         """Write the results as JSONL, or as a TREC run where the path ends in .run or .trec.
 
-        Return what the format can't hold, as texts for people. Raises FileError.
+        Return what the format can't hold, as texts for people. A run keeps the first result of each
+        id. Raises FileError.
         """
         with writing(path):
             if Path(path).suffix in (".run", ".trec"):
@@ -150,16 +155,20 @@ class Results(Mapping[str, Sequence[Retrieved]]):
         return []
 
     def _save_run(self, path: Path | str) -> list[str]:
-        lines, texts, spans = [], 0, 0
+        lines: list[str] = []
+        texts = spans = repeats = 0
         for query_id, ranked in self.by_query.items():
             ids = [f"retrieved_{i}" if r.doc_id is None else r.doc_id for i, r in enumerate(ranked)]
             for name in (query_id, *ids):
                 if not name or name.split() != [name]:
                     problem = f"can't hold the id {name!r}: TREC's columns end at white space"
                     raise FileError(str(path), None, problem)
+            # trec_eval refuses a run with an id twice: several chunks of a document, say.
+            names = list(dict.fromkeys(ids))
+            repeats += len(ids) - len(names)
             # Only scores rank in TREC: those given may rise or tie, so ranks are written as scores.
-            for rank, name in enumerate(ids):
-                lines.append(f"{query_id} Q0 {name} {rank + 1} {len(ids) - rank} judged\n")
+            for rank, name in enumerate(names):
+                lines.append(f"{query_id} Q0 {name} {rank + 1} {len(names) - rank} judged\n")
             texts += any(result.text is not None for result in ranked)
             spans += any(result.span is not None for result in ranked)
         Path(path).write_text("".join(lines), encoding="utf-8")
@@ -167,6 +176,12 @@ class Results(Mapping[str, Sequence[Retrieved]]):
         for what, n in (("texts", texts), ("spans", spans)):
             if n:
                 told.append(f"a TREC run can't hold {what}: those of {n} queries are left out")
+        if repeats:
+            what = "an id twice in a query"
+            told.append(f"a TREC run can't hold {what}: {repeats} later results are left out")
+        if found_nothing := sum(not ranked for ranked in self.by_query.values()):
+            what = "queries that found nothing"
+            told.append(f"a TREC run can't hold {what}: {found_nothing} are left out")
         return told
 
 
@@ -251,6 +266,12 @@ def _read(record: Record, known: KnownFields) -> Retrieved:
 
 def _write(result: Retrieved) -> dict[str, object]:
     return {name: value for name, value in asdict(result).items() if value is not None}
+
+
+def _single(score: float) -> float:
+    """Return a score as trec_eval and our server compare it: in single precision."""
+    rounded: float = struct.unpack("f", struct.pack("f", score))[0]
+    return rounded
 
 
 def scores_fall(ranked: Sequence[Retrieved]) -> bool:

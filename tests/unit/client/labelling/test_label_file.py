@@ -117,3 +117,12 @@ def test_labels_are_read_in_the_words_that_people_write(tmp_path):
     assert [(name, said) for _, name, said, _ in read_csv(path)] == [
         ("a", True), ("b", False), ("c", None), ("e", False),
     ]  # fmt: skip
+
+
+def test_a_table_with_a_long_text_is_read_and_the_limit_of_the_process_stays(tmp_path):
+    before = csv.field_size_limit()
+    item = Item("i0", "q", "x" * 200_000, ["a"], "found", True, 0.4)
+    write_csv(tmp_path / "t.csv", [item], {"i0": label(0)})
+    (row,) = read_csv(tmp_path / "t.csv")
+    assert row[1] == "i0"
+    assert csv.field_size_limit() == before

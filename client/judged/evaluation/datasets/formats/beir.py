@@ -5,7 +5,6 @@ Thakur et al., BEIR, 2021; https://github.com/beir-cellar/beir. Grades above 0 a
 
 from __future__ import annotations
 
-import csv
 from pathlib import Path
 
 from judged.evaluation.datasets.files import FileError, read_lines, read_records
@@ -13,6 +12,8 @@ from judged.evaluation.datasets.formats.content import Content, Saved, json_line
 from judged.evaluation.datasets.query import Document, Query
 
 _HELD = ("relevant_document_ids", "metadata", "documents")
+_LONGEST_GRADE = 10
+"""Digits of the largest grade of TREC; Python refuses to read numbers of thousands of them."""
 
 
 def read_beir(path: Path | str, content: Content, *, split: str = "test") -> None:
@@ -51,7 +52,7 @@ def _read_qrels(path: Path) -> dict[str, list[str]]:
         cells = raw.decode("utf-8", "replace").rstrip("\r\n").split("\t")
         if number == 1 and cells[:1] == ["query-id"]:
             continue
-        if len(cells) != 3 or not cells[2].lstrip("-").isdecimal():
+        if len(cells) != 3 or not _is_whole(cells[2]):
             problem = "is not query-id, corpus-id and a whole score with tabs between them"
             raise FileError(str(path), number, problem)
         ids = relevant.setdefault(cells[0], [])
@@ -60,9 +61,16 @@ def _read_qrels(path: Path) -> dict[str, list[str]]:
     return relevant
 
 
+def _is_whole(text: str) -> bool:
+    digits = text.removeprefix("-")
+    return digits.isdecimal() and len(digits) <= _LONGEST_GRADE
+
+
 def write_beir(path: Path | str, dataset: Saved, *, split: str = "test") -> list[str]:
-    """Write a folder; return what is lost."""
+    """Write a folder; return what is lost. Raises FileError for ids that no line can hold."""
     folder = Path(path)
+    # Made before any file is: an id that is refused leaves no half of a data set.
+    judgements = _judgements(path, dataset)
     (folder / "qrels").mkdir(parents=True, exist_ok=True)
     with (folder / "queries.jsonl").open("w", encoding="utf-8") as file:
         for query in dataset.queries:
@@ -73,14 +81,23 @@ def write_beir(path: Path | str, dataset: Saved, *, split: str = "test") -> list
             line = {"_id": document.doc_id, "title": "", "text": document.text}
             line["metadata"] = dict(document.metadata)
             file.write(json_line(line))
-    unjudged = 0
     with (folder / "qrels" / f"{split}.tsv").open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, delimiter="\t", lineterminator="\n", quoting=csv.QUOTE_NONE)
-        writer.writerow(["query-id", "corpus-id", "score"])
-        for query in dataset.queries:
-            unjudged += not query.relevant_document_ids
-            writer.writerows([query.query_id, name, 1] for name in query.relevant_document_ids)
+        file.writelines(judgements)
     told = lost(dataset, "BEIR", _HELD)
-    if unjudged:
+    if unjudged := sum(not query.relevant_document_ids for query in dataset.queries):
         told.append(f"{unjudged} queries without relevant document ids are in no split of BEIR")
     return told
+
+
+def _judgements(path: Path | str, dataset: Saved) -> list[str]:
+    """Return the lines of a split. Raises FileError for an id that would end its column or line."""
+    lines = ["query-id\tcorpus-id\tscore\n"]
+    for query in dataset.queries:
+        for name in query.relevant_document_ids:
+            for each in (query.query_id, name):
+                if any(end in each for end in "\t\r\n"):
+                    problem = f"BEIR can't hold the id {each!r}: its columns end at tabs"
+                    raise FileError(str(path), None, f"{problem}, and its lines at CR and LF")
+            # Nothing is quoted: BEIR's files have quotes as they are, and so they are read.
+            lines.append(f"{query.query_id}\t{name}\t1\n")
+    return lines

@@ -9,9 +9,12 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from importlib import import_module
+from math import isnan
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 from judged.errors import FailedPrecondition
@@ -27,6 +30,12 @@ _HELD = (
 )
 _COLUMNS = ("query_id", "query_text", *("expected_answers", "expected_doc_ids"))
 _OPTIONAL = ("expected_spans", "negative_answers", "metadata")
+_TEXT = ("query_text", "query")
+_NO_VALUE = ("NAType", "NaTType")
+"""The types of what pandas has in empty cells that hold no float."""
+_LARGEST_LIMIT = 2**31 - 1
+"""The csv module takes no larger limit where C's long has 32 bits."""
+_limit = Lock()
 
 
 def read_csv(path: Path | str, content: Content, *, delimiter: str | None = None) -> None:
@@ -40,17 +49,39 @@ def read_csv(path: Path | str, content: Content, *, delimiter: str | None = None
     delimiter = delimiter or max(",;\t", key=text.partition("\n")[0].count)
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
     try:
-        header = next(reader, None)
-        if not header:
-            raise FileError(name, None, "is empty; the first line names the columns")
-        line, index = reader.line_num + 1, 0
-        for cells in reader:
-            if cells:  # a blank line is no query, and takes no number
-                _take_row(content, header, cells, Place(name, line, index))
-                index += 1
-            line = reader.line_num + 1
+        with cells_of_any_length(text):
+            header = next(reader, None)
+            if not header:
+                raise FileError(name, None, "is empty; the first line names the columns")
+            line, index = reader.line_num + 1, 0
+            for cells in reader:
+                if cells:  # a blank line is no query, and takes no number
+                    _take_row(content, header, cells, Place(name, line, index))
+                    index += 1
+                line = reader.line_num + 1
     except csv.Error as error:
         raise FileError(name, reader.line_num, f"is no table: {error}") from None
+
+
+@contextmanager
+def cells_of_any_length(text: str) -> Iterator[None]:
+    """Let the csv module read cells as long as the text, where it refuses 131,072 characters.
+
+    Don't yield to a caller within it: other readers of tables wait until it is left.
+    """
+    # The limit is one for the process, and it may guard what our caller reads elsewhere: so it is
+    # not raised for good. Two readers at once would each put back what the other one set: so one
+    # reads at a time. A thread that reads another table meanwhile sees a higher limit, never a
+    # lower one; and a limit that it sets is left alone.
+    with _limit:
+        before = csv.field_size_limit()
+        raised = max(before, min(len(text), _LARGEST_LIMIT))
+        csv.field_size_limit(raised)
+        try:
+            yield
+        finally:
+            if csv.field_size_limit() == raised:
+                csv.field_size_limit(before)
 
 
 class Place:
@@ -74,9 +105,11 @@ def _parsed(name: str, cell: str) -> object:
     text = cell.strip()
     if name in (*_LISTS, *_IDS, "expected_spans", "metadata") and text[:1] in ("[", "{"):
         try:
-            return json.loads(text)
-        except ValueError:
+            value = json.loads(text)
+        except (ValueError, RecursionError):  # no JSON, or lists in lists that are too deep
             return [cell]
+        # An object is no list of answers, but an answer may be JSON itself.
+        return [cell] if name in _LISTS and not isinstance(value, list) else value
     if name in _LISTS:
         return [cell] if text else []
     if name in _IDS:
@@ -87,11 +120,14 @@ def _parsed(name: str, cell: str) -> object:
 
 
 def take_row(content: Content, row: Mapping[str, object], place: Place) -> None:
-    """Take a row as a query; columns of no known name are metadata."""
-    known = {name: value for name, value in row.items() if name in QUERY_FIELDS and value != ""}
-    others = {
-        name: value for name, value in row.items() if name not in QUERY_FIELDS and value != ""
-    }
+    """Take a row as a query; columns of no known name are metadata. Raises FileError."""
+    filled = {name: value for name, value in row.items() if value is not None and value != ""}
+    known = {name: value for name, value in filled.items() if name in QUERY_FIELDS}
+    others = {name: value for name, value in filled.items() if name not in QUERY_FIELDS}
+    # A query may have an empty text, as those of TREC qrels have; a row of empty cells is none.
+    empty = [name for name in _TEXT if row.get(name) == ""]
+    if empty and not any(name in known for name in _TEXT) and any(v != [] for v in filled.values()):
+        known[empty[0]] = ""
     if known.get("query_id") is None and known.get("id") is None:
         known["query_id"] = f"q{place.index + 1}"
     given = known.get("metadata")
@@ -108,8 +144,11 @@ def read_rows(rows: Iterable[Mapping[str, object]], content: Content) -> None:
 
 
 def _plain(value: Any) -> object:  # noqa: ANN401 - whatever the library has
-    """Return what JSON has in place of arrays of NumPy."""
-    return value.tolist() if hasattr(value, "tolist") else value
+    """Return what JSON has in place of arrays of NumPy, and None for an empty cell of pandas."""
+    plain = value.tolist() if hasattr(value, "tolist") else value
+    # A frame has NaN in an empty cell, whatever else its column holds.
+    empty = (isinstance(plain, float) and isnan(plain)) or type(plain).__name__ in _NO_VALUE
+    return None if empty else plain
 
 
 def write_csv(path: Path | str, dataset: Saved, *, delimiter: str = ",") -> list[str]:
