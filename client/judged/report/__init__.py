@@ -6,12 +6,14 @@ They are made of the documents that docs/results.md describes. HTML needs the ex
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from judged.errors import FailedPrecondition
 from judged.report.content import Report
 from judged.report.documents import (
     NoResultDocument,
+    read_comparison_warnings,
     read_differences,
     read_gates,
     read_run,
@@ -32,11 +34,12 @@ def make_report(
 ) -> Report:
     """Return the report of a result document, beside that of a baseline where there is one.
 
-    `comparisons` say how the two differ, as `ComparedRuns` has them; `names` are what the run and
-    the baseline are called. Raises NoResultDocument.
+    `comparisons` say how the two differ, as `ComparedRuns` has them, and their warnings become the
+    run's; `names` are what the run and the baseline are called. Raises NoResultDocument.
     """
+    run = read_run(document, names[0])
     return Report(
-        run=read_run(document, names[0]),
+        run=replace(run, warnings=[*run.warnings, *read_comparison_warnings(comparisons)]),
         baseline=None if baseline is None else read_run(baseline, names[1]),
         differences=read_differences(comparisons),
         gates=read_gates(document),

@@ -102,6 +102,19 @@ def read_differences(comparisons: Sequence[Mapping[str, Any]]) -> list[Differenc
     return made
 
 
+def read_comparison_warnings(comparisons: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return what is to be minded of differences, each once a metric."""
+    told: dict[str, None] = {}
+    for index, row in enumerate(comparisons):
+        fields = _Fields(row, f"comparisons[{index}]")
+        metric = fields.take("metric", str) or ""
+        said = fields.take("warnings", list) or ()
+        # An interval without width is what the comparison's own warning is about already.
+        of_interval = fields.part("difference").part("interval").take("warnings", list) or ()
+        told |= {f"difference of {metric}: {warning}": None for warning in said or of_interval}
+    return list(told)
+
+
 def read_gates(document: object) -> list[tuple[bool, str]]:
     """Return the gates of a document: whether each was passed, and the sentence about it."""
     return [

@@ -119,6 +119,8 @@ def split(
     for target, side in ((first, True), (second, False)):
         _check_other(source, target)
         chosen = [q for q, on in zip(dataset.queries, inside, strict=True) if on is side]
+        if not chosen:
+            out.warn(f"{target}: has no query; take more queries, another --share or --seed")
         written.append(_save(out, Dataset(chosen, dataset.documents), target))
     _finish(out, [read], written)
 

@@ -163,3 +163,15 @@ class TestDocuments:
         assert read_run(document).threshold == 0.5
         del document["judge"]
         assert read_run(document | {"signature": "span|min_score:0.25|v1"}).threshold == 0.25
+
+
+def test_warnings_about_the_difference_are_the_reports_too():
+    of_tests = comparison("mrr@5", 0.1, 0.01) | {"warnings": ["40 queries are few"]}
+    of_interval = comparison("ndcg@10", 0.1, 0.01)
+    of_interval["difference"]["interval"]["warnings"] = ["the values are skewed"]
+    made = make_report(result_document(3), result_document(3), [of_tests, of_interval])
+    assert list(made.run.warnings)[-2:] == [
+        "difference of mrr@5: 40 queries are few",
+        "difference of ndcg@10: the values are skewed",
+    ]
+    assert "40 queries are few" in to_markdown(made)

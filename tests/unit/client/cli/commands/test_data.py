@@ -45,6 +45,11 @@ def test_split_is_by_ids_and_merge_puts_together(folder, capsys):
     assert "query 'q1' differs from an earlier one" in capsys.readouterr().err
 
 
+def test_split_warns_of_a_side_without_a_query(folder, capsys):
+    assert run(["split", "set.json", "none.json", "rest.json", "--share", "0"]) == 0
+    assert "none.json: has no query; take more queries" in capsys.readouterr().err
+
+
 def test_slice_takes_queries_by_their_metadata(folder, capsys):
     assert run(["slice", "set.json", "odd.json", "--where", "kind=1"]) == 0
     assert len(Dataset.load("odd.json").queries) == 20
@@ -116,7 +121,7 @@ def test_a_field_with_nearly_a_known_name_is_a_warning_of_each_command(folder, c
     line = {"query_id": "q", "query": "who", "expected_answer": ["a"]}
     (folder / "set.jsonl").write_text(json.dumps(line) + "\n")
     assert run(["split", "set.jsonl", "x.json", "y.json", "--json", "-", "--strict"]) == 1
-    (warning,) = json.loads(capsys.readouterr().out)["warnings"]
+    warning, *_ = json.loads(capsys.readouterr().out)["warnings"]
     assert "expected_answer" in warning
 
 
