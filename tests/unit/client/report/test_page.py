@@ -7,6 +7,7 @@ import zlib
 
 import pytest
 from judged.report import make_report, to_html
+from judged.report.charts import Bar, bars
 from judged.report.failures import worst_first
 
 from tests.fakes.result_documents import HOSTILE, comparison, hostile_document, result_document
@@ -75,3 +76,12 @@ class TestPage:
 
     def test_a_run_without_queries(self):
         assert "There is no query" in to_html(make_report(result_document(0)))
+
+
+class TestCharts:
+    def test_an_interval_that_leaves_the_scale_stays_in_the_picture(self):
+        whole = bars("means", [Bar("a", 0.5, 0.0, 1.0)])
+        beyond = bars("means", [Bar("a", 0.5, -0.7, 1.2)])
+        drawn = re.compile(r'class="whisker" d="([^"]*)"')
+        assert drawn.findall(beyond) == drawn.findall(whole) != []
+        assert "[-0.700, 1.200]" in beyond
