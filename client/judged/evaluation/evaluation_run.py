@@ -140,6 +140,21 @@ class EvaluationRun:
         given = self.local is not None or isinstance(self.judge, RecordedJudge)
         return not given and not self._kept_only
 
+    @property
+    def asks_retriever(self) -> bool:
+        """Whether a retriever is to be asked, rather than results taken that are there."""
+        return not isinstance(self._source, Mapping) and not self._kept_only
+
+    def nothing_found(self) -> list[QueryGroup]:
+        """Return the group of a query with document ids, and of one without, with no results."""
+        groups = self._dataset.to_groups({}, by_spans=self._by_spans)
+        return list({bool(group.relevant_document_ids): group for group in groups}.values())
+
+    @property
+    def _by_spans(self) -> bool | None:
+        kind = self.judge.kind if isinstance(self.judge, Judge) else self.judge
+        return True if kind == "span" else None
+
     def _cutoff(self, k: int | None) -> int | None:
         if k is not None:
             return checked_count(k, "k")
@@ -208,9 +223,7 @@ class EvaluationRun:
             if self._left.is_set():
                 return
             self.warnings += self._retrieval.warnings(self.metrics)
-        kind = self.judge.kind if isinstance(self.judge, Judge) else self.judge
-        by_spans = True if kind == "span" else None
-        groups = self._dataset.to_groups(self._retrieval.results, by_spans=by_spans)
+        groups = self._dataset.to_groups(self._retrieval.results, by_spans=self._by_spans)
         self.groups = [g for g in groups if g.query_id not in self._retrieval.failures]
         if self._kept_only and self._log is not None:
             self._leave_out_unfinished(self._log)

@@ -77,9 +77,10 @@ class Evaluator:
         `batch_retrieve(queries, k)`, or whose first parameter is called `queries`, gets all at
         once. It returns texts, `Retrieved` documents or mappings with doc_id, text and score, best
         first; `k` is by default the deepest cutoff of the metrics, and what is below rank k is left
-        out. An exception of the retriever is that query's failure: it has no part in any mean; if
-        every query fails, the first failure is raised. `concurrency` is how many queries a
-        retriever is asked at once: one by default, of a coroutine function four.
+        out. The server is asked first whether it takes the metrics, the judge and the options, so
+        that no retriever runs in vain. An exception of the retriever is that query's failure: it
+        has no part in any mean; if every query fails, the first failure is raised. `concurrency` is
+        how many queries a retriever is asked at once: one by default, of a coroutine function four.
 
         `judge` is one of the server, by default the server's own, or a function of a Context that
         returns True, False or a score from 0 to 1, which runs here; see LocalJudge. `options` are
@@ -106,7 +107,8 @@ class Evaluator:
             asking=asking,
             progress=progress,
         )
-        check = _check(run, models_of(source, system_models), strict=strict)
+        models = models_of(source, system_models)
+        check = _check(run, models, asking, timeout, strict=strict)
         return run_steps(self._client, _evaluate(run, check, asking, timeout, progress))
 
     def evaluate_groups(
@@ -193,7 +195,8 @@ class AsyncEvaluator:
             asking=asking,
             progress=progress,
         )
-        check = _check(run, models_of(source, system_models), strict=strict)
+        models = models_of(source, system_models)
+        check = _check(run, models, asking, timeout, strict=strict)
         steps = _evaluate(run, check, asking, timeout, progress)
         return await await_steps(self._client, steps)
 
@@ -230,8 +233,27 @@ class AsyncEvaluator:
         return await self._client.estimate(judged, judge, asking=asking, timeout=timeout)
 
 
-def _check(run: EvaluationRun, system_models: Sequence[str], *, strict: bool) -> Steps[None]:
-    """Yield the steps that tell whether a system's own model is to judge it."""
+def _check(
+    run: EvaluationRun,
+    system_models: Sequence[str],
+    asking: Asking | None,
+    timeout: float,
+    *,
+    strict: bool,
+) -> Steps[None]:
+    """Yield the steps that tell what is wrong before a retriever is asked anything.
+
+    The server is asked for the same metrics of the same judge, of queries that nothing was found
+    for: so it judges nothing. Then whether a system's own model is to judge it.
+    """
+    if run.asks_retriever:
+        yield lambda client: client.evaluate(
+            *(run.nothing_found(), run.metrics),
+            run.judge if run.asks_server else None,  # type: ignore[arg-type]
+            run.options,
+            asking=asking,
+            timeout=timeout,
+        )
     if system_models and run.asks_server:
         info: ServerInfo = yield lambda client: client.server_info()
         check_circular(info, run.judge, system_models, strict=strict)  # type: ignore[arg-type]

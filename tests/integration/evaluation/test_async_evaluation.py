@@ -211,7 +211,7 @@ def find(query, k):
 
 async def main():
     dataset = Dataset([Query("q", "question", ["e"])])
-    async with AsyncClient("127.0.0.1:1") as client:
+    async with AsyncClient("ADDRESS") as client:
         evaluating = AsyncEvaluator(client).evaluate(
             find, dataset, ["mrr@1"], judge="exact", concurrency=CONCURRENCY
         )
@@ -227,8 +227,10 @@ asyncio.run(main())
 
 
 @pytest.mark.parametrize("concurrency", [None, 3])
-def test_a_retriever_that_hangs_does_not_keep_python_from_exiting(concurrency: int | None):
-    program = HANGING.replace("CONCURRENCY", repr(concurrency))
+def test_a_retriever_that_hangs_does_not_keep_python_from_exiting(
+    server_address: str, concurrency: int | None
+):
+    program = HANGING.replace("CONCURRENCY", repr(concurrency)).replace("ADDRESS", server_address)
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=100, check=False
     )

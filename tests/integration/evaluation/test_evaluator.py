@@ -10,7 +10,15 @@ import re
 from pathlib import Path
 
 import pytest
-from judged import AsyncClient, Client, InvalidArgument, Judge, MetricOptions
+from judged import (
+    AsyncClient,
+    Client,
+    InvalidArgument,
+    Judge,
+    MetricOptions,
+    NotFound,
+    Unavailable,
+)
 from judged.evaluation import (
     AsyncEvaluator,
     Dataset,
@@ -290,6 +298,37 @@ def test_what_is_wrong_is_named(client: Client, given, problem):
     how = {"source": shelf, "dataset": dataset(), "metrics": METRICS} | given
     with pytest.raises((InvalidArgument, Exception), match=problem):
         Evaluator(client).evaluate(**how)
+
+
+@pytest.mark.parametrize(
+    ("given", "error"),
+    [
+        ({"metrics": ["mrr@3", "ncdg@3"]}, InvalidArgument),
+        ({"judge": "nobody"}, NotFound),
+        ({"judge": Judge("exact", parameters={"most": 3})}, InvalidArgument),
+        ({"options": MetricOptions(relevance_level=2)}, InvalidArgument),
+        ({"judge": lambda context: True, "metrics": ["mrr@3", "ncdg@3"]}, InvalidArgument),
+        ({"judge": "span"}, InvalidArgument),
+        ({"metrics": ["map_at@3"], "resume": "kept.jsonl"}, InvalidArgument),
+    ],
+)
+def test_what_the_server_refuses_is_told_before_a_retriever_runs(
+    client: Client, tmp_path: Path, given, error
+):
+    asked = []
+    how = {"dataset": dataset(), "metrics": METRICS} | given
+    if "resume" in how:
+        how["resume"] = tmp_path / how["resume"]
+    with pytest.raises(error):
+        Evaluator(client).evaluate(lambda query, k: asked.append(query) or [], **how)
+    assert asked == []
+
+
+def test_a_server_out_of_reach_is_told_before_a_retriever_runs():
+    asked = []
+    with Client("127.0.0.1:1") as client, pytest.raises(Unavailable):
+        Evaluator(client).evaluate(lambda query, k: asked.append(query), dataset(), ["mrr@3"])
+    assert asked == []
 
 
 def test_the_page_prints_what_it_shows(server_address: str, tmp_path: Path, monkeypatch, capsys):

@@ -24,7 +24,7 @@ class FakeClient:
     def judge_stream(self):
         raise AssertionError
 
-    def evaluate(self, groups, metrics, judge, options, *, include_verdicts, **how):
+    def evaluate(self, groups, metrics, judge, options, *, include_verdicts=None, **how):
         self.asked.append(("evaluate", groups, judge, include_verdicts))
         return Evaluation(self.table(metrics), None, None)
 
@@ -155,7 +155,8 @@ class TestEvaluate:
         client = FakeClient()
         dataset = Dataset([Query("q0", "x", ["e"]), Query("q1", "y", (), ["y1"])])
         make(client).evaluate(Shelf(), dataset, ["ap@3"], "fake", 2)
-        ((_, groups, *_),) = client.asked
+        (_, before, *_), (_, groups, *_) = client.asked
+        assert [list(group.retrieved) for group in before] == [[], []]
         assert [list(group.retrieved) for group in groups] == [["text 0", "text 1"]] * 2
         assert [list(group.document_ids) for group in groups] == [["x0", "x1"], ["y0", "y1"]]
 
@@ -169,7 +170,7 @@ class TestEvaluate:
         dataset = Dataset([Query("q0", "x", ["e"]), Query("q1", "y", ["e"])])
         found = make(client).evaluate(retrieve, dataset, ["ap@1"], "fake")
         assert found.failures == {"q1": "RuntimeError: no index"}
-        assert [group.query_id for group in client.asked[0][1]] == ["q0"]
+        assert [group.query_id for group in client.asked[-1][1]] == ["q0"]
 
 
 def test_an_evaluator_says_which_client_it_needs():
