@@ -106,10 +106,10 @@ class UnknownJudge(JudgedError):
     reason = "UNKNOWN_JUDGE"
 
     def __init__(self, kind: str, known: tuple[str, ...]) -> None:
-        super().__init__(
-            f"no judge is called {kind[:80]!r}; this server has {', '.join(known)}",
-            {"judge": kind[:80]},
-        )
+        hint = did_you_mean(kind, known)
+        all_of_them = f"this server has {', '.join(known)}"
+        said = f"{hint} ({all_of_them})" if hint else all_of_them
+        super().__init__(f"no judge is called {kind[:80]!r}; {said}", {"judge": kind[:80]})
         self.kind = kind
 
 

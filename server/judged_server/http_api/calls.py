@@ -39,20 +39,24 @@ class HandlerCallDetails(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class HttpMethod:
-    """A call of the contract that has one request: its path, and its name in gRPC."""
+    """A call of the contract: its path, and its name in gRPC."""
 
     path: str
     full_name: str
     descriptor: MethodDescriptor
 
+    @property
+    def takes_stream(self) -> bool:
+        """Whether its requests are a stream."""
+        return bool(self.descriptor.client_streaming)
+
 
 def methods_of(services: Iterable[ServiceDescriptor]) -> tuple[HttpMethod, ...]:
-    """Return the calls that can be made by HTTP: those that take no stream of requests."""
+    """Return the calls of services. Those that take a stream of requests can't be made by HTTP."""
     return tuple(
         HttpMethod(f"{PREFIX}{method.name}", f"/{service.full_name}/{method.name}", method)
         for service in services
         for method in service.methods
-        if not method.client_streaming
     )
 
 

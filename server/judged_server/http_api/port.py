@@ -32,6 +32,8 @@ _LINGERING_S = 2.0
 """How long a refused message is read on, so that its sender hears why."""
 _CODES = {HTTPStatus.NOT_FOUND: 5, HTTPStatus.METHOD_NOT_ALLOWED: 12}
 _INTERNAL, _DENIED = 13, 7
+_NEAR = 0.75
+"""How alike paths are of which one may have been meant: all begin alike."""
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -61,6 +63,8 @@ class HttpPort:
         application = web.Application(middlewares=[self._guarded])
         application.router.add_get("/openapi.json", self._tell_contract, allow_head=False)
         for method in self._methods:
+            if method.takes_stream:
+                continue
             application.router.add_post(method.path, partial(self._calls.answer, method))
         runner = runner_of(
             application,
@@ -143,9 +147,14 @@ class HttpPort:
 
     def _nearest(self, path: str) -> str:
         """Return a hint at the call that was meant, else at the list of all."""
-        calls = {method.path.lower(): method.path for method in self._methods}
-        near = get_close_matches(path.lower()[:80], calls, n=1)
-        return f"did you mean {calls[near[0]]}?" if near else "/openapi.json has them"
+        calls = {method.path.lower(): method for method in self._methods}
+        near = get_close_matches(path.lower()[:80], calls, n=1, cutoff=_NEAR)
+        if not near:
+            return "/openapi.json has them"
+        meant = calls[near[0]]
+        if meant.takes_stream:
+            return f"{meant.full_name} takes a stream of requests, which gRPC alone can send"
+        return f"did you mean {meant.path}?"
 
     async def _tell_contract(self, _: web.Request) -> web.Response:
         """Answer with the description of all calls."""

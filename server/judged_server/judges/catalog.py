@@ -215,8 +215,11 @@ def _profile(kind: JudgeKind, name: str, field: str) -> Profile:
     for profile in kind.profiles:
         if profile.name == name:
             return profile
-    known = ", ".join(profile.name for profile in kind.profiles if profile.name)
-    rule = f"judge {kind.kind} has " + (f"the profiles {known}" if known else "no profiles")
+    known = [profile.name for profile in kind.profiles if profile.name]
+    rule = f"judge {kind.kind} has no profiles; leave it out"
+    if known:
+        hint = errors.did_you_mean(name, known)
+        rule = f"judge {kind.kind} has the profiles {', '.join(known)}{hint and f'; {hint}'}"
     raise errors.InvalidField(f"{field}.profile", rule)
 
 

@@ -316,11 +316,16 @@ def test_what_the_server_refuses_is_told_before_a_retriever_runs(
     client: Client, tmp_path: Path, given, error
 ):
     asked = []
+
+    def find(query, k):
+        asked.append(query)
+        return []
+
     how = {"dataset": dataset(), "metrics": METRICS} | given
     if "resume" in how:
         how["resume"] = tmp_path / how["resume"]
     with pytest.raises(error):
-        Evaluator(client).evaluate(lambda query, k: asked.append(query) or [], **how)
+        Evaluator(client).evaluate(find, **how)
     assert asked == []
 
 

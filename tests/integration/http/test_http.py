@@ -152,6 +152,8 @@ class TestErrors:
         assert told.json["message"] == "/v1/Nothing: no such call; /openapi.json has them"
         told = ask(address, "/v1/batchjudge", {})
         assert told.json["message"].endswith("no such call; did you mean /v1/BatchJudge?")
+        told = ask(address, "/v1/StreamJudge", {})
+        assert (told.status, "which gRPC alone can send" in told.json["message"]) == (404, True)
         told = ask(address, "/v1/BatchJudge", method="GET")
         assert (told.status, told.json["code"], told.headers["allow"]) == (405, 12, "POST")
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
@@ -134,11 +134,14 @@ def _read(text: str, offer: JudgeInfo | None) -> tuple[str, Scalar]:
     known = {parameter.name: parameter for parameter in offer.parameters}
     if name not in known:
         judge = f"{offer.kind} {offer.profile}".strip()
-        near = get_close_matches(name, known, n=1)
-        hint = f"; did you mean {near[0]}?" if near else ""
         names = ", ".join(known) or "no parameters"
-        raise Problem(f"--param {name}: judge {judge} has {names}{hint}")
+        raise Problem(f"--param {name}: judge {judge} has {names}{_near(name, known)}")
     return name, _typed(known[name], value)
+
+
+def _near(name: str, known: Iterable[str]) -> str:
+    near = get_close_matches(name, list(known), n=1)
+    return f"; did you mean {near[0]}?" if near else ""
 
 
 def _typed(parameter: ParameterInfo, text: str) -> Scalar:
@@ -238,7 +241,8 @@ def _member(info: ServerInfo, text: str, flag: str = "--member") -> PanelMember:
     known = {judge.kind: None for judge in info.judges if judge.kind not in _NO_MEMBERS}
     if kind not in known:
         raise Problem(
-            f"{flag} {text}: no judge is called {kind!r}; this server has {', '.join(known)}"
+            f"{flag} {text}: no judge is called {kind!r}{_near(kind, known)}; this server has "
+            f"{', '.join(known)}"
         )
     own: dict[str, float] = {}
     parameters = []
