@@ -1,7 +1,6 @@
 """What surrounds every call: who calls, request id, deadline, access log line, and one guard.
 
-Wraps the handlers once, at registration, rather than standing in a chain of interceptors that is
-walked anew for every call. `status` says what a domain error means.
+Wraps the handlers once, at registration. `status` says what a domain error means.
 
 What this is for (each was seen with plain grpc.aio handlers): an uncaught exception sends its
 text to the caller; a CancelledError that nobody asked for leaves the caller hanging until its own
@@ -74,8 +73,9 @@ _STATUS_S = 1.0
 """How long a call waits for its status to be taken."""
 QUIET_S, LONGEST_QUIET_S = 0.1, 3.0
 """How long no call must come, at the end of a drain, and how long that is waited for."""
-_DRAINING = "the server is shutting down; another replica may answer"
-_DRAINED_AFTER_S = 1.0
+_DRAINING, _DRAINED_AFTER_S = "the server is shutting down; another replica may answer", 1.0
+_CLOCKS_APART_S = 0.02
+"""How much later a call's time begins by our clock than by its caller's, who ends it at its end."""
 
 _log = logger("tenants")
 
@@ -170,10 +170,10 @@ class CallInterceptor:
             await self._idle.wait()
 
     async def wait_quiet(self) -> None:
-        """Return when none is in work and none has come for QUIET_S, or LONGEST_QUIET_S are over.
+        """Return when none is in work and none has come for QUIET_S, or after LONGEST_QUIET_S.
 
-        So those that gRPC has received and not begun are begun, and hear that the server drains;
-        whoever has heard it comes back later than that.
+        So those that gRPC has received and not begun hear that the server drains, and whoever has
+        heard it comes back later than that.
         """
         await self.wait_idle()
         ends = time.monotonic() + LONGEST_QUIET_S
@@ -351,6 +351,8 @@ class CallInterceptor:
         if self._idle is not None and not self.in_work:
             self._idle.set()
             self._idle = None
+        if call.code == "CANCELLED" and self._deadlines.allowed(context, 1.0) < _CLOCKS_APART_S:
+            call.code = "DEADLINE_EXCEEDED"
         tenant = credential = ""
         if call.identity is not None:
             tenant, credential = call.identity.tenant.name, call.identity.credential

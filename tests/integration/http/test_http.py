@@ -204,7 +204,7 @@ class TestLimits:
 
 
 class TestDeadlines:
-    def test_the_callers_own(self, address: str):
+    def test_the_callers_own(self, address: str, server: ServerProcess):
         told = ask(address, "/v1/GetServerInfo", {}, {"grpc-timeout": "1n"})
         assert (told.status, told.reason) == (504, "DEADLINE_EXCEEDED")
         assert told.headers["x-request-id"]
@@ -212,14 +212,24 @@ class TestDeadlines:
         assert ask(address, "/v1/GetServerInfo", {}, named).headers["x-request-id"] == "mine"
         assert ask(address, "/v1/GetServerInfo", {}, {"grpc-timeout": "30S"}).status == 200
 
+    def test_one_that_ends_a_call_is_what_the_log_says(self, address: str, server: ServerProcess):
+        mine = half_sent(address, grpc_timeout="300m", x_request_id="over")
+        assert mine.getresponse().status == 504
+        mine.close()
+        until(lambda: '"over"' in server.log_text())
+        (line,) = [line for line in server.log_text().splitlines() if '"over"' in line]
+        assert '"DEADLINE_EXCEEDED"' in line
 
-def half_sent(address: str) -> http.client.HTTPConnection:
+
+def half_sent(address: str, **headers: str) -> http.client.HTTPConnection:
     """Return a call that is in work: its message has not come in whole."""
     body = json.dumps({"groups": [GROUP]}).encode()
     connection = connect(address)
     connection.putrequest("POST", "/v1/BatchJudge")
     connection.putheader("content-type", "application/json")
     connection.putheader("content-length", str(len(body)))
+    for name, value in headers.items():
+        connection.putheader(name.replace("_", "-"), value)
     connection.endheaders(body[:5])
     return connection
 

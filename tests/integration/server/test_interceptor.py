@@ -23,7 +23,7 @@ from judged.v1.judge_service_pb2_grpc import (
     JudgeServiceStub,
     add_JudgeServiceServicer_to_server,
 )
-from judged_server import errors, telemetry
+from judged_server import errors, recorder, telemetry
 from judged_server.api.interceptor import CallInterceptor, Deadlines
 from judged_server.api.listening.receiving import Admission, Receiver
 from judged_server.api.registration import InterceptingRegistrar
@@ -272,3 +272,33 @@ def test_the_access_log_has_a_line_a_call_and_no_text():
         assert {"method", "code", "ms", "timestamp"} <= set(call)
         assert (call["method"], call["code"]) == ("/judged.v1.JudgeService/BatchJudge", "OK")
         assert "secret" not in server.log_text()
+
+
+class CodesHeard(recorder.Recorder):
+    """Hears with which codes calls end."""
+
+    def __init__(self) -> None:
+        self.codes: asyncio.Queue[str] = asyncio.Queue()
+
+    def call(self, method: str, code: str, tenant: str, seconds: float) -> None:
+        self.codes.put_nowait(code)
+
+
+@pytest.mark.parametrize(("leaves", "code"), [(False, "DEADLINE_EXCEEDED"), (True, "CANCELLED")])
+async def test_a_deadline_is_told_from_a_caller_who_leaves(silence: None, leaves: bool, code: str):
+    before, heard = recorder.active, CodesHeard()
+    deadlines = Deadlines(default_s=60, max_unary_s=60, max_stream_s=60)
+    async with serving(deadlines) as (misbehaving, stub, _):
+        recorder.active = heard
+        try:
+            timeout = 60 if leaves else 1
+            call: Any = stub.ComputeMetrics(pb.ComputeMetricsRequest(), timeout=timeout)
+            await misbehaving.entered.wait()
+            if leaves:
+                call.cancel()
+            with suppress(grpc.aio.AioRpcError, asyncio.CancelledError):
+                await call
+            async with asyncio.timeout(20):
+                assert await heard.codes.get() == code
+        finally:
+            recorder.active = before
