@@ -77,6 +77,13 @@ def function_of(retriever: object) -> Callable[..., Any]:
             f"function, not {type(retriever).__name__}"
         )
         raise WrongType.of_field("retriever", rule)
+    try:
+        inspect.signature(method).bind("query", 1)
+    except ValueError:  # some callables of extensions have no signature
+        pass
+    except TypeError as error:
+        rule = f"must take a query and k, as in def find(query, k), but {error}"
+        raise WrongType.of_field("retriever", rule) from None
     return method
 
 

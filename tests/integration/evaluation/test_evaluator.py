@@ -287,6 +287,7 @@ NUMBERED = Query("q0", "question 0", ["y"], metadata=dict.fromkeys("n", 1))
         ({"source": {"x": ["a"]}}, "no query of the data set is among them"),
         ({"source": {"q0": [3]}}, r"results\['q0'\]\[0\]: must be a text, a Retrieved"),
         ({"source": 3}, "retriever: must have a method retrieve"),
+        ({"source": lambda query: []}, r"retriever: must take a query and k.* too many positional"),
         ({"judge": 3}, "judge: must be a judge's name"),
         ({"dataset": []}, "dataset: must be a Dataset"),
         ({"concurrency": 0}, "concurrency: must be 1 or more"),

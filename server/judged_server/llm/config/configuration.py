@@ -45,7 +45,10 @@ def read_configuration(path: Path) -> Configuration:
     try:
         raw = path.read_bytes()
     except OSError as error:
-        raise SettingsError(f"llm_config {path} can't be read: {error.strerror}") from None
+        raise SettingsError(
+            f"llm_config {path} can't be read: {error.strerror}; name a TOML file of providers and "
+            "models, or drop the setting"
+        ) from None
     return parse_configuration(read_toml(raw, str(path), _place), str(path), path.parent)
 
 

@@ -149,7 +149,10 @@ def read_script(path: Path) -> Script:
         with path.open("rb") as file:
             content = file.read(MAX_FILE_BYTES + 1)
     except OSError as error:
-        raise SettingsError(f"replies {path} can't be read: {error.strerror}") from None
+        raise SettingsError(
+            f"replies {path} can't be read: {error.strerror}; a provider's replies are a JSONL "
+            "file beside that of llm_config"
+        ) from None
     if len(content) > MAX_FILE_BYTES:
         raise SettingsError(f"replies {path} is larger than {MAX_FILE_BYTES >> 20} MiB")
     lines = tuple(

@@ -218,7 +218,10 @@ def _files(folder: Path) -> list[Path]:
         paths = sorted(folder.iterdir())
         meant = [path for path in paths if _is_misnamed(path)]
     except OSError as error:
-        raise SettingsError(f"rubrics_dir {folder} can't be read: {error.strerror}") from None
+        raise SettingsError(
+            f"rubrics_dir {folder} can't be read: {error.strerror}; name a folder of rubrics, or "
+            "drop the setting"
+        ) from None
     if meant:
         raise SettingsError(
             f"{meant[0]}: the name of a rubric ends in .toml, .yaml or .yml; rename the file, or "
