@@ -132,15 +132,18 @@ def histogram(
         parts.append(
             _text(x + (-5 if side == "end" else 5), 12, f"threshold {threshold:g}", f"tick {side}")
         )
-    return _svg(name, height, parts)
+    columns = ", ".join(f"{label}: {n}" for label, n in zip(labels, counts, strict=True))
+    limit = "" if threshold is None else f"; threshold {threshold:g}"
+    return _svg(name, height, parts, f"{name}; {columns}{limit}")
 
 
-def _svg(name: str, height: float, parts: Sequence[Markup]) -> Markup:
+def _svg(name: str, height: float, parts: Sequence[Markup], read_out: str = "") -> Markup:
+    """Return a chart. `read_out` is read in place of the picture, where no table has its values."""
     return Markup(
         '<div class="chart" tabindex="0" role="region" aria-label="{0}">'
-        '<svg role="img" aria-label="{0}" viewBox="0 0 {1} {2}" '
+        '<svg role="img" aria-label="{4}" viewBox="0 0 {1} {2}" '
         'preserveAspectRatio="xMinYMin meet">{3}</svg></div>'
-    ).format(name, _LABEL + _PLOT + _VALUE, height, Markup("").join(parts))
+    ).format(name, _LABEL + _PLOT + _VALUE, height, Markup("").join(parts), read_out or name)
 
 
 def _grid(bottom: float, values: Sequence[float], low: float, high: float, form: str) -> Markup:

@@ -7,7 +7,7 @@ import zlib
 
 import pytest
 from judged.report import make_report, to_html
-from judged.report.charts import Bar, bars
+from judged.report.charts import Bar, bars, histogram
 from judged.report.failures import worst_first
 
 from tests.fakes.result_documents import HOSTILE, comparison, hostile_document, result_document
@@ -85,3 +85,7 @@ class TestCharts:
         drawn = re.compile(r'class="whisker" d="([^"]*)"')
         assert drawn.findall(beyond) == drawn.findall(whole) != []
         assert "[-0.700, 1.200]" in beyond
+
+    def test_what_no_table_has_is_read_out(self):
+        drawn = histogram("Ranks", [3, 0, 1], ["1", "2", "none"])
+        assert 'role="img" aria-label="Ranks; 1: 3, 2: 0, none: 1"' in drawn
