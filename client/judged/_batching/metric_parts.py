@@ -42,8 +42,8 @@ from judged.types.rankings import (
 from judged.v1 import judge_service_pb2 as pb
 
 _PATH = re.compile(
-    r"(?<![\w.])(trec\.qrels|trec\.run|gains\.rankings|embedded\.rankings|metadata"
-    r"|human_values\.query_ids)\[(\d+)\]"
+    r"(?<![\w.])(trec\.qrels|trec\.run|gains\.rankings|embedded\.rankings|judged\.rankings"
+    r"|judged\.verdicts\.\w+|metadata|human_values\.query_ids)\[(\d+)\]"
 )
 
 
@@ -65,11 +65,16 @@ class Given:
         set_fields(self, metadata=need_by_ids(self.metadata, "metadata"))
 
     def names(self, path: str) -> list[str]:
-        """Return the query ids that the entries of a repeated field stand for."""
+        """Return by what the entries of a repeated field are known: the ids of their queries."""
         if path == "metadata":
             return list(self.metadata)
         if path == "human_values.query_ids":
             return list(self.human.query_ids) if self.human is not None else []
+        if path.startswith("judged.verdicts") and isinstance(self.relevance, JudgedRankings):
+            sizes = (
+                (one.query_id, one.expected * one.retrieved) for one in self.relevance.rankings
+            )
+            return [f"{query_id} {n}" for query_id, size in sizes for n in range(size)]
         if isinstance(self.relevance, TrecRankings):
             trec = self.relevance
             return list(trec.run if path == "trec.run" else trec.qrels)

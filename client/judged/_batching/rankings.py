@@ -11,7 +11,7 @@ from bisect import bisect_right
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from itertools import accumulate, chain, compress
-from typing import cast
+from typing import Any, cast
 
 from judged._batching.packing import packed
 from judged._convert.trec import Joined, joined
@@ -21,17 +21,23 @@ from judged.types.embeddings import EmbeddedRankings
 from judged.types.metrics import MetricCounts, MetricOptions, MetricResult, MetricTable
 from judged.types.rankings import (
     GainRankings,
+    JudgedRanking,
+    JudgedRankings,
     PerQueryValues,
     Relevance,
     RetrievedDocuments,
     TrecRankings,
 )
+from judged.types.verdicts import VerdictCounts
 
 Metadata = Mapping[str, Mapping[str, str]]
 """Metadata of queries by query id."""
 
 PART_BYTES = 1 << 20
 """Small enough that the server works on one part while the client writes the next."""
+_VERDICT_BYTES = {"relevant": 1, "status": 1, "source": 1, "flags": 1, "score": 8}
+_LARGER = 8
+"""How many times as large a part of verdicts may be: slices of several parts have no bounds."""
 
 
 def split(relevance: Relevance, part_bytes: int = PART_BYTES) -> Iterator[Relevance]:
@@ -42,20 +48,25 @@ def split(relevance: Relevance, part_bytes: int = PART_BYTES) -> Iterator[Releva
         return _split_gains(relevance, part_bytes)
     if isinstance(relevance, EmbeddedRankings) and relevance.rankings:
         return _split_embedded(relevance, part_bytes)
+    if isinstance(relevance, JudgedRankings) and relevance.rankings:
+        return _split_judged(relevance, _LARGER * part_bytes)
     return iter([relevance])
 
 
 def check_rankings(relevance: Relevance) -> None:
     """Raise InvalidArgument, as the server would, for a query that is there twice."""
-    if not isinstance(relevance, GainRankings | EmbeddedRankings):
-        return  # the others can't name a query twice, or travel in one piece
-    field = "gains.rankings" if isinstance(relevance, GainRankings) else "embedded.rankings"
+    if isinstance(relevance, TrecRankings | PerQueryValues):
+        return  # the one can't name a query twice, the other travels in one piece
+    field = f"{_FIELDS[type(relevance)]}.rankings"
     places: dict[str, int] = {}
     for i, query_id in enumerate(query_ids_of(relevance)):
         first = places.setdefault(query_id, i)
         if first != i:
             rule = f"is that of {field}[{first}] again"
             raise InvalidArgument.of_field(f"{field}[{i}].query_id", rule)
+
+
+_FIELDS = {GainRankings: "gains", EmbeddedRankings: "embedded", JudgedRankings: "judged"}
 
 
 def _split_trec(whole: TrecRankings, part_bytes: int) -> Iterator[TrecRankings]:
@@ -113,6 +124,33 @@ def _split_embedded(whole: EmbeddedRankings, part_bytes: int) -> Iterator[Embedd
         for one in whole.rankings
     )
     return (EmbeddedRankings(part, whole.min_score) for part in packed(sized, [part_bytes]))
+
+
+def _split_judged(whole: JudgedRankings, part_bytes: int) -> Iterator[JudgedRankings]:
+    sizes = [*map(_size, whole.rankings)]
+    columns = {name: getattr(whole, name) for name in _VERDICT_BYTES}
+    columns = {name: column for name, column in columns.items() if len(column)}
+    fit = min(sizes) >= 0 and all(len(column) == sum(sizes) for column in columns.values())
+    if whole.human_labels is not None or not fit:
+        return iter([whole])  # labels correct all of it; what does not fit is the server's to say
+    return _judged_parts(whole, columns, part_bytes)
+
+
+def _judged_parts(
+    whole: JudgedRankings, columns: Mapping[str, Sequence[Any]], part_bytes: int
+) -> Iterator[JudgedRankings]:
+    each = sum(_VERDICT_BYTES[name] for name in columns)
+    sized = ((one, [each * _size(one) + len(one.query_id)]) for one in whole.rankings)
+    first = 0
+    for pack in packed(sized, [part_bytes]):
+        end = first + sum(map(_size, pack))
+        cut: dict[str, Any] = {name: column[first:end] for name, column in columns.items()}
+        yield replace(whole, rankings=pack, **cut)
+        first = end
+
+
+def _size(ranking: JudgedRanking) -> int:
+    return ranking.expected * ranking.retrieved
 
 
 def check_metadata(relevance: Relevance, metadata: Metadata) -> None:
@@ -219,15 +257,21 @@ def means_of(values: PerQueryValues, tables: Sequence[MetricTable]) -> MetricTab
 
 
 def merge(means: MetricTable, tables: Sequence[MetricTable], options: MetricOptions) -> MetricTable:
-    """Return the table of the whole: the merged means, the parts' signatures, summed counts."""
+    """Return the table of the whole: the merged means, the parts' signatures, summed counts.
+
+    Bounds are those of the parts; slices have them where parts were asked for these.
+    """
     names = [field.name for field in fields(MetricCounts) if field.name != "verdicts"]
     totals = {name: sum(getattr(table.counts, name) for table in tables) for name in names}
+    verdicts = [table.counts.verdicts for table in tables if table.counts.verdicts is not None]
+    counts = MetricCounts(**totals, verdicts=sum(verdicts, VerdictCounts()) if verdicts else None)
     parts = [table.metrics for table in tables]
+    unsettled = [table.counts.skipped_unsettled for table in tables]
     metrics = [
         metric
         if options.per_query
         else replace(metric, per_query=[], per_query_lower=[], per_query_upper=[])
-        for metric in _with_bounds(means.metrics, parts, parts[0])
+        for metric in _with_bounds(means.metrics, parts, parts[0], unsettled)
     ]
     parts_of_slices: dict[tuple[str, str], list[Sequence[MetricResult]]] = {}
     for table in tables:
@@ -243,31 +287,47 @@ def merge(means: MetricTable, tables: Sequence[MetricTable], options: MetricOpti
         for part in means.slices
     ]
     query_ids = means.query_ids if options.per_query else []
-    return MetricTable(metrics, query_ids, MetricCounts(**totals), slices)
+    return MetricTable(metrics, query_ids, counts, slices)
 
 
 def _with_bounds(
     metrics: Sequence[MetricResult],
     parts: Sequence[Sequence[MetricResult]],
     signed: Sequence[MetricResult],
+    unsettled: Iterable[int] = (),
 ) -> list[MetricResult]:
-    """Return the metrics under the signatures of `signed`, with the bounds that the parts have."""
+    """Return the metrics under the signatures of `signed`, with the bounds that the parts have.
+
+    Those of a part enclose its `unsettled` queries too, which have no part in its mean.
+    """
+    left_out = [*unsettled] or [0] * len(parts)
     done = []
     for column, metric in enumerate(metrics):
         of_parts = [part[column] for part in parts]
+        weights = [part.n + more for part, more in zip(of_parts, left_out, strict=True)]
         done.append(
             replace(
                 metric,
                 signature=signed[column].signature,
-                lower_bound=_weighted((part.lower_bound, part.n) for part in of_parts),
-                upper_bound=_weighted((part.upper_bound, part.n) for part in of_parts),
+                lower_bound=_weighted([part.lower_bound for part in of_parts], of_parts, weights),
+                upper_bound=_weighted([part.upper_bound for part in of_parts], of_parts, weights),
             )
         )
     return done
 
 
-def _weighted(bounds: Iterable[tuple[float | None, int]]) -> float | None:
-    """Return the mean of the parts' bounds; a part without a query has none."""
-    some = [(bound, n) for bound, n in bounds if bound is not None]
-    n_queries = sum(n for _, n in some)
-    return math.fsum(bound * n for bound, n in some) / n_queries if n_queries else None
+def _weighted(
+    bounds: Sequence[float | None], parts: Sequence[MetricResult], weights: Sequence[int]
+) -> float | None:
+    """Return the mean of the parts' bounds, None where none has any.
+
+    The mean of a part is its bound where nothing is missing; a part without queries has neither.
+    """
+    if all(bound is None for bound in bounds):
+        return None
+    ends = [
+        part.mean if bound is None else bound for bound, part in zip(bounds, parts, strict=True)
+    ]
+    some = [(end, weight) for end, weight in zip(ends, weights, strict=True) if end is not None]
+    n_queries = sum(weight for _, weight in some)
+    return math.fsum(end * weight for end, weight in some) / n_queries if n_queries else None

@@ -314,6 +314,11 @@ class VerdictCounts(View):
             flagged_fallback=verdicts.count(Flag.FALLBACK),
         )
 
+    def __add__(self, other: VerdictCounts) -> VerdictCounts:
+        """Return the counts of both."""
+        names = [part.name for part in fields(self)]
+        return VerdictCounts(**{name: getattr(self, name) + getattr(other, name) for name in names})
+
     def to_dict(self) -> dict[str, Any]:
         """Return the counts by name; those that few verdicts have only where there are any."""
         counts = ((part.name, getattr(self, part.name)) for part in fields(self))

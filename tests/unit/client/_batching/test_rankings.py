@@ -8,8 +8,10 @@ from hypothesis import strategies as st
 from judged import (
     GainRanking,
     GainRankings,
+    HumanLabels,
     IntervalOptions,
     InvalidArgument,
+    JudgedRanking,
     JudgedRankings,
     MetricOptions,
     MetricTable,
@@ -65,9 +67,31 @@ def test_gains_are_cut_between_queries():
     assert [r for part in parts for r in part.rankings] == whole.rankings
 
 
-def test_verdicts_travel_in_one_piece():
-    whole = JudgedRankings([], [])
-    assert list(split(whole)) == [whole]
+def judged(n, **columns):
+    rankings = [JudgedRanking(str(i), 2, 3) for i in range(n)]
+    return JudgedRankings(rankings, [i % 3 == 0 for i in range(6 * n)], **columns)
+
+
+def test_verdicts_are_cut_between_queries():
+    whole = judged(10, status=[1] * 60, score=[i / 60 for i in range(60)], max_grade=3)
+    parts = [part for part in split(whole, 16) if isinstance(part, JudgedRankings)]
+    assert len(parts) == 5
+    for name in ("rankings", "relevant", "status", "score"):
+        assert [one for part in parts for one in getattr(part, name)] == getattr(whole, name)
+    assert {(part.max_grade, part.source, part.flags) for part in parts} == {(3, (), ())}
+
+
+@pytest.mark.parametrize(
+    "whole",
+    [
+        JudgedRankings([], []),
+        judged(10, status=[1] * 59),
+        judged(10, human_labels=HumanLabels(["1"], [True] * 6)),
+        JudgedRankings([JudgedRanking("a", -1, 3)], []),
+    ],
+)
+def test_verdicts_that_can_not_be_cut_travel_in_one_piece(whole):
+    assert list(split(whole, 16)) == [whole]
 
 
 class TestMerge:
