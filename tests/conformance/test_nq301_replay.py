@@ -19,6 +19,7 @@ from judged import Client, Judge, QueryGroup, RatingTable
 
 from tests.fakes.providers.provider_thread import provider_on_a_thread
 from tests.fakes.providers.scripted_provider import Asked
+from tests.integration.llm_config import llm_config
 from tests.integration.server_process import running_server
 
 _FILE = Path(__file__).parents[1] / "data" / "nq301" / "items.jsonl"
@@ -48,15 +49,9 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
         return answer
 
     with provider_on_a_thread(script) as provider:
-        config = tmp_path_factory.mktemp("llm") / "llm.toml"
-        lines = [f'[[providers]]\nname = "scripted"\nbase_url = "{provider.base_url}"']
-        for name in ("json_schema", "none"):
-            lines.append(
-                f'[[models]]\nname = "{name}"\nprovider = "scripted"\nmodel = "scripted-1"\n'
-                f'structured = "{name}"'
-            )
-        config.write_text("\n".join(lines))
-        with running_server("--llm-config", str(config)) as server, Client(server.address) as it:
+        models = {name: f'structured = "{name}"' for name in ("json_schema", "none")}
+        config = llm_config(tmp_path_factory.mktemp("llm"), provider, models)
+        with running_server("--llm-config", config) as server, Client(server.address) as it:
             yield it
 
 

@@ -23,6 +23,7 @@ from judged_server.store.ledger_rows import Account
 
 from tests.fakes.providers.provider_thread import provider_on_a_thread
 from tests.fakes.providers.scripted_provider import Asked
+from tests.integration.llm_config import llm_config, priced
 from tests.integration.server_process import ServerProcess, running_server
 from tests.integration.tenant_files import new_token
 
@@ -31,16 +32,6 @@ LIMIT = KILLS * 10**8
 """The tenant's budget of the month, in nano-units: less than all that is asked would cost."""
 CALLERS, CALLS, QUESTIONS = 4, 3, 4
 REFRESH = Asking(CacheMode.REFRESH)
-MODEL = """
-currency = "USD"
-providers = [{{ name = "p", base_url = "{url}" }}]
-[[models]]
-name = "m"
-provider = "p"
-model = "scripted-1"
-input_per_million = 20.0
-output_per_million = 40.0
-"""
 
 
 def yes(_: Asked) -> dict[str, str]:
@@ -73,7 +64,7 @@ class Round:
 
 @pytest.mark.timeout(1200)
 def test_kills_lose_no_charge_overrun_nothing_and_leave_no_reservation(tmp_path: Path):
-    path, models, rng = tmp_path / "t.toml", tmp_path / "llm.toml", Random(3)
+    path, rng = tmp_path / "t.toml", Random(3)
     path.write_text(f"[tenants.poor]\nper_month = {LIMIT / 1e9}\n")
     token = new_token(path, "poor")
     spending = tmp_path / "judged" / "spending.sqlite"
@@ -87,8 +78,8 @@ def test_kills_lose_no_charge_overrun_nothing_and_leave_no_reservation(tmp_path:
     answered = calls = asked = price = 0
     held: dict[str, int] = {}  # what each server had drawn when it was killed
     with provider_on_a_thread(yes) as provider:
-        models.write_text(MODEL.format(url=provider.base_url))
-        flags = ("--tenants", str(path), "--llm-config", str(models), "--llm-cache", "off")
+        config = llm_config(tmp_path, provider, {"m": priced(20.0, 40.0)})
+        flags = ("--tenants", str(path), "--llm-config", config, "--llm-cache", "off")
         for kill in range(KILLS):
             found = Round(rng.randrange(1, CALLERS * CALLS))
             with (

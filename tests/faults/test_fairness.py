@@ -18,6 +18,7 @@ from judged.v1.judge_service_pb2_grpc import JudgeServiceStub
 
 from tests.fakes.providers.provider_thread import provider_on_a_thread
 from tests.fakes.providers.scripted_provider import Asked, Said
+from tests.integration.llm_config import llm_config
 from tests.integration.server_process import running_server
 
 WAIT_S = 120
@@ -50,13 +51,9 @@ async def test_a_busy_caller_does_not_take_all_places_of_a_provider(tmp_path: Pa
         await asyncio.to_thread(gate.wait, WAIT_S)
         return {"reasoning": "so it is", "verdict": "yes"}
 
-    config = tmp_path / "llm.toml"
     with provider_on_a_thread(held) as provider:
-        config.write_text(
-            f'[[providers]]\nname = "p"\nbase_url = "{provider.base_url}"\nmax_concurrency = 2\n'
-            '[[models]]\nname = "m"\nprovider = "p"\nmodel = "scripted-1"\n'
-        )
-        with running_server("--llm-config", str(config), "--llm-cache", "off") as server:
+        config = llm_config(tmp_path, provider, provider_lines="max_concurrency = 2")
+        with running_server("--llm-config", config, "--llm-cache", "off") as server:
             async with AsyncExitStack() as stack:
                 busy, light = await callers(stack, server.address)
                 many = busy.BatchJudge(request("llm", "busy", QUESTIONS), timeout=WAIT_S)

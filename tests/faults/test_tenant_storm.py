@@ -28,6 +28,7 @@ from scipy.stats import mannwhitneyu
 
 from tests.fakes.providers.provider_thread import provider_on_a_thread
 from tests.fakes.providers.scripted_provider import Asked, Said
+from tests.integration.llm_config import llm_config
 from tests.integration.server_process import ServerProcess, running_server
 from tests.integration.tenant_files import new_token
 
@@ -90,15 +91,12 @@ def kept(number: int) -> str:
 
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[World]:
-    path, config = tmp_path / "tenants.toml", tmp_path / "llm.toml"
+    path = tmp_path / "tenants.toml"
     path.write_text("[tenants.victim]\n[tenants.spy]\n")
     tokens = {name: new_token(path, name) for name in ("victim", "spy")}
     with provider_on_a_thread(answer) as provider:
-        config.write_text(
-            f'providers = [{{ name = "p", base_url = "{provider.base_url}" }}]\n'
-            'models = [{ name = "m", provider = "p", model = "scripted-1" }]\n'
-        )
-        flags = ["--tenants", str(path), "--llm-config", str(config), "--llm-cache", "memory"]
+        config = llm_config(tmp_path, provider)
+        flags = ["--tenants", str(path), "--llm-config", config, "--llm-cache", "memory"]
         environment = {"XDG_STATE_HOME": str(tmp_path)}
         with running_server(*flags, "--log-level", "warning", env=environment) as server:
             yield World(server, tokens)

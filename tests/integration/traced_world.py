@@ -20,6 +20,7 @@ from judged.cli.app import run
 from tests.fakes.providers.provider_thread import provider_on_a_thread
 from tests.fakes.providers.scripted_provider import Asked, Said, ScriptedProvider
 from tests.integration.cli_process import fill, run_in
+from tests.integration.llm_config import llm_config, priced
 from tests.integration.server_process import ServerProcess, running_server
 
 _BLOCK = re.compile(r'<data-\w+ name="(\w+)">\n(.*)\n</data-')
@@ -109,30 +110,10 @@ class Processes(World):
         return run_in(self.folder, *arguments, JUDGED_TARGET=self.server.address)
 
 
-CONFIGURATION = """
-[[providers]]
-name = "scripted"
-base_url = "{url}"
-key_env = "SCRIPTED_KEY"
-
-[[models]]
-name = "small"
-provider = "scripted"
-model = "scripted-1"
-input_per_million = 1.0
-output_per_million = 2.0
-
-[[models]]
-name = "other"
-provider = "scripted"
-model = "scripted-1"
-"""
-
-
 def configured(provider: ScriptedProvider, folder: Path) -> list[str]:
-    path = folder / "llm.toml"
-    path.write_text(CONFIGURATION.format(url=provider.base_url))
-    return ["--llm-config", str(path), "--llm-cache", "memory"]
+    models = {"small": priced(1.0, 2.0), "other": ""}
+    config = llm_config(folder, provider, models, provider_lines='key_env = "SCRIPTED_KEY"')
+    return ["--llm-config", config, "--llm-cache", "memory"]
 
 
 @contextmanager

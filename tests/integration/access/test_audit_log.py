@@ -17,6 +17,7 @@ from judged.errors import JudgedError
 from tests.fakes.providers.provider_thread import provider_on_a_thread
 from tests.fakes.providers.scripted_provider import Asked
 from tests.integration.access.test_tls import refusal
+from tests.integration.llm_config import llm_config
 from tests.integration.server_process import ServerProcess, running_server
 from tests.integration.tenant_files import new_token
 
@@ -41,15 +42,12 @@ def yes(asked: Asked) -> dict[str, str]:
 
 @pytest.fixture
 def audited(tmp_path: Path) -> Iterator[tuple[ServerProcess, Client, Path]]:
-    path, log, config = (tmp_path / name for name in ("t.toml", "audit.jsonl", "llm.toml"))
+    path, log = tmp_path / "t.toml", tmp_path / "audit.jsonl"
     path.write_text("[tenants.search]\n")
     token = new_token(path, "search")
     with provider_on_a_thread(yes) as provider:
-        config.write_text(
-            f'providers = [{{ name = "p", base_url = "{provider.base_url}" }}]\n'
-            'models = [{ name = "m", provider = "p", model = "scripted-1" }]\n'
-        )
-        flags = ["--tenants", str(path), "--audit-log", str(log), "--llm-config", str(config)]
+        config = llm_config(tmp_path, provider)
+        flags = ["--tenants", str(path), "--audit-log", str(log), "--llm-config", config]
         with (
             running_server(*flags, "--llm-cache", "off") as server,
             Client(server.address, credentials=Token(token)) as client,

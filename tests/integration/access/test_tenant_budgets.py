@@ -33,6 +33,7 @@ from judged.types import TenantUsage
 from tests.fakes.providers.provider_thread import provider_on_a_thread
 from tests.fakes.providers.scripted_provider import Asked
 from tests.integration.cli_process import run_in
+from tests.integration.llm_config import llm_config, priced
 from tests.integration.server_process import ServerProcess, running_server
 from tests.integration.tenant_files import new_token
 
@@ -72,20 +73,15 @@ class World:
 
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[World]:
-    path, models = tmp_path / "t.toml", tmp_path / "llm.toml"
+    path = tmp_path / "t.toml"
     path.write_text(
         f"[tenants.rich]\n[tenants.poor]\nper_day = {LIMIT}\n"
         f"[tenants.monthly]\nper_month = {LIMIT}\n"
     )
     tokens = {name: new_token(path, name) for name in ("rich", "poor", "monthly")}
     with provider_on_a_thread(yes) as provider:
-        models.write_text(
-            f'currency = "USD"\nproviders = [{{ name = "p", base_url = "{provider.base_url}" }}]\n'
-            '[[models]]\nname = "m"\nprovider = "p"\nmodel = "scripted-1"\n'
-            "input_per_million = 1000.0\noutput_per_million = 2000.0\n"
-            '[[models]]\nname = "unpriced"\nprovider = "p"\nmodel = "scripted-1"\n'
-        )
-        flags = ["--tenants", str(path), "--llm-config", str(models), "--llm-cache", "off"]
+        config = llm_config(tmp_path, provider, {"m": priced(1000.0, 2000.0), "unpriced": ""})
+        flags = ["--tenants", str(path), "--llm-config", config, "--llm-cache", "off"]
         yield World(tmp_path, flags, tokens)
 
 

@@ -15,6 +15,7 @@ from judged.credentials import Token
 
 from tests.fakes.providers.provider_thread import provider_on_a_thread
 from tests.fakes.providers.scripted_provider import Asked, Said
+from tests.integration.llm_config import llm_config
 from tests.integration.server_process import ServerProcess, running_server, until
 from tests.integration.tenant_files import new_token, tenants
 
@@ -58,16 +59,13 @@ class World:
 
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[World]:
-    path, config = tmp_path / "tenants.toml", tmp_path / "llm.toml"
+    path = tmp_path / "tenants.toml"
     path.write_text(TENANTS)
     tokens = {name: new_token(path, name) for name in ("slow", "narrow", "free")}
     script = Provider()
     with provider_on_a_thread(script.script) as provider:
-        config.write_text(
-            f'providers = [{{ name = "p", base_url = "{provider.base_url}" }}]\n'
-            'models = [{ name = "m", provider = "p", model = "scripted-1" }]\n'
-        )
-        flags = ["--tenants", str(path), "--llm-config", str(config), "--llm-cache", "off"]
+        config = llm_config(tmp_path, provider)
+        flags = ["--tenants", str(path), "--llm-config", config, "--llm-cache", "off"]
         with running_server(*flags, env={"XDG_STATE_HOME": str(tmp_path)}) as server:
             yield World(server, script, tokens, path)
             script.open.set()

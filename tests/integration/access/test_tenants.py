@@ -37,6 +37,7 @@ from tests.fakes.providers.provider_thread import provider_on_a_thread
 from tests.fakes.providers.scripted_provider import Asked, Said, ScriptedProvider
 from tests.integration.access.test_tls import wait_for_line
 from tests.integration.cli_process import run_in
+from tests.integration.llm_config import llm_config
 from tests.integration.server_process import ServerProcess, running_server, until
 from tests.integration.tenant_files import new_token, tenants
 
@@ -86,18 +87,14 @@ class World:
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     folder = tmp_path_factory.mktemp("tenants")
-    path, config = folder / "tenants.toml", folder / "llm.toml"
+    path = folder / "tenants.toml"
     path.write_text(TENANTS)
     tokens = {name: new_token(path, name) for name in NAMES}
     gate = Gate()
     with ExitStack() as stack:
         provider = stack.enter_context(provider_on_a_thread(gate.script))
-        config.write_text(
-            f'providers = [{{ name = "p", base_url = "{provider.base_url}" }}]\n'
-            'models = [{ name = "m", provider = "p", model = "scripted-1" },\n'
-            '          { name = "dear", provider = "p", model = "scripted-1" }]\n'
-        )
-        flags = ["--tenants", str(path), "--llm-config", str(config)]
+        config = llm_config(folder, provider, {"m": "", "dear": ""})
+        flags = ["--tenants", str(path), "--llm-config", config]
         flags += ["--llm-cache-dir", str(folder / "replies")]
         server = stack.enter_context(running_server(*flags))
         clients = {

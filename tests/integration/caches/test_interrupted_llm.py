@@ -22,6 +22,7 @@ from judged.evaluation.aio import evaluate_answers as await_answers
 
 from tests.fakes.providers.provider_thread import provider_on_a_thread
 from tests.fakes.providers.scripted_provider import Asked, ScriptedProvider
+from tests.integration.llm_config import llm_config
 from tests.integration.server_process import ServerProcess, running_server
 
 ROUNDS = int(os.environ.get("JUDGED_INTERRUPTIONS", "20"))
@@ -62,23 +63,9 @@ def llm_server(
     provider: ScriptedProvider, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[ServerProcess]:
     folder = tmp_path_factory.mktemp("llm")
-    config = folder / "llm.toml"
-    config.write_text(
-        f"""
-        [[providers]]
-        name = "scripted"
-        base_url = "{provider.base_url}"
-        max_concurrency = 1
-
-        [[models]]
-        name = "small"
-        provider = "scripted"
-        model = "scripted-1"
-        """
-    )
+    config = llm_config(folder, provider, provider_lines="max_concurrency = 1")
     # Without a cache nothing but the call itself can spare a second charge.
-    flags = ("--llm-config", str(config), "--llm-cache", "off")
-    with running_server(*flags) as ready:
+    with running_server("--llm-config", config, "--llm-cache", "off") as ready:
         yield ready
 
 

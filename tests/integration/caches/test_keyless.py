@@ -22,6 +22,7 @@ from judged import (
 from tests.fakes.providers.provider_thread import provider_on_a_thread
 from tests.fakes.providers.scripted_provider import Asked, Said, ScriptedProvider
 from tests.integration.cli_process import fill, run_in
+from tests.integration.llm_config import llm_config
 from tests.integration.server_process import ServerProcess, running_server
 
 KEY = "JUDGED_TEST_A_KEY"
@@ -50,13 +51,9 @@ def keyless(
 ) -> Iterator[ServerProcess]:
     """A server without the key, over the replies that one with the key has kept."""
     folder = tmp_path_factory.mktemp("keyless")
-    config = folder / "llm.toml"
-    config.write_text(
-        f'providers = [{{ name = "p", base_url = "{provider.base_url}", key_env = "{KEY}" }}]\n'
-        '[[models]]\nname = "small"\nprovider = "p"\nmodel = "scripted-1"\n'
-    )
+    config = llm_config(folder, provider, {"small": ""}, provider_lines=f'key_env = "{KEY}"')
     cache = ("--llm-cache", "disk", "--llm-cache-dir", str(folder / "replies"))
-    flags = ("--llm-config", str(config), *cache)
+    flags = ("--llm-config", config, *cache)
     with running_server(*flags, env={KEY: "k"}) as ready, Client(ready.address) as client:
         assert client.judge([GROUP], PANEL).relevant == [True, True]
         assert client.score_answers([ITEM], ["answer_match"]).scores[0].passed

@@ -11,6 +11,7 @@ from judged import Asking, CacheMode, Client, Judge, JudgedError, QueryGroup, St
 
 from tests.fakes.providers.provider_thread import provider_on_a_thread
 from tests.fakes.providers.scripted_provider import Answer, Asked
+from tests.integration.llm_config import llm_config, priced
 from tests.integration.server_process import running_server
 
 THREADS = 4
@@ -26,15 +27,8 @@ def _yes(_: Asked) -> Answer:
 def test_what_was_answered_before_a_kill_is_in_the_file(tmp_path: Path):
     acknowledged: list[str] = []
     with provider_on_a_thread(_yes) as provider:
-        config = tmp_path / "llm.toml"
-        config.write_text(
-            f'providers = [{{ name = "scripted", base_url = "{provider.base_url}" }}]\n'
-            "[[models]]\n"
-            'name = "small"\nprovider = "scripted"\nmodel = "scripted-1"\n'
-            "input_per_million = 1.0\noutput_per_million = 2.0\n"
-        )
         flags = (
-            *("--llm-config", str(config)),
+            *("--llm-config", llm_config(tmp_path, provider, {"small": priced(1.0, 2.0)})),
             *("--llm-cache", "disk", "--llm-cache-dir", str(tmp_path / "replies")),
         )
         for number in range(ROUNDS):

@@ -9,7 +9,6 @@ import threading
 import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import grpc
@@ -34,6 +33,7 @@ from judged.v1.judge_service_pb2_grpc import JudgeServiceStub
 from tests.fakes.cutting_proxy import CuttingProxy, cutting_proxy
 from tests.fakes.providers.provider_thread import provider_on_a_thread
 from tests.fakes.providers.scripted_provider import Asked, Said, ScriptedProvider
+from tests.integration.llm_config import llm_config, priced
 from tests.integration.server_process import ServerProcess, running_server, until
 
 _JUDGED = re.compile(r'name="(?:retrieved_text|answer)">\n(.*)\n<')
@@ -84,22 +84,15 @@ def calls(provider: ScriptedProvider) -> Callable[[], int]:
 
 
 @pytest.fixture(scope="module")
-def config(provider: ScriptedProvider, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("config") / "llm.toml"
-    path.write_text(
-        f'providers = [{{ name = "scripted", base_url = "{provider.base_url}", '
-        "max_concurrency = 2 }]\n"
-        "[[models]]\n"
-        'name = "small"\nprovider = "scripted"\nmodel = "scripted-1"\n'
-        "input_per_million = 1.0\noutput_per_million = 2.0\n"
-    )
-    return path
+def config(provider: ScriptedProvider, tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder, models = tmp_path_factory.mktemp("config"), {"small": priced(1.0, 2.0)}
+    return llm_config(folder, provider, models, provider_lines="max_concurrency = 2")
 
 
 @pytest.fixture(scope="module")
-def server(config: Path) -> Iterator[ServerProcess]:
+def server(config: str) -> Iterator[ServerProcess]:
     """A server that keeps no replies of models: what it asks twice is charged twice."""
-    with running_server("--llm-config", str(config), "--llm-cache", "off") as ready:
+    with running_server("--llm-config", config, "--llm-cache", "off") as ready:
         yield ready
 
 

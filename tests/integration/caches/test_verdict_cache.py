@@ -18,6 +18,7 @@ from judged_server.store.replies import FILE
 from tests.fakes.providers.provider_thread import provider_on_a_thread
 from tests.fakes.providers.scripted_provider import Answer, Asked, Said, ScriptedProvider
 from tests.integration.cli_process import fill, run_in
+from tests.integration.llm_config import llm_config, priced
 from tests.integration.server_process import ServerProcess, running_server, until
 
 CLIENTS = 50
@@ -43,37 +44,30 @@ def provider() -> Iterator[ScriptedProvider]:
 
 
 @pytest.fixture(scope="module")
-def config(provider: ScriptedProvider, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("config") / "llm.toml"
-    path.write_text(
-        f'providers = [{{ name = "scripted", base_url = "{provider.base_url}" }}]\n'
-        "[[models]]\n"
-        'name = "small"\nprovider = "scripted"\nmodel = "scripted-1"\n'
-        "input_per_million = 1.0\noutput_per_million = 2.0\n"
-    )
-    return path
+def config(provider: ScriptedProvider, tmp_path_factory: pytest.TempPathFactory) -> str:
+    return llm_config(tmp_path_factory.mktemp("config"), provider, {"small": priced(1.0, 2.0)})
 
 
 Serve = Callable[..., AbstractContextManager[ServerProcess]]
 
 
 @pytest.fixture
-def serve(config: Path, tmp_path: Path) -> Serve:
+def serve(config: str, tmp_path: Path) -> Serve:
     """Start a server over the provider; its cache is on disk, in a folder of the test."""
 
     @contextmanager
     def start(*flags: str) -> Iterator[ServerProcess]:
         cache = ("--llm-cache", "disk", "--llm-cache-dir", str(tmp_path / "replies"))
-        with running_server("--llm-config", str(config), *cache, *flags) as ready:
+        with running_server("--llm-config", config, *cache, *flags) as ready:
             yield ready
 
     return start
 
 
 @pytest.fixture(scope="module")
-def server(config: Path) -> Iterator[ServerProcess]:
+def server(config: str) -> Iterator[ServerProcess]:
     """A server whose cache is in memory, for tests whose texts are their own."""
-    with running_server("--llm-config", str(config), "--llm-cache", "memory") as ready:
+    with running_server("--llm-config", config, "--llm-cache", "memory") as ready:
         yield ready
 
 

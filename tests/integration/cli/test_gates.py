@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.integration.cli_process import run_in
+from tests.integration.llm_config import fake_llm_config
 from tests.integration.server_process import ServerProcess, running_server
 
 GOOD = {"reasoning": "It is.", "verdict": "yes"}
@@ -23,22 +24,8 @@ REPLIES: list[dict[str, Any]] = [
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     """Yield a server whose model loses or refuses what says so, and finds all else right."""
-    folder = tmp_path_factory.mktemp("llm")
-    (folder / "replies.jsonl").write_text("".join(json.dumps(line) + "\n" for line in REPLIES))
-    (folder / "llm.toml").write_text(
-        """
-        [[providers]]
-        name = "scripted"
-        dialect = "fake"
-        replies = "replies.jsonl"
-
-        [[models]]
-        name = "judge"
-        provider = "scripted"
-        model = "scripted-1"
-        """
-    )
-    with running_server("--llm-config", str(folder / "llm.toml")) as ready:
+    config = fake_llm_config(tmp_path_factory.mktemp("llm"), {"judge": REPLIES})
+    with running_server("--llm-config", config) as ready:
         yield ready
 
 

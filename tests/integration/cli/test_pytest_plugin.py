@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -13,6 +12,7 @@ from judged.evaluation import Dataset
 
 from tests.fakes.junit import read_junit
 from tests.integration.cli_process import fill
+from tests.integration.llm_config import fake_llm_config, priced
 
 TESTS = """
 from pathlib import Path
@@ -107,19 +107,7 @@ SCORES = [
     {"contains": {"answer": "1991"}, "reply": {"reasoning": "It is right.", "verdict": "yes"}},
     {"reply": {"reasoning": "It is another year.", "verdict": "no"}},
 ]
-CONFIGURATION = """
-[[providers]]
-name = "scripted"
-dialect = "fake"
-replies = "replies.jsonl"
-
-[[models]]
-name = "judge"
-provider = "scripted"
-model = "scripted-1"
-input_per_million = 1000000
-output_per_million = 1000000
-"""
+DEAR = priced(1e6, 1e6)
 
 
 def pytest_in(
@@ -211,10 +199,9 @@ def test_a_name_that_is_wrong_is_told_at_the_line_of_the_test(project):
 
 def test_what_models_cost_is_limited_over_the_session(project):
     (project / "test_costs.py").write_text(ASKS_A_MODEL)
-    (project / "llm.toml").write_text(CONFIGURATION)
     reply = {"reply": {"reasoning": "so it is", "verdict": "yes"}}
-    (project / "replies.jsonl").write_text(json.dumps(reply) + "\n")
-    settings = {"JUDGED_LLM_CONFIG": str(project / "llm.toml"), "JUDGED_LLM_CACHE": "off"}
+    config = fake_llm_config(project, {"judge": [reply]}, DEAR)
+    settings = {"JUDGED_LLM_CONFIG": config, "JUDGED_LLM_CACHE": "off"}
     free = pytest_in(project, **settings)
     assert free.returncode == 0, free.stdout
     cost = float(free.stdout.split("language models cost ")[1].split()[0])
@@ -228,9 +215,8 @@ def test_what_models_cost_is_limited_over_the_session(project):
 
 def test_answers_are_held_to_a_rubric_with_what_is_missing_at_its_worst(project):
     (project / "test_scores.py").write_text(SCORES_ANSWERS)
-    (project / "llm.toml").write_text(CONFIGURATION)
-    (project / "replies.jsonl").write_text("".join(json.dumps(line) + "\n" for line in SCORES))
-    settings = {"JUDGED_LLM_CONFIG": str(project / "llm.toml"), "JUDGED_LLM_CACHE": "off"}
+    config = fake_llm_config(project, {"judge": SCORES}, DEAR)
+    settings = {"JUDGED_LLM_CONFIG": config, "JUDGED_LLM_CACHE": "off"}
     done = pytest_in(project, "-p", "no:randomly", **settings)
     assert "4 failed, 1 passed" in done.stdout, done.stdout
     short = "answer_match is 0.3333 over 3 answers, 1 of them missing and counted as 0, 0.1667 "

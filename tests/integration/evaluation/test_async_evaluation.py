@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import subprocess
 import sys
 import threading
@@ -15,6 +14,7 @@ from judged import AnswerItem, AsyncClient, Client, InvalidArgument, NotFound, T
 from judged import evaluation as plain
 from judged.evaluation import CandidateAnswer, Dataset, Query, Question, aio
 
+from tests.integration.llm_config import fake_llm_config
 from tests.integration.server_process import ServerProcess, running_server
 
 MODELS = {"lenient": 0.9, "strict": 0.2}
@@ -23,29 +23,15 @@ QUESTIONS = [Question(f"q{i}", f"question {i}", references=["a good answer"]) fo
 
 @pytest.fixture(scope="module")
 def scoring_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    folder = tmp_path_factory.mktemp("llm")
-    config = []
-    for model, score in MODELS.items():
-        lines = [
+    replies = {
+        model: [
             {"contains": {"other_answer": ""}, "reply": {"reasoning": "r", "grade": "first"}},
             {"reply": {"reasoning": model, "score": score}},
         ]
-        (folder / f"{model}.jsonl").write_text("\n".join(map(json.dumps, lines)))
-        config.append(
-            f"""
-            [[providers]]
-            name = "{model}"
-            dialect = "fake"
-            replies = "{model}.jsonl"
-
-            [[models]]
-            name = "{model}"
-            provider = "{model}"
-            model = "scripted-1"
-            """
-        )
-    (folder / "llm.toml").write_text("\n".join(config))
-    with running_server("--llm-config", str(folder / "llm.toml"), "--llm-cache", "off") as ready:
+        for model, score in MODELS.items()
+    }
+    config = fake_llm_config(tmp_path_factory.mktemp("llm"), replies)
+    with running_server("--llm-config", config, "--llm-cache", "off") as ready:
         yield ready
 
 

@@ -25,6 +25,7 @@ from judged.evaluation import Dataset, Evaluator, Query
 from tests.fakes.providers.provider_thread import provider_on_a_thread
 from tests.fakes.providers.scripted_provider import Asked, Failure, Said, ScriptedProvider
 from tests.integration.cli_process import run_in
+from tests.integration.llm_config import llm_config
 from tests.integration.server_process import ServerProcess, running_server
 
 _RETRIEVED = re.compile(r'name="retrieved_text">\n"(.*)"\n<')
@@ -48,20 +49,8 @@ def provider() -> Iterator[ScriptedProvider]:
 def grading_server(
     provider: ScriptedProvider, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[ServerProcess]:
-    config = tmp_path_factory.mktemp("llm") / "llm.toml"
-    config.write_text(
-        f"""
-        [[providers]]
-        name = "scripted"
-        base_url = "{provider.base_url}"
-
-        [[models]]
-        name = "small"
-        provider = "scripted"
-        model = "scripted-1"
-        """
-    )
-    with running_server("--llm-config", str(config), "--llm-cache", "off") as ready:
+    config = llm_config(tmp_path_factory.mktemp("llm"), provider)
+    with running_server("--llm-config", config, "--llm-cache", "off") as ready:
         yield ready
 
 

@@ -15,6 +15,7 @@ import pytest
 from tests.fakes.providers.provider_thread import provider_on_a_thread
 from tests.fakes.providers.scripted_provider import Asked, ScriptedProvider
 from tests.integration.http_calls import connect, http_address
+from tests.integration.llm_config import llm_config
 from tests.integration.server_process import running_server, until
 from tests.integration.tenant_files import new_token, tenants
 
@@ -35,15 +36,11 @@ def provider() -> Iterator[ScriptedProvider]:
 
 @pytest.fixture
 def flags(provider: ScriptedProvider, tmp_path: Path) -> list[str]:
-    config = tmp_path / "llm.toml"
-    config.write_text(
-        f'providers = [{{ name = "p", base_url = "{provider.base_url}" }}]\n'
-        '[[models]]\nname = "m"\nprovider = "p"\nmodel = "scripted-1"\n'
-    )
+    config = llm_config(tmp_path, provider)
     tokens = tmp_path / "tenants.toml"
     tokens.write_text("[tenants.a]\n[tenants.b]\n")
     return [
-        *("--http-listen", "127.0.0.1:0", "--llm-config", str(config), "--llm-cache", "off"),
+        *("--http-listen", "127.0.0.1:0", "--llm-config", config, "--llm-cache", "off"),
         *("--tenants", str(tokens), "--grace-s", "0.2"),
     ]
 

@@ -13,6 +13,7 @@ import pytest
 
 from tests.integration.http_calls import http_address
 from tests.integration.languages.test_languages import needs
+from tests.integration.llm_config import fake_llm_config
 from tests.integration.server_process import running_server
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs" / "http.md").read_text(encoding="utf-8")
@@ -24,26 +25,13 @@ RECIPES = {
         re.MULTILINE,
     )
 }
-PROVIDER = """
-[[providers]]
-name = "scripted"
-dialect = "fake"
-replies = "replies.jsonl"
-
-[[models]]
-name = "judge"
-provider = "scripted"
-model = "scripted-1"
-"""
 
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    folder = tmp_path_factory.mktemp("http")
-    (folder / "llm.toml").write_text(PROVIDER)
     reply = {"reply": {"reasoning": "Both name Paris.", "verdict": "yes"}}
-    (folder / "replies.jsonl").write_text(json.dumps(reply) + "\n")
-    given = ("--llm-config", str(folder / "llm.toml"), "--llm-cache", "memory")
+    config = fake_llm_config(tmp_path_factory.mktemp("http"), {"judge": [reply]})
+    given = ("--llm-config", config, "--llm-cache", "memory")
     with running_server("--http-listen", "127.0.0.1:0", *given) as server:
         yield http_address(server)
 

@@ -32,6 +32,7 @@ from judged.v1.judge_service_pb2_grpc import JudgeServiceStub
 from tests.fakes.providers.provider_thread import provider_on_a_thread
 from tests.fakes.providers.scripted_provider import Answer, Asked, Said, ScriptedProvider
 from tests.integration.cli_process import fill, run_in
+from tests.integration.llm_config import llm_config, priced
 from tests.integration.server_process import ServerProcess, running_server
 
 _RETRIEVED = re.compile(r'name="retrieved_text">\n(.*)\n')
@@ -67,25 +68,9 @@ def provider() -> Iterator[ScriptedProvider]:
 @contextmanager
 def server(provider: ScriptedProvider, folder: Path, budget: str = "") -> Iterator[ServerProcess]:
     folder.mkdir(exist_ok=True)
-    config = folder / "llm.toml"
-    config.write_text(
-        f"""
-        currency = "EUR"
-        [[providers]]
-        name = "scripted"
-        base_url = "{provider.base_url}"
-
-        [[models]]
-        name = "small"
-        provider = "scripted"
-        model = "scripted-1"
-        input_per_million = 1.0
-        output_per_million = 2.0
-        {budget}
-        """
-    )
-    flags = ("--llm-config", str(config), "--llm-cache", "memory")
-    with running_server(*flags) as ready:
+    models = {"small": priced(1.0, 2.0)}
+    config = llm_config(folder, provider, models, currency="EUR", rest=budget)
+    with running_server("--llm-config", config, "--llm-cache", "memory") as ready:
         yield ready
 
 

@@ -15,6 +15,7 @@ from judged.types import CascadeOptions, ScoredStage, StagedLabels
 from tests.fakes.providers.provider_thread import provider_on_a_thread
 from tests.fakes.providers.scripted_provider import Asked, Said, ScriptedProvider
 from tests.integration.cli_process import lines_of, run_in
+from tests.integration.llm_config import llm_config, priced
 from tests.integration.server_process import ServerProcess, running_server
 
 DATA = Path(__file__).parents[3] / "benchmarks" / "equivalence" / "data" / "nq301_human.jsonl"
@@ -37,13 +38,8 @@ def provider() -> Iterator[ScriptedProvider]:
 @pytest.fixture
 def cascade_server(provider: ScriptedProvider, tmp_path: Path) -> Iterator[ServerProcess]:
     """A server for each test: what one asks of the model must cost nothing less for the next."""
-    config = tmp_path / "llm.toml"
-    config.write_text(
-        f'[[providers]]\nname = "scripted"\nbase_url = "{provider.base_url}"\n'
-        '[[models]]\nname = "large"\nprovider = "scripted"\nmodel = "large"\n'
-        "input_per_million = 1.0\noutput_per_million = 1.0\n"
-    )
-    with running_server("--llm-config", str(config)) as ready:
+    config = llm_config(tmp_path, provider, {"large": priced(1.0, 1.0)})
+    with running_server("--llm-config", config) as ready:
         yield ready
 
 

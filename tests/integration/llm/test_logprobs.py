@@ -12,6 +12,7 @@ from judged import Client, InvalidArgument, Judge, QueryGroup, Status
 
 from tests.fakes.providers.provider_thread import provider_on_a_thread
 from tests.fakes.providers.scripted_provider import Answer, Asked, ScriptedProvider
+from tests.integration.llm_config import llm_config
 from tests.integration.server_process import ServerProcess, running_server
 
 _RETRIEVED = re.compile(r'name="retrieved_text">\n(.*)\n<')
@@ -43,27 +44,9 @@ def provider() -> Iterator[ScriptedProvider]:
 def server(
     provider: ScriptedProvider, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[ServerProcess]:
-    config = tmp_path_factory.mktemp("llm") / "llm.toml"
-    config.write_text(
-        f"""
-        [[providers]]
-        name = "scripted"
-        base_url = "{provider.base_url}"
-
-        [[models]]
-        name = "open"
-        provider = "scripted"
-        model = "scripted-1"
-        structured = "none"
-        logprobs = true
-
-        [[models]]
-        name = "closed"
-        provider = "scripted"
-        model = "scripted-1"
-        """
-    )
-    with running_server("--llm-config", str(config)) as ready:
+    models = {"open": 'structured = "none"\nlogprobs = true', "closed": ""}
+    config = llm_config(tmp_path_factory.mktemp("llm"), provider, models)
+    with running_server("--llm-config", config) as ready:
         yield ready
 
 

@@ -17,6 +17,7 @@ from judged.v1.judge_service_pb2_grpc import JudgeServiceStub
 from tests.fakes.providers.provider_thread import provider_on_a_thread
 from tests.fakes.providers.scripted_provider import Answer, Asked, Said, ScriptedProvider
 from tests.integration.cli_process import fill, lines_of, run_in
+from tests.integration.llm_config import llm_config
 from tests.integration.server_process import ServerProcess, running_server
 
 _RETRIEVED = re.compile(r'name="retrieved_text">\n(.*)\n<')
@@ -42,14 +43,9 @@ def provider() -> Iterator[ScriptedProvider]:
 def panel_server(
     provider: ScriptedProvider, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[ServerProcess]:
-    config = tmp_path_factory.mktemp("llm") / "llm.toml"
-    lines = [f'[[providers]]\nname = "scripted"\nbase_url = "{provider.base_url}"']
-    lines += [
-        f'[[models]]\nname = "{name}"\nprovider = "scripted"\nmodel = "{name}"'
-        for name in provider.models
-    ]
-    config.write_text("\n".join(lines))
-    with running_server("--llm-config", str(config)) as ready:
+    models = dict.fromkeys(provider.models, "")
+    config = llm_config(tmp_path_factory.mktemp("llm"), provider, models)
+    with running_server("--llm-config", config) as ready:
         yield ready
 
 

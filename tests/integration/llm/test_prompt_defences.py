@@ -13,6 +13,7 @@ from judged import AnswerItem, Client, Flag, Judge, QueryGroup, Status
 from tests.fakes.providers.provider_thread import provider_on_a_thread
 from tests.fakes.providers.scripted_provider import Asked, Said, ScriptedProvider
 from tests.integration.cli_process import run_in
+from tests.integration.llm_config import llm_config
 from tests.integration.server_process import ServerProcess, running_server
 
 _MARKER = re.compile(r"<data-(\w+) name=")
@@ -43,12 +44,8 @@ def provider() -> Iterator[ScriptedProvider]:
 def server(
     provider: ScriptedProvider, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[ServerProcess]:
-    config = tmp_path_factory.mktemp("llm") / "llm.toml"
-    config.write_text(
-        f'[[providers]]\nname = "p"\nbase_url = "{provider.base_url}"\n'
-        '[[models]]\nname = "m"\nprovider = "p"\nmodel = "scripted-1"\n'
-    )
-    with running_server("--llm-config", str(config), "--llm-cache", "memory") as ready:
+    config = llm_config(tmp_path_factory.mktemp("llm"), provider)
+    with running_server("--llm-config", config, "--llm-cache", "memory") as ready:
         yield ready
 
 

@@ -14,6 +14,7 @@ from judged import AnswerItem, Calibrator, Client, InvalidArgument, Rubric
 from tests.fakes.providers.provider_thread import provider_on_a_thread
 from tests.fakes.providers.scripted_provider import Asked, Said, ScriptedProvider
 from tests.integration.cli_process import lines_of, run_in
+from tests.integration.llm_config import llm_config
 from tests.integration.server_process import running_server
 
 _ANSWER = re.compile(r'name="answer">\n(.*)\n<')
@@ -52,13 +53,9 @@ def write_labels(path: Path, n: int) -> list[dict[str, object]]:
 
 
 def test_from_labels_to_probabilities_of_scores(tmp_path: Path, provider: ScriptedProvider) -> None:
-    (tmp_path / "llm.toml").write_text(
-        f'[[providers]]\nname = "scripted"\nbase_url = "{provider.base_url}"\n'
-        '[[models]]\nname = "small"\nprovider = "scripted"\nmodel = "small"\n'
-    )
     lines = write_labels(tmp_path / "labels.jsonl", 240)
     (tmp_path / "kept").mkdir()
-    config = ("--llm-config", str(tmp_path / "llm.toml"))
+    config = ("--llm-config", llm_config(tmp_path, provider, {"small": ""}))
     with running_server(*config) as ready:
         there = {"JUDGED_TARGET": ready.address}
         made = run_in(

@@ -32,6 +32,7 @@ from judged.traces import ScoreReplay, Trace, TraceFile
 from tests.fakes.providers.provider_thread import provider_on_a_thread
 from tests.fakes.providers.scripted_provider import Answer, Asked, Said, ScriptedProvider
 from tests.integration.cli_process import lines_of, run_in
+from tests.integration.llm_config import llm_config, priced
 from tests.integration.server_process import ServerProcess, running_server
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -84,22 +85,8 @@ def provider() -> Iterator[ScriptedProvider]:
 def llm_server(
     provider: ScriptedProvider, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[ServerProcess]:
-    config = tmp_path_factory.mktemp("llm") / "llm.toml"
-    config.write_text(
-        f"""
-        [[providers]]
-        name = "scripted"
-        base_url = "{provider.base_url}"
-
-        [[models]]
-        name = "small"
-        provider = "scripted"
-        model = "scripted-1"
-        input_per_million = 1.0
-        output_per_million = 2.0
-        """
-    )
-    with running_server("--llm-config", str(config), "--llm-cache", "memory") as ready:
+    config = llm_config(tmp_path_factory.mktemp("llm"), provider, {"small": priced(1.0, 2.0)})
+    with running_server("--llm-config", config, "--llm-cache", "memory") as ready:
         yield ready
 
 

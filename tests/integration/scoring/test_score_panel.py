@@ -12,6 +12,7 @@ from judged import AnswerItem, Asking, Client, InvalidArgument, Rubric, Status
 from judged.evaluation import score_by_panel
 
 from tests.integration.cli_process import lines_of, run_in
+from tests.integration.llm_config import fake_llm_config, priced
 from tests.integration.server_process import ServerProcess, running_server
 
 ITEMS = [AnswerItem(name, "q", name) for name in ("good", "mixed", "poor", "lost", "empty")]
@@ -25,32 +26,15 @@ SCORES = {
 
 @pytest.fixture(scope="module")
 def panel_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    folder = tmp_path_factory.mktemp("llm")
-    config = []
+    replies: dict[str, list[object]] = {}
     for model, scores in SCORES.items():
-        lines: list[dict[str, object]] = [
+        replies[model] = [
             {"contains": {"answer": text}, "reply": {"reasoning": model, "score": score}}
             for text, score in scores.items()
         ]
-        lines.append({"reply": "I can't say.", "finish_reason": "refusal"})
-        (folder / f"{model}.jsonl").write_text("\n".join(map(json.dumps, lines)))
-        config.append(
-            f"""
-            [[providers]]
-            name = "{model}"
-            dialect = "fake"
-            replies = "{model}.jsonl"
-
-            [[models]]
-            name = "{model}"
-            provider = "{model}"
-            model = "scripted-1"
-            input_per_million = 1.0
-            output_per_million = 1.0
-            """
-        )
-    (folder / "llm.toml").write_text("\n".join(config))
-    with running_server("--llm-config", str(folder / "llm.toml")) as ready:
+        replies[model].append({"reply": "I can't say.", "finish_reason": "refusal"})
+    config = fake_llm_config(tmp_path_factory.mktemp("llm"), replies, priced(1.0, 1.0))
+    with running_server("--llm-config", config) as ready:
         yield ready
 
 

@@ -21,6 +21,7 @@ from tests.fakes.authority import Authority
 from tests.fakes.providers.provider_thread import provider_on_a_thread
 from tests.fakes.providers.scripted_provider import Asked
 from tests.integration.access.test_tls import refusal, wait_for_line
+from tests.integration.llm_config import llm_config, priced
 from tests.integration.server_process import ServerProcess, running_server
 from tests.integration.tenant_files import new_token
 
@@ -58,17 +59,12 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
     token = new_token(path, "search")
     certificate, key = authority.server()
     with provider_on_a_thread(yes) as provider:
-        config = folder / "llm.toml"
-        config.write_text(
-            f'currency = "USD"\nproviders = [{{ name = "p", base_url = "{provider.base_url}" }}]\n'
-            '[[models]]\nname = "m"\nprovider = "p"\nmodel = "scripted-1"\n'
-            "input_per_million = 1.0\noutput_per_million = 2.0\n"
-            f'[budget]\nper_day = 5.0\nfile = "{folder}/budget.sqlite"\n'
-        )
+        budget = f'[budget]\nper_day = 5.0\nfile = "{folder}/budget.sqlite"\n'
+        config = llm_config(folder, provider, {"m": priced(1.0, 2.0)}, rest=budget)
         with running_server(
             *("--tenants", str(path), "--metrics-listen", "127.0.0.1:0"),
             *("--certificate", str(certificate), "--private-key", str(key)),
-            *("--llm-config", str(config), "--llm-cache-dir", str(folder / "replies")),
+            *("--llm-config", config, "--llm-cache-dir", str(folder / "replies")),
             *("--vector-cache-dir", str(folder / "vectors")),
         ) as server:
             credentials = Tls(authority.ca, token=Token(token))

@@ -16,6 +16,7 @@ from tests.fakes.otlp_collector import Collector, attributes, running_collector
 from tests.fakes.providers.provider_thread import provider_on_a_thread
 from tests.fakes.providers.scripted_provider import Asked
 from tests.integration.access.test_tls import refusal
+from tests.integration.llm_config import llm_config
 from tests.integration.server_process import running_server
 
 CANARY = "canary-text"
@@ -36,14 +37,9 @@ def reply(asked: Asked) -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def llm_config(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    path = tmp_path_factory.mktemp("traced") / "llm.toml"
+def config(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with provider_on_a_thread(reply) as provider:
-        path.write_text(
-            f'providers = [{{ name = "p", base_url = "{provider.base_url}" }}]\n'
-            '[[models]]\nname = "m"\nprovider = "p"\nmodel = "scripted-1"\n'
-        )
-        yield path
+        yield llm_config(tmp_path_factory.mktemp("traced"), provider)
 
 
 @dataclass(frozen=True)
@@ -65,11 +61,11 @@ class Traced:
 
 
 @pytest.fixture(scope="module")
-def traced(llm_config: Path) -> Iterator[Traced]:
+def traced(config: str) -> Iterator[Traced]:
     with running_collector() as collector:
         with running_server(
             *("--otlp-endpoint", collector.address, "--otlp-verdicts"),
-            *("--llm-config", str(llm_config)),
+            *("--llm-config", config),
         ) as server:
             with Client(server.address) as client:
                 client.judge([GROUP], "semantic")
@@ -174,12 +170,12 @@ def test_no_text_is_sent(traced: Traced):
     assert CANARY not in traced.log
 
 
-def test_reasoning_is_sent_where_the_operator_asks_for_it(llm_config: Path):
+def test_reasoning_is_sent_where_the_operator_asks_for_it(config: str):
     with running_collector() as collector:
         with (
             running_server(
                 *("--otlp-endpoint", collector.address, "--otlp-verdicts", "--otlp-reasoning"),
-                *("--llm-config", str(llm_config), "--otlp-sample-ratio", "0"),
+                *("--llm-config", config, "--otlp-sample-ratio", "0"),
             ) as server,
             Client(server.address) as client,
         ):
@@ -192,23 +188,16 @@ def test_reasoning_is_sent_where_the_operator_asks_for_it(llm_config: Path):
 
 
 def test_a_failed_verdict_has_no_score(tmp_path: Path):
-    path = tmp_path / "llm.toml"
     with (
         provider_on_a_thread(lambda asked: "neither") as provider,
         running_collector() as collector,
+        running_server(
+            *("--otlp-endpoint", collector.address, "--otlp-verdicts"),
+            *("--llm-config", llm_config(tmp_path, provider)),
+        ) as server,
+        Client(server.address) as client,
     ):
-        path.write_text(
-            f'providers = [{{ name = "p", base_url = "{provider.base_url}" }}]\n'
-            '[[models]]\nname = "m"\nprovider = "p"\nmodel = "scripted-1"\n'
-        )
-        with (
-            running_server(
-                *("--otlp-endpoint", collector.address, "--otlp-verdicts"),
-                *("--llm-config", str(path)),
-            ) as server,
-            Client(server.address) as client,
-        ):
-            client.judge([QueryGroup("q", ["a"], ["b"])], "llm")
+        client.judge([QueryGroup("q", ["a"], ["b"])], "llm")
     (event,) = collector.events()
     told = attributes(event.attributes)
     assert told["judged.status"] in {"ERROR", "ABSTAINED"}

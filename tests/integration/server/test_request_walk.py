@@ -16,6 +16,7 @@ from judged import AnswerItem, Client, QueryGroup, TrecRankings
 
 from tests.fakes.providers.provider_thread import provider_on_a_thread
 from tests.fakes.providers.scripted_provider import Asked, Said
+from tests.integration.llm_config import llm_config
 from tests.integration.server_process import until, wait_for_port_file
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -57,12 +58,9 @@ class Profiled:
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Profiled]:
     folder = tmp_path_factory.mktemp("profiled")
-    config, port, log, out = (folder / name for name in ("llm.toml", "port", "log", "out"))
+    port, log, out = (folder / name for name in ("port", "log", "out"))
     with provider_on_a_thread(yes) as provider:
-        config.write_text(
-            f'providers = [{{ name = "p", base_url = "{provider.base_url}" }}]\n'
-            'models = [{ name = "m", provider = "p", model = "scripted-1" }]\n'
-        )
+        config = llm_config(folder, provider)
         flags = ["--listen", "127.0.0.1:0", "--port-file", port, "--llm-config", config]
         flags += ["--llm-cache-dir", folder / "replies", "--vector-cache-dir", folder / "vectors"]
         command = [sys.executable, "-m", "tests.fakes.profiled_server", out, *flags]

@@ -22,6 +22,7 @@ from judged.evaluation import Evaluator
 from tests.fakes.providers.provider_thread import provider_on_a_thread
 from tests.fakes.providers.scripted_provider import Asked, Said, ScriptedProvider
 from tests.integration.forked_process import ForkedProcess
+from tests.integration.llm_config import llm_config
 from tests.integration.server_process import start, until, wait_for_port_file
 
 ANSWER_S = 0.02
@@ -58,7 +59,7 @@ def provider(slow: Slow) -> Iterator[ScriptedProvider]:
 class Restarting:
     """A server on one port that can be killed and started again."""
 
-    def __init__(self, folder: Path, config: Path) -> None:
+    def __init__(self, folder: Path, config: str) -> None:
         self._folder = folder
         self._config = config
         self.address = "127.0.0.1:0"
@@ -68,7 +69,7 @@ class Restarting:
         port_file, log = self._folder / "port", self._folder / "log"
         port_file.unlink(missing_ok=True)
         flags = ["--listen", self.address, "--port-file", str(port_file)]
-        flags += ["--llm-config", str(self._config), "--llm-cache", "off"]
+        flags += ["--llm-config", self._config, "--llm-cache", "off"]
         with log.open("wb") as stderr:
             self._process = start(flags, stderr=stderr)
         self.address = wait_for_port_file(self._process, port_file, log)
@@ -81,11 +82,7 @@ class Restarting:
 
 @pytest.fixture
 def server(tmp_path: Path, provider: ScriptedProvider) -> Iterator[Restarting]:
-    config = tmp_path / "llm.toml"
-    config.write_text(
-        f'providers = [{{ name = "p", base_url = "{provider.base_url}", max_concurrency = 4 }}]\n'
-        'models = [{ name = "small", provider = "p", model = "scripted-1" }]\n'
-    )
+    config = llm_config(tmp_path, provider, provider_lines="max_concurrency = 4")
     running = Restarting(tmp_path, config)
     running.start()
     yield running

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.cli_process import run_in
+from tests.integration.llm_config import fake_llm_config
 
 ITEMS = [f"item{n}" for n in range(8)]
 REPLIES = [
@@ -15,17 +16,6 @@ REPLIES = [
     {"contains": {"answer": "lost"}, "reply": "I can't say.", "finish_reason": "refusal"},
     {"reply": {"reasoning": "r", "score": 0.9}},
 ]
-CONFIG = """
-[[providers]]
-name = "scripted"
-dialect = "fake"
-replies = "replies.jsonl"
-
-[[models]]
-name = "judge"
-provider = "scripted"
-model = "scripted-1"
-"""
 
 
 def write(folder: Path, name: str, answers: list[str]) -> None:
@@ -40,8 +30,7 @@ def write(folder: Path, name: str, answers: list[str]) -> None:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Scores of three systems: all good, the half poor, one item without a score."""
     folder = tmp_path_factory.mktemp("answers")
-    (folder / "llm.toml").write_text(CONFIG)
-    (folder / "replies.jsonl").write_text("\n".join(map(json.dumps, REPLIES)))
+    config = fake_llm_config(folder, {"judge": REPLIES})
     good = ["a good answer"] * 8
     for name, answers in (
         ("good", good),
@@ -50,7 +39,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ):
         write(folder, name, answers)
         scored = ["score", f"{name}.jsonl", "--rubric", "helpfulness", "--json", f"{name}.json"]
-        done = run_in(folder, *scored, JUDGED_LLM_CONFIG=str(folder / "llm.toml"))
+        done = run_in(folder, *scored, JUDGED_LLM_CONFIG=config)
         assert done.returncode == 0, done.stderr
     return folder
 

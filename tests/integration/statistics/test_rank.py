@@ -11,6 +11,7 @@ from judged import AsyncClient, Client, IntervalOptions, InvalidArgument, Paired
 from judged.evaluation import CandidateAnswer, compare_answers
 
 from tests.integration.cli_process import run_in
+from tests.integration.llm_config import fake_llm_config, priced
 from tests.integration.server_process import ServerProcess, running_server
 
 FEW = IntervalOptions(resamples=200)
@@ -34,27 +35,13 @@ REPLIES = [
     says("second", "poor", "good"),
     {"reply": {"reasoning": "r", "grade": "tie"}},
 ]
-CONFIG = """
-[[providers]]
-name = "scripted"
-dialect = "fake"
-replies = "replies.jsonl"
-
-[[models]]
-name = "judge"
-provider = "scripted"
-model = "scripted-1"
-input_per_million = 1.0
-output_per_million = 1.0
-"""
 
 
 @pytest.fixture(scope="module")
 def comparing_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     folder = tmp_path_factory.mktemp("llm")
-    (folder / "llm.toml").write_text(CONFIG)
-    (folder / "replies.jsonl").write_text("\n".join(map(json.dumps, REPLIES)))
-    with running_server("--llm-config", str(folder / "llm.toml"), "--llm-cache", "off") as ready:
+    config = fake_llm_config(folder, {"judge": REPLIES}, priced(1.0, 1.0))
+    with running_server("--llm-config", config, "--llm-cache", "off") as ready:
         yield ready
 
 
