@@ -27,6 +27,7 @@ from tests.integration.bad_input.statistics import (
     comparison,
     correction,
     frontier,
+    metric_options,
     metrics,
     preferences,
     text,
@@ -34,7 +35,7 @@ from tests.integration.bad_input.statistics import (
 
 PARTS = (
     *(agreement, judging, metrics, correction, text, comparison, golden, llm, scoring, asking),
-    *(panel, budgets, calibration, frontier, preferences),
+    *(panel, budgets, calibration, frontier, preferences, metric_options),
 )
 CASES = [case for part in PARTS for case in part.CASES]
 HARMLESS = {field for part in PARTS for field in part.HARMLESS}

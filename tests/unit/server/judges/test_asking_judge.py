@@ -20,8 +20,9 @@ from judged_server.llm.rubrics.loading import load_builtin
 from judged_server.scheduling.concurrency import fan_out
 from judged_server.usecases.estimate_batch import Estimator
 
+from tests.fakes.providers.scripted_models import provider_and_models
 from tests.fakes.providers.scripted_provider import Answer, Asked, Said
-from tests.unit.server.judges.llm.test_judge import group, outcomes, provider_and_models, verdict
+from tests.unit.server.judges.llm.test_judge import group, outcomes, verdict
 
 PRICES = {"input_per_million": 1.0, "output_per_million": 10.0}
 

@@ -21,17 +21,9 @@ from judged_server.metrics.options import MatchingMode, MetricOptions, NoGoldPol
 from judged_server.metrics.table import check_keys, with_intervals_and_slices
 from judged_server.metrics.text.compute import merge_text_values
 from judged_server.metrics.text.registry import parse_text_metrics
-from judged_server.statistics.agreement.rank_correlation import rank_agreement
-from judged_server.statistics.agreement.ratings import Ratings
-from judged_server.statistics.calibration.items import ScoredItems
-from judged_server.statistics.comparison.pairing import RunValues, pair_up
-from judged_server.statistics.comparison.sign_flips import check_flips
-from judged_server.statistics.intervals import IntervalOptions, check_work
 
-NAN = float("nan")
 RECALL = parse_metrics(["recall"])
 BLEU = parse_text_metrics(["bleu"])
-YES_NO = ["no", "yes"]
 AP_WITHOUT_PAIRING = (
     "metrics[0]: ap is not defined for matching MATCHING_MODE_ANY; "
     "use MATCHING_MODE_GREEDY_FIRST, MATCHING_MODE_MAXIMUM"
@@ -54,18 +46,6 @@ def merged_texts(*columns, metrics=BLEU):
     return lambda: merge_text_values(metrics, list(columns), "f")
 
 
-def rated(*columns, raters=("a", "b"), categories=YES_NO):
-    return lambda: Ratings.build(raters, categories, columns)
-
-
-def correlated(systems, first, second):
-    return lambda: rank_agreement(systems, first, second, IntervalOptions())
-
-
-def scored(scores, labelled=(0,), labels=(True,), clusters=()):
-    return lambda: ScoredItems.build(scores, labelled, labels, clusters)
-
-
 def sliced():
     table = compute_gains(RECALL, [[1]] * 1001, [[1]] * 1001, MetricOptions())
     with_intervals_and_slices(
@@ -80,12 +60,6 @@ def without_gold():
 def group_without_gold():
     results = JudgedResults(np.array([True]), np.array([1, 1]), np.array([1, 0]))
     compute_judged(RECALL, results, MetricOptions(no_gold=NoGoldPolicy.ERROR))
-
-
-def runs_apart():
-    values = np.zeros((1, 2))
-    ours, theirs = RunValues("a", ["x", "y"], values), RunValues("b", ["y", "z"], values)
-    pair_up(ours, theirs, {"x": 0, "y": 1}, "runs[3]")
 
 
 METRICS = {
@@ -183,13 +157,6 @@ METRICS = {
         ),
         AP_WITHOUT_PAIRING,
     ),
-    "work for its means": (
-        lambda: check_work(1, 1, IntervalOptions(resamples=10**9), "here", unit="items"),
-        (
-            "here.resamples: is 1000000000 for 1 items and 1 metrics, which is too much work for "
-            "one call; ask for at most 8000000, or use the method T"
-        ),
-    ),
     "many metrics": (
         named(*["recall"] * 101),
         "metrics: 101 metrics, the limit is 100",
@@ -217,34 +184,6 @@ METRICS = {
     "slices": (
         sliced,
         "asked.slice_by[0]: makes more than 1000 slices; slice by keys with fewer values",
-    ),
-    "work": (
-        lambda: check_work(30_000_000, 10, IntervalOptions(resamples=20_000)),
-        (
-            "options.interval.resamples: is 20000 for 30000000 queries and 10 metrics, which is "
-            "too much work for one call; ask for fewer metrics or slices, or use the method T"
-        ),
-    ),
-    "flips": (
-        lambda: check_flips(1_000, 16, 2_000_001),
-        (
-            "comparison.permutations: is 2000001 for 1000 queries and 16 comparisons, which is too "
-            "much work for one call; ask for at most 2000000"
-        ),
-    ),
-    "flips of very many": (
-        lambda: check_flips(1_000_000, 336, 1_000),
-        (
-            "comparison.permutations: is 1000 for 1000000 queries and 336 comparisons, which is "
-            "too much work for one call; compare fewer runs or metrics"
-        ),
-    ),
-    "runs apart": (
-        runs_apart,
-        (
-            "runs[3]: shares 1 evaluated queries with the baseline, runs[0]; a comparison needs at "
-            "least 2: compare runs on the same queries"
-        ),
     ),
 }
 
@@ -279,110 +218,12 @@ TEXTS = {
     ),
 }
 
-HUMANS = {
-    "one rater": (
-        rated([0], raters=("a",)),
-        "ratings.raters: must hold at least two raters",
-    ),
-    "one category": (
-        rated([0], [0], categories=["yes"]),
-        "ratings.categories: must hold at least two categories",
-    ),
-    "nameless rater": (
-        rated([0], [0], raters=("a", "")),
-        "ratings.raters[1].name: must not be empty",
-    ),
-    "rater again": (
-        rated([0], [0], [0], raters=("a", "b", "b")),
-        "ratings.raters[2].name: is that of ratings.raters[1].name again",
-    ),
-    "no item": (
-        rated([], []),
-        "ratings.raters[0].ratings: must hold at least one item",
-    ),
-    "lengths": (
-        rated([0, 1], [0]),
-        "ratings.raters[1].ratings: has 1 entries where raters[0] has 2",
-    ),
-    "rating": (
-        rated([0, 1], [0, 2]),
-        (
-            "ratings.raters[1].ratings[1]: must be -1 for no rating, or the place of one of 2 "
-            "categories, counted from 0"
-        ),
-    ),
-    "many raters": (
-        rated(*[[0]] * 1_001, raters=[str(i) for i in range(1_001)]),
-        "ratings.raters: 1001 raters, the limit is 1000",
-    ),
-    "many ratings": (
-        rated([0] * 1_000_001, [0]),
-        "ratings.raters[0].ratings: 1000001 items, the limit is 1000000",
-    ),
-    "many systems": (
-        correlated([str(i) for i in range(1_001)], [0.0] * 1_001, [0.0] * 1_001),
-        "systems.systems: 1001 systems, the limit is 1000",
-    ),
-    "many scores": (
-        scored([0.5] * 1_000_001),
-        "scores: 1000001 items, the limit is 1000000",
-    ),
-    "one system": (
-        correlated(["a"], [1.0], [1.0]),
-        "systems.systems: must hold at least two systems",
-    ),
-    "nameless system": (
-        correlated(["a", ""], [1.0, 2.0], [1.0, 2.0]),
-        "systems.systems[1]: must not be empty",
-    ),
-    "system again": (
-        correlated(["a", "b", "b"], [1.0] * 3, [1.0] * 3),
-        "systems.systems[2]: is that of systems.systems[1] again",
-    ),
-    "scores of systems": (
-        correlated(["a", "b"], [1.0], [1.0, 2.0]),
-        "systems.first: has 1 entries for 2 systems",
-    ),
-    "score of a system": (
-        correlated(["a", "b"], [1.0, 2.0], [1.0, NAN]),
-        "systems.second[1]: must be a finite number",
-    ),
-    "no score": (
-        scored([]),
-        "scores: must hold at least one score",
-    ),
-    "score": (
-        scored([0.5, NAN]),
-        "scores[1]: must lie in 0 to 1",
-    ),
-    "labels": (
-        scored([0.5], labels=(True, False)),
-        "labels: has 2 entries for 1 entries of labelled",
-    ),
-    "no label": (
-        scored([0.5], labelled=(), labels=()),
-        "labelled: must name at least one item that has a label",
-    ),
-    "clusters": (
-        scored([0.5], clusters=(1, 2)),
-        "clusters: has 2 entries for 1 scores",
-    ),
-    "place": (
-        scored([0.5], labelled=(1,)),
-        "labelled[0]: must be below 1, the number of scores",
-    ),
-    "order": (
-        scored([0.5, 0.5], labelled=(1, 1), labels=(True, True)),
-        "labelled[1]: must be above the entry before it; sort, each once",
-    ),
-}
-
 
 @pytest.mark.parametrize(
     ("call", "message"),
     [
         pytest.param(*case, id=f"{part}: {name}")
-        for part, cases in (("metrics", METRICS), ("texts", TEXTS), ("humans", HUMANS))
+        for part, cases in (("metrics", METRICS), ("texts", TEXTS))
         for name, case in cases.items()
     ],
 )

@@ -27,12 +27,11 @@ from judged_server.llm.chat import (
     TokenUsage,
 )
 from judged_server.llm.rubrics.loading import load_builtin
-from judged_server.llm.transport.request_queue import RequestQueue, Turn
-from judged_server.tenant import current_sender
 from judged_server.usecases.score_answers import MAX_IN_WORK, MAX_WAITING, Scoring, distinct_pairs
 
+from tests.fakes.providers.scripted_models import note_classes, others_than, texts_of, until
 from tests.fakes.providers.scripted_provider import Answer, Asked, Said
-from tests.unit.server.judges.llm.test_answers import says, scoring_over, texts_of
+from tests.unit.server.judges.llm.test_answers import says, scoring_over
 
 
 def items(*answers: str) -> list[AnswerItem]:
@@ -82,20 +81,6 @@ class SlowModel:
             said = {"claims": [f"{hash(request.user)} {n}" for n in range(12)]}
         usage = TokenUsage(1, 1)
         return Completed(ChatReply(json.dumps(said), FinishReason.STOP, usage, "slow"), 1, 0.01)
-
-
-async def until(fact, seconds: float = 5.0) -> None:
-    async with asyncio.timeout(seconds):
-        while not fact():  # noqa: ASYNC110 - the fact is in many places
-            await asyncio.sleep(0.001)
-
-
-def ours(before: set[asyncio.Task[object]]) -> set[asyncio.Task[object]]:
-    return {
-        task
-        for task in asyncio.all_tasks() - before
-        if "judged_server" in str(task.get_coro()) and not task.done()
-    }
 
 
 class TestScores:
@@ -178,7 +163,7 @@ class TestBounds:
                 assert provider.requests <= MAX_WAITING + MAX_IN_WORK + 1
                 rest = [score async for score in scores]
             assert len(rest) == 4 * MAX_IN_WORK
-            await until(lambda: not ours(before))
+            await until(lambda: not others_than(before))
 
     async def test_questions_of_a_call_are_bounded(self):
         model = SlowModel()
@@ -198,14 +183,7 @@ class TestClass:
     async def test_it_goes_by_the_questions_of_the_call(
         self, monkeypatch: pytest.MonkeyPatch, answers: int, is_batch: bool
     ):
-        waits: list[bool] = []
-        turn = RequestQueue.turn
-
-        async def noted(self: RequestQueue, *given: Any, **named: Any) -> Turn:
-            waits.append(current_sender().is_batch)
-            return await turn(self, *given, **named)
-
-        monkeypatch.setattr(RequestQueue, "turn", noted)
+        waits = note_classes(monkeypatch)
         async with scoring_over(lambda _: says(1)) as (_, scoring):
             asked = items(*(f"answer {n}" for n in range(answers)))
             await gathered(scoring, asked, "helpfulness", "answer_relevance")
@@ -273,7 +251,7 @@ class TestCancelling:
                 cancelled += 1
             assert cancelled > 50
             await until(lambda: provider.in_flight == 0)
-            await until(lambda: not ours(before))
+            await until(lambda: not others_than(before))
             scores, _ = await asyncio.wait_for(gathered(scoring, items("")), 10)
             assert len(scores) == 1
 
@@ -285,5 +263,5 @@ class TestCancelling:
         async with scoring_over(script) as (provider, scoring):
             before = asyncio.all_tasks()
             await call(scoring, 1)
-            assert not ours(before)
+            assert not others_than(before)
             await until(lambda: provider.in_flight == 0)

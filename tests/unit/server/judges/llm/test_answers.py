@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -17,28 +16,15 @@ from judged_server.domain.answers import AnswerItem, AnswerScore, RubricSpec
 from judged_server.judges.llm.answers import AnswerScorer, AnswersKind
 from judged_server.judges.llm.scoring_session import MAX_RAW_REPLIES_BYTES, Asking
 from judged_server.llm.caller import CallOptions, ModelCaller
-from judged_server.llm.config.configuration import parse_configuration
-from judged_server.llm.models import ChatModels
 from judged_server.llm.rubrics.loading import load_builtin
 from judged_server.usecases.score_answers import Scoring
 
-from tests.fakes.providers.scripted_provider import (
-    Answer,
-    Asked,
-    Said,
-    Script,
-    ScriptedProvider,
-    scripted_provider,
-)
+from tests.fakes.providers.scripted_models import provider_and_models, texts_of
+from tests.fakes.providers.scripted_provider import Answer, Asked, Said, Script, ScriptedProvider
 
-_BLOCK = re.compile(r'<data-\w+ name="(\w+)">\n(.*)\n</data-')
 DIMENSIONS = dict.fromkeys(
     ("relevance", "completeness", "accuracy", "source_attribution", "coherence", "confidence"), 0.5
 )
-
-
-def texts_of(asked: Asked) -> dict[str, Any]:
-    return {name: json.loads(text) for name, text in _BLOCK.findall(asked.user)}
 
 
 def says(score: float) -> dict[str, Any]:
@@ -46,15 +32,9 @@ def says(score: float) -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def scoring_over(
-    script: Script,
-) -> AsyncIterator[tuple[ScriptedProvider, Scoring]]:
-    async with scripted_provider(script) as provider:
-        models = ChatModels(parse_configuration(provider.configuration(), "test"), {})
-        try:
-            yield provider, Scoring(AnswersKind(models, load_builtin(), ModelCaller()))
-        finally:
-            await models.close()
+async def scoring_over(script: Script) -> AsyncIterator[tuple[ScriptedProvider, Scoring]]:
+    async with provider_and_models(script) as (provider, models):
+        yield provider, Scoring(AnswersKind(models, load_builtin(), ModelCaller()))
 
 
 def scorer_of(scoring: Scoring, rubric: str = "helpfulness", **spec: object) -> AnswerScorer:

@@ -5,10 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import random
-import re
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from typing import Any
 
 import pytest
 from judged_server import errors
@@ -17,29 +13,19 @@ from judged_server.judges.base import Caller
 from judged_server.judges.catalog import JudgeCatalog
 from judged_server.judges.llm.judge import MAX_IN_WORK, LlmJudge, LlmKind
 from judged_server.llm.caller import ModelCaller
-from judged_server.llm.config.configuration import parse_configuration
 from judged_server.llm.models import ChatModels
 from judged_server.llm.rubrics.loading import load_builtin, parse
-from judged_server.llm.transport.request_queue import RequestQueue, Turn
-from judged_server.tenant import current_sender
 
-from tests.fakes.providers.scripted_provider import (
-    Answer,
-    Asked,
-    Failure,
-    Said,
-    Script,
-    ScriptedProvider,
-    scripted_provider,
+from tests.fakes.providers.scripted_models import (
+    note_classes,
+    others_than,
+    provider_and_models,
+    texts_of,
+    until,
 )
+from tests.fakes.providers.scripted_provider import Answer, Asked, Failure, Said
 
 PATIENT = Caller()
-_BLOCK = re.compile(r'<data-\w+ name="(\w+)">\n(.*)\n</data-')
-
-
-def texts_of(asked: Asked) -> dict[str, str]:
-    """The texts in a prompt, by name."""
-    return {name: json.loads(text) for name, text in _BLOCK.findall(asked.user)}
 
 
 def verdict(answer: str, reasoning: str = "so it is") -> dict[str, str]:
@@ -60,19 +46,6 @@ def by_text(asked: Asked) -> Said:
         "key": Failure(401),
     }
     return said[text]
-
-
-@asynccontextmanager
-async def provider_and_models(
-    script: Script, **model: object
-) -> AsyncIterator[tuple[ScriptedProvider, ChatModels]]:
-    async with scripted_provider(script) as provider:
-        configuration = parse_configuration(provider.configuration(**model), "test")
-        models = ChatModels(configuration, {})
-        try:
-            yield provider, models
-        finally:
-            await models.close()
 
 
 POLITE = """
@@ -212,14 +185,7 @@ class TestAsking:
     async def test_many_questions_are_batch_work(
         self, monkeypatch: pytest.MonkeyPatch, contexts: int, is_batch: bool
     ):
-        waits: list[bool] = []
-        turn = RequestQueue.turn
-
-        async def noted(self: RequestQueue, *given: Any, **named: Any) -> Turn:
-            waits.append(current_sender().is_batch)
-            return await turn(self, *given, **named)
-
-        monkeypatch.setattr(RequestQueue, "turn", noted)
+        waits = note_classes(monkeypatch)
         async with provider_and_models(lambda _: verdict("yes")) as (_, models):
             texts = [f"text {number}" for number in range(contexts)]
             await judge_over(models, samples=3).judge([group(*texts)], PATIENT)
@@ -346,21 +312,6 @@ class TestCancelling:
             await until(lambda: provider.in_flight == 4)
             asking.cancel()
             await until(lambda: provider.in_flight == 0)
-
-
-async def until(fact, seconds: float = 60.0) -> None:
-    async with asyncio.timeout(seconds):
-        while not fact():  # noqa: ASYNC110 - the fact is in many places
-            await asyncio.sleep(0.001)
-
-
-def others_than(tasks: set[asyncio.Task[object]]) -> set[asyncio.Task[object]]:
-    """The judge's own tasks that are left; those of the provider's connections are not its own."""
-    return {
-        task
-        for task in asyncio.all_tasks() - tasks
-        if "judged_server" in str(task.get_coro()) and not task.done()
-    }
 
 
 class TestSpec:

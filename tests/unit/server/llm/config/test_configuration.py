@@ -1,68 +1,15 @@
+"""What a configuration may say: its rules, the defaults of each dialect, and fallbacks."""
+
 from __future__ import annotations
 
-import re
-import tomllib
-from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from judged_server.llm.chat import Prices
 from judged_server.llm.config.configuration import parse_configuration, read_configuration
-from judged_server.llm.config.configured import (
-    Configuration,
-    ModelConfiguration,
-    ProviderConfiguration,
-    Structured,
-)
 from judged_server.llm.providers import CAPABILITIES, DIALECTS
 from judged_server.settings import SettingsError
-
-WHOLE = """
-currency = "EUR"
-
-[[providers]]
-name = "cloud"
-dialect = "openai"
-base_url = "https://api.example.com/v1/"
-key_env = "CLOUD_KEY"
-auth = "api-key"
-organization = "org-1"
-project = "proj_2"
-ca_file = "/etc/ca.pem"
-max_concurrency = 64
-requests_per_minute = 500
-tokens_per_minute = 200_000
-timeout_s = 20
-min_bytes_per_s = 0
-allow_private = true
-
-[[providers]]
-name = "here"
-base_url = "http://127.0.0.1:8080/v1"
-key_file = "/run/secrets/here"
-
-[[models]]
-name = "small"
-provider = "here"
-model = "smollm2"
-structured = "none"
-
-[[models]]
-name = "large"
-provider = "cloud"
-model = "gpt-4o-mini"
-default = true
-structured = "tool"
-logprobs = true
-max_tokens_parameter = "max_completion_tokens"
-send_temperature = false
-send_seed = false
-schema_bounds = false
-input_per_million = 0.15
-output_per_million = 0.6
-"""
 
 
 def document(**changes: Any) -> dict[str, Any]:
@@ -81,82 +28,6 @@ def with_model(**keys: Any) -> dict[str, Any]:
     whole = document()
     whole["models"][0] |= keys
     return whole
-
-
-def test_a_whole_file(tmp_path):
-    path = tmp_path / "llm.toml"
-    path.write_text(WHOLE)
-    cloud = ProviderConfiguration(
-        name="cloud",
-        base_url="https://api.example.com/v1",
-        key_env="CLOUD_KEY",
-        auth="api-key",
-        organization="org-1",
-        project="proj_2",
-        ca_file=Path("/etc/ca.pem"),
-        max_concurrency=64,
-        requests_per_minute=500,
-        tokens_per_minute=200_000,
-        timeout_s=20,
-        min_bytes_per_s=0,
-        allow_private=True,
-    )
-    here = ProviderConfiguration(
-        "here", "http://127.0.0.1:8080/v1", key_file=Path("/run/secrets/here")
-    )
-    large = ModelConfiguration(
-        "large",
-        "cloud",
-        "gpt-4o-mini",
-        Structured.TOOL,
-        logprobs=True,
-        max_tokens_parameter="max_completion_tokens",
-        send_temperature=False,
-        send_seed=False,
-        schema_bounds=False,
-        input_per_million=0.15,
-        output_per_million=0.6,
-        default=True,
-    )
-    small = ModelConfiguration("small", "here", "smollm2", Structured.NONE)
-    assert read_configuration(path) == Configuration("EUR", (cloud, here), (large, small))
-    assert (large.prices, small.prices) == (Prices(0.15, 0.6), None)
-
-
-class TestFilesItNames:
-    CONTENT = """
-[budget]
-per_day = 1.0
-file = "state/spent.sqlite"
-[[providers]]
-name = "p"
-base_url = "https://p.test/v1"
-key_file = "key"
-ca_file = "../ca.pem"
-[[models]]
-name = "m"
-provider = "p"
-model = "x"
-input_per_million = 1
-output_per_million = 1
-"""
-
-    def test_are_looked_for_beside_it(self, tmp_path, monkeypatch):
-        (tmp_path / "conf").mkdir()
-        (tmp_path / "conf" / "llm.toml").write_text(self.CONTENT)
-        monkeypatch.chdir(tmp_path)
-        found = read_configuration(Path("conf/llm.toml"))
-        assert found.providers[0].key_file == Path("conf/key")
-        assert found.providers[0].ca_file == Path("conf/../ca.pem")
-        assert found.budget.file == Path("conf/state/spent.sqlite")
-
-    def test_stay_where_they_are_when_absolute(self, tmp_path):
-        path = tmp_path / "llm.toml"
-        path.write_text(re.sub(r'_?file = "', r"\g<0>/srv/", self.CONTENT))
-        found = read_configuration(path)
-        assert found.providers[0].key_file == Path("/srv/key")
-        assert found.providers[0].ca_file == Path("/srv/../ca.pem")
-        assert found.budget.file == Path("/srv/state/spent.sqlite")
 
 
 @pytest.mark.parametrize(
@@ -220,28 +91,6 @@ def test_a_provider_that_is_nearly_right_is_named():
     whole["providers"][0]["name"] = "openai"
     with pytest.raises(SettingsError, match=r"did you mean openai\?"):
         parse_configuration(whole, "f")
-
-
-@pytest.mark.parametrize(
-    ("content", "says"),
-    [
-        (b'key = "sk-canary\n', "is not TOML: look at line 1, column 17$"),
-        (b"[[providers]\n", "is not TOML: look at line 1, column 12$"),
-        (b"\xff\xfe", "is not UTF-8"),
-        (b'a = "sk-canary', "is not TOML: look at its end, where something is not closed$"),
-        (b'a = 1\na = "sk-canary"\n', "is not TOML: look at line 2, column 16$"),
-        (b"a = 'sk-canary'\nb = " + b"[" * 9999, "is not TOML: it nests too deep$"),
-        (b"a = " + b"{a = " * 9999, "is not TOML: it nests too deep$"),
-        (b"a = 'sk-canary'\nb = " + b"9" * 9999, "is not TOML: a number in it has too many digits"),
-    ],
-)
-def test_files_that_are_not_toml(tmp_path, content, says):
-    path = tmp_path / "llm.toml"
-    path.write_bytes(content)
-    with pytest.raises(SettingsError, match=says) as caught:
-        read_configuration(path)
-    assert str(path) in str(caught.value)
-    assert "canary" not in str(caught.value)
 
 
 def of_dialect(dialect: str, **keys: Any) -> dict[str, Any]:
@@ -369,37 +218,6 @@ class TestFallbacks:
         whole["models"][1]["structured"] = "none"
         with pytest.raises(SettingsError, match="names b; both must take a schema, or neither"):
             parse_configuration(whole, "f")
-
-
-_FOLDER = Path(__file__).parents[5] / "docs"
-DOCS = (_FOLDER / "providers.md").read_text()
-PAGES = sorted((_FOLDER / "providers").glob("*.md"))
-EXAMPLES = [
-    example
-    for page in (DOCS, *(path.read_text() for path in PAGES))
-    for example in re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
-]
-
-
-@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
-def test_each_page_has_an_example_and_is_linked(path):
-    assert "```toml\n" in path.read_text()
-    assert f"(providers/{path.name})" in DOCS
-
-
-@pytest.mark.parametrize("example", EXAMPLES)
-def test_the_examples_of_the_docs_are_read(example):
-    assert parse_configuration(tomllib.loads(example), "docs").models
-
-
-def test_the_docs_describe_every_key():
-    for key in [*re.findall(r"^(\w+) = ", WHOLE, re.MULTILINE), "replies", "fallback"]:
-        assert f"`{key}`" in DOCS, key
-
-
-def test_files_that_are_not_there(tmp_path):
-    with pytest.raises(SettingsError, match=r"none\.toml can't be read: No such file"):
-        read_configuration(tmp_path / "none.toml")
 
 
 KEYS = (

@@ -10,10 +10,9 @@ from anthropic import AsyncAnthropic
 from anthropic.lib._parse._transform import transform_schema
 from anthropic.types import Message
 from anthropic.types.message_create_params import MessageCreateParamsNonStreaming
-from anthropic.types.shared import ErrorResponse
 from hypothesis import given
 from hypothesis import strategies as st
-from judged_server.llm.chat import ChatReply, ChatRequest, FinishReason, ReplySchema, TokenUsage
+from judged_server.llm.chat import ChatReply, FinishReason, TokenUsage
 from judged_server.llm.config.configured import (
     ModelConfiguration,
     ProviderConfiguration,
@@ -25,44 +24,11 @@ from judged_server.llm.rubrics.loading import load_builtin
 from pydantic import ConfigDict, SecretStr, TypeAdapter, ValidationError, with_config
 
 from tests.fakes.providers.recording_http import recording_http
+from tests.unit.server.llm.providers.verdict_request import SCHEMA, asks
 
 with_config(ConfigDict(extra="forbid"))(MessageCreateParamsNonStreaming)
 ORACLE: TypeAdapter[Any] = TypeAdapter(MessageCreateParamsNonStreaming)
 MEANS = DIALECT.capabilities.structured
-SCHEMA = ReplySchema(
-    "verdict",
-    {
-        "type": "object",
-        "properties": {
-            "reasoning": {"type": "string"},
-            "verdict": {"type": "string", "enum": ["yes", "no"]},
-            "score": {"type": "number", "minimum": 0, "maximum": 1},
-            "claims": {"type": "array", "items": {"type": "string", "maxLength": 9}, "maxItems": 5},
-        },
-        "required": ["reasoning", "verdict", "score", "claims"],
-        "additionalProperties": False,
-    },
-)
-
-FIELDS = (
-    "content", "details", "error", "explanation", "input", "input_tokens", "message",
-    "stop_details", "stop_reason", "text", "type", "usage",
-)  # fmt: skip
-
-
-def asks(**changes: Any) -> ChatRequest:
-    return ChatRequest(
-        **{
-            "system": "You judge.",
-            "user": "Is it so?",
-            "schema": SCHEMA,
-            "max_tokens": 50,
-            "temperature": 0.0,
-            "seed": 11,
-            "logprobs": True,
-            **changes,
-        }
-    )
 
 
 def model(means: Structured = Structured.JSON_SCHEMA, **changes: Any) -> ModelConfiguration:
@@ -339,97 +305,3 @@ class TestReplies:
         twice = b'{"content":[{"type":"tool_use","input":{"verdict":"no","verdict":"yes"}}]}'
         with pytest.raises(ProviderFault, match="a key twice"):
             read_reply(200, twice)
-
-    @given(
-        st.recursive(
-            st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
-            lambda inner: (
-                st.lists(inner, max_size=3)
-                | st.dictionaries(
-                    st.sampled_from(FIELDS),
-                    inner | st.sampled_from(["text", "tool_use", "refusal"]),
-                    max_size=4,
-                )
-            ),
-            max_leaves=20,
-        ),
-        st.sampled_from([200, 400, 402, 429, 500, 529]),
-    )
-    def test_whatever_comes_is_a_reply_or_a_fault(self, reply, status):
-        try:
-            got = read_reply(status, json.dumps(reply).encode())
-        except ProviderFault:
-            return
-        assert isinstance(got.text, str)
-
-
-def error(kind: str, message: str = "no", **more: Any) -> dict[str, Any]:
-    """The body of an error; one of the types that the package knows."""
-    body = {"type": "error", "error": {"type": kind, "message": message, **more}}
-    ErrorResponse.model_validate(body | {"request_id": "req_1"})
-    return body
-
-
-class TestErrors:
-    @pytest.mark.parametrize(
-        ("status", "body", "reason", "retryable", "says"),
-        [
-            (529, error("overloaded_error"), Reason.PROVIDER_ERROR, True, "overloaded"),
-            (500, error("api_error"), Reason.PROVIDER_ERROR, True, "answered 500"),
-            (504, error("timeout_error"), Reason.PROVIDER_ERROR, True, "answered 504"),
-            (429, error("rate_limit_error"), Reason.RATE_LIMITED, True, "too many"),
-            (401, error("authentication_error"), Reason.PROVIDER_REFUSED_KEY, False, "key_env"),
-            (403, error("permission_error"), Reason.PROVIDER_REFUSED_KEY, False, "refuses the key"),
-            (404, error("not_found_error"), Reason.PROVIDER_ERROR, False, "model's name"),
-            (413, {"error": {"type": "request_too_large"}}, Reason.PROVIDER_ERROR, False, "long"),
-            (402, error("billing_error"), Reason.RATE_LIMITED, False, "no money"),
-            (
-                400,
-                error("invalid_request_error", "Your credit balance is too low to access it"),
-                Reason.RATE_LIMITED,
-                False,
-                "no money",
-            ),
-            (
-                429,
-                error("rate_limit_error", details={"error_code": "enforced_spend_limit_reached"}),
-                Reason.RATE_LIMITED,
-                False,
-                "no money",
-            ),
-            (
-                400,
-                error("invalid_request_error", "prompt is too long: 208310 tokens > 200000 max"),
-                Reason.PROVIDER_ERROR,
-                False,
-                "window",
-            ),
-            (  # llama.cpp's
-                400,
-                {"error": {"code": 400, "type": "exceed_context_size_error", "message": "canary"}},
-                Reason.PROVIDER_ERROR,
-                False,
-                "window",
-            ),
-            (
-                400,
-                error("invalid_request_error", "canary: temperature is deprecated"),
-                Reason.PROVIDER_ERROR,
-                False,
-                "quirks",
-            ),
-        ],
-    )
-    def test_say_what_to_do_and_whether_to_try_again(self, status, body, reason, retryable, says):
-        with pytest.raises(ProviderFault, match=says) as caught:
-            read_reply(status, json.dumps(body).encode())
-        assert (caught.value.reason, caught.value.retryable) == (reason, retryable)
-        assert caught.value.status == status
-        assert "canary" not in str(caught.value)
-
-    @pytest.mark.parametrize("body", [b"", b"[]", b'{"error":"text"}', b'{"error":{}}', b"\xff"])
-    @pytest.mark.parametrize("status", [201, 302, 400, 401, 404, 429, 500, 529])
-    def test_any_body_will_do(self, body, status):
-        with pytest.raises(ProviderFault) as caught:
-            read_reply(status, body)
-        assert caught.value.status == status

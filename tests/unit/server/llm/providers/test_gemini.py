@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from typing import Any
 
 import pytest
@@ -13,9 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from judged_server.llm.chat import (
     ChatReply,
-    ChatRequest,
     FinishReason,
-    ReplySchema,
     TokenLogprob,
     TokenUsage,
 )
@@ -29,21 +26,9 @@ from judged_server.llm.providers.gemini import DIALECT, headers, read_reply, wri
 from pydantic import SecretStr, ValidationError
 
 from tests.fakes.providers.recording_http import recording_http
+from tests.unit.server.llm.providers.verdict_request import SCHEMA, asks
 
 MEANS = DIALECT.capabilities.structured
-SCHEMA = ReplySchema(
-    "verdict",
-    {
-        "type": "object",
-        "properties": {
-            "reasoning": {"type": "string"},
-            "score": {"type": "number", "minimum": 0, "maximum": 1},
-            "verdict": {"type": "string", "enum": ["yes", "no"]},
-        },
-        "required": ["reasoning", "score", "verdict"],
-        "additionalProperties": False,
-    },
-)
 REQUEST_TYPES = {
     "systemInstruction": types.Content,
     "contents": list[types.Content],
@@ -51,27 +36,6 @@ REQUEST_TYPES = {
     "tools": list[types.Tool],
     "toolConfig": types.ToolConfig,
 }
-
-FIELDS = (
-    "args", "blockReason", "candidates", "chosenCandidates", "content", "details", "error",
-    "finishReason", "functionCall", "logprobsResult", "message", "parts", "promptFeedback",
-    "promptTokenCount", "reason", "retryDelay", "text", "thought", "token", "usageMetadata",
-)  # fmt: skip
-
-
-def asks(**changes: Any) -> ChatRequest:
-    return ChatRequest(
-        **{
-            "system": "You judge.",
-            "user": "Is it so?",
-            "schema": SCHEMA,
-            "max_tokens": 50,
-            "temperature": 0.25,
-            "seed": 11,
-            "logprobs": True,
-            **changes,
-        }
-    )
 
 
 def model(means: Structured = Structured.JSON_SCHEMA, **changes: Any) -> ModelConfiguration:
@@ -395,97 +359,6 @@ class TestReplies:
         result["topCandidates"][0]["candidates"][1]["logProbability"] = logprob
         with pytest.raises(ProviderFault):
             read(whole(candidate={"logprobsResult": result}))
-
-    @given(
-        st.recursive(
-            st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
-            lambda inner: (
-                st.lists(inner, max_size=3)
-                | st.dictionaries(
-                    st.sampled_from(FIELDS),
-                    inner,
-                    max_size=4,
-                )
-            ),
-            max_leaves=20,
-        ),
-        st.sampled_from([200, 400, 403, 429, 500, 503]),
-    )
-    def test_whatever_comes_is_a_reply_or_a_fault(self, reply, status):
-        try:
-            got = read_reply(status, json.dumps(reply).encode())
-        except ProviderFault:
-            return
-        assert isinstance(got.text, str)
-        assert all(math.isfinite(value) for place in got.logprobs for _, value in place.top)
-
-
-def error(status: str, message: str = "no", *details: dict[str, Any]) -> dict[str, Any]:
-    return {"error": {"code": 1, "message": message, "status": status, "details": list(details)}}
-
-
-BAD_KEY = {
-    "@type": "type.googleapis.com/google.rpc.ErrorInfo",
-    "reason": "API_KEY_INVALID",
-    "domain": "googleapis.com",
-    "metadata": {"service": "generativelanguage.googleapis.com"},
-}
-LATER = {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "34.074824224s"}
-
-
-class TestErrors:
-    @pytest.mark.parametrize(
-        ("status", "body", "reason", "retryable", "says"),
-        [
-            (400, error("INVALID_ARGUMENT", "canary"), Reason.PROVIDER_ERROR, False, "quirks"),
-            (
-                400,
-                error("INVALID_ARGUMENT", "API key not valid: canary", BAD_KEY),
-                Reason.PROVIDER_REFUSED_KEY,
-                False,
-                "key_env",
-            ),
-            (
-                400,
-                error(
-                    "INVALID_ARGUMENT",
-                    "The input token count (1200000) exceeds the maximum number of tokens allowed "
-                    "(1048576).",
-                ),
-                Reason.PROVIDER_ERROR,
-                False,
-                "window",
-            ),
-            (403, error("PERMISSION_DENIED"), Reason.PROVIDER_REFUSED_KEY, False, "refuses"),
-            (404, error("NOT_FOUND"), Reason.PROVIDER_ERROR, False, "model's name"),
-            (429, error("RESOURCE_EXHAUSTED"), Reason.RATE_LIMITED, True, "too many"),
-            (500, error("INTERNAL"), Reason.PROVIDER_ERROR, True, "answered 500"),
-            (503, error("UNAVAILABLE"), Reason.PROVIDER_ERROR, True, "answered 503"),
-        ],
-    )
-    def test_say_what_to_do_and_whether_to_try_again(self, status, body, reason, retryable, says):
-        with pytest.raises(ProviderFault, match=says) as caught:
-            read_reply(status, json.dumps(body).encode())
-        assert (caught.value.reason, caught.value.retryable) == (reason, retryable)
-        assert caught.value.status == status
-        assert "canary" not in str(caught.value)
-
-    @pytest.mark.parametrize(
-        ("delay", "seconds"),
-        [("34.074824224s", 34.074824224), ("0s", 0.0), ("-1s", None), ("nans", None), ("5", None)],
-    )
-    def test_name_the_time_to_wait_in_their_body(self, delay, seconds):
-        body = error("RESOURCE_EXHAUSTED", "no", {"@type": "x"}, LATER | {"retryDelay": delay})
-        with pytest.raises(ProviderFault) as caught:
-            read_reply(429, json.dumps(body).encode())
-        assert caught.value.retry_after_s == seconds
-
-    @pytest.mark.parametrize("body", [b"", b"[]", b'{"error":"text"}', b'{"error":{}}', b"\xff"])
-    @pytest.mark.parametrize("status", [201, 302, 400, 401, 404, 429, 500])
-    def test_any_body_will_do(self, body, status):
-        with pytest.raises(ProviderFault) as caught:
-            read_reply(status, body)
-        assert caught.value.status == status
 
 
 def test_arguments_that_say_something_twice_are_a_fault():

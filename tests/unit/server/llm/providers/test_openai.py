@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import math
 from typing import Any
 
 import pytest
@@ -30,32 +29,11 @@ from openai.types.chat.completion_create_params import CompletionCreateParamsNon
 from pydantic import ConfigDict, SecretStr, TypeAdapter, ValidationError, with_config
 
 from tests.fakes.providers.scripted_provider import Answer, Asked, completion
+from tests.unit.server.llm.providers.verdict_request import SCHEMA, asks
 
 with_config(ConfigDict(extra="forbid"))(CompletionCreateParamsNonStreaming)
 ORACLE: TypeAdapter[Any] = TypeAdapter(CompletionCreateParamsNonStreaming)
-SCHEMA = ReplySchema(
-    "verdict",
-    {
-        "type": "object",
-        "properties": {"verdict": {"type": "string", "enum": ["yes", "no"]}},
-        "required": ["verdict"],
-        "additionalProperties": False,
-    },
-)
 MODEL = ModelConfiguration("m", "p", "gpt-4o-mini")
-
-
-def asks(**changes: Any) -> ChatRequest:
-    fields: dict[str, Any] = {
-        "system": "You judge.",
-        "user": "Is it so?",
-        "schema": SCHEMA,
-        "max_tokens": 50,
-        "temperature": 0.0,
-        "seed": 11,
-        "logprobs": True,
-    }
-    return ChatRequest(**{**fields, **changes})
 
 
 def whole(**changes: Any) -> dict[str, Any]:
@@ -300,43 +278,6 @@ class TestReplies:
         with pytest.raises(ProviderFault):
             read(reply)
 
-    @given(
-        st.recursive(
-            st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
-            lambda inner: (
-                st.lists(inner, max_size=3)
-                | st.dictionaries(
-                    st.sampled_from(
-                        [
-                            "choices",
-                            "message",
-                            "content",
-                            "usage",
-                            "error",
-                            "logprobs",
-                            "tool_calls",
-                            "function",
-                            "arguments",
-                            "prompt_tokens",
-                            "code",
-                        ]
-                    ),
-                    inner,
-                    max_size=4,
-                )
-            ),
-            max_leaves=20,
-        ),
-        st.sampled_from([200, 400, 429, 500]),
-    )
-    def test_whatever_comes_is_a_reply_or_a_fault(self, reply, status):
-        try:
-            got = read_reply(status, json.dumps(reply).encode())
-        except ProviderFault:
-            return
-        assert isinstance(got.text, str)
-        assert all(math.isfinite(value) for place in got.logprobs for _, value in place.top)
-
 
 class TestErrors:
     def test_a_filtered_prompt_is_a_reply(self):
@@ -353,31 +294,6 @@ class TestErrors:
         with pytest.raises(ProviderFault) as caught:
             read_reply(403, b'{"error":{"code":403,"metadata":%b}}' % metadata)
         assert caught.value.reason is Reason.PROVIDER_REFUSED_KEY
-
-    @pytest.mark.parametrize(
-        ("status", "error", "reason", "says"),
-        [
-            (429, {"code": "insufficient_quota"}, Reason.RATE_LIMITED, "no money"),
-            (400, {"code": "context_length_exceeded"}, Reason.PROVIDER_ERROR, "window"),
-            (
-                400,
-                {"code": 400, "type": "exceed_context_size_error", "message": "canary"},
-                Reason.PROVIDER_ERROR,
-                "window",
-            ),
-        ],
-    )
-    def test_known_words_are_explained_and_not_tried_again(self, status, error, reason, says):
-        with pytest.raises(ProviderFault, match=says) as caught:
-            read_reply(status, json.dumps({"error": error}).encode())
-        assert (caught.value.reason, caught.value.retryable) == (reason, False)
-
-    @pytest.mark.parametrize("body", [b"", b"[]", b'{"error":"text"}', b'{"error":{}}', b"\xff"])
-    @pytest.mark.parametrize("status", [201, 204, 302, 400, 401, 404, 429, 500])
-    def test_any_body_will_do(self, body, status):
-        with pytest.raises(ProviderFault) as caught:
-            read_reply(status, body)
-        assert caught.value.status == status
 
 
 def test_the_sdk_and_we_get_the_same_from_the_scripted_provider():

@@ -1,0 +1,88 @@
+"""The file of answers, from which an evaluation goes on: what is read, kept and refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from judged.evaluation import Answer, FileError, Question
+from judged.evaluation._steps.answer_log import AnswerLog, digest
+from judged.evaluation._steps.answering import Outcome
+
+QUESTIONS = [Question(str(i), f"question {i}", ["r"], [f"source {i}"]) for i in range(6)]
+
+
+def line(item: Question, **other: object) -> bytes:
+    fields = {
+        "item_id": item.item_id,
+        "question_sha256": digest(item),
+        "system": "s",
+        "answer": "kept",
+        "contexts": None,
+        "metadata": {},
+        "seconds": 1.0,
+    }
+    return json.dumps(fields | other).encode()
+
+
+class TestLog:
+    def read(self, path: Path, raw: bytes, system: str = "s") -> AnswerLog:
+        path.write_bytes(raw)
+        return AnswerLog(path, QUESTIONS, system)
+
+    @given(cut=st.integers(0, 400))
+    def test_a_last_line_cut_anywhere_is_asked_again(self, tmp_path_factory, cut: int):
+        path = tmp_path_factory.mktemp("log") / "l"
+        whole = line(QUESTIONS[0]) + b"\n"
+        last = line(QUESTIONS[1], answer="ü\u20ac")
+        log = self.read(path, whole + last[: min(cut, len(last))])
+        assert log.known["0"] == (Answer("kept"), 1.0)
+        assert ("1" in log.known) == (cut >= len(last))
+        log.append(Outcome(QUESTIONS[2], Answer("new"), None, 0.5))
+        log.close()
+        again = AnswerLog(path, QUESTIONS, "s")
+        again.close()
+        assert set(again.known) == {"0", "2"} | ({"1"} if cut >= len(last) else set())
+
+    @given(
+        text=st.text(st.characters(exclude_categories=["Cs"])),
+        used=st.none() | st.lists(st.text(st.characters(exclude_categories=["Cs"]))),
+    )
+    def test_any_answer_comes_back_as_it_was(self, tmp_path_factory, text: str, used):
+        path = tmp_path_factory.mktemp("log") / "l"
+        log = AnswerLog(path, QUESTIONS, "s")
+        log.append(Outcome(QUESTIONS[0], Answer(text, used), None, 0.0))
+        log.close()
+        again = AnswerLog(path, QUESTIONS, "s")
+        again.close()
+        assert again.known["0"][0] == Answer(text, used)
+
+    @pytest.mark.parametrize(
+        ("raw", "message"),
+        [
+            (b"{broken\n" + line(QUESTIONS[0]), "l:1: is not JSON"),
+            (line(QUESTIONS[0], question_sha256="0") + b"\n", "l:1: is the answer to another"),
+            (line(QUESTIONS[0], system="other") + b"\n", "l:1: was answered by other, and now"),
+            (line(QUESTIONS[0], answer=None) + b"\n", "l:1: has no 'answer'"),
+            (b"[]\n", "l:1: must be an object"),
+        ],
+    )
+    def test_a_file_that_does_not_belong_is_refused(self, tmp_path: Path, raw: bytes, message: str):
+        with pytest.raises(FileError) as caught:
+            self.read(tmp_path / "l", raw)
+        assert message in str(caught.value)
+        assert (tmp_path / "l").read_bytes() == raw
+
+    def test_questions_that_are_not_asked_today_are_passed_over(self, tmp_path: Path):
+        log = self.read(tmp_path / "l", line(Question("99", "q")) + b"\n\n")
+        log.close()
+        assert log.known == {}
+
+    def test_a_place_that_cant_be_written(self, tmp_path: Path):
+        with pytest.raises(FileError, match="can't be written: No such file"):
+            AnswerLog(tmp_path / "none" / "l", QUESTIONS, "s")
+        with pytest.raises(FileError, match="can't be read"):
+            AnswerLog(tmp_path, QUESTIONS, "s")

@@ -1,0 +1,205 @@
+"""What every dialect makes of the errors of its provider, and of whatever else may come."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import pytest
+from anthropic.types.shared import ErrorResponse
+from hypothesis import given
+from hypothesis import strategies as st
+from judged_server.llm.faults import ProviderFault, Reason
+from judged_server.llm.providers import DIALECTS
+
+FIELDS = {
+    "openai": (
+        "arguments", "choices", "code", "content", "error", "function", "logprobs", "message",
+        "prompt_tokens", "tool_calls", "usage",
+    ),
+    "anthropic": (
+        "content", "details", "error", "explanation", "input", "input_tokens", "message",
+        "stop_details", "stop_reason", "text", "type", "usage",
+    ),
+    "gemini": (
+        "args", "blockReason", "candidates", "chosenCandidates", "content", "details", "error",
+        "finishReason", "functionCall", "logprobsResult", "message", "parts", "promptFeedback",
+        "promptTokenCount", "reason", "retryDelay", "text", "thought", "token", "usageMetadata",
+    ),
+}  # fmt: skip
+"""Names of each dialect's replies and errors."""
+
+NO_REPLIES = {
+    "openai": (201, 204, 302, 400, 401, 404, 429, 500),
+    "anthropic": (201, 302, 400, 401, 404, 429, 500, 529),
+    "gemini": (201, 302, 400, 401, 404, 429, 500),
+}
+"""Statuses with which no body is a reply."""
+
+STATUSES = {
+    "openai": (200, 400, 429, 500),
+    "anthropic": (200, 400, 402, 429, 500, 529),
+    "gemini": (200, 400, 403, 429, 500, 503),
+}
+"""Statuses whose bodies are read, that of a reply first."""
+
+
+def of_anthropic(kind: str, message: str = "no", **more: Any) -> dict[str, Any]:
+    """The body of an error; one of the types that the package knows."""
+    body = {"type": "error", "error": {"type": kind, "message": message, **more}}
+    ErrorResponse.model_validate(body | {"request_id": "req_1"})
+    return body
+
+
+def of_gemini(status: str, message: str = "no", *details: dict[str, Any]) -> dict[str, Any]:
+    return {"error": {"code": 1, "message": message, "status": status, "details": list(details)}}
+
+
+OF_LLAMA_CPP = {"code": 400, "type": "exceed_context_size_error", "message": "canary"}
+BAD_KEY = {
+    "@type": "type.googleapis.com/google.rpc.ErrorInfo",
+    "reason": "API_KEY_INVALID",
+    "domain": "googleapis.com",
+    "metadata": {"service": "generativelanguage.googleapis.com"},
+}
+LATER = {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "34.074824224s"}
+
+OPENAI = [
+    (429, {"error": {"code": "insufficient_quota"}}, Reason.RATE_LIMITED, False, "no money"),
+    (400, {"error": {"code": "context_length_exceeded"}}, Reason.PROVIDER_ERROR, False, "window"),
+    (400, {"error": OF_LLAMA_CPP}, Reason.PROVIDER_ERROR, False, "window"),
+]
+ANTHROPIC = [
+    (529, of_anthropic("overloaded_error"), Reason.PROVIDER_ERROR, True, "overloaded"),
+    (500, of_anthropic("api_error"), Reason.PROVIDER_ERROR, True, "answered 500"),
+    (504, of_anthropic("timeout_error"), Reason.PROVIDER_ERROR, True, "answered 504"),
+    (429, of_anthropic("rate_limit_error"), Reason.RATE_LIMITED, True, "too many"),
+    (401, of_anthropic("authentication_error"), Reason.PROVIDER_REFUSED_KEY, False, "key_env"),
+    (403, of_anthropic("permission_error"), Reason.PROVIDER_REFUSED_KEY, False, "refuses the key"),
+    (404, of_anthropic("not_found_error"), Reason.PROVIDER_ERROR, False, "model's name"),
+    (413, {"error": {"type": "request_too_large"}}, Reason.PROVIDER_ERROR, False, "long"),
+    (402, of_anthropic("billing_error"), Reason.RATE_LIMITED, False, "no money"),
+    (
+        400,
+        of_anthropic("invalid_request_error", "Your credit balance is too low to access it"),
+        Reason.RATE_LIMITED,
+        False,
+        "no money",
+    ),
+    (
+        429,
+        of_anthropic("rate_limit_error", details={"error_code": "enforced_spend_limit_reached"}),
+        Reason.RATE_LIMITED,
+        False,
+        "no money",
+    ),
+    (
+        400,
+        of_anthropic("invalid_request_error", "prompt is too long: 208310 tokens > 200000 max"),
+        Reason.PROVIDER_ERROR,
+        False,
+        "window",
+    ),
+    (400, {"error": OF_LLAMA_CPP}, Reason.PROVIDER_ERROR, False, "window"),
+    (
+        400,
+        of_anthropic("invalid_request_error", "canary: temperature is deprecated"),
+        Reason.PROVIDER_ERROR,
+        False,
+        "quirks",
+    ),
+]
+GEMINI = [
+    (400, of_gemini("INVALID_ARGUMENT", "canary"), Reason.PROVIDER_ERROR, False, "quirks"),
+    (
+        400,
+        of_gemini("INVALID_ARGUMENT", "API key not valid: canary", BAD_KEY),
+        Reason.PROVIDER_REFUSED_KEY,
+        False,
+        "key_env",
+    ),
+    (
+        400,
+        of_gemini(
+            "INVALID_ARGUMENT",
+            "The input token count (1200000) exceeds the maximum number of tokens allowed "
+            "(1048576).",
+        ),
+        Reason.PROVIDER_ERROR,
+        False,
+        "window",
+    ),
+    (403, of_gemini("PERMISSION_DENIED"), Reason.PROVIDER_REFUSED_KEY, False, "refuses"),
+    (404, of_gemini("NOT_FOUND"), Reason.PROVIDER_ERROR, False, "model's name"),
+    (429, of_gemini("RESOURCE_EXHAUSTED"), Reason.RATE_LIMITED, True, "too many"),
+    (500, of_gemini("INTERNAL"), Reason.PROVIDER_ERROR, True, "answered 500"),
+    (503, of_gemini("UNAVAILABLE"), Reason.PROVIDER_ERROR, True, "answered 503"),
+]
+
+
+@pytest.mark.parametrize(
+    ("dialect", "status", "body", "reason", "retryable", "says"),
+    [
+        (dialect, *case)
+        for dialect, cases in (("openai", OPENAI), ("anthropic", ANTHROPIC), ("gemini", GEMINI))
+        for case in cases
+    ],
+)
+def test_errors_say_what_to_do_and_whether_to_try_again(
+    dialect, status, body, reason, retryable, says
+):
+    with pytest.raises(ProviderFault, match=says) as caught:
+        DIALECTS[dialect].read_reply(status, json.dumps(body).encode())
+    assert (caught.value.reason, caught.value.retryable) == (reason, retryable)
+    assert caught.value.status == status
+    assert "canary" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("delay", "seconds"),
+    [("34.074824224s", 34.074824224), ("0s", 0.0), ("-1s", None), ("nans", None), ("5", None)],
+)
+def test_errors_of_gemini_name_the_time_to_wait_in_their_body(delay, seconds):
+    body = of_gemini("RESOURCE_EXHAUSTED", "no", {"@type": "x"}, LATER | {"retryDelay": delay})
+    with pytest.raises(ProviderFault) as caught:
+        DIALECTS["gemini"].read_reply(429, json.dumps(body).encode())
+    assert caught.value.retry_after_s == seconds
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", b'{"error":"text"}', b'{"error":{}}', b"\xff"])
+@pytest.mark.parametrize(
+    ("dialect", "status"),
+    [(dialect, status) for dialect, statuses in NO_REPLIES.items() for status in statuses],
+)
+def test_any_body_will_do(dialect, status, body):
+    with pytest.raises(ProviderFault) as caught:
+        DIALECTS[dialect].read_reply(status, body)
+    assert caught.value.status == status
+
+
+def any_json(dialect: str) -> st.SearchStrategy[Any]:
+    """JSON of names that the dialect reads, in places where they may or may not belong."""
+    names = st.sampled_from(FIELDS[dialect])
+    kinds = st.sampled_from(["text", "tool_use", "refusal"])
+    others = kinds if dialect == "anthropic" else st.nothing()
+    return st.recursive(
+        st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+        lambda inner: (
+            st.lists(inner, max_size=3) | st.dictionaries(names, inner | others, max_size=4)
+        ),
+        max_leaves=20,
+    )
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@given(data=st.data())
+def test_whatever_comes_is_a_reply_or_a_fault(dialect, data):
+    reply = data.draw(any_json(dialect), "reply")
+    status = data.draw(st.sampled_from(STATUSES[dialect]), "status")
+    try:
+        got = DIALECTS[dialect].read_reply(status, json.dumps(reply).encode())
+    except ProviderFault:
+        return
+    assert isinstance(got.text, str)
+    assert all(math.isfinite(value) for place in got.logprobs for _, value in place.top)
