@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -13,6 +14,7 @@ from judged_server.domain.usage import to_amount
 from judged_server.embedding.registry import StoredEmbedders
 from judged_server.llm.budget.budgets import Budgets
 from judged_server.monitoring.prometheus import Reading, Readings
+from judged_server.process.memory import heap_in_use
 from judged_server.tenants.directory import FileDirectory
 
 if TYPE_CHECKING:  # their imports bring libraries that most servers never need
@@ -55,6 +57,15 @@ def readings(parts: ServerParts) -> Readings:
             "model",
         ),
     }
+    if heap_in_use() is not None:
+        gauges["judged_heap_in_use_bytes"] = Reading(
+            "Bytes that the C heap has given out; resident memory has what it keeps too.",
+            lambda: {"": heap_in_use() or 0},
+        )
+    gauges["judged_python_blocks"] = Reading(
+        "Blocks of at most 512 bytes that Python's objects take.",
+        lambda: {"": sys.getallocatedblocks()},
+    )
     if parts.chat_models is not None:
         gauges["judged_provider_breaker_open"] = Reading(
             "1 while requests to a provider are held until it answers again.",

@@ -50,6 +50,32 @@ def resident_bytes(proc: Path = _PROC) -> int:
         return 0
 
 
+class _HeapCounts(ctypes.Structure):
+    """What mallinfo2(3) tells, in its order."""
+
+    _fields_ = tuple(
+        (name, ctypes.c_size_t)
+        for name in (
+            *("arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks"),
+            *("uordblks", "fordblks", "keepcost"),
+        )
+    )
+
+
+def heap_in_use() -> int | None:
+    """Return the bytes that the C heap has given out; None where glibc 2.33 is not there to tell.
+
+    Resident memory has in it what was freed and kept too. Python's small objects are in neither of
+    the heap's parts: `sys.getallocatedblocks` counts them.
+    """
+    library = ctypes.CDLL(None)
+    if not hasattr(library, "mallinfo2"):
+        return None
+    library.mallinfo2.restype = _HeapCounts
+    counts = library.mallinfo2()
+    return int(counts.uordblks + counts.hblkhd)
+
+
 def group_limit(proc: Path = _PROC, groups: Path = _GROUPS) -> int:
     """Return the smallest memory limit of the process's control groups, UNLIMITED without any.
 

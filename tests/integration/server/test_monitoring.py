@@ -108,6 +108,8 @@ def test_calls_are_counted_by_method_code_and_tenant(samples):
 def test_the_process_is_told_and_nothing_twice(samples):
     assert value(samples, "process_resident_memory_bytes") > 1e6
     assert value(samples, "process_open_fds") > 3
+    assert value(samples, "judged_heap_in_use_bytes") > 1e6
+    assert value(samples, "judged_python_blocks") > 1e4
     assert not [name for name in samples if name.endswith("_created")]
 
 

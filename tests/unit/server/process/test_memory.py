@@ -9,6 +9,7 @@ from judged_server.process.memory import (
     MemoryWatch,
     Pressure,
     group_limit,
+    heap_in_use,
     resident_bytes,
 )
 
@@ -121,3 +122,17 @@ async def test_memory_that_is_short_is_trimmed_amid_work():
     heap.held = 900 * MIB
     await watch.look(idle=False)
     assert (heap.trims, watch.pressure) == (1, Pressure.NONE)
+
+
+def test_the_heap_in_use_is_what_was_given_out_and_not_got_back():
+    before = heap_in_use()
+    if before is None:
+        pytest.skip("not run: glibc tells no counts of its heap before 2.33")
+    kept = [bytearray(MIB) for _ in range(64)]
+    during = heap_in_use()
+    del kept
+    after = heap_in_use()
+    assert during is not None
+    assert after is not None
+    assert during - before > 60 * MIB
+    assert after - before < 8 * MIB
