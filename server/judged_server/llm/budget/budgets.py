@@ -244,8 +244,10 @@ class Budgets:
                 return Reservation(amount, tuple(taken))
             for each, period in taken:
                 each.settle(period, amount, 0)
-            # Others take their share while the file is read, so all is looked at once more.
-            if await self._draw(account, amount):
+            # Others take their share while the file is read, so all is looked at once more; also
+            # when the last of them ended meanwhile, since what it left was not in the file yet.
+            others = account.held
+            if await self._draw(account, amount) or (others and not account.held):
                 continue
             if account.held:
                 return None

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -22,6 +23,7 @@ from judged_server.llm.chat import (
 from judged_server.llm.faults import ModelFault, ProviderFault, Reason
 from judged_server.llm.transport.clock import Clock
 from judged_server.store.ledger import Ledger
+from judged_server.store.ledger_rows import Drawn
 
 REQUEST = ChatRequest("s", "u", None, 100, 0.0)
 # 48 of the template, 1 and 1 of the texts, at 1,000 nano-units; 100 at 2,000.
@@ -202,6 +204,39 @@ async def test_messages_name_the_budget_and_the_next_step(budgets, cost_tracker,
         await budgets.complete(Model(), REQUEST, 9, cost_tracker)
     assert says in caught.value.message
     assert not caught.value.retryable
+
+
+class SlowToTell(Ledger):
+    """Holds back what it has read until it may go on."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.has_read, self.go = asyncio.Event(), asyncio.Event()
+        self.go.set()
+
+    async def draw(self, *of: Any) -> Drawn:
+        drawn = await super().draw(*of)
+        self.has_read.set()
+        await self.go.wait()
+        return drawn
+
+
+async def test_what_the_last_one_leaves_while_the_file_is_read_is_not_refused(tmp_path: Path):
+    ledger = SlowToTell(tmp_path / "day.sqlite")
+    budgets = Budgets("USD", ledger=ledger)
+    accounts = [BudgetAccount(ledger, "USD", 3 * MOST, Clock())]
+    first, second = CostTracker(), CostTracker()
+    held = await budgets.reserve(first, 2 * MOST, 9, accounts)
+    ledger.has_read.clear()
+    ledger.go.clear()
+    asked = asyncio.create_task(budgets.reserve(second, 2 * MOST, 9, accounts))
+    await ledger.has_read.wait()
+    budgets.settle(first, held, MOST // 10)
+    ledger.go.set()
+    async with asyncio.timeout(30):
+        assert (await asked).amount == 2 * MOST
+    assert second.refused_by_day == 0
+    ledger.close()
 
 
 def test_a_call_is_refused_as_a_whole_only_if_the_day_kept_all_of_it_back():
