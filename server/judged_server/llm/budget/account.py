@@ -67,6 +67,8 @@ class BudgetAccount:
         self.owner = owner
         self.period = period
         self.limit = limit
+        self.ended = 0
+        """How many reservations have ended."""
         self._held: dict[Account, int] = {}
         self._allowance = 0
         self._taken = 0
@@ -127,6 +129,7 @@ class BudgetAccount:
     def settle(self, taken: Account, amount: int, spent: int) -> None:
         """Put what was spent in the place of what was reserved; `written` says when it is safe."""
         self._roll_over()
+        self.ended += 1
         self._last_short = 0  # there may be more now
         left = self._held.get(taken, 0) - amount
         if left:

@@ -207,34 +207,43 @@ async def test_messages_name_the_budget_and_the_next_step(budgets, cost_tracker,
 
 
 class SlowToTell(Ledger):
-    """Holds back what it has read until it may go on."""
+    """Holds back what it has read until it may go on, once for each `release`."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
-        self.has_read, self.go = asyncio.Event(), asyncio.Event()
-        self.go.set()
+        self.has_read, self.may_tell = asyncio.Event(), asyncio.Semaphore(0)
 
     async def draw(self, *of: Any) -> Drawn:
         drawn = await super().draw(*of)
         self.has_read.set()
-        await self.go.wait()
+        await self.may_tell.acquire()
         return drawn
 
 
-async def test_what_the_last_one_leaves_while_the_file_is_read_is_not_refused(tmp_path: Path):
+@pytest.mark.parametrize("together", [False, True])
+async def test_what_the_last_one_leaves_while_the_file_is_read_is_not_refused(
+    tmp_path: Path, together: bool
+):
     ledger = SlowToTell(tmp_path / "day.sqlite")
     budgets = Budgets("USD", ledger=ledger)
     accounts = [BudgetAccount(ledger, "USD", 3 * MOST, Clock())]
     first, second = CostTracker(), CostTracker()
-    held = await budgets.reserve(first, 2 * MOST, 9, accounts)
+    one = asyncio.create_task(budgets.reserve(first, 2 * MOST, 9, accounts))
+    await ledger.has_read.wait()
+    other = budgets.reserve(second, 2 * MOST, 9, accounts)
+    if together:  # begun while nothing was reserved yet
+        other = asyncio.create_task(other)
+        await asyncio.sleep(0)
     ledger.has_read.clear()
-    ledger.go.clear()
-    asked = asyncio.create_task(budgets.reserve(second, 2 * MOST, 9, accounts))
+    ledger.may_tell.release()
+    held = await one
+    other = asyncio.ensure_future(other)
     await ledger.has_read.wait()
     budgets.settle(first, held, MOST // 10)
-    ledger.go.set()
+    for _ in range(9):
+        ledger.may_tell.release()
     async with asyncio.timeout(30):
-        assert (await asked).amount == 2 * MOST
+        assert (await other).amount == 2 * MOST
     assert second.refused_by_day == 0
     ledger.close()
 
