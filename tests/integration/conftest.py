@@ -3,8 +3,10 @@ from __future__ import annotations
 import socket
 from collections.abc import Iterator
 
+import grpc
 import pytest
 from judged import Client
+from judged.v1.judge_service_pb2_grpc import JudgeServiceStub
 
 from tests.integration.server_process import ServerProcess, running_server
 
@@ -33,3 +35,9 @@ def nowhere() -> Iterator[str]:
 def client(server_address: str) -> Iterator[Client]:
     with Client(server_address) as connected:
         yield connected
+
+
+@pytest.fixture(scope="module")
+def stub(server_address: str) -> Iterator[JudgeServiceStub]:
+    with grpc.insecure_channel(server_address) as channel:
+        yield JudgeServiceStub(channel)

@@ -18,7 +18,7 @@ import pytest
 from judged.cli.app import run
 
 from tests.fakes.providers.provider_thread import provider_on_a_thread
-from tests.fakes.providers.scripted_provider import Asked, Said, ScriptedProvider
+from tests.fakes.providers.scripted_provider import Asked, Said, Script, ScriptedProvider
 from tests.integration.cli_process import fill, run_in
 from tests.integration.llm_config import llm_config, priced
 from tests.integration.server_process import ServerProcess, running_server
@@ -117,7 +117,7 @@ def configured(provider: ScriptedProvider, folder: Path) -> list[str]:
 
 
 @contextmanager
-def running_world(folder: Path) -> Iterator[World]:
+def running_world(folder: Path, script: Script = script) -> Iterator[World]:
     """Yield a server that keeps replies in memory, with its provider."""
     with provider_on_a_thread(script) as provider:
         flags = configured(provider, folder)

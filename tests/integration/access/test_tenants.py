@@ -1,4 +1,4 @@
-"""Tenants that share a real server: what each may, what none sees of another, what ends when."""
+"""Tenants that share a real server: what each may, what none sees of another, what it says."""
 
 from __future__ import annotations
 
@@ -11,21 +11,10 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import grpc
 import pytest
-from judged import (
-    AnswerItem,
-    AsyncClient,
-    Client,
-    Judge,
-    NotFound,
-    PermissionDenied,
-    QueryGroup,
-    Rubric,
-    Source,
-)
+from judged import AnswerItem, AsyncClient, Client, Judge, NotFound, QueryGroup, Rubric, Source
 from judged._transport.status import to_error
 from judged.credentials import Token
 from judged.errors import JudgedError
@@ -35,7 +24,6 @@ from judged.v1.judge_service_pb2_grpc import JudgeServiceStub
 
 from tests.fakes.providers.provider_thread import provider_on_a_thread
 from tests.fakes.providers.scripted_provider import Asked, Said, ScriptedProvider
-from tests.integration.access.test_tls import wait_for_line
 from tests.integration.cli_process import run_in
 from tests.integration.llm_config import llm_config
 from tests.integration.server_process import ServerProcess, running_server, until
@@ -270,123 +258,6 @@ def told(call, asked: object, name: str) -> tuple[str, ...]:
     error = caught.value
     said = (error.code, error.reason, error.message, repr(sorted(error.metadata.items())))
     return tuple(part.replace(name, "NAME") for part in said)
-
-
-class TestChanges:
-    """Each on a server and a file of its own."""
-
-    @pytest.fixture
-    def path(self, tmp_path: Path) -> Path:
-        path = tmp_path / "tenants.toml"
-        path.write_text("[tenants.a]\n[tenants.b]\n")
-        return path
-
-    def test_a_revoked_token_ends_its_calls_and_nobody_elses(self, path: Path):
-        a, b = new_token(path, "a"), new_token(path, "b")
-        with running_server("--tenants", str(path)) as server:
-            ended = threading.Event()
-            never = threading.Event()
-
-            def messages() -> Iterator[pb.StreamJudgeRequest]:
-                yield pb.StreamJudgeRequest(start=pb.StreamJudgeStart())
-                never.wait(60)
-
-            def open_stream(token: str) -> Any:
-                metadata = (("authorization", f"Bearer {token}"),)
-                stream = JudgeServiceStub(channel).StreamJudge(
-                    messages(), timeout=60, metadata=metadata
-                )
-                assert next(stream).HasField("started")
-                return stream
-
-            with grpc.insecure_channel(server.address) as channel:
-                streams = open_stream(a), open_stream(b)
-                streams[0].add_callback(ended.set)
-                done = tenants(path, "revoke", "a")
-                assert done.returncode == 0, done.stderr
-                assert ended.wait(30), "a revoked token counts for 5 s at most, on an idle machine"
-                assert streams[0].code() is grpc.StatusCode.UNAUTHENTICATED
-                assert streams[1].is_active()
-                streams[1].cancel()
-                never.set()
-            with (
-                Client(server.address, credentials=Token(a)) as client,
-                pytest.raises(PermissionDenied, match="not valid, or not any more"),
-            ):
-                client.server_info()
-            with Client(server.address, credentials=Token(b)) as client:
-                assert client.server_info().version
-
-    def test_a_rotated_token_file_loses_no_call(self, path: Path, tmp_path: Path):
-        held = tmp_path / "token"
-        tenants(path, "add", "a", "--out", str(held))
-        with (
-            running_server("--tenants", str(path)) as server,
-            Client(server.address, credentials=Token(file=held)) as client,
-        ):
-            assert client.server_info().version
-            done = tenants(path, "rotate", "a", "--out", f"{held}.next")
-            assert done.returncode == 0, done.stderr
-            assert client.server_info().version, "the one before counts on"
-            # The server has both before the client shows the new one.
-            wait_for_line(server, "tenants read")
-            Path(f"{held}.next").replace(held)
-            assert client.server_info().version
-
-    def test_a_bad_file_keeps_the_old_and_a_mended_one_counts(self, path: Path):
-        token = new_token(path, "a")
-        with (
-            running_server("--tenants", str(path)) as server,
-            Client(server.address, credentials=Token(token)) as client,
-        ):
-            for bad, problem in (
-                ("[tenants.a", "is not TOML"),
-                ("[tenants.a]\njudges = ['exakt']", "has no 'exakt'"),
-            ):
-                path.write_text(bad)
-                wait_for_line(server, "bad tenants", problem)
-                assert len(client.server_info().judges) > 2
-            path.write_text("[tenants.a]\njudges = ['exact']")
-            wait_for_line(server, "tenants read")
-            assert {judge.kind for judge in client.server_info().judges} == {"exact"}
-
-    def test_a_server_does_not_start_with_a_judge_that_is_not_there(self, path: Path):
-        from tests.integration.access.test_tls import refusal
-
-        new_token(path, "a")
-        path.write_text('[tenants.a]\njudges = ["exakt"]\n')
-        said = refusal("--tenants", str(path))
-        assert "tenants: a: judges: this server has no 'exakt'; did you mean exact?" in said
-
-
-class TestSockets:
-    def test_each_has_its_mode_and_tenant(self, tmp_path: Path):
-        path = tmp_path / "tenants.toml"
-        path.write_text(
-            f'[tenants.a]\njudges = ["exact"]\nsockets = [{{ path = "{tmp_path}/a" }}]\n'
-            f'[tenants.b]\nsockets = [{{ path = "{tmp_path}/b", mode = "0660" }}]\n'
-        )
-        new_token(path, "a")
-        with running_server("--tenants", str(path)) as server:
-            for name, mode, judges in (("a", 0o600, 1), ("b", 0o660, 6)):
-                assert (tmp_path / name).stat().st_mode & 0o777 == mode
-                with Client(f"unix:{tmp_path}/{name}") as client:
-                    found = {judge.kind for judge in client.server_info().judges}
-                    assert len(found) >= judges
-                    assert (found == {"exact"}) is (name == "a")
-            with Client(server.address) as client, pytest.raises(PermissionDenied):
-                client.server_info()
-        assert not (tmp_path / "a").exists()
-
-    def test_an_owner_who_is_not_there_is_named(self, tmp_path: Path):
-        from tests.integration.access.test_tls import refusal
-
-        path = tmp_path / "tenants.toml"
-        path.write_text(f'[tenants.a]\nsockets = [{{ path = "{tmp_path}/a", owner = "nobody-x" }}]')
-        new_token(path, "a")
-        said = refusal("--tenants", str(path))
-        assert "socket_owner nobody-x" in said
-        assert "there is no such user; see getent passwd" in said
 
 
 class TestCommand:

@@ -6,16 +6,10 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-from tests.integration.cli_process import fill, lines_of, run_in
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    return fill(tmp_path)
+from tests.integration.cli_process import lines_of, run_in
 
 
 class TestJudges:

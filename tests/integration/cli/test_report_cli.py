@@ -7,12 +7,7 @@ import json
 import pytest
 
 from tests.fakes.result_documents import result_document
-from tests.integration.cli_process import fill, run_in
-
-
-@pytest.fixture
-def folder(tmp_path):
-    return fill(tmp_path)
+from tests.integration.cli_process import run_in
 
 
 def write(path, document):

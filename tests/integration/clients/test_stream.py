@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 
 import grpc
 import pytest
@@ -19,12 +19,6 @@ def chunk(chunk_id: int, *texts: str) -> pb.StreamJudgeRequest:
 
 def start(kind: str = "exact") -> pb.StreamJudgeRequest:
     return pb.StreamJudgeRequest(start=pb.StreamJudgeStart(judge=groups_pb2.JudgeSpec(kind=kind)))
-
-
-@pytest.fixture
-def stub(server_address: str) -> Iterator[JudgeServiceStub]:
-    with grpc.insecure_channel(server_address) as channel:
-        yield JudgeServiceStub(channel)
 
 
 def failure(stub: JudgeServiceStub, *messages: pb.StreamJudgeRequest) -> JudgedError:

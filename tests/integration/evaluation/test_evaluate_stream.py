@@ -15,7 +15,6 @@ from judged import (
     EmbeddedRanking,
     EmbeddedRankings,
     Embeddings,
-    Evaluation,
     IntervalMethod,
     IntervalOptions,
     InvalidArgument,
@@ -28,17 +27,11 @@ from judged import (
     Span,
     Spans,
 )
-from judged._batching import group_pieces
-from judged._convert.fields import read_fields
-from judged._convert.groups import write_group
-from judged._convert.judges import write_judge
-from judged._convert.metrics import read_evaluation, write_options
-from judged._convert.verdicts import read_verdicts
 from judged._transport.status import Failure, to_error
 from judged.evaluation import Dataset, Evaluator, Query, Retrieved
-from judged.types import NegativeMatch
-from judged.v1 import judge_service_pb2 as pb
 from judged.v1.judge_service_pb2_grpc import JudgeServiceStub
+
+from tests.integration.evaluation.evaluate_calls import needs_model, small_chunks, unary
 
 WORDS = [
     *("rag", "retrieval", "augmented", "generation", "improves", "llm", "vector", "databases"),
@@ -47,53 +40,6 @@ WORDS = [
 ]
 FAMILIES = ["precision_exact@2", "hybrid_log_rank_exact(gamma=2)", "f1_similarity@3"]
 METRICS = ["ndcg@10", "ap", "recall@2", "precision@3", "mrr", "f1@2", "hit_rate"]
-
-
-def needs_model(client: Client) -> None:
-    if any(judge.kind == "semantic" and judge.unavailable for judge in client.server_info().judges):
-        pytest.skip("the server has no embedding model")
-
-
-@pytest.fixture(scope="module")
-def stub(server_address: str) -> Iterator[JudgeServiceStub]:
-    with grpc.insecure_channel(server_address) as channel:
-        yield JudgeServiceStub(channel)
-
-
-def unary(
-    stub: JudgeServiceStub,
-    groups: list[QueryGroup],
-    metrics: list[str],
-    judge: Judge | str,
-    options: MetricOptions = MetricOptions(),  # noqa: B008 - frozen
-    *,
-    include_verdicts: bool = False,
-) -> Evaluation:
-    """Evaluate in one message."""
-    request = pb.EvaluateRequest(
-        groups=[write_group(group) for group in groups],
-        judge=write_judge(judge),
-        metrics=metrics,
-        options=write_options(options, "groups"),
-        include_verdicts=include_verdicts,
-    )
-    reply = stub.Evaluate(request, timeout=60)
-    found = read_evaluation(reply)
-    verdicts = None
-    if reply.HasField("verdicts"):
-        verdicts = read_verdicts(reply.verdicts, found.judge)
-    negatives = found.negatives
-    if negatives is not None:
-        matches = [read_fields(NegativeMatch, match) for match in reply.negatives.matches]
-        negatives = replace(negatives, matches=matches)
-    return replace(found, verdicts=verdicts, negatives=negatives)
-
-
-def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Cut what is sent into many chunks, and groups into pieces, as with millions of contexts."""
-    monkeypatch.setattr(judged._batching.chunks, "CHUNK_CONTEXTS", 7)
-    monkeypatch.setattr(group_pieces, "CHUNK_CHARACTERS", 60)
-    monkeypatch.setattr(group_pieces, "PART_CHARACTERS", 40)
 
 
 def random_groups(rng: random.Random, n: int) -> list[QueryGroup]:
@@ -286,96 +232,6 @@ def test_your_own_vectors(client: Client, stub: JudgeServiceStub) -> None:
     embedded = client.compute_metrics(metrics, EmbeddedRankings(rankings), options)
     assert embedded["recall_similarity"] == ours.table["recall_similarity"]
     assert embedded["f1_similarity@2"] == ours.table["f1_similarity@2"]
-
-
-def test_a_query_unsettled_under_one_judge_is_in_no_mean(
-    client: Client, stub: JudgeServiceStub, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    needs_model(client)
-    too_long = "words and more words " * 200
-    groups = [
-        QueryGroup("q", ["vector store"], ["a vector store", too_long], "1", metadata={"k": "a"}),
-        QueryGroup("q", ["a", too_long], [too_long, "a"], "2", metadata={"k": "b"}),
-        QueryGroup("q", ["vector store"], ["vector store"], "3"),
-    ]
-    judge = Judge("semantic", parameters={"long_text": "reject"})
-    metrics = ["mrr", "precision_exact", "f1_similarity"]
-    options = MetricOptions(per_query=True, slice_by=["k"])
-    theirs = unary(stub, groups, metrics, judge, options)
-    assert theirs.table.query_ids == ["1", "3"]
-    assert theirs.table.counts.skipped_unsettled == 1
-    assert theirs.table["precision_exact"].mean == 0.5
-    assert theirs.table["precision_exact"].upper_bound == pytest.approx(2 / 3)
-    for _ in range(2):
-        ours = Evaluator(client).evaluate_groups(groups, metrics, judge, options)
-        assert ours.table == theirs.table
-        small_chunks(monkeypatch)
-
-
-@pytest.mark.parametrize("cut", [False, True])
-def test_missing_verdicts(
-    client: Client, stub: JudgeServiceStub, monkeypatch: pytest.MonkeyPatch, cut: bool
-) -> None:
-    needs_model(client)
-    if cut:
-        small_chunks(monkeypatch)
-    too_long = "words and more words " * 200
-    groups = [
-        QueryGroup("q", ["vector store"], ["a vector store", too_long], "settled"),
-        QueryGroup("q", ["vector store"], [too_long, "a vector store"], "unsettled"),
-        QueryGroup("q", ["vector store"], ["the vector store"], "whole"),
-        QueryGroup("q", (), ["x"], "by id", ["d"], ["d"]),
-    ]
-    judge = Judge("semantic", parameters={"long_text": "reject"})
-    options = MetricOptions(per_query=True)
-    ours = Evaluator(client).evaluate_groups(groups, ["mrr", "recall@1"], judge, options)
-    theirs = unary(stub, groups, ["mrr", "recall@1"], judge, options, include_verdicts=True)
-    assert ours.table.counts == theirs.table.counts
-    assert ours.table.counts.verdicts is not None
-    assert ours.table.counts.verdicts.error == 2
-    assert ours.table.counts.skipped_unsettled == 1
-    assert ours.table == theirs.table
-
-
-@pytest.mark.parametrize("cut", [False, True])
-def test_slices_have_bounds_where_verdicts_miss(
-    client: Client, stub: JudgeServiceStub, monkeypatch: pytest.MonkeyPatch, cut: bool
-) -> None:
-    if any(judge.kind == "semantic" and judge.unavailable for judge in client.server_info().judges):
-        pytest.skip("the server has no embedding model")
-    if cut:
-        small_chunks(monkeypatch)
-    too_long = "words and more words " * 200
-    texts = {
-        "settled": (["a vector store", too_long], "x"),
-        "open": ([too_long, "a vector store"], "x"),
-        "alone": ([too_long, "a vector store"], "y"),
-        "whole": (["the vector store"], "z"),
-        "other": (["something else"], "z"),
-    }
-    groups = [
-        QueryGroup("q", ["vector store"], found, name, metadata={"part": part})
-        for name, (found, part) in texts.items()
-    ]
-    groups.append(QueryGroup("q", [], ["x"], "nothing", metadata={"part": "no gold"}))
-    judge = Judge("semantic", parameters={"long_text": "reject"})
-    options = MetricOptions(interval=IntervalOptions(resamples=100), slice_by=["part", "absent"])
-    ours = Evaluator(client).evaluate_groups(groups, ["mrr", "recall@1"], judge, options).table
-    theirs = unary(stub, groups, ["mrr", "recall@1"], judge, options).table
-    assert [(part.key, part.value) for part in theirs.slices] == [
-        ("part", "x"),
-        ("part", "y"),
-        ("part", "z"),
-        ("absent", ""),
-    ]
-    alone, whole = theirs.slices[1]["mrr"], theirs.slices[2]["mrr"]
-    assert (alone.mean, alone.n, alone.interval) == (None, 0, None)
-    assert alone.lower_bound is not None
-    assert alone.upper_bound is not None
-    assert 0 < alone.lower_bound < alone.upper_bound == 1
-    assert whole.lower_bound == whole.mean == whole.upper_bound
-    assert whole.interval is not None
-    assert ours == theirs
 
 
 REFUSED = [

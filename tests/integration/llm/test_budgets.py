@@ -1,18 +1,15 @@
-"""Budgets through a real server: what is asked, what is refused, and what an estimate promised."""
+"""Limits on cost through a real server: what is asked, and what an estimate promised."""
 
 from __future__ import annotations
 
 import json
 import re
-import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import grpc
 import pytest
-from google.rpc import error_details_pb2, status_pb2
 from judged import (
     AnswerItem,
     Asking,
@@ -25,38 +22,20 @@ from judged import (
 )
 from judged._convert.verdicts import read_reason
 from judged.evaluation import Evaluator
-from judged.v1 import groups_pb2, scores_pb2, verdicts_pb2
+from judged.v1 import groups_pb2, verdicts_pb2
 from judged.v1 import judge_service_pb2 as pb
 from judged.v1.judge_service_pb2_grpc import JudgeServiceStub
 
 from tests.fakes.providers.provider_thread import provider_on_a_thread
-from tests.fakes.providers.scripted_provider import Answer, Asked, Said, ScriptedProvider
+from tests.fakes.providers.scripted_provider import ScriptedProvider
 from tests.integration.cli_process import fill, run_in
-from tests.integration.llm_config import llm_config, priced
-from tests.integration.server_process import ServerProcess, running_server
+from tests.integration.llm.budgeted_server import answers, budgeted_server, reasons, script, work
+from tests.integration.server_process import ServerProcess
 
-_RETRIEVED = re.compile(r'name="retrieved_text">\n(.*)\n')
 UNPRICED = (
     "the model has no prices on this server, so nobody can tell what it costs; leave it out, or "
     "ask the operator to set input_per_million and output_per_million of the model"
 )
-CLAIMS = [f"the sky has the colour number {n}" for n in range(5)]
-
-
-def script(asked: Asked) -> Said:
-    """Answer every form of rubric; a retrieved text "slow" takes half a minute."""
-    schema = asked.body["response_format"]["json_schema"]["schema"]
-    reply: dict[str, Any] = {}
-    for name, held in schema["properties"].items():
-        if name == "claims":
-            reply[name] = CLAIMS
-        elif "enum" in held:
-            reply[name] = held["enum"][0]
-        else:
-            reply[name] = 0.9 if held["type"] == "number" else "it is so, as the text says"
-    rendered = _RETRIEVED.findall(asked.user)
-    slow = bool(rendered) and json.loads(rendered[0]) == "slow"
-    return Answer(json.dumps(reply), delay_s=600.0 if slow else 0.0)
 
 
 @pytest.fixture(scope="module")
@@ -65,22 +44,13 @@ def provider() -> Iterator[ScriptedProvider]:
         yield running
 
 
-@contextmanager
-def server(provider: ScriptedProvider, folder: Path, budget: str = "") -> Iterator[ServerProcess]:
-    folder.mkdir(exist_ok=True)
-    models = {"small": priced(1.0, 2.0)}
-    config = llm_config(folder, provider, models, currency="EUR", rest=budget)
-    with running_server("--llm-config", config, "--llm-cache", "memory") as ready:
-        yield ready
-
-
 @pytest.fixture(scope="module")
 def free(
     provider: ScriptedProvider, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[ServerProcess]:
     """A server without a budget, but with an unpriced model."""
     more = '[[models]]\nname = "unpriced"\nprovider = "scripted"\nmodel = "scripted-1"\n'
-    with server(provider, tmp_path_factory.mktemp("free"), more) as ready:
+    with budgeted_server(provider, tmp_path_factory.mktemp("free"), more) as ready:
         yield ready
 
 
@@ -90,53 +60,8 @@ def stub(free: ServerProcess) -> Iterator[JudgeServiceStub]:
         yield JudgeServiceStub(channel)
 
 
-def groups(word: str, n: int) -> list[groups_pb2.QueryGroup]:
-    """A group of n contexts about a word of the test's own: the cache has not seen them."""
-    texts = [f"the retrieved text of {word}, number {i}, 1234567890 {{}}" for i in range(n)]
-    return [groups_pb2.QueryGroup(query="q?", expected=["an expected text"], retrieved=texts)]
-
-
-def work(word: str, n: int, max_cost: float | None = None, **judge: Any) -> pb.BatchJudgeRequest:
-    return pb.BatchJudgeRequest(
-        groups=groups(word, n),
-        judge=groups_pb2.JudgeSpec(kind="llm", **judge),
-        asking=groups_pb2.AskingOptions(max_cost=max_cost),
-    )
-
-
-def answers(word: str, n: int, *rubrics: str) -> pb.ScoreAnswersRequest:
-    items = [
-        scores_pb2.AnswerItem(
-            item_id=str(i),
-            query=f"why is {word} blue?",
-            answer=f"{word} number {i} is blue because it is.",
-            references=["it scatters light"],
-            contexts=["a context about light", "another one: 1, 2, 3"],
-        )
-        for i in range(n)
-    ]
-    return pb.ScoreAnswersRequest(
-        items=items, rubrics=[scores_pb2.RubricSpec(rubric=name) for name in rubrics]
-    )
-
-
 def estimate(stub: JudgeServiceStub, **work: Any) -> pb.EstimateBatchResponse:
     return stub.EstimateBatch(pb.EstimateBatchRequest(**work), timeout=60)
-
-
-def reasons(reply: pb.BatchJudgeResponse) -> set[str]:
-    return {read_reason(error.reason) for error in reply.verdicts.errors}
-
-
-def details(failure: grpc.RpcError) -> dict[str, Any]:
-    trailers: dict[str, Any] = dict(failure.trailing_metadata() or ())
-    status = status_pb2.Status.FromString(trailers["grpc-status-details-bin"])
-    found = {}
-    for packed in status.details:
-        message = getattr(error_details_pb2, packed.type_url.rpartition(".")[2])()
-        assert packed.Unpack(message)
-        found[type(message).__name__] = message
-    return found
 
 
 class TestEstimate:
@@ -267,89 +192,6 @@ class TestMaxCost:
         assert 0 < last.summary.usage.cost <= asked.asking.max_cost
 
 
-class TestServersBudgets:
-    def test_a_request_may_cost_no_more(self, provider: ScriptedProvider, tmp_path: Path):
-        with (
-            server(provider, tmp_path, "[budget]\nper_request = 0.005") as ready,
-            grpc.insecure_channel(ready.address) as channel,
-        ):
-            stub = JudgeServiceStub(channel)
-            reply = stub.BatchJudge(work("request", 40), timeout=60)
-            assert reasons(reply) == {"BUDGET"}
-            assert 0 < reply.usage.cost <= 0.005
-            assert "what one request may cost" in reply.verdicts.errors[0].message
-            assert not stub.BatchJudge(work("next", 2), timeout=60).verdicts.errors
-
-    def test_a_day_outlives_the_server_and_is_shared(
-        self, provider: ScriptedProvider, tmp_path: Path
-    ):
-        file = tmp_path / "spending.sqlite"
-        budget = f'[budget]\nper_day = 0.03\nfile = "{file}"'
-        costs: list[float] = []
-        with (
-            server(provider, tmp_path / "a", budget) as first,
-            server(provider, tmp_path / "b", budget) as second,
-        ):
-            for ready in (first, second):
-                with grpc.insecure_channel(ready.address) as channel:
-                    stub = JudgeServiceStub(channel)
-                    reply = stub.BatchJudge(work(f"day {len(costs)}", 12), timeout=60)
-                    costs.append(reply.usage.cost)
-        assert min(costs) > 0
-        with (
-            server(provider, tmp_path / "a", budget) as again,
-            grpc.insecure_channel(again.address) as channel,
-        ):
-            stub = JudgeServiceStub(channel)
-            reply = stub.BatchJudge(work("day 3", 60), timeout=60)
-            costs.append(reply.usage.cost)
-            assert reasons(reply) == {"BUDGET"}
-            assert "what this server may spend a day" in reply.verdicts.errors[0].message
-            before = provider.requests
-            with pytest.raises(grpc.RpcError) as caught:
-                stub.BatchJudge(work("day 4", 5), timeout=60)
-            with pytest.raises(grpc.RpcError) as scoring:
-                list(stub.ScoreAnswers(answers("day 5", 2, "answer_match"), timeout=60))
-            assert provider.requests == before
-        for failure in (caught.value, scoring.value):
-            assert failure.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
-            found = details(failure)
-            assert set(found) == {"ErrorInfo", "QuotaFailure"}
-            assert found["ErrorInfo"].reason == "BUDGET_EXHAUSTED"
-            assert found["ErrorInfo"].metadata["budget"] == "per_day"
-        with sqlite3.connect(file) as db:
-            ((currency, nano),) = db.execute("SELECT currency, nano FROM settled").fetchall()
-        assert currency == "EUR"
-        assert nano == pytest.approx(1e9 * sum(costs))
-        assert nano <= 3e7
-
-    def test_what_was_cut_off_counts_in_full(self, provider: ScriptedProvider, tmp_path: Path):
-        file = tmp_path / "spending.sqlite"
-        with (
-            server(provider, tmp_path, f'[budget]\nper_day = 1\nfile = "{file}"') as ready,
-            Client(ready.address) as client,
-        ):
-            group = QueryGroup("q", ["e"], ["slow"])
-            found = client.judge([group], Judge("llm"), timeout=4)
-            assert found.errors[0].reason == "TIMEOUT"
-        with sqlite3.connect(file) as db:
-            ((nano,),) = db.execute("SELECT nano FROM settled").fetchall()
-        assert nano > 256 * 2000  # the whole of max_tokens, and the input
-
-    def test_a_model_without_prices_stops_the_start(
-        self, provider: ScriptedProvider, tmp_path: Path
-    ):
-        budget = (
-            '[[models]]\nname = "big"\nprovider = "scripted"\nmodel = "x"\n'
-            "[budget]\nper_request = 1"
-        )
-        with (
-            pytest.raises(Exception, match="model big has no prices"),
-            server(provider, tmp_path, budget),
-        ):
-            pass
-
-
 class TestClients:
     GROUP = QueryGroup("q", ["e"], ["one of the client's texts", "another"])
 
@@ -396,7 +238,7 @@ class TestClients:
 
     def test_a_used_up_day_is_an_error_of_its_own(self, provider: ScriptedProvider, tmp_path: Path):
         budget = f'[budget]\nper_day = 0.000001\nfile = "{tmp_path / "day.sqlite"}"'
-        with server(provider, tmp_path, budget) as ready, Client(ready.address) as client:
+        with budgeted_server(provider, tmp_path, budget) as ready, Client(ready.address) as client:
             with pytest.raises(BudgetExhausted, match="raise per_day") as caught:
                 client.judge([self.GROUP], "llm")
             assert caught.value.reason == "BUDGET_EXHAUSTED"

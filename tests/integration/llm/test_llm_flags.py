@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -19,21 +18,9 @@ from judged.cli.app import app
 from judged.cli.defaults import options_of
 from typer.core import TyperGroup
 
-from tests.fakes.providers.provider_thread import provider_on_a_thread
-from tests.fakes.providers.scripted_provider import Asked, Said
-from tests.integration.server_process import running_server
-from tests.integration.traced_world import KEY, World, configured
+from tests.integration.model_commands import COMMANDS, asked_by, filled, script
+from tests.integration.traced_world import World, running_world
 
-_BLOCK = re.compile(r'<data-\w+ name="(\w+)">\n(.*)\n</data-')
-COMMANDS: dict[str, tuple[str, ...]] = {
-    "judge": ("judge", "contexts.jsonl", "--judge", "llm"),
-    "evaluate": (
-        *("evaluate", "dataset.json", "--results", "results.jsonl"),
-        *("-m", "mrr", "--judge", "llm"),
-    ),
-    "score": ("score", "answers.jsonl", "--rubric", "helpfulness"),
-    "calibrate": ("calibrate", "labels.jsonl", "--judge", "llm"),
-}
 GROUP = typer.main.get_command(app)
 assert isinstance(GROUP, TyperGroup)
 OPTIONS = {
@@ -52,53 +39,18 @@ ANY_JUDGE = {
 """Flags that any judge has; they are tested beside the others of their kind."""
 
 covered: set[tuple[str, str]] = set()
-words = (f"word{number}" for number in count())
-
-
-def script(asked: Asked) -> Said:
-    """Find all relevant and helpful; "split" is a no in one sample of three, "bad" in all."""
-    texts = str({name: json.loads(text) for name, text in _BLOCK.findall(asked.user)})
-    form = asked.body["response_format"]["json_schema"]["schema"]["properties"]
-    no = "bad" in texts or ("split" in texts and asked.body["seed"] == 1)
-    if "relevance" in form:
-        return {"reasoning": "weighed", **dict.fromkeys(list(form)[1:], 0.5), "accuracy": 1.0}
-    if "verdict" in form:
-        return {"reasoning": "so it is", "verdict": "no" if no else "yes"}
-    return {"reasoning": "so it is", "score": 0.2 if no else 0.9}
 
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    folder = tmp_path_factory.mktemp("llm")
-    with provider_on_a_thread(script) as provider:
-        flags = configured(provider, folder)
-        with running_server(*flags, env={"SCRIPTED_KEY": KEY}) as server:
-            yield World(provider, server, folder)
+    with running_world(tmp_path_factory.mktemp("llm"), script) as world:
+        yield world
 
 
 @pytest.fixture
 def world(running: World, tmp_path: Path) -> World:
     """The server, with two contexts and two answers that nobody has asked about yet."""
     return filled(World(running.provider, running.server, tmp_path))
-
-
-def filled(world: World, kind: str = "good") -> World:
-    word = next(words)
-    texts = [f"{kind} {word} one", f"{kind} {word} two"]
-    contexts = [{"query": word, "expected_text": "e", "retrieved_text": text} for text in texts]
-    labels = [{**c, "relevant": i == 0, "score": 0.5} for i, c in enumerate(contexts)]
-    answers = [{"query": word, "answer": text, "contexts": ["c"]} for text in texts]
-    query = {"query_id": "q", "query_text": word, "expected_answers": ["e"]}
-    results = [{"doc_id": str(place), "text": text} for place, text in enumerate(texts)]
-    for name, lines in (
-        ("contexts.jsonl", contexts),
-        ("labels.jsonl", labels),
-        ("answers.jsonl", answers),
-        ("results.jsonl", [{"query_id": "q", "results": results}]),
-        ("dataset.json", [{"queries": [query]}]),
-    ):
-        (world.folder / name).write_text("".join(json.dumps(line) + "\n" for line in lines))
-    return world
 
 
 def flag(*names: str, without: str = "") -> Callable[[Any], Any]:
@@ -123,14 +75,6 @@ def panel(command: str) -> tuple[str, ...]:
     profile = panel_profile(command)
     asked = [] if profile == "majority" else ["--profile", profile]
     return (*bare, "--judge", "panel", *named, *asked)
-
-
-def asked_by(world: World, *arguments: str, status: int = 0) -> list[Asked]:
-    """What the model was asked while a command ran, which ends as it should."""
-    before = len(world.provider.asked)
-    done = world.run(*arguments)
-    assert done.returncode == status, done.stderr
-    return world.provider.asked[before:]
 
 
 def said(world: World, *arguments: str) -> str:
@@ -363,67 +307,6 @@ def test_weights(world: World, command: str):
     even = world.document(*line)["rubrics"]["answer_quality"]["mean"]
     weighted = world.document(*line, "--weights", "accuracy=1")["rubrics"]["answer_quality"]["mean"]
     assert (even, weighted) == (pytest.approx(0.6), 1.0)
-
-
-class TestWhereOptionsComeFrom:
-    """A flag goes before JUDGED_*, that before the file, and that before the default."""
-
-    @pytest.mark.parametrize("command", COMMANDS)
-    def test_each_source_covers_the_next(
-        self, world: World, command: str, monkeypatch: pytest.MonkeyPatch
-    ):
-        line = COMMANDS[command]
-        (world.folder / "judged.toml").write_text("judge-max-tokens = 11\njudge-samples = 2\n")
-
-        def longest(*arguments: str) -> set[int]:
-            return {each.body["max_tokens"] for each in asked_by(filled(world), *arguments)}
-
-        by_default = longest(*line)
-        assert len(by_default) == 1
-        assert by_default.isdisjoint({11, 22, 33})
-        assert longest("--config", "judged.toml", *line) == {11}
-        monkeypatch.setenv("JUDGED_JUDGE_MAX_TOKENS", "22")
-        assert longest("--config", "judged.toml", *line) == {22}
-        assert longest("--config", "judged.toml", *line, "--judge-max-tokens", "33") == {33}
-        monkeypatch.setenv("JUDGED_CLI_CONFIG", "judged.toml")
-        assert len(asked_by(filled(world), *line)) == 4  # two samples, as the file says
-        assert longest(*line, "--judge-max-tokens", "33") == {33}
-
-    @pytest.mark.parametrize("command", COMMANDS)
-    def test_a_whole_command_from_the_environment(
-        self, world: World, command: str, monkeypatch: pytest.MonkeyPatch
-    ):
-        for name, value in {
-            "JUDGE": "llm", "JUDGE_MODEL": "other", "JUDGE_SAMPLES": "3", "METRIC": "mrr ndcg@5",
-            "RUBRIC": "helpfulness answer_relevance", "RESULTS": "results.jsonl",
-            # Few labels are a warning.
-            "STRICT": "" if command == "calibrate" else "true",
-            "TRACE": "t.jsonl", "JSON": "out.json", "JUDGE_REFRESH": "yes", "MAX_COST": "",
-        }.items():  # fmt: skip
-            monkeypatch.setenv(f"JUDGED_{name}", value)
-        rubrics = 2 if command == "score" else 1
-        assert len(asked_by(world, *COMMANDS[command][:2])) == 6 * rubrics
-        document = json.loads((world.folder / "out.json").read_text())
-        assert "|model:other|" in str(document)
-        assert (world.folder / "t.jsonl").exists()
-        # What is typed turns the rest of it aside.
-        before = len(world.provider.asked)
-        unjudged = ("--judge", "none") if command == "calibrate" else ("--no-judge",)
-        world.fine(*COMMANDS[command][:2], *unjudged)
-        if command != "score":
-            world.run(*COMMANDS[command][:2], "--judge", "exact")
-        assert len(world.provider.asked) == before
-
-    def test_what_is_wrong_is_named_by_its_source(
-        self, world: World, monkeypatch: pytest.MonkeyPatch
-    ):
-        (world.folder / "judged.toml").write_text("judge-modle = 'small'\n")
-        message = world.fails("--config", "judged.toml", *COMMANDS["judge"])
-        assert message == "judged.toml: judge-modle is no option; did you mean judge-model?"
-        monkeypatch.setenv("JUDGED_NO_JUDGE", "maybe")
-        assert world.fails(*COMMANDS["judge"]) == (
-            "JUDGED_NO_JUDGE: must be true or false, or unset"
-        )
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -3,158 +3,25 @@
 from __future__ import annotations
 
 import json
-import re
-import time
-from collections.abc import Iterator
-from typing import Any
 
 import grpc
 import pytest
-from judged._convert.verdicts import read_reason
 from judged._transport.status import to_error
-from judged.v1 import groups_pb2, scores_pb2, verdicts_pb2
 from judged.v1 import judge_service_pb2 as pb
+from judged.v1 import scores_pb2, verdicts_pb2
 from judged.v1.judge_service_pb2_grpc import JudgeServiceStub
 
-from tests.fakes.providers.provider_thread import provider_on_a_thread
-from tests.fakes.providers.scripted_provider import Answer, Asked, Failure, Said, ScriptedProvider
-from tests.integration.llm_config import llm_config, priced
-from tests.integration.server_process import ServerProcess, running_server, until
-
-_BLOCK = re.compile(r'<data-\w+ name="(\w+)">\n(.*)\n</data-')
-FIVE = {
-    "relevance": 0.9,
-    "completeness": 0.8,
-    "accuracy": 0.9,
-    "source_attribution": 0.85,
-    "coherence": 0.8,
-    "confidence": 0.1,
-}
-
-
-def texts_of(asked: Asked) -> dict[str, Any]:
-    """The texts in a prompt, by name."""
-    return {name: json.loads(text) for name, text in _BLOCK.findall(asked.user)}
-
-
-def reply(asked: Asked) -> dict[str, Any]:
-    """What a model says that finds every claim supported but those that say otherwise."""
-    texts = texts_of(asked)
-    form = asked.body["response_format"]["json_schema"]["schema"]["properties"]
-    if "claims" in form:
-        text = texts.get("answer") or texts["reference"]
-        return {"claims": [part for part in str(text).split(". ") if part != "none"]}
-    if "evidence" in form:
-        verdict = "SUPPORTED"
-        for word in ("CONTRADICTED", "NOT_ENOUGH_INFO"):
-            if word.lower() in str(texts["claim"]):
-                verdict = word
-        return {"evidence": f"on {texts['claim']}", "verdict": verdict}
-    if "relevance" in form:
-        return {"reasoning": "weighed", **FIVE, "overall": 0.5}
-    if "verdict" in form:
-        return {"reasoning": "compared", "verdict": "no" if "wrong" in str(texts) else "yes"}
-    bad = "bad" in str(texts) or ("split" in str(texts) and asked.body["seed"] == 1)
-    why = "so it is" + " " * (20_000 if "at length" in str(texts) else 0)
-    return {"reasoning": why, "score": 0.2 if bad else 0.9}
-
-
-async def script(asked: Asked) -> Said:
-    """Reply, or fail as a word in the texts says; claims are always listed."""
-    texts = texts_of(asked)
-    form = asked.body["response_format"]["json_schema"]["schema"]["properties"]
-    judged = "" if "claims" in form else str(texts.get("claim") or texts)
-    if "slow" in judged:
-        return Answer(json.dumps(reply(asked)), delay_s=600)
-    if "failing" in judged:
-        return Failure(400)
-    if "refuse" in judged:
-        return Answer("", refusal="I can't help with that.")
-    if "broken" in judged:
-        return '{"score": 1.7}'
-    return reply(asked)
-
-
-@pytest.fixture(scope="module")
-def provider() -> Iterator[ScriptedProvider]:
-    with provider_on_a_thread(script) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def llm_server(
-    provider: ScriptedProvider, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[ServerProcess]:
-    config = llm_config(tmp_path_factory.mktemp("llm"), provider, {"small": priced(1.0, 2.0)})
-    with running_server("--llm-config", config, "--llm-cache", "memory") as ready:
-        yield ready
-
-
-@pytest.fixture
-def stub(llm_server: ServerProcess) -> Iterator[JudgeServiceStub]:
-    with grpc.insecure_channel(llm_server.address) as channel:
-        yield JudgeServiceStub(channel)
-
-
-def item(item_id: str = "1", **texts: object) -> scores_pb2.AnswerItem:
-    given = {"query": "q", "answer": "an answer", "references": ["r"], "contexts": ["c"]}
-    return scores_pb2.AnswerItem(**{"item_id": item_id, **given, **texts})
-
-
-def spec(
-    rubric: str, min_score: float | None = None, **parameters: object
-) -> scores_pb2.RubricSpec:
-    weights = parameters.pop("weights", {})
-    kinds = {int: "int_value", float: "double_value", str: "string_value"}
-    values = {n: groups_pb2.ParameterValue(**{kinds[type(v)]: v}) for n, v in parameters.items()}
-    return scores_pb2.RubricSpec(
-        rubric=rubric, min_score=min_score, parameters=values, weights=weights
-    )
-
-
-def request(
-    items: list[scores_pb2.AnswerItem], *rubrics: scores_pb2.RubricSpec, **options: object
-) -> pb.ScoreAnswersRequest:
-    # Refreshed, so that no test finds what another has asked.
-    asking = groups_pb2.AskingOptions(cache=groups_pb2.CACHE_MODE_REFRESH)
-    return pb.ScoreAnswersRequest(
-        **{"items": items, "rubrics": rubrics, "asking": asking, **options}
-    )
-
-
-Scores = dict[tuple[str, str], scores_pb2.AnswerScore]
-
-
-def scored(
-    stub: JudgeServiceStub, asked: pb.ScoreAnswersRequest, timeout: float = 30
-) -> tuple[Scores, scores_pb2.ScoreSummary]:
-    """The scores by item and rubric, and the summary, which must be the last message."""
-    first, *messages = stub.ScoreAnswers(asked, timeout=timeout)
-    assert first.WhichOneof("message") == "started"
-    assert len(first.started.judges) == len(asked.rubrics)
-    assert [m.WhichOneof("message") for m in messages[:-1]] == ["score"] * (len(messages) - 1)
-    scores = {(m.score.item_id, m.score.rubric): m.score for m in messages[:-1]}
-    assert len(scores) == len(messages) - 1
-    return scores, messages[-1].summary
-
-
-def score_of(
-    stub: JudgeServiceStub, one: scores_pb2.AnswerItem, rubric: scores_pb2.RubricSpec
-) -> scores_pb2.AnswerScore:
-    scores, _ = scored(stub, request([one], rubric))
-    return scores[one.item_id, rubric.rubric]
-
-
-def judge_of(stub: JudgeServiceStub, rubric: scores_pb2.RubricSpec) -> verdicts_pb2.JudgeIdentity:
-    # To its end: a call left behind would ask the provider while another test counts.
-    first, *_ = stub.ScoreAnswers(request([item("judge")], rubric), timeout=30)
-    return first.started.judges[0]
-
-
-def outcome(score: scores_pb2.AnswerScore) -> tuple[str, str]:
-    return verdicts_pb2.VerdictStatus.Name(score.status).removeprefix(
-        "VERDICT_STATUS_"
-    ), read_reason(score.error.reason)
+from tests.fakes.providers.scripted_provider import ScriptedProvider
+from tests.integration.scoring.score_requests import (
+    item,
+    judge_of,
+    outcome,
+    request,
+    score_of,
+    scored,
+    spec,
+)
+from tests.integration.scoring.scripted_scores import DIMENSIONS, texts_of
 
 
 class TestScores:
@@ -270,9 +137,9 @@ class TestDimensions:
         score = score_of(stub, item(), spec("answer_quality"))
         assert score.score == pytest.approx(0.85)
         assert score.reported_overall == 0.5
-        assert {each.name: each.score for each in score.dimensions} == pytest.approx(FIVE)
+        assert {each.name: each.score for each in score.dimensions} == pytest.approx(DIMENSIONS)
         assert {each.name: each.weight for each in score.dimensions} == pytest.approx(
-            dict.fromkeys(FIVE, 0.2) | {"confidence": 0}
+            dict.fromkeys(DIMENSIONS, 0.2) | {"confidence": 0}
         )
 
     def test_weights_may_be_others(self, stub: JudgeServiceStub):
@@ -385,113 +252,6 @@ class TestClaims:
         first, *checks = map(json.loads, score.raw_replies)
         assert first == {"claims": ["One", "Two"]}
         assert [check["evidence"] for check in checks] == ["on One", "on Two"]
-
-
-class TestLife:
-    def test_scores_come_as_they_are_done(self, stub: JudgeServiceStub, provider: ScriptedProvider):
-        asked = request([item("1", answer="slow"), item("2")], spec("helpfulness"))
-        call = stub.ScoreAnswers(asked, timeout=30)
-        assert next(call).HasField("started")
-        assert next(call).score.item_id == "2"
-        call.cancel()
-        until(lambda: provider.in_flight == 0)
-
-    def test_what_is_late_is_a_timeout_and_the_stream_ends_in_time(self, stub: JudgeServiceStub):
-        items = [item("1", answer="slow"), item("2"), item("3", answer="One. Two slow. Three")]
-        asked = request(items, spec("helpfulness"), spec("faithfulness"))
-        # A stream that outlasts its deadline raises.
-        scores, summary = scored(stub, asked, timeout=4)
-        assert outcome(scores["1", "helpfulness"]) == ("ERROR", "TIMEOUT")
-        assert scores["1", "helpfulness"].error.retryable
-        assert outcome(scores["2", "helpfulness"]) == ("OK", "")
-        assert outcome(scores["3", "faithfulness"]) == ("ERROR", "TIMEOUT")
-        assert [claim.claim for claim in scores["3", "faithfulness"].claims] == ["One", "Three"]
-        assert summary.rubrics[0].counts.error == 2
-        assert summary.rubrics[0].mean == 0.9
-
-    def test_a_cancel_ends_the_calls_under_way(
-        self, stub: JudgeServiceStub, provider: ScriptedProvider
-    ):
-        until(lambda: provider.in_flight == 0)
-        items = [item(str(n), answer=f"slow {n}") for n in range(8)]
-        call = stub.ScoreAnswers(request(items, spec("helpfulness")), timeout=30)
-        until(lambda: provider.in_flight == 8)
-        call.cancel()
-        until(lambda: provider.in_flight == 0)
-
-    def test_a_slow_reader_stops_the_work(self, stub: JudgeServiceStub, provider: ScriptedProvider):
-        items = [item(str(n), answer=f"{n} at length") for n in range(3000)]
-        before = provider.requests
-        call = stub.ScoreAnswers(
-            request(items, spec("helpfulness"), include_replies=True), timeout=100
-        )
-        next(call)
-        next(call)
-        seen = [-1, provider.requests]
-        while seen[-1] != seen[-2]:  # until nothing more is asked
-            time.sleep(0.5)
-            seen.append(provider.requests)
-        assert seen[-1] < before + 3000
-        assert len(list(call)) == 3000
-        assert provider.requests == before + 3000
-
-
-class TestCache:
-    def test_a_score_that_was_asked_for_before_takes_nothing(
-        self, stub: JudgeServiceStub, provider: ScriptedProvider
-    ):
-        rubrics = [spec("helpfulness", samples=2), spec("answer_quality"), spec("faithfulness")]
-        asked = request([item(answer="Kept. Kept too")], *rubrics, asking=None)
-        first, taken = scored(stub, asked)
-        assert taken.usage.cached == 0
-        before = provider.requests
-        second, nothing = scored(stub, asked)
-        assert provider.requests == before
-        assert (nothing.usage.calls, nothing.usage.cost) == (0, 0)
-        assert nothing.usage.cached == taken.usage.calls == 6
-        for key, score in second.items():
-            assert score.source == verdicts_pb2.VERDICT_SOURCE_CACHE
-            assert score.score == first[key].score
-            assert score.claims == first[key].claims
-            assert score.model == first[key].model
-        # Neither another threshold nor other weights ask anew.
-        others = [
-            spec("helpfulness", 0.99, samples=2),
-            spec("answer_quality", weights={"coherence": 1}),
-        ]
-        again, _ = scored(stub, request([item(answer="Kept. Kept too")], *others, asking=None))
-        assert provider.requests == before
-        assert again["1", "answer_quality"].score == pytest.approx(0.8)
-        assert not again["1", "helpfulness"].passed
-
-    def test_one_more_sample_is_computed(self, stub: JudgeServiceStub, provider: ScriptedProvider):
-        asked = item(answer="sampled")
-        scored(stub, request([asked], spec("helpfulness"), asking=None))
-        before = provider.requests
-        more, _ = scored(stub, request([asked], spec("helpfulness", samples=3), asking=None))
-        (score,) = more.values()
-        assert provider.requests == before + 2
-        assert score.source == verdicts_pb2.VERDICT_SOURCE_COMPUTED
-        assert (score.usage.cached, score.usage.calls) == (1, 2)
-
-    def test_only_the_cache_may_answer(self, stub: JudgeServiceStub, provider: ScriptedProvider):
-        only = groups_pb2.AskingOptions(cache=groups_pb2.CACHE_MODE_ONLY)
-        asked = item(answer="never asked")
-        scores, _ = scored(stub, request([asked], spec("faithfulness"), asking=only))
-        (score,) = scores.values()
-        assert outcome(score) == ("ERROR", "NOT_CACHED")
-        assert score.error.code == grpc.StatusCode.FAILED_PRECONDITION.value[0]
-        # What an earlier test left may come as late as now, so its number says nothing.
-        assert not any("never asked" in str(request.body) for request in provider.asked)
-
-    def test_what_is_beyond_the_budget_is_not_asked(
-        self, stub: JudgeServiceStub, provider: ScriptedProvider
-    ):
-        before = provider.requests
-        little = groups_pb2.AskingOptions(cache=groups_pb2.CACHE_MODE_REFRESH, max_cost=1e-7)
-        scores, _ = scored(stub, request([item()], spec("helpfulness"), asking=little))
-        assert outcome(scores["1", "helpfulness"]) == ("ERROR", "BUDGET")
-        assert provider.requests == before
 
 
 class TestRefusals:

@@ -1,0 +1,104 @@
+"""What becomes of calls when a file of tenants changes, or the tokens beside it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from judged import Client, PermissionDenied
+from judged.credentials import Token
+from judged.v1 import judge_service_pb2 as pb
+from judged.v1.judge_service_pb2_grpc import JudgeServiceStub
+
+from tests.integration.access.test_tls import refusal, wait_for_line
+from tests.integration.server_process import running_server
+from tests.integration.tenant_files import new_token, tenants
+
+
+class TestChanges:
+    """Each on a server and a file of its own."""
+
+    @pytest.fixture
+    def path(self, tmp_path: Path) -> Path:
+        path = tmp_path / "tenants.toml"
+        path.write_text("[tenants.a]\n[tenants.b]\n")
+        return path
+
+    def test_a_revoked_token_ends_its_calls_and_nobody_elses(self, path: Path):
+        a, b = new_token(path, "a"), new_token(path, "b")
+        with running_server("--tenants", str(path)) as server:
+            ended = threading.Event()
+            never = threading.Event()
+
+            def messages() -> Iterator[pb.StreamJudgeRequest]:
+                yield pb.StreamJudgeRequest(start=pb.StreamJudgeStart())
+                never.wait(60)
+
+            def open_stream(token: str) -> Any:
+                metadata = (("authorization", f"Bearer {token}"),)
+                stream = JudgeServiceStub(channel).StreamJudge(
+                    messages(), timeout=60, metadata=metadata
+                )
+                assert next(stream).HasField("started")
+                return stream
+
+            with grpc.insecure_channel(server.address) as channel:
+                streams = open_stream(a), open_stream(b)
+                streams[0].add_callback(ended.set)
+                done = tenants(path, "revoke", "a")
+                assert done.returncode == 0, done.stderr
+                assert ended.wait(30), "a revoked token counts for 5 s at most, on an idle machine"
+                assert streams[0].code() is grpc.StatusCode.UNAUTHENTICATED
+                assert streams[1].is_active()
+                streams[1].cancel()
+                never.set()
+            with (
+                Client(server.address, credentials=Token(a)) as client,
+                pytest.raises(PermissionDenied, match="not valid, or not any more"),
+            ):
+                client.server_info()
+            with Client(server.address, credentials=Token(b)) as client:
+                assert client.server_info().version
+
+    def test_a_rotated_token_file_loses_no_call(self, path: Path, tmp_path: Path):
+        held = tmp_path / "token"
+        tenants(path, "add", "a", "--out", str(held))
+        with (
+            running_server("--tenants", str(path)) as server,
+            Client(server.address, credentials=Token(file=held)) as client,
+        ):
+            assert client.server_info().version
+            done = tenants(path, "rotate", "a", "--out", f"{held}.next")
+            assert done.returncode == 0, done.stderr
+            assert client.server_info().version, "the one before counts on"
+            # The server has both before the client shows the new one.
+            wait_for_line(server, "tenants read")
+            Path(f"{held}.next").replace(held)
+            assert client.server_info().version
+
+    def test_a_bad_file_keeps_the_old_and_a_mended_one_counts(self, path: Path):
+        token = new_token(path, "a")
+        with (
+            running_server("--tenants", str(path)) as server,
+            Client(server.address, credentials=Token(token)) as client,
+        ):
+            for bad, problem in (
+                ("[tenants.a", "is not TOML"),
+                ("[tenants.a]\njudges = ['exakt']", "has no 'exakt'"),
+            ):
+                path.write_text(bad)
+                wait_for_line(server, "bad tenants", problem)
+                assert len(client.server_info().judges) > 2
+            path.write_text("[tenants.a]\njudges = ['exact']")
+            wait_for_line(server, "tenants read")
+            assert {judge.kind for judge in client.server_info().judges} == {"exact"}
+
+    def test_a_server_does_not_start_with_a_judge_that_is_not_there(self, path: Path):
+        new_token(path, "a")
+        path.write_text('[tenants.a]\njudges = ["exakt"]\n')
+        said = refusal("--tenants", str(path))
+        assert "tenants: a: judges: this server has no 'exakt'; did you mean exact?" in said

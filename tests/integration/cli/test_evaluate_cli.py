@@ -1,0 +1,227 @@
+"""`judged evaluate`: a process, two streams, an exit status."""
+
+from __future__ import annotations
+
+import gzip
+import json
+
+import pytest
+
+from tests.integration.cli_process import DATASET, RESULTS
+
+
+class TestEvaluate:
+    command = ("evaluate", "dataset.json", "--results", "results.jsonl", "--judge", "exact")
+
+    def test_prints_a_table_and_writes_the_document(self, judged, folder):
+        done = judged(*self.command, "-m", "mrr", "--metric", "recall@1", "--json", "out.json")
+        assert done.returncode == 0
+        assert done.stdout.split()[:3] == ["metric", "mean", "n"]
+        assert "2 of 2 queries, 4 results" in done.stdout
+        assert "2 verdicts, 1 relevant, coverage 1" in done.stdout
+        document = json.loads((folder / "out.json").read_text())
+        assert document["metrics"]["mrr"] == {
+            "mean": 0.75,
+            "n": 2,
+            "interval": None,
+            "lower_bound": None,
+            "upper_bound": None,
+            "signature": "mrr|matching:greedy_first|no_gold:skip|v1",
+        }
+        assert document["per_query"] == {
+            "q1": {"mrr": 0.5, "recall@1": 0.0},
+            "q2": {"mrr": 1.0, "recall@1": 0.5},
+        }
+        assert document["counts"]["verdicts"]["ok"] == 2
+        assert document["signature"] == "exact|profile:verbatim|min_score:0.5|v1"
+        assert document["warnings"] == []
+
+    def test_prints_the_document_instead_of_the_table(self, judged):
+        done = judged(*self.command, "-m", "mrr", "--json", "-")
+        assert json.loads(done.stdout)["metrics"]["mrr"]["mean"] == 0.75
+
+    def test_shows_every_query_on_request(self, judged):
+        done = judged(*self.command, "-m", "mrr", "--per-query")
+        assert ["q1", "0.5000"] in [line.split() for line in done.stdout.splitlines()]
+
+    def test_takes_a_matching(self, judged):
+        done = judged(*self.command, "-m", "mrr", "--matching", "ANY", "--json", "-")
+        assert "matching:any" in json.loads(done.stdout)["metrics"]["mrr"]["signature"]
+
+    def test_shows_intervals_and_slices(self, judged, folder):
+        first, second = DATASET["queries"]
+        queries = [{**first, "metadata": {"type": "fact"}}, second]
+        (folder / "dataset.json").write_text(json.dumps({**DATASET, "queries": queries}))
+        options = ("--interval", "bca", "--resamples", "500", "--seed", "3", "--slice-by", "type")
+        done = judged(*self.command, "-m", "mrr", *options, "--json", "out.json")
+        assert done.returncode == 0
+        lines = [line.split() for line in done.stdout.splitlines()]
+        assert ["mrr", "0.7500", "[0.5000,", "1.0000]", "2"] in lines
+        assert ["slice", "n", "mrr"] in lines
+        assert ["type=fact", "1", "0.5000"] in lines
+        assert ["type=-", "1", "1.0000"] in lines
+        assert "warning: interval: 2 queries are few" in done.stderr
+        document = json.loads((folder / "out.json").read_text())
+        interval = document["metrics"]["mrr"]["interval"]
+        assert interval["signature"] == "bootstrap:bca|resamples:500|seed:3|confidence:0.95|v2"
+        assert (interval["lower"], interval["upper"]) == (0.5, 1.0)
+        assert [(part["key"], part["value"]) for part in document["slices"]] == [
+            ("type", ""),
+            ("type", "fact"),
+        ]
+        assert document["slices"][1]["metrics"]["mrr"]["mean"] == 0.5
+
+    def test_says_the_same_of_files_that_are_read_whole(self, judged, folder):
+        lines = [{**RESULTS[0], "reslts": []}, RESULTS[1], {"query_id": "unknown", "results": []}]
+        files = {"results.jsonl": lines, "turned.jsonl": lines[::-1]}
+        for name, some in files.items():
+            raw = "".join(json.dumps(line) + "\n" for line in some).encode()
+            (folder / name).write_bytes(raw)
+            (folder / f"{name}.gz").write_bytes(gzip.compress(raw))
+        flags = (
+            "-m",
+            "mrr",
+            "-m",
+            "recall@1",
+            "--judge",
+            "exact",
+            "--per-query",
+            "--json",
+            "o.json",
+        )
+        said = []
+        for name in [*files, *(f"{name}.gz" for name in files)]:
+            run = judged("evaluate", "dataset.json", "--results", name, *flags)
+            assert run.returncode == 0
+            written = (folder / "o.json").read_text()
+            said.append((run.stdout, *(t.replace(name, "NAME") for t in (run.stderr, written))))
+        assert "1 of 3 queries of the results is not in the data set" in said[0][1]
+        assert "has 'reslts', which nothing reads" in said[0][1]
+        assert [text.replace("NAME:3", "NAME:1") for text in said[1]] == list(said[0])
+        assert said[:2] == said[2:]
+
+    def test_reports_negatives_beside_families(self, judged, folder):
+        (folder / "golden.json").write_text(
+            '{"queries": [{"query_id": "q1", "query_text": "", "expected_answers": ["a b c"], '
+            '"negative_answers": ["old"]}]}'
+        )
+        (folder / "golden.jsonl").write_text(
+            '{"query_id": "q1", "results": [{"text": "old"}, {"text": "a b c"}]}'
+        )
+        flags = ("golden.json", "--results", "golden.jsonl", "-m", "recall_exact", "--json", "-")
+        run = judged("evaluate", *flags)
+        document = json.loads(run.stdout)
+        assert run.returncode == 0
+        assert document["metrics"]["recall_exact"]["mean"] == 1.0
+        assert document["negatives"]["queries_hit"] == 1
+        assert document["negatives"]["matches"][0]["retrieved"] == 0
+        assert "with result 1 ('retrieved_0')" in run.stderr
+        assert judged("evaluate", *flags, "--max-negatives", "0").returncode == 1
+
+    def test_judges_spans(self, judged, folder):
+        (folder / "spans.json").write_text(
+            '{"queries": [{"query_id": "q1", "query_text": "", '
+            '"expected_spans": [{"file": "f", "start": 0, "end": 8}]}]}'
+        )
+        (folder / "spans.jsonl").write_text(
+            '{"query_id": "q1", "results": [{"span": {"file": "f", "start": 4, "end": 9}}]}'
+        )
+        flags = ("spans.json", "--results", "spans.jsonl", "-m", "recall", "--judge", "span")
+        assert "recall   0.0000" in judged("evaluate", *flags).stdout
+        covered = judged("evaluate", *flags, "--param", "measure=containment")
+        assert "recall   1.0000" in covered.stdout
+        assert "judge span|measure:containment|min_score:0.5|v1" in covered.stdout
+
+    def test_asks_no_judge_when_all_is_matched_by_id(self, judged, folder):
+        only = {"queries": DATASET["queries"][1:]}
+        (folder / "dataset.json").write_text(json.dumps(only))
+        (folder / "results.jsonl").write_text(json.dumps(RESULTS[1]))
+        done = judged(*self.command, "-m", "recall", "--json", "out.json")
+        assert "matched by document id; no judge was asked" in done.stdout
+        document = json.loads((folder / "out.json").read_text())
+        assert document["signature"] is None
+        assert document["counts"]["verdicts"] is None
+        assert document["metrics"]["recall"]["mean"] == 0.5
+
+    def test_warns_of_files_that_do_not_fit_and_counts_it_when_strict(self, judged, folder):
+        rising = {
+            "query_id": "q1",
+            "results": [{"text": "a", "score": 1}, {"text": "b", "score": 2}],
+        }
+        other = {"query_id": "q7", "results": []}
+        (folder / "results.jsonl").write_text(json.dumps(rising) + "\n" + json.dumps(other))
+        done = judged(*self.command, "-m", "mrr", "--strict", "--json", "-")
+        assert done.returncode == 1
+        assert "1 of 2 queries has no results and counts as" in done.stderr
+        assert "1 of 2 queries of the results is not in the data set" in done.stderr
+        assert "scores that rise with rank, for example 'q1'" in done.stderr
+        document = json.loads(done.stdout)
+        assert len(document["warnings"]) == 3
+        assert document["metrics"]["mrr"] | {"signature": ""} == {
+            "mean": 0.0,
+            "n": 2,
+            "interval": None,
+            "lower_bound": None,
+            "upper_bound": None,
+            "signature": "",
+        }
+
+    @pytest.mark.parametrize(
+        ("arguments", "message"),
+        [
+            (["-m", "ndgc@10"], "--metric ndgc@10: no metric is called 'ndgc'; did you mean ndcg?"),
+            (["-m", "ap@x"], "--metric ap@x: k must be a whole number"),
+            (
+                ["-m", "ap", "--matching", "any"],
+                "--metric ap: ap is not defined for matching any; use greedy_first, maximum",
+            ),
+            (["-m", "ap", "--min-score", "7"], "--min-score: must be a number from 0 to 1"),
+            (["-m", "ap", "--profile", "nope"], "--profile: judge exact has the profiles"),
+        ],
+    )
+    def test_says_in_one_line_what_is_wrong(self, judged, arguments, message):
+        done = judged(*self.command, *arguments)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert done.stderr.startswith(f"judged: {message}")
+        assert done.stderr.count("\n") == 1
+
+    @pytest.mark.parametrize(
+        ("name", "text", "message"),
+        [
+            ("dataset.json", '{"queries": [{"id": "q1"}]}', "dataset.json: queries[0] has no 'que"),
+            ("dataset.json", "", 'dataset.json: is empty; a data set is {"queries": [{"query_id"'),
+            ("dataset.json", "{}", 'dataset.json: has no "queries"; a data set is {"queries"'),
+            ("results.jsonl", '{"query_id": "q1"}', 'results.jsonl:1: has no "results"'),
+            (
+                "results.jsonl",
+                '{"query_id": "q1", "results": [{"doc_id": "d3"}]}',
+                "query 'q1', result 1 (doc_id 'd3') has no text to judge",
+            ),
+            ("results.jsonl", "", "the results hold no query"),
+            (
+                "results.jsonl",
+                '{"query_id": "7", "results": []}',
+                "no query of the results is in the dataset: '7' is one of the results, 'q1' one",
+            ),
+        ],
+    )
+    def test_names_the_place_in_a_bad_file(self, judged, folder, name, text, message):
+        (folder / name).write_text(text)
+        done = judged(*self.command, "-m", "ap")
+        assert done.returncode == 2
+        assert done.stderr.startswith(f"judged: {message}")
+
+    def test_names_the_result_that_the_server_refuses(self, judged, folder):
+        huge = {"query_id": "q1", "results": [{"text": "a"}, {"text": "x" * (2 << 20)}]}
+        (folder / "results.jsonl").write_text(json.dumps(huge))
+        done = judged(*self.command, "-m", "ap")
+        assert done.returncode == 2
+        assert "judged: query 'q1', result 2: 2097152 bytes" in done.stderr
+
+    @pytest.mark.parametrize("missing", ["--metric", "--results"])
+    def test_must_have_metrics_and_results(self, judged, missing):
+        given = {"--metric": "ap", "--results": "results.jsonl"}
+        del given[missing]
+        done = judged("evaluate", "dataset.json", *next(iter(given.items())))
+        assert done.returncode == 2
+        assert f"Missing option '{missing}'" in done.stderr

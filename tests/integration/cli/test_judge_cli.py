@@ -1,0 +1,163 @@
+"""`judged judge`: a process, two streams, an exit status."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.integration.cli_process import LINES, lines_of
+
+
+class TestJudge:
+    def test_prints_the_lines_with_their_verdicts(self, judged):
+        done = judged("judge", "contexts.jsonl", "--judge", "token_overlap")
+        assert done.returncode == 0
+        first, second = lines_of(done.stdout)
+        assert first.items() >= LINES[0].items()
+        assert (first["status"], first["relevant"], first["source"]) == ("OK", True, "COMPUTED")
+        assert first["score"] == pytest.approx(5 / 6)
+        assert (second["relevant"], second["score"]) == (False, 0.0)
+        assert done.stderr == (
+            "judged: 2 verdicts, 1 relevant, coverage 1; token_overlap|profile:classic|"
+            "min_tokens:2|query_boost:true|min_score:0.6|v1\n"
+        )
+
+    def test_takes_profile_score_and_parameters(self, judged):
+        done = judged(
+            *("judge", "contexts.jsonl", "--judge", "token_overlap", "--profile", "unicode"),
+            *("--min-score", "0.9", "--param", "min_tokens=3", "--param", "query_boost=false"),
+        )
+        assert done.returncode == 0
+        assert "profile:unicode|min_tokens:3|query_boost:false|min_score:0.9" in done.stderr
+        assert [line["relevant"] for line in lines_of(done.stdout)] == [False, False]
+
+    def test_reads_standard_input_and_writes_files(self, judged, folder):
+        stdin = (folder / "contexts.jsonl").read_text()
+        done = judged(
+            *("judge", "-", "--judge", "exact", "--output", "out.jsonl", "--json", "out.json"),
+            stdin=stdin,
+        )
+        assert (done.returncode, done.stdout) == (0, "")
+        document = json.loads((folder / "out.json").read_text())
+        assert document["verdicts"] == lines_of((folder / "out.jsonl").read_text())
+        assert document["counts"]["ok"] == 2
+        assert document["signature"].startswith("exact|profile:verbatim")
+
+    def test_a_large_file_is_judged_in_blocks_with_the_same_lines(self, judged, folder):
+        lines = [{**LINES[n % 2], "id": str(n), "status": "mine"} for n in range(9_000)]
+        raw = "".join(json.dumps(line) + "\n" for line in lines)
+        (folder / "many.jsonl").write_text(raw)
+        flags = ("--judge", "token_overlap", "--output")
+        done = judged("judge", "many.jsonl", *flags, "out.jsonl")
+        assert (done.returncode, done.stdout) == (0, "")
+        printed = judged("judge", "many.jsonl", *flags, "-")
+        assert (folder / "out.jsonl").read_text() == printed.stdout
+        assert done.stderr == printed.stderr
+        assert "9000 verdicts, 4500 relevant" in done.stderr
+        assert "fields that the verdict replaced: status" in done.stderr
+
+    def test_nothing_is_judged_before_all_lines_are_checked(self, judged, folder):
+        with (folder / "contexts.jsonl").open("a") as file:
+            file.writelines(json.dumps({**LINES[0], "id": "again"}) + "\n" for _ in range(2))
+        done = judged("judge", "contexts.jsonl", "--judge", "exact", "--output", "out.jsonl")
+        assert done.returncode == 2
+        assert "contexts.jsonl:4: has the id 'again' of line 3" in done.stderr
+        assert not (folder / "out.jsonl").exists()
+
+    def test_prints_the_document_instead_of_the_lines(self, judged):
+        done = judged("judge", "contexts.jsonl", "--judge", "exact", "--json", "-")
+        assert [line["id"] for line in json.loads(done.stdout)["verdicts"]] == [1, 2]
+
+    def test_uses_the_default_judge_when_none_is_named(self, judged):
+        assert "token_overlap|profile:classic" in judged("judge", "contexts.jsonl").stderr
+
+    def test_ends_with_2_where_every_verdict_failed(self, judged, folder):
+        long, short = (
+            {"query": "", "expected_text": "a", "retrieved_text": "a " * n} for n in (600, 1)
+        )
+        for lines, status in (([long], 2), ([long, short], 0)):
+            (folder / "long.jsonl").write_text("\n".join(map(json.dumps, lines)))
+            done = judged(
+                "judge", "long.jsonl", "--judge", "semantic", "--param", "long_text=reject"
+            )
+            assert done.returncode == status, done.stderr
+            assert lines_of(done.stdout)[0]["error"]["reason"] == "TEXT_TOO_LONG"
+            assert ("every verdict failed" in done.stderr) == (status == 2)
+
+    def test_names_the_profile_for_other_scripts_and_counts_it_when_strict(self, judged, folder):
+        line = {"query": "", "expected_text": "検索拡張生成", "retrieved_text": "生成", "score": 3}
+        (folder / "cjk.jsonl").write_text(json.dumps(line, ensure_ascii=False), encoding="utf-8")
+        done = judged("judge", "cjk.jsonl", "--judge", "token_overlap", "--strict")
+        assert done.returncode == 1
+        assert lines_of(done.stdout)[0]["flags"] == ["NO_TOKENS"]
+        assert "検索拡張生成" in done.stdout
+        assert "warning: 1 of 1 verdict is about" in done.stderr
+        assert "--profile unicode" in done.stderr
+        assert "warning: the input has fields that the verdict replaced: score" in done.stderr
+
+    @pytest.mark.parametrize(
+        ("arguments", "message"),
+        [
+            (["--judge", "nope"], "--judge: no judge is called 'nope'; this server has "),
+            (["--judge", "exact", "--profile", "nope"], "--profile: judge exact has the profiles "),
+            (["--judge", "exact", "--min-score", "2"], "--min-score: must be a number from 0 to 1"),
+            (
+                ["--judge", "token_overlap", "--param", "min_token=2"],
+                "--param min_token: judge token_overlap classic has min_tokens, query_boost; did",
+            ),
+            (
+                ["--judge", "token_overlap", "--param", "min_tokens=two"],
+                "--param min_tokens: must be a whole number, at least 1, not 'two'",
+            ),
+            (
+                ["--judge", "token_overlap", "--param", "min_tokens=0"],
+                "--param min_tokens: must be a whole number, at least 1",
+            ),
+            (["--json", "nowhere/out.json"], "--json nowhere/out.json: there is no folder nowhere"),
+            (["--output", "."], "--output .: is a folder"),
+            (["--target", "127.0.0.1:1"], "can't reach 127.0.0.1:1: "),
+            (["--target", "localhost"], "--target localhost: has no port; write HOST:PORT"),
+            (["--judge", "span"], "--judge span: compares places in files, and lines hold texts"),
+            (["--judge", "answers"], "--judge answers: scores answers, not contexts; use judged s"),
+            (
+                ["--judge", "panel", "--member", "exact", "--member", "nope"],
+                "--member nope: no judge is called 'nope'; this server has token_overlap, exact",
+            ),
+            (["--json", "a", "--output", "./a"], "--json a: is the file of --output too"),
+        ],
+    )
+    def test_says_in_one_line_what_is_wrong(self, judged, arguments, message):
+        done = judged("judge", "contexts.jsonl", *arguments)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert done.stderr.startswith(f"judged: {message}")
+        assert done.stderr.count("\n") == 1
+
+    @pytest.mark.parametrize(
+        ("raw", "message"),
+        [
+            ("", "bad.jsonl: holds nothing to judge"),
+            ("{}", "bad.jsonl:1: has no 'query'"),
+            (
+                '{"query": "q", "expected": "a", "retrieved_text": "b"}',
+                "bad.jsonl:1: has no 'expected_text'; is it what is called 'expected' here?",
+            ),
+            ('\n{"query": "a",}', "bad.jsonl:2: is not JSON"),
+        ],
+    )
+    def test_names_the_line_of_a_bad_file(self, judged, folder, raw, message):
+        (folder / "bad.jsonl").write_text(raw)
+        done = judged("judge", "bad.jsonl", "--judge", "exact")
+        assert done.returncode == 2
+        assert done.stderr.startswith(f"judged: {message}")
+
+    def test_names_the_line_of_a_text_that_the_server_refuses(self, judged, folder):
+        huge = {**LINES[0], "id": "huge", "retrieved_text": "x" * (2 << 20)}
+        with (folder / "contexts.jsonl").open("a") as file:
+            file.write(json.dumps(huge))
+        for output in ("-", "out.jsonl"):
+            done = judged("judge", "contexts.jsonl", "--judge", "exact", "--output", output)
+            assert done.returncode == 2
+            assert done.stderr.startswith(
+                "judged: contexts.jsonl:3: 'retrieved_text': 2097152 bytes"
+            )

@@ -1,0 +1,123 @@
+"""`judged metrics`: a process, two streams, an exit status."""
+
+from __future__ import annotations
+
+import gzip
+import json
+
+import pytest
+
+from tests.integration.cli_process import RUN
+
+
+class TestMetrics:
+    command = ("metrics", "--qrels", "qrels.txt", "--run", "run.txt")
+
+    def test_measures_as_trec_eval_does(self, judged):
+        done = judged(
+            *self.command, "-m", "precision@2", "-m", "mrr", "-m", "recall", "--json", "-"
+        )
+        assert done.returncode == 0
+        document = json.loads(done.stdout)
+        # By score d2 comes before d1, whatever the ranks say; d3 was not found.
+        assert document["per_query"] == {"301": {"precision@2": 0.5, "mrr": 0.5, "recall": 0.5}}
+        assert document["counts"]["skipped_missing"] == 1
+        assert document["counts"]["verdicts"] is None
+        assert document["signature"] is None
+        assert "1 topic of the qrels left out: not in the run" in done.stderr
+
+    def test_counts_missing_topics_as_0_on_request(self, judged):
+        done = judged(*self.command, "-m", "mrr", "--complete", "--strict", "--json", "-")
+        assert done.returncode == 0
+        assert json.loads(done.stdout)["metrics"]["mrr"]["mean"] == 0.25
+        assert done.stderr == ""
+
+    def test_prints_a_table_with_every_query_on_request(self, judged):
+        done = judged(*self.command, "-m", "ndcg@10", "--per-query")
+        rows = [line.split() for line in done.stdout.splitlines()]
+        assert ["query", "ndcg@10"] in rows
+        assert ["metric", "mean", "n"] in rows
+        assert "1 of 2 queries, 3 results" in done.stdout
+
+    def test_takes_a_level_of_relevance_and_a_largest_number_of_documents(self, judged, folder):
+        (folder / "qrels.txt").write_text("1 0 a 1\n1 0 b 2\n1 0 c 2\n")
+        (folder / "run.txt").write_text("1 Q0 a 1 3 t\n1 Q0 b 2 2 t\n1 Q0 c 3 1 t\n")
+
+        def means(*flags: str) -> list[float]:
+            done = judged(*self.command, "-m", "mrr", "-m", "recall", *flags, "--json", "-")
+            assert done.returncode == 0, done.stderr
+            return [metric["mean"] for metric in json.loads(done.stdout)["metrics"].values()]
+
+        assert means() == [1.0, 1.0]
+        assert means("--relevance-level", "2") == [0.5, 1.0]
+        assert means("--relevance-level", "2", "--max-documents", "2") == [0.5, 0.5]
+        for flag in ("--relevance-level", "--max-documents"):
+            done = judged(*self.command, "-m", "mrr", flag, "0")
+            assert done.returncode == 2
+            assert flag in done.stderr
+
+    def test_takes_a_policy_for_unjudged_documents(self, judged):
+        done = judged(*self.command, "-m", "mrr", "--unjudged", "condensed", "--json", "-")
+        assert "unjudged:condensed" in json.loads(done.stdout)["metrics"]["mrr"]["signature"]
+        done = judged(*self.command, "-m", "mrr", "--unjudged", "bounds")
+        assert ["metric", "mean", "n", "lower", "upper"] in [
+            line.split() for line in done.stdout.splitlines()
+        ]
+
+    def test_confidence_alone_asks_for_intervals(self, judged):
+        done = judged(
+            *self.command, "-m", "mrr", "--complete", "--confidence", "0.9", "--json", "-"
+        )
+        interval = json.loads(done.stdout)["metrics"]["mrr"]["interval"]
+        assert (interval["confidence"], interval["lower"], interval["upper"]) == (0.9, 0.0, 0.5)
+        done = judged(*self.command, "-m", "mrr", "--confidence", "95")
+        assert done.returncode == 2
+        assert "Invalid value for '--confidence'" in done.stderr
+
+    def test_reads_gzip_and_counts_repeats(self, judged, folder):
+        more = RUN + "301 Q0 d1 4 0.05 t\n"
+        (folder / "run.txt").write_bytes(gzip.compress(more.encode()))
+        done = judged(*self.command, "-m", "mrr", "--complete", "--strict", "--json", "-")
+        assert done.returncode == 1
+        assert json.loads(done.stdout)["counts"]["duplicates"] == 1
+        assert "1 repeated result dropped" in done.stderr
+
+    @pytest.mark.parametrize(
+        ("name", "text", "message"),
+        [
+            ("qrels.txt", "301 0 d1\n", "qrels.txt:1: has 3 columns instead of 4"),
+            ("qrels.txt", "301 0 d1 yes\n", "qrels.txt:1: the grade 'yes' is not a whole number"),
+            ("qrels.txt", "", "qrels.txt: holds no judgement"),
+            ("run.txt", "\n301 Q0 d1 1 nan t\n", "run.txt:2: the score 'nan' is not a finite"),
+            ("run.txt", "999 Q0 d1 1 1 t\n", "qrels and run have no topic in common: '301' is"),
+        ],
+    )
+    def test_names_file_and_line(self, judged, folder, name, text, message):
+        (folder / name).write_text(text)
+        done = judged(*self.command, "-m", "ap")
+        assert (done.returncode, done.stdout) == (2, "")
+        assert done.stderr.startswith(f"judged: {message}")
+
+    def test_refuses_a_seed_that_no_message_holds(self, judged):
+        done = judged(*self.command, "-m", "ap", "--seed", str(2**64))
+        assert (done.returncode, done.stdout) == (2, "")
+        assert "'--seed'" in done.stderr
+
+    def test_warns_where_an_interval_can_not_be(self, judged, folder):
+        (folder / "qrels.txt").write_text("301 0 d1 1\n")
+        done = judged(*self.command, "-m", "ap", "--interval", "t")
+        assert "interval: there is none where fewer than two queries" in done.stderr
+
+    @pytest.mark.parametrize(
+        ("metric", "ours"),
+        [("map_cut_5", "ap"), ("P_10", "precision"), ("recip_rank", "mrr"), ("success@1", "hit")],
+    )
+    def test_knows_what_trec_eval_calls_a_metric(self, judged, metric, ours):
+        done = judged(*self.command, "-m", metric)
+        assert done.returncode == 2
+        assert f"; did you mean {ours}" in done.stderr
+
+    def test_names_a_file_that_is_not_there(self, judged):
+        done = judged("metrics", "--qrels", "nowhere", "--run", "run.txt", "-m", "ap")
+        assert done.returncode == 2
+        assert done.stderr == "judged: nowhere: there is no such file\n"

@@ -1,0 +1,98 @@
+"""Metrics, and their bounds, where verdicts are missing: the same however StreamEvaluate is cut."""
+
+from __future__ import annotations
+
+import pytest
+from judged import Client, IntervalOptions, Judge, MetricOptions, QueryGroup
+from judged.evaluation import Evaluator
+from judged.v1.judge_service_pb2_grpc import JudgeServiceStub
+
+from tests.integration.evaluation.evaluate_calls import needs_model, small_chunks, unary
+
+TOO_LONG = "words and more words " * 200
+
+
+def test_a_query_unsettled_under_one_judge_is_in_no_mean(
+    client: Client, stub: JudgeServiceStub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    needs_model(client)
+    groups = [
+        QueryGroup("q", ["vector store"], ["a vector store", TOO_LONG], "1", metadata={"k": "a"}),
+        QueryGroup("q", ["a", TOO_LONG], [TOO_LONG, "a"], "2", metadata={"k": "b"}),
+        QueryGroup("q", ["vector store"], ["vector store"], "3"),
+    ]
+    judge = Judge("semantic", parameters={"long_text": "reject"})
+    metrics = ["mrr", "precision_exact", "f1_similarity"]
+    options = MetricOptions(per_query=True, slice_by=["k"])
+    theirs = unary(stub, groups, metrics, judge, options)
+    assert theirs.table.query_ids == ["1", "3"]
+    assert theirs.table.counts.skipped_unsettled == 1
+    assert theirs.table["precision_exact"].mean == 0.5
+    assert theirs.table["precision_exact"].upper_bound == pytest.approx(2 / 3)
+    for _ in range(2):
+        ours = Evaluator(client).evaluate_groups(groups, metrics, judge, options)
+        assert ours.table == theirs.table
+        small_chunks(monkeypatch)
+
+
+@pytest.mark.parametrize("cut", [False, True])
+def test_missing_verdicts(
+    client: Client, stub: JudgeServiceStub, monkeypatch: pytest.MonkeyPatch, cut: bool
+) -> None:
+    needs_model(client)
+    if cut:
+        small_chunks(monkeypatch)
+    groups = [
+        QueryGroup("q", ["vector store"], ["a vector store", TOO_LONG], "settled"),
+        QueryGroup("q", ["vector store"], [TOO_LONG, "a vector store"], "unsettled"),
+        QueryGroup("q", ["vector store"], ["the vector store"], "whole"),
+        QueryGroup("q", (), ["x"], "by id", ["d"], ["d"]),
+    ]
+    judge = Judge("semantic", parameters={"long_text": "reject"})
+    options = MetricOptions(per_query=True)
+    ours = Evaluator(client).evaluate_groups(groups, ["mrr", "recall@1"], judge, options)
+    theirs = unary(stub, groups, ["mrr", "recall@1"], judge, options, include_verdicts=True)
+    assert ours.table.counts == theirs.table.counts
+    assert ours.table.counts.verdicts is not None
+    assert ours.table.counts.verdicts.error == 2
+    assert ours.table.counts.skipped_unsettled == 1
+    assert ours.table == theirs.table
+
+
+@pytest.mark.parametrize("cut", [False, True])
+def test_slices_have_bounds_where_verdicts_miss(
+    client: Client, stub: JudgeServiceStub, monkeypatch: pytest.MonkeyPatch, cut: bool
+) -> None:
+    needs_model(client)
+    if cut:
+        small_chunks(monkeypatch)
+    texts = {
+        "settled": (["a vector store", TOO_LONG], "x"),
+        "open": ([TOO_LONG, "a vector store"], "x"),
+        "alone": ([TOO_LONG, "a vector store"], "y"),
+        "whole": (["the vector store"], "z"),
+        "other": (["something else"], "z"),
+    }
+    groups = [
+        QueryGroup("q", ["vector store"], found, name, metadata={"part": part})
+        for name, (found, part) in texts.items()
+    ]
+    groups.append(QueryGroup("q", [], ["x"], "nothing", metadata={"part": "no gold"}))
+    judge = Judge("semantic", parameters={"long_text": "reject"})
+    options = MetricOptions(interval=IntervalOptions(resamples=100), slice_by=["part", "absent"])
+    ours = Evaluator(client).evaluate_groups(groups, ["mrr", "recall@1"], judge, options).table
+    theirs = unary(stub, groups, ["mrr", "recall@1"], judge, options).table
+    assert [(part.key, part.value) for part in theirs.slices] == [
+        ("part", "x"),
+        ("part", "y"),
+        ("part", "z"),
+        ("absent", ""),
+    ]
+    alone, whole = theirs.slices[1]["mrr"], theirs.slices[2]["mrr"]
+    assert (alone.mean, alone.n, alone.interval) == (None, 0, None)
+    assert alone.lower_bound is not None
+    assert alone.upper_bound is not None
+    assert 0 < alone.lower_bound < alone.upper_bound == 1
+    assert whole.lower_bound == whole.mean == whole.upper_bound
+    assert whole.interval is not None
+    assert ours == theirs

@@ -1,0 +1,122 @@
+"""Answers scored by the clients: a real server, a scripted provider."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from judged import (
+    AnswerItem,
+    Asking,
+    AsyncClient,
+    CacheMode,
+    Client,
+    FailedPrecondition,
+    InvalidArgument,
+    Judge,
+    NotFound,
+    QueryGroup,
+    Rubric,
+    ScoredAnswers,
+    Status,
+)
+
+from tests.fakes.providers.scripted_provider import ScriptedProvider
+from tests.integration.server_process import ServerProcess
+
+
+def items(n: int, context: str = "c") -> list[AnswerItem]:
+    """Answers of which every third is bad, every fifth refused and every seventh empty."""
+    words = {0: "false", 1: "fine", 2: "good"}
+    texts = [
+        "" if i % 7 == 6 else "refuse" if i % 5 == 4 else f"{words[i % 3]} {i}" for i in range(n)
+    ]
+    return [AnswerItem(f"i{i}", "q", text, ["r"], [context]) for i, text in enumerate(texts)]
+
+
+def values(found: ScoredAnswers) -> list[tuple[object, ...]]:
+    return [(s.item_id, s.rubric, s.status, s.score, s.passed) for s in found]
+
+
+class TestClients:
+    RUBRICS = ("answer_relevance", "answer_match")
+
+    async def test_parts_give_what_one_call_gives(self, llm_server: ServerProcess):
+        many = items(40, "c" * 140_000)  # a message holds seven of them
+        with Client(llm_server.address) as client:
+            whole = client.score_answers(items(40), self.RUBRICS)
+            seen: list[tuple[int, int]] = []
+            parts = client.score_answers(many, self.RUBRICS, progress=lambda *now: seen.append(now))
+            streamed = list(client.stream_scores(many, self.RUBRICS))
+        async with AsyncClient(llm_server.address) as client:
+            from_tasks = await client.score_answers(many, self.RUBRICS)
+        assert values(whole) == values(parts) == values(from_tasks)
+        assert sorted(values(whole)) == sorted((*v,) for v in values(streamed))
+        assert whole.rubrics == parts.rubrics == from_tasks.rubrics
+        assert seen == [(n, 80) for n in range(1, 81)]
+        relevance = whole.summary("answer_relevance")
+        counts = relevance.counts
+        assert (counts.ok, counts.abstained, counts.not_assessable, counts.error) == (28, 7, 5, 0)
+        good = [s.score for s in whole if s.rubric == "answer_relevance" and s.score is not None]
+        assert relevance.mean == pytest.approx(sum(good) / 28)
+        assert parts.usage.cached == 56  # what was refused is never kept
+
+    def test_claims_dimensions_and_replies(self, llm: Client):
+        found = llm.score_answers(
+            [AnswerItem("x", "q", "one. false", contexts=["c"])],
+            ["faithfulness", Rubric("answer_quality", weights={"accuracy": 3, "coherence": 1})],
+            include_replies=True,
+        )
+        faithful, quality = found
+        assert [c.verdict.name for c in faithful.claims] == ["SUPPORTED", "CONTRADICTED"]
+        assert (faithful.score, faithful.passed) == (0.5, False)
+        assert quality.score == pytest.approx((3 * 0.9 + 0.8) / 4)
+        assert quality.reported_overall == 0.5
+        weights = {d.name: d.weight for d in quality.dimensions}
+        assert (weights["accuracy"], weights["coherence"]) == (0.75, 0.25)
+        assert json.loads(quality.raw_replies[0])["reasoning"] == "weighed"
+        assert quality.judge is not None
+        assert quality.judge.kind == "answers"
+
+    def test_an_error_names_the_item_of_the_whole(self, llm: Client):
+        some = [*items(5, "c" * 500_000), AnswerItem("", "q", "a")]
+        with pytest.raises(InvalidArgument, match=r"^items\[5\]\.item_id"):
+            llm.score_answers(some, ["answer_relevance"])
+
+    def test_unknown_rubrics_and_models_are_refused(self, llm: Client):
+        with pytest.raises(NotFound) as caught:
+            llm.score_answers(items(1), ["answer_relevanse"])
+        assert caught.value.reason == "UNKNOWN_RUBRIC"
+        with pytest.raises(FailedPrecondition, match="small"):
+            llm.score_answers(items(1), [Rubric("answer_relevance", parameters={"model": "x"})])
+
+    async def test_a_version_is_pinned(self, llm_server: ServerProcess, llm: Client):
+        pinned, other = ["helpfulness@1", "answer_relevance"], ["helpfulness@2"]
+        found = llm.score_answers(items(3), pinned)
+        assert [summary.rubric for summary in found.rubrics] == ["helpfulness", "answer_relevance"]
+        alone = llm.score_answers(items(3), ["helpfulness", "answer_relevance"])
+        assert values(found) == values(alone)
+        with pytest.raises(NotFound, match="it has helpfulness@1"):
+            llm.score_answers(items(1), other)
+        async with AsyncClient(llm_server.address) as client:
+            assert values(await client.score_answers(items(3), pinned)) == values(found)
+            with pytest.raises(NotFound, match="it has helpfulness@1"):
+                await client.score_answers(items(1), other)
+        group, by = [QueryGroup("q", ["e"], ["r"])], {"rubric": "retrieval_match@1"}
+        assert llm.estimate(group, Judge("llm", parameters=by)).calls == 1
+        with pytest.raises(InvalidArgument, match="retrieval_match@1"):
+            llm.estimate(group, Judge("llm", parameters={"rubric": "retrieval_match@2"}))
+
+    def test_cache_only(self, llm: Client, provider: ScriptedProvider):
+        fresh = [AnswerItem("x", "never asked", "fine")]
+
+        def asked() -> int:
+            return sum("never asked" in each.user for each in provider.asked)
+
+        only = Asking(CacheMode.ONLY)
+        found = llm.score_answers(fresh, ["helpfulness"], asking=only)
+        assert found.errors[0].reason == "NOT_CACHED"
+        assert asked() == 0
+        llm.score_answers(fresh, ["helpfulness"])
+        assert llm.score_answers(fresh, ["helpfulness"], asking=only)[0].status is Status.OK
+        assert asked() == 1
