@@ -146,9 +146,15 @@ class EvaluationRun:
         return not isinstance(self._source, Mapping) and not self._kept_only
 
     def nothing_found(self) -> list[QueryGroup]:
-        """Return the group of a query with document ids, and of one without, with no results."""
-        groups = self._dataset.to_groups({}, by_spans=self._by_spans)
-        return list({bool(group.relevant_document_ids): group for group in groups}.values())
+        """Return the first group of every kind, with no results.
+
+        It may have the ids of documents that are relevant or not, and negatives or none.
+        """
+        first: dict[tuple[bool, bool], QueryGroup] = {}
+        for group in self._dataset.to_groups({}, by_spans=self._by_spans):
+            kind = bool(group.relevant_document_ids), bool(group.negatives)
+            first.setdefault(kind, group)
+        return list(first.values())
 
     @property
     def _by_spans(self) -> bool | None:

@@ -243,17 +243,21 @@ def _check(
 ) -> Steps[None]:
     """Yield the steps that tell what is wrong before a retriever is asked anything.
 
-    The server is asked for the same metrics of the same judge, of queries that nothing was found
-    for: so it judges nothing. Then whether a system's own model is to judge it.
+    The server is asked for the same metrics, by the same judge if it is one of its own, of queries
+    that nothing was found for: so it judges nothing. Then whether a system's own model is to judge
+    it.
     """
     if run.asks_retriever:
-        yield lambda client: client.evaluate(
-            *(run.nothing_found(), run.metrics),
-            run.judge if run.asks_server else None,  # type: ignore[arg-type]
-            run.options,
-            asking=asking,
-            timeout=timeout,
-        )
+        groups = run.nothing_found()
+        if not (run.asks_server and run.asks_at_once):
+            nothing = RecordedEvaluation(groups, run.metrics, run.options)
+            yield from _measure(nothing, run.metrics, timeout)
+        if run.asks_server:
+            yield lambda client: client.evaluate(
+                *(groups, run.metrics, run.judge, run.options),  # type: ignore[arg-type]
+                asking=asking,
+                timeout=timeout,
+            )
     if system_models and run.asks_server:
         info: ServerInfo = yield lambda client: client.server_info()
         check_circular(info, run.judge, system_models, strict=strict)  # type: ignore[arg-type]

@@ -104,8 +104,8 @@ class Offerings(dict[Allowed, Offering]):
                     )
         try:
             _ = self[tenant.allowed]
-        except JudgedError as error:
-            raise SettingsError(f"tenants: {tenant.name}: judges: {error.message}") from None
+        except (JudgedError, SettingsError) as error:
+            raise SettingsError(f"tenants: {tenant.name}: judges: {error}") from None
 
     def _make(self, allowed: Allowed) -> Offering:
         rubrics = {
@@ -134,11 +134,20 @@ class Offerings(dict[Allowed, Offering]):
         return Offering(catalog, scoring, tuple(rubrics.values()), listed, embedders)
 
     def _default(self, kinds: Sequence[JudgeKind], allowed: Allowed) -> str:
-        """Return the server's default judge, or the first that may stand in its place."""
+        """Return the server's default judge, or the first that may stand in its place.
+
+        Raises SettingsError where none may.
+        """
         names = [kind.kind for kind in kinds]
         if self._default_judge in names or allowed == EVERYTHING:
             return self._default_judge
-        return next((name for name in names if name not in COMPOSED), "")
+        for name in names:
+            if name not in COMPOSED:
+                return name
+        raise SettingsError(
+            "none of them can judge for requests that name no judge, with the rubrics that the "
+            f"tenant may use; add another, such as {self._default_judge}"
+        )
 
 
 def _has(allowed: Collection[str] | None, name: str) -> bool:

@@ -311,6 +311,8 @@ def test_what_is_wrong_is_named(client: Client, given, problem):
         ({"judge": lambda context: True, "metrics": ["mrr@3", "ncdg@3"]}, InvalidArgument),
         ({"judge": "span"}, InvalidArgument),
         ({"metrics": ["map_at@3"], "resume": "kept.jsonl"}, InvalidArgument),
+        ({"metrics": ["precision_exact@3"], "resume": "kept.jsonl"}, InvalidArgument),
+        ({"judge": "nobody", "resume": "kept.jsonl"}, NotFound),
     ],
 )
 def test_what_the_server_refuses_is_told_before_a_retriever_runs(
