@@ -65,7 +65,10 @@ class Given:
         set_fields(self, metadata=need_by_ids(self.metadata, "metadata"))
 
     def names(self, path: str) -> list[str]:
-        """Return by what the entries of a repeated field are known: the ids of their queries."""
+        """Return a name for each entry of a repeated field, the same in a part as in the whole.
+
+        It is the id of the entry's query; of a verdict, with the verdict's place in its query.
+        """
         if path == "metadata":
             return list(self.metadata)
         if path == "human_values.query_ids":

@@ -33,6 +33,7 @@ from judged.types.verdicts import VerdictCounts
 Metadata = Mapping[str, Mapping[str, str]]
 """Metadata of queries by query id."""
 
+_FIELDS = {GainRankings: "gains", EmbeddedRankings: "embedded", JudgedRankings: "judged"}
 PART_BYTES = 1 << 20
 """Small enough that the server works on one part while the client writes the next."""
 _VERDICT_BYTES = {"relevant": 1, "status": 1, "source": 1, "flags": 1, "score": 8}
@@ -64,9 +65,6 @@ def check_rankings(relevance: Relevance) -> None:
         if first != i:
             rule = f"is that of {field}[{first}] again"
             raise InvalidArgument.of_field(f"{field}[{i}].query_id", rule)
-
-
-_FIELDS = {GainRankings: "gains", EmbeddedRankings: "embedded", JudgedRankings: "judged"}
 
 
 def _split_trec(whole: TrecRankings, part_bytes: int) -> Iterator[TrecRankings]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from difflib import get_close_matches
 
 from judged import errors
 from judged.cli.field_path import Key, Place, Steps, read_path, replace_paths, write_path
@@ -28,6 +29,12 @@ _FLAGS = {
 
 class Problem(Exception):
     """A command can't go on. The message is one line and says what to do."""
+
+
+def did_you_mean(name: str, known: Iterable[str], otherwise: str = "") -> str:
+    """Return what ends a problem with a name: the known one that is nearest, else `otherwise`."""
+    near = get_close_matches(name[:80], list(known), n=1)
+    return f"; did you mean {near[0]}?" if near else otherwise
 
 
 @contextmanager

@@ -75,7 +75,10 @@ QUIET_S, LONGEST_QUIET_S = 0.1, 3.0
 """How long no call must come, at the end of a drain, and how long that is waited for."""
 _DRAINING, _DRAINED_AFTER_S = "the server is shutting down; another replica may answer", 1.0
 _CLOCKS_APART_S = 0.02
-"""How much later a call's time begins by our clock than by its caller's, who ends it at its end."""
+"""What may be left of a call's time when its caller ends it for want of time.
+
+The caller counts from before it sends, this process from when the call comes in.
+"""
 
 _log = logger("tenants")
 

@@ -218,8 +218,8 @@ def _profile(kind: JudgeKind, name: str, field: str) -> Profile:
     known = [profile.name for profile in kind.profiles if profile.name]
     rule = f"judge {kind.kind} has no profiles; leave it out"
     if known:
-        hint = errors.did_you_mean(name, known)
-        rule = f"judge {kind.kind} has the profiles {', '.join(known)}{hint and f'; {hint}'}"
+        hint = errors.did_you_mean(name, known, "name one of them, or none for the first")
+        rule = f"judge {kind.kind} has the profiles {', '.join(known)}; {hint}"
     raise errors.InvalidField(f"{field}.profile", rule)
 
 

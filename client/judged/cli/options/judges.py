@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from typing import Annotated
 
 import typer
@@ -20,7 +19,7 @@ from judged import InvalidArgument, Judge, PanelMember
 from judged._batching.chunks import ASKING_KINDS
 from judged.cli.options.calibrations import CalibrationFlag, with_calibration
 from judged.cli.options.common import Parameters
-from judged.cli.problems import Problem
+from judged.cli.problems import Problem, did_you_mean
 from judged.types import JudgeInfo, ParameterInfo, Scalar, ServerInfo, load_cascade
 
 KIND = "panel"
@@ -135,13 +134,8 @@ def _read(text: str, offer: JudgeInfo | None) -> tuple[str, Scalar]:
     if name not in known:
         judge = f"{offer.kind} {offer.profile}".strip()
         names = ", ".join(known) or "no parameters"
-        raise Problem(f"--param {name}: judge {judge} has {names}{_near(name, known)}")
+        raise Problem(f"--param {name}: judge {judge} has {names}{did_you_mean(name, known)}")
     return name, _typed(known[name], value)
-
-
-def _near(name: str, known: Iterable[str]) -> str:
-    near = get_close_matches(name, list(known), n=1)
-    return f"; did you mean {near[0]}?" if near else ""
 
 
 def _typed(parameter: ParameterInfo, text: str) -> Scalar:
@@ -241,8 +235,8 @@ def _member(info: ServerInfo, text: str, flag: str = "--member") -> PanelMember:
     known = {judge.kind: None for judge in info.judges if judge.kind not in _NO_MEMBERS}
     if kind not in known:
         raise Problem(
-            f"{flag} {text}: no judge is called {kind!r}{_near(kind, known)}; this server has "
-            f"{', '.join(known)}"
+            f"{flag} {text}: no judge is called {kind!r}; this server has {', '.join(known)}"
+            f"{did_you_mean(kind, known)}"
         )
     own: dict[str, float] = {}
     parameters = []

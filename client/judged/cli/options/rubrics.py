@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Annotated
 
 import typer
@@ -19,7 +18,7 @@ from judged.cli.field_path import Key, read_path
 from judged.cli.options.asking import ModelFlags
 from judged.cli.options.judges import read_judge
 from judged.cli.output.gates import Gate, Outcome, coverage_outcomes, hold_mean, not_assessed
-from judged.cli.problems import Problem
+from judged.cli.problems import Problem, did_you_mean
 from judged.types import RubricSummary, ServerInfo
 
 ANSWERS = "answers"
@@ -176,9 +175,8 @@ def check_rubrics(names: Sequence[str], info: ServerInfo) -> None:
             has = f"{rubric}@{known[rubric]}"
             raise Problem(f"--rubric {name}: this server has {has}; name that, or {rubric} alone")
         if known and rubric not in known:
-            near = get_close_matches(rubric, fit, n=1)
             own = "; for one of yours, start the server with --rubrics-dir FOLDER"
-            hint = f"; did you mean {near[0]}?" if near else own
+            hint = did_you_mean(rubric, fit, own)
             has = ", ".join(fit) or "none that it offers"
             raise Problem(
                 f"--rubric {name}: no rubric has this id; this server scores answers by {has}{hint}"

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Annotated
 
 import typer
 
 from judged import AnswerItem, Asking, Client, Rubric
 from judged.cli.options.traces import FLAG
-from judged.cli.problems import Problem
+from judged.cli.problems import Problem, did_you_mean
 from judged.evaluation.answers.score_panel import (
     MEMBERS,
     Combine,
@@ -58,11 +57,9 @@ class ScorePanel:
         known = [model.name for model in info.chat_models]
         for name in self.models:
             if known and name not in known:
-                near = get_close_matches(name, known, n=1)
-                hint = f"; did you mean {near[0]}?" if near else ""
                 raise Problem(
                     f"--member {name}: no language model is called that; this server has "
-                    f"{', '.join(known)}{hint}"
+                    f"{', '.join(known)}{did_you_mean(name, known)}"
                 )
         if not self.models:
             return [list(rubrics)]
