@@ -75,10 +75,7 @@ QUIET_S, LONGEST_QUIET_S = 0.1, 3.0
 """How long no call must come, at the end of a drain, and how long that is waited for."""
 _DRAINING, _DRAINED_AFTER_S = "the server is shutting down; another replica may answer", 1.0
 _CLOCKS_APART_S = 0.02
-"""What may be left of a call's time when its caller ends it for want of time.
-
-The caller counts from before it sends, this process from when the call comes in.
-"""
+"""What may be left of a call's time, by our clock, when its caller's deadline has ended it."""
 
 _log = logger("tenants")
 

@@ -245,14 +245,13 @@ class Budgets:
             for each, period in taken:
                 each.settle(period, amount, 0)
             ended = account.ended
-            # Others take their share while the file is read, so all is looked at once more; also
-            # when the last of them ended meanwhile, since what it left was not in the file yet.
+            # Others take their share while the file is read, so all is looked at once more.
             if await self._draw(account, amount):
                 continue
             if account.held:
                 return None
             if account.ended != ended:
-                continue
+                continue  # what they left was not in the file yet
             name = _name(account)
             cost_tracker.refused_by_day += 1
             cost_tracker.refusing_budget = name
