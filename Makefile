@@ -99,7 +99,7 @@ faults: setup
 	$(BIN)/python -m benchmarks.faults
 	$(BIN)/python -m benchmarks.overload
 
-# Good and bad calls for forty-five minutes, and twenty before, in which nothing may grow; shorter by
+# Good and bad calls for ten minutes, and for twenty more in which nothing may grow; shorter by
 # `make soak SOAK="--warm-up-seconds 15 --seconds 60"`.
 soak: setup
 	$(BIN)/python -m tests.soak $(SOAK)
