@@ -64,21 +64,21 @@ class SharedServer:
                 self._address = self._stack.enter_context(private_server())
             return self._address
 
-    def door(self) -> str:
+    def socket_path(self) -> str:
         """Return the path of a socket at which other processes get the address."""
         with self._lock:
             if self._folder is None:
                 name = tempfile.TemporaryDirectory(prefix="judged-")
                 self._folder = Path(self._stack.enter_context(name))
                 server = socketserver.ThreadingUnixStreamServer(
-                    str(self._folder / "door"), _handler(self)
+                    str(self._folder / "address"), _handler(self)
                 )
                 server.daemon_threads = True
                 thread = threading.Thread(target=server.serve_forever, daemon=True)
                 thread.start()
                 self._stack.callback(server.server_close)
                 self._stack.callback(server.shutdown)
-            return str(self._folder / "door")
+            return str(self._folder / "address")
 
     def close(self) -> None:
         """Stop the server, and answer no more."""
@@ -97,11 +97,11 @@ def _handler(shared: SharedServer) -> type[socketserver.BaseRequestHandler]:
     return Handler
 
 
-def _ask(door: str) -> str:
-    """Return the address that the controlling process answers."""
+def _ask(path: str) -> str:
+    """Return the address that the controlling process answers at its socket."""
     with socket.socket(socket.AF_UNIX) as asked:
         asked.settimeout(_ANSWER_S)
-        asked.connect(door)
+        asked.connect(path)
         parts = []
         while part := asked.recv(4096):
             parts.append(part)
@@ -135,7 +135,11 @@ class _Session:
         named: str | None = self.config.getoption("judged_target")
         if named or (named := os.environ.get("JUDGED_TARGET")):
             return named
-        return self.shared.address() if self.worker is None else _ask(self.worker["judged_door"])
+        return (
+            self.shared.address()
+            if self.worker is None
+            else _ask(self.worker["judged_server_socket"])
+        )
 
     def may_spend(self) -> float | None:
         """Return what is left of this process's share of the limit; None without a limit."""
@@ -185,7 +189,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:  # noqa: ANN401 - a class of xdist
     """Tell a worker of xdist where to ask for the server's address."""
-    node.workerinput["judged_door"] = node.config.stash[_SESSION].shared.door()
+    node.workerinput["judged_server_socket"] = node.config.stash[_SESSION].shared.socket_path()
 
 
 @pytest.fixture(scope="session")

@@ -85,10 +85,10 @@ class CascadeKind:
     )
 
     def build(self, spec: JudgeSpec) -> Cascade:  # noqa: ARG002 - of the protocol
-        """Raise InvalidField: a cascade is made by `line_up`, of judges that are built already."""
+        """Raise InvalidField: `of_stages` makes a cascade, of judges that are built already."""
         raise errors.InvalidField("members", _wrong_number(0))
 
-    def line_up(self, spec: JudgeSpec, judges: Sequence[Judge], field: str) -> Cascade:
+    def of_stages(self, spec: JudgeSpec, judges: Sequence[Judge], field: str) -> Cascade:
         """Return the cascade of these judges; `spec` stands at `field` of the request.
 
         Raises InvalidField for a threshold of its own, for a stage behind one that settles all, for
@@ -223,27 +223,27 @@ class Cascade:
                 best = best_scores(pure.score(left.groups), left)
                 left = left.only(~self._settled(place, best))
 
-    def foretell(self, groups: Sequence[QueryGroup], max_cost: float | None) -> CascadeUsage:
+    def estimate(self, groups: Sequence[QueryGroup], max_cost: float | None) -> CascadeUsage:
         """Return how many items reach each stage at most, and what those that ask nobody settle.
 
         Of stages that do ask, it counts the items that `max_cost` is sure to reach.
         """
         left = Left.of(groups)
         limit = None if max_cost is None else nano_within(max_cost)
-        told = []
+        counted = []
         for place, stage in enumerate(self.stages):
             signature = stage.judge.identity.signature
             asked = len(left.doubts)
             if left.groups and (pure := stage.pure) is not None:
                 best = best_scores(pure.score(left.groups), left)
                 settled = self._settled(place, best)
-                told.append(StageUsage(signature, asked, int(settled.sum())))
+                counted.append(StageUsage(signature, asked, int(settled.sum())))
                 left = left.with_doubts(stage.probabilities(best)).only(~settled)
                 continue
             if left.groups and limit is not None:
                 left = left.only(affordable(stage.judge, left, limit))
-            told.append(StageUsage(signature, len(left.doubts), 0, None))
-        return CascadeUsage(tuple(told), None, self.guarantee)
+            counted.append(StageUsage(signature, len(left.doubts), 0, None))
+        return CascadeUsage(tuple(counted), None, self.guarantee)
 
     def _settled(self, place: int, best: FloatArray) -> BoolArray:
         """Return which items a stage settles; none, where money alone says what goes on."""

@@ -166,10 +166,10 @@ class JudgeCatalog:
     def _composed(self, kind: PanelKind | CascadeKind, spec: JudgeSpec, field: str) -> Judge:
         if isinstance(kind, CascadeKind):
             check_stages(spec, field)
-            return kind.line_up(spec, self._judges(spec, field), field)
+            return kind.of_stages(spec, self._judges(spec, field), field)
         check_members(spec, field)
         weights = [1.0 if m.weight is None else m.weight for m in spec.members]
-        return kind.seat(spec, list(map(Member, self._judges(spec, field), weights)), field)
+        return kind.of_members(spec, list(map(Member, self._judges(spec, field), weights)), field)
 
     def _judges(self, spec: JudgeSpec, field: str) -> list[Judge]:
         """Return the judges of a panel's members, or of a cascade's stages."""

@@ -61,10 +61,10 @@ class PanelKind:
     )
 
     def build(self, spec: JudgeSpec) -> Panel:  # noqa: ARG002 - of the protocol
-        """Raise InvalidField: a panel is made by `seat`, of members that are built already."""
+        """Raise InvalidField: `of_members` makes a panel, of members that are built already."""
         raise errors.InvalidField("members", _too_few(0))
 
-    def seat(self, spec: JudgeSpec, members: Sequence[Member], field: str) -> Panel:
+    def of_members(self, spec: JudgeSpec, members: Sequence[Member], field: str) -> Panel:
         """Return a panel of these members, of the profile and threshold of `spec`.
 
         `spec` stands at `field` of the request. Raises InvalidField when two members are the same

@@ -22,7 +22,7 @@ from judged_server.scheduling.concurrency import IN_PYTHON, run_in_thread_if
 LARGE_TEXTS = 2000
 """More texts than this are told apart off the event loop."""
 
-LARGE_FORETOLD = 20
+LARGE_CASCADE = 20
 """More contexts than this go through a cascade's stages off the event loop."""
 
 _AT_ONCE = 32
@@ -68,12 +68,12 @@ class Estimator:
         contexts = sum(group.n_contexts for group in groups)
         of_each = ((group.query, *group.expected, *group.retrieved) for group in groups)
         texts = await run_in_thread_if(contexts > LARGE_TEXTS, _distinct, of_each)
-        told = None
+        cascade = None
         if isinstance(judge, Cascade):
-            told = await run_in_thread_if(
-                contexts > LARGE_FORETOLD, judge.foretell, groups, max_cost
+            cascade = await run_in_thread_if(
+                contexts > LARGE_CASCADE, judge.estimate, groups, max_cost
             )
-        begun = Estimate(contexts, texts, cascade=told)
+        begun = Estimate(contexts, texts, cascade=cascade)
         return await self._estimate(begun, lambda: judge.planned_calls(groups), mode)
 
     async def scoring(

@@ -60,7 +60,7 @@ def test_the_least_certain_share_is_asked_about(tmp_path: Path, cascade_server: 
     given = ("judge", str(DATA), *stages)
     would = run_in(tmp_path, *given, "--estimate", "--json", "estimate.json", **there)
     assert would.returncode == 0, would.stderr
-    foretold = json.loads((tmp_path / "estimate.json").read_text())["estimate"]["calls"]
+    estimated = json.loads((tmp_path / "estimate.json").read_text())["estimate"]["calls"]
 
     done = run_in(tmp_path, *given, "--output", "o", "--json", "j.json", **there)
     assert done.returncode == 0, done.stderr
@@ -71,7 +71,7 @@ def test_the_least_certain_share_is_asked_about(tmp_path: Path, cascade_server: 
     for line in asked:
         assert line["relevant"] == (len(line["retrieved_text"]) % 2 == 0)
     usage = json.loads((tmp_path / "j.json").read_text())["usage"]
-    assert 0 < usage["calls"] <= foretold
+    assert 0 < usage["calls"] <= estimated
     assert usage["avoided_calls"] > 3 * usage["calls"]
     assert f"stage 2 settled {len(asked)} of 293 verdicts" in done.stderr
     assert "calls avoided, which would have cost" in done.stderr

@@ -230,12 +230,12 @@ def test_money_alone_may_say_what_goes_on() -> None:
         judge(by_money, model, DOUBTS)
 
 
-def test_a_cascade_is_foretold() -> None:
+def test_a_cascade_is_estimated() -> None:
     chosen = catalog_of(ModelKind(yes)).choose(cascade(WIDE, MODEL))
     assert isinstance(chosen, Cascade)
-    whole = chosen.foretell([*GROUPS, *DOUBTS], None)
+    whole = chosen.estimate([*GROUPS, *DOUBTS], None)
     assert [(stage.asked, stage.settled) for stage in whole.stages] == [(8, 3), (5, 0)]
-    within = chosen.foretell([*GROUPS, *DOUBTS], 1.0)
+    within = chosen.estimate([*GROUPS, *DOUBTS], 1.0)
     assert [stage.asked for stage in within.stages] == [8, 2]
 
 
