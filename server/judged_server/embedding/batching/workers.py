@@ -29,7 +29,7 @@ from judged_server.recorder import Stage
 
 FAILURES_IN_A_ROW = 3
 PROBE_S = 5.0
-NICENESS = 5
+NICENESS = 10
 """Of the threads that run batches, but for the express one: what is short goes first on a core."""
 
 ReportUnhealthy = Callable[[bool], None]
