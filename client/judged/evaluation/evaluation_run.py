@@ -148,7 +148,7 @@ class EvaluationRun:
     def nothing_found(self) -> list[QueryGroup]:
         """Return the first group of every kind, with no results.
 
-        It may have the ids of documents that are relevant or not, and negatives or none.
+        What makes a kind is whether there are ids of relevant documents, and negatives.
         """
         first: dict[tuple[bool, bool], QueryGroup] = {}
         for group in self._dataset.to_groups({}, by_spans=self._by_spans):

@@ -146,7 +146,7 @@ class Offerings(dict[Allowed, Offering]):
                 return name
         raise SettingsError(
             "none of them can judge for requests that name no judge, with the rubrics that the "
-            f"tenant may use; add another, such as {self._default_judge}"
+            f"tenant may use; add one of {', '.join(kind.kind for kind in self._kinds)}"
         )
 
 
