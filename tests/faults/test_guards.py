@@ -50,6 +50,8 @@ TESTS = {
     "::test_a_process_whose_loop_stands_for_long_ends_with_its_stacks",
     "unread_replies": "tests/integration/server/test_interceptor.py"
     "::test_a_stream_whose_replies_nobody_reads_is_ended",
+    "line_of_health_checks": "tests/integration/server/test_health.py"
+    "::test_a_health_check_waits_for_no_call_that_came_before_it",
     "chunks_in_flight": "tests/faults/test_connections.py"
     "::test_streams_that_nobody_reads_are_bounded_and_end",
     "lag_of_the_loop": f"{UNIT}/monitoring/test_port.py::test_how_late_the_loop_was_is_told",

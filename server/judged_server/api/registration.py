@@ -13,7 +13,7 @@ from judged.v1.judge_service_pb2_grpc import add_JudgeServiceServicer_to_server
 from judged.v1.statistics_service_pb2_grpc import add_StatisticsServiceServicer_to_server
 
 from judged_server.api.authentication import Authenticator
-from judged_server.api.interceptor import CallInterceptor, HandlerFinder, or_bytes
+from judged_server.api.interceptor import CallInterceptor, HandlerFinder
 from judged_server.api.judge_service import JudgeService
 from judged_server.api.listening.receiving import lenient
 from judged_server.api.statistics_service import StatisticsService
@@ -24,6 +24,15 @@ CONTRACT = tuple(
     for service in file.services_by_name.values()
 )
 NAMES = tuple(service.full_name for service in CONTRACT)
+
+
+def or_bytes(serialize: Callable[[Any], bytes]) -> Callable[[Any], bytes]:
+    """Let handlers return a reply's bytes too."""
+
+    def write(reply: Any) -> bytes:  # noqa: ANN401 - any reply message
+        return reply if type(reply) is bytes else serialize(reply)
+
+    return write
 
 
 class Registry(Protocol):
@@ -55,12 +64,15 @@ class InterceptingRegistrar:
 
     def add_registered_method_handlers(self, service: str, handlers: Mapping[str, Any]) -> None:
         """Register every handler of a service, wrapped."""
-        wrapped = {
-            name: self._wrap(f"/{service}/{name}", handler) for name, handler in handlers.items()
-        }
+        wrapped = self._wrapped(service, handlers)
         self._server.add_generic_rpc_handlers(
             (HandlerFinder(service, wrapped, self._authenticator),)
         )
+
+    def _wrapped(self, service: str, handlers: Mapping[str, Any]) -> dict[str, Any]:
+        return {
+            name: self._wrap(f"/{service}/{name}", handler) for name, handler in handlers.items()
+        }
 
     def _wrap(self, method: str, handler: Any) -> Any:  # noqa: ANN401 - grpc's named tuple
         make: Callable[..., Any]
@@ -76,6 +88,23 @@ class InterceptingRegistrar:
         return make(
             call, lenient(handler.request_deserializer), or_bytes(handler.response_serializer)
         )
+
+
+class HealthRegistrar(InterceptingRegistrar):
+    """Registers handlers whose calls wait for no others, have no limit of ours and serve everybody.
+
+    gRPC hands over one call at a time, in the order in which they came, of all the methods that it
+    finds handlers for when they are called. Those of a method that it knows beforehand stand in a
+    line of their own.
+    """
+
+    def __init__(self, server: grpc.aio.Server, interceptor: CallInterceptor) -> None:
+        super().__init__(server, interceptor, limited=False)
+        self._known_beforehand = server.add_registered_method_handlers
+
+    def add_registered_method_handlers(self, service: str, handlers: Mapping[str, Any]) -> None:
+        """Register every handler of a service, wrapped."""
+        self._known_beforehand(service, self._wrapped(service, handlers))
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +128,8 @@ class Services:
         Its callers watch for as long as they like: no limit of ours. Whether a server runs is no
         secret, and those who ask have no credential.
         """
-        unlimited = InterceptingRegistrar(server, self.interceptor, limited=False)
-        health_pb2_grpc.add_HealthServicer_to_server(self.health, unlimited)
+        registrar = HealthRegistrar(server, self.interceptor)
+        health_pb2_grpc.add_HealthServicer_to_server(self.health, registrar)
 
     def register_reflection(self, server: grpc.aio.Server, callers: Authenticator | None) -> None:
         """Add the reflection service to a server of gRPC, whose callers may watch too."""

@@ -198,6 +198,15 @@ def unread_replies() -> None:
     CallInterceptor._written = written
 
 
+def line_of_health_checks() -> None:
+    """Let health checks wait behind all calls that came before them."""
+    from judged_server.api.registration import HealthRegistrar, InterceptingRegistrar
+
+    HealthRegistrar.add_registered_method_handlers = (
+        InterceptingRegistrar.add_registered_method_handlers
+    )
+
+
 def chunks_in_flight() -> None:
     """Let a stream have as many chunks read and not answered as its caller sends."""
     from judged_server.api import chunk_window
@@ -346,6 +355,7 @@ GUARDS: dict[str, Callable[[], None]] = {
         stacks_of_a_standing_loop,
         end_of_a_standing_loop,
         unread_replies,
+        line_of_health_checks,
         chunks_in_flight,
         lag_of_the_loop,
         calls_that_have_ended,

@@ -1,0 +1,89 @@
+"""Health checks, with handlers of our own in a real server of this process."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import grpc
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from judged.v1 import judge_service_pb2 as pb
+from judged.v1.judge_service_pb2_grpc import (
+    JudgeServiceServicer,
+    JudgeServiceStub,
+    add_JudgeServiceServicer_to_server,
+)
+from judged_server.api.interceptor import CallInterceptor, Deadlines
+from judged_server.api.listening.receiving import Admission, Receiver
+from judged_server.api.registration import HealthRegistrar, InterceptingRegistrar
+
+CALLS, TRIES = 200, 20
+SERVING = health_pb2.HealthCheckResponse.SERVING
+
+
+class Order(JudgeServiceServicer, health_pb2_grpc.HealthServicer):  # type: ignore[misc]
+    """Notes in which order calls come to their handlers."""
+
+    def __init__(self) -> None:
+        self.came: list[str] = []
+
+    async def GetServerInfo(self, request: Any, context: Any) -> Any:
+        self.came.append("info")
+        return pb.GetServerInfoResponse()
+
+    async def Check(self, request: Any, context: Any) -> Any:
+        self.came.append("health")
+        return health_pb2.HealthCheckResponse(status=SERVING)
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[tuple[Order, str]]:
+    running = grpc.aio.server()
+    deadlines = Deadlines(default_s=60, max_unary_s=60, max_stream_s=60)
+    interceptor = CallInterceptor(deadlines, Receiver(Admission(1 << 28), 1 << 24, 16))
+    order = Order()
+    registrar: Any = InterceptingRegistrar(running, interceptor)
+    add_JudgeServiceServicer_to_server(order, registrar)
+    health_pb2_grpc.add_HealthServicer_to_server(order, HealthRegistrar(running, interceptor))
+    port = running.add_insecure_port("127.0.0.1:0")
+    await running.start()
+    yield order, f"127.0.0.1:{port}"
+    await running.stop(0)
+
+
+def call_all(address: str) -> None:
+    """Send many calls, and a health check after them on the same connection."""
+    with grpc.insecure_channel(address) as channel:
+        info = JudgeServiceStub(channel).GetServerInfo
+        calls = [info.future(pb.GetServerInfoRequest(), timeout=60) for _ in range(CALLS)]
+        check = health_pb2_grpc.HealthStub(channel).Check
+        assert check(health_pb2.HealthCheckRequest(), timeout=60).status == SERVING
+        for call in calls:
+            call.result()
+
+
+async def test_a_health_check_waits_for_no_call_that_came_before_it(server: tuple[Order, str]):
+    order, address = server
+    for _ in range(TRIES):  # now and then all calls are done before the check is there
+        order.came.clear()
+        await asyncio.to_thread(call_all, address)
+        assert len(order.came) == CALLS + 1
+        if order.came[-1] != "health":
+            return
+    pytest.fail("it always came last")
+
+
+@pytest.mark.parametrize("sent", ["mine-1", ""])
+async def test_a_health_check_has_a_request_id_as_other_calls_have(
+    server: tuple[Order, str], sent: str
+):
+    _, address = server
+    async with grpc.aio.insecure_channel(address) as channel:
+        check: Any = health_pb2_grpc.HealthStub(channel).Check
+        metadata = (("x-request-id", sent),) * bool(sent)
+        call = check(health_pb2.HealthCheckRequest(), timeout=60, metadata=metadata)
+        await call
+        told = dict(await call.trailing_metadata()).get("x-request-id")
+    assert told is None if sent else told
