@@ -15,15 +15,7 @@ import re
 import secrets
 import time
 from collections import Counter
-from collections.abc import (
-    AsyncGenerator,
-    AsyncIterator,
-    Awaitable,
-    Callable,
-    Iterable,
-    Mapping,
-    Sequence,
-)
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -88,11 +80,20 @@ _CLOCKS_APART_S = 0.02
 _log = logger("tenants")
 
 
+def or_bytes(serialize: Callable[[Any], bytes]) -> Callable[[Any], bytes]:
+    """Let handlers return a reply's bytes too."""
+
+    def write(reply: Any) -> bytes:  # noqa: ANN401 - any reply message
+        return reply if type(reply) is bytes else serialize(reply)
+
+    return write
+
+
 _metadata: ContextVar[Sequence[tuple[str, str | bytes]]] = ContextVar("metadata", default=())
 _shown: ContextVar[Shown] = ContextVar("shown", default=None)
 
 
-def callers_id(metadata: Iterable[tuple[str, str | bytes]]) -> str | None:
+def callers_id(metadata: Sequence[tuple[str, str | bytes]]) -> str | None:
     """Return the id that a caller gave its call in the metadata; None for none that may be one."""
     for key, value in metadata:
         if key == REQUEST_ID and isinstance(value, str) and _PLAIN_ID.fullmatch(value):
@@ -306,7 +307,7 @@ class CallInterceptor:
 
     def _begin(self, method: str, context: Context, *, counted: bool) -> _Call:
         """Note a call that begins, and give it an id."""
-        request_id = callers_id(_metadata.get() or context.invocation_metadata() or ())
+        request_id = callers_id(_metadata.get() or tuple(context.invocation_metadata() or ()))
         if request_id is None:
             request_id = f"{_PROCESS}-{next(_NUMBERS):x}"
             # Not to a caller who knows it: a trailer takes a fiftieth of a small call.

@@ -13,7 +13,7 @@ from judged.v1.judge_service_pb2_grpc import add_JudgeServiceServicer_to_server
 from judged.v1.statistics_service_pb2_grpc import add_StatisticsServiceServicer_to_server
 
 from judged_server.api.authentication import Authenticator
-from judged_server.api.interceptor import CallInterceptor, HandlerFinder
+from judged_server.api.interceptor import CallInterceptor, HandlerFinder, or_bytes
 from judged_server.api.judge_service import JudgeService
 from judged_server.api.listening.receiving import lenient
 from judged_server.api.statistics_service import StatisticsService
@@ -24,15 +24,6 @@ CONTRACT = tuple(
     for service in file.services_by_name.values()
 )
 NAMES = tuple(service.full_name for service in CONTRACT)
-
-
-def or_bytes(serialize: Callable[[Any], bytes]) -> Callable[[Any], bytes]:
-    """Let handlers return a reply's bytes too."""
-
-    def write(reply: Any) -> bytes:  # noqa: ANN401 - any reply message
-        return reply if type(reply) is bytes else serialize(reply)
-
-    return write
 
 
 class Registry(Protocol):
