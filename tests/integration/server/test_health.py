@@ -19,7 +19,10 @@ from judged_server.api.interceptor import CallInterceptor, Deadlines
 from judged_server.api.listening.receiving import Admission, Receiver
 from judged_server.api.registration import HealthRegistrar, InterceptingRegistrar
 
-CALLS, TRIES = 200, 20
+CALLS, TRIES = 200, 30
+OVERTAKEN = 20
+"""Calls that a check goes before. One or two it does even in their line: their messages may come
+later than its own."""
 SERVING = health_pb2.HealthCheckResponse.SERVING
 
 
@@ -44,7 +47,8 @@ async def server() -> AsyncIterator[tuple[Order, str]]:
     deadlines = Deadlines(default_s=60, max_unary_s=60, max_stream_s=60)
     interceptor = CallInterceptor(deadlines, Receiver(Admission(1 << 28), 1 << 24, 16))
     order = Order()
-    registrar: Any = InterceptingRegistrar(running, interceptor)
+    # Without a limit, as health checks are: else calls wait for their turn to receive as well.
+    registrar: Any = InterceptingRegistrar(running, interceptor, limited=False)
     add_JudgeServiceServicer_to_server(order, registrar)
     health_pb2_grpc.add_HealthServicer_to_server(order, HealthRegistrar(running, interceptor))
     port = running.add_insecure_port("127.0.0.1:0")
@@ -56,6 +60,8 @@ async def server() -> AsyncIterator[tuple[Order, str]]:
 def call_all(address: str) -> None:
     """Send many calls, and a health check after them on the same connection."""
     with grpc.insecure_channel(address) as channel:
+        # What waits for a connection is sent in any order.
+        grpc.channel_ready_future(channel).result(timeout=60)
         info = JudgeServiceStub(channel).GetServerInfo
         calls = [info.future(pb.GetServerInfoRequest(), timeout=60) for _ in range(CALLS)]
         check = health_pb2_grpc.HealthStub(channel).Check
@@ -70,9 +76,9 @@ async def test_a_health_check_waits_for_no_call_that_came_before_it(server: tupl
         order.came.clear()
         await asyncio.to_thread(call_all, address)
         assert len(order.came) == CALLS + 1
-        if order.came[-1] != "health":
+        if order.came.index("health") <= CALLS - OVERTAKEN:
             return
-    pytest.fail("it always came last")
+    pytest.fail("it always came after them")
 
 
 @pytest.mark.parametrize("sent", ["mine-1", ""])
