@@ -52,7 +52,7 @@ def fastembed(folder: str) -> tuple[Embed, dict[str, object]]:
 
 def infinity(folder: str) -> tuple[Embed, dict[str, object]]:
     """Return embed() of infinity-emb's engine, which batches by itself; its engine is torch."""
-    from infinity_emb import AsyncEngineArray, EngineArgs  # noqa: PLC0415
+    from infinity_emb import AsyncEngineArray, EngineArgs  # noqa: PLC0415 - of the peer's environment
 
     engines = AsyncEngineArray.from_args(
         [EngineArgs(model_name_or_path=folder, engine="torch", device="cpu")]
