@@ -307,7 +307,8 @@ class CallInterceptor:
 
     def _begin(self, method: str, context: Context, *, counted: bool) -> _Call:
         """Note a call that begins, and give it an id."""
-        request_id = callers_id(_metadata.get() or tuple(context.invocation_metadata() or ()))
+        read: Any = _metadata.get if counted else context.invocation_metadata  # health: no finder
+        request_id = callers_id(read() or ())
         if request_id is None:
             request_id = f"{_PROCESS}-{next(_NUMBERS):x}"
             # Not to a caller who knows it: a trailer takes a fiftieth of a small call.
@@ -340,8 +341,7 @@ class CallInterceptor:
             # gRPC keeps it in the call, and so the call in itself, if it names these frames.
             aborted.__traceback__ = aborted.__context__ = None
         except TimeoutError:
-            # The status waits behind replies that the caller does not read. The call ends here
-            # all the same; gRPC hands over what it has when it is asked for.
+            # It waits behind replies that nobody reads; gRPC hands it over when it is asked for.
             raise asyncio.CancelledError from None
 
     def _end(self, call: _Call, context: Context) -> None:
