@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import tempfile
 
+import pytest
 from hypothesis import settings
 
 from tests.offline import NETWORK
@@ -27,3 +28,18 @@ settings.load_profile("judged")
 def pytest_report_header() -> str:
     """Say whether the network is denied: `make test` denies it, a bare pytest does not."""
     return f"network: {os.environ.get(NETWORK, 'open')}"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport():
+    """Fail a test that was skipped for want of a tool where JUDGED_TOOLS_INSTALLED is set.
+
+    Such a test names the tool's package in its reason: "not run: no nginx (apt-get install nginx)".
+    """
+    report = yield
+    if report.skipped and "JUDGED_TOOLS_INSTALLED" in os.environ:
+        reason = str(report.longrepr)
+        if "apt-get install" in reason:
+            report.outcome = "failed"
+            report.longrepr = f"skipped, though its tools should be installed: {reason}"
+    return report

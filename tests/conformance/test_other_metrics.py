@@ -113,7 +113,10 @@ def test_judged_equals_ir_measures(case, k):
     assert values == pytest.approx(expected, abs=1e-9)
 
 
-@pytest.mark.skipif(shutil.which("perl") is None, reason="gdeval is a Perl program")
+@pytest.mark.skipif(
+    shutil.which("perl") is None,
+    reason="not run: no perl, which gdeval is in (apt-get install perl)",
+)
 @pytest.mark.parametrize("k", [5, 20])
 def test_err_equals_gdeval_to_its_five_decimals(k):
     case = CASES[0]

@@ -60,7 +60,10 @@ def test_the_index_has_four_groups() -> None:
     assert re.findall(r"^## (.*)$", _text(INDEX), re.MULTILINE) == GROUPS
 
 
-@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="not run: no systemd-analyze")
+@pytest.mark.skipif(
+    shutil.which("systemd-analyze") is None,
+    reason="not run: no systemd-analyze (apt-get install systemd)",
+)
 def test_the_unit_of_systemd_is_one(tmp_path: Path) -> None:
     unit = re.findall(r"^```ini\n(.*?)^```$", _text(DOCS / "teams.md"), re.DOTALL | re.MULTILINE)[0]
     path = tmp_path / "judged.service"

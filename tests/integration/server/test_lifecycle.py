@@ -57,7 +57,9 @@ class TestStart:
         assert policies["event_engine"] == {os.SCHED_BATCH}
         assert os.sched_getscheduler(server.process.pid) == os.SCHED_OTHER
 
-    @pytest.mark.skipif(shutil.which("prlimit") is None, reason="not run: no prlimit")
+    @pytest.mark.skipif(
+        shutil.which("prlimit") is None, reason="not run: no prlimit (apt-get install util-linux)"
+    )
     def test_a_crash_would_write_no_memory_to_the_disk(self, tmp_path: Path):
         # Where a crash of whoever starts it would.
         port_file, log = tmp_path / "port", tmp_path / "log"
