@@ -9,7 +9,7 @@ from pathlib import Path
 import grpc
 
 from judged import errors
-from judged._transport.channel import socket_path
+from judged._transport.channel import OPTIONS, socket_path
 from judged.credentials import Credentials, File, Tls, Token, check_token
 
 Metadata = tuple[tuple[str, str], ...]
@@ -50,6 +50,14 @@ class Authorization:
 def channel_credentials(tls: Tls) -> grpc.ChannelCredentials:
     """Return what gRPC makes a channel with. Raises InvalidArgument for files that can't be."""
     return grpc.ssl_channel_credentials(_pem(tls.ca), _pem(tls.key), _pem(tls.certificate))
+
+
+def tls_options(tls: Tls) -> tuple[tuple[str, int | str], ...]:
+    """Return the options of a channel over TLS: by the proxy that is named, and by no other."""
+    if tls.proxy is None:
+        return OPTIONS
+    named = dict(OPTIONS) | {"grpc.enable_http_proxy": 1, "grpc.http_proxy": tls.proxy}
+    return tuple(named.items())
 
 
 def tls_state(tls: Tls) -> tuple[object, ...]:

@@ -17,6 +17,8 @@ OPTIONS: tuple[tuple[str, int | str], ...] = (
     # Retries are this client's own loop: a service config can't tell a busy server from a message
     # that is too large.
     ("grpc.enable_retries", 0),
+    # gRPC would take the proxy of http_proxy even to this machine, and without TLS it reads along.
+    ("grpc.enable_http_proxy", 0),
     ("grpc.max_receive_message_length", -1),
     ("grpc.max_send_message_length", -1),
     ("grpc.keepalive_time_ms", 60_000),

@@ -18,7 +18,7 @@ import grpc
 
 from judged import errors
 from judged._inputs import need_kind
-from judged._transport.access import Authorization, refuse_unsafe
+from judged._transport.access import Authorization, refuse_unsafe, tls_options
 from judged._transport.call import CHUNKS_IN_FLIGHT, Attempts, Deadline, RetryBudget
 from judged._transport.channel import (
     OPTIONS,
@@ -66,7 +66,9 @@ class Connection:
         if channel is None:
             refuse_unusable(was_closed=False)
             if isinstance(credentials, Tls):
-                self._tls = TlsChannel(credentials, self._secure)
+                options = tls_options(credentials)
+                open_ = partial(grpc.secure_channel, self.target, options=options)
+                self._tls = TlsChannel(credentials, open_)
                 channel = cast("grpc.Channel", self._tls)
             else:
                 channel = grpc.insecure_channel(self.target, options=OPTIONS)
@@ -75,9 +77,6 @@ class Connection:
         self._stubs = JudgeServiceStub(channel), StatisticsServiceStub(channel)
         self.budget = RetryBudget(authorization=_authorization(credentials))
         self._window = Window()
-
-    def _secure(self, secret: grpc.ChannelCredentials) -> grpc.Channel:
-        return grpc.secure_channel(self.target, secret, options=OPTIONS)
 
     @property
     def judging(self) -> JudgeServiceStub:
@@ -255,15 +254,14 @@ class AsyncConnection:
             if self._tls is None:
                 channel = grpc.aio.insecure_channel(self.target, options=OPTIONS)
             else:
-                channel = TlsChannel(self._tls, self._secure)
+                options = tls_options(self._tls)
+                open_ = partial(grpc.aio.secure_channel, self.target, options=options)
+                channel = TlsChannel(self._tls, open_)
             of_stubs = cast("grpc.aio.Channel", channel)
             stubs = JudgeServiceStub(of_stubs), StatisticsServiceStub(of_stubs)
             self._opened[loop] = channel, stubs
             used()
         return self._opened[loop][1]
-
-    def _secure(self, secret: grpc.ChannelCredentials) -> grpc.aio.Channel:
-        return grpc.aio.secure_channel(self.target, secret, options=OPTIONS)
 
     async def close(self) -> None:
         """Close the connection. Calls under way end with ClientUnusable, and so do later ones."""

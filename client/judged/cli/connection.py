@@ -58,6 +58,13 @@ class Access:
     tls_key: Annotated[
         str | None, typer.Option(metavar="FILE", help="PEM file with its private key.")
     ] = None
+    tls_proxy: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="HTTP proxy to go through, with TLS. Those of http_proxy are passed over.",
+        ),
+    ] = None
 
     @property
     def named(self) -> str | None:
@@ -73,6 +80,8 @@ class Access:
             raise Problem(f"{given}: needs {missing} FILE too; give both, or neither")
         if self.tls_cert is not None and self.tls_ca is None:
             raise Problem("--tls-cert: needs --tls-ca FILE too, or --tls-ca default")
+        if self.tls_proxy is not None and self.tls_ca is None:
+            raise Problem("--tls-proxy: needs --tls-ca FILE too, or --tls-ca default")
         named = os.environ.get(TOKEN_VARIABLE, "").strip()
         try:
             token = None
@@ -83,7 +92,7 @@ class Access:
             if self.tls_ca is None:
                 return token
             ca = None if self.tls_ca == WELL_KNOWN else self.tls_ca
-            return Tls(ca, self.tls_cert, self.tls_key, token)
+            return Tls(ca, self.tls_cert, self.tls_key, token, self.tls_proxy)
         except InvalidArgument as error:
             raise _of_flags(error) from None
 
@@ -132,6 +141,7 @@ def _of_flags(error: InvalidArgument) -> Problem:
     return Problem(
         error.message.removeprefix("credentials: ")
         .replace("Tls(token=...), or --tls-ca with a command", "--tls-ca")
+        .replace("Tls(proxy=...)", "--tls-proxy")
         .replace("; give the Token alone", "; leave out --tls-ca")
     )
 

@@ -33,8 +33,8 @@ ANY_JUDGE = {
     "matching", "interval", "confidence", "resamples", "seed", "slice_by", "labels", "max_drop",
     "max_negatives", "min_coverage", "baseline", "allow_other_signature", "precision_floor",
     "folds", "max_error", "label_field", "token_file", "tls_ca", "tls_cert", "tls_key",
-    "calibration", "cascade", "criterion", "diagram", "guarantee", "max_share", "rubric", "stage",
-    "stratify_by",
+    "tls_proxy", "calibration", "cascade", "criterion", "diagram", "guarantee", "max_share",
+    "rubric", "stage", "stratify_by",
 }  # fmt: skip
 """Flags that any judge has; they are tested beside the others of their kind."""
 

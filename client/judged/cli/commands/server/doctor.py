@@ -22,7 +22,7 @@ _EXTRAS = {
     "cli": ("jinja2", "rich", "typer"),
 }
 _PACKAGES = ("judged", "grpcio", "protobuf")
-_SECRET = ("TOKEN", "KEY", "SECRET")
+_SECRET = ("TOKEN", "KEY", "SECRET", "PROXY")
 
 
 @dataclass(frozen=True, slots=True)
