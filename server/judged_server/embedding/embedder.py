@@ -29,7 +29,7 @@ INLINE_CHARS = 1 << 20
 
 MAX_QUEUED_TOKENS = 1_000_000
 """About 100 seconds of work for two cores; more is refused with a delay."""
-MODEL = Resource("the embedding model", "tokens", 5_000.0, MAX_QUEUED_TOKENS, 4_096)
+MODEL = Resource("the embedding model", 5_000.0, MAX_QUEUED_TOKENS, 4_096)
 """5,000 tokens a second are half of what two cores reach."""
 
 _CHARS_A_TOKEN = 3.5

@@ -33,14 +33,13 @@ estimate is from lengths, and the rate that of a machine with other work to do."
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """What does the work: how it is called, what its cost is counted in, and its bounds.
+    """What does the work: its name in errors, and its bounds in the unit of the work's cost.
 
     `rate` is what it does in a second until that has been measured, `most` all that may wait, and
     `interactive` the largest interactive call, where that is half of the delay at most.
     """
 
     name: str
-    unit: str
     rate: float
     most: float
     interactive: float = float("inf")
@@ -131,15 +130,11 @@ class Admission(Generic[Call]):
             raise DeadlineTooShort(cost / self._rate, max(0.0, left_s))
         if cost and self.cost:
             if left_s is not None and self._finish_s(call, share, cost) > left_s:
-                raise self._overloaded(call, "what waits would not be done before the deadline")
+                raise self.overloaded(call)
             if call.interactive:
                 victims = self._make_room(call, share, cost)
             elif self.cost + cost > self._resource.most:
-                raise self._overloaded(
-                    call,
-                    f"{self.cost} {self._resource.unit} wait, the limit is "
-                    f"{self._resource.most:.0f}",
-                )
+                raise self.overloaded(call)
         shares[call.sender] = share
         share.weight = call.weight  # that of the newest call is what the operator has set last
         share.cost += cost
@@ -173,14 +168,6 @@ class Admission(Generic[Call]):
         if call.deadline is None or not self._batches or call.begun:
             return False
         return now + call.cost / self._rate > call.deadline
-
-    def refused_late(self, call: Call) -> Overloaded:
-        """Return the error of a call whose turn came too late."""
-        return self._overloaded(call, "the call's turn came too late for its deadline")
-
-    def gave_way(self, call: Call) -> Overloaded:
-        """Return the error of a call that had to give way."""
-        return self._overloaded(call, "others wait whose share this caller's work has used")
 
     def measured(self, cost: float, seconds: float, workers: int, *, full: bool) -> None:
         """Learn the rate from what one worker did of the work, by estimate.
@@ -220,11 +207,7 @@ class Admission(Generic[Call]):
             excess -= victim.cost
         weights = sum(other.weight for name, other in shares.items() if name != call.sender)
         if excess > 0 and own > room * call.weight / (weights + call.weight):
-            raise self._overloaded(
-                call,
-                f"{self._class_cost[INTERACTIVE]} {self._resource.unit} wait, room is for "
-                f"{room:.0f}",
-            )
+            raise self.overloaded(call)
         return victims
 
     def _finish_s(self, call: Call, share: _Share[Call], cost: int) -> float:
@@ -239,10 +222,15 @@ class Admission(Generic[Call]):
             ahead += self._class_cost[INTERACTIVE]
         return ahead / self._rate
 
-    def _overloaded(self, call: Call, why: str) -> Overloaded:
+    def overloaded(self, call: Call) -> Overloaded:
+        """Return the error of a call that is not let in, gave way, or had its turn too late.
+
+        How much waits is the work of all tenants, so the error does not tell.
+        """
         delay = self._class_cost[_class_of(call)] / self._rate
         return Overloaded(
-            f"{self._resource.name} has more work than it can do in time: {why}",
+            f"{self._resource.name} has more work than it can do in time; send less at once, or "
+            "try again later",
             min(max(delay, _SHORTEST_DELAY_S), _LONGEST_DELAY_S),
         )
 

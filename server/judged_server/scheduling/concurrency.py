@@ -37,7 +37,7 @@ short work."""
 IN_PYTHON = FairThreads(
     "slices",
     1,
-    Admission(Resource("judging by texts", "characters", 40e6, 1_000_000_000, 100_000)),
+    Admission(Resource("judging by texts", 40e6, 1_000_000_000, 100_000)),
 )
 """For work in Python that is cut into slices of some 10 ms. One thread, because such work holds the
 interpreter lock: a second would add switches only. 40 million characters a second is what a lexical

@@ -135,7 +135,7 @@ class FairThreads:
                 for victim in admission.admit(mine, self._clock()):
                     admission.left(victim)
                     victim.gone = True
-                    victim.settle(None, admission.gave_way(victim))
+                    victim.settle(None, admission.overloaded(victim))
             self._waiting.put(mine, self._class_of(mine))
             self._begin_next()
         try:
@@ -176,7 +176,7 @@ class FairThreads:
             return False
         admission.left(work)
         work.gone = True
-        work.settle(None, admission.refused_late(work))
+        work.settle(None, admission.overloaded(work))
         return True
 
     def _work(self, work: _Work) -> None:

@@ -249,6 +249,20 @@ class TestClients:
                     [QueryGroup("q", ["e"], ["r"], "1")], ["mrr"], "llm"
                 )
 
+    def test_what_is_left_of_a_day_of_all_tenants_is_not_told(
+        self, provider: ScriptedProvider, tmp_path: Path
+    ):
+        budget = f'[budget]\nper_day = 0.01\nfile = "{tmp_path / "day.sqlite"}"'
+        with (
+            budgeted_server(provider, tmp_path, budget) as ready,
+            grpc.insecure_channel(ready.address) as channel,
+        ):
+            reply = JudgeServiceStub(channel).BatchJudge(work("shared", 60), timeout=60)
+        assert reasons(reply) == {"BUDGET"}
+        messages = [error.message for error in reply.verdicts.errors]
+        amounts = [re.findall(r"\d[\d.e-]* EUR", message) for message in messages]
+        assert {len(told) for told in amounts} == {1}, messages[0]  # what the question may cost
+
 
 class TestCommandLine:
     def test_estimates(self, free: ServerProcess, provider: ScriptedProvider, tmp_path: Path):

@@ -173,8 +173,8 @@ class Admission:
             fits = True
         if not fits:
             raise errors.Overloaded(
-                f"the requests in work take {self._pending} of {self._limit} bytes of memory, and "
-                f"this one would take {memory}",
+                f"the requests in work leave no room for this one, which would take {memory} bytes "
+                "of memory; send less at once, or try again later",
                 _RETRY_AFTER_S,
             )
         self._pending += memory

@@ -93,7 +93,7 @@ class WorkQueue:
             known = self._entries.get
             call.cost = sum(f.tokens for f in call.entries if known(f.key) is None)
             for victim in self._admission.admit(call, time.monotonic()):
-                self._refuse(victim, self._admission.gave_way(victim))
+                self._refuse(victim, self._admission.overloaded(victim))
             call.entries = [self._entries.setdefault(f.key, f) for f in call.entries]
             call.left = len(call.entries)
             call.windows.call = call
@@ -228,7 +228,7 @@ class WorkQueue:
         call = windows.call
         if call is None or not self._admission.is_late(call, time.monotonic()):
             return False
-        self._refuse(call, self._admission.refused_late(call))
+        self._refuse(call, self._admission.overloaded(call))
         return True
 
     def _forget_call(self, call: Call) -> None:

@@ -285,10 +285,13 @@ class Budgets:
             f"{to_amount(nano):.6g} {self.currency}".rstrip()
             for nano in (amount, max(0, left), limit)
         )
+        told = f"and {has} is left of {_WHOSE[name]} {budget}"
+        if name == "per_day":
+            # All tenants spend of it, so what is left would tell what the others ask.
+            told = f"more than is left of {_WHOSE[name].rstrip(',')}"
         return ModelFault(
             Reason.BUDGET,
-            f"the question may cost {may_cost}, and {has} is left of {_WHOSE[name]} {budget}; "
-            f"{_NEXT[name]}",
+            f"the question may cost {may_cost}, {told}; {_NEXT[name]}",
             retryable=False,
         )
 

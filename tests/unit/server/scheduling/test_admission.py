@@ -6,7 +6,7 @@ import pytest
 from judged_server.errors import DeadlineTooShort, Overloaded
 from judged_server.scheduling.admission import MAX_DELAY_S, Admission, Resource
 
-MODEL = Resource("the model", "tokens", rate=5_000, most=1_000_000, interactive=4_096)
+MODEL = Resource("the model", rate=5_000, most=1_000_000, interactive=4_096)
 RATE = 10_000
 ROOM = int(MAX_DELAY_S * RATE)
 """Tokens of interactive calls that a model of this rate takes in."""
