@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ipaddress
 import logging
 from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any
+from urllib.parse import urlsplit
 
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
@@ -44,6 +46,26 @@ def runner_of(
         max_field_size=_HEADER_BYTES,
         **options,
     )
+
+
+def is_this_machine(url: str) -> bool:
+    """Say whether a URL is of this machine by an address or as localhost.
+
+    A web page can make any other name stand for this machine (DNS rebinding).
+    """
+    try:
+        host = urlsplit(url).hostname or ""
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def wrong_host(request: web.Request) -> str:
+    """Return why a port that asks nobody who calls refuses a request, "" if it does not."""
+    host = request.headers.get("Host")  # every web page names one
+    if host is None or is_this_machine(f"http://{host}"):
+        return ""
+    return "host: this port is for this machine only; call it as 127.0.0.1 or localhost"
 
 
 async def _make_safe(_: web.Request, response: web.StreamResponse) -> None:

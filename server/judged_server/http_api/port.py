@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import os
 import socket
 from collections.abc import Awaitable, Callable, Iterable
@@ -12,7 +11,6 @@ from difflib import get_close_matches
 from functools import partial
 from http import HTTPStatus
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import orjson
 from aiohttp import web
@@ -21,7 +19,7 @@ from judged_server.address import Address, AddressError, share_socket
 from judged_server.api.listening.listeners import Listener
 from judged_server.http_api.calls import HttpCalls, HttpMethod
 from judged_server.http_api.replies import JSON
-from judged_server.http_server import runner_of
+from judged_server.http_server import is_this_machine, runner_of, wrong_host
 
 LAST_REPLIES_S = 5.0
 """How long, at the end of a drain, replies of calls that have ended may take to be written."""
@@ -125,14 +123,8 @@ class HttpPort:
     @web.middleware
     async def _guarded(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Turn web pages away where nobody is asked who calls; tell every failure as JSON."""
-        origin = request.headers.get("origin")
-        if origin is not None and self._listener.callers is None and not _is_local(origin):
-            return _failure(
-                HTTPStatus.FORBIDDEN,
-                _DENIED,
-                "origin: this server asks nobody who calls, so web pages can't call it; "
-                "give it --tenants",
-            )
+        if self._listener.callers is None and (refused := self._refused(request)):
+            return _failure(HTTPStatus.FORBIDDEN, _DENIED, refused)
         try:
             return await handler(request)
         except web.HTTPException as error:
@@ -144,6 +136,18 @@ class HttpPort:
             if "Allow" in error.headers:
                 response.headers["Allow"] = error.headers["Allow"]
             return response
+
+    def _refused(self, request: web.Request) -> str:
+        """Return why a request looks like one of a web page, "" if it does not."""
+        origin = request.headers.get("origin")
+        if origin is not None and not is_this_machine(origin):
+            return (
+                "origin: this server asks nobody who calls, so web pages can't call it; "
+                "give it --tenants"
+            )
+        # By another address a proxy may call, under any name; by a socket no web page can.
+        is_port_of_this_machine = self.address.path is None and self.address.is_local
+        return wrong_host(request) if is_port_of_this_machine else ""
 
     def _nearest(self, path: str) -> str:
         """Return a hint at the call that was meant, else at the list of all."""
@@ -164,15 +168,6 @@ class HttpPort:
 def _failure(status: int, code: int, message: str) -> web.Response:
     body = orjson.dumps({"code": code, "message": message, "details": []})
     return web.Response(status=status, body=body, content_type=JSON)
-
-
-def _is_local(origin: str) -> bool:
-    """Say whether a page came from this machine, and not from a name that somebody else gives."""
-    host = urlsplit(origin).hostname or ""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def _bound(listener: Listener) -> socket.socket:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from aiohttp import web
 
 from judged_server.address import Address, AddressError
-from judged_server.http_server import runner_of
+from judged_server.http_server import runner_of, wrong_host
 from judged_server.monitoring.prometheus import PrometheusMetrics
 
 LAG_EVERY_S = 0.25
@@ -75,6 +75,8 @@ class MonitoringPort:
             await asyncio.sleep(self._lag_every_s)
             self._metrics.lag(max(0.0, loop.time() - due))
 
-    async def _tell_metrics(self, _: web.Request) -> web.Response:
+    async def _tell_metrics(self, request: web.Request) -> web.Response:
+        if refused := wrong_host(request):
+            raise web.HTTPForbidden(text=f"{refused}\n")
         text = await asyncio.to_thread(self._metrics.text)
         return web.Response(body=text, headers={"Content-Type": _TEXT})

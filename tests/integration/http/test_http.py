@@ -163,6 +163,17 @@ class TestErrors:
         for page in ("http://localhost:3000", "http://127.0.0.1"):
             assert ask(address, "/v1/GetServerInfo", {}, {"Origin": page}).status == 200
 
+    @pytest.mark.parametrize("path", ["/openapi.json", "/healthz", "/readyz", "/v1/GetServerInfo"])
+    def test_a_name_that_was_made_to_stand_for_this_machine_is_refused(
+        self, address: str, path: str
+    ):
+        body, method = ({}, "POST") if path.startswith("/v1") else (None, "GET")
+        for host in ("rebound.example:8471", "localhost.rebound.example", "10.0.0.1", "[", ""):
+            told = ask(address, path, body, {"Host": host}, method=method)
+            assert (told.status, told.json["code"]) == (403, 7), host
+        for host in ("localhost", "LOCALHOST:8471", "127.0.0.1:1", "[::1]:8471"):
+            assert ask(address, path, body, {"Host": host}, method=method).status == 200, host
+
 
 class TestLimits:
     def test_a_body_above_the_limit_is_refused(self, address: str):
@@ -196,7 +207,8 @@ class TestLimits:
         host, port = address.rsplit(":", 1)
         with socket.create_connection((host, int(port))) as raw:
             raw.sendall(
-                b"POST /v1/BatchJudge HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+                b"POST /v1/BatchJudge HTTP/1.1\r\nHost: localhost\r\n"
+                b"Content-Type: application/json\r\n"
                 b"X-Request-Id: cut-off\r\nContent-Length: 100\r\n\r\n{"
             )
         until(lambda: '"cut-off"' in server.log_text())

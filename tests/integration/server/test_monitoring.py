@@ -41,10 +41,12 @@ def yes(asked: Asked) -> dict[str, str]:
     return {"reasoning": "so it is", "verdict": "yes"}
 
 
-def get(address: str, path: str, method: str = "GET") -> tuple[int, dict[str, str], str]:
+def get(
+    address: str, path: str, method: str = "GET", **sent: str
+) -> tuple[int, dict[str, str], str]:
     host, port = address.rsplit(":", 1)
     connection = http.client.HTTPConnection(host, int(port), timeout=20)
-    connection.request(method, path)
+    connection.request(method, path, headers=sent)
     reply = connection.getresponse()
     body = reply.read().decode()
     connection.close()
@@ -155,6 +157,14 @@ def test_the_port_is_for_reading_only(watched: Watched, path: str):
     for method in ("POST", "PUT", "DELETE", "HEAD"):
         assert get(watched.metrics, path, method)[0] == 405
     assert get(watched.metrics, f"/nothing{path}")[0] == 404
+
+
+def test_metrics_are_told_to_no_page_whose_name_was_made_to_stand_for_this_machine(
+    watched: Watched,
+):
+    status, _, said = get(watched.metrics, "/metrics", Host="rebound.example:9470")
+    assert (status, "judged_" in said, "127.0.0.1" in said) == (403, False, True)
+    assert get(watched.metrics, "/metrics", Host="localhost:9470")[0] == 200
 
 
 @pytest.mark.parametrize(
