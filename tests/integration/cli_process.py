@@ -47,7 +47,7 @@ RESULTS = [
     {"query_id": "q2", "results": [{"doc_id": "d2"}, {"doc_id": "d1"}]},
 ]
 QRELS = "301 0 d1 1\n301 0 d2 0\n301 0 d3 2\n302 0 d1 1\n"
-RUN = "301 Q0 d1 1 0.5 t\n301 Q0 d2 2 0.9 t\n301 Q0 d5 3 0.1 t\n"
+RUN = "301 Q0 d1 2 0.5 t\n301 Q0 d2 1 0.9 t\n301 Q0 d5 3 0.1 t\n"
 
 
 def fill(folder: Path) -> Path:

@@ -368,7 +368,7 @@ def _given(results: Mapping[str, object], k: int | None) -> Results:
         )
     if k is None:
         return whole
-    return Results({query_id: ranked[:k] for query_id, ranked in whole.items()}, whole.out_of_order)
+    return replace(whole, by_query={query_id: ranked[:k] for query_id, ranked in whole.items()})
 
 
 def _ranking(ranked: object, query_id: str) -> list[Retrieved]:

@@ -19,7 +19,7 @@ class TestMetrics:
         )
         assert done.returncode == 0
         document = json.loads(done.stdout)
-        # By score d2 comes before d1, whatever the ranks say; d3 was not found.
+        # By score d2 comes before d1, whatever the order of the lines; d3 was not found.
         assert document["per_query"] == {"301": {"precision@2": 0.5, "mrr": 0.5, "recall": 0.5}}
         assert document["counts"]["skipped_missing"] == 1
         assert document["counts"]["verdicts"] is None
@@ -31,6 +31,28 @@ class TestMetrics:
         assert done.returncode == 0
         assert json.loads(done.stdout)["metrics"]["mrr"]["mean"] == 0.25
         assert done.stderr == ""
+
+    @pytest.mark.parametrize(
+        ("scores", "said"),
+        [
+            (("0.10", "0.55", "0.90"), "the scores rank otherwise than the rank column"),
+            (("0", "0", "0"), "all scores tie"),
+            (("1999999999", "1999999998", "1999999997"), "not in single precision"),
+        ],
+    )
+    def test_warns_of_scores_that_do_not_rank_as_the_ranks_do(self, judged, folder, scores, said):
+        (folder / "qrels.txt").write_text("1 0 a 1\n2 0 a 1\n")
+        ranked = list(zip("abc", (1, 2, 3), scores, strict=True))
+        lines = [f"{topic} Q0 {name} {rank} {s} x\n" for topic in "12" for name, rank, s in ranked]
+        (folder / "run.txt").write_text("".join(lines))
+        done = judged(*self.command, "-m", "mrr", "--strict", "--json", "-")
+        assert done.returncode == 1
+        assert f"warning: in 2 of 2 topics {said}" in done.stderr
+        found = json.loads(done.stdout)
+        assert round(found["metrics"]["mrr"]["mean"], 4) == 0.3333  # as trec_eval ranks
+        assert len(found["warnings"]) == 1
+        done = judged("compare", "--qrels", "qrels.txt", "run.txt", "run.txt", "-m", "mrr")
+        assert f"warning: run.txt: in 2 of 2 topics {said}" in done.stderr
 
     def test_prints_a_table_with_every_query_on_request(self, judged):
         done = judged(*self.command, "-m", "ndcg@10", "--per-query")

@@ -217,6 +217,7 @@ def _convert_results(
             found = Results.from_trec_run(source)
         else:
             found = Results.from_jsonl(source)
+    out.warn(*found.warnings)
     counts = {"queries": len(found), "results": sum(map(len, found.values()))}
     read: dict[str, Any] = {"path": str(source), "format": _results_format(source), **counts}
     written: dict[str, Any] = {"path": str(target), "format": _results_format(target), **counts}

@@ -25,6 +25,7 @@ def join_warnings(dataset: Dataset, results: Results) -> Iterator[str]:
         rule = f"no query of the data set is among them; their ids must be its ids{first} not"
         raise InvalidArgument.of_field("results", rule if first else "hold no query")
     yield from fit.warnings()
+    yield from results.warnings
 
 
 def evaluation_warnings(evaluation: Evaluation) -> Iterator[str]:

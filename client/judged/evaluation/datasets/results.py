@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import struct
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from gzip import GzipFile
@@ -33,7 +32,7 @@ from judged.evaluation.datasets.files import (
     parse_json,
     writing,
 )
-from judged.evaluation.datasets.trec import TrecRun
+from judged.evaluation.datasets.trec import TrecRun, single
 from judged.types import Span
 
 
@@ -69,12 +68,14 @@ class Results(Mapping[str, Sequence[Retrieved]]):
 
     `out_of_order` are the queries whose scores do not fall with rank. The given order is the
     ranking all the same; scores are only looked at to find such queries. `system_models` are the
-    language models that lines name as those which made the texts.
+    language models that lines name as those which made the texts. `warnings` are those of a TREC
+    run; see TrecRun.
     """
 
     by_query: Mapping[str, Sequence[Retrieved]]
     out_of_order: Sequence[str] = ()
     system_models: Sequence[str] = ()
+    warnings: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         by_query = {
@@ -123,21 +124,23 @@ class Results(Mapping[str, Sequence[Retrieved]]):
     def from_trec_run(cls, path: Path | str) -> Results:
         """Return the results of a TREC run, ranked as trec_eval does: by score, ties by id.
 
-        Scores tie that are the same in single precision. The results have no texts: match them by
+        Scores tie that are the same in single precision; `warnings` say where they rank otherwise
+        than the rank column. The results have no texts: match them by
         id, or give the data set documents. Raises FileError.
         """
+        run = TrecRun.from_file(path)
         by_query = {
             topic: [
                 Retrieved(document, score)
                 for document, score in sorted(
                     scores.items(),
-                    key=lambda item: (_single(item[1]), item[0].encode()),
+                    key=lambda item: (single(item[1]), item[0].encode()),
                     reverse=True,
                 )
             ]
-            for topic, scores in TrecRun.from_file(path).scores.items()
+            for topic, scores in run.scores.items()
         }
-        return cls(by_query)
+        return cls(by_query, warnings=run.warnings)
 
     def save(self, path: Path | str) -> list[str]:
         """Write the results as JSONL, or as a TREC run where the path ends in .run or .trec.
@@ -266,12 +269,6 @@ def _read(record: Record, known: KnownFields) -> Retrieved:
 
 def _write(result: Retrieved) -> dict[str, object]:
     return {name: value for name, value in asdict(result).items() if value is not None}
-
-
-def _single(score: float) -> float:
-    """Return a score as trec_eval and our server compare it: in single precision."""
-    rounded: float = struct.unpack("f", struct.pack("f", score))[0]
-    return rounded
 
 
 def scores_fall(ranked: Sequence[Retrieved]) -> bool:

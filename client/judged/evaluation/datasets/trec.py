@@ -5,17 +5,31 @@ Ranking and joining the two is the server's part: readers keep the order of the 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import struct
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 from judged._inputs import read_number
-from judged._views import View
+from judged._views import View, of_all
 from judged.evaluation.datasets.files import FileError, decode, read_lines
 
 LARGEST_SCORE = 3.4028234663852886e38
 """trec_eval keeps scores in single precision; nothing larger fits."""
 LARGEST_GRADE = 2**31 - 1
+_AGAINST = (
+    "the scores rank otherwise than the rank column (scores that rise with rank, as distances do); "
+    "the scores rank, as in trec_eval: negate them if a small one is good"
+)
+_TIED = (
+    "all scores tie, so that the ids of the documents rank them, as in trec_eval; write scores "
+    "that fall with rank"
+)
+_ROUNDED = (
+    "scores differ in the file and not in single precision, in which trec_eval compares them, so "
+    "that the ids of the documents rank those; write smaller scores"
+)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -47,32 +61,78 @@ class TrecRun(View):
     """A run: topic to document id to score.
 
     Of a document that repeats in a topic the first line is kept; `duplicates` counts the others.
+    `warnings` say where its scores rank otherwise than whoever wrote it may think.
     """
 
     scores: Mapping[str, Mapping[str, float]]
     duplicates: int = 0
+    warnings: Sequence[str] = ()
 
     @classmethod
     def from_file(cls, path: Path | str) -> TrecRun:
         """Return the run of a file of `topic Q0 document rank score tag`. Raises FileError.
 
-        As in trec_eval the score alone ranks: the rank column is not read.
+        As in trec_eval the score alone ranks. Where the rank column says otherwise, `warnings` do.
         """
         name = str(path)
         scores: dict[str, dict[str, float]] = {}
+        ranks: dict[str, list[float | None]] = {}
         duplicates = 0
         lines = _columns(name, 6, "topic Q0 document rank score tag")
-        for number, (topic, _, document, _, raw, _) in lines:
+        for number, (topic, _, document, rank, raw, _) in lines:
             score = read_number(raw)
             if score is None or abs(score) > LARGEST_SCORE:
                 problem = f"the score {raw!r} is not a finite number in single precision"
                 raise FileError(name, number, problem)
             of_topic = scores.setdefault(topic, {})
-            duplicates += document in of_topic
-            of_topic.setdefault(document, score)
+            if document in of_topic:
+                duplicates += 1
+            else:
+                of_topic[document] = score
+                ranks.setdefault(topic, []).append(read_number(rank))
         if not scores:
             raise FileError(name, None, "holds no retrieved document")
-        return cls(scores, duplicates)
+        topics = [(topic, list(of.values()), ranks[topic]) for topic, of in scores.items()]
+        return cls(scores, duplicates, tuple(_score_warnings(topics)))
+
+
+def _score_warnings(
+    topics: Collection[tuple[str, Sequence[float], Sequence[float | None]]],
+) -> Iterator[str]:
+    """Yield where the scores of topics rank otherwise than their ranks, or hardly rank at all."""
+    against = [topic for topic, *columns in topics if _rise(*columns)]
+    tied = [topic for topic, scores, _ in topics if len(scores) > 1 and len(set(scores)) == 1]
+    rounded = [topic for topic, scores, _ in topics if _lose_their_order(scores)]
+    for found, problem in ((against, _AGAINST), (tied, _TIED), (rounded, _ROUNDED)):
+        if found:
+            n = len(found)
+            of = of_all(n, len(topics), "topic", "topics")
+            yield f"in {of} {problem}; for example in topic {found[0]!r}"
+
+
+def _rise(scores: Sequence[float], ranks: Sequence[float | None]) -> bool:
+    """Say whether a score is above that of a better rank; ranks that tell nothing are passed by."""
+    known = [rank for rank in ranks if rank is not None]
+    if len(known) < len(ranks) or len(set(known)) < 2:
+        return False
+    by_rank = sorted(zip(known, scores, strict=True), key=lambda pair: pair[0])
+    return any(a[0] < b[0] and single(a[1]) < single(b[1]) for a, b in pairwise(by_rank))
+
+
+def _lose_their_order(scores: Sequence[float]) -> bool:
+    """Say whether a tenth or more of the different scores become the same in single precision.
+
+    Of a thousand scores with all digits of a double, one or two do by chance.
+    """
+    different = set(scores)
+    lost = len(different) - len(set(map(single, different)))
+    return lost * 10 >= max(len(different) - 1, 1) and lost > 0
+
+
+def single(score: float) -> float:
+    """Return a score as trec_eval and our server compare it: in single precision."""
+    rounded: float = struct.unpack("f", struct.pack("f", score))[0]
+    return rounded
 
 
 def _columns(name: str, n: int, layout: str) -> Iterator[tuple[int, list[str]]]:

@@ -96,7 +96,12 @@ def command(
     # A mapping holds each document once, so the server never saw the repeated lines.
     counts = replace(table.counts, duplicates=table.counts.duplicates + retrieved.duplicates)
     table = replace(table, counts=counts)
-    out.warn(*topic_warnings(counts), *count_warnings(counts), *interval_warnings(table, made))
+    out.warn(
+        *retrieved.warnings,
+        *topic_warnings(counts),
+        *count_warnings(counts),
+        *interval_warnings(table, made),
+    )
     outcomes = gates.check(table, None, out)
     if per_query:
         out.show(per_query_table(table), "")

@@ -135,3 +135,11 @@ def test_validate_tells_all_and_ends_by_what_it_found(folder, capsys):
     assert "bad.csv:3: query 'q2' has the same text as query 'q1'" in told.err
     assert "2 queries, 0 documents, 1 error, 1 warning" in told.out
     assert run(["validate", "set.xyz"]) == 2
+
+
+def test_convert_says_where_the_scores_of_a_run_rank_otherwise(folder, capsys):
+    (folder / "distances.run").write_text("1 Q0 a 1 0.1 x\n1 Q0 b 2 0.9 x\n")
+    command = ["convert", "distances.run", "d.jsonl", "--results", "--strict"]
+    assert run(command) == 1
+    assert "in 1 of 1 topic the scores rank otherwise than the rank" in capsys.readouterr().err
+    assert [found.doc_id for found in Results.from_jsonl("d.jsonl")["1"]] == ["b", "a"]

@@ -3,7 +3,9 @@
 import gzip
 
 import pytest
-from judged.evaluation import FileError, TrecQrels, TrecRun
+from judged.evaluation import Dataset, FileError, Query, Results, TrecQrels, TrecRun
+from judged.evaluation._steps.warnings import join_warnings
+from judged.evaluation.evaluation_run import _given
 
 
 def write(tmp_path, text):
@@ -49,7 +51,7 @@ class TestTrecQrels:
 
 class TestTrecRun:
     def test_reads_scores_in_the_order_of_the_file(self, tmp_path):
-        path = write(tmp_path, "301 Q0 d1 2 1.5 tag\n301 Q0 d2 1 -3e2 tag\n302 Q0 d1 1 0 t\n")
+        path = write(tmp_path, "301 Q0 d1 1 1.5 tag\n301 Q0 d2 2 -3e2 tag\n302 Q0 d1 1 0 t\n")
         run = TrecRun.from_file(path)
         assert run == TrecRun({"301": {"d1": 1.5, "d2": -300.0}, "302": {"d1": 0.0}})
         assert list(run.scores["301"]) == ["d1", "d2"]
@@ -80,3 +82,75 @@ class TestTrecRun:
     def test_must_hold_something(self, tmp_path):
         with pytest.raises(FileError, match="holds no retrieved document"):
             TrecRun.from_file(write(tmp_path, ""))
+
+
+def run_of(*topics):
+    """Return the text of a run: of each topic the (rank, score) of its documents, in order."""
+    return "".join(
+        f"{topic} Q0 d{place} {rank} {score} x\n"
+        for topic, documents in enumerate(topics, 1)
+        for place, (rank, score) in enumerate(documents)
+    )
+
+
+class TestWarningsOfARun:
+    @pytest.mark.parametrize(
+        "topics",
+        [
+            [[(1, 0.10), (2, 0.55), (3, 0.90)], [(1, 0.05), (2, 0.60)]],  # distances
+            [[(0, -3), (1, -2), (2, -1)], [(0, -9), (1, -1)]],  # ranks from 0, scores below it
+            [[(2, 0.9), (1, 0.2)], [(2, 8), (1, 7)]],  # lines in another order than the ranks
+            [[(1, 3), (2, 2), (3, 9)], [(1, 1), (2, 5)]],  # a ranking that was fused, old scores
+        ],
+    )
+    def test_scores_that_rise_with_rank(self, tmp_path, topics):
+        (said,) = TrecRun.from_file(write(tmp_path, run_of(*topics))).warnings
+        assert said.startswith("in 2 of 2 topics the scores rank otherwise than the rank column")
+        assert said.endswith("for example in topic '1'")
+
+    @pytest.mark.parametrize("score", ["0", "1", "0.5", "-1e9"])
+    def test_scores_that_all_tie(self, tmp_path, score):
+        topics = [[(1, 3), (2, 2)], [(1, score), (2, score), (3, score)]]
+        (said,) = TrecRun.from_file(write(tmp_path, run_of(*topics))).warnings
+        assert said.startswith("in 1 of 2 topics all scores tie")
+        assert said.endswith("for example in topic '2'")
+
+    @pytest.mark.parametrize(
+        "scores",
+        [
+            [1999999999, 1999999998, 1999999997],
+            [1795752002, 1795752001, 1795700000],  # time stamps: two of the three tie
+            [16777217, 16777216, 3],
+            ["0.30000000000000004", "0.3", "0.1"],
+        ],
+    )
+    def test_scores_that_single_precision_does_not_tell_apart(self, tmp_path, scores):
+        text = run_of(list(enumerate(scores, 1)))
+        (said,) = TrecRun.from_file(write(tmp_path, text)).warnings
+        assert said.startswith("in 1 of 1 topic scores differ in the file and not in single")
+
+    @pytest.mark.parametrize(
+        "topics",
+        [
+            [[(1, 3), (2, 2), (3, 2), (4, 1)]],  # a tie, as rankings have them
+            [[(0, 1), (0, 2), (0, 3)]],  # BEIR's own runs have no ranks
+            [[("-", 1), ("-", 2)]],
+            [[(1, 3)]],
+            [[(3, 1), (2, 2), (1, 3)]],
+            # One pair of many that a double tells apart and a float does not.
+            [[(n, 30 - n) for n in range(1, 20)] + [(20, 1.00000001), (21, 1)]],
+        ],
+    )
+    def test_says_nothing_where_scores_rank(self, tmp_path, topics):
+        assert TrecRun.from_file(write(tmp_path, run_of(*topics))).warnings == ()
+
+    def test_results_of_a_run_have_them_and_so_has_an_evaluation(self, tmp_path):
+        path = write(tmp_path, run_of([(1, 0.1), (2, 0.9)]))
+        results = Results.from_trec_run(path)
+        assert [said[:39] for said in results.warnings] == [
+            "in 1 of 1 topic the scores rank otherwi"
+        ]
+        dataset = Dataset([Query("1", "q", relevant_document_ids=["d0"])])
+        assert list(join_warnings(dataset, results)) == list(results.warnings)
+        cut = _given(results, 1)
+        assert cut.warnings == results.warnings
