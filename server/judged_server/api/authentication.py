@@ -27,6 +27,9 @@ _NOBODY = (
 _NO_TENANT = (
     "the client's certificate names no tenant of this server; its operator adds its URI to uris"
 )
+_NOT_ONE = (
+    "the client's certificate has URIs of several tenants of this server; show one that names one"
+)
 _NOT_VALID = "the token is not valid, or not any more; ask the operator of the server for a new one"
 
 
@@ -102,12 +105,19 @@ class Authenticator:
         return self._directory.counts(identity)
 
     def _by_certificate(self, context: Context) -> Identity | None:
-        """Return whom a certificate names by a URI; gRPC has checked who signed it."""
-        for uri in context.auth_context().get("peer_uri", ()):
-            found = self._directory.by_uri(uri.decode("utf-8", "replace"))
-            if found is not None:
-                return found
-        return None
+        """Return whom a certificate names by a URI; gRPC has checked who signed it.
+
+        Raises Unauthenticated where it names several.
+        """
+        # Imported here: only a server with TLS has loaded it.
+        from judged_server.api.listening.certificates import uris_of  # noqa: PLC0415
+
+        shown = context.auth_context().get("x509_pem_cert", ())
+        found = [self._directory.by_uri(uri) for pem in shown for uri in uris_of(pem)]
+        tenants = {each.tenant.name: each for each in found if each is not None}
+        if len(tenants) > 1:
+            raise errors.Unauthenticated(_NOT_ONE)
+        return next(iter(tenants.values()), None)
 
 
 def revoked() -> errors.Unauthenticated:

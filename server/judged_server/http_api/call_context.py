@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import ssl
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, NoReturn
 
@@ -76,9 +77,10 @@ class HttpContext:
         return f"ipv6:[{host}]:{port}" if ":" in host else f"ipv4:{host}:{port}"
 
     def auth_context(self) -> Mapping[str, list[bytes]]:
-        """Return what the client's certificate says; TLS has checked who signed it."""
-        names = (self._request.get_extra_info("peercert") or {}).get("subjectAltName", ())
-        return {"peer_uri": [value.encode() for kind, value in names if kind == "URI"]}
+        """Return the client's certificate; TLS has checked who signed it."""
+        tls = self._request.get_extra_info("ssl_object")
+        shown = None if tls is None else tls.getpeercert(binary_form=True)
+        return {"x509_pem_cert": [ssl.DER_cert_to_PEM_cert(shown).encode()]} if shown else {}
 
     def set_trailing_metadata(self, trailers: tuple[tuple[str, str | bytes], ...]) -> None:
         """Note what is sent with the reply."""

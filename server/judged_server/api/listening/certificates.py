@@ -12,6 +12,7 @@ import threading
 import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import lru_cache
 from pathlib import Path
 
 import grpc
@@ -207,6 +208,21 @@ def load(files: CertificateFiles) -> Loaded:
             )
     configuration = grpc.ssl_server_certificate_configuration([(key, chain)], authorities)
     return Loaded(configuration, ends)
+
+
+@lru_cache(maxsize=1024)
+def uris_of(pem: bytes) -> tuple[str, ...]:
+    """Return the URIs of a certificate, none where one has a NUL or can't be read.
+
+    Read here, since gRPC's own ends at a NUL: a name that somebody else signed would be a tenant's.
+    """
+    try:
+        found = x509.load_pem_x509_certificate(pem).extensions
+        names = found.get_extension_for_class(x509.SubjectAlternativeName).value
+        uris = names.get_values_for_type(x509.UniformResourceIdentifier)
+    except (ValueError, x509.ExtensionNotFound, x509.DuplicateExtension):
+        return ()
+    return () if any("\0" in uri for uri in uris) else tuple(uris)
 
 
 def _named(error: Exception) -> str:
