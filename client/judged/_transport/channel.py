@@ -93,7 +93,7 @@ def socket_path(target: str) -> str | None:
 
 _OTHER_CA = "CERTIFICATE_VERIFY_FAILED"
 _NO_TLS = "WRONG_VERSION_NUMBER"
-_CLOSED = "Socket closed"
+_CLOSED = re.compile("socket closed|connection reset|broken pipe", re.IGNORECASE)
 _HTTP_1 = "http1.x server"
 
 
@@ -109,7 +109,7 @@ def hint(target: str, message: str = "") -> str:
         )
     if _NO_TLS in message:
         return "TLS? the server there speaks none; leave out Tls(...) and --tls-ca"
-    if _CLOSED in message:
+    if _CLOSED.search(message):
         return (
             "TLS? a server that wants it closes what comes without: use Tls(...) or --tls-ca, and "
             "where it asks for a client's certificate one that it trusts"

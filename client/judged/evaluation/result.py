@@ -61,11 +61,14 @@ class EvaluationResult(View):
         return {q.query_id: q.failure for q in self.queries if q.failure is not None}
 
     def summary(self) -> str:
-        """Return a text of some lines: means with intervals, counts, the judge, warnings."""
-        rows = [("metric", "mean", "interval", "n"), *map(_summary_row, self.table.metrics)]
-        if not any(row[2] for row in rows[1:]):
-            rows = [(name, mean, "", n) for name, mean, _, n in rows]
-        lines = aligned(rows, left={0})
+        """Return a text of some lines: means with intervals, counts, the judge, warnings.
+
+        Where verdicts are missing, the bounds of a metric are what they leave open.
+        """
+        heads = ("metric", "mean", "interval", "bounds", "n")
+        cells = [_summary_row(metric) for metric in self.table.metrics]
+        used = [i for i in range(len(heads)) if not cells or any(row[i] for row in cells)]
+        lines = aligned([[row[i] for i in used] for row in (heads, *cells)], left={0})
         counts = self.table.counts
         told = f"{counts.evaluated} of {len(self.queries)} queries, {counts.retrieved} results"
         if counts.verdicts is not None and counts.verdicts.total:
@@ -203,8 +206,16 @@ def _lines_of(document: dict[str, Any]) -> str:
     return ",\n".join(lines)
 
 
-def _summary_row(metric: MetricResult) -> tuple[str, str, str, str]:
+def _summary_row(metric: MetricResult) -> tuple[str, ...]:
     interval = metric.interval
-    bounds = "" if interval is None else f"[{interval.lower:.4f}, {interval.upper:.4f}]"
-    mean = "-" if metric.mean is None else f"{metric.mean:.4f}"
-    return metric.name, mean, bounds, str(metric.n)
+    return (
+        metric.name,
+        "-" if metric.mean is None else f"{metric.mean:.4f}",
+        "" if interval is None else _span(interval.lower, interval.upper),
+        _span(metric.lower_bound, metric.upper_bound),
+        str(metric.n),
+    )
+
+
+def _span(lower: float | None, upper: float | None) -> str:
+    return "" if lower is None or upper is None else f"[{lower:.4f}, {upper:.4f}]"

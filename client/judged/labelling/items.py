@@ -94,6 +94,12 @@ class Judged:
         lines, missing = [], 0
         line_of: dict[str, int] = {}
         for number, record in read_records(path):
+            if record.get("rubric") is not None:
+                raise record.error(
+                    "is a score of an answer, and verdicts of `judged judge` are labelled here; to "
+                    'see how scores agree with people, write "relevant": true or false into the '
+                    "lines of the answers, and run `judged calibrate ANSWERS --rubric ID`"
+                )
             if record.get("status") is None:
                 raise record.error(
                     "has no 'status'; name a file that `judged judge --output` has written"

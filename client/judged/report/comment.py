@@ -22,20 +22,24 @@ _MOST_WARNINGS = 10
 
 @dataclass(frozen=True, slots=True)
 class BaselineAge:
-    """Which commit of main a baseline is of, and how old it is; `stale` says it is too old.
+    """Which commit of main or which file a baseline is, and its age; `stale` says it is too old.
 
     `behind` is how many commits main has since, None where that is not known.
     """
 
-    commit: str
+    commit: str | None
     days: float
     behind: int | None
     stale: bool
+    file: str | None = None
 
     def __str__(self) -> str:
         days = "less than a day" if self.days < 1 else f"{self.days:.0f} days"
         days = "1 day" if 1 <= self.days < 1.5 else days
-        said = f"Baseline: commit {self.commit[:10]} of main, {days} old"
+        of = (
+            f"the file {self.file}" if self.commit is None else f"commit {self.commit[:10]} of main"
+        )
+        said = f"Baseline: {of}, {days} old"
         if self.behind:
             said += f", {self.behind} {'commit' if self.behind == 1 else 'commits'} behind main"
         return said

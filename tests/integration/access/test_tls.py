@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import shutil
+import socket
 import ssl
+import struct
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 
@@ -134,6 +137,31 @@ class TestCommand:
         assert done.returncode == 2
         assert said in done.stderr
         assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_connection_that_is_reset_may_want_tls():
+    # As some proxies and load balancers end one that does not begin with a handshake.
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def reset() -> None:
+            with suppress(OSError):
+                while True:
+                    connection, _ = listener.accept()
+                    connection.setsockopt(
+                        socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)
+                    )
+                    connection.close()
+
+        thread = threading.Thread(target=reset, daemon=True)
+        thread.start()
+        host, port = listener.getsockname()[:2]
+        with (
+            Client(f"{host}:{port}", timeout=2) as client,
+            pytest.raises(Unavailable, match=r"TLS\? a server that wants it"),
+        ):
+            client.judge(GROUPS)
+        listener.shutdown(socket.SHUT_RDWR)
+    thread.join(60)
 
 
 def test_a_hundred_rotations_under_load_lose_no_call(authority: Authority):

@@ -18,6 +18,7 @@ from judged import Client, IntervalOptions, MetricOptions, PerQueryValues
 from judged.report.documents import read_differences
 from judged.types import CompareOptions
 
+from tests.integration.cli_process import run_in
 from tests.integration.server_process import running_server
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -244,6 +245,35 @@ def test_without_a_baseline_nothing_is_compared(tmp_path, server):
     status, printed = repository.action("pull_request")
     assert status == 0, printed
     assert "There is no baseline of main yet" in repository.comment
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (None, "judged: before.json: there is no such file"),
+        ("[1]", "judged: before.json: "),
+        ("{", "judged: before.json: is not JSON"),
+        ("{}", 'judged: before.json: has no "metrics"'),
+    ],
+)
+def test_a_baseline_that_is_a_file_is_named_as_one(repository, content, said):
+    repository.retrieve(lambda n: 0)
+    if content is not None:
+        (repository.at / "before.json").write_text(content)
+    done = run_in(repository.at, "ci", "result.json", "--baseline", "before.json")
+    assert done.returncode == 2
+    assert done.stderr.startswith(said), done.stderr
+
+
+def test_a_comparison_with_a_file_names_the_file(repository):
+    (repository.at / "before.json").write_bytes((repository.at / "result.json").read_bytes())
+    done = run_in(
+        *(repository.at, "ci", "result.json", "--baseline", "before.json", "--json", "ci.json")
+    )
+    assert done.returncode == 0, done.stderr
+    assert "Baseline: the file before.json, less than a day old" in done.stdout
+    baseline = json.loads((repository.at / "ci.json").read_text())["baseline"]
+    assert (baseline["commit"], baseline["file"]) == (None, "before.json")
 
 
 def test_what_was_measured_in_another_way_is_not_compared(repository):

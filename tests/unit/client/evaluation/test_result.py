@@ -99,11 +99,11 @@ def test_a_notebook_shows_the_metrics_before_the_queries():
     assert html.index("0.9000") < html.index("what, then?")
 
 
-def test_the_summary_has_mean_interval_judge_and_warnings():
+def test_the_summary_has_mean_interval_bounds_judge_and_warnings():
     assert RESULT.summary().splitlines() == [
-        "metric      mean          interval  n",
-        "mrr@2     0.7500  [0.1000, 0.9000]  2",
-        "recall@2       -                    0",
+        "metric      mean          interval            bounds  n",
+        "mrr@2     0.7500  [0.1000, 0.9000]                    2",
+        "recall@2       -                    [0.0000, 1.0000]  0",
         "",
         "2 of 3 queries, 3 results, 2 of 3 verdicts, 0 relevant",
         "judge exact|v1",

@@ -42,6 +42,7 @@ def test_the_first_of_more_are_those_of_fewer(tmp_path):
 @pytest.mark.parametrize(
     ("lines", "message"),
     [
+        ([{"rubric": "faithfulness", "status": "OK"}], "r.jsonl:1: is a score of an answer, and"),
         ([{"query": "q"}], "r.jsonl:1: has no 'status'; name a file that `judged judge"),
         ([line(1, relevant="yes")], "'relevant' that is neither true nor false"),
         ([line(1, score=2)], "'score' that is not in 0 to 1"),

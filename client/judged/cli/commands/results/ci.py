@@ -100,8 +100,9 @@ def command(
     check_writable(code_quality, "--code-quality")
     before, age = _baseline(name, baseline, remote, main, branch, max_age)
     compared: list[dict[str, Any]] = []
+    source = f"the baseline {name!r}" if baseline is None else str(baseline)
     if before is not None:
-        known = parse_report(before, f"the baseline {name!r}")
+        known = parse_report(before, source)
         found = compare_documents(
             *(out, shared, ["main", "pull request"], [known, now]),
             MetricOptions(interval=IntervalOptions(confidence=1 - alpha)),
@@ -114,7 +115,7 @@ def command(
         out.warn(f"{age}, older than --max-age {max_age:g}; run judged ci --save on main")
     made = make_report(
         parse_json(content, str(result), None),
-        None if before is None else parse_json(before, name, None),
+        None if before is None else parse_json(before, source, None),
         compared,
         title="Pull request beside main",
         names=("pull request", "main"),
@@ -133,7 +134,7 @@ def _baseline(
         changed = datetime.fromtimestamp(file.stat().st_mtime, UTC) if file.exists() else None
         content = read_bytes(file)
         days = 0.0 if changed is None else (datetime.now(UTC) - changed).total_seconds() / 86400
-        return content, BaselineAge(str(file), days, None, days > max_age)
+        return content, BaselineAge(None, days, None, days > max_age, str(file))
     kept = baselines.read(name, remote, main, branch)
     if kept is None:
         return None, None
@@ -202,6 +203,12 @@ def _document(made: Report, age: BaselineAge | None, warnings: Sequence[str]) ->
         ],
         "baseline": None
         if age is None
-        else {"commit": age.commit, "days": age.days, "behind": age.behind, "stale": age.stale},
+        else {
+            "commit": age.commit,
+            "file": age.file,
+            "days": age.days,
+            "behind": age.behind,
+            "stale": age.stale,
+        },
         "warnings": list(warnings),
     }
