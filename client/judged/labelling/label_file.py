@@ -7,16 +7,16 @@ that nothing is lost when the work is interrupted, and undo takes the last label
 from __future__ import annotations
 
 import csv
-import io
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from judged.evaluation.datasets.files import FileError, Record, open_file, read_records, writing
+from judged.evaluation.datasets.files import FileError, Record, read_records, writing
+from judged.evaluation.datasets.formats.cells import safe_cell
 from judged.evaluation.datasets.formats.content import json_line
-from judged.evaluation.datasets.formats.tables import cells_of_any_length
+from judged.evaluation.datasets.formats.tables import columns_of, read_table
 from judged.evaluation.labels import INCLUSION, read_inclusion
 from judged.labelling.items import Item
 
@@ -146,30 +146,28 @@ def write_csv(path: Path | str, items: Sequence[Item], labels: Mapping[str, Labe
             said = "" if label is None else {True: "y", False: "n", None: "unsure"}[label.relevant]
             note = "" if label is None else label.note
             expected = "\n".join(item.expected)
-            rows.writerow([item.item_id, item.query, expected, item.retrieved, said, note])
+            cells = (item.item_id, item.query, expected, item.retrieved, said, note)
+            rows.writerow(map(safe_cell, cells))
 
 
 def read_csv(path: Path | str) -> Iterator[tuple[int, str, bool | None, str]]:
-    """Yield line number, item id, label and note of the rows with a label. Raises FileError.
-
-    Columns are divided by commas, or as spreadsheets of some countries do it: semicolons, tabs.
-    """
-    name = str(path)
-    with open_file(path) as file:
-        text = file.read().decode("utf-8-sig", "replace")
-    divider = max(",;\t", key=text.partition("\n")[0].count)
-    rows = csv.DictReader(io.StringIO(text, newline=""), delimiter=divider)
-    with cells_of_any_length(text):
-        columns = rows.fieldnames or ()
-        read = [(rows.line_num, row) for row in rows]
+    """Yield line number, item id, label and note of the rows with a label. Raises FileError."""
+    table = read_table(path)
+    columns = columns_of(table.header, table.name, table.line, _CSV)
     missing = [column for column in ("id", "label") if column not in columns]
     if missing:
-        raise FileError(name, 1, f"has no column {missing[0]!r}; keep the first line as it was")
-    for line, row in read:
-        said = (row["label"] or "").strip().lower()
+        problem = f"has no column {missing[0]!r}; keep the first line as it was"
+        raise FileError(table.name, table.line, problem)
+    for line, cells in table.rows:
+        if len(cells) != len(columns):
+            problem = f"has {len(cells)} cells, and the header has {len(columns)}; quote texts"
+            raise FileError(table.name, line, problem)
+        row = dict(zip(columns, cells, strict=True))
+        said = row["label"].strip().lower()
         if not said:
             continue
         if said not in _YES | _NO | _UNSURE:
-            raise FileError(name, line, f"has the label {row['label']!r}; write y, n or unsure")
+            problem = f"has the label {row['label']!r}; write y, n or unsure"
+            raise FileError(table.name, line, problem)
         relevant = None if said in _UNSURE else said in _YES
-        yield line, row["id"], relevant, (row.get("note") or "").strip()
+        yield line, row["id"], relevant, row.get("note", "").strip()

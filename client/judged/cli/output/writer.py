@@ -19,7 +19,7 @@ from rich.table import Table
 from judged.cli.output.json_document import document_texts
 from judged.cli.output.table_width import fitting, result_table
 from judged.cli.problems import Problem
-from judged.evaluation.datasets.files import UnknownField
+from judged.evaluation.datasets.files import FileWarning
 from judged.types import VerdictError
 
 Report = Callable[[int, int], object]
@@ -68,11 +68,11 @@ class Output:
     def told_misspellings(self) -> Iterator[None]:
         """Tell of fields in files whose names are nearly right, as warnings of the command."""
         with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always", UnknownField)
+            warnings.simplefilter("always", FileWarning)
             try:
                 yield
             finally:
-                told = (str(w.message) for w in caught if issubclass(w.category, UnknownField))
+                told = (str(w.message) for w in caught if issubclass(w.category, FileWarning))
                 self.warn(*dict.fromkeys(told))  # a file may be read twice
 
     @property

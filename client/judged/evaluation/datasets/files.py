@@ -23,6 +23,11 @@ SYSTEM_MODEL = "system_model"
 """The field of a line that names the language model which made its texts."""
 _KNOWN = frozenset({"query", "query_id", "query_text", "expected_text", "expected_alternatives"})
 _KNOWN |= {"retrieved_text", "relevant", "score", "status", "item_id", "response", "reference"}
+_OFTEN = {
+    "query_text": ("question", "user_input", "prompt", "input"),
+    "user_input": ("question", "query_text", "query"),
+}
+"""What other tools call a field."""
 _FLAT = (str, int, float)
 
 
@@ -42,7 +47,11 @@ class FileError(Exception):
         self.problem = problem
 
 
-class UnknownField(UserWarning):
+class FileWarning(UserWarning):
+    """Something in a file is not as it should be, and is read all the same."""
+
+
+class UnknownField(FileWarning):
     """A field of a file is passed over, and its name is nearly that of one that is read."""
 
 
@@ -253,13 +262,15 @@ class Record:
         """Return the error that says what is wrong with this object."""
         return FileError(self._name, self._line, f"{self._what} {problem}".lstrip())
 
-    def _missing(self, names: Sequence[str]) -> FileError:
+    def missing(self, names: Sequence[str]) -> FileError:
+        """Return the error that no field has one of these names, with what may be meant by it."""
         for name in names:
             if name in self.fields and self.fields[name] is None:
                 return self.error(f"has no {name!r}: it is null")
-        near = [name for name in self.fields if name not in names and name not in _KNOWN]
-        near = get_close_matches(names[0], near, n=1)
-        hint = f"; is it what is called {near[0]!r} here?" if near else ""
+        others = {name.lower(): name for name in self.fields if name not in _KNOWN.union(names)}
+        near = [name for name in _OFTEN.get(names[0], ()) if name in others]
+        near = near or get_close_matches(names[0], others, n=1)
+        hint = f"; is it what is called {others[near[0]]!r} here?" if near else ""
         return self.error(f"has no {' or '.join(map(repr, names))}{hint}")
 
     def get(self, *names: str) -> object:
@@ -273,7 +284,7 @@ class Record:
         """Return a field that must be there and be text."""
         value = self.get(*names)
         if value is None:
-            raise self._missing(names)
+            raise self.missing(names)
         if not isinstance(value, str):
             raise self.error(f"has {names[0]!r} that is not text but {_kind(value)}")
         return value
@@ -298,7 +309,7 @@ class Record:
         """Return an id that must be there and not be empty."""
         value = self.optional_identifier(*names)
         if not value:
-            raise self._missing(names)
+            raise self.missing(names)
         return value
 
     def identifiers(self, *names: str) -> list[str]:

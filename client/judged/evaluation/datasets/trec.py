@@ -6,6 +6,8 @@ Ranking and joining the two is the server's part: readers keep the order of the 
 from __future__ import annotations
 
 import struct
+import warnings
+from array import array
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -13,7 +15,7 @@ from pathlib import Path
 
 from judged._inputs import read_number
 from judged._views import View, of_all
-from judged.evaluation.datasets.files import FileError, decode, read_lines
+from judged.evaluation.datasets.files import FileError, FileWarning, decode, read_lines
 
 LARGEST_SCORE = 3.4028234663852886e38
 """trec_eval keeps scores in single precision; nothing larger fits."""
@@ -32,6 +34,42 @@ _ROUNDED = (
 )
 
 
+class Judgements:
+    """The grades of a file by topic and document, as its lines give them."""
+
+    def __init__(self, name: str) -> None:
+        self.grades: dict[str, dict[str, int]] = {}
+        self._name = name
+        self._lines: dict[str, array[int]] = {}
+        self._repeats: list[int] = []
+
+    def add(self, number: int, topic: str, document: str, grade: int, of: str = "0") -> None:
+        """Take the judgement of a line. Raises FileError for another grade than one before it."""
+        of_topic = self.grades.setdefault(topic, {})
+        lines = self._lines.setdefault(topic, array("Q"))
+        before = of_topic.setdefault(document, grade)
+        if len(of_topic) > len(lines):
+            lines.append(number)
+            return
+        first = lines[list(of_topic).index(document)]
+        if before != grade or of not in ("0", "Q0"):
+            hint = "keep one of them"
+            if of not in ("0", "Q0"):
+                hint = "if the second column has subtopics, these are qrels for alpha-nDCG alone"
+            problem = f"judges {document!r} for topic {topic!r} as {grade}, and line {first}"
+            raise FileError(self._name, number, f"{problem} does as {before}; {hint}")
+        self._repeats.append(number)
+
+    def tell_repeats(self) -> None:
+        """Warn (FileWarning) of judgements that are there twice with one grade."""
+        if self._repeats:
+            n = len(self._repeats)
+            what = "repeats a judgement" if n == 1 else f"is the first of {n} to repeat judgements"
+            problem = f"{what} with the same grade; one counts"
+            told = FileError(self._name, self._repeats[0], problem)
+            warnings.warn(FileWarning(str(told)), stacklevel=3)
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class TrecQrels(View):
     """Judgements: topic to document id to grade. Above 0 is relevant."""
@@ -42,18 +80,16 @@ class TrecQrels(View):
     def from_file(cls, path: Path | str) -> TrecQrels:
         """Return the judgements of a file of `topic iteration document grade`. Raises FileError."""
         name = str(path)
-        grades: dict[str, dict[str, int]] = {}
-        for number, (topic, _, document, raw) in _columns(name, 4, "topic 0 document grade"):
+        judged = Judgements(name)
+        for number, (topic, of, document, raw) in _columns(name, 4, "topic 0 document grade"):
             grade = _grade(raw)
             if grade is None:
                 raise FileError(name, number, f"the grade {raw!r} is not a whole number")
-            of_topic = grades.setdefault(topic, {})
-            if document in of_topic:
-                raise FileError(name, number, f"judges {document!r} again for topic {topic!r}")
-            of_topic[document] = grade
-        if not grades:
+            judged.add(number, topic, document, grade, of)
+        if not judged.grades:
             raise FileError(name, None, "holds no judgement")
-        return cls(grades)
+        judged.tell_repeats()
+        return cls(judged.grades)
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 
-from judged.evaluation.datasets.files import FileError, UnknownField
+from judged.evaluation.datasets.files import FileError, FileWarning
 from judged.evaluation.datasets.formats.catalog import read_content
 from judged.evaluation.datasets.formats.content import Content
 from judged.evaluation.datasets.query import EXPECTATIONS, Query
@@ -38,13 +38,13 @@ def validate(path: Path | str, format_name: str | None = None) -> tuple[Content,
     """
     problems: list[FileError] = []
     with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", UnknownField)
+        warnings.simplefilter("always", FileWarning)
         content = read_content(path, format_name, problems)
     findings = [Finding(str(problem), is_error=True) for problem in problems]
     findings += [
         Finding(str(warning.message), is_error=False)
         for warning in caught
-        if issubclass(warning.category, UnknownField)
+        if issubclass(warning.category, FileWarning)
     ]
     findings += [Finding(text, is_error=False) for text in content.left_out.values()]
     if not content.queries and not problems:

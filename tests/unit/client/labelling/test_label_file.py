@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from judged.evaluation import FileError
+from judged.evaluation.datasets.formats.cells import plain_cell
 from judged.labelling import Item, Label, LabelFile, read_csv, write_csv
 
 WHEN = datetime(2026, 1, 31, 6, 0, tzinfo=UTC)
@@ -85,7 +86,7 @@ def test_a_table_keeps_texts_labels_and_notes(tmp_path_factory, query, found, no
     assert (item_id, relevant, said) == ("i0", None, note.strip())
     with path.open(newline="", encoding="utf-8") as file:
         first = next(csv.DictReader(file))
-    assert (first["query"], first["retrieved"]) == (query, found)
+    assert (plain_cell(first["query"]), plain_cell(first["retrieved"])) == (query, found)
 
 
 @pytest.mark.parametrize(

@@ -138,7 +138,8 @@ def command(
         elif not metrics:
             raise Problem("name at least one --metric, as in ndcg@10")
         else:
-            judged = TrecQrels.from_file(qrels)
+            with out.told_misspellings():
+                judged = TrecQrels.from_file(qrels)
             measured, signatures = _from_trec(
                 out, server.client, metrics, judged, list(zip(names, runs, strict=True)), complete
             )

@@ -74,7 +74,8 @@ def command(
         min_coverage=min_coverage,
         allow_other_signature=allow_other_signature,
     )
-    judged, retrieved = TrecQrels.from_file(qrels), TrecRun.from_file(run)
+    with out.told_misspellings():
+        judged, retrieved = TrecQrels.from_file(qrels), TrecRun.from_file(run)
     check_join(judged, retrieved, complete=complete)
     made = interval.options()
     with (

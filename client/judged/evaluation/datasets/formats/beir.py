@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from judged.evaluation.datasets.files import FileError, read_lines, read_records
+from judged.evaluation.datasets.files import FileError, decode, read_lines, read_records
 from judged.evaluation.datasets.formats.content import Content, Saved, json_line, lost
 from judged.evaluation.datasets.query import Document, Query
+from judged.evaluation.datasets.trec import Judgements
 
 _HELD = ("relevant_document_ids", "metadata", "documents")
 _LONGEST_GRADE = 10
@@ -20,25 +21,29 @@ def read_beir(path: Path | str, content: Content, *, split: str = "test") -> Non
     """Read a folder; of its queries, those that the split judges. Raises FileError."""
     folder = Path(path)
     qrels = folder / "qrels" / f"{split}.tsv"
-    relevant = _read_qrels(qrels)
+    relevant = _read_qrels(qrels, content)
+    found: set[str] = set()
     for _, record in read_records(folder / "queries.jsonl"):
         try:
             query_id = record.identifier("_id")
             if query_id in relevant:
+                found.add(query_id)
                 text, ids = record.text("text"), relevant[query_id]
                 query = Query(query_id, text, (), ids, metadata=record.labels("metadata"))
                 content.add(record, query)
         except FileError as error:
             content.refuse(error)
-    missing = [query_id for query_id in relevant if query_id not in content.queries]
-    if missing and content.problems is None:
-        problem = f"judges query {missing[0]!r}, which queries.jsonl lacks"
-        raise FileError(str(qrels), None, problem)
+    for query_id in relevant:
+        if query_id not in found:
+            problem = f"judges query {query_id!r}, which queries.jsonl lacks"
+            content.refuse(FileError(str(qrels), None, problem))
     for _, record in read_records(folder / "corpus.jsonl"):
         try:
             title, text = record.optional_text("title"), record.text("text")
             metadata = dict(inner.fields) if (inner := record.record("metadata")) else {}
             document_id = record.identifier("_id")
+            if document_id in content.documents:
+                raise record.error(f"has the _id {document_id!r} of an earlier document")
             # BEIR's own retrievers read title and text as one.
             whole = f"{title}\n{text}" if title else text
             content.documents[document_id] = Document(document_id, whole, metadata)
@@ -46,19 +51,24 @@ def read_beir(path: Path | str, content: Content, *, split: str = "test") -> Non
             content.refuse(error)
 
 
-def _read_qrels(path: Path) -> dict[str, list[str]]:
-    relevant: dict[str, list[str]] = {}
+def _read_qrels(path: Path, content: Content) -> dict[str, list[str]]:
+    judged = Judgements(str(path))
     for number, raw in read_lines(path):
-        cells = raw.decode("utf-8", "replace").rstrip("\r\n").split("\t")
+        cells = decode(raw, str(path), number).rstrip("\r\n").split("\t")
         if number == 1 and cells[:1] == ["query-id"]:
             continue
         if len(cells) != 3 or not _is_whole(cells[2]):
             problem = "is not query-id, corpus-id and a whole score with tabs between them"
             raise FileError(str(path), number, problem)
-        ids = relevant.setdefault(cells[0], [])
-        if int(cells[2]) > 0 and cells[1] not in ids:
-            ids.append(cells[1])
-    return relevant
+        try:
+            judged.add(number, cells[0], cells[1], int(cells[2]))
+        except FileError as error:
+            content.refuse(error)
+    judged.tell_repeats()
+    return {
+        query_id: [document for document, grade in grades.items() if grade > 0]
+        for query_id, grades in judged.grades.items()
+    }
 
 
 def _is_whole(text: str) -> bool:

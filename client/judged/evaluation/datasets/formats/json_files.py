@@ -49,8 +49,8 @@ def read_json(path: Path | str, content: Content) -> None:
     for index, value in enumerate(root.items("documents")):
         content.take_document(record := Record(value, name, None, f"documents[{index}]"))
         inner.check(record)
-    if not content.queries and content.problems is None:
-        raise root.error(f"has no query; {SHAPE}")
+    if not (content.queries or content.problems):
+        content.refuse(root.error(f"has no query; {SHAPE}"))
 
 
 def write_json(path: Path | str, dataset: Saved) -> list[str]:

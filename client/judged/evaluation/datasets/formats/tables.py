@@ -1,7 +1,7 @@
 """Data sets in tables, a row a query: CSV, TSV, Parquet, and rows of other libraries.
 
-Lists are JSON in a cell. A cell of answers that is no JSON list is one answer, whatever commas it
-has; in a cell of ids commas separate them. Columns of no other name are metadata.
+Lists are JSON in a cell, or what else `cells` reads. Other cells of answers are one answer,
+whatever commas they have; in a cell of ids commas separate them. Other columns are metadata.
 """
 
 from __future__ import annotations
@@ -9,8 +9,10 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib import import_module
 from math import isnan
 from pathlib import Path
@@ -19,6 +21,14 @@ from typing import Any
 
 from judged.errors import FailedPrecondition
 from judged.evaluation.datasets.files import FileError, Record, decode, read_bytes
+from judged.evaluation.datasets.formats.cells import (
+    UnreadableCell,
+    answers_of,
+    ids_of,
+    plain_cell,
+    safe_cell,
+    value_of,
+)
 from judged.evaluation.datasets.formats.content import Content, Saved, lost
 from judged.evaluation.datasets.query import QUERY_FIELDS, write_query
 
@@ -28,43 +38,117 @@ _HELD = (
     *("expected_answers", "relevant_document_ids", "expected_spans", "negative_answers"),
     "metadata",
 )
+_OBJECTS: Mapping[str, type[list[object] | dict[str, object]]]
+_OBJECTS = {"expected_spans": list, "metadata": dict}
 _COLUMNS = ("query_id", "query_text", *("expected_answers", "expected_doc_ids"))
 _OPTIONAL = ("expected_spans", "negative_answers", "metadata")
 _TEXT = ("query_text", "query")
+_SEPARATOR = re.compile(r'"?sep=(.)"?', re.IGNORECASE)
 _NO_VALUE = ("NAType", "NaTType")
 """The types of what pandas has in empty cells that hold no float."""
 _LARGEST_LIMIT = 2**31 - 1
 """The csv module takes no larger limit where C's long has 32 bits."""
 _limit = Lock()
+_NO_LETTERS = re.compile(r"[\W_]+")
 
 
-def read_csv(path: Path | str, content: Content, *, delimiter: str | None = None) -> None:
-    """Read a table with a header. Without ids, queries are q1, q2, … Raises FileError.
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table of text: its header with the line of it, and its rows with theirs."""
+
+    name: str
+    header: Sequence[str]
+    line: int
+    rows: Sequence[tuple[int, list[str]]]
+
+
+def read_table(path: Path | str, delimiter: str | None = None) -> Table:
+    """Return the table of a file; blank lines are no rows. Raises FileError.
 
     Without a delimiter it is what the header has most of: commas, semicolons as spreadsheets of
-    many languages write them, or tabs.
+    many languages write them, or tabs. Excel names it in a line above the header, `sep=;`.
     """
     name = str(path)
     text = decode(read_bytes(path), name, None)
-    delimiter = delimiter or max(",;\t", key=text.partition("\n")[0].count)
+    first = text.partition("\n")[0]
+    if named := _SEPARATOR.fullmatch(first.strip("\r")):
+        delimiter = named[1]
+    delimiter = delimiter or max(",;\t", key=first.count)
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
+    rows: list[tuple[int, list[str]]] = []
     try:
-        with cells_of_any_length(text):
-            header = next(reader, None)
-            if not header:
-                raise FileError(name, None, "is empty; the first line names the columns")
-            line, index = reader.line_num + 1, 0
+        with _cells_of_any_length(text):
+            if named:
+                next(reader)
+            line = reader.line_num + 1
             for cells in reader:
-                if cells:  # a blank line is no query, and takes no number
-                    _take_row(content, header, cells, Place(name, line, index))
-                    index += 1
+                if cells:
+                    rows.append((line, [plain_cell(cell) for cell in cells]))
                 line = reader.line_num + 1
     except csv.Error as error:
         raise FileError(name, reader.line_num, f"is no table: {error}") from None
+    if not rows:
+        raise FileError(name, None, "is empty; the first line names the columns")
+    line, header = rows.pop(0)
+    return Table(name, header, line, rows)
+
+
+def read_csv(path: Path | str, content: Content, *, delimiter: str | None = None) -> None:
+    """Read a table with a header. Without ids, queries are q1, q2, … Raises FileError."""
+    table = read_table(path, delimiter)
+    try:
+        names = _columns_of_queries(table.header, table.name, table.line)
+    except FileError as error:
+        content.refuse(error)
+        return
+    n = len(names)
+    uneven = [(line, len(cells)) for line, cells in table.rows if len(cells) != n]
+    if len(uneven) == len(table.rows) > 1:  # not the rows are wrong but the header
+        of_header = f"names {n} columns, and the rows have {uneven[0][1]} cells"
+        content.refuse(FileError(table.name, table.line, f"{of_header}; name each of them"))
+        return
+    for index, (line, cells) in enumerate(table.rows):
+        place = Place(table.name, line, index)
+        if len(cells) != n:
+            problem = f"has {len(cells)} cells, and the header has {n}; quote texts"
+            content.refuse(FileError(table.name, line, problem))
+        else:
+            pairs = zip(names, cells, strict=True)
+            take_row(content, {column: cell for column, cell in pairs if column or cell}, place)
+
+
+def columns_of(
+    header: Sequence[str], name: str, line: int | None, known: Iterable[str]
+) -> list[str]:
+    """Return the columns of a table, those with a `known` name by it: ` Query Text`, `query_text`.
+
+    Raises FileError for a column that is there twice.
+    """
+    names = {_NO_LETTERS.sub("", each): each for each in known}
+    texts = [str(column).strip() for column in header]
+    columns = [names.get(_NO_LETTERS.sub("", text).casefold(), text) for text in texts]
+    named = [column for column in columns if column]
+    if len(set(named)) < len(named):
+        twice = next(column for column in named if named.count(column) > 1)
+        spelt = [at for at, column in zip(header, columns, strict=True) if column == twice]
+        raise FileError(
+            name,
+            line,
+            f"the header has {twice!r} twice ({', '.join(map(repr, spelt))}); rename one of them, "
+            "or write several answers or ids as a list of JSON in one cell",
+        )
+    return columns
+
+
+def _columns_of_queries(header: Sequence[str], name: str, line: int | None) -> list[str]:
+    columns = columns_of(header, name, line, QUERY_FIELDS)
+    if not set(_TEXT) & set(columns):
+        raise Record(dict.fromkeys(columns), name, line, "").missing(_TEXT)
+    return columns
 
 
 @contextmanager
-def cells_of_any_length(text: str) -> Iterator[None]:
+def _cells_of_any_length(text: str) -> Iterator[None]:
     """Let the csv module read cells as long as the text, where it refuses 131,072 characters.
 
     Don't yield to a caller within it: other readers of tables wait until it is left.
@@ -91,56 +175,59 @@ class Place:
         self.name, self.line, self.index = name, line, index
 
 
-def _take_row(content: Content, header: list[str], cells: list[str], place: Place) -> None:
-    if len(cells) != len(header):
-        problem = f"has {len(cells)} cells, and the header has {len(header)}; quote texts"
-        content.refuse(FileError(place.name, place.line, problem))
-        return
-    row = dict(zip(header, cells, strict=True))
-    take_row(content, {name: _parsed(name, cell) for name, cell in row.items()}, place)
-
-
 def _parsed(name: str, cell: str) -> object:
-    """Return the value of a cell of text."""
-    text = cell.strip()
-    if name in (*_LISTS, *_IDS, "expected_spans", "metadata") and text[:1] in ("[", "{"):
-        try:
-            value = json.loads(text)
-        except (ValueError, RecursionError):  # no JSON, or lists in lists that are too deep
-            return [cell]
-        # An object is no list of answers, but an answer may be JSON itself.
-        return [cell] if name in _LISTS and not isinstance(value, list) else value
+    """Return the value of a cell of text. Raises UnreadableCell."""
     if name in _LISTS:
-        return [cell] if text else []
+        return answers_of(cell)
     if name in _IDS:
-        return [part.strip() for part in text.split(",") if part.strip()]
-    if name in ("expected_spans", "metadata"):
-        return None
+        return ids_of(cell)
+    if name in _OBJECTS:
+        return value_of(cell, _OBJECTS[name])
     return cell
 
 
 def take_row(content: Content, row: Mapping[str, object], place: Place) -> None:
     """Take a row as a query; columns of no known name are metadata. Raises FileError."""
-    filled = {name: value for name, value in row.items() if value is not None and value != ""}
-    known = {name: value for name, value in filled.items() if name in QUERY_FIELDS}
-    others = {name: value for name, value in filled.items() if name not in QUERY_FIELDS}
+    known: dict[str, object] = {}
+    others: dict[str, object] = {}
+    filled = False
+    for name, value in row.items():
+        try:
+            read = _parsed(name, value) if isinstance(value, str) else value
+        except UnreadableCell as problem:
+            content.refuse(FileError(place.name, place.line, f"has {name!r} that {problem}"))
+            return
+        if read is None or read == "":
+            continue
+        filled = filled or read != []
+        if name in QUERY_FIELDS:
+            known[name] = read
+        elif name:
+            others[name] = read
+        else:
+            problem = "has a cell in a column without a name, whose cells are left out; name it"
+            content.left_out.setdefault(name, str(FileError(place.name, place.line, problem)))
     # A query may have an empty text, as those of TREC qrels have; a row of empty cells is none.
     empty = [name for name in _TEXT if row.get(name) == ""]
-    if empty and not any(name in known for name in _TEXT) and any(v != [] for v in filled.values()):
+    if empty and not any(name in known for name in _TEXT) and filled:
         known[empty[0]] = ""
     if known.get("query_id") is None and known.get("id") is None:
         known["query_id"] = f"q{place.index + 1}"
-    given = known.get("metadata")
-    known["metadata"] = {**others, **(given if isinstance(given, Mapping) else {})}
+    given = known.setdefault("metadata", {})
+    if isinstance(given, Mapping):
+        known["metadata"] = {**others, **given}
     content.take_query(Record(known, place.name, place.line, ""))
 
 
-def read_rows(rows: Iterable[Mapping[str, object]], content: Content) -> None:
+def read_rows(rows: Iterable[Mapping[str, object]], content: Content, name: str = "rows") -> None:
     """Read rows that some library has: those of Hugging Face `datasets` or of pandas, say."""
+    columns: dict[tuple[str, ...], list[str]] = {}
     for index, row in enumerate(rows):
-        plain = {name: _plain(value) for name, value in row.items()}
-        cells = {n: _parsed(n, v) if isinstance(v, str) else v for n, v in plain.items()}
-        take_row(content, cells, Place("rows", index + 1, index))
+        place = Place(name, index + 1, index)
+        if (header := tuple(row)) not in columns:
+            columns[header] = _columns_of_queries(header, name, place.line)
+        plain = map(_plain, row.values())
+        take_row(content, dict(zip(columns[header], plain, strict=True)), place)
 
 
 def _plain(value: Any) -> object:  # noqa: ANN401 - whatever the library has
@@ -148,6 +235,8 @@ def _plain(value: Any) -> object:  # noqa: ANN401 - whatever the library has
     plain = value.tolist() if hasattr(value, "tolist") else value
     # A frame has NaN in an empty cell, whatever else its column holds.
     empty = (isinstance(plain, float) and isnan(plain)) or type(plain).__name__ in _NO_VALUE
+    if isinstance(plain, tuple | set | frozenset):
+        return list(plain)
     return None if empty else plain
 
 
@@ -166,12 +255,18 @@ def write_csv(path: Path | str, dataset: Saved, *, delimiter: str = ",") -> list
 def _cell(value: object) -> str:
     if value is None:
         return ""
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return safe_cell(value) if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def read_parquet(path: Path | str, content: Content) -> None:
     """Read a Parquet file of a row a query. Raises FailedPrecondition without pyarrow."""
-    read_rows(import_needed("pyarrow.parquet").read_table(str(path)).to_pylist(), content)
+    table = import_needed("pyarrow.parquet").read_table(str(path))
+    try:
+        _columns_of_queries(table.column_names, str(path), None)  # rows have the last of two alone
+    except FileError as error:
+        content.refuse(error)
+    else:
+        read_rows(table.to_pylist(), content, str(path))
 
 
 def write_parquet(path: Path | str, dataset: Saved) -> list[str]:

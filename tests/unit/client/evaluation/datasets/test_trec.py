@@ -33,7 +33,7 @@ class TestTrecQrels:
             ("301 0 d1 \u0663", "the grade '\u0663' is not a whole number"),
             ("301 0 d1 --1", "the grade '--1' is not a whole number"),
             ("301 0 d1 2147483648", "the grade '2147483648' is not a whole number"),
-            ("301 0 d0 1", "judges 'd0' again for topic '301'"),
+            ("301 0 d0 2", "judges 'd0' for topic '301' as 2, and line 1 does as 1"),
             (b"301 0 d\xff 1", "is not UTF-8"),
         ],
     )

@@ -1,0 +1,270 @@
+"""Lists in the cells of tables, as pandas, NumPy and people write them; and headers."""
+
+from __future__ import annotations
+
+import csv
+import io
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from judged.evaluation import Dataset, FileError
+from judged.evaluation.datasets.formats.cells import plain_cell, safe_cell
+from judged.evaluation.datasets.validation import validate
+
+TWO = ["kb-1", "kb-2"]
+LISTS = {
+    "JSON": '["kb-1", "kb-2"]',
+    "Python's list": "['kb-1', 'kb-2']",
+    "a comma behind the last": '["kb-1", "kb-2",]',
+    "Python's tuple": "('kb-1', 'kb-2')",
+    "Python's set": "{'kb-1', 'kb-2'}",
+    "a frozen set": "frozenset({'kb-1', 'kb-2'})",
+    "NumPy's text": "['kb-1' 'kb-2']",
+    "NumPy's text over lines": "['kb-1'\n 'kb-2']",
+    "NumPy's array": "array(['kb-1', 'kb-2'], dtype=object)",
+    "NumPy's array by its module": "np.array(['kb-1', 'kb-2'], dtype='<U4')",
+    "NumPy's texts in a list": "[np.str_('kb-1'), np.str_('kb-2')]",
+    "an index of pandas": "Index(['kb-1', 'kb-2'], dtype='object')",
+    "the keys of a dict": "dict_keys(['kb-1', 'kb-2'])",
+}
+IDS = {
+    "commas": "kb-1, kb-2",
+    "line ends": "kb-1\nkb-2\n",
+    "quotes without brackets": "'kb-1', 'kb-2'",
+}
+NO_IDS = [
+    *("kb-1|kb-2", "kb-1; kb-2", "kb-1 kb-2", "kb-1\tkb-2", "kb-1|kb-2, kb-3"),
+    *("[kb-1, kb-2]", "['kb-1', 'kb-2'", "'kb-1', 'kb-2']", "('kb-1'", "{kb-1,kb-2}"),
+    *("['kb-1' 'kb-2' ... 'kb-9']", "['kb-1', 'kb-2' 'kb-3']", "['kb-1''kb-2']"),
+    *("[['kb-1'], ['kb-2']]", "['kb-1', nan]", "[1.0, 2.0]", "{'kb-1': 1}", "kb-1]", 'kb"1'),
+    *("array(kb-1)", 'c("kb-1", "kb-2")', "- kb-1\n- kb-2", "<StringArray>\n['kb-1', 'kb-2']"),
+    r"['C:\docs']",
+]
+NO_ANSWERS = [
+    *("[kb-1, kb-2]", "['kb-1', 'kb-2'", "('kb-1', 'kb-2'", "['kb-1' 'kb-2' ... 'kb-9']"),
+    *("['kb-1', 'kb-2' 'kb-3']", "[['kb-1'], ['kb-2']]", "['kb-1', None]", "array([1, 2])"),
+    "<ArrowStringArray>\n['kb-1', 'kb-2']\nLength: 2, dtype: str",
+]
+ONE_ANSWER = [
+    *("yes, no, perhaps", "[1] says so", "(see above)", "(a) first, (b) second", '("quoted")'),
+    *("{'a': 1}", '{"a": true}', "{not: json}", '"To be", or not to be', "f(['a', 'b'])"),
+    *("kb-1|kb-2", "'tis", "[Menu], then Invoices"),
+]
+
+
+def table(tmp_path, column: str, cell: str, divider: str = ",") -> Dataset:
+    text = io.StringIO()
+    csv.writer(text, delimiter=divider).writerows(
+        [["query_id", "query_text", column], ["q1", "who", cell]]
+    )
+    path = tmp_path / ("a.csv" if divider == "," else "a.tsv")
+    path.write_bytes(text.getvalue().encode())
+    return Dataset.load(path)
+
+
+def rows(tmp_path, column: str, cell: str) -> Dataset:
+    del tmp_path
+    return Dataset.from_rows([{"query_id": "q1", "query_text": "who", column: cell}])
+
+
+def tabs(tmp_path, column: str, cell: str) -> Dataset:
+    return table(tmp_path, column, cell, "\t")
+
+
+READERS = [table, tabs, rows]
+
+
+@pytest.mark.parametrize("read", READERS)
+@pytest.mark.parametrize("column", ["expected_doc_ids", "relevant_doc_ids", "relevant_docs"])
+def test_ids_are_read_from_every_notation_of_a_list(tmp_path, read, column: str):
+    for how, cell in {**LISTS, **IDS}.items():
+        (query,) = read(tmp_path, column, cell).queries
+        assert sorted(query.relevant_document_ids) == TWO, how
+
+
+@pytest.mark.parametrize("read", READERS)
+@pytest.mark.parametrize(
+    "column", ["expected_answers", "expected_alternatives", "negative_answers"]
+)
+def test_answers_are_read_from_every_notation_of_a_list(tmp_path, read, column: str):
+    for how, cell in LISTS.items():
+        (query,) = read(tmp_path, column, cell).queries
+        found = query.negative_answers if column[0] == "n" else query.expected_answers
+        assert sorted(found) == TWO, how
+
+
+@pytest.mark.parametrize("read", READERS)
+@pytest.mark.parametrize("cell", NO_IDS)
+def test_no_cell_like_a_list_is_an_id(tmp_path, read, cell: str):
+    with pytest.raises(FileError, match=r"(a|rows).*:\d: has 'expected_doc_ids' ") as caught:
+        read(tmp_path, "expected_doc_ids", cell)
+    assert "JSON" in str(caught.value) or "neither text" in str(caught.value)
+
+
+@pytest.mark.parametrize("cell", NO_ANSWERS)
+def test_no_cell_like_a_list_is_one_answer(tmp_path, cell: str):
+    with pytest.raises(FileError, match=r"a.csv:2: has 'expected_answers' ") as caught:
+        table(tmp_path, "expected_answers", cell)
+    assert "kb-" not in str(caught.value)
+
+
+@pytest.mark.parametrize("cell", ONE_ANSWER)
+def test_other_cells_are_one_answer(tmp_path, cell: str):
+    (query,) = table(tmp_path, "expected_answers", cell).queries
+    assert query.expected_answers == [cell]
+
+
+@pytest.mark.parametrize("cell", ["300", "Paris_(France)", "O'Neil.pdf", "a/b c.md, d.md", "gz"])
+def test_plain_ids_stay_as_they_are(tmp_path, cell: str):
+    (query,) = table(tmp_path, "relevant_docs", cell).queries
+    assert query.relevant_document_ids == [part.strip() for part in cell.split(",")]
+
+
+def test_a_list_of_json_has_ids_of_any_form(tmp_path):
+    (query,) = table(tmp_path, "relevant_docs", """["(500) Days", "a|b", "['x']"]""").queries
+    assert query.relevant_document_ids == ["(500) Days", "a|b", "['x']"]
+
+
+@pytest.mark.parametrize("read", READERS)
+def test_spans_and_metadata_are_read_as_python_writes_them_or_refused(tmp_path, read):
+    span = "[{'file': 'a.md', 'start': 0, 'end': 5}]"
+    (query,) = read(tmp_path, "expected_spans", span).queries
+    assert query.expected_spans[0].end == 5
+    (query,) = read(tmp_path, "metadata", "{'topic': 'billing', 'old': True}").queries
+    assert dict(query.metadata) == {"topic": "billing", "old": "true"}
+    for column, cell in (
+        ("expected_spans", "a.md:0-5"),
+        ("expected_spans", "{'file': 'a.md', 'start': 0, 'end': 5}"),
+        ("metadata", "billing"),
+        ("metadata", "[('topic', 'billing')]"),
+        ("metadata", "{'topic': billing}"),
+    ):
+        with pytest.raises(FileError, match=f"{column}.*is not .*JSON"):
+            read(tmp_path, column, cell)
+
+
+def test_rows_may_hold_tuples_and_sets():
+    row = {"query": "who", "relevant_docs": ("a", "b"), "expected_answers": {"one"}}
+    (query,) = Dataset.from_rows([row]).queries
+    assert (query.relevant_document_ids, query.expected_answers) == (["a", "b"], ["one"])
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.tsv"])
+@pytest.mark.parametrize(
+    ("header", "told"),
+    [
+        ("query_text,expected_answers,expected_answers", "the header has 'expected_answers' twice"),
+        ("query_text,topic,topic", "the header has 'topic' twice"),
+        (
+            "query_text,Expected Answers,expected_answers",
+            "('Expected Answers', 'expected_answers')",
+        ),
+        ("Query_Text, query_text,topic", "'query_text' twice"),
+        ("question,ground_truth,topic", "is it what is called 'question' here?"),
+        ("user_input,reference,topic", "is it what is called 'user_input' here?"),
+        ("QueryTextx,reference,topic", "is it what is called 'QueryTextx' here?"),
+        ("a;b;c,x,y", "has no 'query_text' or 'query'"),
+    ],
+)
+def test_a_header_that_can_not_be_read_is_told_once(tmp_path, name, header: str, told: str):
+    text = f"{header}\na,b,c\nd,e,f\ng,h,i\n"
+    (tmp_path / name).write_text(text.replace(",", "\t") if name == "a.tsv" else text)
+    content, findings = validate(tmp_path / name)
+    assert not content.queries
+    (finding,) = findings
+    assert finding.is_error
+    assert f"{name}:1: " in finding.text
+    assert told in finding.text
+    with pytest.raises(FileError) as caught:
+        Dataset.load(tmp_path / name)
+    assert str(caught.value) == finding.text
+
+
+@pytest.mark.parametrize(
+    "write", [str.upper, str.title, "  {} ".format, lambda n: n.replace("_", " ")]
+)
+def test_names_that_differ_by_case_or_space_alone_are_taken(tmp_path, write):
+    names = ["query_id", "query_text", "expected_answers", "relevant_docs", "expected_spans"]
+    cells = ["7", "who", "me", "", ""]
+    path = tmp_path / "a.csv"
+    path.write_text(",".join(map(write, names)) + "\n" + ",".join(cells) + "\n")
+    (query,) = Dataset.load(path).queries
+    assert (query.query_id, query.text, query.expected_answers) == ("7", "who", ["me"])
+    (query,) = Dataset.from_rows([dict(zip(map(write, names), cells, strict=True))]).queries
+    assert (query.query_id, query.text, query.expected_answers) == ("7", "who", ["me"])
+
+
+def test_a_header_shorter_than_every_row_is_told_once(tmp_path):
+    (tmp_path / "a.csv").write_text("query,topic\na,b,c\nd,e,f\n")
+    _, findings = validate(tmp_path / "a.csv")
+    assert [finding.text.partition(".csv")[2] for finding in findings] == [
+        ":1: names 2 columns, and the rows have 3 cells; name each of them"
+    ]
+
+
+def test_a_line_of_excel_names_the_divider(tmp_path):
+    for first in ("sep=;", '"sep=;"', "SEP=;"):
+        (tmp_path / "a.csv").write_bytes(f"{first}\r\nquery,x;relevant_docs\r\nwho;d1\r\n".encode())
+        with pytest.raises(FileError, match=r"a.csv:2: has no 'query_text'"):
+            Dataset.load(tmp_path / "a.csv")
+        (tmp_path / "a.csv").write_bytes(f"{first}\r\nquery;topic\r\nwho, then;d1\r\n".encode())
+        (query,) = Dataset.load(tmp_path / "a.csv").queries
+        assert (query.text, query.metadata) == ("who, then", {"topic": "d1"})
+
+
+def test_cells_of_a_column_without_a_name_are_left_out_and_told(tmp_path):
+    (tmp_path / "a.csv").write_text(",query,expected_answers,\n0,who,me,\n1,what,this,\n")
+    content, findings = validate(tmp_path / "a.csv")
+    assert [dict(query.metadata) for query in content.queries.values()] == [{}, {}]
+    (finding,) = findings
+    assert "a.csv:2: has a cell in a column without a name" in finding.text
+
+
+def test_a_parquet_file_with_a_column_twice_is_refused(monkeypatch, tmp_path):
+    class TwoColumns:
+        column_names = ("query", "expected_answers", "expected_answers")
+
+        def to_pylist(self):
+            return [{"query": "a", "expected_answers": ["b"]}]
+
+    class Parquet:
+        @staticmethod
+        def read_table(_: str) -> TwoColumns:
+            return TwoColumns()
+
+    monkeypatch.setattr(
+        "judged.evaluation.datasets.formats.tables.import_module", lambda _: Parquet
+    )
+    (tmp_path / "a.parquet").write_bytes(b"")
+    with pytest.raises(FileError, match="the header has 'expected_answers' twice"):
+        Dataset.load(tmp_path / "a.parquet")
+    monkeypatch.setattr(TwoColumns, "column_names", ("query", "expected_answers"))
+    assert Dataset.load(tmp_path / "a.parquet").queries[0].expected_answers == ["b"]
+
+
+FORMULAS = st.text(st.sampled_from("=+-@'\t\r\n ab1"), max_size=4)
+
+
+@given(FORMULAS)
+def test_nothing_is_computed_and_reading_gives_back_what_was_written(text: str):
+    cell = safe_cell(text)
+    assert not cell.startswith(("=", "+", "-", "@", "\t", "\r"))
+    assert plain_cell(cell) == text
+    assert (cell == text) == (not text or text[0] in " ab1")
+
+
+@given(FORMULAS, FORMULAS)
+def test_a_table_with_formulas_comes_back(tmp_path_factory, query_id: str, text: str):
+    path = tmp_path_factory.mktemp("formulas") / "a.csv"
+    dataset = Dataset.from_rows([{"query_id": query_id or "q", "query_text": text or "x"}])
+    dataset.save(path)
+    assert Dataset.load(path) == dataset
+    with path.open(newline="") as file:
+        cells = [cell for row in list(csv.reader(file))[1:] for cell in row if cell]
+    assert all(cell[0] not in "=+-@\t\r" for cell in cells)
+
+
+def test_rows_are_known_by_their_number():
+    with pytest.raises(FileError, match="rows:2: has no 'query_text'"):
+        Dataset.from_rows([{"query": "a"}, {"answer": "b"}])
