@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import grpc
-from grpc_health.v1 import health, health_pb2
 
 from judged_server import errors, recorder, wiring
 from judged_server.address import Address, write_whole
 from judged_server.api.authentication import Authenticator
 from judged_server.api.convert.info import ServerFacts
 from judged_server.api.failed_calls import FailedCalls
+from judged_server.api.health_service import Health
 from judged_server.api.idempotency import IdempotentCalls
 from judged_server.api.interceptor import CallInterceptor
 from judged_server.api.judge_service import JudgeService
@@ -92,13 +92,12 @@ class App:
         )
         self._hurry = asyncio.Event()
         self._watches: list[asyncio.Task[None]] = []
-        self._health = health.aio.HealthServicer()
+        self._health = Health(NAMES)
         self._listeners: Listeners | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self.address = Address.parse(settings.listen)
         self._http_address = wiring.http_address(settings)
         self._certificates = wiring.certificates(settings, self.address, self._http_address)
-        self._is_ready = False
         self._model_caller = ModelCaller(self._budgets, self._reply_cache)
         self._offerings = wiring.offerings(
             settings, self._embedders, self._chat_models, self._model_caller
@@ -144,11 +143,9 @@ class App:
         if self._monitoring_port is not None:
             await self._monitoring_port.open()
         self.address = self._listeners.addresses[0]
-        self._is_ready = True
         # What start-up made lives as long as the process; a collection need not walk it each time.
         gc_tuning.settle()
-        for service in ("", *NAMES):
-            await self._health.set(service, health_pb2.HealthCheckResponse.SERVING)
+        self._health.report(True)
         if settings.port_file is not None:
             _write_port_file(settings.port_file, self.address)
         if self._certificates is not None or self._directory is not None:
@@ -235,8 +232,7 @@ class App:
         What is still in work after `grace_s` seconds is turned away too. gRPC itself ends only
         when no more calls come: it would drop those that it has received and not begun.
         """
-        self._is_ready = False
-        await self._health.enter_graceful_shutdown()
+        self._health.drain()
         self._interceptor.drain()
         waits = {
             asyncio.create_task(self._interceptor.wait_quiet()),
@@ -284,17 +280,9 @@ class App:
 
     def _models_run(self, run: bool) -> None:
         """Report whether every loaded model runs; called on a model's thread."""
-        status = health_pb2.HealthCheckResponse
-        healthy = status.SERVING if run else status.NOT_SERVING
-        self._is_ready = run
-
-        async def report() -> None:
-            for service in ("", *NAMES):
-                await self._health.set(service, healthy)
-
         if self._loop is not None:
             with suppress(RuntimeError):  # the loop has ended, and nobody asks any more
-                asyncio.run_coroutine_threadsafe(report(), self._loop)
+                self._loop.call_soon_threadsafe(self._health.report, run)
 
     def _ask_to_reload(self, _: int, __: object) -> None:
         """Reload soon: on the event loop, once there is one that serves."""
@@ -335,7 +323,7 @@ class App:
 
         parts = ServerParts(
             version("judged"),
-            lambda: self._is_ready,
+            lambda: self._health.is_serving,
             self._interceptor,
             self._admission,
             self._embedders,
@@ -349,7 +337,7 @@ class App:
         metrics = PrometheusMetrics(readings(parts))
         recorder.use(metrics)
         address = Address.parse(self._settings.metrics_listen, "metrics_listen")
-        return MonitoringPort(address, metrics, lambda: self._is_ready)
+        return MonitoringPort(address, metrics, lambda: self._health.is_serving)
 
     def _http(self, address: Address, services: Services) -> HttpPort:
         """Return the port for calls by HTTP."""
@@ -362,7 +350,7 @@ class App:
         listener = wiring.listener_of(settings, address, *callers)
         calls = HttpCalls(settings.max_message_bytes, settings.max_unread_s)
         services.register_contract(calls, listener.callers)
-        return HttpPort(listener, calls, methods_of(CONTRACT), lambda: self._is_ready)
+        return HttpPort(listener, calls, methods_of(CONTRACT), lambda: self._health.is_serving)
 
     def _register(
         self, services: Services, server: grpc.aio.Server, callers: Authenticator | None

@@ -54,13 +54,13 @@ def literal(name: str, value: str) -> bytes:
     return bytes([0, len(name)]) + name.encode() + bytes([len(value)]) + value.encode()
 
 
-def call_headers() -> bytes:
+def call_headers(path: str = "/judged.v1.JudgeService/BatchJudge") -> bytes:
     return b"".join(
         literal(name, value)
         for name, value in (
             (":method", "POST"),
             (":scheme", "http"),
-            (":path", "/judged.v1.JudgeService/BatchJudge"),
+            (":path", path),
             (":authority", "here"),
             ("content-type", "application/grpc"),
             ("te", "trailers"),

@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import grpc
-from grpc_health.v1 import health, health_pb2_grpc
+from grpc_health.v1 import health_pb2_grpc
+from grpc_health.v1.health import SERVICE_NAME as HEALTH
 from judged.v1 import judge_service_pb2, statistics_service_pb2
 from judged.v1.judge_service_pb2_grpc import add_JudgeServiceServicer_to_server
 from judged.v1.statistics_service_pb2_grpc import add_StatisticsServiceServicer_to_server
 
 from judged_server.api.authentication import Authenticator
+from judged_server.api.health_service import Health
 from judged_server.api.interceptor import CallInterceptor, HandlerFinder, or_bytes
 from judged_server.api.judge_service import JudgeService
 from judged_server.api.listening.receiving import lenient
@@ -104,7 +106,7 @@ class Services:
 
     judge: JudgeService
     statistics: StatisticsService
-    health: health.aio.HealthServicer
+    health: Health
     interceptor: CallInterceptor
 
     def register_contract(self, server: Registry, callers: Authenticator | None) -> None:
@@ -116,8 +118,7 @@ class Services:
     def register_health(self, server: grpc.aio.Server) -> None:
         """Add the health service to a server of gRPC.
 
-        Its callers watch for as long as they like: no limit of ours. Whether a server runs is no
-        secret, and those who ask have no credential.
+        Whether a server runs is no secret, and those who ask have no credential.
         """
         registrar = HealthRegistrar(server, self.interceptor)
         health_pb2_grpc.add_HealthServicer_to_server(self.health, registrar)
@@ -127,7 +128,7 @@ class Services:
         # Imported here: reflection is off by default and its import costs start-up time.
         from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc  # noqa: PLC0415
 
-        names = (*NAMES, health.SERVICE_NAME, reflection.SERVICE_NAME)
+        names = (*NAMES, HEALTH, reflection.SERVICE_NAME)
         known: Any = InterceptingRegistrar(
             server, self.interceptor, limited=False, authenticator=callers
         )
