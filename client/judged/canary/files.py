@@ -11,6 +11,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from judged._writing import replace_text
 from judged.canary.evidence import FlipEvidence
 from judged.canary.judge_json import read_judge, write_judge
 from judged.evaluation.datasets.files import (
@@ -84,7 +85,7 @@ class Canary:
         """Write the file. Raises FileError."""
         text = json.dumps(self._document(), ensure_ascii=False, indent=1) + "\n"
         with writing(path):
-            Path(path).write_text(text, encoding="utf-8")
+            replace_text(path, text)
 
     @property
     def sha256(self) -> str:

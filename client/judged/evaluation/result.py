@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from judged._views import View, aligned, html_table, plain
+from judged._writing import replace_text, replacing_text
+from judged.evaluation.datasets.formats.cells import safe_cell
 from judged.evaluation.datasets.formats.tables import import_needed, write_table
 from judged.evaluation.query_result import QueryResult
 from judged.evaluation.result_document import (
@@ -153,10 +155,11 @@ class EvaluationResult(View):
     def to_csv(self, path: Path | str) -> None:
         """Write a line a query to a file; see `to_rows`."""
         rows = self.to_rows()
-        with Path(path).open("w", encoding="utf-8", newline="") as file:
-            writer = csv.DictWriter(file, list(rows[0]) if rows else ["query_id"])
-            writer.writeheader()
-            writer.writerows(rows)
+        with replacing_text(path, newline="") as file:
+            table = csv.writer(file)
+            table.writerow(map(safe_cell, rows[0] if rows else ["query_id"]))
+            for row in rows:
+                table.writerow(safe_cell(v) if isinstance(v, str) else v for v in row.values())
 
     def to_parquet(self, path: Path | str) -> None:
         """Write a row a query to a Parquet file. Raises FailedPrecondition without pyarrow."""
@@ -185,7 +188,7 @@ class EvaluationResult(View):
 
 def _written(text: str, path: Path | str | None) -> str:
     if path is not None:
-        Path(path).write_text(text, encoding="utf-8")
+        replace_text(path, text)
     return text
 
 

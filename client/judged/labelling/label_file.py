@@ -1,18 +1,23 @@
 """Labels in a file: a line for each item and annotator, with time and inclusion probability.
 
-The lines are those that `judged calibrate` reads. The file is written whole after every label, so
-that nothing is lost when the work is interrupted, and undo takes the last label out again.
+The lines are those that `judged calibrate` reads. After every label the file is read again and
+written whole, so that several annotators may share it, and nothing is lost when the work is
+interrupted. Undo takes the last label out again.
 """
 
 from __future__ import annotations
 
 import csv
+import fcntl
+import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from judged._writing import replacing_text
 from judged.evaluation.datasets.files import FileError, Record, read_records, writing
 from judged.evaluation.datasets.formats.cells import safe_cell
 from judged.evaluation.datasets.formats.content import json_line
@@ -39,35 +44,45 @@ class Label:
 
 @dataclass(slots=True)
 class LabelFile:
-    """The labels of a file, in the order in which they were given."""
+    """The labels of a file, in the order in which they were given.
+
+    With `chances` these are the inclusion probabilities of its items, whatever the file says.
+    """
 
     path: Path
     items: Mapping[str, Item]
+    chances: Mapping[str, float] | None = None
     labels: list[Label] = field(default_factory=list)
 
     @classmethod
-    def read(cls, path: Path | str, items: Sequence[Item]) -> LabelFile:
+    def read(
+        cls, path: Path | str, items: Sequence[Item], chances: Mapping[str, float] | None = None
+    ) -> LabelFile:
         """Return the labels of a file, none without one.
 
         Raises FileError for a label of an item that is not among those given, or that its annotator
         labelled twice.
         """
-        found = cls(Path(path), {item.item_id: item for item in items})
-        if not found.path.exists():
-            return found
-        seen: set[tuple[str, str]] = set()
-        for _, record in read_records(path):
+        found = cls(Path(path), {item.item_id: item for item in items}, chances)
+        if found.path.exists():
+            found.labels = found._read()
+        return found
+
+    def _read(self) -> list[Label]:
+        labels: dict[tuple[str, str], Label] = {}
+        for _, record in read_records(self.path):
             label = _read(record)
-            if label.item_id not in found.items:
+            if label.item_id not in self.items:
                 raise record.error(
                     f"labels {label.item_id!r}, which the judged lines don't hold; name the file "
                     "that was labelled"
                 )
-            if (key := (label.item_id, label.annotator)) in seen:
+            if (key := (label.item_id, label.annotator)) in labels:
                 raise record.error(f"labels {key[0]!r} by {key[1]!r} a second time")
-            seen.add(key)
-            found.labels.append(label)
-        return found
+            if self.chances is not None:
+                label = replace(label, inclusion_probability=self.chances[label.item_id])
+            labels[key] = label
+        return list(labels.values())
 
     @property
     def annotators(self) -> list[str]:
@@ -78,28 +93,46 @@ class LabelFile:
         """Return the labels of one annotator by item, in their order."""
         return {label.item_id: label for label in self.labels if label.annotator == annotator}
 
-    def add(self, label: Label) -> None:
-        """Add a label, and write the file. Raises FileError."""
-        self.labels.append(label)
-        self.write()
+    def add(self, *labels: Label) -> None:
+        """Add labels, each in place of one by the same annotator. Raises FileError."""
+        new = {(label.item_id, label.annotator) for label in labels}
+        with self._changing():
+            kept = [each for each in self.labels if (each.item_id, each.annotator) not in new]
+            self.labels = [*kept, *labels]
 
     def undo(self, annotator: str) -> Label | None:
-        """Take the annotator's last label out, and write the file; None where there is none."""
-        for place in range(len(self.labels) - 1, -1, -1):
-            if self.labels[place].annotator == annotator:
-                label = self.labels.pop(place)
-                self.write()
-                return label
-        return None
+        """Take the annotator's last label out; None where there is none. Raises FileError."""
+        with self._changing():
+            mine = [label for label in self.labels if label.annotator == annotator]
+            if mine:
+                self.labels.remove(mine[-1])
+        return mine[-1] if mine else None
 
-    def write(self) -> None:
-        """Write all labels. Raises FileError."""
-        beside = self.path.with_name(self.path.name + ".new")
-        with writing(self.path):
-            with beside.open("w", encoding="utf-8") as file:
-                for label in self.labels:
-                    file.write(json_line(_line(label, self.items[label.item_id])))
-            beside.replace(self.path)
+    @contextmanager
+    def _changing(self) -> Iterator[None]:
+        """Hold the file alone, with the labels that others wrote, until it is written."""
+        with writing(self.path), _alone(self.path):
+            before, self.labels = self.labels, self._read()
+            try:
+                yield
+                with replacing_text(self.path) as file:
+                    for label in self.labels:
+                        file.write(json_line(_line(label, self.items[label.item_id])))
+            except BaseException:
+                self.labels = before
+                raise
+
+
+@contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    """Wait until no other process of ours changes a file, and keep others from it."""
+    while True:
+        with path.open("ab") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            # Else who held it before put another file in its place.
+            if path.exists() and os.path.samestat(path.stat(), os.fstat(file.fileno())):
+                yield
+                return
 
 
 def _line(label: Label, item: Item) -> dict[str, Any]:
@@ -138,7 +171,7 @@ def _read(record: Record) -> Label:
 
 def write_csv(path: Path | str, items: Sequence[Item], labels: Mapping[str, Label]) -> None:
     """Write items for a spreadsheet, with the labels that there are. Raises FileError."""
-    with writing(path), Path(path).open("w", encoding="utf-8", newline="") as file:
+    with writing(path), replacing_text(path, newline="") as file:
         rows = csv.writer(file)
         rows.writerow(_CSV)
         for item in items:

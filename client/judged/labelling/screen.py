@@ -16,6 +16,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 from textual.widgets import Footer, Input, ProgressBar, Static
 
+from judged.evaluation import FileError
 from judged.labelling.items import Item
 from judged.labelling.label_file import Label, LabelFile
 
@@ -93,22 +94,24 @@ class LabelScreen(App[None]):
         item = self.current
         if item is None:
             return
-        self._labels.add(
-            Label(
-                item.item_id,
-                self._annotator,
-                {"y": True, "n": False, "u": None}[said],
-                self._now(),
-                self._probability(item.item_id),
-                self._note,
-            )
-        )
-        self._note = ""
+        relevant = {"y": True, "n": False, "u": None}[said]
+        chance = self._probability(item.item_id)
+        label = Label(item.item_id, self._annotator, relevant, self._now(), chance, self._note)
+        try:
+            self._labels.add(label)
+        except FileError as error:
+            self.notify(str(error), severity="error")
+        else:
+            self._note = ""
         self._show()
 
     def action_undo(self) -> None:
         """Take the last answer back, and show its item again."""
-        label = self._labels.undo(self._annotator)
+        try:
+            label = self._labels.undo(self._annotator)
+        except FileError as error:
+            self.notify(str(error), severity="error")
+            return
         if label is None:
             self.notify("there is nothing to undo")
         else:

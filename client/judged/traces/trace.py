@@ -5,12 +5,12 @@ Where judgements come from is in `recording`, what is made of them in `replay`.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from judged._writing import replacing_text
 from judged.evaluation.datasets.files import FileError, Record, parse_json, read_lines, writing
 from judged.evaluation.datasets.formats.content import json_line
 from judged.traces.items import JUDGEMENTS, Hashes, Item, Key, read_item, write_item
@@ -122,17 +122,8 @@ class Trace:
 
         Raises FileError when it can't be written.
         """
-        target = Path(path)
-        partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
-        with writing(path):
-            try:
-                with partial.open("w", encoding="utf-8") as file:
-                    file.writelines(self._lines(hashed=hashed))
-                    file.flush()
-                    os.fsync(file.fileno())
-                partial.replace(target)
-            finally:
-                partial.unlink(missing_ok=True)
+        with writing(path), replacing_text(path) as file:
+            file.writelines(self._lines(hashed=hashed))
 
     def _lines(self, *, hashed: bool) -> Iterator[str]:
         header = {"format": FORMAT, "version": VERSION, "created_by": f"judged {_version()}"}

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from judged import errors
+from judged._writing import replace_text
 
 _FORMAT = 1
 
@@ -77,7 +78,7 @@ class Calibrator:
         `facts` are kept beside it, for people. Raises OSError.
         """
         fields = {**self.to_dict(), **facts}
-        Path(path).write_text(json.dumps(fields, indent=2) + "\n", encoding="utf-8")
+        replace_text(path, json.dumps(fields, indent=2) + "\n")
 
     @classmethod
     def load(cls, path: str | Path) -> Calibrator:

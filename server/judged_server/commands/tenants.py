@@ -217,7 +217,11 @@ def _usage(arguments: argparse.Namespace, settings: Settings, say: Callable[[str
     cells = [[*map(str, row[:-1]), f"{row.nano / NANO:.9f}"] for row in rows]
     if arguments.csv:
         out = io.StringIO()
-        csv.writer(out, lineterminator="\n").writerows([heads, *cells])
+        # A sheet would compute a name that begins like a formula, as "@cf/a-model" does.
+        safe = [
+            [f"'{c}" if c.startswith(("=", "+", "-", "@", "'")) else c for c in r] for r in cells
+        ]
+        csv.writer(out, lineterminator="\n").writerows([heads, *safe])
         say(out.getvalue().removesuffix("\n"))
         return
     widths = [max(map(len, column)) for column in zip(heads, *cells, strict=True)]

@@ -16,6 +16,7 @@ from rich.console import Console, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from judged._writing import replacing_text
 from judged.cli.output.json_document import document_texts
 from judged.cli.output.table_width import fitting, result_table
 from judged.cli.problems import Problem
@@ -248,7 +249,7 @@ def open_output(target: str, flag: str) -> Iterator[TextIO]:
             yield stream
         return
     try:
-        with Path(target).open("w", encoding="utf-8") as file:
+        with replacing_text(target) as file:
             yield file
     except OSError as error:
         raise Problem(f"{flag} {target}: can't be written: {error.strerror or error}") from None

@@ -21,6 +21,7 @@ from judged._inputs import (
     set_fields,
 )
 from judged._views import short_repr
+from judged._writing import replace_text, replacing_text
 from judged.errors import InvalidArgument
 from judged.evaluation.datasets.files import (
     SYSTEM_MODEL,
@@ -151,7 +152,7 @@ class Results(Mapping[str, Sequence[Retrieved]]):
         with writing(path):
             if Path(path).suffix in (".run", ".trec"):
                 return self._save_run(path)
-            with Path(path).open("w", encoding="utf-8") as file:
+            with replacing_text(path) as file:
                 for query_id, ranked in self.by_query.items():
                     line = {"query_id": query_id, "results": [_write(r) for r in ranked]}
                     file.write(json.dumps(line, ensure_ascii=False, allow_nan=False) + "\n")
@@ -174,7 +175,7 @@ class Results(Mapping[str, Sequence[Retrieved]]):
                 lines.append(f"{query_id} Q0 {name} {rank + 1} {len(names) - rank} judged\n")
             texts += any(result.text is not None for result in ranked)
             spans += any(result.span is not None for result in ranked)
-        Path(path).write_text("".join(lines), encoding="utf-8")
+        replace_text(path, "".join(lines))
         told = ["a TREC run has ranks as its scores: the scores of the results are left out"]
         for what, n in (("texts", texts), ("spans", spans)):
             if n:

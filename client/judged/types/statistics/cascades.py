@@ -18,6 +18,7 @@ from judged._inputs import (
     set_fields,
 )
 from judged._views import View
+from judged._writing import replace_text
 from judged.types.calibrators import Calibrator, ErrorGuarantee
 from judged.types.judges import Judge, JudgeIdentity, PanelMember
 from judged.types.statistics.agreement import CascadeGuarantee
@@ -179,7 +180,7 @@ def save_cascade(cascade: Judge, path: str | Path, **facts: object) -> None:
         "guarantee": None if cascade.guarantee is None else asdict(cascade.guarantee),
         **facts,
     }
-    Path(path).write_text(json.dumps(fields, indent=2) + "\n", encoding="utf-8")
+    replace_text(path, json.dumps(fields, indent=2) + "\n")
 
 
 def load_cascade(path: str | Path) -> Judge:

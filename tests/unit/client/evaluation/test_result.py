@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from judged.cli.output.reports import read_report
 from judged.evaluation import EvaluationResult, FileError, QueryResult, RetrievedResult
+from judged.evaluation.datasets.formats.cells import plain_cell
 from judged.types import (
     Interval,
     JudgeIdentity,
@@ -91,6 +92,20 @@ def test_rows_are_a_line_a_query(tmp_path):
     assert (rows[0]["mrr@2"], rows[0]["retrieved"], rows[0]["relevant"]) == ("1.0", "3", "1")
     assert (rows[2]["mrr@2"], rows[2]["failure"]) == ("", "RuntimeError: no index")
     assert [row["document_id"] for row in RESULT.to_result_rows()] == ["d1", "d2", "d1"]
+
+
+def test_texts_of_rows_are_not_computed_and_numbers_stay(tmp_path, monkeypatch):
+    rows = [{"query_id": "=1+1", "@m": -0.5, "query": "'tis", "failure": "-x", "found": -3}]
+    monkeypatch.setattr(EvaluationResult, "to_rows", lambda _: rows)
+    RESULT.to_csv(tmp_path / "a.csv")
+    with (tmp_path / "a.csv").open(newline="") as file:
+        assert list(csv.reader(file)) == [
+            ["query_id", "'@m", "query", "failure", "found"],
+            ["'=1+1", "-0.5", "''tis", "'-x", "-3"],
+        ]
+    with (tmp_path / "a.csv").open(newline="") as file:
+        again = [[plain_cell(cell) for cell in row] for row in csv.reader(file)]
+    assert again == [list(rows[0]), [str(value) for value in rows[0].values()]]
 
 
 def test_a_notebook_shows_the_metrics_before_the_queries():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import multiprocessing
 from datetime import UTC, datetime
 
 import pytest
@@ -31,6 +32,76 @@ def test_labels_come_back_and_each_annotator_has_their_own(tmp_path):
     assert again.labels == file.labels
     assert again.annotators == ["ann", "bob"]
     assert again.of("bob") == {"i0": label(0, False, "bob")}
+
+
+def test_what_others_wrote_meanwhile_stays(tmp_path):
+    path = tmp_path / "labels.jsonl"
+    ann, bob = LabelFile.read(path, ITEMS), LabelFile.read(path, ITEMS)
+    ann.add(label(0))
+    bob.add(label(0, False, "bob"))
+    assert ann.undo("ann") == label(0)
+    ann.add(label(1))
+    bob.add(label(1, None, "bob"), label(2, None, "bob"))
+    assert bob.undo("bob") == label(2, None, "bob")
+    assert LabelFile.read(path, ITEMS).labels == bob.labels
+    assert [(each.annotator, each.item_id) for each in bob.labels] == [
+        ("bob", "i0"), ("ann", "i1"), ("bob", "i1"),
+    ]  # fmt: skip
+
+
+def test_one_annotator_at_two_screens_has_the_later_label(tmp_path):
+    path = tmp_path / "labels.jsonl"
+    first, second = LabelFile.read(path, ITEMS), LabelFile.read(path, ITEMS)
+    first.add(label(0))
+    second.add(label(0, False))
+    assert LabelFile.read(path, ITEMS).labels == [label(0, False)]
+
+
+def test_a_file_that_can_not_be_read_again_keeps_what_it_holds(tmp_path):
+    path = tmp_path / "labels.jsonl"
+    file = LabelFile.read(path, ITEMS)
+    file.add(label(0))
+    path.write_text(path.read_text() + '{"id": ')
+    held = path.read_bytes()
+    with pytest.raises(FileError, match=r":2: is not JSON"):
+        file.add(label(1))
+    assert (path.read_bytes(), file.labels) == (held, [label(0)])
+
+
+def test_chances_of_today_take_the_place_of_those_of_the_file(tmp_path):
+    path = tmp_path / "labels.jsonl"
+    LabelFile.read(path, ITEMS).add(label(0))
+    again = LabelFile.read(path, ITEMS, {each.item_id: 0.5 for each in ITEMS})
+    assert again.labels[0].inclusion_probability == 0.5
+    again.add(label(1, who="bob"))
+    assert LabelFile.read(path, ITEMS).labels[0].inclusion_probability == 0.5
+
+
+def label_many(path, who, n) -> None:
+    items = [Item(f"i{i}", "q", "query", ["a"], "found", True, 0.4) for i in range(n)]
+    file = LabelFile.read(path, items)
+    for i in range(n):
+        file.add(label(i, who=who))
+        if i % 5 == 4:
+            file.undo(who)
+            file.add(label(i, False, who))
+
+
+def test_two_annotators_at_once_lose_nothing(tmp_path):
+    path, n = tmp_path / "labels.jsonl", 30
+    spawn = multiprocessing.get_context("spawn")
+    both = [spawn.Process(target=label_many, args=(path, who, n)) for who in ("ann", "bob")]
+    for each in both:
+        each.start()
+    for each in both:
+        each.join()
+    assert [each.exitcode for each in both] == [0, 0]
+    items = [Item(f"i{i}", "q", "query", ["a"], "found", True, 0.4) for i in range(n)]
+    found = LabelFile.read(path, items)
+    for who in ("ann", "bob"):
+        said = [each.relevant for each in found.of(who).values()]
+        assert said == [i % 5 != 4 for i in range(n)]
+    assert [each.name for each in tmp_path.iterdir()] == ["labels.jsonl"]
 
 
 def test_undo_takes_back_the_last_of_one_annotator(tmp_path):

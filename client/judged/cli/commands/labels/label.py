@@ -8,7 +8,7 @@ from __future__ import annotations
 import getpass
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from datetime import UTC, datetime
 from importlib.util import find_spec
 from typing import Annotated
@@ -94,12 +94,9 @@ def command(
     if strata < 0 or strata == 1:
         raise Problem("--strata must be 2 or more, or 0 for none")
     judged = Judged.read(results, random_share, draw_seed, strata)
-    labels = LabelFile.read(output, judged.items)
     drawn = judged.drawn(number)
     chances = judged.probabilities(number)
-    labels.labels = [
-        replace(label, inclusion_probability=chances[label.item_id]) for label in labels.labels
-    ]
+    labels = LabelFile.read(output, judged.items, chances)
     if judged.missing:
         out.warn(
             f"{plural(judged.missing, 'line', 'lines')} without a verdict; the labels speak of the "
@@ -150,9 +147,7 @@ def _take_csv(path: str, labels: LabelFile, who: str, chances: Mapping[str, floa
         if item_id not in labels.items:
             raise Problem(f"{path}:{line}: no judged line has the id {item_id!r}")
         read[item_id] = Label(item_id, who, relevant, now, chances[item_id], note)
-    kept = [each for each in labels.labels if each.annotator != who or each.item_id not in read]
-    labels.labels = [*kept, *read.values()]
-    labels.write()
+    labels.add(*read.values())
     return len(read)
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from judged._writing import replacing_text
 from judged.evaluation.datasets.files import FileError, decode, read_lines, read_records
 from judged.evaluation.datasets.formats.content import Content, Saved, json_line, lost
 from judged.evaluation.datasets.query import Document, Query
@@ -82,16 +83,16 @@ def write_beir(path: Path | str, dataset: Saved, *, split: str = "test") -> list
     # Made before any file is: an id that is refused leaves no half of a data set.
     judgements = _judgements(path, dataset)
     (folder / "qrels").mkdir(parents=True, exist_ok=True)
-    with (folder / "queries.jsonl").open("w", encoding="utf-8") as file:
+    with replacing_text(folder / "queries.jsonl") as file:
         for query in dataset.queries:
             line = {"_id": query.query_id, "text": query.text, "metadata": dict(query.metadata)}
             file.write(json_line(line))
-    with (folder / "corpus.jsonl").open("w", encoding="utf-8") as file:
+    with replacing_text(folder / "corpus.jsonl") as file:
         for document in dataset.all_documents:
             line = {"_id": document.doc_id, "title": "", "text": document.text}
             line["metadata"] = dict(document.metadata)
             file.write(json_line(line))
-    with (folder / "qrels" / f"{split}.tsv").open("w", encoding="utf-8", newline="") as file:
+    with replacing_text(folder / "qrels" / f"{split}.tsv", newline="") as file:
         file.writelines(judgements)
     told = lost(dataset, "BEIR", _HELD)
     if unjudged := sum(not query.relevant_document_ids for query in dataset.queries):

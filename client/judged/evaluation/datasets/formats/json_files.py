@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from judged._writing import replace_text, replacing_text
 from judged.evaluation.datasets.files import (
     FileError,
     KnownFields,
@@ -59,7 +60,7 @@ def write_json(path: Path | str, dataset: Saved) -> list[str]:
     if dataset.all_documents:
         document["documents"] = [write_document(d) for d in dataset.all_documents]
     text = json.dumps(document, ensure_ascii=False, indent=2, allow_nan=False)
-    Path(path).write_text(text + "\n", encoding="utf-8")
+    replace_text(path, text + "\n")
     return []
 
 
@@ -79,6 +80,6 @@ def write_jsonl(path: Path | str, dataset: Saved) -> list[str]:
     """Write all of a data set; return what is lost: nothing."""
     lines = [write_query(query) for query in dataset.queries]
     lines += [write_document(document) for document in dataset.all_documents]
-    with Path(path).open("w", encoding="utf-8") as file:
+    with replacing_text(path) as file:
         file.writelines(map(json_line, lines))
     return []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from judged._writing import replace_text
 from judged.evaluation.datasets.files import FileError, Record
 from judged.evaluation.datasets.formats.content import Content, Saved, lost
 from judged.evaluation.datasets.query import Query
@@ -26,7 +27,7 @@ def write_qrels(path: Path | str, dataset: Saved) -> list[str]:
                 problem = f"can't hold the id {name!r}: TREC's columns end at white space"
                 raise FileError(str(path), None, problem)
         lines += [f"{query.query_id} 0 {name} 1\n" for name in query.relevant_document_ids]
-    Path(path).write_text("".join(lines), encoding="utf-8")
+    replace_text(path, "".join(lines))
     told = lost(dataset, "TREC qrels", ("relevant_document_ids",))
     if any(query.text for query in dataset.queries):
         told.append("TREC qrels can't hold the texts of queries")

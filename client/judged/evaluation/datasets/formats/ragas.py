@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from judged._writing import replacing_text
 from judged.evaluation.datasets.files import Record, parse_json, read_bytes, read_records
 from judged.evaluation.datasets.formats.content import Content, Saved, json_line, lost
 from judged.evaluation.datasets.query import Query
@@ -58,7 +59,7 @@ def write_ragas(
 ) -> list[str]:
     """Write a sample a query, with what was retrieved for it; return what is lost."""
     documents = {document.doc_id: document.text for document in dataset.all_documents}
-    with Path(path).open("w", encoding="utf-8") as file:
+    with replacing_text(path) as file:
         for query in dataset.queries:
             sample: dict[str, Any] = {"user_input": query.text}
             if query.expected_answers:

@@ -19,6 +19,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
+from judged._writing import replacing, replacing_text
 from judged.errors import FailedPrecondition
 from judged.evaluation.datasets.files import FileError, Record, decode, read_bytes
 from judged.evaluation.datasets.formats.cells import (
@@ -244,7 +245,7 @@ def write_csv(path: Path | str, dataset: Saved, *, delimiter: str = ",") -> list
     """Write a row a query; return what is lost."""
     rows = [write_query(query) for query in dataset.queries]
     columns = [*_COLUMNS, *(name for name in _OPTIONAL if any(name in row for row in rows))]
-    with Path(path).open("w", encoding="utf-8", newline="") as file:
+    with replacing_text(path, newline="") as file:
         writer = csv.writer(file, delimiter=delimiter)
         writer.writerow(columns)
         for row in rows:
@@ -285,7 +286,8 @@ def write_parquet(path: Path | str, dataset: Saved) -> list[str]:
 def write_table(path: Path | str, rows: Sequence[Mapping[str, Any]]) -> None:
     """Write rows to a Parquet file. Raises FailedPrecondition without pyarrow."""
     pyarrow, parquet = import_needed("pyarrow"), import_needed("pyarrow.parquet")
-    parquet.write_table(pyarrow.Table.from_pylist(rows), str(path))
+    with replacing(path) as beside:
+        parquet.write_table(pyarrow.Table.from_pylist(rows), str(beside))
 
 
 def import_needed(name: str) -> Any:  # noqa: ANN401 - a module of a package that is no dependency
