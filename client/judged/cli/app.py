@@ -15,9 +15,10 @@ from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
 from types import FrameType
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
+from typer.core import TyperCommand
 
 from judged.cli.commands import data
 from judged.cli.commands.judging import canary, evaluate, judge, rank, score
@@ -42,6 +43,21 @@ INTERRUPTED = 128 + 2
 """The exit status after Ctrl-C."""
 HUNG_UP = 128 + 13
 """The exit status where who reads the output has gone, as in `| head`: that of SIGPIPE."""
+
+
+class _Once(TyperCommand):
+    """A command that refuses an option of one value that is there twice."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401 - typer's own click
+        """Return what is left of the arguments once the options are read."""
+        *_, order = self.make_parser(ctx).parse_args(args=list(args))
+        single = [each for each in order if each in self.params and not each.multiple]
+        options = (each for each in single if each.param_type_name == "option")
+        if twice := [each for each in options if single.count(each) > 1]:
+            flag = max(twice[0].opts, key=len)
+            ctx.fail(f"{flag} is there twice, and takes one value; leave one of them out")
+        return super().parse_args(ctx, args)
+
 
 app = typer.Typer(
     name="judged",
@@ -85,7 +101,8 @@ canaries = typer.Typer(
 
 
 def _add(command: Callable[..., None], name: str, group: typer.Typer = app) -> None:
-    group.command(name.rpartition(" ")[2], epilog=epilog(name))(with_groups(command))
+    word = name.rpartition(" ")[2]
+    group.command(word, cls=_Once, epilog=epilog(name))(with_groups(command))
 
 
 _add(judge.command, "judge")

@@ -105,6 +105,8 @@ def config_first(arguments: Sequence[str]) -> list[str]:
         if word.partition("=")[0] != "--config":
             others.append(word)
             continue
+        if first:
+            raise Problem("--config is there twice, and takes one file; leave one of them out")
         first.append(word)
         if word == "--config" and words:
             first.append(words.popleft())

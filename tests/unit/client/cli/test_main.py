@@ -7,8 +7,10 @@ from importlib import metadata
 
 import judged.cli
 import pytest
+import typer
 from judged.cli import __main__ as entry
-from judged.cli.app import run
+from judged.cli.app import app, run
+from judged.cli.defaults import commands_of
 
 
 @pytest.fixture
@@ -52,6 +54,32 @@ def test_ctrl_c_says_what_is_kept(monkeypatch, capsys):
     told = capsys.readouterr().err
     assert told.startswith("judged: interrupted; if it asked language models, ")
     assert told.count("\n") == 1
+
+
+COMMANDS = commands_of(typer.main.get_command(app))
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_an_option_of_one_value_is_refused_where_it_is_there_twice(command: str):
+    options = [
+        option
+        for option in COMMANDS[command].params
+        if option.param_type_name == "option" and not option.multiple and option.name != "help"
+    ]
+    assert options
+    for option in options:
+        flag, *others = sorted({*option.opts, *option.secondary_opts}, key=len, reverse=True)
+        for other in (flag, *others):
+            once = [[each] if option.is_flag else [each, "1"] for each in (flag, other)]
+            with pytest.raises(Exception, match=f"{flag} is there twice, and takes one value"):
+                COMMANDS[command].make_context(command, [*once[0], *once[1]])
+
+
+def test_an_option_of_several_values_may_be_there_twice(capsys):
+    assert run(["metrics", "--qrels", "a", "--run", "none.run", "-m", "map", "-m", "mrr"]) == 2
+    assert "a: there is no such file" in capsys.readouterr().err
+    assert run(["--config", "a", "metrics", "--config=b"]) == 2
+    assert "--config is there twice" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", ["typer", "rich"])
