@@ -13,7 +13,7 @@ from pathlib import Path
 from judged._batching.distinct import distinct_ranks
 from judged.client import Client
 from judged.errors import InvalidArgument
-from judged.evaluation.datasets.files import FileError, Record, read_records
+from judged.evaluation.datasets.files import FileError, Record, as_label, read_records
 from judged.types import (
     CorrectedEstimate,
     Evaluation,
@@ -174,8 +174,8 @@ def _read(line: Record) -> list[bool]:
     labels: list[bool] = []
     for rank, value in enumerate(line.items("relevant")):
         row = value if isinstance(value, list) else [value]
-        for label in row:
-            if not isinstance(label, bool):
+        for label in map(as_label, row):
+            if label is None:
                 raise line.error(f"has 'relevant' with something else than true or false at {rank}")
             labels.append(label)
     return labels

@@ -151,7 +151,7 @@ def _line(label: Label, item: Item) -> dict[str, Any]:
 
 
 def _read(record: Record) -> Label:
-    relevant = record.optional_bool("relevant")
+    relevant = record.optional_label("relevant")
     probability = read_inclusion(record)
     if probability is None:
         raise record.error(f"has no {INCLUSION!r}; it is no file of `judged label`")

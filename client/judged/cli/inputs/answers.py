@@ -74,7 +74,7 @@ def read_answers(
         if model := line.optional_text(SYSTEM_MODEL):
             models[model] = None
         if label_field is not None:
-            labels.append(line.optional_bool(label_field))
+            labels.append(line.optional_label(label_field))
         items.append(
             AnswerItem(
                 item_id,

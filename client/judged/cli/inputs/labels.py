@@ -34,7 +34,7 @@ def read_labels(path: str, *, scored: bool, label_field: str = LABEL) -> list[La
     name = name_of(path)
     lines = []
     for at, record in input_records(path, *FIELDS, label_field, "query_id", "score"):
-        label = record.optional_bool(label_field)
+        label = record.optional_label(label_field)
         contexts: Sequence[Context] = ()
         score = None
         if scored:

@@ -29,6 +29,7 @@ _OFTEN = {
 }
 """What other tools call a field."""
 _FLAT = (str, int, float)
+_LABELS = {"true": True, "1": True, "1.0": True, "false": False, "0": False, "0.0": False}
 
 
 class FileError(Exception):
@@ -296,6 +297,15 @@ class Record:
             raise self.error(f"has {name!r} that is neither true, false nor null")
         return value
 
+    def optional_label(self, name: str) -> bool | None:
+        """Return what a person said, None where the field is absent or null. Raises FileError."""
+        value = self.get(name)
+        label = as_label(value)
+        if value is not None and label is None:
+            rule = "neither true, false nor null; 1 and 0 are read as true and false"
+            raise self.error(f"has {name!r} that is {rule}")
+        return label
+
     def optional_text(self, name: str) -> str | None:
         """Return a field that must be text when it is there."""
         return None if self.get(name) is None else self.text(name)
@@ -392,6 +402,11 @@ class Record:
         if isinstance(value, bool) or not isinstance(value, str | int):
             raise self.error(f"has {name!r} that is neither text nor a whole number")
         return str(value)
+
+
+def as_label(value: object) -> bool | None:
+    """Return true or false as files have them: 1, 0, and texts in any case too; None for others."""
+    return _LABELS.get(str(value).strip().lower())
 
 
 def _label(value: object) -> str:

@@ -17,6 +17,7 @@ from judged_server.statistics.agreement.ratings import (
     Ratings,
     count_categories,
     rated_units,
+    spelling_warnings,
     used_categories,
 )
 from judged_server.statistics.agreement.resampling import (
@@ -82,6 +83,7 @@ def measure_agreement(ratings: Ratings, options: IntervalOptions) -> Agreement:
     found = dict(zip(AGREEMENT_MEASURES, estimates, strict=True))
     n_complete = int(np.count_nonzero((codes >= 0).all(axis=1)))
     warnings = _warnings(found, layout, len(codes), n_complete)
+    warnings += spelling_warnings(ratings)
     return Agreement(len(codes), table, **found, warnings=tuple(warnings))
 
 

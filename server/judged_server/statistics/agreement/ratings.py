@@ -5,6 +5,8 @@ The coefficients are in `kappa` and `krippendorff`.
 
 from __future__ import annotations
 
+import re
+import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
@@ -25,6 +27,13 @@ MAX_CATEGORIES = 100
 
 Codes = NDArray[np.int8]
 """Ratings, [items, raters]: a category's place, or -1 for none."""
+
+_NUMBER = re.compile(r"[+-]?\d{1,15}(\.\d*)?")
+_BETWEEN = re.compile(r"(?<=\w)[\s_-]+(?=\w)")
+_UNSEEN = re.compile("[\u00ad\u200b-\u200f\u2060\ufeff]")
+_YES = ("yes", "y", "true", "t", "1", "да", "ja", "oui", "sí", "si", "sim", "是")
+_NO = ("no", "n", "false", "f", "0", "нет", "nein", "nee", "non", "não", "否")
+"""Spellings of true and false, which sheets, models and people mix."""
 
 _ROWS = 1 << 14  # rows that are worked on at once
 
@@ -132,6 +141,38 @@ def used_categories(codes: Codes) -> IntArray:
     """Return the categories that occur, ascending."""
     found = np.unique(codes).astype(np.int64)
     return found[found >= 0]
+
+
+def spelling_warnings(ratings: Ratings) -> list[str]:
+    """Return what may be wrong with how raters write categories."""
+    names = ratings.categories
+    alike: dict[str, list[str]] = {}
+    for place in used_categories(ratings.codes):
+        alike.setdefault(_folded(names[place]), []).append(names[place])
+    warnings = []
+    if several := [" and ".join(map(repr, group)) for group in alike.values() if len(group) > 1]:
+        warnings.append(
+            f"categories {', '.join(several)} count as different ones, and differ by case, space, "
+            "signs or type alone; write each in one way"
+        )
+    given = [set(used_categories(column).tolist()) for column in ratings.codes.T]
+    for own, rater in zip(given, ratings.raters, strict=True):
+        if own and not any(own & other for other in given if other is not own):
+            warnings.append(
+                f"{rater!r} gives no category that another rater gives; check that they write them "
+                "alike"
+            )
+            break
+    return warnings
+
+
+def _folded(category: str) -> str:
+    """Return what is the same of categories that are one to people: `Yes `, `yes`, `TRUE`, `1`."""
+    text = _UNSEEN.sub("", unicodedata.normalize("NFKC", category).casefold())
+    text = _BETWEEN.sub(" ", text.strip(" \t\r\n.,;:!?'\"`*"))
+    if _NUMBER.fullmatch(text):
+        text = f"{float(text):g}"
+    return {**dict.fromkeys(_YES, "yes"), **dict.fromkeys(_NO, "no")}.get(text, text)
 
 
 def count_categories(codes: Codes, categories: IntArray) -> FloatArray:

@@ -30,6 +30,11 @@ def test_labels_are_read_by_result_or_flat(tmp_path, relevant):
     assert human.relevant == [True, False, False, True]
 
 
+def test_labels_are_read_as_sheets_write_them(tmp_path):
+    labels = read(tmp_path, {"query_id": "q1", "relevant": [[1, "FALSE"], ["0", "true"]]})
+    assert labels.by_query == {"q1": [True, False, False, True]}
+
+
 def test_labels_of_repeated_results_are_left_out(tmp_path):
     labels = read(
         tmp_path,
@@ -48,7 +53,10 @@ def test_labels_of_repeated_results_are_left_out(tmp_path):
         ([{"relevant": []}], ":1: has no 'query_id'"),
         ([{"query_id": "q1"}], ":1: has no 'relevant'"),
         ([{"query_id": "q1", "relevant": "yes"}], "that is not a list but text"),
-        ([{"query_id": "q1", "relevant": [[True, 0]]}], "something else than true or false at 0"),
+        (
+            [{"query_id": "q1", "relevant": [[True, "yes"]]}],
+            "else than true or false at 0",
+        ),
         (
             [{"query_id": "q1", "relevant": []}, {"query_id": "q1", "relevant": []}],
             ":2: query 'q1' was on line 1 already",

@@ -69,6 +69,8 @@ def command(
     if len(rated.raters) < 2:
         raise Problem(f"{rated.name}: has one rater, {rated.raters[0]!r}; agreement needs two")
     named = choose_categories(rated, level, categories)
+    if level is RatingLevel.ORDINAL and categories is None:
+        out.warn(*_gaps(named))
     table = RatingTable(
         named,
         {rater: [item.get(rater) for item in rated.items] for rater in rated.raters},
@@ -185,6 +187,17 @@ def _natural(rated: RatedItems, found: list[str], level: RatingLevel) -> list[st
             f"--categories {','.join(found)}"
         )
     return found
+
+
+def _gaps(scale: Sequence[str]) -> list[str]:
+    """Return what to know of a scale of whole numbers of which nobody gave some."""
+    whole = range(int(scale[0]), int(scale[-1]) + 1)
+    unused = next((n for n in whole if str(n) not in scale), None)
+    if unused is None:
+        return []
+    named = f"--categories {','.join(map(str, whole[:_MOST_CATEGORIES]))}"
+    told = f"no rating is {unused}, so that the categories beside it count as one step apart"
+    return [f"{told}; if it could have been given, pass {named}"]
 
 
 def confusion_table(found: Agreement) -> Table:

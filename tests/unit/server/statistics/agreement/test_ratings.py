@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from judged_server.statistics.agreement.ratings import _patterns
+from judged_server.statistics.agreement.ratings import Ratings, _patterns, spelling_warnings
 
 
 @pytest.mark.parametrize("raters", [2, 31, 40])
@@ -16,3 +16,50 @@ def test_rows_that_differ_in_one_rating_are_told_apart(raters):
     patterns, counts = _patterns(np.concatenate([alike, last, none]), 3)
     found = {tuple(row): count for row, count in zip(patterns.tolist(), counts, strict=True)}
     assert found == {tuple(alike[0]): 3, tuple(last[0]): 1, tuple(none[0]): 2}
+
+
+@pytest.mark.parametrize(
+    "pair",
+    [
+        *(("Yes", "yes"), ("good", "good "), ("a b", "a  b"), ("not relevant", "not_relevant")),
+        *(("true", "TRUE"), ("true", "1"), ("yes", "True"), ("no", "0"), ("0", "false")),
+        *(("1", "1.0"), ("1", "01"), ("4", "4."), ("caf\u00e9", "cafe\u0301"), ("да", "yes")),
+        *(
+            ("\ufb01ne", "fine"),
+            ("ok\u200b", "ok"),
+            ("Yes.", "yes"),
+            ("\uff11", "1"),
+            ("STRASSE", "straße"),
+        ),
+    ],
+)
+def test_categories_that_are_one_to_people_are_told(pair):
+    ratings = Ratings.build(["a", "b"], [*pair, "other"], [[0, 2, 2], [1, 2, 2]])
+    (told,) = spelling_warnings(ratings)
+    assert told.startswith(f"categories {pair[0]!r} and {pair[1]!r} count as different ones")
+
+
+@pytest.mark.parametrize(
+    "pair",
+    [
+        *(("yes", "no"), ("A", "A-"), ("A+", "A-"), ("C", "C#"), ("+", "-"), ("1", "-1")),
+        *(("1", "2"), ("10", "1"), ("good", "bad"), ("not relevant", "relevant"), ("", " x")),
+    ],
+)
+def test_other_categories_are_not(pair):
+    names = [name or "empty" for name in pair]
+    ratings = Ratings.build(["a", "b"], names, [[0, 1, 1], [1, 1, 0]])
+    assert spelling_warnings(ratings) == []
+
+
+def test_categories_that_nobody_gave_are_passed_over():
+    ratings = Ratings.build(["a", "b"], ["yes", "no", "Yes"], [[0, 1], [0, 1]])
+    assert spelling_warnings(ratings) == []
+
+
+def test_a_rater_who_shares_no_category_is_told():
+    ratings = Ratings.build(
+        ["human", "judge", "new"], ["good", "bad", "gut", "schlecht"], [[0, 1], [2, 3], [-1, -1]]
+    )
+    (told,) = spelling_warnings(ratings)
+    assert told.startswith("'human' gives no category that another rater gives")

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 from judged import RatingLevel
-from judged.cli.commands.labels.agree import choose_categories, read_ratings
+from judged.cli.commands.labels.agree import _gaps, choose_categories, read_ratings
 from judged.cli.problems import Problem
 from judged.evaluation import FileError
 
@@ -87,3 +87,17 @@ def test_one_category_must_be_told_from_what(tmp_path):
 def test_too_many_categories_are_refused(tmp_path):
     with pytest.raises(Problem, match="at most 100"):
         choose_categories(rated(tmp_path, *range(101)), RatingLevel.NOMINAL, None)
+
+
+def warned(tmp_path, *values, level="ordinal", categories=None) -> list[str]:
+    named = choose_categories(rated(tmp_path, *values), RatingLevel[level.upper()], categories)
+    return _gaps(named)
+
+
+def test_a_gap_in_a_scale_of_numbers_is_told_with_the_whole_scale(tmp_path):
+    (told,) = warned(tmp_path, 1, 2, 4, 5)
+    assert told.startswith("no rating is 3, ")
+    assert told.endswith("pass --categories 1,2,3,4,5")
+    assert warned(tmp_path, 1, 2, 3) == []
+    assert warned(tmp_path, -1, 0, 1) == []
+    assert "no rating is 2," in warned(tmp_path, 1, 1_000_000)[0]

@@ -47,7 +47,7 @@ def test_lines_with_scores_need_no_texts(tmp_path):
 @pytest.mark.parametrize(
     ("line", "scored", "problem"),
     [
-        (f'{{{TEXTS}, "relevant": 1}}', False, "neither true, false nor null"),
+        (f'{{{TEXTS}, "relevant": 2}}', False, "neither true, false nor null"),
         ('{"query": "q", "relevant": true}', False, "has no 'expected_text'"),
         ('{"relevant": true}', True, "has no 'score'"),
         ('{"relevant": true, "score": 1.5}', True, "not in 0 to 1"),
@@ -58,6 +58,24 @@ def test_a_bad_line_is_named(tmp_path, line, scored, problem):
     with pytest.raises(FileError, match=problem) as caught:
         read_labels(write(tmp_path, line), scored=scored)
     assert caught.value.line == 1
+
+
+@pytest.mark.parametrize(
+    ("value", "label"),
+    [
+        *(("1", True), ("0", False), ('"1"', True), ('"0"', False), ("1.0", True)),
+        *(('"TRUE"', True), ('"False"', False), ('" true "', True), ("null", None)),
+    ],
+)
+def test_labels_are_read_as_sheets_write_them(tmp_path, value, label):
+    path = write(tmp_path, f'{{"score": 0.5, "relevant": {value}}}', '{"score": 1, "relevant": 1}')
+    assert [line.label for line in read_labels(path, scored=True)] == [label, True]
+
+
+@pytest.mark.parametrize("value", ["2", "0.5", '"yes"', '""', "[]", '"relevant"', "-1"])
+def test_what_is_no_label_is_told_how_to_be_one(tmp_path, value):
+    with pytest.raises(FileError, match="1 and 0 are read as true and false"):
+        read_labels(write(tmp_path, f'{{"score": 0.5, "relevant": {value}}}'), scored=True)
 
 
 def test_a_file_without_a_label_is_refused(tmp_path):
