@@ -37,7 +37,10 @@ class TestMetrics:
         [
             (("0.10", "0.55", "0.90"), "the scores rank otherwise than the rank column"),
             (("0", "0", "0"), "all scores tie"),
-            (("1999999999", "1999999998", "1999999997"), "not in single precision"),
+            (
+                ("1999999999", "1999999998", "1999999997"),
+                "scores differ in the file and not in single",
+            ),
         ],
     )
     def test_warns_of_scores_that_do_not_rank_as_the_ranks_do(self, judged, folder, scores, said):
