@@ -16,6 +16,9 @@ from judged.errors import InvalidArgument, WrongType
 
 Value = TypeVar("Value")
 
+LARGEST_GRADE = 2**31 - 1
+"""The largest grade of a document, as in TREC's qrels."""
+
 _TEXT = {str}
 _NO_LISTS = (str, bytes, bytearray, Mapping)
 """Can be walked over, and hold no list of texts."""
@@ -115,6 +118,34 @@ def need_ids(values: object, field: str) -> Sequence[str]:
     for place, name in enumerate(names):
         need_id(name, f"{field}[{place}]")
     return cast("Sequence[str]", names)
+
+
+def need_grades(relevant: Sequence[str], grades: object) -> tuple[Sequence[str], Mapping[str, int]]:
+    """Return the ids of relevant documents, and the grades of all that were judged, by their ids.
+
+    Ids that are named relevant have the grade 1 where they have no other; where all grades are 1,
+    there are none. Raises WrongType and InvalidArgument for what is no grade, or contradicts.
+    """
+    if not isinstance(grades, Mapping):
+        raise WrongType.of_field(
+            "grades", f"must map document ids to grades, not be {kind_of(grades)}"
+        )
+    if not grades:
+        return relevant, {}
+    found: dict[str, int] = {}
+    for name, grade in by_ids(grades, "grades").items():
+        where = f"grades[{need_id(name, 'grades')!r}]"
+        if isinstance(grade, bool) or not isinstance(grade, Integral):
+            raise WrongType.of_field(where, f"must be a whole number, not {kind_of(grade)}")
+        found[name] = int(grade)
+        if abs(found[name]) > LARGEST_GRADE:
+            raise InvalidArgument.of_field(where, f"must lie within +-{LARGEST_GRADE}")
+    for name in relevant:
+        if found.setdefault(name, 1) <= 0:
+            rule = f"is {found[name]}, but the document is among those that are relevant"
+            raise InvalidArgument.of_field(f"grades[{name!r}]", rule)
+    above = [name for name, grade in found.items() if grade > 0]
+    return above, {} if set(found.values()) == {1} else found
 
 
 def need_list(values: object, field: str, what: str) -> Sequence[object]:

@@ -59,7 +59,9 @@ class Piece:
         group = self.group
         if not self.n_contexts:  # it keeps its place and needs no texts
             return QueryGroup(
-                relevant_document_ids=group.relevant_document_ids, negatives=group.negatives
+                relevant_document_ids=group.relevant_document_ids,
+                negatives=group.negatives,
+                grades=group.grades,
             )
         vectors, spans = group.embeddings, group.spans
         if vectors is not None:
@@ -78,6 +80,7 @@ class Piece:
             spans=spans
             and Spans(spans.expected[self.e0 : self.e1], spans.retrieved[self.r0 : self.r1]),
             negatives=group.negatives,  # for the server to refuse
+            grades=group.grades,
         )
 
 

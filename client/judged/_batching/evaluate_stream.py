@@ -318,8 +318,7 @@ class _JudgedGroups(Listed[QueryGroup]):
 
 def _whole_chunk(chunk: Chunk) -> tuple[Sequence[int], bool]:
     sizes = [
-        0 if piece.group.relevant_document_ids else piece.group.n_expected * _distinct(piece)
-        for piece in chunk
+        0 if piece.group.by_id else piece.group.n_expected * _distinct(piece) for piece in chunk
     ]
     return sizes, chunk[0].begin > 0
 

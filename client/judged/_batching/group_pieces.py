@@ -88,5 +88,5 @@ def _pieces(index: int, group: QueryGroup) -> Iterator[tuple[Piece, int]]:
 
 def n_contexts(group: QueryGroup, n_retrieved: int) -> int:
     """Return how many contexts so many results of a group make, as the server counts them."""
-    expected = 0 if group.relevant_document_ids else group.n_expected
+    expected = 0 if group.by_id else group.n_expected
     return n_retrieved * (expected + len(group.negatives))

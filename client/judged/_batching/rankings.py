@@ -138,13 +138,18 @@ def _judged_parts(
     whole: JudgedRankings, columns: Mapping[str, Sequence[Any]], part_bytes: int
 ) -> Iterator[JudgedRankings]:
     each = sum(_VERDICT_BYTES[name] for name in columns)
-    sized = ((one, [each * _size(one) + len(one.query_id)]) for one in whole.rankings)
+    sized = ((one, [each * _size(one) + _id_bytes(one)]) for one in whole.rankings)
     first = 0
     for pack in packed(sized, [part_bytes]):
         end = first + sum(map(_size, pack))
         cut: dict[str, Any] = {name: column[first:end] for name, column in columns.items()}
         yield replace(whole, rankings=pack, **cut)
         first = end
+
+
+def _id_bytes(ranking: JudgedRanking) -> int:
+    ids = (ranking.document_ids, ranking.relevant_document_ids, ranking.grades)
+    return len(ranking.query_id) + sum(len(name) for some in ids for name in some)
 
 
 def _size(ranking: JudgedRanking) -> int:

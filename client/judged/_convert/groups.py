@@ -113,7 +113,8 @@ def write_group(
             expected=group.expected,
             retrieved=group.retrieved,
             document_ids=group.document_ids,
-            relevant_document_ids=group.relevant_document_ids,
+            relevant_document_ids=() if group.grades else group.relevant_document_ids,
+            grades=group.grades,
             negatives=group.negatives,
         )
     except (UnicodeEncodeError, TypeError, ValueError) as problem:

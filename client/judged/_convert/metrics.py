@@ -95,7 +95,10 @@ def write_metrics(
         request.human_values.CopyFrom(_write_values(human_values))
     if isinstance(relevance, JudgedRankings):
         request.judged.rankings.extend(
-            write_fields(metrics_pb2.JudgedRanking, ranking) for ranking in relevance.rankings
+            write_fields(metrics_pb2.JudgedRanking, ranking, relevant_document_ids=())
+            if ranking.grades  # they say which ones are relevant
+            else write_fields(metrics_pb2.JudgedRanking, ranking)
+            for ranking in relevance.rankings
         )
         request.judged.max_grade = relevance.max_grade
         columns = request.judged.verdicts

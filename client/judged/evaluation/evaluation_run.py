@@ -152,7 +152,7 @@ class EvaluationRun:
         """
         first: dict[tuple[bool, bool], QueryGroup] = {}
         for group in self._dataset.to_groups({}, by_spans=self._by_spans):
-            kind = bool(group.relevant_document_ids), bool(group.negatives)
+            kind = group.by_id, bool(group.negatives)
             first.setdefault(kind, group)
         return list(first.values())
 
@@ -182,6 +182,9 @@ class EvaluationRun:
     def _about(self) -> dict[str, object]:
         """Return what a file to go on from must be about."""
         queries = [asdict(query) for query in self._dataset.queries]
+        for query in queries:
+            if not query["grades"]:
+                del query["grades"]  # files of before there were any go on
         text = json.dumps(queries, ensure_ascii=False, sort_keys=True)
         judge: object = self.judge
         if self._identity is not None:
@@ -381,7 +384,7 @@ def _ranking(ranked: object, query_id: str) -> list[Retrieved]:
 def _expects_spans(dataset: Dataset) -> bool:
     """Say whether spans are what is to be judged, as `Dataset.to_groups` decides."""
     return not any(query.expected_answers for query in dataset.queries) and any(
-        query.expected_spans and not query.relevant_document_ids for query in dataset.queries
+        query.expected_spans and not query.by_id for query in dataset.queries
     )
 
 

@@ -352,5 +352,5 @@ def _to_judge(
     asked: list[QueryGroup] = []
     if own_metrics(as_metrics(metrics)):
         plain = (replace(group, negatives=()) for group in distinct)
-        asked = [group for group in plain if not group.relevant_document_ids]
+        asked = [group for group in plain if not group.by_id]
     return [*asked, *against_negatives(distinct)]

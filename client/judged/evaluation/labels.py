@@ -80,7 +80,7 @@ class Labels:
             group = known.get(query_id)
             if group is None:
                 raise self._error(query_id, "is no query of the dataset")
-            if group.relevant_document_ids:
+            if group.by_id:
                 raise self._error(query_id, "is matched by document id, so that nothing was judged")
             n, per_result = group.n_retrieved, group.n_expected
             if len(labels) != n * per_result:

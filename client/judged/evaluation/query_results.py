@@ -76,7 +76,9 @@ def _retrieved(
     start = end = 0
     if verdicts is not None:
         start, end = verdicts.offsets[place : place + 2]
-    judged = not wanted and verdicts is not None and end - start == len(kept) * width and width > 0
+    judged = (
+        not group.by_id and verdicts is not None and end - start == len(kept) * width and width > 0
+    )
     found = []
     for rank in range(group.n_retrieved):
         document_id = group.document_ids[rank] if group.document_ids else f"retrieved_{rank}"
@@ -85,7 +87,7 @@ def _retrieved(
         position = kept.get(rank)
         if position is None:
             result = RetrievedResult(rank + 1, document_id, text, duplicate=True)
-        elif wanted:
+        elif group.by_id:
             match = wanted.get(document_id)
             matches = () if match is None else (match,)
             result = RetrievedResult(
@@ -140,7 +142,7 @@ def _text(group: QueryGroup, rank: int) -> str | None:
     if group.spans is not None:
         return _span_text(group.spans.retrieved[rank])
     text = group.retrieved[rank] if group.retrieved else ""
-    return text or (None if group.relevant_document_ids else text)
+    return text or (None if group.by_id else text)
 
 
 def _span_text(span: Span) -> str:

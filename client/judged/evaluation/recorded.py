@@ -21,8 +21,6 @@ from judged.types import (
     NegativeReport,
     QueryGroup,
     RubricInfo,
-    Source,
-    Status,
     VerdictCounts,
     Verdicts,
 )
@@ -105,24 +103,19 @@ class RecordedEvaluation:
         score: list[float] = []
         max_grade = 0 if self._verdicts is None else self._verdicts.judge.max_grade
         for index, group in enumerate(self._distinct):
-            n_expected = group.n_expected
-            if group.relevant_document_ids:
-                wanted = list(dict.fromkeys(group.relevant_document_ids))
-                n_expected = len(wanted)
+            if group.by_id:
                 found = group.document_ids or [f"retrieved_{r}" for r in range(group.n_retrieved)]
-                matched = [document == target for document in found for target in wanted]
-                relevant += matched
-                status += [int(Status.OK)] * len(matched)
-                source += [int(Source.COMPUTED)] * len(matched)
-                score += map(float, matched)
-            elif self._verdicts is not None:
+                wanted = (group.relevant_document_ids, group.grades)
+                rankings.append(JudgedRanking(group.query_id, 0, group.n_retrieved, found, *wanted))
+                continue
+            if self._verdicts is not None:
                 offsets = self._verdicts.offsets
                 part = slice(offsets[index], offsets[index + 1])
                 relevant += self._verdicts.relevant[part]
                 status += self._verdicts.status[part]
                 source += self._verdicts.source[part]
                 score += self._verdicts.score[part]
-            rankings.append(JudgedRanking(group.query_id, n_expected, group.n_retrieved))
+            rankings.append(JudgedRanking(group.query_id, group.n_expected, group.n_retrieved))
         if not max_grade:
             return JudgedRankings(rankings, relevant, status, source=source)
         return JudgedRankings(

@@ -36,7 +36,7 @@ def contexts_of(groups: Sequence[QueryGroup], hashes: Hashes) -> Iterator[Traced
     spans or embeddings, which a trace can't hold.
     """
     for index, group in enumerate(groups):
-        if group.relevant_document_ids:
+        if group.by_id:
             continue
         brings = "spans" if group.spans is not None else "embeddings"
         if group.spans is not None or group.embeddings is not None:

@@ -40,7 +40,7 @@ class Place:
     def of(cls, groups: Sequence[QueryGroup], index: int) -> Place:
         """Return the place of a verdict by its index among those of the groups."""
         for number, group in enumerate(groups):
-            size = 0 if group.relevant_document_ids else group.n_expected * group.n_retrieved
+            size = 0 if group.by_id else group.n_expected * group.n_retrieved
             if index < size:
                 return cls(number, *divmod(index, group.n_expected))
             index -= size
@@ -309,7 +309,7 @@ def same_judge(traced: JudgeIdentity | None, cached: JudgeIdentity) -> JudgeIden
 
 def without_ids(groups: Sequence[QueryGroup]) -> list[QueryGroup]:
     """Return the groups with empty ones where documents are matched by id: no judge takes those."""
-    return [QueryGroup() if group.relevant_document_ids else group for group in groups]
+    return [QueryGroup() if group.by_id else group for group in groups]
 
 
 def _of_cache(cached: Verdicts, index: int) -> Verdict | None:
@@ -382,5 +382,5 @@ def _offsets(groups: Sequence[QueryGroup]) -> Iterator[int]:
     offset = 0
     yield offset
     for group in groups:
-        offset += 0 if group.relevant_document_ids else group.n_expected * group.n_retrieved
+        offset += 0 if group.by_id else group.n_expected * group.n_retrieved
         yield offset

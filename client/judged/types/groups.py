@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from judged._inputs import as_id, as_ids, as_list, need_each, refuse_set, set_fields
+from judged._inputs import as_id, as_ids, as_list, need_each, need_grades, refuse_set, set_fields
 from judged._views import short_repr
 from judged.types.embeddings import Embeddings
 
@@ -48,7 +48,8 @@ class QueryGroup:
     `document_ids` names the retrieved documents; `relevant_document_ids` makes `evaluate` match
     by id instead of judging; ids are text or whole numbers, compared as text. Embeddings or spans
     may stand for the texts. `negatives` are texts that should not be found, on which `evaluate`
-    reports.
+    reports. `grades` of documents by their ids, 0 for those judged not relevant, say more than
+    `relevant_document_ids`, which are then those above 0.
     """
 
     query: str = ""
@@ -61,6 +62,7 @@ class QueryGroup:
     spans: Spans | None = None
     negatives: Sequence[str] = ()
     metadata: Mapping[str, str] = field(default_factory=dict)
+    grades: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if type(self.query_id) is not str:
@@ -74,9 +76,17 @@ class QueryGroup:
         for name in ("document_ids", "relevant_document_ids"):
             if getattr(self, name) != ():
                 object.__setattr__(self, name, as_ids(getattr(self, name)))
+        if self.grades:
+            relevant, grades = need_grades(self.relevant_document_ids, self.grades)
+            set_fields(self, relevant_document_ids=relevant, grades=grades)
 
     def __repr__(self) -> str:
         return short_repr(self)
+
+    @property
+    def by_id(self) -> bool:
+        """Whether results are matched by document id, and not judged."""
+        return bool(self.relevant_document_ids or self.grades)
 
     @property
     def n_expected(self) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from judged._inputs import (
@@ -12,6 +12,7 @@ from judged._inputs import (
     need_by_ids,
     need_column,
     need_each,
+    need_grades,
     need_id,
     need_ids,
     need_list,
@@ -90,15 +91,28 @@ def _kept(documents: RetrievedDocuments, field: str) -> RetrievedDocuments:
 
 @dataclass(frozen=True, slots=True)
 class JudgedRanking:
-    """The shape of one query's part of the verdicts."""
+    """The shape of one query's part of the verdicts.
+
+    With `relevant_document_ids` or `grades`, as in QueryGroup, it has no verdicts: it is matched by
+    the `document_ids` of what was retrieved, and `expected` is 0.
+    """
 
     query_id: str
     expected: int
     retrieved: int
+    document_ids: Sequence[str] = ()
+    relevant_document_ids: Sequence[str] = ()
+    grades: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if type(self.query_id) is not str:
             set_fields(self, query_id=need_id(self.query_id, "query_id"))
+        for name in ("document_ids", "relevant_document_ids"):
+            if getattr(self, name) != ():
+                set_fields(self, **{name: need_ids(getattr(self, name), name)})
+        if self.grades:
+            relevant, grades = need_grades(self.relevant_document_ids, self.grades)
+            set_fields(self, relevant_document_ids=relevant, grades=grades)
 
 
 @dataclass(frozen=True, slots=True, repr=False)

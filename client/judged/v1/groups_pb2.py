@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16judged/v1/groups.proto\x12\tjudged.v1\"\xd8\x02\n\nQueryGroup\x12\x10\n\x08query_id\x18\x01 \x01(\t\x12\r\n\x05query\x18\x02 \x01(\t\x12\x10\n\x08\x65xpected\x18\x03 \x03(\t\x12\x11\n\tretrieved\x18\x04 \x03(\t\x12\x14\n\x0c\x64ocument_ids\x18\x05 \x03(\t\x12\x1d\n\x15relevant_document_ids\x18\x06 \x03(\t\x12.\n\nembeddings\x18\x07 \x01(\x0b\x32\x1a.judged.v1.GroupEmbeddings\x12$\n\x05spans\x18\x08 \x01(\x0b\x32\x15.judged.v1.GroupSpans\x12\x11\n\tnegatives\x18\t \x03(\t\x12\x35\n\x08metadata\x18\n \x03(\x0b\x32#.judged.v1.QueryGroup.MetadataEntry\x1a/\n\rMetadataEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"S\n\nGroupSpans\x12!\n\x08\x65xpected\x18\x01 \x03(\x0b\x32\x0f.judged.v1.Span\x12\"\n\tretrieved\x18\x02 \x03(\x0b\x32\x0f.judged.v1.Span\"0\n\x04Span\x12\x0c\n\x04\x66ile\x18\x01 \x01(\t\x12\r\n\x05start\x18\x02 \x01(\x04\x12\x0b\n\x03\x65nd\x18\x03 \x01(\x04\"J\n\x0fGroupEmbeddings\x12\x12\n\ndimensions\x18\x01 \x01(\r\x12\x10\n\x08\x65xpected\x18\x02 \x01(\x0c\x12\x11\n\tretrieved\x18\x03 \x01(\x0c\"\xe1\x02\n\tJudgeSpec\x12\x0c\n\x04kind\x18\x01 \x01(\t\x12\x0f\n\x07profile\x18\x02 \x01(\t\x12\x16\n\tmin_score\x18\x03 \x01(\x01H\x00\x88\x01\x01\x12\x38\n\nparameters\x18\x04 \x03(\x0b\x32$.judged.v1.JudgeSpec.ParametersEntry\x12\'\n\x07members\x18\x05 \x03(\x0b\x32\x16.judged.v1.PanelMember\x12\x30\n\x0b\x63\x61libration\x18\x06 \x01(\x0b\x32\x1b.judged.v1.JudgeCalibration\x12,\n\tguarantee\x18\x07 \x01(\x0b\x32\x19.judged.v1.ErrorGuarantee\x1aL\n\x0fParametersEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12(\n\x05value\x18\x02 \x01(\x0b\x32\x19.judged.v1.ParameterValue:\x02\x38\x01\x42\x0c\n\n_min_score\"\xad\x01\n\x0e\x45rrorGuarantee\x12\x11\n\tmax_error\x18\x01 \x01(\x01\x12\x12\n\nconfidence\x18\x02 \x01(\x01\x12\x10\n\x08n_labels\x18\x03 \x01(\x04\x12\x0f\n\x07n_wrong\x18\x04 \x01(\x04\x12\x12\n\nn_clusters\x18\x05 \x01(\x04\x12\x16\n\x0elabels_counted\x18\x06 \x01(\x01\x12\x0e\n\x06method\x18\x07 \x01(\t\x12\x15\n\rstages_sha256\x18\x08 \x01(\t\"Y\n\x10JudgeCalibration\x12+\n\ncalibrator\x18\x01 \x01(\x0b\x32\x15.judged.v1.CalibratorH\x00\x12\x0e\n\x04name\x18\x02 \x01(\tH\x00\x42\x08\n\x06source\"\xa9\x01\n\nCalibrator\x12\x13\n\x0bscoring_key\x18\x01 \x01(\t\x12\r\n\x05slope\x18\x02 \x01(\x01\x12\x11\n\tintercept\x18\x03 \x01(\x01\x12\x16\n\tmin_score\x18\x04 \x01(\x01H\x00\x88\x01\x01\x12\x13\n\x06\x61\x63\x63\x65pt\x18\x05 \x01(\x01H\x01\x88\x01\x01\x12\x13\n\x06reject\x18\x06 \x01(\x01H\x02\x88\x01\x01\x42\x0c\n\n_min_scoreB\t\n\x07_acceptB\t\n\x07_reject\"R\n\x0bPanelMember\x12#\n\x05judge\x18\x01 \x01(\x0b\x32\x14.judged.v1.JudgeSpec\x12\x13\n\x06weight\x18\x02 \x01(\x01H\x00\x88\x01\x01\x42\t\n\x07_weight\"s\n\x0eParameterValue\x12\x14\n\nbool_value\x18\x01 \x01(\x08H\x00\x12\x13\n\tint_value\x18\x02 \x01(\x03H\x00\x12\x16\n\x0c\x64ouble_value\x18\x03 \x01(\x01H\x00\x12\x16\n\x0cstring_value\x18\x04 \x01(\tH\x00\x42\x06\n\x04kind\"g\n\rAskingOptions\x12(\n\x05\x63\x61\x63he\x18\x01 \x01(\x0e\x32\x14.judged.v1.CacheModeH\x00\x88\x01\x01\x12\x15\n\x08max_cost\x18\x02 \x01(\x01H\x01\x88\x01\x01\x42\x08\n\x06_cacheB\x0b\n\t_max_cost*h\n\tCacheMode\x12\x1a\n\x16\x43\x41\x43HE_MODE_UNSPECIFIED\x10\x00\x12\x12\n\x0e\x43\x41\x43HE_MODE_USE\x10\x01\x12\x16\n\x12\x43\x41\x43HE_MODE_REFRESH\x10\x02\x12\x13\n\x0f\x43\x41\x43HE_MODE_ONLY\x10\x03\x42!\n\tjudged.v1P\x01Z\x12judged/v1;judgedv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16judged/v1/groups.proto\x12\tjudged.v1\"\xba\x03\n\nQueryGroup\x12\x10\n\x08query_id\x18\x01 \x01(\t\x12\r\n\x05query\x18\x02 \x01(\t\x12\x10\n\x08\x65xpected\x18\x03 \x03(\t\x12\x11\n\tretrieved\x18\x04 \x03(\t\x12\x14\n\x0c\x64ocument_ids\x18\x05 \x03(\t\x12\x1d\n\x15relevant_document_ids\x18\x06 \x03(\t\x12.\n\nembeddings\x18\x07 \x01(\x0b\x32\x1a.judged.v1.GroupEmbeddings\x12$\n\x05spans\x18\x08 \x01(\x0b\x32\x15.judged.v1.GroupSpans\x12\x11\n\tnegatives\x18\t \x03(\t\x12\x35\n\x08metadata\x18\n \x03(\x0b\x32#.judged.v1.QueryGroup.MetadataEntry\x12\x31\n\x06grades\x18\x0b \x03(\x0b\x32!.judged.v1.QueryGroup.GradesEntry\x1a/\n\rMetadataEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x1a-\n\x0bGradesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x11:\x02\x38\x01\"S\n\nGroupSpans\x12!\n\x08\x65xpected\x18\x01 \x03(\x0b\x32\x0f.judged.v1.Span\x12\"\n\tretrieved\x18\x02 \x03(\x0b\x32\x0f.judged.v1.Span\"0\n\x04Span\x12\x0c\n\x04\x66ile\x18\x01 \x01(\t\x12\r\n\x05start\x18\x02 \x01(\x04\x12\x0b\n\x03\x65nd\x18\x03 \x01(\x04\"J\n\x0fGroupEmbeddings\x12\x12\n\ndimensions\x18\x01 \x01(\r\x12\x10\n\x08\x65xpected\x18\x02 \x01(\x0c\x12\x11\n\tretrieved\x18\x03 \x01(\x0c\"\xe1\x02\n\tJudgeSpec\x12\x0c\n\x04kind\x18\x01 \x01(\t\x12\x0f\n\x07profile\x18\x02 \x01(\t\x12\x16\n\tmin_score\x18\x03 \x01(\x01H\x00\x88\x01\x01\x12\x38\n\nparameters\x18\x04 \x03(\x0b\x32$.judged.v1.JudgeSpec.ParametersEntry\x12\'\n\x07members\x18\x05 \x03(\x0b\x32\x16.judged.v1.PanelMember\x12\x30\n\x0b\x63\x61libration\x18\x06 \x01(\x0b\x32\x1b.judged.v1.JudgeCalibration\x12,\n\tguarantee\x18\x07 \x01(\x0b\x32\x19.judged.v1.ErrorGuarantee\x1aL\n\x0fParametersEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12(\n\x05value\x18\x02 \x01(\x0b\x32\x19.judged.v1.ParameterValue:\x02\x38\x01\x42\x0c\n\n_min_score\"\xad\x01\n\x0e\x45rrorGuarantee\x12\x11\n\tmax_error\x18\x01 \x01(\x01\x12\x12\n\nconfidence\x18\x02 \x01(\x01\x12\x10\n\x08n_labels\x18\x03 \x01(\x04\x12\x0f\n\x07n_wrong\x18\x04 \x01(\x04\x12\x12\n\nn_clusters\x18\x05 \x01(\x04\x12\x16\n\x0elabels_counted\x18\x06 \x01(\x01\x12\x0e\n\x06method\x18\x07 \x01(\t\x12\x15\n\rstages_sha256\x18\x08 \x01(\t\"Y\n\x10JudgeCalibration\x12+\n\ncalibrator\x18\x01 \x01(\x0b\x32\x15.judged.v1.CalibratorH\x00\x12\x0e\n\x04name\x18\x02 \x01(\tH\x00\x42\x08\n\x06source\"\xa9\x01\n\nCalibrator\x12\x13\n\x0bscoring_key\x18\x01 \x01(\t\x12\r\n\x05slope\x18\x02 \x01(\x01\x12\x11\n\tintercept\x18\x03 \x01(\x01\x12\x16\n\tmin_score\x18\x04 \x01(\x01H\x00\x88\x01\x01\x12\x13\n\x06\x61\x63\x63\x65pt\x18\x05 \x01(\x01H\x01\x88\x01\x01\x12\x13\n\x06reject\x18\x06 \x01(\x01H\x02\x88\x01\x01\x42\x0c\n\n_min_scoreB\t\n\x07_acceptB\t\n\x07_reject\"R\n\x0bPanelMember\x12#\n\x05judge\x18\x01 \x01(\x0b\x32\x14.judged.v1.JudgeSpec\x12\x13\n\x06weight\x18\x02 \x01(\x01H\x00\x88\x01\x01\x42\t\n\x07_weight\"s\n\x0eParameterValue\x12\x14\n\nbool_value\x18\x01 \x01(\x08H\x00\x12\x13\n\tint_value\x18\x02 \x01(\x03H\x00\x12\x16\n\x0c\x64ouble_value\x18\x03 \x01(\x01H\x00\x12\x16\n\x0cstring_value\x18\x04 \x01(\tH\x00\x42\x06\n\x04kind\"g\n\rAskingOptions\x12(\n\x05\x63\x61\x63he\x18\x01 \x01(\x0e\x32\x14.judged.v1.CacheModeH\x00\x88\x01\x01\x12\x15\n\x08max_cost\x18\x02 \x01(\x01H\x01\x88\x01\x01\x42\x08\n\x06_cacheB\x0b\n\t_max_cost*h\n\tCacheMode\x12\x1a\n\x16\x43\x41\x43HE_MODE_UNSPECIFIED\x10\x00\x12\x12\n\x0e\x43\x41\x43HE_MODE_USE\x10\x01\x12\x16\n\x12\x43\x41\x43HE_MODE_REFRESH\x10\x02\x12\x13\n\x0f\x43\x41\x43HE_MODE_ONLY\x10\x03\x42!\n\tjudged.v1P\x01Z\x12judged/v1;judgedv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -34,34 +34,38 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._serialized_options = b'\n\tjudged.v1P\001Z\022judged/v1;judgedv1'
   _globals['_QUERYGROUP_METADATAENTRY']._loaded_options = None
   _globals['_QUERYGROUP_METADATAENTRY']._serialized_options = b'8\001'
+  _globals['_QUERYGROUP_GRADESENTRY']._loaded_options = None
+  _globals['_QUERYGROUP_GRADESENTRY']._serialized_options = b'8\001'
   _globals['_JUDGESPEC_PARAMETERSENTRY']._loaded_options = None
   _globals['_JUDGESPEC_PARAMETERSENTRY']._serialized_options = b'8\001'
-  _globals['_CACHEMODE']._serialized_start=1696
-  _globals['_CACHEMODE']._serialized_end=1800
+  _globals['_CACHEMODE']._serialized_start=1794
+  _globals['_CACHEMODE']._serialized_end=1898
   _globals['_QUERYGROUP']._serialized_start=38
-  _globals['_QUERYGROUP']._serialized_end=382
-  _globals['_QUERYGROUP_METADATAENTRY']._serialized_start=335
-  _globals['_QUERYGROUP_METADATAENTRY']._serialized_end=382
-  _globals['_GROUPSPANS']._serialized_start=384
-  _globals['_GROUPSPANS']._serialized_end=467
-  _globals['_SPAN']._serialized_start=469
-  _globals['_SPAN']._serialized_end=517
-  _globals['_GROUPEMBEDDINGS']._serialized_start=519
-  _globals['_GROUPEMBEDDINGS']._serialized_end=593
-  _globals['_JUDGESPEC']._serialized_start=596
-  _globals['_JUDGESPEC']._serialized_end=949
-  _globals['_JUDGESPEC_PARAMETERSENTRY']._serialized_start=859
-  _globals['_JUDGESPEC_PARAMETERSENTRY']._serialized_end=935
-  _globals['_ERRORGUARANTEE']._serialized_start=952
-  _globals['_ERRORGUARANTEE']._serialized_end=1125
-  _globals['_JUDGECALIBRATION']._serialized_start=1127
-  _globals['_JUDGECALIBRATION']._serialized_end=1216
-  _globals['_CALIBRATOR']._serialized_start=1219
-  _globals['_CALIBRATOR']._serialized_end=1388
-  _globals['_PANELMEMBER']._serialized_start=1390
-  _globals['_PANELMEMBER']._serialized_end=1472
-  _globals['_PARAMETERVALUE']._serialized_start=1474
-  _globals['_PARAMETERVALUE']._serialized_end=1589
-  _globals['_ASKINGOPTIONS']._serialized_start=1591
-  _globals['_ASKINGOPTIONS']._serialized_end=1694
+  _globals['_QUERYGROUP']._serialized_end=480
+  _globals['_QUERYGROUP_METADATAENTRY']._serialized_start=386
+  _globals['_QUERYGROUP_METADATAENTRY']._serialized_end=433
+  _globals['_QUERYGROUP_GRADESENTRY']._serialized_start=435
+  _globals['_QUERYGROUP_GRADESENTRY']._serialized_end=480
+  _globals['_GROUPSPANS']._serialized_start=482
+  _globals['_GROUPSPANS']._serialized_end=565
+  _globals['_SPAN']._serialized_start=567
+  _globals['_SPAN']._serialized_end=615
+  _globals['_GROUPEMBEDDINGS']._serialized_start=617
+  _globals['_GROUPEMBEDDINGS']._serialized_end=691
+  _globals['_JUDGESPEC']._serialized_start=694
+  _globals['_JUDGESPEC']._serialized_end=1047
+  _globals['_JUDGESPEC_PARAMETERSENTRY']._serialized_start=957
+  _globals['_JUDGESPEC_PARAMETERSENTRY']._serialized_end=1033
+  _globals['_ERRORGUARANTEE']._serialized_start=1050
+  _globals['_ERRORGUARANTEE']._serialized_end=1223
+  _globals['_JUDGECALIBRATION']._serialized_start=1225
+  _globals['_JUDGECALIBRATION']._serialized_end=1314
+  _globals['_CALIBRATOR']._serialized_start=1317
+  _globals['_CALIBRATOR']._serialized_end=1486
+  _globals['_PANELMEMBER']._serialized_start=1488
+  _globals['_PANELMEMBER']._serialized_end=1570
+  _globals['_PARAMETERVALUE']._serialized_start=1572
+  _globals['_PARAMETERVALUE']._serialized_end=1687
+  _globals['_ASKINGOPTIONS']._serialized_start=1689
+  _globals['_ASKINGOPTIONS']._serialized_end=1792
 # @@protoc_insertion_point(module_scope)

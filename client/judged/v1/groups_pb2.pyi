@@ -82,6 +82,26 @@ class QueryGroup(_message.Message):
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
+    @_typing.final
+    class GradesEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.int
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     QUERY_ID_FIELD_NUMBER: _builtins.int
     QUERY_FIELD_NUMBER: _builtins.int
     EXPECTED_FIELD_NUMBER: _builtins.int
@@ -92,6 +112,7 @@ class QueryGroup(_message.Message):
     SPANS_FIELD_NUMBER: _builtins.int
     NEGATIVES_FIELD_NUMBER: _builtins.int
     METADATA_FIELD_NUMBER: _builtins.int
+    GRADES_FIELD_NUMBER: _builtins.int
     query_id: _builtins.str
     """query_id names the query in per-query results. Evaluate needs it set and
     unique in the request; BatchJudge and StreamJudge ignore it.
@@ -146,6 +167,16 @@ class QueryGroup(_message.Message):
         metrics by it; BatchJudge and StreamJudge ignore it.
         """
 
+    @_builtins.property
+    def grades(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
+        """grades of the documents that were judged by their ids, in place of
+        relevant_document_ids: above 0 relevant, 0 not relevant, below 0 to be judged
+        and never judged. Evaluate matches such a group by id, metrics that weigh
+        gains take the grades, and a group with nothing relevant scores 0, all as
+        under qrels; expected and relevant_document_ids must then be empty.
+        BatchJudge and StreamJudge refuse it.
+        """
+
     def __init__(
         self,
         *,
@@ -159,10 +190,11 @@ class QueryGroup(_message.Message):
         spans: Global___GroupSpans | None = ...,
         negatives: _abc.Iterable[_builtins.str] | None = ...,
         metadata: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
+        grades: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["embeddings", b"embeddings", "spans", b"spans"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["document_ids", b"document_ids", "embeddings", b"embeddings", "expected", b"expected", "metadata", b"metadata", "negatives", b"negatives", "query", b"query", "query_id", b"query_id", "relevant_document_ids", b"relevant_document_ids", "retrieved", b"retrieved", "spans", b"spans"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["document_ids", b"document_ids", "embeddings", b"embeddings", "expected", b"expected", "grades", b"grades", "metadata", b"metadata", "negatives", b"negatives", "query", b"query", "query_id", b"query_id", "relevant_document_ids", b"relevant_document_ids", "retrieved", b"retrieved", "spans", b"spans"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

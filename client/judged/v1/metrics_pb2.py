@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from judged.v1 import verdicts_pb2 as judged_dot_v1_dot_verdicts__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17judged/v1/metrics.proto\x12\tjudged.v1\x1a\x18judged/v1/verdicts.proto\"\x97\x02\n\rMetricOptions\x12\x11\n\tper_query\x18\x01 \x01(\x08\x12,\n\x08interval\x18\x02 \x01(\x0b\x32\x1a.judged.v1.IntervalOptions\x12\x10\n\x08slice_by\x18\x03 \x03(\t\x12\x18\n\x0bstratify_by\x18\x07 \x01(\tH\x01\x88\x01\x01\x12-\n\x08verdicts\x18\x04 \x01(\x0b\x32\x19.judged.v1.VerdictOptionsH\x00\x12(\n\x05qrels\x18\x05 \x01(\x0b\x32\x17.judged.v1.QrelsOptionsH\x00\x12\'\n\x05gains\x18\x06 \x01(\x0b\x32\x16.judged.v1.GainOptionsH\x00\x42\x07\n\x05inputB\x0e\n\x0c_stratify_by\"\xa3\x01\n\x0eVerdictOptions\x12.\n\x08matching\x18\x01 \x01(\x0e\x32\x17.judged.v1.MatchingModeH\x00\x88\x01\x01\x12-\n\x07no_gold\x18\x02 \x01(\x0e\x32\x17.judged.v1.NoGoldPolicyH\x01\x88\x01\x01\x12\x19\n\x11strict_duplicates\x18\x03 \x01(\x08\x42\x0b\n\t_matchingB\n\n\x08_no_gold\"\xda\x01\n\x0cQrelsOptions\x12\x19\n\x11strict_duplicates\x18\x01 \x01(\x08\x12\x10\n\x08\x63omplete\x18\x02 \x01(\x08\x12\x30\n\x08unjudged\x18\x03 \x01(\x0e\x32\x19.judged.v1.UnjudgedPolicyH\x00\x88\x01\x01\x12\x1c\n\x0frelevance_level\x18\x04 \x01(\rH\x01\x88\x01\x01\x12\x1a\n\rmax_documents\x18\x05 \x01(\rH\x02\x88\x01\x01\x42\x0b\n\t_unjudgedB\x12\n\x10_relevance_levelB\x10\n\x0e_max_documents\"H\n\x0bGainOptions\x12-\n\x07no_gold\x18\x01 \x01(\x0e\x32\x17.judged.v1.NoGoldPolicyH\x00\x88\x01\x01\x42\n\n\x08_no_gold\"\xc7\x02\n\x0cMetricResult\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x11\n\x04mean\x18\x02 \x01(\x01H\x00\x88\x01\x01\x12\t\n\x01n\x18\x03 \x01(\x04\x12\x18\n\x0blower_bound\x18\x04 \x01(\x01H\x01\x88\x01\x01\x12\x18\n\x0bupper_bound\x18\x05 \x01(\x01H\x02\x88\x01\x01\x12\x11\n\tper_query\x18\x06 \x03(\x01\x12\x11\n\tsignature\x18\x07 \x01(\t\x12%\n\x08interval\x18\x08 \x01(\x0b\x32\x13.judged.v1.Interval\x12/\n\tcorrected\x18\t \x01(\x0b\x32\x1c.judged.v1.CorrectedEstimate\x12\x17\n\x0fper_query_lower\x18\n \x03(\x01\x12\x17\n\x0fper_query_upper\x18\x0b \x03(\x01\x42\x07\n\x05_meanB\x0e\n\x0c_lower_boundB\x0e\n\x0c_upper_bound\"\x9b\x01\n\x0bMetricTable\x12(\n\x07metrics\x18\x01 \x03(\x0b\x32\x17.judged.v1.MetricResult\x12\x11\n\tquery_ids\x18\x02 \x03(\t\x12\'\n\x06\x63ounts\x18\x03 \x01(\x0b\x32\x17.judged.v1.MetricCounts\x12&\n\x06slices\x18\x04 \x03(\x0b\x32\x16.judged.v1.MetricSlice\"S\n\x0bMetricSlice\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t\x12(\n\x07metrics\x18\x03 \x03(\x0b\x32\x17.judged.v1.MetricResult\"\xfe\x01\n\x0cMetricCounts\x12\x0f\n\x07queries\x18\x01 \x01(\x04\x12\x11\n\tevaluated\x18\x02 \x01(\x04\x12\x17\n\x0fskipped_no_gold\x18\x03 \x01(\x04\x12\x17\n\x0fskipped_missing\x18\x04 \x01(\x04\x12\x18\n\x10skipped_unjudged\x18\x05 \x01(\x04\x12\x12\n\nduplicates\x18\x06 \x01(\x04\x12\x11\n\tretrieved\x18\x07 \x01(\x04\x12*\n\x08verdicts\x18\x08 \x01(\x0b\x32\x18.judged.v1.VerdictCounts\x12\x19\n\x11skipped_unsettled\x18\t \x01(\x04\x12\x10\n\x08unjudged\x18\n \x01(\x04\"\xaa\x01\n\x0eJudgedRankings\x12*\n\x08rankings\x18\x01 \x03(\x0b\x32\x18.judged.v1.JudgedRanking\x12+\n\x08verdicts\x18\x02 \x01(\x0b\x32\x19.judged.v1.VerdictColumns\x12,\n\x0chuman_labels\x18\x03 \x01(\x0b\x32\x16.judged.v1.HumanLabels\x12\x11\n\tmax_grade\x18\x04 \x01(\r\"F\n\rJudgedRanking\x12\x10\n\x08query_id\x18\x01 \x01(\t\x12\x10\n\x08\x65xpected\x18\x02 \x01(\r\x12\x11\n\tretrieved\x18\x03 \x01(\r\"S\n\x0bHumanLabels\x12\x11\n\tquery_ids\x18\x01 \x03(\t\x12\x10\n\x08relevant\x18\x02 \x03(\x08\x12\x1f\n\x17inclusion_probabilities\x18\x03 \x03(\x01\"\xb4\x01\n\x0cTrecRankings\x12$\n\x05qrels\x18\x01 \x03(\x0b\x32\x15.judged.v1.TopicQrels\x12 \n\x03run\x18\x02 \x03(\x0b\x32\x13.judged.v1.TopicRun\x12.\n\rqrels_columns\x18\x03 \x01(\x0b\x32\x17.judged.v1.TopicColumns\x12,\n\x0brun_columns\x18\x04 \x01(\x0b\x32\x17.judged.v1.TopicColumns\"D\n\nTopicQrels\x12\x10\n\x08query_id\x18\x01 \x01(\t\x12\x14\n\x0c\x64ocument_ids\x18\x02 \x03(\t\x12\x0e\n\x06grades\x18\x03 \x03(\x11\"B\n\x08TopicRun\x12\x10\n\x08query_id\x18\x01 \x01(\t\x12\x14\n\x0c\x64ocument_ids\x18\x02 \x03(\t\x12\x0e\n\x06scores\x18\x03 \x03(\x01\"\\\n\x0cTopicColumns\x12\x11\n\tquery_ids\x18\x01 \x03(\t\x12\x13\n\x0bn_documents\x18\x02 \x03(\r\x12\x14\n\x0c\x64ocument_ids\x18\x03 \x01(\t\x12\x0e\n\x06values\x18\x04 \x01(\x0c\"8\n\x0cGainRankings\x12(\n\x08rankings\x18\x01 \x03(\x0b\x32\x16.judged.v1.GainRanking\"F\n\x0bGainRanking\x12\x10\n\x08query_id\x18\x01 \x01(\t\x12\r\n\x05gains\x18\x02 \x03(\x01\x12\x16\n\x0erelevant_gains\x18\x03 \x03(\x01\"m\n\x0ePerQueryValues\x12\x11\n\tquery_ids\x18\x01 \x03(\t\x12\'\n\x07\x63olumns\x18\x02 \x03(\x0b\x32\x16.judged.v1.ValueColumn\x12\x1f\n\x17inclusion_probabilities\x18\x03 \x03(\x01\"\x1d\n\x0bValueColumn\x12\x0e\n\x06values\x18\x01 \x03(\x01\"\xb6\x01\n\x0fIntervalOptions\x12.\n\x06method\x18\x01 \x01(\x0e\x32\x19.judged.v1.IntervalMethodH\x00\x88\x01\x01\x12\x17\n\nconfidence\x18\x02 \x01(\x01H\x01\x88\x01\x01\x12\x16\n\tresamples\x18\x03 \x01(\rH\x02\x88\x01\x01\x12\x11\n\x04seed\x18\x04 \x01(\x04H\x03\x88\x01\x01\x42\t\n\x07_methodB\r\n\x0b_confidenceB\x0c\n\n_resamplesB\x07\n\x05_seed\"y\n\x08Interval\x12\r\n\x05lower\x18\x01 \x01(\x01\x12\r\n\x05upper\x18\x02 \x01(\x01\x12\x12\n\nconfidence\x18\x03 \x01(\x01\x12\x16\n\x0estandard_error\x18\x04 \x01(\x01\x12\x11\n\tsignature\x18\x05 \x01(\t\x12\x10\n\x08warnings\x18\x06 \x03(\t\"O\n\x08\x45stimate\x12\x12\n\x05value\x18\x01 \x01(\x01H\x00\x88\x01\x01\x12%\n\x08interval\x18\x02 \x01(\x0b\x32\x13.judged.v1.IntervalB\x08\n\x06_value\"\x85\x02\n\x11\x43orrectedEstimate\x12&\n\tcorrected\x18\x01 \x01(\x0b\x32\x13.judged.v1.Estimate\x12\"\n\x05naive\x18\x02 \x01(\x0b\x32\x13.judged.v1.Estimate\x12(\n\x0blabels_only\x18\x03 \x01(\x0b\x32\x13.judged.v1.Estimate\x12\x12\n\nn_labelled\x18\x04 \x01(\x04\x12\t\n\x01n\x18\x05 \x01(\x04\x12\r\n\x05power\x18\x06 \x01(\x01\x12\x10\n\x08warnings\x18\x07 \x03(\t\x12!\n\x14half_width_with_more\x18\x08 \x01(\x01H\x00\x88\x01\x01\x42\x17\n\x15_half_width_with_more*\x7f\n\x0cMatchingMode\x12\x1d\n\x19MATCHING_MODE_UNSPECIFIED\x10\x00\x12\x1e\n\x1aMATCHING_MODE_GREEDY_FIRST\x10\x01\x12\x19\n\x15MATCHING_MODE_MAXIMUM\x10\x02\x12\x15\n\x11MATCHING_MODE_ANY\x10\x03*z\n\x0cNoGoldPolicy\x12\x1e\n\x1aNO_GOLD_POLICY_UNSPECIFIED\x10\x00\x12\x17\n\x13NO_GOLD_POLICY_SKIP\x10\x01\x12\x17\n\x13NO_GOLD_POLICY_ZERO\x10\x02\x12\x18\n\x14NO_GOLD_POLICY_ERROR\x10\x03*\x8e\x01\n\x0eUnjudgedPolicy\x12\x1f\n\x1bUNJUDGED_POLICY_UNSPECIFIED\x10\x00\x12 \n\x1cUNJUDGED_POLICY_NON_RELEVANT\x10\x01\x12\x1d\n\x19UNJUDGED_POLICY_CONDENSED\x10\x02\x12\x1a\n\x16UNJUDGED_POLICY_BOUNDS\x10\x03*\x81\x01\n\x0eIntervalMethod\x12\x1f\n\x1bINTERVAL_METHOD_UNSPECIFIED\x10\x00\x12\x1e\n\x1aINTERVAL_METHOD_PERCENTILE\x10\x01\x12\x17\n\x13INTERVAL_METHOD_BCA\x10\x02\x12\x15\n\x11INTERVAL_METHOD_T\x10\x03\x42!\n\tjudged.v1P\x01Z\x12judged/v1;judgedv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17judged/v1/metrics.proto\x12\tjudged.v1\x1a\x18judged/v1/verdicts.proto\"\x97\x02\n\rMetricOptions\x12\x11\n\tper_query\x18\x01 \x01(\x08\x12,\n\x08interval\x18\x02 \x01(\x0b\x32\x1a.judged.v1.IntervalOptions\x12\x10\n\x08slice_by\x18\x03 \x03(\t\x12\x18\n\x0bstratify_by\x18\x07 \x01(\tH\x01\x88\x01\x01\x12-\n\x08verdicts\x18\x04 \x01(\x0b\x32\x19.judged.v1.VerdictOptionsH\x00\x12(\n\x05qrels\x18\x05 \x01(\x0b\x32\x17.judged.v1.QrelsOptionsH\x00\x12\'\n\x05gains\x18\x06 \x01(\x0b\x32\x16.judged.v1.GainOptionsH\x00\x42\x07\n\x05inputB\x0e\n\x0c_stratify_by\"\xa3\x01\n\x0eVerdictOptions\x12.\n\x08matching\x18\x01 \x01(\x0e\x32\x17.judged.v1.MatchingModeH\x00\x88\x01\x01\x12-\n\x07no_gold\x18\x02 \x01(\x0e\x32\x17.judged.v1.NoGoldPolicyH\x01\x88\x01\x01\x12\x19\n\x11strict_duplicates\x18\x03 \x01(\x08\x42\x0b\n\t_matchingB\n\n\x08_no_gold\"\xda\x01\n\x0cQrelsOptions\x12\x19\n\x11strict_duplicates\x18\x01 \x01(\x08\x12\x10\n\x08\x63omplete\x18\x02 \x01(\x08\x12\x30\n\x08unjudged\x18\x03 \x01(\x0e\x32\x19.judged.v1.UnjudgedPolicyH\x00\x88\x01\x01\x12\x1c\n\x0frelevance_level\x18\x04 \x01(\rH\x01\x88\x01\x01\x12\x1a\n\rmax_documents\x18\x05 \x01(\rH\x02\x88\x01\x01\x42\x0b\n\t_unjudgedB\x12\n\x10_relevance_levelB\x10\n\x0e_max_documents\"H\n\x0bGainOptions\x12-\n\x07no_gold\x18\x01 \x01(\x0e\x32\x17.judged.v1.NoGoldPolicyH\x00\x88\x01\x01\x42\n\n\x08_no_gold\"\xc7\x02\n\x0cMetricResult\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x11\n\x04mean\x18\x02 \x01(\x01H\x00\x88\x01\x01\x12\t\n\x01n\x18\x03 \x01(\x04\x12\x18\n\x0blower_bound\x18\x04 \x01(\x01H\x01\x88\x01\x01\x12\x18\n\x0bupper_bound\x18\x05 \x01(\x01H\x02\x88\x01\x01\x12\x11\n\tper_query\x18\x06 \x03(\x01\x12\x11\n\tsignature\x18\x07 \x01(\t\x12%\n\x08interval\x18\x08 \x01(\x0b\x32\x13.judged.v1.Interval\x12/\n\tcorrected\x18\t \x01(\x0b\x32\x1c.judged.v1.CorrectedEstimate\x12\x17\n\x0fper_query_lower\x18\n \x03(\x01\x12\x17\n\x0fper_query_upper\x18\x0b \x03(\x01\x42\x07\n\x05_meanB\x0e\n\x0c_lower_boundB\x0e\n\x0c_upper_bound\"\x9b\x01\n\x0bMetricTable\x12(\n\x07metrics\x18\x01 \x03(\x0b\x32\x17.judged.v1.MetricResult\x12\x11\n\tquery_ids\x18\x02 \x03(\t\x12\'\n\x06\x63ounts\x18\x03 \x01(\x0b\x32\x17.judged.v1.MetricCounts\x12&\n\x06slices\x18\x04 \x03(\x0b\x32\x16.judged.v1.MetricSlice\"S\n\x0bMetricSlice\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t\x12(\n\x07metrics\x18\x03 \x03(\x0b\x32\x17.judged.v1.MetricResult\"\xfe\x01\n\x0cMetricCounts\x12\x0f\n\x07queries\x18\x01 \x01(\x04\x12\x11\n\tevaluated\x18\x02 \x01(\x04\x12\x17\n\x0fskipped_no_gold\x18\x03 \x01(\x04\x12\x17\n\x0fskipped_missing\x18\x04 \x01(\x04\x12\x18\n\x10skipped_unjudged\x18\x05 \x01(\x04\x12\x12\n\nduplicates\x18\x06 \x01(\x04\x12\x11\n\tretrieved\x18\x07 \x01(\x04\x12*\n\x08verdicts\x18\x08 \x01(\x0b\x32\x18.judged.v1.VerdictCounts\x12\x19\n\x11skipped_unsettled\x18\t \x01(\x04\x12\x10\n\x08unjudged\x18\n \x01(\x04\"\xaa\x01\n\x0eJudgedRankings\x12*\n\x08rankings\x18\x01 \x03(\x0b\x32\x18.judged.v1.JudgedRanking\x12+\n\x08verdicts\x18\x02 \x01(\x0b\x32\x19.judged.v1.VerdictColumns\x12,\n\x0chuman_labels\x18\x03 \x01(\x0b\x32\x16.judged.v1.HumanLabels\x12\x11\n\tmax_grade\x18\x04 \x01(\r\"\xe0\x01\n\rJudgedRanking\x12\x10\n\x08query_id\x18\x01 \x01(\t\x12\x10\n\x08\x65xpected\x18\x02 \x01(\r\x12\x11\n\tretrieved\x18\x03 \x01(\r\x12\x14\n\x0c\x64ocument_ids\x18\x04 \x03(\t\x12\x1d\n\x15relevant_document_ids\x18\x05 \x03(\t\x12\x34\n\x06grades\x18\x06 \x03(\x0b\x32$.judged.v1.JudgedRanking.GradesEntry\x1a-\n\x0bGradesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x11:\x02\x38\x01\"S\n\x0bHumanLabels\x12\x11\n\tquery_ids\x18\x01 \x03(\t\x12\x10\n\x08relevant\x18\x02 \x03(\x08\x12\x1f\n\x17inclusion_probabilities\x18\x03 \x03(\x01\"\xb4\x01\n\x0cTrecRankings\x12$\n\x05qrels\x18\x01 \x03(\x0b\x32\x15.judged.v1.TopicQrels\x12 \n\x03run\x18\x02 \x03(\x0b\x32\x13.judged.v1.TopicRun\x12.\n\rqrels_columns\x18\x03 \x01(\x0b\x32\x17.judged.v1.TopicColumns\x12,\n\x0brun_columns\x18\x04 \x01(\x0b\x32\x17.judged.v1.TopicColumns\"D\n\nTopicQrels\x12\x10\n\x08query_id\x18\x01 \x01(\t\x12\x14\n\x0c\x64ocument_ids\x18\x02 \x03(\t\x12\x0e\n\x06grades\x18\x03 \x03(\x11\"B\n\x08TopicRun\x12\x10\n\x08query_id\x18\x01 \x01(\t\x12\x14\n\x0c\x64ocument_ids\x18\x02 \x03(\t\x12\x0e\n\x06scores\x18\x03 \x03(\x01\"\\\n\x0cTopicColumns\x12\x11\n\tquery_ids\x18\x01 \x03(\t\x12\x13\n\x0bn_documents\x18\x02 \x03(\r\x12\x14\n\x0c\x64ocument_ids\x18\x03 \x01(\t\x12\x0e\n\x06values\x18\x04 \x01(\x0c\"8\n\x0cGainRankings\x12(\n\x08rankings\x18\x01 \x03(\x0b\x32\x16.judged.v1.GainRanking\"F\n\x0bGainRanking\x12\x10\n\x08query_id\x18\x01 \x01(\t\x12\r\n\x05gains\x18\x02 \x03(\x01\x12\x16\n\x0erelevant_gains\x18\x03 \x03(\x01\"m\n\x0ePerQueryValues\x12\x11\n\tquery_ids\x18\x01 \x03(\t\x12\'\n\x07\x63olumns\x18\x02 \x03(\x0b\x32\x16.judged.v1.ValueColumn\x12\x1f\n\x17inclusion_probabilities\x18\x03 \x03(\x01\"\x1d\n\x0bValueColumn\x12\x0e\n\x06values\x18\x01 \x03(\x01\"\xb6\x01\n\x0fIntervalOptions\x12.\n\x06method\x18\x01 \x01(\x0e\x32\x19.judged.v1.IntervalMethodH\x00\x88\x01\x01\x12\x17\n\nconfidence\x18\x02 \x01(\x01H\x01\x88\x01\x01\x12\x16\n\tresamples\x18\x03 \x01(\rH\x02\x88\x01\x01\x12\x11\n\x04seed\x18\x04 \x01(\x04H\x03\x88\x01\x01\x42\t\n\x07_methodB\r\n\x0b_confidenceB\x0c\n\n_resamplesB\x07\n\x05_seed\"y\n\x08Interval\x12\r\n\x05lower\x18\x01 \x01(\x01\x12\r\n\x05upper\x18\x02 \x01(\x01\x12\x12\n\nconfidence\x18\x03 \x01(\x01\x12\x16\n\x0estandard_error\x18\x04 \x01(\x01\x12\x11\n\tsignature\x18\x05 \x01(\t\x12\x10\n\x08warnings\x18\x06 \x03(\t\"O\n\x08\x45stimate\x12\x12\n\x05value\x18\x01 \x01(\x01H\x00\x88\x01\x01\x12%\n\x08interval\x18\x02 \x01(\x0b\x32\x13.judged.v1.IntervalB\x08\n\x06_value\"\x85\x02\n\x11\x43orrectedEstimate\x12&\n\tcorrected\x18\x01 \x01(\x0b\x32\x13.judged.v1.Estimate\x12\"\n\x05naive\x18\x02 \x01(\x0b\x32\x13.judged.v1.Estimate\x12(\n\x0blabels_only\x18\x03 \x01(\x0b\x32\x13.judged.v1.Estimate\x12\x12\n\nn_labelled\x18\x04 \x01(\x04\x12\t\n\x01n\x18\x05 \x01(\x04\x12\r\n\x05power\x18\x06 \x01(\x01\x12\x10\n\x08warnings\x18\x07 \x03(\t\x12!\n\x14half_width_with_more\x18\x08 \x01(\x01H\x00\x88\x01\x01\x42\x17\n\x15_half_width_with_more*\x7f\n\x0cMatchingMode\x12\x1d\n\x19MATCHING_MODE_UNSPECIFIED\x10\x00\x12\x1e\n\x1aMATCHING_MODE_GREEDY_FIRST\x10\x01\x12\x19\n\x15MATCHING_MODE_MAXIMUM\x10\x02\x12\x15\n\x11MATCHING_MODE_ANY\x10\x03*z\n\x0cNoGoldPolicy\x12\x1e\n\x1aNO_GOLD_POLICY_UNSPECIFIED\x10\x00\x12\x17\n\x13NO_GOLD_POLICY_SKIP\x10\x01\x12\x17\n\x13NO_GOLD_POLICY_ZERO\x10\x02\x12\x18\n\x14NO_GOLD_POLICY_ERROR\x10\x03*\x8e\x01\n\x0eUnjudgedPolicy\x12\x1f\n\x1bUNJUDGED_POLICY_UNSPECIFIED\x10\x00\x12 \n\x1cUNJUDGED_POLICY_NON_RELEVANT\x10\x01\x12\x1d\n\x19UNJUDGED_POLICY_CONDENSED\x10\x02\x12\x1a\n\x16UNJUDGED_POLICY_BOUNDS\x10\x03*\x81\x01\n\x0eIntervalMethod\x12\x1f\n\x1bINTERVAL_METHOD_UNSPECIFIED\x10\x00\x12\x1e\n\x1aINTERVAL_METHOD_PERCENTILE\x10\x01\x12\x17\n\x13INTERVAL_METHOD_BCA\x10\x02\x12\x15\n\x11INTERVAL_METHOD_T\x10\x03\x42!\n\tjudged.v1P\x01Z\x12judged/v1;judgedv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -33,14 +33,16 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'judged.v1.metrics_pb2', _gl
 if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'\n\tjudged.v1P\001Z\022judged/v1;judgedv1'
-  _globals['_MATCHINGMODE']._serialized_start=3307
-  _globals['_MATCHINGMODE']._serialized_end=3434
-  _globals['_NOGOLDPOLICY']._serialized_start=3436
-  _globals['_NOGOLDPOLICY']._serialized_end=3558
-  _globals['_UNJUDGEDPOLICY']._serialized_start=3561
-  _globals['_UNJUDGEDPOLICY']._serialized_end=3703
-  _globals['_INTERVALMETHOD']._serialized_start=3706
-  _globals['_INTERVALMETHOD']._serialized_end=3835
+  _globals['_JUDGEDRANKING_GRADESENTRY']._loaded_options = None
+  _globals['_JUDGEDRANKING_GRADESENTRY']._serialized_options = b'8\001'
+  _globals['_MATCHINGMODE']._serialized_start=3462
+  _globals['_MATCHINGMODE']._serialized_end=3589
+  _globals['_NOGOLDPOLICY']._serialized_start=3591
+  _globals['_NOGOLDPOLICY']._serialized_end=3713
+  _globals['_UNJUDGEDPOLICY']._serialized_start=3716
+  _globals['_UNJUDGEDPOLICY']._serialized_end=3858
+  _globals['_INTERVALMETHOD']._serialized_start=3861
+  _globals['_INTERVALMETHOD']._serialized_end=3990
   _globals['_METRICOPTIONS']._serialized_start=65
   _globals['_METRICOPTIONS']._serialized_end=344
   _globals['_VERDICTOPTIONS']._serialized_start=347
@@ -59,32 +61,34 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_METRICCOUNTS']._serialized_end=1635
   _globals['_JUDGEDRANKINGS']._serialized_start=1638
   _globals['_JUDGEDRANKINGS']._serialized_end=1808
-  _globals['_JUDGEDRANKING']._serialized_start=1810
-  _globals['_JUDGEDRANKING']._serialized_end=1880
-  _globals['_HUMANLABELS']._serialized_start=1882
-  _globals['_HUMANLABELS']._serialized_end=1965
-  _globals['_TRECRANKINGS']._serialized_start=1968
-  _globals['_TRECRANKINGS']._serialized_end=2148
-  _globals['_TOPICQRELS']._serialized_start=2150
-  _globals['_TOPICQRELS']._serialized_end=2218
-  _globals['_TOPICRUN']._serialized_start=2220
-  _globals['_TOPICRUN']._serialized_end=2286
-  _globals['_TOPICCOLUMNS']._serialized_start=2288
-  _globals['_TOPICCOLUMNS']._serialized_end=2380
-  _globals['_GAINRANKINGS']._serialized_start=2382
-  _globals['_GAINRANKINGS']._serialized_end=2438
-  _globals['_GAINRANKING']._serialized_start=2440
-  _globals['_GAINRANKING']._serialized_end=2510
-  _globals['_PERQUERYVALUES']._serialized_start=2512
-  _globals['_PERQUERYVALUES']._serialized_end=2621
-  _globals['_VALUECOLUMN']._serialized_start=2623
-  _globals['_VALUECOLUMN']._serialized_end=2652
-  _globals['_INTERVALOPTIONS']._serialized_start=2655
-  _globals['_INTERVALOPTIONS']._serialized_end=2837
-  _globals['_INTERVAL']._serialized_start=2839
-  _globals['_INTERVAL']._serialized_end=2960
-  _globals['_ESTIMATE']._serialized_start=2962
-  _globals['_ESTIMATE']._serialized_end=3041
-  _globals['_CORRECTEDESTIMATE']._serialized_start=3044
-  _globals['_CORRECTEDESTIMATE']._serialized_end=3305
+  _globals['_JUDGEDRANKING']._serialized_start=1811
+  _globals['_JUDGEDRANKING']._serialized_end=2035
+  _globals['_JUDGEDRANKING_GRADESENTRY']._serialized_start=1990
+  _globals['_JUDGEDRANKING_GRADESENTRY']._serialized_end=2035
+  _globals['_HUMANLABELS']._serialized_start=2037
+  _globals['_HUMANLABELS']._serialized_end=2120
+  _globals['_TRECRANKINGS']._serialized_start=2123
+  _globals['_TRECRANKINGS']._serialized_end=2303
+  _globals['_TOPICQRELS']._serialized_start=2305
+  _globals['_TOPICQRELS']._serialized_end=2373
+  _globals['_TOPICRUN']._serialized_start=2375
+  _globals['_TOPICRUN']._serialized_end=2441
+  _globals['_TOPICCOLUMNS']._serialized_start=2443
+  _globals['_TOPICCOLUMNS']._serialized_end=2535
+  _globals['_GAINRANKINGS']._serialized_start=2537
+  _globals['_GAINRANKINGS']._serialized_end=2593
+  _globals['_GAINRANKING']._serialized_start=2595
+  _globals['_GAINRANKING']._serialized_end=2665
+  _globals['_PERQUERYVALUES']._serialized_start=2667
+  _globals['_PERQUERYVALUES']._serialized_end=2776
+  _globals['_VALUECOLUMN']._serialized_start=2778
+  _globals['_VALUECOLUMN']._serialized_end=2807
+  _globals['_INTERVALOPTIONS']._serialized_start=2810
+  _globals['_INTERVALOPTIONS']._serialized_end=2992
+  _globals['_INTERVAL']._serialized_start=2994
+  _globals['_INTERVAL']._serialized_end=3115
+  _globals['_ESTIMATE']._serialized_start=3117
+  _globals['_ESTIMATE']._serialized_end=3196
+  _globals['_CORRECTEDESTIMATE']._serialized_start=3199
+  _globals['_CORRECTEDESTIMATE']._serialized_end=3460
 # @@protoc_insertion_point(module_scope)

@@ -663,25 +663,65 @@ class JudgedRanking(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    @_typing.final
+    class GradesEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.int
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     QUERY_ID_FIELD_NUMBER: _builtins.int
     EXPECTED_FIELD_NUMBER: _builtins.int
     RETRIEVED_FIELD_NUMBER: _builtins.int
+    DOCUMENT_IDS_FIELD_NUMBER: _builtins.int
+    RELEVANT_DOCUMENT_IDS_FIELD_NUMBER: _builtins.int
+    GRADES_FIELD_NUMBER: _builtins.int
     query_id: _builtins.str
     """query_id names the query; it must be unique."""
     expected: _builtins.int
     """expected is the number of expected texts."""
     retrieved: _builtins.int
     """retrieved is the number of retrieved results, best rank first."""
+    @_builtins.property
+    def document_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """document_ids of the retrieved results, one each, of a ranking that is matched
+        by id. It has no verdicts, so that expected must be 0, and no human_labels.
+        """
+
+    @_builtins.property
+    def relevant_document_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """relevant_document_ids make it one that is matched by id, as in QueryGroup,"""
+
+    @_builtins.property
+    def grades(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
+        """and so do grades, in place of relevant_document_ids."""
+
     def __init__(
         self,
         *,
         query_id: _builtins.str = ...,
         expected: _builtins.int = ...,
         retrieved: _builtins.int = ...,
+        document_ids: _abc.Iterable[_builtins.str] | None = ...,
+        relevant_document_ids: _abc.Iterable[_builtins.str] | None = ...,
+        grades: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["expected", b"expected", "query_id", b"query_id", "retrieved", b"retrieved"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["document_ids", b"document_ids", "expected", b"expected", "grades", b"grades", "query_id", b"query_id", "relevant_document_ids", b"relevant_document_ids", "retrieved", b"retrieved"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -55,7 +55,8 @@ class QueryGroup:
     """One query with expected and retrieved texts: all pairs are contexts, retrieved-major.
 
     Vectors or spans may stand for the texts. `negatives` are texts that should not have been
-    found; their verdicts are no part of the group's.
+    found; their verdicts are no part of the group's. `grades` are those of documents that were
+    judged by their ids; `relevant_document_ids` are then those with a grade above 0.
     """
 
     query_id: str
@@ -68,6 +69,12 @@ class QueryGroup:
     spans: GroupSpans | None = None
     negatives: Sequence[str] = ()
     metadata: Mapping[str, str] = field(default_factory=dict)
+    grades: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def by_id(self) -> bool:
+        """Whether the results are matched by document id, and so not judged."""
+        return bool(self.relevant_document_ids or self.grades)
 
     @property
     def n_expected(self) -> int:

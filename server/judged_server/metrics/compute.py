@@ -55,14 +55,23 @@ def _refuse_families(measures: Sequence[Measure], relevance: str) -> None:
             raise InvalidField(f"metrics[{i}]", f"{rule}; use Evaluate, or {instead}")
 
 
-def check_modes(measures: Sequence[Measure], mode: MatchingMode, *, families: bool = False) -> None:
+def check_modes(
+    measures: Sequence[Measure],
+    mode: MatchingMode,
+    *,
+    families: bool = False,
+    by_id: bool = False,
+) -> None:
     """Raise InvalidField at `metrics[i]` for a metric that the mode leaves undefined.
 
     Families have a mode of their own. They pass where their judges run, which `families` says.
+    `by_id` says that all groups are matched by document id, and so have what qrels have.
     """
     if not families:
         _refuse_families(measures, "verdicts")
     for i, measure in enumerate(measures):
+        if by_id and measure.metric.pooled and mode is not MatchingMode.ANY:
+            continue
         if mode not in measure.metric.modes and not measure.metric.family:
             defined = full_names(measure.metric.modes)
             rule = f"is not defined for matching {full_name(mode)}; use {defined}"
@@ -80,6 +89,9 @@ def compute_judged(
 ) -> MetricTable:
     """Return the metrics of judged results; with grades, those that weigh them take these as gains.
 
+    Groups that are matched by document id are measured as under qrels: one with nothing relevant
+    among what was judged is 0.
+
     A failure is never a "not relevant": a query whose hits could change with its missing verdicts
     is *unsettled*. It has no value and no part in the mean, and is counted. The bounds take it in,
     once at its worst and once at its best; `missing` says how firm they are. They speak of more
@@ -88,27 +100,33 @@ def compute_judged(
     Raises InvalidField as `check_modes` does, and at `field.format(i)` for a group that expects
     nothing when the policy is ERROR.
     """
-    check_modes(measures, options.matching)
-    has_gold = _gold_mask(results.n_expected, options.no_gold, field)
+    ids = results.judged_ids
+    by_id = ids is not None and bool(ids.by_id.all())
+    check_modes(measures, options.matching, by_id=by_id)
+    n_gold = results.n_expected if ids is None else results.n_expected + np.diff(ids.offsets)
+    has_gold = _gold_mask(n_gold, options.no_gold, field)
     gaps = unsettled(results, options.matching)
     settled = np.ones(len(has_gold), np.bool_)
     settled[gaps.groups] = False  # these expect something, or they would have no verdicts
     rows = np.flatnonzero(has_gold & settled)
     matched = match(results, options.matching)
-    rankings = matched.take(rows)
+    weighed = matched if results.gains is None else graded(results, matched)
+    if ids is not None:
+        weighed = ids.added_to(weighed, weighed=True, full=float(results.max_grade or 1))
+        matched = ids.added_to(matched, weighed=False)
+    by_gain = weighed.take(rows)
+    rankings = matched.take(rows) if weighed is not matched else by_gain
     some_missing = results.missing is not None and bool(results.missing.any())
     settings = [("matching", options.matching.name.lower()), _no_gold_setting(options)]
-    if results.gains is None:
-        columns = _columns(measures, rankings, settings)
-    else:
-        by_grade = graded(results, matched).take(rows)
-        scale = [*settings, ("grades", f"0-{results.max_grade}")]
-        columns = tuple(
-            _column(measure, measure.values(by_grade), scale)
-            if measure.metric.graded
-            else _column(measure, measure.values(rankings), settings)
-            for measure in measures
-        )
+    scale = [*settings, ("grades", f"0-{results.max_grade}")] if results.max_grade else settings
+    if ids is not None and ids.graded.any():
+        scale = [*scale, ("ids", "graded")]
+    columns = tuple(
+        _column(measure, measure.values(by_gain), scale)
+        if measure.metric.graded or measure.metric.pooled
+        else _column(measure, measure.values(rankings), settings)
+        for measure in measures
+    )
     if some_missing:
         open_rows = np.concatenate([rows, gaps.groups])
         columns = tuple(
@@ -125,6 +143,7 @@ def compute_judged(
             skipped_unsettled=len(gaps.groups),
             duplicates=results.duplicates,
             retrieved=int(rankings.offsets[-1]),
+            unjudged=0 if ids is None else ids.n_unjudged(matched, rows),
         ),
     )
 

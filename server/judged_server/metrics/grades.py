@@ -79,7 +79,7 @@ def _rankings(
         gains,
         offsets,
         descending(offsets, together),
-        top_grade=top,
+        top_grade=np.full(n, top),
     )
 
 

@@ -14,7 +14,6 @@ shorter side. A million verdicts then take at most a thousand vectorised steps.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -22,6 +21,7 @@ from itertools import pairwise
 import numpy as np
 
 from judged_server.domain import BoolArray, FloatArray, IntArray
+from judged_server.metrics.input.judged_ids import JudgedIds
 from judged_server.metrics.input.rankings import Rankings, offsets_of, rankings_of_hits, take_groups
 from judged_server.metrics.options import MatchingMode
 
@@ -38,6 +38,8 @@ class JudgedResults:
     gains       float64, shaped as `relevant`: the judge's grades, in [0, max_grade]; they mean
                 nothing where a verdict is missing. None for a judge that gives no grades.
     max_grade   the highest of its grades, 0 for a judge that gives none.
+    judged_ids  the groups that are matched by document id; `n_expected` and verdicts leave them
+                out. None where there are none.
 
     Raises ValueError when the lengths do not fit.
     """
@@ -49,6 +51,7 @@ class JudgedResults:
     duplicates: int = 0
     gains: FloatArray | None = None
     max_grade: int = 0
+    judged_ids: JudgedIds | None = None
 
     def __post_init__(self) -> None:
         contexts = int(self.offsets[-1])
@@ -134,20 +137,6 @@ def match(results: JudgedResults, mode: MatchingMode) -> Rankings:
         rankings.ideal_gains,
         _first_ranks(pairs, len(rankings.ideal_gains)),
     )
-
-
-def match_ids(document_ids: Sequence[str], relevant_ids: Sequence[str]) -> BoolArray:
-    """Return a group's verdicts when documents are matched by id instead of judged.
-
-    bool[len(document_ids) * len(relevant_ids)], retrieved-major. `relevant_ids` are distinct.
-    """
-    places = {document_id: i for i, document_id in enumerate(relevant_ids)}
-    verdicts = np.zeros((len(document_ids), len(relevant_ids)), np.bool_)
-    for rank, document_id in enumerate(document_ids):
-        place = places.get(document_id)
-        if place is not None:
-            verdicts[rank, place] = True
-    return verdicts.ravel()
 
 
 def greedy_choice(pairs: Pairs, results: JudgedResults) -> IntArray:

@@ -29,7 +29,7 @@ class Part:
     @property
     def by_id(self) -> list[bool]:
         """Whether each group is matched by document id, and so not judged."""
-        return [bool(group.relevant_document_ids) for group in self.groups]
+        return [group.by_id for group in self.groups]
 
     def document_ids(self, index: int) -> Sequence[str]:
         """Return the ids of a group's results; those without one are called by their rank."""
@@ -102,6 +102,9 @@ class DistinctGroups:
                 raise errors.InvalidField(
                     f"{path}.{name}", "must be that of the group that it continues"
                 )
+        if group.grades != last.grades:
+            rule = "must be those of the group that it continues"
+            raise errors.InvalidField(f"{path}.grades", rule)
         both = (group.document_ids, group.embeddings), (last.document_ids, last.embeddings)
         for name, now, before in zip(("document_ids", "embeddings"), *both, strict=True):
             if group.n_retrieved and last.n_retrieved and bool(now) != bool(before):

@@ -30,6 +30,7 @@ from judged_server.judges.catalog import JudgeCatalog
 from judged_server.llm.budget.budgets import unpriced
 from judged_server.metrics.compute import check_modes
 from judged_server.metrics.families import FAMILIES
+from judged_server.metrics.input.judged_ids import JudgedIds
 from judged_server.metrics.matching import JudgedResults
 from judged_server.metrics.measures.names import Measure
 from judged_server.metrics.merge import Judging, compute_merged
@@ -106,7 +107,7 @@ class PartedEvaluation:
         The judge of `spec` runs if a metric needs it, if there are negatives, and where its
         verdicts are to be kept.
         """
-        check_modes(measures, options.matching, families=True)
+        check_modes(measures, options.matching, families=True, by_id=True)
         self._catalog = catalog
         self._spec = spec
         self._measures = measures
@@ -142,6 +143,8 @@ class PartedEvaluation:
         With `continues` its first group goes on where the last one ended. Raises InvalidField and
         what the catalog raises; paths count groups over all parts.
         """
+        by_id = all(group.by_id for group in groups)
+        check_modes(self._measures, self._options.matching, families=True, by_id=by_id)
         large = len(groups) > LARGE_GROUPS
         part = await run_in_thread_if(large, self._groups.add, groups, continues=continues)
         if self._judge is None and any(map(_can_be_judged, groups)):
@@ -183,9 +186,17 @@ class PartedEvaluation:
         else:  # there are none, or nothing in this part or before it could be judged
             columns += [verdicts] * (self._n_columns - len(columns))
         max_grade = 0 if self.identity is None else self.identity.max_grade
+        judged_ids = None
+        if any(part.by_id):
+            judged_ids = JudgedIds.of(
+                [
+                    (part.document_ids(i), group.relevant_document_ids, group.grades)
+                    for i, group in enumerate(part.groups)
+                ]
+            )
         self._judged[part.number] = [
             # The families, behind the request's own judge, give no grades.
-            results_of(part, column, max_grade if self._own and place == 0 else 0)
+            results_of(part, column, max_grade if self._own and place == 0 else 0, judged_ids)
             for place, column in enumerate(columns)
         ]
         for column in columns:

@@ -8,48 +8,26 @@ import numpy as np
 
 from judged_server.domain import BoolArray, FloatArray, IntArray, Status, Verdicts
 from judged_server.metrics.grades import grades_of
-from judged_server.metrics.matching import JudgedResults, match_ids
+from judged_server.metrics.input.judged_ids import JudgedIds
+from judged_server.metrics.matching import JudgedResults
 from judged_server.usecases.distinct_groups import Part
 
 
-def results_of(part: Part, verdicts: Verdicts, max_grade: int) -> JudgedResults:
-    """Return the results of a part, with grades where the judge gives some.
-
-    A group that is matched by id has the highest grade for its relevant documents.
-    """
-    gains = grades_of(verdicts.columns.scores, max_grade) if max_grade else None
+def results_of(
+    part: Part, verdicts: Verdicts, max_grade: int, judged_ids: JudgedIds | None
+) -> JudgedResults:
+    """Return the results of a part, with grades where the judge gives some."""
     statuses = verdicts.columns.statuses
-    missing: BoolArray | None = None if statuses is None else statuses != Status.OK
     n_retrieved: IntArray = np.array([group.n_retrieved for group in part.groups], np.int64)
     n_expected: IntArray = np.array([group.n_expected for group in part.groups], np.int64)
-    if not any(part.by_id):
-        return JudgedResults(
-            verdicts.relevant, n_retrieved, n_expected, missing, gains=gains, max_grade=max_grade
-        )
-    relevant_parts: list[BoolArray] = []
-    missing_parts: list[BoolArray] = []
-    gains_parts: list[FloatArray] = []
-    for index, group in enumerate(part.groups):
-        verdicts_of = slice(verdicts.offsets[index], verdicts.offsets[index + 1])
-        if part.by_id[index]:
-            targets = list(dict.fromkeys(group.relevant_document_ids))
-            n_expected[index] = len(targets)
-            relevant_parts.append(match_ids(part.document_ids(index), targets))
-            missing_parts.append(np.zeros(len(relevant_parts[-1]), np.bool_))
-            gains_parts.append(relevant_parts[-1].astype(np.float64) * max_grade)
-        else:
-            relevant_parts.append(verdicts.relevant[verdicts_of])
-            n = len(relevant_parts[-1])
-            missing_parts.append(np.zeros(n, np.bool_) if missing is None else missing[verdicts_of])
-            if gains is not None:
-                gains_parts.append(gains[verdicts_of])
     return JudgedResults(
-        np.concatenate(relevant_parts),
+        verdicts.relevant,
         n_retrieved,
         n_expected,
-        None if missing is None else np.concatenate(missing_parts),
-        gains=None if gains is None else np.concatenate(gains_parts),
+        None if statuses is None else statuses != Status.OK,
+        gains=grades_of(verdicts.columns.scores, max_grade) if max_grade else None,
         max_grade=max_grade,
+        judged_ids=judged_ids,
     )
 
 
@@ -71,12 +49,15 @@ def join(parts: Sequence[JudgedResults], begins: IntArray, n_dropped: int) -> Ju
     max_grade = max(part.max_grade for part in parts)
     if max_grade:
         # A part that has none was matched by id before there was anything to judge.
-        gains = np.concatenate(
-            [
-                part.relevant.astype(np.float64) * max_grade if part.gains is None else part.gains
-                for part in parts
-            ]
-        )
+        none = np.zeros(0)
+        gains = np.concatenate([none if part.gains is None else part.gains for part in parts])
+    judged_ids: JudgedIds | None = None
+    if any(part.judged_ids is not None for part in parts):
+        of_parts = [
+            part.judged_ids or JudgedIds.none(len(part.n_retrieved), int(part.n_retrieved.sum()))
+            for part in parts
+        ]
+        judged_ids = JudgedIds.join(of_parts, begins)
     return JudgedResults(
         np.concatenate([part.relevant for part in parts]),
         np.add.reduceat(np.concatenate([part.n_retrieved for part in parts]), begins),
@@ -85,4 +66,5 @@ def join(parts: Sequence[JudgedResults], begins: IntArray, n_dropped: int) -> Ju
         n_dropped,
         gains,
         max_grade,
+        judged_ids,
     )

@@ -136,7 +136,7 @@ def group_of(
     by_spans: bool,
 ) -> QueryGroup:
     """Return the group of a query with its results; see `Dataset.to_groups`. Raises MissingText."""
-    by_id = bool(query.relevant_document_ids)
+    by_id = query.by_id
     by_spans = by_spans and not by_id
     return QueryGroup(
         query=query.text,
@@ -155,6 +155,7 @@ def group_of(
         spans=_spans(query, ranked) if by_spans else None,
         negatives=query.negative_answers,
         metadata=query.metadata,
+        grades=query.grades,
     )
 
 

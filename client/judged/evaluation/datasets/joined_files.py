@@ -121,7 +121,7 @@ class JoinedFiles:
                 line = self._line_ids.find(query.query_id)
                 if line is None:
                     missing = missing.and_also(query.query_id)
-                n = 0 if line is None or query.relevant_document_ids else line[1]
+                n = 0 if line is None or query.by_id else line[1]
                 n_by_answers += n * len(query.expected_answers)
                 n_by_spans += n * len(query.expected_spans)
                 any_answers = any_answers or bool(query.expected_answers)

@@ -6,7 +6,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from judged._inputs import need_each, need_id, need_ids, need_text, need_texts, set_fields
+from judged._inputs import (
+    need_each,
+    need_grades,
+    need_id,
+    need_ids,
+    need_text,
+    need_texts,
+    set_fields,
+)
+from judged.errors import InvalidArgument
 from judged.evaluation.datasets.files import Record
 from judged.evaluation.datasets.results import read_span
 from judged.types import Span
@@ -22,13 +31,14 @@ QUERY_FIELDS = (
     "expected_doc_ids",
     "relevant_doc_ids",
     "relevant_docs",
+    "doc_grades",
     "expected_spans",
     "negative_answers",
     "metadata",
 )
 EXPECTATIONS = (
     *("expected_answers", "expected_text", "expected_alternatives"),
-    *("expected_doc_ids", "relevant_doc_ids", "relevant_docs", "expected_spans"),
+    *("expected_doc_ids", "relevant_doc_ids", "relevant_docs", "doc_grades", "expected_spans"),
 )
 DOCUMENT_FIELDS = ("doc_id", "id", "text", "metadata")
 
@@ -39,7 +49,9 @@ class Query:
 
     With ids, results are matched by id and never judged; answers and spans are then left aside.
     Ids are text or whole numbers, compared as text.
-    Negative answers are those that should not be found.
+    Negative answers are those that should not be found. `grades` of documents by their ids, 0 for
+    those that were judged not relevant, say more than the ids of the relevant ones, which are then
+    those with a grade above 0; metrics that weigh gains, such as ndcg, take them.
     """
 
     query_id: str
@@ -49,17 +61,31 @@ class Query:
     expected_spans: Sequence[Span] = ()
     negative_answers: Sequence[str] = ()
     metadata: Mapping[str, str] = field(default_factory=dict)
+    grades: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        named = need_ids(self.relevant_document_ids, "relevant_document_ids")
+        relevant, grades = need_grades(named, self.grades)
         set_fields(
             self,
             query_id=need_id(self.query_id, "query_id"),
             text=need_text(self.text, "text"),
             expected_answers=need_texts(self.expected_answers, "expected_answers"),
-            relevant_document_ids=need_ids(self.relevant_document_ids, "relevant_document_ids"),
+            relevant_document_ids=relevant,
+            grades=grades,
             expected_spans=need_each(self.expected_spans, "expected_spans", (Span,), "Span"),
             negative_answers=need_texts(self.negative_answers, "negative_answers"),
         )
+
+    @property
+    def by_id(self) -> bool:
+        """Whether results are matched by document id, and not judged."""
+        return bool(self.relevant_document_ids or self.grades)
+
+    @property
+    def judged_documents(self) -> Mapping[str, int]:
+        """The grades of all documents that were judged, by their ids: 1 where none is given."""
+        return self.grades or dict.fromkeys(self.relevant_document_ids, 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,12 +116,23 @@ def read_query(record: Record) -> Query:
         expected_spans=tuple(dict.fromkeys(map(read_span, record.records("expected_spans")))),
         negative_answers=tuple(text for text in dict.fromkeys(negatives) if text.strip()),
         metadata=record.labels("metadata"),
+        grades=_read_grades(record, ids),
     )
+
+
+def _read_grades(record: Record, relevant: Sequence[str]) -> Mapping[str, int]:
+    grades = record.record("doc_grades")
+    if grades is None:
+        return {}
+    try:
+        return need_grades(relevant, grades.fields)[1]
+    except InvalidArgument as error:
+        raise record.error(f"has 'doc_grades' that can't be: {error.message}") from None
 
 
 def expects_something(query: Query) -> bool:
     """Say whether a query says what should be found for it, or what should not."""
-    expected = query.expected_answers or query.relevant_document_ids or query.expected_spans
+    expected = query.expected_answers or query.by_id or query.expected_spans
     return bool(expected or query.negative_answers)
 
 
@@ -114,6 +151,7 @@ def write_query(query: Query) -> dict[str, Any]:
         "query_text": query.text,
         "expected_answers": list(query.expected_answers),
         "expected_doc_ids": list(query.relevant_document_ids),
+        "doc_grades": dict(query.grades),
         "expected_spans": [asdict(span) for span in query.expected_spans],
         "negative_answers": list(query.negative_answers),
         "metadata": dict(query.metadata),

@@ -13,13 +13,12 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from judged._inputs import read_number
+from judged._inputs import LARGEST_GRADE, read_number
 from judged._views import View, of_all
 from judged.evaluation.datasets.files import FileError, FileWarning, decode, read_lines
 
 LARGEST_SCORE = 3.4028234663852886e38
 """trec_eval keeps scores in single precision; nothing larger fits."""
-LARGEST_GRADE = 2**31 - 1
 _AGAINST = (
     "the scores rank otherwise than the rank column (scores that rise with rank, as distances do); "
     "the scores rank, as in trec_eval: negate them if a small one is good"
@@ -136,7 +135,7 @@ def _score_warnings(
     topics: Collection[tuple[str, Sequence[float], Sequence[float | None]]],
 ) -> Iterator[str]:
     """Yield where the scores of topics rank otherwise than their ranks, or hardly rank at all."""
-    against = [topic for topic, *columns in topics if _rise(*columns)]
+    against = [topic for topic, scores, ranks in topics if _rise(scores, ranks)]
     tied = [topic for topic, scores, _ in topics if len(scores) > 1 and len(set(scores)) == 1]
     rounded = [topic for topic, scores, _ in topics if _lose_their_order(scores)]
     for found, problem in ((against, _AGAINST), (tied, _TIED), (rounded, _ROUNDED)):

@@ -59,7 +59,7 @@ def _remarks(content: Content) -> Iterator[str]:
         place = content.places.get(query.query_id, "")
         if not query.text.strip():
             yield f"{place}: query {query.query_id!r} has no text; only matching by id can use it"
-        if not (query.expected_answers or query.relevant_document_ids or query.expected_spans):
+        if not (query.expected_answers or query.by_id or query.expected_spans):
             near = [
                 n for n in query.metadata if get_close_matches(n, EXPECTATIONS, 1, _NEARLY_NAMED)
             ]

@@ -68,10 +68,10 @@ def read_groups(
 def refuse_evaluation(groups: Sequence[QueryGroup], field: str = "groups") -> None:
     """Refuse what asks for more than verdicts, in calls that only judge."""
     for index, group in enumerate(groups):
-        if group.relevant_document_ids:
-            raise errors.InvalidField(
-                f"{field}[{index}].relevant_document_ids", "only Evaluate matches by document id"
-            )
+        if group.by_id:
+            name = "grades" if group.grades else "relevant_document_ids"
+            rule = "only Evaluate matches by document id"
+            raise errors.InvalidField(f"{field}[{index}].{name}", rule)
         if group.negatives:
             raise errors.InvalidField(
                 f"{field}[{index}].negatives",
@@ -93,12 +93,14 @@ def _read_group(
     document_ids = document_ids[:] if document_ids else ()
     relevant: Sequence[str] = message.relevant_document_ids
     relevant = relevant[:] if relevant else ()
+    grades = message.grades
     negatives: Sequence[str] = message.negatives
     negatives = negatives[:] if negatives else ()
     metadata = message.metadata
     # Paths of texts are only written out for a group in which something may be wrong.
     if not texts_fit:
         texts = (query, query_id, *expected, *retrieved, *document_ids, *relevant, *negatives)
+        texts = (*texts, *grades)
         texts_fit = max(map(len, texts)) <= limits.surely_fits
     if not texts_fit:
         limits.check_text(query, f"{path}.query")
@@ -108,6 +110,7 @@ def _read_group(
         limits.check_texts(document_ids, f"{path}.document_ids", first_result)
         limits.check_texts(relevant, f"{path}.relevant_document_ids")
         limits.check_texts(negatives, f"{path}.negatives")
+        limits.check_texts(list(grades), f"{path}.grades")
     embeddings = None
     if message.HasField("embeddings"):
         embeddings = read_embeddings(
@@ -135,11 +138,22 @@ def _read_group(
             f"{path}.document_ids",
             f"{len(document_ids)} ids for {group.n_retrieved} retrieved; give one each or none",
         )
-    if relevant and group.n_expected:
-        raise errors.InvalidField(
-            f"{path}.expected", "must be empty when relevant_document_ids is set"
-        )
+    if grades:
+        group.grades, group.relevant_document_ids = read_grades(grades, relevant, path)
+    if group.by_id and group.n_expected:
+        name = "grades" if grades else "relevant_document_ids"
+        raise errors.InvalidField(f"{path}.expected", f"must be empty when {name} is set")
     return group
+
+
+def read_grades(
+    grades: Mapping[str, int], relevant: Sequence[str], path: str
+) -> tuple[dict[str, int], Sequence[str]]:
+    """Return grades of documents, and the ids of the relevant ones; `relevant` are those named."""
+    if relevant:
+        rule = "must be empty when grades is set, which says which documents are relevant"
+        raise errors.InvalidField(f"{path}.relevant_document_ids", rule)
+    return dict(grades), [name for name, grade in grades.items() if grade > 0]
 
 
 def read_embeddings(

@@ -14,7 +14,7 @@ from judged.v1 import metrics_pb2
 from judged_server import errors
 from judged_server.api.convert.embedded import measure_embedded
 from judged_server.api.convert.golden import read_query_metadata
-from judged_server.api.convert.judging import write_identity, write_usage
+from judged_server.api.convert.judging import read_grades, write_identity, write_usage
 from judged_server.api.convert.statistics.correction import with_correction, write_corrected
 from judged_server.api.convert.statistics.intervals import read_interval_options, write_interval
 from judged_server.api.convert.topics import read_qrels, read_run
@@ -30,6 +30,7 @@ from judged_server.metrics.compute import (
 )
 from judged_server.metrics.grades import grades_of
 from judged_server.metrics.input.columnar_topics import query_ids as topic_ids
+from judged_server.metrics.input.judged_ids import JudgedIds
 from judged_server.metrics.input.qrels import Qrels
 from judged_server.metrics.matching import JudgedResults
 from judged_server.metrics.measures.names import Measure
@@ -254,6 +255,7 @@ def _judged(
     verdicts = read_verdicts(message.verdicts, sizes, f"{prefix}judged.verdicts")
     n_retrieved: IntArray = np.array([ranking.retrieved for ranking in rankings], np.int64)
     n_expected: IntArray = np.array([ranking.expected for ranking in rankings], np.int64)
+    judged_ids = _read_ids(message, field)
     statuses = verdicts.columns.statuses
     missing = None if statuses is None else statuses != Status.OK
     results = JudgedResults(
@@ -261,10 +263,37 @@ def _judged(
         n_retrieved,
         n_expected,
         missing,
+        judged_ids=judged_ids,
         **_grades(message, verdicts, f"{prefix}judged"),
     )
     table = compute_judged(measures, results, options, field=field + "[{}].expected")
     return _Measured(table, query_ids, verdicts, judged=(results, verdicts.columns.scores))
+
+
+def _read_ids(message: metrics_pb2.JudgedRankings, field: str) -> JudgedIds | None:
+    """Return how rankings are matched by document id, None where none is. Raises InvalidField."""
+    groups: list[tuple[Sequence[str], Sequence[str], Mapping[str, int]]] = []
+    for i, ranking in enumerate(message.rankings):
+        path, found = f"{field}[{i}]", ranking.document_ids
+        relevant: Sequence[str] = ranking.relevant_document_ids
+        grades: Mapping[str, int] = ranking.grades
+        if grades:
+            grades, relevant = read_grades(grades, relevant, path)
+        by_id = bool(relevant or grades)
+        if by_id and ranking.expected:
+            raise errors.InvalidField(f"{path}.expected", "must be 0 for a ranking matched by id")
+        if len(found) != (ranking.retrieved if by_id else 0):
+            rule = f"has {len(found)} entries for {ranking.retrieved} retrieved"
+            rule = rule if by_id else "does nothing for a ranking that is not matched by id"
+            raise errors.InvalidField(f"{path}.document_ids", rule)
+        if by_id and message.HasField("human_labels"):
+            name = "grades" if grades else "relevant_document_ids"
+            rule = "can't be combined with human_labels: nothing was judged"
+            raise errors.InvalidField(f"{path}.{name}", rule)
+        groups.append((found or [""] * ranking.retrieved, relevant, grades))
+    if not any(relevant or grades for _, relevant, grades in groups):
+        return None
+    return JudgedIds.of(groups)
 
 
 def _grades(message: metrics_pb2.JudgedRankings, verdicts: Verdicts, field: str) -> dict[str, Any]:

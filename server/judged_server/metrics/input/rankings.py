@@ -123,7 +123,7 @@ class Rankings:
                   the matching mode is ANY.
     known_pool    which documents were judged; None when all of those retrieved were, and no others
                   but the relevant ones.
-    top_grade     the top of the scale of the gains, above 0, where that is known.
+    top_grade     float64[n]: the top of the scale of each query's gains, 0 where that is not known.
 
     Where `found_ranks` is None a query's hits, sorted by gain, must nowhere exceed its ideal
     gains, so that recall and ndcg stay in [0, 1]; whoever builds rankings sees to it.
@@ -135,7 +135,7 @@ class Rankings:
     ideal_gains: FloatArray
     found_ranks: IntArray | None = None
     known_pool: Pool | None = None
-    top_grade: float | None = None
+    top_grade: FloatArray | None = None
 
     @property
     def n_queries(self) -> int:
@@ -240,7 +240,7 @@ class Rankings:
             self.ideal_gains[ideal_kept],
             found,
             pool,
-            self.top_grade,
+            None if self.top_grade is None else self.top_grade[rows],
         )
 
 

@@ -76,7 +76,8 @@ class Metric:
     how sure other metrics are. `modes` are the matching modes that define it; none, if verdicts
     do not. `version` goes up when a change of the function changes numbers. `family` is the name
     of the family (`families`) whose judge decides; empty when the request's does. `graded` metrics
-    weigh gains, and so see those too that a relevance level takes as not relevant.
+    weigh gains, and so see those too that a relevance level takes as not relevant. `pooled` ones
+    ask which documents were judged, which verdicts don't say.
     """
 
     name: str
@@ -88,3 +89,4 @@ class Metric:
     version: int = 1
     family: str = ""
     graded: bool = False
+    pooled: bool = False

@@ -1,8 +1,8 @@
 """Metrics for judgements that are incomplete: the formulas and their declarations.
 
 Bpref, inferred AP and the share that was judged. Verdicts leave nothing unjudged, so that no
-matching mode has them: they are for qrels, and for gains, where everything retrieved counts as
-judged.
+matching mode has them: they are for qrels, for groups that are matched by document id, and for
+gains, where everything retrieved counts as judged.
 """
 
 from __future__ import annotations
@@ -68,6 +68,7 @@ POOLED_METRICS = (
         reference="Buckley and Voorhees, SIGIR 2004, as trec_eval's bpref",
         function=_bpref,
         modes=(),
+        pooled=True,
     ),
     Metric(
         name="judged",
@@ -75,6 +76,7 @@ POOLED_METRICS = (
         reference="ir_measures (https://ir-measur.es): Judged",
         function=_judged,
         modes=(),
+        pooled=True,
     ),
     Metric(
         name="infap",
@@ -82,6 +84,7 @@ POOLED_METRICS = (
         reference="Yilmaz and Aslam, CIKM 2006, as trec_eval's infAP",
         function=_infap,
         modes=(),
+        pooled=True,
     ),
 )
 """The metrics of this family, in the order GetServerInfo lists them."""

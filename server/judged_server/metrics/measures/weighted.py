@@ -99,9 +99,10 @@ def _shares(rankings: Rankings) -> FloatArray:
 
     On a scale that is known they are divided by its top.
     """
+    top = np.maximum(rankings.top_gain, 1.0)
     if rankings.top_grade is not None:
-        return rankings.hits.gain / rankings.top_grade
-    return rankings.hits.gain / np.maximum(rankings.top_gain, 1.0)[rankings.hits.query]
+        top = np.where(rankings.top_grade > 0, rankings.top_grade, top)
+    return rankings.hits.gain / top[rankings.hits.query]
 
 
 _PERSISTENCE = Number(

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from judged_server.metrics.matching import JudgedResults, earliest_hits, match, match_ids
+from judged_server.metrics.matching import JudgedResults, earliest_hits, match
 from judged_server.metrics.options import MatchingMode
 
 
@@ -145,9 +145,3 @@ def test_lengths_must_fit():
         JudgedResults(np.zeros(5, np.bool_), np.array([2]), np.array([3]))
     with pytest.raises(ValueError, match="the groups have 6 verdicts"):
         JudgedResults(np.zeros(6, np.bool_), np.array([2]), np.array([3]), np.zeros(5, np.bool_))
-
-
-def test_match_ids_compares_ids():
-    matrix = match_ids(["b", "x", "a", "b"], ["a", "b"]).reshape(4, 2)
-    assert matrix.tolist() == [[False, True], [False, False], [True, False], [False, True]]
-    assert match_ids([], ["a"]).shape == match_ids(["a"], []).shape == (0,)

@@ -3,17 +3,23 @@
 import numpy as np
 import pytest
 from judged_server.metrics.compute import compute_gains, compute_judged
+from judged_server.metrics.input.judged_ids import JudgedIds
 from judged_server.metrics.input.rankings import distinct_results
-from judged_server.metrics.matching import JudgedResults, match_ids
+from judged_server.metrics.matching import JudgedResults
 from judged_server.metrics.measures.names import parse_metrics
 from judged_server.metrics.options import MatchingMode, MetricOptions
 
 
+def matched_by_id(retrieved, relevant):
+    """The results of one query whose documents are matched by id."""
+    ids = JudgedIds.of([(list(retrieved), list(relevant), {})])
+    n = np.array([len(retrieved)])
+    return JudgedResults(np.zeros(0, np.bool_), n, np.array([0]), judged_ids=ids)
+
+
 def by_id(retrieved, relevant, names):
     """The metrics of one query whose documents are matched by id."""
-    results = JudgedResults(
-        match_ids(retrieved, relevant), np.array([len(retrieved)]), np.array([len(relevant)])
-    )
+    results = matched_by_id(retrieved, relevant)
     table = compute_judged(parse_metrics(names), results, MetricOptions())
     return {column.name: column.mean for column in table.columns}
 
@@ -63,7 +69,7 @@ def test_a_repeated_document_never_counts_twice(mode):
     dropped = by_id([retrieved[i] for i in kept], relevant, ["ndcg@4"])["ndcg@4"]
     assert undropped < dropped < 1.0
     assert dropped == pytest.approx((1 + 0.63092975) / (1 + 0.63092975 + 0.5), abs=1e-7)
-    results = JudgedResults(match_ids(retrieved, relevant), np.array([4]), np.array([3]))
+    results = matched_by_id(retrieved, relevant)
     table = compute_judged(parse_metrics(["ndcg@4"]), results, MetricOptions(matching=mode))
     assert table.columns[0].mean == undropped
 
@@ -86,8 +92,6 @@ def test_context_precision_of_graded_relevance():
 def test_hybrid_log_rank_is_the_same_in_every_mode_where_ids_match(
     mode, retrieved, relevant, expected
 ):
-    results = JudgedResults(
-        match_ids(retrieved, relevant), np.array([len(retrieved)]), np.array([len(relevant)])
-    )
+    results = matched_by_id(retrieved, relevant)
     table = compute_judged(parse_metrics(["hybrid_log_rank"]), results, MetricOptions(mode))
     assert table.columns[0].mean == pytest.approx(expected, abs=1e-15)

@@ -5,6 +5,7 @@ Thakur et al., BEIR, 2021; https://github.com/beir-cellar/beir. Grades above 0 a
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from judged._writing import replacing_text
@@ -13,7 +14,7 @@ from judged.evaluation.datasets.formats.content import Content, Saved, json_line
 from judged.evaluation.datasets.query import Document, Query
 from judged.evaluation.datasets.trec import Judgements
 
-_HELD = ("relevant_document_ids", "metadata", "documents")
+_HELD = ("relevant_document_ids", "grades", "metadata", "documents")
 _LONGEST_GRADE = 10
 """Digits of the largest grade of TREC; Python refuses to read numbers of thousands of them."""
 
@@ -22,19 +23,19 @@ def read_beir(path: Path | str, content: Content, *, split: str = "test") -> Non
     """Read a folder; of its queries, those that the split judges. Raises FileError."""
     folder = Path(path)
     qrels = folder / "qrels" / f"{split}.tsv"
-    relevant = _read_qrels(qrels, content)
+    judged = _read_qrels(qrels, content)
     found: set[str] = set()
     for _, record in read_records(folder / "queries.jsonl"):
         try:
             query_id = record.identifier("_id")
-            if query_id in relevant:
+            if query_id in judged:
                 found.add(query_id)
-                text, ids = record.text("text"), relevant[query_id]
-                query = Query(query_id, text, (), ids, metadata=record.labels("metadata"))
+                text, grades = record.text("text"), judged[query_id]
+                query = Query(query_id, text, metadata=record.labels("metadata"), grades=grades)
                 content.add(record, query)
         except FileError as error:
             content.refuse(error)
-    for query_id in relevant:
+    for query_id in judged:
         if query_id not in found:
             problem = f"judges query {query_id!r}, which queries.jsonl lacks"
             content.refuse(FileError(str(qrels), None, problem))
@@ -52,7 +53,7 @@ def read_beir(path: Path | str, content: Content, *, split: str = "test") -> Non
             content.refuse(error)
 
 
-def _read_qrels(path: Path, content: Content) -> dict[str, list[str]]:
+def _read_qrels(path: Path, content: Content) -> Mapping[str, Mapping[str, int]]:
     judged = Judgements(str(path))
     for number, raw in read_lines(path):
         cells = decode(raw, str(path), number).rstrip("\r\n").split("\t")
@@ -66,10 +67,7 @@ def _read_qrels(path: Path, content: Content) -> dict[str, list[str]]:
         except FileError as error:
             content.refuse(error)
     judged.tell_repeats()
-    return {
-        query_id: [document for document, grade in grades.items() if grade > 0]
-        for query_id, grades in judged.grades.items()
-    }
+    return judged.grades
 
 
 def _is_whole(text: str) -> bool:
@@ -95,8 +93,8 @@ def write_beir(path: Path | str, dataset: Saved, *, split: str = "test") -> list
     with replacing_text(folder / "qrels" / f"{split}.tsv", newline="") as file:
         file.writelines(judgements)
     told = lost(dataset, "BEIR", _HELD)
-    if unjudged := sum(not query.relevant_document_ids for query in dataset.queries):
-        told.append(f"{unjudged} queries without relevant document ids are in no split of BEIR")
+    if unjudged := sum(not query.by_id for query in dataset.queries):
+        told.append(f"{unjudged} queries without judged document ids are in no split of BEIR")
     return told
 
 
@@ -104,11 +102,11 @@ def _judgements(path: Path | str, dataset: Saved) -> list[str]:
     """Return the lines of a split. Raises FileError for an id that would end its column or line."""
     lines = ["query-id\tcorpus-id\tscore\n"]
     for query in dataset.queries:
-        for name in query.relevant_document_ids:
+        for name, grade in query.judged_documents.items():
             for each in (query.query_id, name):
                 if any(end in each for end in "\t\r\n"):
                     problem = f"BEIR can't hold the id {each!r}: its columns end at tabs"
                     raise FileError(str(path), None, f"{problem}, and its lines at CR and LF")
             # Nothing is quoted: BEIR's files have quotes as they are, and so they are read.
-            lines.append(f"{query.query_id}\t{name}\t1\n")
+            lines.append(f"{query.query_id}\t{name}\t{grade}\n")
     return lines

@@ -82,6 +82,7 @@ def lost(dataset: Saved, format_name: str, held: Iterable[str]) -> list[str]:
     told = {
         "expected_answers": "expected answers",
         "relevant_document_ids": "relevant document ids",
+        "grades": "grades of documents",
         "expected_spans": "expected spans",
         "negative_answers": "negative answers",
         "metadata": "metadata",

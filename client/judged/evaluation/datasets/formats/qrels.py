@@ -14,23 +14,22 @@ from judged.evaluation.datasets.trec import TrecQrels
 def read_qrels(path: Path | str, content: Content) -> None:
     """Read `topic 0 document grade`; grades above 0 are relevant. Raises FileError."""
     for topic, grades in TrecQrels.from_file(path).grades.items():
-        relevant = [document for document, grade in grades.items() if grade > 0]
-        content.add(Record({}, str(path), None, ""), Query(topic, "", (), relevant))
+        content.add(Record({}, str(path), None, ""), Query(topic, "", grades=grades))
 
 
 def write_qrels(path: Path | str, dataset: Saved) -> list[str]:
-    """Write a line for each relevant id, with the grade 1; return what is lost."""
+    """Write a line for each document that was judged, with its grade; return what is lost."""
     lines = []
     for query in dataset.queries:
-        for name in (query.query_id, *query.relevant_document_ids):
+        for name in (query.query_id, *query.judged_documents):
             if not name or name.split() != [name]:
                 problem = f"can't hold the id {name!r}: TREC's columns end at white space"
                 raise FileError(str(path), None, problem)
-        lines += [f"{query.query_id} 0 {name} 1\n" for name in query.relevant_document_ids]
+        lines += [f"{query.query_id} 0 {name} {g}\n" for name, g in query.judged_documents.items()]
     replace_text(path, "".join(lines))
-    told = lost(dataset, "TREC qrels", ("relevant_document_ids",))
+    told = lost(dataset, "TREC qrels", ("relevant_document_ids", "grades"))
     if any(query.text for query in dataset.queries):
         told.append("TREC qrels can't hold the texts of queries")
-    if n := sum(not query.relevant_document_ids for query in dataset.queries):
-        told.append(f"{n} queries without relevant document ids are not in TREC qrels")
+    if n := sum(not query.by_id for query in dataset.queries):
+        told.append(f"{n} queries without judged document ids are not in TREC qrels")
     return told

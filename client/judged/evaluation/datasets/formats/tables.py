@@ -36,13 +36,13 @@ from judged.evaluation.datasets.query import QUERY_FIELDS, write_query
 _LISTS = ("expected_answers", "expected_alternatives", "negative_answers")
 _IDS = ("expected_doc_ids", "relevant_doc_ids", "relevant_docs")
 _HELD = (
-    *("expected_answers", "relevant_document_ids", "expected_spans", "negative_answers"),
-    "metadata",
+    *("expected_answers", "relevant_document_ids", "grades", "expected_spans"),
+    *("negative_answers", "metadata"),
 )
 _OBJECTS: Mapping[str, type[list[object] | dict[str, object]]]
-_OBJECTS = {"expected_spans": list, "metadata": dict}
+_OBJECTS = {"doc_grades": dict, "expected_spans": list, "metadata": dict}
 _COLUMNS = ("query_id", "query_text", *("expected_answers", "expected_doc_ids"))
-_OPTIONAL = ("expected_spans", "negative_answers", "metadata")
+_OPTIONAL = ("doc_grades", "expected_spans", "negative_answers", "metadata")
 _TEXT = ("query_text", "query")
 _SEPARATOR = re.compile(r'"?sep=(.)"?', re.IGNORECASE)
 _NO_VALUE = ("NAType", "NaTType")
@@ -277,8 +277,8 @@ def write_parquet(path: Path | str, dataset: Saved) -> list[str]:
         for name in (*_COLUMNS, *_OPTIONAL):
             row.setdefault(name, [])
         # A column has one type, and metadata may have any names: so they are one text.
-        row["metadata"] = json.dumps(row["metadata"] or {}, ensure_ascii=False)
-        row["expected_spans"] = json.dumps(row["expected_spans"], ensure_ascii=False)
+        for name, none in (("metadata", {}), ("doc_grades", {}), ("expected_spans", [])):
+            row[name] = json.dumps(row[name] or none, ensure_ascii=False)
     write_table(path, rows)
     return lost(dataset, "a table", _HELD)
 

@@ -27,17 +27,23 @@ UNIQUE = {"unique": True, "max_size": 3}
 def datasets(draw) -> Dataset:
     ids = draw(st.lists(IDS, min_size=1, max_size=4, unique=True))
     names = draw(st.lists(IDS, **UNIQUE))
+    grades = st.dictionaries(IDS, st.integers(-2, 4), max_size=3)
+    known = [
+        draw(st.tuples(st.lists(IDS, **UNIQUE), st.just({})) | st.tuples(st.just([]), grades))
+        for _ in ids
+    ]
     queries = [
         Query(
             query_id,
             draw(TEXTS),
             draw(st.lists(SHOWN, **UNIQUE)),
-            draw(st.lists(IDS, **UNIQUE)),
+            relevant,
             tuple(draw(st.lists(SPANS, **UNIQUE))),
             tuple(draw(st.lists(SHOWN, **UNIQUE))),
             draw(st.dictionaries(st.sampled_from(["topic", "kind", "a b"]), SHOWN)),
+            graded,
         )
-        for query_id in ids
+        for query_id, (relevant, graded) in zip(ids, known, strict=True)
     ]
     documents = {name: Document(name, draw(TEXTS), {"page": 3}) for name in names}
     return Dataset(queries, documents)
@@ -47,6 +53,7 @@ HELD = {
     "json": {
         "expected_answers",
         "relevant_document_ids",
+        "grades",
         "expected_spans",
         "negative_answers",
         "metadata",
@@ -56,14 +63,15 @@ HELD = {
     "csv": {
         "expected_answers",
         "relevant_document_ids",
+        "grades",
         "expected_spans",
         "negative_answers",
         "metadata",
         "text",
     },
-    "beir": {"relevant_document_ids", "metadata", "text", "documents"},
+    "beir": {"relevant_document_ids", "grades", "metadata", "text", "documents"},
     "ragas": {"expected_answers", "relevant_document_ids", "text"},
-    "trec": {"relevant_document_ids"},
+    "trec": {"relevant_document_ids", "grades"},
 }
 HELD |= {"jsonl": HELD["json"], "tsv": HELD["csv"]}
 EMPTY = Query("q", "")
@@ -77,6 +85,7 @@ def kept(dataset: Dataset, name: str) -> Dataset:
             "text",
             "expected_answers",
             "relevant_document_ids",
+            "grades",
             "expected_spans",
             "negative_answers",
             "metadata",
@@ -87,7 +96,7 @@ def kept(dataset: Dataset, name: str) -> Dataset:
     if name == "ragas":
         queries = [replace(query, query_id=f"q{i + 1}") for i, query in enumerate(queries)]
     if name in ("beir", "trec"):
-        queries = [query for query in queries if query.relevant_document_ids]
+        queries = [query for query in queries if query.by_id]
     return Dataset(queries, dataset.documents if "documents" in HELD[name] else {})
 
 
@@ -229,7 +238,7 @@ def test_a_beir_folder_joins_title_and_text_and_reads_the_queries_of_a_split(tmp
         text = "query-id\tcorpus-id\tscore\n" + line
         (tmp_path / "qrels" / f"{split}.tsv").write_text(text)
     assert Dataset.load(tmp_path) == Dataset(
-        [Query("1", "one", (), ["d1"])], {"d1": Document("d1", "T\nbody")}
+        [Query("1", "one", grades={"d1": 2, "d2": 0})], {"d1": Document("d1", "T\nbody")}
     )
     assert Dataset.from_beir(tmp_path, "dev").queries[0].query_id == "2"
 

@@ -1,0 +1,142 @@
+"""Groups that are matched by document id: what was judged by id, and what was found of it.
+
+Their rankings are those that trec_eval makes of qrels with the same grades, but that the given
+order is the ranking.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Self
+
+import numpy as np
+
+from judged_server.domain import BoolArray, FloatArray, IntArray
+from judged_server.metrics.input.rankings import (
+    Pool,
+    Rankings,
+    descending,
+    flatten,
+    offsets_of,
+    take_groups,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedIds:
+    """Which of n groups are matched by document id, and how.
+
+    graded   bool[n]: those whose documents have grades; in the others each one named is relevant.
+    offsets  int64[n + 1]; group g judged the documents offsets[g] to offsets[g + 1]: none, if it is
+             not matched by id.
+    grades   float64[offsets[-1]]: above 0 relevant, 0 not relevant, below 0 never judged.
+    places   int64[sum(n_retrieved)]: which of its group's judged documents each result is, counted
+             from 0; -1 where it is none.
+    """
+
+    graded: BoolArray
+    offsets: IntArray
+    grades: FloatArray
+    places: IntArray
+
+    @classmethod
+    def of(cls, groups: Sequence[tuple[Sequence[str], Sequence[str], Mapping[str, int]]]) -> Self:
+        """Return groups by the ids of their results, of their relevant documents, and the grades.
+
+        A group that is not matched by id has neither of the latter two.
+        """
+        grades: list[Sequence[int]] = []
+        places: list[Sequence[int]] = []
+        for found, relevant, graded in groups:
+            names = list(graded or dict.fromkeys(relevant))
+            grades.append([graded.get(name, 1) for name in names])
+            at = dict(zip(names, range(len(names)), strict=True))
+            places.append([at.get(name, -1) for name in found] if at else [-1] * len(found))
+        offsets, flat = flatten(grades)
+        has_grades = np.array([bool(graded) for _, _, graded in groups], np.bool_)
+        return cls(has_grades, offsets, flat, flatten(places)[1].astype(np.int64))
+
+    @classmethod
+    def none(cls, n_groups: int, n_retrieved: int) -> Self:
+        """Return groups of which none is matched by id."""
+        return cls(
+            np.zeros(n_groups, np.bool_),
+            np.zeros(n_groups + 1, np.int64),
+            np.zeros(0),
+            np.full(n_retrieved, -1),
+        )
+
+    @classmethod
+    def join(cls, parts: Sequence[Self], begins: IntArray) -> Self:
+        """Return the groups of all parts; `begins` are those that continue no other one."""
+        offsets = offsets_of(np.concatenate([np.diff(part.offsets) for part in parts]))
+        kept_offsets, kept = take_groups(offsets, begins)
+        return cls(
+            np.concatenate([part.graded for part in parts])[begins],
+            kept_offsets,
+            np.concatenate([part.grades for part in parts])[kept],
+            np.concatenate([part.places for part in parts]),
+        )
+
+    @property
+    def by_id(self) -> BoolArray:
+        """bool[n]: the groups that are matched by document id."""
+        return np.diff(self.offsets) > 0
+
+    def n_unjudged(self, rankings: Rankings, rows: IntArray) -> int:
+        """Return how many results of those of the groups `rows` that have grades have none."""
+        counted = np.zeros(rankings.n_queries, np.bool_)
+        counted[rows] = self.graded[rows]
+        of_result = np.repeat(counted, rankings.n_retrieved)
+        return int(np.count_nonzero(of_result & (self.places < 0)))
+
+    def added_to(self, rankings: Rankings, *, weighed: bool, full: float = 1.0) -> Rankings:
+        """Return rankings, in which these groups have found nothing yet, with what they found.
+
+        If `weighed`, gains are the grades, and `full` where there are none; then the pool is known
+        too. Else they are 1. A document that is found again, in another piece, is a hit only where
+        results are not paired.
+        """
+        n = rankings.n_queries
+        of_grade = np.repeat(np.arange(n), np.diff(self.offsets))
+        gains = (self.grades > 0).astype(np.float64)
+        if weighed:
+            gains = np.where(self.graded[of_grade], np.maximum(self.grades, 0.0), gains * full)
+        known = np.flatnonzero(self.places >= 0)
+        query = np.repeat(np.arange(n), rankings.n_retrieved)[known]
+        at = self.offsets[query] + self.places[known]
+        _, first = np.unique(at, return_index=True)
+        ranks = np.zeros(len(gains), np.int64)
+        ranks[at[first]] = known[first] - rankings.offsets[query[first]] + 1
+        paired = rankings.found_ranks is None
+        hits = first if paired else slice(None)
+        found = rankings.gains.copy()
+        found[known[hits]] = gains[at[hits]]
+        relevant = gains > 0
+        owner = np.concatenate([rankings.ideal.query, of_grade[relevant]])
+        order = np.argsort(owner, kind="stable")
+        ideal_offsets = offsets_of(np.bincount(owner, minlength=n))
+        ideal = np.concatenate([rankings.ideal_gains, gains[relevant]])[order]
+        top = rankings.top_grade
+        made = Rankings(
+            rankings.offsets,
+            found,
+            ideal_offsets,
+            descending(ideal_offsets, ideal),
+            None if paired else np.concatenate([rankings.found_ranks, ranks[relevant]])[order],
+            top_grade=None if top is None else np.where(self.graded, 0.0, top),
+        )
+        if not weighed:
+            return made
+        return replace(made, known_pool=self._pool(rankings, known[first], at[first]))
+
+    def _pool(self, rankings: Rankings, known: IntArray, at: IntArray) -> Pool:
+        """Return which results were judged: `known` are those that are the documents `at`."""
+        n, before = rankings.n_queries, rankings.pool
+        of_grade = np.repeat(np.arange(n), np.diff(self.offsets))
+        judged = before.judged & ~np.repeat(self.by_id, rankings.n_retrieved)
+        unsampled = before.unsampled.copy()
+        judged[known], unsampled[known] = self.grades[at] >= 0, self.grades[at] < 0
+        nonrelevant = np.bincount(of_grade[self.grades == 0], minlength=n)
+        return Pool(judged, unsampled, np.where(self.by_id, nonrelevant, before.n_nonrelevant))

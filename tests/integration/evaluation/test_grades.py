@@ -1,0 +1,200 @@
+"""Grades of documents: every way from a file to a number gives those of trec_eval."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from judged import Client, InvalidArgument, MetricOptions, QueryGroup, TrecRankings
+from judged.evaluation import Dataset, Evaluator, LocalJudge, Query, Results, TrecQrels, TrecRun
+
+from tests.integration.cli_process import run_in
+from tests.integration.http_calls import ask, http_address
+from tests.integration.server_process import running_server
+
+# Two topics with grades up to 2, one of which nothing relevant was judged.
+QRELS = "1 0 d1 2\n1 0 d2 1\n1 0 d3 0\n2 0 d4 2\n2 0 d1 1\n3 0 d2 0\n"
+RUN = (
+    "1 Q0 d2 1 3 x\n1 Q0 d1 2 2 x\n1 Q0 d3 3 1 x\n2 Q0 d1 1 3 x\n2 Q0 d3 2 2 x\n2 Q0 d4 3 1 x\n"
+    "3 Q0 d2 1 2 x\n3 Q0 d1 2 1 x\n"
+)
+METRICS = ["ndcg@10", "err(max_grade=2)@10", "rbp@10", "context_precision", "ap", "mrr", "bpref"]
+METRICS += ["infap", "judged@2", "recall@2"]
+FORMATS = ["set.json", "set.jsonl", "set.csv", "set.tsv", "set.qrels", "beir"]
+NDCG = 0.5400
+"""Of pytrec_eval."""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "trec.qrels").write_text(QRELS)
+    (tmp_path / "system.run").write_text(RUN)
+    (tmp_path / "given" / "qrels").mkdir(parents=True)
+    lines = ["query-id\tcorpus-id\tscore"]
+    for line in QRELS.splitlines():
+        topic, _, document, grade = line.split()
+        lines.append(f"{topic}\t{document}\t{grade}")
+    (tmp_path / "given" / "qrels" / "test.tsv").write_text("\n".join(lines) + "\n")
+    for name, ids in (("queries", "123"), ("corpus", ["d1", "d2", "d3", "d4"])):
+        written = (json.dumps({"_id": i, "text": f"text {i}"}) for i in ids)
+        (tmp_path / "given" / f"{name}.jsonl").write_text("\n".join(written) + "\n")
+    return tmp_path
+
+
+@pytest.fixture
+def expected(client: Client, folder: Path) -> dict[str, dict[str, float]]:
+    """The values of queries by qrels and a run, which conformance tests hold to trec_eval."""
+    trec = TrecRankings(
+        TrecQrels.from_file(folder / "trec.qrels").grades,
+        TrecRun.from_file(folder / "system.run").scores,
+    )
+    table = client.compute_metrics(METRICS, trec, MetricOptions(per_query=True))
+    assert table["ndcg@10"].mean == pytest.approx(NDCG, abs=5e-5)
+    return dict(table.query_values())
+
+
+def values(client: Client, dataset: Dataset, folder: Path, **more) -> dict[str, dict[str, float]]:
+    run = Results.from_trec_run(folder / "system.run")
+    return dict(Evaluator(client).evaluate(run, dataset, METRICS, **more).table.query_values())
+
+
+@pytest.mark.parametrize("source", ["trec.qrels", "given"])
+@pytest.mark.parametrize("to", FORMATS)
+def test_grades_survive_every_format(client, folder, expected, source, to):
+    done = run_in(folder, "convert", source, to)
+    assert done.returncode == 0, done.stderr
+    assert "grades" not in done.stderr
+    assert values(client, Dataset.load(folder / to), folder) == expected
+    done = run_in(folder, "convert", to, "back.qrels")
+    assert done.returncode == 0
+    assert (folder / "back.qrels").read_text() == QRELS
+
+
+def test_ragas_says_that_it_holds_none(folder):
+    done = run_in(folder, "convert", "trec.qrels", "r.jsonl", "--to", "ragas", "--strict")
+    assert done.returncode == 1
+    assert "grades of documents: those of 3 queries are left out" in done.stderr
+
+
+def test_merge_split_and_slice_keep_them(client, folder, expected):
+    for command in (
+        ["split", "trec.qrels", "a.json", "b.json", "--share", "0.5"],
+        ["merge", "all.json", "a.json", "b.json"],
+    ):
+        assert run_in(folder, *command).returncode == 0
+    assert values(client, Dataset.load(folder / "all.json"), folder) == expected
+    queries = [
+        Query(q.query_id, q.text, metadata={"kind": q.query_id}, grades=q.grades)
+        for q in Dataset.load(folder / "given").queries
+    ]
+    Dataset(queries).save(folder / "kinds.json")
+    done = run_in(folder, "slice", "kinds.json", "third.json", "--where", "kind=3")
+    assert done.returncode == 0
+    assert Dataset.load(folder / "third.json").queries[0].grades == {"d2": 0}
+    # What contradicts is told, not dropped.
+    Dataset([Query("3", "text 3", grades={"d2": 1, "d1": 0})]).save(folder / "other.json")
+    done = run_in(folder, "merge", "all2.json", "all.json", "other.json")
+    assert done.returncode == 2
+    assert "query '3' differs from an earlier one" in done.stderr
+
+
+def test_beir_of_its_folder_and_the_command_evaluate(client, folder, expected, server_address):
+    assert values(client, Dataset.from_beir(folder / "given"), folder) == expected
+    assert run_in(folder, "convert", "given", "set.json").returncode == 0
+    run_in(folder, "convert", "system.run", "r.jsonl", "--results")
+    metrics = [flag for name in METRICS for flag in ("-m", name)]
+    done = run_in(
+        *(folder, "evaluate", "set.json", "--results", "r.jsonl", *metrics, "--json", "-"),
+        JUDGED_TARGET=server_address,
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["per_query"] == expected
+    done = run_in(folder, "validate", "given", "--strict")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_judge_of_ones_own_and_a_file_to_resume_from(client, folder, expected):
+    dataset = Dataset.from_beir(folder / "given")
+    judge = LocalJudge(lambda context: True, name="yes")
+    assert values(client, dataset, folder, judge=judge) == expected
+    kept = folder / "kept.jsonl"
+    for _ in range(2):
+        assert values(client, dataset, folder, resume=kept) == expected
+
+
+def test_queries_that_are_judged_beside_those_with_grades(client, folder, expected):
+    graded = Dataset.from_beir(folder / "given")
+    judged = Query("4", "what are the hours", ["open from nine to five"])
+    both = Dataset([*graded.queries, judged], graded.documents)
+    run = Results.from_trec_run(folder / "system.run")
+    results = {**run, "4": [{"doc_id": "x", "text": "open from nine to five"}]}
+    metrics = ["ndcg@10", "rbp@10", "mrr"]
+    found = Evaluator(client).evaluate(results, both, metrics, judge="exact")
+    by_query = dict(found.table.query_values())
+    assert by_query.pop("4") == {"ndcg@10": 1.0, "rbp@10": pytest.approx(0.2), "mrr": 1.0}
+    assert by_query == {q: {m: of[m] for m in metrics} for q, of in expected.items()}
+    with pytest.raises(InvalidArgument, match="needs qrels or gains"):
+        Evaluator(client).evaluate(results, both, ["bpref"], judge="exact")
+
+
+def test_large_groups_are_cut_and_joined(client):
+    """One group of many results travels in several pieces."""
+    n = 3000
+    ids = [f"d{i}" for i in range(n)]
+    texts = ["x" * 2000] * n
+    grades = {f"d{i}": i % 4 for i in range(0, n, 7)}
+    group = QueryGroup("q", (), texts, "1", ids, grades=grades)
+    found = client.evaluate([group], METRICS, options=MetricOptions(per_query=True))
+    run = {"1": {name: float(n - i) for i, name in enumerate(ids)}}
+    trec = client.compute_metrics(METRICS, TrecRankings({"1": grades}, run))
+    assert [m.mean for m in found.table.metrics] == [m.mean for m in trec.metrics]
+
+
+def test_by_http(folder, expected):
+    grades = TrecQrels.from_file(folder / "trec.qrels").grades
+    run = Results.from_trec_run(folder / "system.run")
+    groups = [
+        {
+            "query_id": topic,
+            "document_ids": [found.doc_id for found in run[topic]],
+            "retrieved": [""] * len(run[topic]),
+            "grades": of,
+        }
+        for topic, of in grades.items()
+    ]
+    with running_server("--http-listen", "127.0.0.1:0") as server:
+        address = http_address(server)
+        body = {"groups": groups, "metrics": METRICS, "options": {"per_query": True}}
+        reply = ask(address, "/v1/Evaluate", body)
+        assert reply.status == 200, reply.body
+        table = reply.json["table"]
+        found = {m["name"]: m["per_query"] for m in table["metrics"]}
+        assert found == {m: [of[m] for of in expected.values()] for m in METRICS}
+        groups[0]["relevant_document_ids"] = ["d1"]
+        reply = ask(address, "/v1/Evaluate", body)
+        assert reply.status == 400
+        assert (
+            "groups[0].relevant_document_ids: must be empty when grades is set"
+            in reply.body.decode()
+        )
+
+
+@pytest.mark.parametrize(
+    ("grades", "relevant", "problem"),
+    [
+        ({"d1": 0}, ["d1"], "is 0, but the document is among those that are relevant"),
+        ({"d1": 1.5}, [], "must be a whole number"),
+        ({"d1": True}, [], "must be a whole number"),
+        ({"d1": 2**31}, [], "must lie within"),
+        ({"1": 1, 1: 2}, [], "twice: as text and as a number"),
+    ],
+)
+def test_grades_that_contradict_or_are_none_are_refused(grades, relevant, problem):
+    with pytest.raises(InvalidArgument, match=problem):
+        Query("q", "t", relevant_document_ids=relevant, grades=grades)
+
+
+def test_grades_of_one_are_ids():
+    assert Query("q", "t", grades={"d1": 1, "d2": 1}) == Query("q", "t", (), ["d1", "d2"])
+    assert Query("q", "t", (), ["d9"], grades={"d1": 2}).grades == {"d1": 2, "d9": 1}
