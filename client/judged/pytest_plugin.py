@@ -245,6 +245,8 @@ def judged_evaluate(request: pytest.FixtureRequest, judged_client: Any) -> Evalu
         except (JudgedError, FileError) as error:
             # The message says what to mend; a hundred lines of gRPC's code would bury it.
             raise error.with_traceback(None) from None
+        if result.table.warnings:
+            pytest.fail("; ".join(result.table.warnings), pytrace=False)
         session.spent += (result.usage and result.usage.cost) or 0.0
         session.evaluated.append(result)
         return result

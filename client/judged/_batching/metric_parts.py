@@ -150,10 +150,11 @@ class Parts:
                 self._metrics, given.relevance, options, given.metadata, given.human
             )
             return given, request
-        more = options.interval is not None or options.slice_by or given.human is not None
-        if not more and not given.metadata:  # these are for the server to check
-            return None
         values = values_of(self._tables)
+        more = options.interval is not None or options.slice_by or given.human is not None
+        # Metadata are for the server to check, and what makes a part doubtful is for it to say.
+        if not (more or given.metadata or values.id_fits):
+            return None
         asked, metadata = for_whole(values, self._options, self._given.metadata)
         human = among(self._given.human, values)
         part = Given(values, metadata, human)

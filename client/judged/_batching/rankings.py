@@ -218,6 +218,10 @@ def values_of(tables: Sequence[MetricTable]) -> PerQueryValues:
             list(chain.from_iterable(table.metrics[column].per_query for table in tables))
             for column in range(len(tables[0].metrics))
         ],
+        # Of parts without a warning the whole has none.
+        id_fits=[table.id_fit for table in tables if table.id_fit is not None]
+        if any(table.warnings for table in tables)
+        else (),
     )
 
 
@@ -290,7 +294,7 @@ def merge(means: MetricTable, tables: Sequence[MetricTable], options: MetricOpti
         for part in means.slices
     ]
     query_ids = means.query_ids if options.per_query else []
-    return MetricTable(metrics, query_ids, counts, slices)
+    return MetricTable(metrics, query_ids, counts, slices, means.warnings, means.id_fit)
 
 
 def _with_bounds(

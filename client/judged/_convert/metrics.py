@@ -132,7 +132,8 @@ def write_metrics(
 
 def _write_values(values: PerQueryValues) -> metrics_pb2.PerQueryValues:
     columns = [metrics_pb2.ValueColumn(values=column) for column in values.columns]
-    return write_fields(metrics_pb2.PerQueryValues, values, columns=columns)
+    fits = [write_fields(metrics_pb2.IdFit, fit) for fit in values.id_fits]
+    return write_fields(metrics_pb2.PerQueryValues, values, columns=columns, id_fits=fits)
 
 
 def read_evaluation(message: pb.EvaluateResponse) -> Evaluation:

@@ -41,6 +41,7 @@ from judged.types.metrics import (
 from judged.types.rankings import (
     GainRanking,
     GainRankings,
+    IdFit,
     JudgedRanking,
     JudgedRankings,
     PerQueryValues,
@@ -163,6 +164,7 @@ __all__ = [
     "GainRanking",
     "GainRankings",
     "HumanLabels",
+    "IdFit",
     "Interval",
     "IntervalMethod",
     "IntervalOptions",

@@ -12,7 +12,7 @@ from judged.errors import InvalidArgument
 from judged.types.choices import Matching, NoGold, Unjudged
 from judged.types.intervals import CorrectedEstimate, Interval, IntervalOptions, ends_of
 from judged.types.metric_names import is_metric
-from judged.types.rankings import PerQueryValues
+from judged.types.rankings import IdFit, PerQueryValues
 from judged.types.verdicts import VerdictCounts
 
 
@@ -158,12 +158,18 @@ class MetricSlice(_Metrics[MetricResult]):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class MetricTable(_Metrics[MetricResult]):
-    """The metrics of a call. `query_ids` names the rows of `per_query` when they were asked for."""
+    """The metrics of a call. `query_ids` names the rows of `per_query` when they were asked for.
+
+    `warnings` say in words what makes the means doubtful: that hardly any id of a judged document
+    is among those retrieved, say. `id_fit`, which they rest on, is None where none are matched.
+    """
 
     metrics: Sequence[MetricResult]
     query_ids: Sequence[str]
     counts: MetricCounts
     slices: Sequence[MetricSlice] = field(default_factory=list)
+    warnings: Sequence[str] = ()
+    id_fit: IdFit | None = None
 
     def _about(self) -> list[str]:
         return [f"{self.counts.evaluated} of {self.counts.queries} queries"]
@@ -180,7 +186,7 @@ class MetricTable(_Metrics[MetricResult]):
             "per_query": dict(self.query_values()),
             "counts": self.counts.to_dict(),
             "signature": None,
-            "warnings": [],
+            "warnings": list(self.warnings),
         }
 
     def query_values(self) -> Iterator[tuple[str, dict[str, float]]]:

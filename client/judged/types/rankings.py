@@ -170,15 +170,37 @@ class GainRankings(View):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
+class IdFit(View):
+    """How the ids of judged documents fit those retrieved, in the queries that retrieved some.
+
+    Of `expected` ids, counted for each query, `found` were retrieved for it, of `retrieved` in all.
+    Of the others `compared` were looked for in another spelling; `alike` of them were there, and
+    `same` of these are the same text. The last three are an example, and how it differs in words.
+    """
+
+    expected: int = 0
+    found: int = 0
+    retrieved: int = 0
+    compared: int = 0
+    alike: int = 0
+    same: int = 0
+    expected_id: str = ""
+    retrieved_id: str = ""
+    difference: str = ""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
 class PerQueryValues(View):
     """Per-query values of earlier calls, one column a metric, to be merged into means.
 
     As human values they may have `inclusion_probabilities`: with which one each query was drawn.
+    `id_fits` are those of the tables that the values come from.
     """
 
     query_ids: Sequence[str]
     columns: Sequence[Sequence[float]]
     inclusion_probabilities: Sequence[float] = ()
+    id_fits: Sequence[IdFit] = ()
 
     def __post_init__(self) -> None:
         columns = need_list(self.columns, "columns", "columns")

@@ -478,6 +478,8 @@ class MetricTable(_message.Message):
     QUERY_IDS_FIELD_NUMBER: _builtins.int
     COUNTS_FIELD_NUMBER: _builtins.int
     SLICES_FIELD_NUMBER: _builtins.int
+    WARNINGS_FIELD_NUMBER: _builtins.int
+    ID_FIT_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def metrics(self) -> _containers.RepeatedCompositeFieldContainer[Global___MetricResult]:
         """metrics in the order asked for."""
@@ -498,6 +500,19 @@ class MetricTable(_message.Message):
         the order asked for, then by value.
         """
 
+    @_builtins.property
+    def warnings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """warnings in words of what makes the means doubtful: that hardly any id of a
+        document that was judged is among those that were retrieved, say, with what
+        differs.
+        """
+
+    @_builtins.property
+    def id_fit(self) -> Global___IdFit:
+        """id_fit is what warnings about ids rest on; unset where no documents are
+        matched by id.
+        """
+
     def __init__(
         self,
         *,
@@ -505,14 +520,77 @@ class MetricTable(_message.Message):
         query_ids: _abc.Iterable[_builtins.str] | None = ...,
         counts: Global___MetricCounts | None = ...,
         slices: _abc.Iterable[Global___MetricSlice] | None = ...,
+        warnings: _abc.Iterable[_builtins.str] | None = ...,
+        id_fit: Global___IdFit | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["counts", b"counts"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["counts", b"counts", "id_fit", b"id_fit"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["counts", b"counts", "metrics", b"metrics", "query_ids", b"query_ids", "slices", b"slices"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["counts", b"counts", "id_fit", b"id_fit", "metrics", b"metrics", "query_ids", b"query_ids", "slices", b"slices", "warnings", b"warnings"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___MetricTable: _TypeAlias = MetricTable  # noqa: Y015
+
+@_typing.final
+class IdFit(_message.Message):
+    """IdFit says how the ids of judged documents fit those that were retrieved, over
+    the queries that retrieved something.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    EXPECTED_FIELD_NUMBER: _builtins.int
+    FOUND_FIELD_NUMBER: _builtins.int
+    RETRIEVED_FIELD_NUMBER: _builtins.int
+    COMPARED_FIELD_NUMBER: _builtins.int
+    ALIKE_FIELD_NUMBER: _builtins.int
+    SAME_FIELD_NUMBER: _builtins.int
+    EXPECTED_ID_FIELD_NUMBER: _builtins.int
+    RETRIEVED_ID_FIELD_NUMBER: _builtins.int
+    DIFFERENCE_FIELD_NUMBER: _builtins.int
+    expected: _builtins.int
+    """expected is the number of judged documents, counted for each query."""
+    found: _builtins.int
+    """found is how many of them were retrieved for their query."""
+    retrieved: _builtins.int
+    """retrieved is the number of retrieved documents."""
+    compared: _builtins.int
+    """compared is how many of those not found were looked for in another spelling."""
+    alike: _builtins.int
+    """alike is how many of these were retrieved for their query in another one."""
+    same: _builtins.int
+    """same is how many of the latter are the same text: in another normal form, with
+    white space, per cent escapes, a slash at the end, or as another way to write
+    a number.
+    """
+    expected_id: _builtins.str
+    """expected_id is an example of an id that was not found; empty for none."""
+    retrieved_id: _builtins.str
+    """retrieved_id is the one that was retrieved instead, or the most like it; the
+    same, where it was retrieved for another query.
+    """
+    difference: _builtins.str
+    """difference of the two in words, empty where they are no spellings of one id."""
+    def __init__(
+        self,
+        *,
+        expected: _builtins.int = ...,
+        found: _builtins.int = ...,
+        retrieved: _builtins.int = ...,
+        compared: _builtins.int = ...,
+        alike: _builtins.int = ...,
+        same: _builtins.int = ...,
+        expected_id: _builtins.str = ...,
+        retrieved_id: _builtins.str = ...,
+        difference: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["alike", b"alike", "compared", b"compared", "difference", b"difference", "expected", b"expected", "expected_id", b"expected_id", "found", b"found", "retrieved", b"retrieved", "retrieved_id", b"retrieved_id", "same", b"same"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___IdFit: _TypeAlias = IdFit  # noqa: Y015
 
 @_typing.final
 class MetricSlice(_message.Message):
@@ -1009,6 +1087,7 @@ class PerQueryValues(_message.Message):
     QUERY_IDS_FIELD_NUMBER: _builtins.int
     COLUMNS_FIELD_NUMBER: _builtins.int
     INCLUSION_PROBABILITIES_FIELD_NUMBER: _builtins.int
+    ID_FITS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def query_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """query_ids names the rows; each must be unique."""
@@ -1023,16 +1102,23 @@ class PerQueryValues(_message.Message):
         otherwise.
         """
 
+    @_builtins.property
+    def id_fits(self) -> _containers.RepeatedCompositeFieldContainer[Global___IdFit]:
+        """id_fits are those of the tables that the values come from; the table then has
+        the warnings of all of them as one. Human values have none.
+        """
+
     def __init__(
         self,
         *,
         query_ids: _abc.Iterable[_builtins.str] | None = ...,
         columns: _abc.Iterable[Global___ValueColumn] | None = ...,
         inclusion_probabilities: _abc.Iterable[_builtins.float] | None = ...,
+        id_fits: _abc.Iterable[Global___IdFit] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["columns", b"columns", "inclusion_probabilities", b"inclusion_probabilities", "query_ids", b"query_ids"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["columns", b"columns", "id_fits", b"id_fits", "inclusion_probabilities", b"inclusion_probabilities", "query_ids", b"query_ids"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

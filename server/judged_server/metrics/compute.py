@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import reduce
+from operator import add
 
 import numpy as np
 
@@ -16,6 +18,7 @@ from judged_server.errors import InvalidField, full_name, full_names
 from judged_server.metrics.families import FAMILIES
 from judged_server.metrics.grades import graded
 from judged_server.metrics.input.gains import rank_gains
+from judged_server.metrics.input.id_fit import IdFit
 from judged_server.metrics.input.qrels import Qrels, condensed, extremes, unjudged_mask
 from judged_server.metrics.input.rankings import Rankings
 from judged_server.metrics.input.trec import rank_run
@@ -210,6 +213,7 @@ def compute_trec(
             retrieved=int(rankings.offsets[-1]),
             unjudged=n_unjudged,
         ),
+        id_fit=ranked.id_fit,
     )
 
 
@@ -247,10 +251,11 @@ def merge_values(
     measures: Sequence[Measure],
     columns: Sequence[Sequence[float]],
     n_queries: int,
+    id_fits: Sequence[IdFit] = (),
     *,
     field: str = "values",
 ) -> MetricTable:
-    """Return the means of values that earlier calls gave, one column a measure.
+    """Return the means of values that earlier calls gave, one column a measure, with their fits.
 
     The mean is exact, so that it equals the mean of one call over all queries to the last bit.
     Raises InvalidField at `field.columns` for a wrong number of columns,
@@ -271,7 +276,8 @@ def merge_values(
             raise InvalidField(f"{path}[{int(good.argmin())}]", "must be finite, within +-1e100")
         merged.append(_column(measure, values, [("source", "values")]))
     counts = MetricCounts(queries=n_queries, evaluated=n_queries)
-    return MetricTable(tuple(merged), np.arange(n_queries), counts)
+    fit = reduce(add, id_fits) if id_fits else None
+    return MetricTable(tuple(merged), np.arange(n_queries), counts, id_fit=fit)
 
 
 def _gold_mask(n_relevant: IntArray, policy: NoGoldPolicy, field: str) -> BoolArray:

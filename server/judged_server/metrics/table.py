@@ -12,6 +12,7 @@ import numpy as np
 
 from judged_server.domain import FloatArray, IntArray
 from judged_server.errors import InvalidField
+from judged_server.metrics.input.id_fit import IdFit
 from judged_server.metrics.options import MetricOptions
 from judged_server.scheduling.checkpoint import checkpoint
 from judged_server.statistics.intervals import (
@@ -104,13 +105,15 @@ class MetricTable:
     """All metrics of one request, in the order asked for.
 
     `rows` is int64: which of the queries given (groups, topics of the qrels, rankings) each entry
-    of the columns' `values` belongs to, ascending.
+    of the columns' `values` belongs to, ascending. `id_fit` is None where no documents are matched
+    by id.
     """
 
     columns: tuple[MetricColumn, ...]
     rows: IntArray
     counts: MetricCounts
     slices: tuple[MetricSlice, ...] = ()
+    id_fit: IdFit | None = None
 
 
 MAX_KEYS = 16

@@ -30,6 +30,7 @@ from judged_server.judges.catalog import JudgeCatalog
 from judged_server.llm.budget.budgets import unpriced
 from judged_server.metrics.compute import check_modes
 from judged_server.metrics.families import FAMILIES
+from judged_server.metrics.input.id_fit import Spellings
 from judged_server.metrics.input.judged_ids import JudgedIds
 from judged_server.metrics.matching import JudgedResults
 from judged_server.metrics.measures.names import Measure
@@ -120,6 +121,7 @@ class PartedEvaluation:
         self._judge: Judge | None = None
         self._families: Sequence[FamilyJudge] = ()
         self._groups = DistinctGroups(strict=options.strict_duplicates)
+        self._spellings = Spellings()
         self._continued: list[bool] = []
         self._judged: list[Sequence[JudgedResults]] = []
         self._metadata: list[Mapping[str, str]] = []
@@ -155,6 +157,10 @@ class PartedEvaluation:
             part.negatives = negative_groups(self._judge, part.groups, part.first)
         part.of_families = [family.read(part.groups, part.first) for family in self._families]
         self._needed |= bool(part.negatives) or (self._asks_own and not all(part.by_id))
+        for i, group in enumerate(part.groups):
+            judged = group.grades or group.relevant_document_ids
+            if judged and self._spellings.wants(judged, group.n_retrieved):
+                self._spellings.add(judged, part.document_ids(i))
         if self._options.slice_by:
             self._metadata += [
                 {key: group.metadata.get(key, "") for key in self._options.slice_by}
@@ -307,6 +313,10 @@ class PartedEvaluation:
             for column, (some, how) in enumerate(asked)
         ]
         table = compute_merged(judgings, self._measures)
+        results = judgings[0].results
+        if results.judged_ids is not None:
+            fit = results.judged_ids.fit(results.n_retrieved, self._spellings)
+            table = replace(table, id_fit=fit)
         return with_intervals_and_slices(table, self._options, self._metadata)
 
 

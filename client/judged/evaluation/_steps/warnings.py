@@ -31,6 +31,7 @@ def join_warnings(dataset: Dataset, results: Results) -> Iterator[str]:
 def evaluation_warnings(evaluation: Evaluation) -> Iterator[str]:
     """Yield what to mind of the counts of an evaluation, and the reasons of missing verdicts."""
     counts = evaluation.table.counts
+    yield from evaluation.table.warnings
     yield from count_warnings(counts)
     yield from verdict_warnings(counts.verdicts or VerdictCounts())
     intervals = {metric.name: metric.interval for metric in evaluation.table.metrics}

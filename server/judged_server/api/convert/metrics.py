@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields, replace
 from enum import IntEnum
 from typing import Any, TypeVar
 
@@ -13,6 +13,7 @@ from judged.v1 import metrics_pb2
 
 from judged_server import errors
 from judged_server.api.convert.embedded import measure_embedded
+from judged_server.api.convert.fields import write
 from judged_server.api.convert.golden import read_query_metadata
 from judged_server.api.convert.judging import read_grades, write_identity, write_usage
 from judged_server.api.convert.statistics.correction import with_correction, write_corrected
@@ -30,6 +31,7 @@ from judged_server.metrics.compute import (
 )
 from judged_server.metrics.grades import grades_of
 from judged_server.metrics.input.columnar_topics import query_ids as topic_ids
+from judged_server.metrics.input.id_fit import IdFit, Spellings
 from judged_server.metrics.input.judged_ids import JudgedIds
 from judged_server.metrics.input.qrels import Qrels
 from judged_server.metrics.matching import JudgedResults
@@ -198,7 +200,12 @@ def _measure(
         query_ids, field = list(request.values.query_ids), f"{prefix}values"
         check_unique(query_ids, field + ".query_ids[{}]")
         values = [column.values for column in request.values.columns]
-        return _Measured(merge_values(measures, values, len(query_ids), field=field), query_ids)
+        fits = [
+            IdFit(*(getattr(fit, part.name) for part in fields(IdFit)))
+            for fit in request.values.id_fits
+        ]
+        table = merge_values(measures, values, len(query_ids), fits, field=field)
+        return _Measured(table, query_ids)
     if which == "embedded" and limits is not None:
         return _Measured(*measure_embedded(request.embedded, measures, options, limits))
     raise errors.InvalidField("relevance", "set one of judged, trec, gains, values or embedded")
@@ -220,6 +227,10 @@ def write_table(
             for part in table.slices
         ],
     )
+    if table.id_fit is not None:
+        message.id_fit.CopyFrom(write(metrics_pb2.IdFit, table.id_fit))
+        if warning := table.id_fit.warning():
+            message.warnings.append(warning)
     if verdicts is not None:
         message.counts.verdicts.CopyFrom(write_counts(VerdictCounts.of(verdicts)))
     if per_query:
@@ -255,7 +266,7 @@ def _judged(
     verdicts = read_verdicts(message.verdicts, sizes, f"{prefix}judged.verdicts")
     n_retrieved: IntArray = np.array([ranking.retrieved for ranking in rankings], np.int64)
     n_expected: IntArray = np.array([ranking.expected for ranking in rankings], np.int64)
-    judged_ids = _read_ids(message, field)
+    judged_ids, spellings = _read_ids(message, field)
     statuses = verdicts.columns.statuses
     missing = None if statuses is None else statuses != Status.OK
     results = JudgedResults(
@@ -267,11 +278,16 @@ def _judged(
         **_grades(message, verdicts, f"{prefix}judged"),
     )
     table = compute_judged(measures, results, options, field=field + "[{}].expected")
+    if judged_ids is not None:
+        table = replace(table, id_fit=judged_ids.fit(n_retrieved, spellings))
     return _Measured(table, query_ids, verdicts, judged=(results, verdicts.columns.scores))
 
 
-def _read_ids(message: metrics_pb2.JudgedRankings, field: str) -> JudgedIds | None:
+def _read_ids(
+    message: metrics_pb2.JudgedRankings, field: str
+) -> tuple[JudgedIds | None, Spellings]:
     """Return how rankings are matched by document id, None where none is. Raises InvalidField."""
+    spellings = Spellings()
     groups: list[tuple[Sequence[str], Sequence[str], Mapping[str, int]]] = []
     for i, ranking in enumerate(message.rankings):
         path, found = f"{field}[{i}]", ranking.document_ids
@@ -291,9 +307,12 @@ def _read_ids(message: metrics_pb2.JudgedRankings, field: str) -> JudgedIds | No
             rule = "can't be combined with human_labels: nothing was judged"
             raise errors.InvalidField(f"{path}.{name}", rule)
         groups.append((found or [""] * ranking.retrieved, relevant, grades))
+        judged = grades or relevant
+        if judged and spellings.wants(judged, len(found)):
+            spellings.add(judged, found)
     if not any(relevant or grades for _, relevant, grades in groups):
-        return None
-    return JudgedIds.of(groups)
+        return None, spellings
+    return JudgedIds.of(groups), spellings
 
 
 def _grades(message: metrics_pb2.JudgedRankings, verdicts: Verdicts, field: str) -> dict[str, Any]:

@@ -17,6 +17,7 @@ import numpy as np
 
 from judged_server.domain import BoolArray, FloatArray, IntArray
 from judged_server.metrics.input.columnar_topics import ColumnarTopics, match, query_ids
+from judged_server.metrics.input.id_fit import IdFit, Spellings
 from judged_server.metrics.input.qrels import Qrels
 from judged_server.metrics.input.rankings import Pool, Rankings, flatten, offsets_of
 from judged_server.metrics.input.trec_topics import (
@@ -48,7 +49,8 @@ class RankedRun:
     """A run joined with qrels.
 
     `rankings` has one query for each entry of `rows` (int64, ascending): the topics of the qrels
-    that are evaluated, by their place there. The rest are counts of topics and of documents.
+    that are evaluated, by their place there. The rest are counts of topics and of documents, and
+    how the ids of both fit.
     """
 
     rankings: Rankings
@@ -56,6 +58,7 @@ class RankedRun:
     skipped_missing: int
     skipped_unjudged: int
     duplicates: int
+    id_fit: IdFit
 
 
 def rank_run(
@@ -104,7 +107,25 @@ def rank_run(
         skipped_missing=len(qrels) - len(pairs),
         skipped_unjudged=len(unjudged),
         duplicates=duplicates,
+        id_fit=_id_fit(qrels, run, pairs, rankings),
     )
+
+
+def _id_fit(
+    qrels: Qrels, run: Sequence[AnyTopic], pairs: Sequence[_Pair], rankings: Rankings
+) -> IdFit:
+    """Return how ids fit, over the topics that retrieved something."""
+    some = rankings.n_retrieved > 0
+    query = np.repeat(np.arange(len(pairs)), rankings.n_retrieved)
+    known = np.bincount(query[rankings.pool.judged | rankings.pool.unsampled], minlength=len(pairs))
+    judged = np.diff(qrels.offsets)[np.array([row for row, _ in pairs], np.int64)]
+    spellings = Spellings(found=bool(known.any()))
+    for place in np.flatnonzero(some & (known < judged)).tolist():
+        row, at = pairs[place]
+        names = list(qrels.topics[row].document_ids)
+        if at is not None and spellings.wants(names, int(rankings.n_retrieved[place])):
+            spellings.add(names, list(run[at].document_ids))
+    return spellings.fit(int(judged[some].sum()), int(known.sum()), len(query))
 
 
 @dataclass(frozen=True, slots=True)

@@ -259,6 +259,7 @@ def report(
     table = found.table
     verdicts = table.counts.verdicts or VerdictCounts()
     out.warn(
+        *table.warnings,
         *count_warnings(table.counts),
         *verdict_warnings(verdicts),
         *negative_warnings(found.negatives),

@@ -100,6 +100,7 @@ def command(
     out.warn(
         *retrieved.warnings,
         *topic_warnings(counts),
+        *table.warnings,
         *count_warnings(counts),
         *interval_warnings(table, made),
     )
