@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from difflib import SequenceMatcher
 from itertools import islice
@@ -89,11 +89,10 @@ class IdFit:
 
     def __add__(self, other: IdFit) -> IdFit:
         """Return the fit of the queries of both."""
-        names = ("expected", "found", "retrieved", "compared", "alike", "same")
-        sums = (getattr(self, name) + getattr(other, name) for name in names)
         pair = other if other.difference and not self.difference else self
-        counts = (min(number, _MOST) for number in sums)
-        return IdFit(*counts, pair.expected_id, pair.retrieved_id, pair.difference)
+        names = ("expected", "found", "retrieved", "compared", "alike", "same")
+        sums = {name: getattr(self, name) + getattr(other, name) for name in names}
+        return replace(pair, **{name: min(number, _MOST) for name, number in sums.items()})
 
     def warning(self) -> str:
         """Return what the reader of the metrics should know, "" where ids fit."""
