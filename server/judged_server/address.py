@@ -156,12 +156,22 @@ def share_socket(path: Path, mode: str, group: str, owner: str = "") -> None:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Write a file so that a reader sees all of it or nothing."""
+    """Write a file so that a reader, and a crash, finds all of it or what was there before.
+
+    A new one is its owner's alone; one that was there stays with those who may read it.
+    """
+    path = path.resolve()  # a link stays one
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, scratch = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
-        with os.fdopen(handle, "w") as file:
+        with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
             file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+            with suppress(FileNotFoundError):
+                before = path.stat()
+                os.fchmod(file.fileno(), before.st_mode & 0o777)
+                os.fchown(file.fileno(), before.st_uid, before.st_gid)
         Path(scratch).replace(path)
     except BaseException:
         with suppress(OSError):

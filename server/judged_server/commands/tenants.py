@@ -13,10 +13,12 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from judged_server.address import write_whole
 from judged_server.domain.usage import NANO
+from judged_server.llm.config.file_tables import read_toml, text_of
 from judged_server.settings import Settings, SettingsError
 from judged_server.tenant import Tenant
-from judged_server.tenants.tenants_file import NAME, NAME_RULE, Tenants, read_tenants
+from judged_server.tenants.tenants_file import NAME, NAME_RULE, Tenants, parse_tenants, read_tenants
 from judged_server.tenants.token_file import StoredToken, changing, read_tokens, tokens_beside
 
 _MOST_DAYS = 3650.0
@@ -99,14 +101,18 @@ def _add(path: Path, arguments: argparse.Namespace, say: Callable[[str], object]
     tokens = tokens_beside(path)
     _refuse_taken(arguments.out)
     with changing(tokens) as held:  # it also makes the file, and is the lock of the other one
-        text = path.read_text("utf-8") if path.exists() else ""
-        known = read_tenants(path, held[0].secret).by_name if text else {}
+        secret, is_there = held[0].secret, path.exists()
+        known = read_tenants(path, secret).by_name if is_there else {}
+        text = text_of(path.read_bytes(), str(path)) if is_there else ""
         if name in known and held[0].of(name, _now()):
             raise SettingsError(f"tenants: {name} is there and has a token; use tenants rotate")
         if name not in known:
             gap = "\n" if text and not text.endswith("\n\n") else ""
             ended = text if not text or text.endswith("\n") else f"{text}\n"
-            path.write_text(f"{ended}{gap}[tenants.{name}]\n", "utf-8")
+            text = f"{ended}{gap}[tenants.{name}]\n"
+            # As of a file with `tenants = {...}`, which takes no table more.
+            parse_tenants(read_toml(text.encode(), str(path)), str(path), secret)
+            write_whole(path, text)
             say(f"{name} is added to {path}, where you say what it may use; as yet everything")
     if not arguments.no_token:
         _new_token(path, arguments, timedelta(0), say)

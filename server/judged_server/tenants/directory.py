@@ -65,7 +65,7 @@ class FileDirectory:
         self._lock = threading.Lock()
         self.failures = 0
         self.problem = ""
-        self._state = self._look()
+        self._state = self._before = self._look()
         self._now = self._read()
 
     @property
@@ -101,12 +101,18 @@ class FileDirectory:
     def refresh(self) -> bool:
         """Read the files if they have changed; say whether what is served is what they say.
 
-        What can't be read changes nothing, and is reported. Raises nothing of the files' own.
+        They count once two looks have found the same, since they may be half written. What can't be
+        read changes nothing, nor does a file without any tenant, and is reported. Raises nothing of
+        the files' own.
         """
         with self._lock:
-            state = self._look()
+            state, before = self._look(), self._before
+            self._before = state
             if state == self._state:
-                return not self.problem
+                self.problem = ""
+                return True
+            if state != before:
+                return False
             try:
                 now = self._read()
             except SettingsError as error:
@@ -115,12 +121,14 @@ class FileDirectory:
                 problem = f"{type(error).__name__}: {error}"
             else:
                 if self._look() != state:
-                    return False  # they are being written; the next look finds them whole
-                self._now, self._state, self.problem = now, state, ""
-                _log.info(
-                    "tenants read", tenants=len(now.tenants.by_name), tokens=len(now.by_token)
-                )
-                return True
+                    return False
+                if now.tenants.by_name or not self._now.tenants.by_name:
+                    self._now, self._state, self.problem = now, state, ""
+                    _log.info(
+                        "tenants read", tenants=len(now.tenants.by_name), tokens=len(now.by_token)
+                    )
+                    return True
+                problem = f"tenants {self._path}: has no tenant any more"
             if problem != self.problem:
                 self.failures += 1
                 self.problem = problem
@@ -139,15 +147,13 @@ class FileDirectory:
         return identity if stored.ends is None or stored.live(datetime.now(UTC)) else None
 
     def _look(self) -> tuple[object, ...]:
-        """Return what differs once a file was written anew."""
+        """Return what the files hold, or why they can't be read."""
         state: list[object] = []
         for path in (self._path, self._tokens):
             try:
-                found = path.stat()
+                state.append(path.read_bytes())
             except OSError as error:
                 state.append(error.errno)
-            else:
-                state.append((found.st_mtime_ns, found.st_size, found.st_ino))
         return tuple(state)
 
     def _read(self) -> _Snapshot:

@@ -11,18 +11,21 @@ import hashlib
 import json
 import os
 import secrets
-import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from judged_server.address import write_whole
 from judged_server.settings import SettingsError
 
 PREFIX = "judged_"
 """What every token begins with, so that scanners find one that was published."""
 _VERSION = 1
+LOCKED_S = 10.0
+"""How long a command waits for another one that changes the file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,11 +142,10 @@ def _damaged(path: Path) -> SettingsError:
 def changing(path: Path) -> Iterator[list[TokenFile]]:
     """Let a block change the file: it finds what the file holds, alone, and leaves what it shall.
 
-    Others who change it wait. Raises SettingsError.
+    Others who change it wait, for `LOCKED_S` at most. Raises SettingsError.
     """
     try:
-        with path.with_name(f".{path.name}.lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        with _locked(path.with_name(f".{path.name}.lock")):
             try:
                 held = [read_tokens(path)]
             except FileNotFoundError:
@@ -155,8 +157,32 @@ def changing(path: Path) -> Iterator[list[TokenFile]]:
         raise SettingsError(f"tokens {path} can't be written: {error.strerror}{folder}") from None
 
 
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Hold a lock file, which nobody else may open: who can, can hold it."""
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        with suppress(PermissionError):  # it is somebody else's, who lets this user write it
+            os.fchmod(handle, 0o600)
+        gives_up = time.monotonic() + LOCKED_S
+        while True:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > gives_up:
+                    raise SettingsError(
+                        f"tokens: another process has held {path} for {LOCKED_S:g} s; end it, or "
+                        "try again"
+                    ) from None
+                time.sleep(0.05)
+        yield
+    finally:
+        os.close(handle)
+
+
 def _write(path: Path, file: TokenFile) -> None:
-    """Write the file so that a reader sees the old or the new one, whole."""
+    """Write the tokens that count."""
     now = datetime.now(UTC)
     content = {
         "version": _VERSION,
@@ -172,19 +198,4 @@ def _write(path: Path, file: TokenFile) -> None:
             if each.live(now)
         ],
     }
-    owner = path.stat() if path.exists() else None
-    handle, scratch = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "w") as out:
-            json.dump(content, out, indent=1)
-            out.write("\n")
-            out.flush()
-            os.fsync(out.fileno())
-            if owner is not None:  # whoever may read it goes on doing so
-                os.fchmod(out.fileno(), owner.st_mode & 0o777)
-                os.fchown(out.fileno(), owner.st_uid, owner.st_gid)
-        Path(scratch).replace(path)
-    except BaseException:
-        with suppress(OSError):
-            Path(scratch).unlink()
-        raise
+    write_whole(path, f"{json.dumps(content, indent=1)}\n")

@@ -28,7 +28,8 @@ class TestChanges:
         path.write_text("[tenants.a]\n[tenants.b]\n")
         return path
 
-    def test_a_revoked_token_ends_its_calls_and_nobody_elses(self, path: Path):
+    @pytest.mark.parametrize("how", ["revoked", "removed"])
+    def test_a_credential_that_ends_ends_its_calls_and_nobody_elses(self, path: Path, how: str):
         a, b = new_token(path, "a"), new_token(path, "b")
         with running_server("--tenants", str(path)) as server:
             ended = threading.Event()
@@ -49,9 +50,12 @@ class TestChanges:
             with grpc.insecure_channel(server.address) as channel:
                 streams = open_stream(a), open_stream(b)
                 streams[0].add_callback(ended.set)
-                done = tenants(path, "revoke", "a")
-                assert done.returncode == 0, done.stderr
-                assert ended.wait(30), "a revoked token counts for 5 s at most, on an idle machine"
+                if how == "revoked":
+                    done = tenants(path, "revoke", "a")
+                    assert done.returncode == 0, done.stderr
+                else:
+                    path.write_text("[tenants.b]\n")
+                assert ended.wait(30), "it counts for 5 s at most, on an idle machine"
                 assert streams[0].code() is grpc.StatusCode.UNAUTHENTICATED
                 assert streams[1].is_active()
                 streams[1].cancel()
@@ -89,6 +93,7 @@ class TestChanges:
             for bad, problem in (
                 ("[tenants.a", "is not TOML"),
                 ("[tenants.a]\njudges = ['exakt']", "has no 'exakt'"),
+                ("", "has no tenant any more"),
             ):
                 path.write_text(bad)
                 wait_for_line(server, "bad tenants", problem)
@@ -96,6 +101,31 @@ class TestChanges:
             path.write_text("[tenants.a]\njudges = ['exact']")
             wait_for_line(server, "tenants read")
             assert {judge.kind for judge in client.server_info().judges} == {"exact"}
+
+    def test_a_tenant_is_added_to_the_whole_of_a_file_or_not_at_all(
+        self, path: Path, tmp_path: Path
+    ):
+        kept = tmp_path / "kept.toml"
+        path.rename(kept)
+        path.symlink_to(kept)
+        kept.chmod(0o640)
+        before, text = kept.stat().st_ino, '[tenants.a]\njudges = ["exact"]  # \u00fc, no line end'
+        kept.write_text(text)
+        done = tenants(path, "add", "c")
+        assert done.returncode == 0, done.stderr
+        assert kept.read_text() == f"{text}\n\n[tenants.c]\n"
+        assert path.is_symlink()
+        assert kept.stat().st_ino != before, "written beside, and put in its place"
+        assert kept.stat().st_mode & 0o777 == 0o640
+        for raw, said in (
+            (b"tenants = { a = {} }\n", "is not TOML"),
+            (b"[tenants.\xff]\n", "is not UTF-8"),
+        ):
+            kept.write_bytes(raw)
+            done = tenants(path, "add", "d")
+            assert (done.returncode, kept.read_bytes()) == (2, raw)
+            assert said in done.stderr
+            assert len(done.stderr.splitlines()) == 1
 
     def test_a_server_does_not_start_with_a_judge_that_is_not_there(self, path: Path):
         new_token(path, "a")

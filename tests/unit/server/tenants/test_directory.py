@@ -25,6 +25,11 @@ def path(tmp_path: Path) -> Path:
     return file
 
 
+def looked_twice(directory: FileDirectory) -> bool:
+    directory.refresh()
+    return directory.refresh()
+
+
 def named(identity: Identity | None) -> str | None:
     return None if identity is None else identity.tenant.name
 
@@ -56,27 +61,73 @@ def test_revoked_credentials_end_to_count(path: Path):
     assert all(each is not None and directory.counts(each) for each in shown)
     with changing(tokens_beside(path)) as held:
         held[0] = held[0].without("a")
-    assert directory.refresh()
+    assert looked_twice(directory)
     assert [directory.counts(each) for each in shown if each] == [False, True, True]
     path.write_text("[tenants.b]\n")
-    assert directory.refresh()
+    assert looked_twice(directory)
     assert [directory.counts(each) for each in shown if each] == [False, False, False]
 
 
-@pytest.mark.parametrize("bad", ["[tenants.a", "[tenants.a]\njudgs = []", "\xff", "[tenants]\na=1"])
+@pytest.mark.parametrize(
+    "half",
+    [
+        *("", "\n", "# tenants\n", "[tenants]\n", "[tenants.b]\n", "[tenants.a]\n[tenants.b]\n"),
+        *("[tenants.a]\nuris = [", "\0\0\0", "\ufeff"),
+    ],
+)
+def test_a_file_counts_once_it_is_found_again_as_it_was(path: Path, half: str):
+    tokens, whole = [new_token(path, tenant) for tenant in "ab"], path.read_text()
+    directory = FileDirectory(path)
+    for text in (half, whole, half, f"{whole}# more\n"):
+        path.write_text(text)
+        directory.refresh()
+        assert all(directory.by_token(token) for token in tokens)
+        assert named(directory.by_uri("x:a")) == "a"
+    assert directory.problem == ""
+    assert directory.refresh()
+
+
+def test_a_removal_that_is_still_there_counts(path: Path):
+    a, b = new_token(path, "a"), new_token(path, "b")
+    directory = FileDirectory(path)
+    shown = directory.by_token(b)
+    path.write_text("[tenants.a]\n")
+    assert not directory.refresh()
+    path.touch()  # its time is not what it says
+    assert directory.refresh()
+    assert (named(directory.by_token(a)), directory.by_token(b)) == ("a", None)
+    assert shown is not None
+    assert not directory.counts(shown)
+
+
+def test_a_file_may_begin_without_tenants(tmp_path: Path):
+    path = tmp_path / "tenants.toml"
+    path.write_text("")
+    token = new_token(path, "a")
+    directory = FileDirectory(path)
+    path.write_text("# soon\n")
+    assert looked_twice(directory)
+    path.write_text("[tenants.a]\n")
+    assert looked_twice(directory)
+    assert named(directory.by_token(token)) == "a"
+
+
+@pytest.mark.parametrize(
+    "bad", ["[tenants.a", "[tenants.a]\njudgs = []", "\xff", "[tenants]\na=1", "", "# none\n"]
+)
 def test_a_bad_file_changes_nothing_and_is_told_once(path: Path, bad: str):
     token = new_token(path, "a")
     directory = FileDirectory(path)
     good = path.read_bytes()
     path.write_text(bad, "latin-1")
     with structlog.testing.capture_logs() as logged:
-        assert not directory.refresh()
-        assert not directory.refresh()
+        assert not looked_twice(directory)
+        assert not looked_twice(directory)
     assert [line["event"] for line in logged] == ["bad tenants"]
     assert str(path) in directory.problem
     assert named(directory.by_token(token)) == "a"
     path.write_bytes(good)
-    assert directory.refresh()
+    assert looked_twice(directory)
     assert directory.problem == ""
 
 
@@ -84,7 +135,7 @@ def test_a_lost_token_file_revokes_nothing(path: Path):
     token = new_token(path, "a")
     directory = FileDirectory(path)
     tokens_beside(path).unlink()
-    assert not directory.refresh()
+    assert not looked_twice(directory)
     assert named(directory.by_token(token)) == "a"
 
 
@@ -115,10 +166,10 @@ def test_an_error_of_the_disk_is_reported_and_does_not_end_the_look(path: Path):
     shown = directory.by_token(token)
     broken.append(PermissionError(13, "Permission denied"))
     path.write_text('[tenants.a]\nuris = ["x:a", "x:c"]\n[tenants.b]\n')
-    assert not directory.refresh()
+    assert not looked_twice(directory)
     assert "Permission denied" in directory.problem
     assert shown is not None
     assert directory.counts(shown)
     broken.clear()
-    assert directory.refresh()
+    assert looked_twice(directory)
     assert named(directory.by_uri("x:c")) == "a"

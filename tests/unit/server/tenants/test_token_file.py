@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from judged_server.settings import SettingsError
+from judged_server.tenants import token_file
 from judged_server.tenants.token_file import (
     TokenFile,
     changing,
@@ -53,6 +54,23 @@ def test_a_change_keeps_who_may_read_the_file(tmp_path: Path):
         held[0], _ = held[0].with_new("a", NOW, HOUR)
     assert path.stat().st_mode & 0o777 == 0o640
     assert read_tokens(path).secret == secret
+
+
+def test_the_lock_is_its_owners_alone_and_is_waited_for_a_while(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    path = tmp_path / "t.tokens.json"
+    lock = tmp_path / ".t.tokens.json.lock"
+    lock.touch(0o644)  # as earlier versions left it
+    monkeypatch.setattr(token_file, "LOCKED_S", 0.1)
+    with changing(path):
+        assert lock.stat().st_mode & 0o777 == 0o600
+        with (
+            pytest.raises(SettingsError, match=r"another process has held .*\.lock"),
+            changing(path),
+        ):
+            pass
+    assert read_tokens(path).tokens == ()
 
 
 def test_one_token_or_all_are_revoked():
