@@ -14,7 +14,7 @@ from numbers import Real
 
 from judged import errors
 from judged._inputs import need_kind
-from judged._transport.access import Authorization
+from judged._transport.access import Authorization, Metadata
 from judged._transport.status import REQUEST_ID, may_retry, was_reached
 from judged.v1 import judge_service_pb2 as pb
 
@@ -38,7 +38,7 @@ class RetryBudget:
     Retries are bounded by the second and by what is answered, so that a sick server is not finished
     off. A call that finds none left waits for one as long as its time lasts. `waits` says whether
     to wait for a server that answered before; one that never did is given up soon.
-    `authorization` is what it is told of who calls.
+    `authorization` is what it is told of who calls, `channel` by which channel.
     """
 
     waits: bool = True
@@ -48,6 +48,7 @@ class RetryBudget:
     a_second: float = 5.0
     reached: bool = False
     authorization: Authorization = field(default_factory=lambda: Authorization(None))
+    channel: Metadata = ()
     _filled: float = field(default_factory=lambda: time.monotonic())  # noqa: PLW0108
     _silent_since: float | None = None
     _told: float | None = None
@@ -134,6 +135,7 @@ class Attempts:
         self.metadata = (
             (REQUEST_ID, request_id),
             *budget.authorization.metadata(),
+            *budget.channel,
             *deadline.options.metadata,
         )
         if isinstance(request, IDENTIFIED) and not request.request_id:

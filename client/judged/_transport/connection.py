@@ -7,6 +7,7 @@ When to try again is decided in `call`. Streams are opened again in `streams`, t
 from __future__ import annotations
 
 import asyncio
+import secrets
 import time
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable
@@ -26,6 +27,7 @@ from judged._transport.channel import (
     refuse_unusable,
     refuse_wrong,
     resolve,
+    socket_path,
     used,
 )
 from judged._transport.status import Failure, to_error
@@ -75,7 +77,7 @@ class Connection:
         used()
         self._channel = channel
         self._stubs = JudgeServiceStub(channel), StatisticsServiceStub(channel)
-        self.budget = RetryBudget(authorization=_authorization(credentials))
+        self.budget = _budget(self.target, credentials)
         self._window = Window()
 
     @property
@@ -228,7 +230,7 @@ class AsyncConnection:
         )
         self._closed = False
         self._opened: dict[asyncio.AbstractEventLoop, tuple[_AsyncChannel, AsyncStubs]] = {}
-        self.budget = RetryBudget(authorization=_authorization(credentials))
+        self.budget = _budget(self.target, credentials)
         self._window = Window()
 
     @property
@@ -345,7 +347,11 @@ def _check(target: str, credentials: Credentials | None, *, given: bool) -> None
         )
 
 
-def _authorization(credentials: Credentials | None) -> Authorization:
-    return Authorization(
+def _budget(target: str, credentials: Credentials | None) -> RetryBudget:
+    token = (
         credentials if isinstance(credentials, Token) or credentials is None else credentials.token
     )
+    # gRPC tells a server which connection of TCP a call came by, and of a Unix socket nothing.
+    is_socket = socket_path(target) is not None
+    channel = (("x-judged-channel", secrets.token_hex(8)),) if is_socket else ()
+    return RetryBudget(authorization=Authorization(token), channel=channel)

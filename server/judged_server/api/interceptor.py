@@ -35,6 +35,8 @@ from judged_server.tenants.directory import FileDirectory, Identity
 REQUEST_ID = "x-request-id"
 WORK_CLASS = "x-judged-class"
 """Metadata of a call that may wait behind interactive ones: the value is "batch"."""
+CHANNEL_ID = "x-judged-channel"
+"""Metadata that tells callers on a Unix socket apart: chance of 64 bits or more, one a channel."""
 _PROCESS, _NUMBERS = secrets.token_hex(12), itertools.count(1)
 _PLAIN_ID = re.compile(r"[\x21-\x7e]{1,128}")
 
@@ -93,10 +95,10 @@ _metadata: ContextVar[Sequence[tuple[str, str | bytes]]] = ContextVar("metadata"
 _shown: ContextVar[Shown] = ContextVar("shown", default=None)
 
 
-def callers_id(metadata: Sequence[tuple[str, str | bytes]]) -> str | None:
+def callers_id(metadata: Sequence[tuple[str, str | bytes]], header: str = REQUEST_ID) -> str | None:
     """Return the id that a caller gave its call in the metadata; None for none that may be one."""
     for key, value in metadata:
-        if key == REQUEST_ID and isinstance(value, str) and _PLAIN_ID.fullmatch(value):
+        if key == header and isinstance(value, str) and _PLAIN_ID.fullmatch(value):
             return value
     return None
 
@@ -371,9 +373,13 @@ class CallInterceptor:
 
 def _sender(context: Context, *, is_batch: bool) -> Sender:
     """Return who has sent a call: its tenant, or its connection where there are no tenants."""
-    tenant = current_tenant()
-    is_batch = is_batch or (WORK_CLASS, "batch") in _metadata.get()
-    return Sender(tenant.name or context.peer(), tenant.weight, is_batch)
+    tenant, metadata = current_tenant(), _metadata.get()
+    is_batch = is_batch or (WORK_CLASS, "batch") in metadata
+    name = tenant.name or context.peer()
+    if name == "unix:":
+        # gRPC does not tell connections of a Unix socket apart. Who sends no id shares a turn.
+        name = f"unix:#{callers_id(metadata, CHANNEL_ID) or ''}"
+    return Sender(name, tenant.weight, is_batch)
 
 
 class HandlerFinder(grpc.GenericRpcHandler):

@@ -71,8 +71,8 @@ class HttpContext:
         """Return the connection, as gRPC names those of its own."""
         transport = self._request.transport
         name = None if transport is None else transport.get_extra_info("peername")
-        if not isinstance(name, tuple):
-            return "unix:"
+        if transport is None or not isinstance(name, tuple):
+            return f"unix:{id(transport)}"
         host, port = name[:2]
         return f"ipv6:[{host}]:{port}" if ":" in host else f"ipv4:{host}:{port}"
 
